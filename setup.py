@@ -1,0 +1,23 @@
+"Builds the package from settings.ini, the one place where its metadata is written."
+from configparser import ConfigParser
+from pathlib import Path
+from setuptools import find_packages, setup
+
+here = Path(__file__).parent
+cfg = ConfigParser()
+cfg.read(here/'settings.ini', encoding='utf-8')
+meta = cfg['DEFAULT']
+suffix = '_requirements'
+
+
+def lines(key): return [r for r in meta[key].splitlines() if r.strip()]
+
+
+setup(
+    name=meta['name'], version=meta['version'], description=meta['description'], author=meta['author'],
+    license_expression=meta['license'], python_requires=f">={meta['min_python']}",
+    long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
+    packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=True,
+    install_requires=lines('requirements'),
+    extras_require={k.removesuffix(suffix): lines(k) for k in meta if k.endswith(suffix)},
+)

@@ -1,0 +1,2 @@
+"What the lecture videos call `from utils import *`."
+from gridstride.utils import *
