@@ -1,0 +1,76 @@
+"Every exercise: its stub is not tried yet, its solution passes, wrong answers are refused."
+import importlib
+import json
+import linecache
+import re
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from gridstride.exercise import WrongAnswer, exercise, problems, solved
+from wrong import answers
+
+root = Path(__file__).parents[1]
+lessons = sorted((root/'nbs').glob('[0-9]*.ipynb'))
+for f in sorted((Path(__file__).parent/'wrong').glob('lesson_*.py')): importlib.import_module(f'wrong.{f.stem}')
+
+
+def cells(nb, kind):
+    return [(''.join(c['source']), c['metadata'].get('tags', [])) for c in json.loads(nb.read_text(encoding='utf-8'))['cells'] if c['cell_type']==kind]
+
+def name_in(src): return (m := re.search(r"@exercise\('([\w.]+)'\)", src)) and m[1]
+
+def stubs(nb): return {name_in(src): src for src,_ in cells(nb, 'code') if name_in(src)}
+
+def solutions(nb):
+    "Solution code by exercise, from the folded cells"
+    folded = [src for src,tags in cells(nb, 'markdown') if 'solution' in tags]
+    for src in folded: assert re.match(r'<details><summary>Solution of [\w.]+</summary>\n\n```python\n', src), src[:60]
+    return {name_in(src): re.search(r'```python\n(.*?)```', src, re.S)[1] for src in folded}
+
+def run(nb, src, name):
+    "Run `src` as a cell of `nb` would, after the lesson's first import cell and the runners"
+    first = next(s for s,_ in cells(nb, 'code') if 'import' in s)
+    space = {}
+    exec(first+'\nfrom gridstride.runner import *', space)
+    file = f'<{name}>'
+    linecache.cache[file] = (len(src), None, src.splitlines(True), file)
+    exec(compile(src, file, 'exec'), space)
+
+by_name = {name: nb for nb in lessons for name in stubs(nb)}
+
+
+@pytest.fixture(autouse=True)
+def own_progress(tmp_path, monkeypatch): monkeypatch.setenv('GRIDSTRIDE_PROGRESS', str(tmp_path/'progress.json'))
+
+
+@pytest.mark.parametrize('nb', lessons, ids=lambda p: p.stem)
+def test_lesson_has_its_exercises(nb):
+    num = nb.name[:2]
+    importlib.import_module(f'gridstride.exercises.lesson_{num}')
+    mine = {k for k in problems if k.startswith(num)}
+    assert set(stubs(nb)) == set(solutions(nb)) == mine and len(mine) >= 3
+    for k in mine: assert len(problems[k].hints) >= 2 and len(problems[k].cases) >= 3
+
+@pytest.mark.parametrize('name', by_name)
+def test_stub_is_not_tried(name, capsys):
+    run(by_name[name], stubs(by_name[name])[name], name)
+    assert 'not tried yet' in capsys.readouterr().out
+    assert solved() == {}
+
+@pytest.mark.parametrize('name', by_name)
+def test_solution_passes_and_is_remembered(name, capsys):
+    for _ in range(3): run(by_name[name], solutions(by_name[name])[name], name)
+    assert capsys.readouterr().out.count(f'{name}: right, on all') == 3
+    assert list(solved()) == [name]
+
+@pytest.mark.parametrize('name,fn', answers, ids=[f'{name}-{fn.__name__}' for name,fn in answers])
+def test_wrong_answer_is_refused(name, fn):
+    with pytest.raises(WrongAnswer) as e: exercise(name)(fn)
+    assert str(e.value).startswith(name) and f"hint('{name}')" in str(e.value)
+    assert solved() == {}
+
+def test_three_wrong_answers_each():
+    counts = Counter(name for name,_ in answers)
+    assert {name for name in by_name if counts[name] < 3} == set()

@@ -1,0 +1,98 @@
+from . import wrong
+
+
+@wrong('01.invert')
+def no_guard(i, x, out, n): out[i] = 1-x[i]
+
+@wrong('01.invert')
+def guard_one_too_far(i, x, out, n):
+    if i <= n: out[i] = 1-x[i]
+
+@wrong('01.invert')
+def guard_one_short(i, x, out, n):
+    if i < n-1: out[i] = 1-x[i]
+
+@wrong('01.invert')
+def minus(i, x, out, n):
+    if i < n: out[i] = -x[i]
+
+@wrong('01.invert')
+def in_place(i, x, out, n):
+    if i < n: x[i] = 1-x[i]
+
+@wrong('01.invert')
+def returns(i, x, out, n): return 1-x[i] if i < n else None
+
+
+@wrong('01.flip')
+def upside_down(i, x, out, h, w):
+    if i < h*w:
+        r,c = divmod(i, w)
+        out[i] = x[(h-1-r)*w + c]
+
+@wrong('01.flip')
+def all_reversed(i, x, out, h, w):
+    if i < h*w: out[i] = x[h*w-1-i]
+
+@wrong('01.flip')
+def off_by_one(i, x, out, h, w):
+    if i < h*w:
+        r,c = divmod(i, w)
+        out[i] = x[r*w + (w-c) % w]
+
+@wrong('01.flip')
+def rows_for_columns(i, x, out, h, w):
+    if i < h*w:
+        r,c = divmod(i, h)
+        out[i] = x[r*h + h-1-c]
+
+@wrong('01.flip')
+def no_guard_flip(i, x, out, h, w):
+    r,c = divmod(i, w)
+    out[i] = x[r*w + w-1-c]
+
+
+@wrong('01.pixels')
+def stays_planar(i, x, out, n):
+    if i < n:
+        for ch in range(3): out[i+ch*n] = x[i+ch*n]
+
+@wrong('01.pixels')
+def bgr(i, x, out, n):
+    if i < n:
+        for ch in range(3): out[3*i+ch] = x[i+(2-ch)*n]
+
+@wrong('01.pixels')
+def red_only(i, x, out, n):
+    if i < n: out[3*i] = x[i]
+
+@wrong('01.pixels')
+def no_guard_pixels(i, x, out, n):
+    for ch in range(3): out[3*i+ch] = x[i+ch*n]
+
+
+@wrong('01.blur')
+def wraps(i, x, out, h, w):
+    if i < h*w: out[i] = (x[i-1]+x[i]+x[(i+1)%(h*w)])/3
+
+@wrong('01.blur')
+def over_row_ends(i, x, out, h, w):
+    if i < h*w:
+        part = x[max(i-1,0):i+2]
+        out[i] = part.mean()
+
+@wrong('01.blur')
+def always_three(i, x, out, h, w):
+    if i < h*w:
+        c,total = i%w,x[i]
+        if c > 0: total = total+x[i-1]
+        if c < w-1: total = total+x[i+1]
+        out[i] = total/3
+
+@wrong('01.blur')
+def smears(i, x, out, h, w):
+    if i < h*w:
+        c,total,count = i%w,x[i],1
+        if c > 0: total,count = total+out[i-1],count+1
+        if c < w-1: total,count = total+x[i+1],count+1
+        out[i] = total/count

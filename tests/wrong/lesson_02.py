@@ -1,0 +1,107 @@
+from gridstride.utils import cdiv, dim3
+
+from . import wrong
+
+
+def rc(blockIdx, threadIdx, blockDim): return blockIdx.y*blockDim.y + threadIdx.y, blockIdx.x*blockDim.x + threadIdx.x
+
+
+@wrong('02.grid')
+def swapped(h, w, threads): return dim3(cdiv(h,threads.y), cdiv(w,threads.x))
+
+@wrong('02.grid')
+def rounds_down(h, w, threads): return dim3(w//threads.x, h//threads.y)
+
+@wrong('02.grid')
+def one_too_many(h, w, threads): return dim3(w//threads.x+1, h//threads.y+1)
+
+@wrong('02.grid')
+def forgot_return(h, w, threads): dim3(cdiv(w,threads.x), cdiv(h,threads.y))
+
+
+@wrong('02.transpose')
+def copies(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[r*w+c] = x[r*w+c]
+
+@wrong('02.transpose')
+def wrong_length(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[(c*w+r) % (h*w)] = x[r*w+c]
+
+@wrong('02.transpose')
+def x_for_rows(blockIdx, threadIdx, blockDim, x, out, h, w):
+    c,r = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[c*h+r] = x[r*w+c]
+
+@wrong('02.transpose')
+def half_guard(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h: out[c*h+r] = x[r*w+c]
+
+
+@wrong('02.row_max')
+def from_zero(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    if r < h: out[r] = max([0.]+x[r*w:(r+1)*w].tolist())
+
+@wrong('02.row_max')
+def no_guard(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    out[r] = x[r*w:(r+1)*w].max()
+
+@wrong('02.row_max')
+def column_max(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    if r < h: out[r] = x[r::h].max()
+
+@wrong('02.row_max')
+def first_block_only(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = threadIdx.x
+    if r < h: out[r] = x[r*w:(r+1)*w].max()
+
+@wrong('02.row_max')
+def last_column_missed(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    if r < h: out[r] = x[r*w:(r+1)*w-1].max() if w > 1 else x[r]
+
+
+@wrong('02.matmul_nt')
+def not_transposed(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[r*w+c] = sum(m[r*k+i]*n[i*w+c] for i in range(k))
+
+@wrong('02.matmul_nt')
+def forgets_to_add(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w:
+        for i in range(k): out[r*w+c] = m[r*k+i]*n[c*k+i]
+
+@wrong('02.matmul_nt')
+def adds_to_what_was_there(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w:
+        for i in range(k): out[r*w+c] += m[r*k+i]*n[c*k+i]
+
+@wrong('02.matmul_nt')
+def one_short(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[r*w+c] = sum(m[r*k+i]*n[c*k+i] for i in range(k-1)) if k > 1 else m[r]*n[c]
+
+
+@wrong('02.grid_stride')
+def one_each(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    i = blockIdx.x*blockDim.x + threadIdx.x
+    if i < n: out[i] = 2*x[i]
+
+@wrong('02.grid_stride')
+def block_stride(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    for i in range(blockIdx.x*blockDim.x + threadIdx.x, n, blockDim.x): out[i] = 2*x[i]
+
+@wrong('02.grid_stride')
+def everyone_does_all(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    for i in range(n): out[i] = 2*x[i]
+
+@wrong('02.grid_stride')
+def blocks_as_stride(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    for i in range(blockIdx.x*blockDim.x + threadIdx.x, n, gridDim.x): out[i] = 2*x[i]

@@ -1,0 +1,136 @@
+from gridstride.runner import run_threads
+
+from . import wrong
+
+
+@wrong('03.split')
+def copies(shared, na, nb): return shared[:na].clone(), shared[na:na+nb].clone(), shared[na+nb:].clone()
+
+@wrong('03.split')
+def second_too_long(shared, na, nb): return shared[:na], shared[na:], shared[na+nb:]
+
+@wrong('03.split')
+def nb_as_end(shared, na, nb): return shared[:na], shared[na:nb], shared[nb:]
+
+@wrong('03.split')
+def from_the_end(shared, na, nb): return shared[:na], shared[na:na+nb], shared[-nb:]
+
+
+@wrong('03.load_tile')
+def no_padding(tr, tc, ts, x, h, w, ty, tx, tw):
+    r,c = ty*tw+tr, tx*tw+tc
+    if r < h and c < w: ts[tr*tw+tc] = x[r*w+c]
+
+@wrong('03.load_tile')
+def repeats_the_edge(tr, tc, ts, x, h, w, ty, tx, tw):
+    r,c = min(ty*tw+tr, h-1), min(tx*tw+tc, w-1)
+    ts[tr*tw+tc] = x[r*w+c]
+
+@wrong('03.load_tile')
+def guards_the_end_only(tr, tc, ts, x, h, w, ty, tx, tw):
+    i = (ty*tw+tr)*w + tx*tw+tc
+    ts[tr*tw+tc] = x[i] if i < h*w else 0.
+
+@wrong('03.load_tile')
+def tiles_swapped(tr, tc, ts, x, h, w, ty, tx, tw):
+    r,c = tx*tw+tr, ty*tw+tc
+    ts[tr*tw+tc] = x[r*w+c] if r < h and c < w else 0.
+
+@wrong('03.load_tile')
+def tile_transposed(tr, tc, ts, x, h, w, ty, tx, tw):
+    r,c = ty*tw+tr, tx*tw+tc
+    ts[tc*tw+tr] = x[r*w+c] if r < h and c < w else 0.
+
+
+@wrong('03.transpose')
+def one_step(blockIdx, blockDim, shared, x, out, h, w, tw):
+    def step(tr, tc):
+        r,c = blockIdx.y*tw+tr, blockIdx.x*tw+tc
+        if r < h and c < w: shared[tr*tw+tc] = x[r*w+c]
+        r,c = blockIdx.x*tw+tr, blockIdx.y*tw+tc
+        if r < w and c < h: out[r*h+c] = shared[tc*tw+tr]
+    run_threads(step, blockDim)
+
+@wrong('03.transpose')
+def blocks_stay(blockIdx, blockDim, shared, x, out, h, w, tw):
+    def load(tr, tc):
+        r,c = blockIdx.y*tw+tr, blockIdx.x*tw+tc
+        if r < h and c < w: shared[tr*tw+tc] = x[r*w+c]
+    def store(tr, tc):
+        r,c = blockIdx.y*tw+tr, blockIdx.x*tw+tc
+        if r < w and c < h: out[r*h+c] = shared[tc*tw+tr]
+    run_threads(load, blockDim)
+    run_threads(store, blockDim)
+
+@wrong('03.transpose')
+def writes_down_the_columns(blockIdx, blockDim, shared, x, out, h, w, tw):
+    def load(tr, tc):
+        r,c = blockIdx.y*tw+tr, blockIdx.x*tw+tc
+        if r < h and c < w: shared[tr*tw+tc] = x[r*w+c]
+    def store(tr, tc):
+        r,c = blockIdx.y*tw+tr, blockIdx.x*tw+tc
+        if r < h and c < w: out[c*h+r] = shared[tr*tw+tc]
+    run_threads(load, blockDim)
+    run_threads(store, blockDim)
+
+@wrong('03.transpose')
+def tile_not_transposed(blockIdx, blockDim, shared, x, out, h, w, tw):
+    def load(tr, tc):
+        r,c = blockIdx.y*tw+tr, blockIdx.x*tw+tc
+        if r < h and c < w: shared[tr*tw+tc] = x[r*w+c]
+    def store(tr, tc):
+        r,c = blockIdx.x*tw+tr, blockIdx.y*tw+tc
+        if r < w and c < h: out[r*h+c] = shared[tr*tw+tc]
+    run_threads(load, blockDim)
+    run_threads(store, blockDim)
+
+
+@wrong('03.window')
+def no_halo(blockIdx, blockDim, shared, x, out, n):
+    first,bd = blockIdx.x*blockDim.x, blockDim.x
+    def load(tr, tc):
+        shared[tc+1] = x[first+tc] if first+tc < n else 0.
+        if tc == 0: shared[0],shared[bd+1] = 0.,0.
+    def add(tr, tc):
+        if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
+    run_threads(load, blockDim)
+    run_threads(add, blockDim)
+
+@wrong('03.window')
+def straight_from_global(blockIdx, blockDim, shared, x, out, n):
+    first = blockIdx.x*blockDim.x
+    def add(tr, tc):
+        i = first+tc
+        if i < n: out[i] = (x[i-1] if i > 0 else 0.) + x[i] + (x[i+1] if i+1 < n else 0.)
+    run_threads(add, blockDim)
+
+@wrong('03.window')
+def python_wraps(blockIdx, blockDim, shared, x, out, n):
+    first,bd = blockIdx.x*blockDim.x, blockDim.x
+    def load(tr, tc):
+        shared[tc+1] = x[first+tc] if first+tc < n else 0.
+        if tc == 0: shared[0],shared[bd+1] = x[first-1],(x[first+bd] if first+bd < n else 0.)
+    def add(tr, tc):
+        if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
+    run_threads(load, blockDim)
+    run_threads(add, blockDim)
+
+@wrong('03.window')
+def no_padding_at_the_end(blockIdx, blockDim, shared, x, out, n):
+    first,bd = blockIdx.x*blockDim.x, blockDim.x
+    def load(tr, tc):
+        if first+tc < n: shared[tc+1] = x[first+tc]
+        if tc == 0: shared[0],shared[bd+1] = (x[first-1] if first else 0.),(x[first+bd] if first+bd < n else 0.)
+    def add(tr, tc):
+        if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
+    run_threads(load, blockDim)
+    run_threads(add, blockDim)
+
+@wrong('03.window')
+def one_step_window(blockIdx, blockDim, shared, x, out, n):
+    first,bd = blockIdx.x*blockDim.x, blockDim.x
+    def step(tr, tc):
+        shared[tc+1] = x[first+tc] if first+tc < n else 0.
+        if tc == 0: shared[0],shared[bd+1] = (x[first-1] if first else 0.),(x[first+bd] if first+bd < n else 0.)
+        if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
+    run_threads(step, blockDim)

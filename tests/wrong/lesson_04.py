@@ -1,0 +1,135 @@
+from gridstride.utils import cdiv
+
+from . import wrong
+
+
+@wrong('04.waits')
+def one_each(k, tw): return cdiv(k,tw)
+
+@wrong('04.waits')
+def rounds_down(k, tw): return 2*(k//tw)
+
+@wrong('04.waits')
+def all_threads(k, tw): return 2*cdiv(k,tw)*tw*tw
+
+@wrong('04.waits')
+def each_product(k, tw): return 2*k
+
+
+@wrong('04.reverse')
+def no_wait(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i]
+    x[i] = shared[blockDim.x-1-t]
+
+@wrong('04.reverse')
+def no_shared(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,first = threadIdx.x,blockIdx.x*blockDim.x
+    syncb.wait()
+    x[first+t] = x[first+blockDim.x-1-t]
+
+@wrong('04.reverse')
+def block_forgotten(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t = threadIdx.x
+    shared[t] = x[t]
+    syncb.wait()
+    x[t] = shared[blockDim.x-1-t]
+
+@wrong('04.reverse')
+def half_the_threads_wait(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i]
+    if t < blockDim.x//2: syncb.wait()
+    x[i] = shared[blockDim.x-1-t]
+
+
+def tree(t, blockDim, shared, wait, stop=0):
+    half = blockDim.x//2
+    while half > stop:
+        wait()
+        if t < half: shared[t] += shared[t+half]
+        half //= 2
+
+@wrong('04.block_sum')
+def no_waits(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i] if i < n else 0.
+    tree(t, blockDim, shared, lambda: None)
+    if t == 0: out[blockIdx.x] = shared[0]
+
+@wrong('04.block_sum')
+def wait_in_the_if(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i] if i < n else 0.
+    syncb.wait()
+    half = blockDim.x//2
+    while half:
+        if t < half:
+            shared[t] += shared[t+half]
+            syncb.wait()
+        half //= 2
+    if t == 0: out[blockIdx.x] = shared[0]
+
+@wrong('04.block_sum')
+def one_wait(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i] if i < n else 0.
+    syncb.wait()
+    tree(t, blockDim, shared, lambda: None)
+    if t == 0: out[blockIdx.x] = shared[0]
+
+@wrong('04.block_sum')
+def no_padding(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    if i < n: shared[t] = x[i]
+    tree(t, blockDim, shared, syncb.wait)
+    if t == 0: out[blockIdx.x] = shared[0]
+
+@wrong('04.block_sum')
+def early_return(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    if i >= n: return
+    shared[t] = x[i]
+    tree(t, blockDim, shared, syncb.wait)
+    if t == 0: out[blockIdx.x] = shared[0]
+
+
+@wrong('04.scan')
+def scan_without_second(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,d = threadIdx.x,1
+    mine = shared[t] = x[t].clone()
+    while d < n:
+        syncb.wait()
+        if t >= d: mine = mine + shared[t-d]
+        shared[t] = mine
+        d *= 2
+    out[t] = mine
+
+@wrong('04.scan')
+def scan_without_first(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,d = threadIdx.x,1
+    mine = shared[t] = x[t].clone()
+    while d < n:
+        if t >= d: mine = mine + shared[t-d]
+        syncb.wait()
+        shared[t] = mine
+        d *= 2
+    out[t] = mine
+
+@wrong('04.scan')
+def only_adders_wait(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,d = threadIdx.x,1
+    mine = shared[t] = x[t].clone()
+    while d < n:
+        if t >= d:
+            syncb.wait()
+            mine = mine + shared[t-d]
+            syncb.wait()
+            shared[t] = mine
+        d *= 2
+    out[t] = mine
+
+@wrong('04.scan')
+def exclusive(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    syncb.wait()
+    out[threadIdx.x] = x[:threadIdx.x].sum()
