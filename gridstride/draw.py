@@ -46,7 +46,7 @@ class Picture:
 
     def _repr_mimebundle_(self, include=None, exclude=None): return {'image/svg+xml':self.svg, 'text/plain':self.caption}
 
-# %% ../nbs/lib/03_draw.ipynb #f90dab2b
+# %% ../nbs/lib/03_draw.ipynb #c4386975
 def cells(labels,      # 2-D: what stands in each cell
           color=None,  # same shape, whole numbers: the cell's colour, -1 for none
           title='',    # a line above
@@ -56,7 +56,7 @@ def cells(labels,      # 2-D: what stands in each cell
           cols=None,   # a label for each column, above it
          )->Panel:
     "A table of coloured cells"
-    labels = np.asarray(labels, dtype=object)
+    labels = np.asarray(labels) if hasattr(labels, 'shape') else np.asarray(labels, dtype=object)
     if labels.ndim != 2: raise ValueError(f'cells takes a 2-D array, this is {labels.shape}')
     h,w = labels.shape
     color = np.full((h,w), -1) if color is None else np.broadcast_to(np.asarray(color), (h,w))
@@ -74,23 +74,23 @@ def cells(labels,      # 2-D: what stands in each cell
 def _cell(x, y, size, label, color):
     "One cell with its label, which shrinks to fit"
     fill = EMPTY if color < 0 else PALETTE[int(color)%len(PALETTE)]
-    s = str(label)
+    s = f'{label:g}' if isinstance(label, (float,np.floating)) else str(label)
     return _rect(x, y, size, size, fill, f'stroke="{LINE}"') + _text(x+size/2, y+size/2+4, s, min(12, 1.5*size/max(len(s),1)))
 
-# %% ../nbs/lib/03_draw.ipynb #e264d210
+# %% ../nbs/lib/03_draw.ipynb #a40160a8
 def timeline(events,     # (who, when, what): `when` is any number, growing; `what` a short word
              color=None, # what -> palette number; by default in order of appearance
-             width=560,  # pixels for the whole span
+             width=560,  # pixels for the whole span, at least
              title='',   # a line above
             )->Panel:
     "Who did what when: a row for each `who`, in order of first appearance"
     if not events: raise ValueError('a timeline needs at least one event')
     whos,whats = (list(dict.fromkeys(e[i] for e in events)) for i in (0,2))
     color = color or {o:i for i,o in enumerate(whats)}
-    whos = sorted(whos)
     t0,t1 = min(e[1] for e in events),max(e[1] for e in events)
     left,top,row = 8*max(len(str(o)) for o in whos)+10,24 if title else 4,34
     box = 7.4*max(len(str(o)) for o in whats)+10
+    width = max(width, len({e[1] for e in events})*(box+4))
     def at(t): return left+(width-box)*(t-t0)/((t1-t0) or 1)
     parts = [_text(left, 13, title, anchor='start', extra='font-weight="bold"')] if title else []
     for i,o in enumerate(whos):

@@ -51,7 +51,7 @@ def _numpy(x):
     x = np.asarray(x)
     return x, x.dtype.name
 
-# %% ../nbs/lib/01_utils.ipynb #2fb67f64
+# %% ../nbs/lib/01_utils.ipynb #bcc11bb8
 def _axis(ax, ndim): return 'index' if ndim==1 else ('row','column')[ax] if ndim==2 else f'axis {ax}'
 
 def _span(lo, hi): return str(lo) if lo==hi else f'{lo} to {hi}'
@@ -75,7 +75,7 @@ def _places(bad, tile):
     "The likely places of an error, as (name, mask): the last index of each axis, then the tile's edge that fits best"
     shape,axes = bad.shape,[ax for ax,n in enumerate(bad.shape) if n>1]
     last = [(f'in the last {_axis(ax,bad.ndim)}',_from(shape, [ax], [shape[ax]-1])) for ax in axes]
-    tiles = [tile] if tile else [(t,)*bad.ndim for t in (1024,512,256,128,64,32,16,8,4,2)]
+    tiles = [tile] if tile else [(t,)*bad.ndim for t in (1024,512,256,128,64,32,16)]
     edges = [e for t in tiles for on in ([axes] + [[ax] for ax in axes]) if (e := _ragged(shape, on, t))]
     def overlap(e): return (bad&e[1]).sum()/(bad|e[1]).sum()
     best = max(edges, key=overlap, default=None)

@@ -71,6 +71,58 @@ def test_wrong_answer_is_refused(name, fn):
     assert str(e.value).startswith(name) and f"hint('{name}')" in str(e.value)
     assert solved() == {}
 
+def in_place(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,first = threadIdx.x,blockIdx.x*blockDim.x
+    other = first + blockDim.x-1 - t
+    v = x[other]
+    syncb.wait()
+    x[first+t] = v
+
+def two_steps(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,d = threadIdx.x,1
+    shared[t] = x[t]
+    syncb.wait()
+    while d < n:
+        v = shared[t-d] if t >= d else 0.
+        syncb.wait()
+        shared[t] += v
+        syncb.wait()
+        d *= 2
+    out[t] = shared[t]
+
+def adds_in_a_variable(i, x, out, h, w):
+    if i < h*w:
+        ...
+        total,count = x[i],1
+        if i%w > 0: total += x[i-1]; count += 1
+        if i%w < w-1: total += x[i+1]; count += 1
+        out[i] = total/count
+
+def with_a_slice(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    if r < h: out[r] = max(x[r*w:(r+1)*w])
+
+def slices_of_the_stride(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    first,step = blockIdx.x*blockDim.x + threadIdx.x,gridDim.x*blockDim.x
+    out[first::step] = 2*x[first::step].astype('float32')
+
+def views(shared, na, nb):
+    a,rest = shared[:na],shared[na:]
+    return [a, rest[:nb], rest[nb:]]
+
+@pytest.mark.parametrize('name,fn', [('04.reverse',in_place), ('04.scan',two_steps), ('01.blur',adds_in_a_variable), ('02.row_max',with_a_slice),
+                                     ('02.grid_stride',slices_of_the_stride), ('03.split',views)], ids=lambda o: getattr(o,'__name__',o))
+def test_another_right_answer_is_accepted(name, fn):
+    exercise(name)(fn)
+    assert list(solved()) == [name]
+
+def test_a_wrong_answer_shows_its_message_and_its_own_line(name='01.invert'):
+    def f(i, x, out, n):
+        out[i] = 1-x[i]
+    with pytest.raises(WrongAnswer) as e: exercise(name)(f)
+    said = '\n'.join(e.value._render_traceback_())
+    assert 'of the 64 started' in said and 'guard it' in said and 'in line 2 of the cell: out[i] = 1-x[i]' in said
+
 def test_three_wrong_answers_each():
     counts = Counter(name for name,_ in answers)
     assert {name for name in by_name if counts[name] < 3} == set()

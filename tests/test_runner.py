@@ -1,6 +1,7 @@
 "The runners: what lessons 01 to 04 build, on the edges."
 import threading
 
+import numpy as np
 import pytest
 import torch
 
@@ -27,7 +28,7 @@ def test_run_blocks_covers_all_three_dimensions():
 
 def test_shared_memory_is_new_and_nan_for_each_block():
     def f(blockIdx, blockDim, shared, fresh):
-        fresh.append(bool(shared.isnan().all()) and len(shared)==3)
+        fresh.append(bool(np.isnan(shared).all()) and len(shared)==3)
         shared[:] = 1.
     fresh = []
     run_shared(f, 3, 1, 3, fresh)
@@ -80,7 +81,11 @@ def test_who_leaves_early_is_named(order):
     def f(b, t, d, shared, syncb):
         if (t.x,t.y) == (1,2): return
         syncb.wait()
-    with pytest.raises(RuntimeError, match=r'thread \(1,2\) of block \(0,0\) has left, and 11 others wait'): run_barrier(f, 1, (3,4), 0, order=order)
+    with pytest.raises(RuntimeError, match=r'thread \(1,2\) of block \(0,0\) has left, and 11 wait .* thread \(0,0\) of block \(0,0\) first'):
+        run_barrier(f, 1, (3,4), 0, order=order)
+    def g(b, t, d, shared, syncb):
+        if t.y < 3: syncb.wait()
+    with pytest.raises(RuntimeError, match=r'thread \(0,3\) of block \(0,0\) and 2 more have left, and 9 wait'): run_barrier(g, 1, (3,4), 0, order=order)
 
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('when', [0,1,2])
@@ -98,6 +103,20 @@ def test_who_raises_is_named_and_nobody_hangs(order, when):
 def test_all_threads_may_leave_together(order):
     run_barrier(lambda *a: None, 2, 5, 0, order=order)
     run_barrier(lambda b,t,d,s,syncb: syncb.wait(), 1, 1, 0, order=order)
+
+def test_a_block_has_1_to_1024_threads():
+    for run in (lambda t: run_blocks(print, 1, t), lambda t: run_shared(print, 1, t, 0), lambda t: run_barrier(print, 1, t, 0)):
+        for size in (1025, (64,32), 0):
+            with pytest.raises(ValueError, match='1 to 1024'): run(size)
+
+def test_tensors_and_arrays_are_written_in_place():
+    def f(b, t, d, shared, syncb, out, also):
+        shared[t.x] = t.x
+        syncb.wait()
+        out[t.x] = also[t.x] = shared[t.x]
+    out,also = torch.zeros(3),np.zeros(3)
+    run_barrier(f, 1, 3, 3, out, also)
+    assert out.tolist() == also.tolist() == [0,1,2]
 
 def test_unknown_order():
     with pytest.raises(ValueError, match="'sideways'"): Barrier('sideways')

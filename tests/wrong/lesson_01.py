@@ -78,8 +78,7 @@ def wraps(i, x, out, h, w):
 @wrong('01.blur')
 def over_row_ends(i, x, out, h, w):
     if i < h*w:
-        part = x[max(i-1,0):i+2]
-        out[i] = part.mean()
+        out[i] = x[max(i-1,0):min(i+2,h*w)].mean()
 
 @wrong('01.blur')
 def always_three(i, x, out, h, w):
@@ -96,3 +95,28 @@ def smears(i, x, out, h, w):
         if c > 0: total,count = total+out[i-1],count+1
         if c < w-1: total,count = total+x[i+1],count+1
         out[i] = total/count
+
+@wrong('01.invert')
+def all_in_thread_0(i, x, out, n):
+    if i == 0:
+        for j in range(n): out[j] = 1-x[j]
+
+@wrong('01.invert')
+def everyone_writes_all(i, x, out, n):
+    for j in range(n): out[j] = 1-x[j]
+
+@wrong('01.invert')
+def wraps_around(i, x, out, n): out[i%n] = 1-x[i%n]
+
+@wrong('01.flip')
+def from_the_end(i, x, out, h, w):
+    if i < h*w:
+        r,c = divmod(i, w)
+        out[i] = x[(r+1)*w-1-c - h*w]
+
+@wrong('01.blur')
+def reads_before_the_start(i, x, out, h, w):
+    if i < h*w:
+        c = i%w
+        left,right = c > 0,c < w-1
+        out[i] = (x[i-1]*left + x[i] + (x[i+1] if right else 0))/(1+left+right)

@@ -105,3 +105,27 @@ def everyone_does_all(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
 @wrong('02.grid_stride')
 def blocks_as_stride(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
     for i in range(blockIdx.x*blockDim.x + threadIdx.x, n, gridDim.x): out[i] = 2*x[i]
+
+@wrong('02.grid_stride')
+def chunks(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    total = gridDim.x*blockDim.x
+    first,each = blockIdx.x*blockDim.x + threadIdx.x,cdiv(n,total)
+    for i in range(first*each, min(n,(first+1)*each)): out[i] = 2*x[i]
+
+@wrong('02.grid_stride')
+def thread_0_does_all(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+    if blockIdx.x+threadIdx.x == 0:
+        for i in range(n): out[i] = 2*x[i]
+
+@wrong('02.row_max')
+def sorts_the_input(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    if r < h:
+        for c in range(1,w): x[r*w] = max(x[r*w], x[r*w+c])
+        out[r] = x[r*w]
+
+@wrong('02.matmul_nt')
+def wraps_instead_of_guarding(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    r,c = r%h,c%w
+    out[r*w+c] = sum(m[r*k+i]*n[c*k+i] for i in range(k))

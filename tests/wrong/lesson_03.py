@@ -4,7 +4,7 @@ from . import wrong
 
 
 @wrong('03.split')
-def copies(shared, na, nb): return shared[:na].clone(), shared[na:na+nb].clone(), shared[na+nb:].clone()
+def copies(shared, na, nb): return shared[:na].copy(), shared[na:na+nb].copy(), shared[na+nb:].copy()
 
 @wrong('03.split')
 def second_too_long(shared, na, nb): return shared[:na], shared[na:], shared[na+nb:]
@@ -134,3 +134,18 @@ def one_step_window(blockIdx, blockDim, shared, x, out, n):
         if tc == 0: shared[0],shared[bd+1] = (x[first-1] if first else 0.),(x[first+bd] if first+bd < n else 0.)
         if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
     run_threads(step, blockDim)
+
+@wrong('03.split')
+def rest_from_the_end(shared, na, nb): return shared[:na], shared[na:na+nb], shared[-(len(shared)-na-nb):]
+
+@wrong('03.load_tile')
+def loads_all(tr, tc, ts, x, h, w, ty, tx, tw):
+    for r in range(ty*tw, ty*tw+tw):
+        for c in range(tx*tw, tx*tw+tw): ts[(r-ty*tw)*tw + c-tx*tw] = x[r*w+c] if r < h and c < w else 0.
+
+@wrong('03.transpose')
+def without_shared(blockIdx, blockDim, shared, x, out, h, w, tw):
+    def store(tr, tc):
+        r,c = blockIdx.x*tw+tr, blockIdx.y*tw+tc
+        if r < w and c < h: out[r*h+c] = x[c*w+r]
+    run_threads(store, blockDim)

@@ -97,7 +97,7 @@ def early_return(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
 @wrong('04.scan')
 def scan_without_second(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
     t,d = threadIdx.x,1
-    mine = shared[t] = x[t].clone()
+    mine = shared[t] = x[t]
     while d < n:
         syncb.wait()
         if t >= d: mine = mine + shared[t-d]
@@ -108,7 +108,7 @@ def scan_without_second(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n)
 @wrong('04.scan')
 def scan_without_first(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
     t,d = threadIdx.x,1
-    mine = shared[t] = x[t].clone()
+    mine = shared[t] = x[t]
     while d < n:
         if t >= d: mine = mine + shared[t-d]
         syncb.wait()
@@ -119,7 +119,7 @@ def scan_without_first(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
 @wrong('04.scan')
 def only_adders_wait(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
     t,d = threadIdx.x,1
-    mine = shared[t] = x[t].clone()
+    mine = shared[t] = x[t]
     while d < n:
         if t >= d:
             syncb.wait()
@@ -133,3 +133,26 @@ def only_adders_wait(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
 def exclusive(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
     syncb.wait()
     out[threadIdx.x] = x[:threadIdx.x].sum()
+
+@wrong('04.block_sum')
+def all_add_to_out(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    if t == 0: out[blockIdx.x] = 0.
+    syncb.wait()
+    if i < n: out[blockIdx.x] += x[i]
+
+@wrong('04.scan')
+def all_add_to_later_ones(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t = threadIdx.x
+    shared[t] = 0.
+    syncb.wait()
+    for j in range(t, n): shared[j] += x[t]
+    syncb.wait()
+    out[t] = shared[t]
+
+@wrong('04.reverse')
+def from_behind(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i]
+    syncb.wait()
+    x[i] = shared[-1-t]
