@@ -38,7 +38,7 @@ def _problem(name):
     near = ', '.join(k for k in problems if k.split('.')[0]==name.split('.')[0]) or 'none for that lesson'
     raise KeyError(f'no exercise is called {name!r}; there are: {near}')
 
-# %% ../nbs/lib/02_exercise.ipynb #483c6938
+# %% ../nbs/lib/02_exercise.ipynb #4135950c
 class Memory:
     "`values` as flat float32 memory called `name` in messages; notes the places read and written"
     def __init__(self, name, values):
@@ -75,7 +75,7 @@ class Memory:
 
     def __getattr__(self, k):
         "Whatever else an array can do, `x[2:5].max()` for one, reads all of it"
-        if k.startswith('_') or not hasattr(np.ndarray, k): raise AttributeError(f'a kernel'"'"'s memory has no {k!r}')
+        if k.startswith('_') or not hasattr(np.ndarray, k): raise AttributeError(f'kernel memory has no {k!r}')
         return getattr(np.asarray(self), k)
 
 # %% ../nbs/lib/02_exercise.ipynb #3406d268
