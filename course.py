@@ -1,0 +1,348 @@
+#!/usr/bin/env python3
+"""Sets up the course and opens it. Needs Python 3.10 or newer, and nothing else.
+
+python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01)
+    --port N                   first port to try (8888)
+    --no-browser               print the address instead of opening a browser
+python3 course.py setup        set up only
+python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest (-n 2 --durations=10 tests)
+python3 course.py run [NN ...] execute lessons, or all of them, and say how each went
+    --save                     write the outputs back into the lessons that ran to their end
+    --jobs N                   how many at a time (1)
+python3 course.py doctor       what is here, what is missing, and the command that mends it
+python3 course.py progress     which exercises are solved
+python3 course.py clean        remove .venv and what was built; notebooks and progress stay
+"""
+import sys
+
+if sys.version_info < (3, 10):
+    sys.stderr.write('Python 3.10 or newer is needed, and this is %d.%d. Install a newer one and start with it, '
+                     'like this: python3.12 course.py\n' % sys.version_info[:2])
+    sys.exit(2)
+
+import argparse, errno, hashlib, json, os, re, secrets, shutil, signal, socket, subprocess, threading, time, webbrowser
+from importlib.util import find_spec
+from pathlib import Path
+
+ROOT = Path(__file__).resolve().parent
+VENV = ROOT/'.venv'
+PYTHON = VENV/('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
+STAMP = VENV/'setup.json'
+LOG = VENV/'setup.log'
+INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
+PORTS = 100  # how many ports to try
+
+sys.path.insert(0, str(ROOT))
+from gridstride import doctor, lessons
+
+
+def fail(message):
+    "One line on what is wrong and what to do, and exit status 2"
+    sys.stderr.write(f'{message}\n')
+    sys.exit(2)
+
+
+def parser(command, about):
+    "A parser of one command's arguments that fails in one line"
+    p = argparse.ArgumentParser(prog=f'course.py {command}'.strip(), description=about)
+    p.error = lambda message: fail(f'{message}. See: python3 course.py --help')
+    return p
+
+
+# What is wrong with a set-up is told before it starts, where that can be seen.
+
+def check_machine():
+    "Fail unless a virtual environment and C++ code can be made here"
+    if not (find_spec('venv') and find_spec('ensurepip')):
+        fail(f"This Python cannot make virtual environments. Mend it with: {doctor.mend('venv')}")
+    if not doctor.compiler():
+        fail(f"No C++ compiler is here: neither g++, clang++, c++ nor $CXX. Mend it with: {doctor.mend('compiler')}")
+
+
+def check_space():
+    "Fail unless the disk has room for a first set-up"
+    free = shutil.disk_usage(ROOT).free
+    if free < doctor.MIN_FREE:
+        fail(f'{free/1e9:.1f} GB are free on the disk of {ROOT}, and setting up takes {doctor.MIN_FREE/1e9:.0f} GB. '
+             'Make room, then run the same command again.')
+
+
+CAUSES = [  # what the log says, and what to do
+    (r'No space left on device|Errno 28|disk quota', 'The disk is full. Make room, then run the same command again; it goes on where it stopped.'),
+    (r'NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ConnectionResetError|ProtocolError'
+     r'|Temporary failure in name resolution|Network is unreachable|Connection refused|Read timed out|Connection broken|IncompleteRead',
+     'The network cannot be reached, or broke off. Connect, then run the same command again; it goes on where it stopped.'),
+]
+
+
+def cause(lines):
+    "What a failed step's output means, in one line"
+    text = ''.join(lines)
+    for pattern, advice in CAUSES:
+        if re.search(pattern, text): return advice
+    said = [l.strip() for l in lines if l.strip()] or ['it said nothing']
+    return next((l for l in said if l.startswith('ERROR')), said[-1])
+
+
+# One step of setting up: a child process whose noise goes to the log, and a line that says how far it is.
+
+def doing(line):
+    "What pip does now, in a few words, if this line of its output says so"
+    if line.startswith('Installing collected packages'): return f"installing {line.count(',')+1} packages"
+    m = re.match(r'\s*(Collecting|Downloading|Building|Preparing|Obtaining) (\S+)', line)
+    return f"{m[1].lower()} {m[2].rsplit('/', 1)[-1]}" if m else None
+
+
+def show(text, end=''):
+    "Put `text` in place of the terminal's last line"
+    print(f'\r{text[:shutil.get_terminal_size().columns-1]}\x1b[K', end=end, flush=True)
+
+
+def stop(child):
+    "End a child process and all that it started"
+    kill = (lambda s: os.killpg(child.pid, s)) if os.name != 'nt' else child.send_signal
+    for s in (signal.SIGTERM, getattr(signal, 'SIGKILL', signal.SIGTERM)):
+        if child.poll() is not None: return
+        kill(s)
+        try: child.wait(5)
+        except subprocess.TimeoutExpired: pass
+
+
+def follow(child, log, lines):
+    "Copy what `child` prints into `log` and `lines`"
+    for line in child.stdout:
+        log.write(line)
+        log.flush()
+        lines.append(line)
+
+
+def step(which, what, *cmd):
+    "Run `cmd` and show what it is doing; fail in one line if it does"
+    live, start, lines = sys.stdout.isatty(), time.monotonic(), []
+    if not live: print(f'{which} {what} ...', flush=True)
+    with open(LOG, 'a', encoding='utf-8') as log:
+        child = subprocess.Popen(list(map(str, cmd)), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                                 encoding='utf-8', errors='replace', start_new_session=True)
+        try:
+            reader = threading.Thread(target=follow, args=(child, log, lines), daemon=True)
+            reader.start()
+            while reader.is_alive():
+                reader.join(.2)
+                now = next(filter(None, map(doing, reversed(lines))), '')
+                if live: show(f'{which} {what}, {time.monotonic()-start:.0f} s  {now}')
+            status = child.wait()
+        finally: stop(child)
+    done = f"{which} {what}: {'failed' if status else 'done'}, {time.monotonic()-start:.0f} s"
+    show(done, end='\n') if live else print(done, flush=True)
+    if status: fail(f'{cause(lines)} The whole log: {LOG}')
+
+
+# The set-up: .venv, and a stamp in it that says for what it was made. No stamp means that it is not finished.
+
+def fingerprint():
+    "What must be the same for a finished set-up to count: the requirements, and where the course is"
+    files = b'\0'.join((ROOT/f).read_bytes() for f in INPUTS)
+    return hashlib.sha256(files + os.fsencode(ROOT)).hexdigest()
+
+
+def stamp():
+    "What the finished set-up in .venv was made for; an empty dict when it is not finished"
+    try: return json.loads(STAMP.read_text())
+    except (OSError, ValueError): return {}
+
+
+def version():
+    "The version of .venv's Python, which must have pip; None when it does not work"
+    try: res = subprocess.run([str(PYTHON), '-c', 'import pip, sys; print("%d.%d" % sys.version_info[:2])'],
+                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60)
+    except (OSError, subprocess.SubprocessError): return None
+    return None if res.returncode else res.stdout.strip()
+
+
+def remove(path):
+    "Remove a file, link or folder, and say whether it was there"
+    if path.is_symlink() or path.is_file(): path.unlink()
+    elif path.is_dir(): shutil.rmtree(path)
+    else: return False
+    return True
+
+
+def drop_half_installed():
+    "Make pip forget the packages whose installation was cut short: the list of files comes last"
+    for d in VENV.glob('lib/*/site-packages/*.dist-info'):
+        if not (d/'RECORD').exists(): shutil.rmtree(d)
+
+
+QUIET = {  # JupyterLab: no question about news, no look for updates. Kernels: no warning that they talk over TCP, as they always did
+    'share/jupyter/lab/settings/overrides.json': {'@jupyterlab/apputils-extension:notification': {'fetchNews': 'false', 'checkForUpdates': False}},
+    'etc/ipython/ipython_kernel_config.json': {'IPKernelApp': {'log_level': 'ERROR'}},
+}
+
+
+def quieten():
+    "Write settings that keep JupyterLab and its kernels from saying what no learner can use"
+    for path, settings in QUIET.items():
+        (VENV/path).parent.mkdir(parents=True, exist_ok=True)
+        (VENV/path).write_text(json.dumps(settings, indent=1))
+
+
+def setup(*extras):
+    "Make .venv hold what the lessons need, and `extras`; nothing happens when it already does"
+    made, works = stamp(), version()
+    if made and works != made.get('python'):
+        fail(f'{VENV} is broken: its Python or its pip does not work. Run this, then start again: python3 course.py clean')
+    extras = sorted({'course', *extras, *made.get('extras', [])})
+    want = dict(inputs=fingerprint(), extras=extras)
+    if made and {k: made.get(k) for k in want} == want: return
+    check_machine()
+    if not works:
+        remove(VENV)
+        check_space()
+    start = time.monotonic()
+    install(extras, works)
+    STAMP.write_text(json.dumps(dict(want, python=version())))
+    print(f'Set up in {time.monotonic()-start:.0f} s.', flush=True)
+
+
+def install(extras, works):
+    "The three steps; the first is left out when .venv works already"
+    VENV.mkdir(exist_ok=True)
+    LOG.write_text('')
+    STAMP.unlink(missing_ok=True)
+    drop_half_installed()
+    pip = [PYTHON, '-m', 'pip', '--disable-pip-version-check', '--no-input', 'install', '-c', 'constraints.txt']
+    if not works: step('1/3', 'making .venv', sys.executable, '-m', 'venv', VENV)
+    step('2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel')
+    step('3/3', 'installing the course', *pip, '--no-build-isolation', '-e', f".[{','.join(extras)}]")
+    quieten()
+
+
+# The commands. What runs in .venv takes this process's place, so that Ctrl-C and the exit status are its own.
+
+def become(*cmd, **env):
+    "Run `cmd` in the course's folder, with .venv's programs first, in place of this process"
+    path = os.pathsep.join([str(PYTHON.parent), os.environ.get('PATH', '')])
+    argv, env = list(map(str, cmd)), dict(os.environ, PATH=path, JUPYTER_PREFER_ENV_PATH='1', **env)
+    os.chdir(ROOT)
+    sys.stdout.flush()
+    if os.name == 'nt': sys.exit(subprocess.call(argv, env=env))
+    os.execve(argv[0], argv, env)
+
+
+def taken(port):
+    "Whether somebody listens on `port` of localhost, which has two addresses"
+    for family, host in ((socket.AF_INET, '127.0.0.1'), (socket.AF_INET6, '::1')):
+        try:
+            with socket.socket(family) as s:
+                s.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+                s.bind((host, port))
+        except OSError as e:
+            if e.errno in (errno.EADDRINUSE, errno.EACCES): return True  # anything else: a machine without IPv6
+    return False
+
+
+def free_port(first):
+    "The first port from `first` up that is not taken"
+    for port in range(first, min(first+PORTS, 65536)):
+        if not taken(port): return port
+    fail(f'No port from {first} up is free. Choose another with --port N.')
+
+
+def has_browser():
+    "Whether a browser can open a window here"
+    if sys.platform.startswith('linux') and not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')): return False
+    try: return bool(webbrowser.get())
+    except webbrowser.Error: return False
+
+
+def lesson_page(number):
+    "Where JupyterLab shows a lesson; fails when there is no such lesson"
+    try: return f"/lab/tree/nbs/{lessons.pick([number], ROOT/'nbs')[0].name}"
+    except LookupError as e: fail(e)
+
+
+def open_lab(argv):
+    "Set up, then open JupyterLab on a lesson"
+    p = parser('', 'Set up, then open JupyterLab on a lesson.')
+    p.add_argument('lesson', nargs='?', default='01', metavar='NN')
+    p.add_argument('--port', type=int, default=8888, metavar='N')
+    p.add_argument('--no-browser', action='store_true')
+    args = p.parse_args(argv)
+    if not 0 < args.port < 65536: p.error(f'{args.port} is no port')
+    page = lesson_page(args.lesson)
+    setup()
+    start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
+
+
+def start_lab(page, port, browser):
+    "Say where JupyterLab will be, and become it"
+    token = secrets.token_hex(16)
+    where = f'http://localhost:{port}{page}?token={token}'
+    print(f"{'JupyterLab is at' if browser else 'Open this address in a browser'} (Ctrl-C here ends it):\n\n    {where}\n")
+    cmd = [PYTHON, '-m', 'jupyterlab', '--Application.log_level=ERROR', f'--ServerApp.root_dir={ROOT}', f'--ServerApp.port={port}', '--ServerApp.port_retries=0',
+           f'--LabApp.default_url={page}', f'--ServerApp.open_browser={browser}']
+    if hasattr(os, 'geteuid') and not os.geteuid(): cmd.append('--allow-root')  # as in most containers
+    become(*cmd, JUPYTER_TOKEN=token)
+
+
+def setup_only(argv):
+    "Set up, and say so"
+    parser('setup', 'Set up only.').parse_args(argv)
+    setup()
+    print('The course is set up. Open it with: python3 course.py')
+
+
+def test(argv):
+    "Set up with what the tests need, and run them"
+    setup('test')
+    become(PYTHON, '-m', 'pytest', *(argv or ['-n', '2', '--durations=10', 'tests']))
+
+
+def run(argv):
+    "Execute lessons; a lesson that is not there is told before setting up"
+    try: lessons.run_args(argv, ROOT/'nbs')
+    except (LookupError, ValueError) as e: fail(e)
+    setup()
+    become(PYTHON, '-m', 'gridstride.lessons', 'run', *argv)
+
+
+def examine(argv):
+    "What is here and what is missing, seen from .venv if that works"
+    parser('doctor', 'Say what is here and what is missing.').parse_args(argv)
+    become(PYTHON if version() else sys.executable, '-m', 'gridstride.doctor')
+
+
+def progress(argv):
+    "Which exercises are solved"
+    parser('progress', 'Say which exercises are solved.').parse_args(argv)
+    try: print(lessons.progress(ROOT/'nbs'))
+    except ValueError as e: fail(e)
+
+
+def clean(argv):
+    "Remove .venv and what was built"
+    parser('clean', 'Remove .venv and what was built.').parse_args(argv)
+    gone = [VENV, ROOT/'build', ROOT/'dist', ROOT/'.pytest_cache', *ROOT.glob('*.egg-info')]
+    gone = [p for p in gone if remove(p)]
+    gone += [p for p in sorted(ROOT.rglob('__pycache__')) if remove(p)]
+    print(f"Removed {', '.join(str(p.relative_to(ROOT)) for p in gone)}." if gone else 'There was nothing to remove.')
+
+
+COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, doctor=examine, progress=progress, clean=clean)
+
+
+def main(argv):
+    "Do what the command line says"
+    if argv[:1] and argv[0] in ('-h', '--help', 'help'): return print(__doc__)
+    command = 'open' if not argv or argv[0].isdigit() or argv[0].startswith('-') else argv.pop(0)
+    if command not in COMMANDS: fail(f"There is no command {command!r}. There are: {', '.join(COMMANDS)}. See: python3 course.py --help")
+    for name in ('SIGTERM', 'SIGHUP'):  # end as Ctrl-C does, so that no child is left behind
+        if hasattr(signal, name): signal.signal(getattr(signal, name), signal.default_int_handler)
+    try: COMMANDS[command](argv)
+    except KeyboardInterrupt:
+        sys.stderr.write('\nStopped; the same command goes on where it stopped.\n')
+        sys.exit(130)
+    except OSError as e: fail(f'{e.filename or ROOT} cannot be used: {e.strerror or e}. Mend that, then run the same command again.')
+
+
+if __name__ == '__main__': main(sys.argv[1:])

@@ -1,0 +1,70 @@
+"The doctor on other machines than this one. What a single check says is tested in its notebook; here is the command."
+import re, shutil, subprocess, sys
+from configparser import ConfigParser
+from pathlib import Path
+
+import pytest
+from gridstride import doctor
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def examined(**machine):
+    "What each check says of a machine"
+    return {what: row for what, why, row in doctor.examine(doctor.machine(**machine))}
+
+
+def run(*args, **kw): return subprocess.run([sys.executable, *args, '-m', 'gridstride.doctor'], cwd=ROOT, text=True, capture_output=True, timeout=60, **kw)
+
+
+def test_every_row_says_what_it_is_for_and_how_to_mend_it():
+    bare = doctor.machine(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', driver=lambda: (1, '13.0'), root=Path('/nowhere'), has=lambda o: False,
+                          python=(3, 8, 0), free=lambda: 0, system='linux')
+    rows = doctor.examine(bare)
+    assert [w for w, _, _ in rows] == [w for w, _, _ in doctor.CHECKS]
+    for what, why, row in rows:
+        assert why and row.found and row.state in ('ok', 'missing', 'optional', 'mismatch')
+        assert row.mend and '\n' not in row.mend or row.state == 'ok', what
+    assert {w for w, _, r in rows if r.state == 'missing'} == {'Python', 'venv, pip', '.venv', 'disk', 'C++ compiler', 'torch', 'jupyterlab', 'nvcc'}
+
+
+def test_without_a_gpu_nothing_of_it_is_missing():
+    rows = examined(driver=lambda: (0, None), pci='/nowhere', path='', env={})
+    assert rows['GPU, driver'].state == 'optional' and rows['nvcc'].state in ('ok', 'optional')
+
+
+def test_a_check_that_fails_is_a_row():
+    "Whatever a probe finds, there is a table"
+    def bang(*args, **kw): raise RuntimeError('bang')
+    rows = examined(driver=bang, has=bang, free=bang, site=3, include=None, path=None, pci=None, python=None, root=None, env=None)
+    assert any('could not be looked at (RuntimeError: bang)' in r.found for r in rows.values())
+    assert all(r.state in ('ok', 'missing', 'optional', 'mismatch') for r in rows.values())
+
+
+@pytest.mark.parametrize('states,status', [(['ok', 'optional'], 0), (['ok', 'missing'], 1), (['mismatch'], 1)])
+def test_status(monkeypatch, capsys, states, status):
+    monkeypatch.setattr(doctor, 'CHECKS', [])
+    monkeypatch.setattr(doctor, 'examine', lambda: [('a', 'b', doctor.Row(s, 'c')) for s in states])
+    assert doctor.main() == status
+    assert ('Nothing that is needed is missing.' in capsys.readouterr().out) == (status == 0)
+
+
+def test_command_needs_the_standard_library_alone():
+    res = run('-S')  # no site-packages
+    assert not res.stderr and res.returncode == 1 and re.search(r'missing +torch +not installed', res.stdout), res
+
+
+def test_command_with_nothing_in_path():
+    res = run(env={'PATH': ''})
+    assert not res.stderr and re.search(r'missing +C\+\+ compiler', res.stdout), res
+
+
+def test_torch_is_not_imported():
+    res = run('-X', 'importtime')
+    assert not re.search(r'\| +(torch|numba|numpy)$', res.stderr, re.M) and re.search(r'ok +torch', res.stdout), res
+
+
+def test_python_version_is_the_one_of_the_package():
+    cfg = ConfigParser()
+    cfg.read(ROOT/'settings.ini')
+    assert '.'.join(map(str, doctor.MIN_PYTHON)) == cfg['DEFAULT']['min_python']

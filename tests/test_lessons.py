@@ -1,0 +1,175 @@
+"The lessons run from top to bottom, their outputs are not older than their code, and the runner keeps its promises."
+import asyncio, json, os, re, shutil, subprocess, sys
+from pathlib import Path
+
+import pytest
+from gridstride import lessons as L
+
+ROOT = Path(__file__).resolve().parents[1]
+NBS = ROOT/'nbs'
+
+
+def states(folder):
+    "The bytes of every file below `folder`"
+    return {p: p.read_bytes() for p in folder.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
+
+
+def cell(source, *tags): return dict(cell_type='code', id=f'c{abs(hash(source))%10**6}', metadata=dict(tags=list(tags)) if tags else {}, source=source, outputs=[], execution_count=None)
+
+
+def write(path, *cells):
+    "Make a notebook of `cells`, sources or cells"
+    cells = [cell(c) if isinstance(c, str) else c for c in cells]
+    path.write_text(json.dumps(dict(cells=cells, metadata=dict(kernelspec=dict(name='python3', display_name='Python 3', language='python')), nbformat=4, nbformat_minor=5)))
+    return path
+
+
+def run(folder, *args, **env):
+    "What the runner does for the lessons of `folder`"
+    code = f'import sys; from gridstride.lessons import main; sys.exit(main(sys.argv[1:], {str(folder)!r}))'
+    return subprocess.run([sys.executable, '-c', code, *args], text=True, capture_output=True, timeout=300, env={**os.environ, **env})
+
+
+def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['01']
+
+
+@pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
+def test_lesson_runs(path, tmp_path, monkeypatch):
+    "In a fresh kernel, in a copy of its folder, and nothing in that folder changes"
+    shutil.copytree(ROOT, tmp_path/'course', symlinks=True, ignore=shutil.ignore_patterns('.*', '__pycache__', 'tests', 'build'))
+    before = states(tmp_path/'course')
+    asyncio.run(L.execute(tmp_path/'course'/'nbs'/path.name))
+    assert states(tmp_path/'course') == before
+
+
+@pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
+def test_outputs_are_not_older_than_the_code(path):
+    assert not L.stale(L.read(path)), f'{path.name} was edited after its outputs were made. Run: python3 course.py run {path.name[:2]} --save'
+
+
+def test_run_says_how_each_went_and_changes_no_file(tmp_path):
+    write(tmp_path/'01_good.ipynb', 'print(6*7)', '', cell('1/0', 'raises-exception'), 'a = 1')
+    write(tmp_path/'02_bad.ipynb', 'a = 1', '', '# half of nothing\na/0', 'a')
+    before = states(tmp_path)
+    res = run(tmp_path, 'run', '--jobs', '2', GRIDSTRIDE_BACKEND='sim')
+    assert res.returncode == 1 and states(tmp_path) == before
+    assert re.search(r'^01_good +sim +3 +\d+\.\d +ok$', res.stdout, re.M), res.stdout
+    assert re.search(r'^02_bad +sim +2 +\d+\.\d +failed in cell \[2\]$', res.stdout, re.M), res.stdout
+    for words in ('02_bad stopped: cell [2]', '# half of nothing', 'ZeroDivisionError: division by zero', '----> 2'): assert words in res.stderr
+    assert '\x1b' not in res.stdout + res.stderr and 'it/s' not in res.stderr and 'encryption' not in res.stderr, 'no colours, no bar and no warning in a log'
+
+
+def test_all_good_is_status_0_and_each_gets_a_line(tmp_path):
+    for n in ('01', '02', '03'): write(tmp_path/f'{n}_a.ipynb', 'a = 1')
+    res = run(tmp_path, 'run', '3', '01')
+    assert res.returncode == 0 and not res.stderr, res
+    assert sorted(re.findall(r'^(\w+): ok, \d+\.\d s$', res.stdout, re.M)) == ['01_a', '03_a']
+
+
+@pytest.mark.parametrize('args,words', [(['run', '9'], 'no lesson 9'), (['run', '--jobs', '-1'], '--jobs')])
+def test_a_question_that_makes_no_sense(tmp_path, args, words):
+    res = run(tmp_path, *args)
+    assert res.returncode == 2 and words in res.stderr and len(res.stderr.splitlines()) == 1, res
+
+
+def test_a_backend_that_is_not_there(tmp_path):
+    write(tmp_path/'01_a.ipynb', 'a = 1')
+    res = run(tmp_path, 'run', GRIDSTRIDE_BACKEND='tpu')
+    assert res.returncode == 2 and "'tpu'" in res.stderr and 'Traceback' not in res.stderr, res
+
+
+def test_a_file_that_is_no_notebook(tmp_path):
+    (tmp_path/'01_a.ipynb').write_text('{"cells": [')
+    res = run(tmp_path, 'run')
+    assert res.returncode == 1 and '01_a.ipynb cannot be read as a notebook' in res.stderr and 'Traceback' not in res.stderr, res
+
+
+def test_a_kernel_that_dies(tmp_path):
+    write(tmp_path/'01_a.ipynb', 'a = 1', 'import os; os._exit(1)')
+    res = run(tmp_path, 'run')
+    assert res.returncode == 1 and '01_a stopped: cell [2]' in res.stderr, res
+
+
+MESSY = ['class A: pass\nA()', 'import sys\nprint("a\\nb"); print("c", file=sys.stderr); print("ä")', '"<b>\\n"', '',
+         "from IPython.display import display, SVG, HTML\ndisplay(SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"><g/>\\n</svg>'), HTML('<i>\\n</i>'), metadata={'a': 1})",
+         '%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);', cell('1/0', 'raises-exception', 'keep'), 'for i in range(3): print(i, end="", flush=True)']
+
+
+def test_save_is_in_clean_form_and_the_same_again(tmp_path):
+    "`nbdev-clean` finds nothing to change after --save, and saving twice gives the same bytes"
+    (tmp_path/'nbs').mkdir()
+    shutil.copy(ROOT/'pyproject.toml', tmp_path)
+    (tmp_path/'gridstride').mkdir()
+    path = write(tmp_path/'nbs/01_a.ipynb', *MESSY)
+    assert run(tmp_path/'nbs', 'run', '--save', GRIDSTRIDE_BACKEND='sim').returncode == 0
+    saved = path.read_text(encoding='utf-8')
+    nb = json.loads(saved)
+    assert nb['metadata']['gridstride'] == dict(code=L.code_hash(nb), backend='sim') and not L.stale(nb)
+    assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 1], 'the outputs of every kind are there'
+    assert 'ä' in saved and ' at 0x' not in saved and nb['cells'][6]['metadata'] == dict(tags=['raises-exception', 'keep'])
+    done = subprocess.run([Path(sys.executable).with_name('nbdev-clean')], cwd=tmp_path, text=True, capture_output=True)
+    assert done.returncode == 0 and path.read_text(encoding='utf-8') == saved, done.stderr
+    assert run(tmp_path/'nbs', 'run', '--save', GRIDSTRIDE_BACKEND='sim').returncode == 0
+    assert path.read_text(encoding='utf-8') == saved
+
+
+def test_save_writes_whole_lessons_only(tmp_path):
+    path = write(tmp_path/'01_a.ipynb', 'print(1)', '1/0')
+    before = states(tmp_path)
+    assert run(tmp_path, 'run', '--save').returncode == 1
+    assert states(tmp_path) == before
+
+
+def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
+    path = write(tmp_path/'01_a.ipynb', 'print(1)')
+    before = states(tmp_path)
+    nb = asyncio.run(L.execute(path))
+    def cut(*args): raise KeyboardInterrupt
+    monkeypatch.setattr(os, 'replace', cut)
+    with pytest.raises(KeyboardInterrupt): L.save(nb, path)
+    assert states(tmp_path) == before
+
+
+def test_save_keeps_an_edit_made_in_the_meantime(tmp_path):
+    path = write(tmp_path/'01_a.ipynb', f'from pathlib import Path\np = Path({str(tmp_path)!r})/"01_a.ipynb"\np.write_text(p.read_text().replace("one", "two")); "one"')
+    res = run(tmp_path, 'run', '--save')
+    assert res.returncode == 1 and 'was edited while it ran' in res.stderr and '"two"' in json.loads(path.read_text())['cells'][0]['source'], res
+
+
+def test_executing_never_solves_an_exercise(tmp_path, monkeypatch):
+    mine = tmp_path/'mine.json'
+    monkeypatch.setenv('GRIDSTRIDE_PROGRESS', str(mine))
+    write(tmp_path/'01_a.ipynb', 'import os\nfrom pathlib import Path\nPath(os.environ["GRIDSTRIDE_PROGRESS"]).write_text("{}")')
+    asyncio.run(L.execute(tmp_path/'01_a.ipynb'))
+    assert not mine.exists()
+
+
+def test_interrupt_ends_the_kernels(tmp_path):
+    import psutil, signal, time
+    write(tmp_path/'01_a.ipynb', f'import os, pathlib, time\npathlib.Path({str(tmp_path/"pid")!r}).write_text(str(os.getpid()))\ntime.sleep(100)')
+    code = f'import sys; from gridstride.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
+    child = subprocess.Popen([sys.executable, '-c', code], text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
+    end = time.monotonic() + 60
+    while not ((tmp_path/'pid').exists() and (tmp_path/'pid').read_text()):
+        assert child.poll() is None and time.monotonic() < end, 'the kernel never started'
+        time.sleep(.05)
+    child.send_signal(signal.SIGINT)
+    out, err = child.communicate(timeout=30)
+    assert child.returncode == 130 and err.strip() == 'Stopped.', err
+    pid = int((tmp_path/'pid').read_text())
+    assert not psutil.pid_exists(pid) or psutil.Process(pid).status() == psutil.STATUS_ZOMBIE
+
+
+def test_bar_in_a_terminal(tmp_path):
+    import fcntl, pty, struct, termios
+    write(tmp_path/'01_a.ipynb', 'a = 1', 'a')
+    ours, theirs = pty.openpty()
+    fcntl.ioctl(theirs, termios.TIOCSWINSZ, struct.pack('HHHH', 24, 80, 0, 0))
+    code = f'import sys; from gridstride.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
+    child = subprocess.Popen([sys.executable, '-c', code], stdout=theirs, stderr=theirs, stdin=theirs)
+    os.close(theirs)
+    text = b''
+    while True:
+        try: text += os.read(ours, 4096)
+        except OSError: break
+    assert child.wait(60) == 0 and b'2/2' in text and b'01_a: ok' not in text, text
