@@ -271,7 +271,13 @@ def open_lab(argv):
     if not 0 < args.port < 65536: p.error(f'{args.port} is no port')
     page = lesson_page(args.lesson)
     setup()
+    sign()
     start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
+
+
+def sign():
+    "Let JupyterLab trust the lessons, or it hides their pictures; where that fails, they show when a cell is run"
+    with open(LOG, 'a', encoding='utf-8') as log: subprocess.run([str(PYTHON), '-m', 'gridstride.lessons', 'trust'], cwd=ROOT, stdout=log, stderr=log)
 
 
 def start_lab(page, port, browser):

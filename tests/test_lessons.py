@@ -42,9 +42,10 @@ def test_lesson_runs(path, tmp_path, monkeypatch):
     assert states(tmp_path/'course') == before
 
 
-@pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
+@pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
 def test_outputs_are_not_older_than_the_code(path):
-    assert not L.stale(L.read(path)), f'{path.name} was edited after its outputs were made. Run: python3 course.py run {path.name[:2]} --save'
+    where = path.name[:2] if path.parent == NBS else path.relative_to(ROOT)
+    assert not L.stale(L.read(path)), f'{path.name} was edited after its outputs were made. Run: python3 course.py run {where} --save'
 
 
 def test_run_says_how_each_went_and_changes_no_file(tmp_path):
@@ -173,3 +174,11 @@ def test_bar_in_a_terminal(tmp_path):
         try: text += os.read(ours, 4096)
         except OSError: break
     assert child.wait(60) == 0 and b'2/2' in text and b'01_a: ok' not in text, text
+
+
+def test_lessons_are_trusted_once_signed(tmp_path, monkeypatch):
+    monkeypatch.setenv('JUPYTER_DATA_DIR', str(tmp_path/'data'))
+    write(tmp_path/'01_a.ipynb', '1+1')
+    assert [L.trust(tmp_path), L.trust(tmp_path)] == [1, 0]
+    write(tmp_path/'01_a.ipynb', '1+2')
+    assert L.trust(tmp_path) == 1
