@@ -151,3 +151,10 @@ def test_utils_is_there_for_the_lessons():
     "A kernel started in nbs/ finds `from utils import *`, and it is gridstride.utils"
     code = 'import gridstride.utils as g; from utils import *; assert cdiv is g.cdiv and dim3 is g.dim3; print(len(g.__all__))'
     assert int(run(sys.executable, '-c', code, cwd=ROOT/'nbs')) > 5
+
+
+def test_commands_of_contributing_exist():
+    text = (ROOT/'CONTRIBUTING.md').read_text(encoding='utf-8')
+    commands = set(re.findall(r'`(nbdev-\w+)', text))
+    assert commands and all((Path(sys.executable).parent/c).exists() for c in commands)
+    assert len([l for l in text.splitlines() if re.match(r'\d+\. ', l)]) == 10
