@@ -277,7 +277,8 @@ def open_lab(argv):
 
 def sign():
     "Let JupyterLab trust the lessons, or it hides their pictures; where that fails, they show when a cell is run"
-    with open(LOG, 'a', encoding='utf-8') as log: subprocess.run([str(PYTHON), '-m', 'gridstride.lessons', 'trust'], cwd=ROOT, stdout=log, stderr=log)
+    with open(LOG, 'a', encoding='utf-8') as log:  # not waited for: it is done before JupyterLab, which takes longer, reads the first lesson
+        subprocess.Popen([str(PYTHON), '-m', 'gridstride.lessons', 'trust'], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
 
 
 def start_lab(page, port, browser):
