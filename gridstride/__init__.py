@@ -5,9 +5,24 @@
 # %% auto #0
 __all__ = []
 
-# %% ../nbs/lib/00_init.ipynb #4d8c3e00
+# %% ../nbs/lib/00_init.ipynb #f9fe7c84
 def __getattr__(name):
-    "`__version__`, looked up when it is asked for: the number itself is written in settings.ini alone"
-    if name != '__version__': raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+    "`__version__`, written in settings.ini alone, and `cuda`, both looked up when they are asked for"
+    if name=='cuda': return _cuda()
+    if name!='__version__': raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
     from importlib.metadata import version
     return version('gridstride')
+
+def _cuda():
+    "What runs kernels here"
+    from gridstride.utils import backend
+    if backend()=='gpu':
+        from numba import cuda
+        name = cuda.get_current_device().name
+        where = f"the GPU, {name.decode() if isinstance(name, bytes) else name}"
+    else:
+        from gridstride.sim import cuda
+        where = 'the simulator, on the CPU'
+    print(f'gridstride: kernels run on {where}')
+    globals()['cuda'] = cuda
+    return cuda

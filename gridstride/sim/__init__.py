@@ -5,7 +5,8 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/lib/sim/00_init.ipynb #6c9fa46a
+# %% ../../nbs/lib/sim/00_init.ipynb #e09e1b37
 from . import cuda
+from .counters import trace
 from .errors import *
 from .launch import options
