@@ -134,7 +134,7 @@ def _remember(name):
     tmp.write_text(json.dumps(dict(solved={**done, name:date.today().isoformat()}), indent=1)+'\n', encoding='utf-8')
     os.replace(tmp, p)
 
-# %% ../nbs/lib/03_exercise.ipynb #a30cd377
+# %% ../nbs/lib/03_exercise.ipynb #67246a97
 class WrongAnswer(AssertionError):
     "The function does not do what the exercise asks; the message says on which case, and how it differs"
     def _render_traceback_(self):
@@ -143,7 +143,7 @@ class WrongAnswer(AssertionError):
 
 def _own_line(fn, e):
     "Where in `fn` the error `e` came from, or nothing"
-    code = getattr(fn, '__code__', None)
+    code = getattr(getattr(fn, 'py_func', fn), '__code__', None)
     at = [t.lineno for t in traceback.extract_tb(e.__traceback__) if code and t.filename==code.co_filename and t.lineno >= code.co_firstlineno]
     if not at: return ''
     src = linecache.getline(code.co_filename, at[-1]).strip()
@@ -163,7 +163,7 @@ def exercise(name:str): # lesson and exercise, as the lesson writes it: '01.inve
     "Decorator that hands the function in when its cell is run, and leaves it as it is"
     p = _problem(name)
     def _f(fn):
-        if untouched(fn): print(f"{name}: not tried yet. Write your code where the ... is and run the cell; hint('{name}') helps")
+        if untouched(getattr(fn, 'py_func', fn)): print(f"{name}: not tried yet. Write your code where the ... is and run the cell; hint('{name}') helps")
         else:
             _judge(p, fn)
             print(f'{name}: right, on all {len(p.cases)} cases')

@@ -30,10 +30,10 @@ def solutions(nb):
     return {name_in(src): re.search(r'```python\n(.*?)```', src, re.S)[1] for src in folded}
 
 def run(nb, src, name):
-    "Run `src` as a cell of `nb` would, after the lesson's first import cell and the runners"
-    first = next(s for s,_ in cells(nb, 'code') if 'import' in s)
+    "Run `src` as a cell of `nb` would, after all that the lesson imports and the runners"
+    imports = [l for s,_ in cells(nb, 'code') for l in s.splitlines() if l.startswith(('from ','import '))]
     space = {}
-    exec(first+'\nfrom gridstride.runner import *', space)
+    exec('\n'.join([*imports, 'from gridstride.runner import *']), space)
     file = f'<{name}>'
     linecache.cache[file] = (len(src), None, src.splitlines(True), file)
     exec(compile(src, file, 'exec'), space)

@@ -5,13 +5,14 @@
 # %% auto #0
 __all__ = ['ORDERS', 'Noted', 'Counted', 'run_noted']
 
-# %% ../../nbs/lib/exercises/lesson_04.ipynb #b122397e
+# %% ../../nbs/lib/exercises/lesson_04.ipynb #44d1006e
 import threading
 
 import numpy as np
 
 from ..exercise import Memory, normal, problem
 from ..runner import run_barrier
+from ..sim import options
 from ..utils import cdiv, check
 
 # %% ../../nbs/lib/exercises/lesson_04.ipynb #4e4ba9be
@@ -93,3 +94,14 @@ def _(fn, rng, n, order):
     xs,out = Noted('x', x),Noted('out', np.full(n, np.nan))
     run_noted(fn, rng, 1, n, n, [xs,out], xs, out, n, order=order)
     check(out.a, x.astype(np.float64).cumsum().astype(np.float32), atol=1e-5)  # up to 13 numbers around 1: a few roundings
+
+# %% ../../nbs/lib/exercises/lesson_04.ipynb #5c2607b1
+@problem('04.block_max', cases=[dict(n=n, order=o) for n in (100,64,63,1,300) for o in ORDERS[:3]], hints=[
+    'First every thread writes its number, or -np.inf, to shared memory.',
+    'Then halve: `half = 32`, and while it is above 0, the threads below `half` keep the larger of `s[t]` and `s[t+half]`.',
+    '`cuda.syncthreads()` stands in the loop, outside of the `if`, before the comparison. At the end thread 0 writes `out[cuda.blockIdx.x]`.'])
+def _(fn, rng, n, order):
+    x,out = normal(rng,n)-3,np.full(cdiv(n,64), np.nan, np.float32)
+    if not hasattr(fn, 'py_func'): raise AssertionError('the function is no kernel: it needs @cuda.jit above it')
+    with options(order=order, seed=int(rng.integers(1000))): fn[cdiv(n,64), 64](x, out)
+    check(out, np.array([x[i:i+64].max() for i in range(0, n, 64)]))

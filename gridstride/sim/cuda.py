@@ -15,7 +15,7 @@ __all__ = ['threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'laneid', 'warpsize',
            'event', 'event_elapsed_time', 'synchronize', 'get_current_device', 'select_device', 'list_devices', 'close',
            'is_available', 'detect', 'current_context', 'require_context', 'profile_start', 'profile_stop', 'profiling']
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #b5d9282b
+# %% ../../nbs/lib/sim/06_cuda.ipynb #36e6e8eb
 import functools, math, time, types
 from contextlib import contextmanager
 from types import SimpleNamespace
@@ -24,7 +24,7 @@ import numpy as np
 
 from .errors import *
 from .lanes import branch, truth, typed, wide
-from .launch import Run, cast, launch
+from .launch import Run, cast, checking, launch, program
 from .memory import Mem, View, fresh_view, locate, wrap
 from ..utils import cdiv, dim3
 
@@ -324,12 +324,16 @@ def _half(f): return _simple(lambda *a: np.float16(f(*(np.asarray(o).astype(np.f
 fp16 = SimpleNamespace(hadd=_half(np.add), hsub=_half(np.subtract), hmul=_half(np.multiply), hdiv=_half(np.divide), hneg=_half(np.negative), habs=_half(np.abs),
     hfma=_simple(lambda a,b,c: (np.asarray(a,np.float32)*b+c).astype(np.float16)), **{f'h{k}':_simple(f) for k,f in dict(eq=np.equal,ne=np.not_equal,lt=np.less,le=np.less_equal,gt=np.greater,ge=np.greater_equal).items()})
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #fa9eb086
+# %% ../../nbs/lib/sim/06_cuda.ipynb #8dd6c05b
 tracing = []  # traces that are recording, the innermost last
 
 class Kernel:
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` runs it"
-    def __init__(self, f): self.py_func = f; functools.update_wrapper(self, f)
+    def __init__(self, f):
+        self.py_func = f
+        functools.update_wrapper(self, f)
+    @functools.cached_property
+    def program(self): return program(self.py_func, kernel=True)
     def __getitem__(self, config):
         config = config if isinstance(config, tuple) else (config,)
         if not 2 <= len(config) <= 4: raise LaunchError(f'{self.__name__}[grid, block, stream, shared_bytes]: two to four things in the brackets, not {len(config)}', kernel=self.__name__)
@@ -338,8 +342,8 @@ class Kernel:
     def __call__(self, *args): raise LaunchError(f'{self.__name__} is a kernel: say how many blocks and threads, as in {self.__name__}[blocks, threads](...)', kernel=self.__name__)
     def _launch(self, grid, block, dynamic, *args):
         for a in args:
-            if isinstance(a, DeviceArray): a._used()
-        launch(self.py_func, grid, block, dynamic, args, tracing[-1] if tracing else None)
+            if isinstance(a, DeviceArray) and not checking('initcheck'): a.mem.fresh = False   # what is written now is not noted
+        launch(self.program, grid, block, dynamic, args, tracing[-1] if tracing else None)
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
         "A launch with a thread for each of `ntasks` tasks"
         if ntasks < 0: raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
@@ -349,18 +353,20 @@ class Kernel:
 
 class Device:
     "A device function, to be called from kernels"
-    def __init__(self, f): self.py_func = f; functools.update_wrapper(self, f)
+    def __init__(self, f):
+        self.py_func = f
+        functools.update_wrapper(self, f)
+    @functools.cached_property
+    def program(self): return program(self.py_func)
     def __call__(self, *args): raise RuntimeError(f'{self.__name__} is a device function: call it from a kernel')
-    def lanes(self, run, m, site, *args):
-        from gridstride.sim.launch import program
-        return program(self.py_func)(run, m, *args)
+    def lanes(self, run, m, site, *args): return self.program(run, m, *args)
 
 def jit(func_or_sig=None, device=False, inline=False, link=(), debug=None, opt=None, cache=False, fastmath=False, lineinfo=False, max_registers=None, **kws):
     "Make a kernel, or with `device=True` a device function; signatures and compiler options are accepted and change nothing"
     if isinstance(func_or_sig, types.FunctionType): return (Device if device else Kernel)(func_or_sig)
     return lambda f: (Device if device else Kernel)(f)
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #476533a3
+# %% ../../nbs/lib/sim/06_cuda.ipynb #3316252b
 class DeviceArray:
     "An array on the simulated device; `copy_to_host` brings it back"
     def __init__(self, data, mem): self.data,self.mem = data,mem
@@ -371,9 +377,6 @@ class DeviceArray:
         known[base.__array_interface__['data'][0],base.size,base.dtype.str] = self.mem
         if self.mem.name is None: self.mem.name = name
         return wrap(self.data, name, known)
-    def _used(self):
-        from gridstride.sim.launch import checking
-        if not checking('initcheck'): self.mem.fresh = False      # what is written now is not noted
     def copy_to_host(self, ary=None, stream=0):
         if ary is None: return self.data.copy()
         ary[...] = self.data

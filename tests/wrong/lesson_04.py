@@ -1,3 +1,6 @@
+import numpy as np
+
+from gridstride.sim import cuda
 from gridstride.utils import cdiv
 
 from . import wrong
@@ -156,3 +159,59 @@ def from_behind(blockIdx, threadIdx, blockDim, shared, syncb, x):
     shared[t] = x[i]
     syncb.wait()
     x[i] = shared[-1-t]
+
+
+@wrong('04.block_max')
+@cuda.jit
+def max_without_barriers(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i] if i < x.size else -np.inf
+    half = 32
+    while half > 0:
+        if t < half: s[t] = max(s[t], s[t+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = s[0]
+
+@wrong('04.block_max')
+@cuda.jit
+def max_with_zeros(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i] if i < x.size else 0.
+    half = 32
+    while half > 0:
+        cuda.syncthreads()
+        if t < half: s[t] = max(s[t], s[t+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = s[0]
+
+@wrong('04.block_max')
+@cuda.jit
+def max_barrier_in_the_if(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i] if i < x.size else -np.inf
+    half = 32
+    while half > 0:
+        if t < half:
+            cuda.syncthreads()
+            s[t] = max(s[t], s[t+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = s[0]
+
+@wrong('04.block_max')
+@cuda.jit
+def max_no_guard(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i]
+    half = 32
+    while half > 0:
+        cuda.syncthreads()
+        if t < half: s[t] = max(s[t], s[t+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = s[0]
+
+@wrong('04.block_max')
+def max_no_kernel(x, out): out[:] = x.max()

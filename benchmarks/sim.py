@@ -1,0 +1,119 @@
+"The simulator against Numba's own: time, peak memory, and how time grows with threads. Needs numba; takes some minutes."
+import json, os, platform, resource, statistics, subprocess, sys, time
+
+import numpy as np
+
+TPB = 16
+
+
+def make(module):
+    "The kernels, for one `cuda` module or the other; Numba's simulator wants the name to be a global one"
+    global cuda
+    cuda = module
+    @cuda.jit
+    def matmul(m, n, out):
+        ms = cuda.shared.array((TPB,TPB), np.float32)
+        ns = cuda.shared.array((TPB,TPB), np.float32)
+        c,r = cuda.grid(2)
+        tc,tr = cuda.threadIdx.x,cuda.threadIdx.y
+        o = np.float32(0)
+        for ph in range(m.shape[1]//TPB):
+            ms[tr,tc] = m[r, ph*TPB+tc]
+            ns[tr,tc] = n[ph*TPB+tr, c]
+            cuda.syncthreads()
+            for i in range(TPB): o += ms[tr,i]*ns[i,tc]
+            cuda.syncthreads()
+        out[r,c] = o
+
+    @cuda.jit
+    def tree(x, out):
+        s = cuda.shared.array(256, np.float32)
+        t,i = cuda.threadIdx.x,cuda.grid(1)
+        s[t] = x[i] if i < x.size else 0
+        half = 128
+        while half > 0:
+            cuda.syncthreads()
+            if t < half: s[t] += s[t+half]
+            half //= 2
+        if t == 0: out[cuda.blockIdx.x] = s[0]
+
+    @cuda.jit
+    def add(x, y, out):
+        i = cuda.grid(1)
+        if i < out.size: out[i] = x[i]+y[i]
+    return dict(matmul=matmul, tree=tree, add=add)
+
+
+def work(kind, n, k):
+    "A function that runs the kernel once on random inputs, and checks what it gives"
+    rng = np.random.default_rng(0)
+    if kind=='matmul':
+        m,w = rng.normal(size=(2,n,n)).astype(np.float32)
+        out = np.full((n,n), np.nan, np.float32)
+        def run():
+            k['matmul'][(n//TPB,n//TPB), (TPB,TPB)](m, w, out)
+            np.testing.assert_allclose(out, m@w, atol=1e-3)
+    elif kind=='tree':
+        x,out = rng.normal(size=n).astype(np.float32),np.full(n//256, np.nan, np.float32)
+        def run():
+            k['tree'][n//256, 256](x, out)
+            np.testing.assert_allclose(out, x.reshape(-1,256).sum(1), atol=1e-3)
+    else:
+        x,y = rng.normal(size=(2,n)).astype(np.float32)
+        out = np.full(n, np.nan, np.float32)
+        def run():
+            k['add'][-(-n//256), 256](x, y, out)
+            np.testing.assert_allclose(out, x+y)
+    return run
+
+
+def measure(side, kind, n, repeat):
+    "Median seconds and peak memory; in this process"
+    if side=='numba':
+        from numba import cuda
+        run = work(kind, n, make(cuda))
+        trials = [run]*repeat
+    else:
+        from gridstride import sim
+        k = make(sim.cuda)
+        inner = work(kind, n, k)
+        def run():
+            with sim.options(checks='none' if side=='unchecked' else 'all'):
+                if side!='traced': return inner()
+                with sim.trace(): inner()
+        run()                               # rewrites the kernel, once
+        trials = [run]*repeat
+    times = []
+    for f in trials:
+        start = time.perf_counter()
+        f()
+        times.append(time.perf_counter()-start)
+    return dict(seconds=statistics.median(times), mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/1024)
+
+
+def apart(side, kind, n, repeat=1):
+    "`measure`, in a process of its own"
+    env = dict(os.environ, NUMBA_ENABLE_CUDASIM='1')
+    res = subprocess.run([sys.executable, __file__, side, kind, str(n), str(repeat)], env=env, capture_output=True, text=True)
+    if res.returncode: sys.exit(res.stderr)
+    return json.loads(res.stdout.splitlines()[-1])
+
+
+def main():
+    print(f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}\n')
+    print(f"{'kernel':<16}{'side':<12}{'seconds':>10}{'times faster':>14}{'peak MB':>9}")
+    for kind,n in (('matmul',64), ('matmul',128), ('tree',16384)):
+        base = apart('numba', kind, n)
+        print(f"{kind+' '+str(n):<16}{'Numba':<12}{base['seconds']:>10.3f}{1:>14}{base['mb']:>9.0f}", flush=True)
+        for side in ('unchecked','checked','traced'):
+            r = apart(side, kind, n, 5)
+            print(f"{'':<16}{side:<12}{r['seconds']:>10.4f}{base['seconds']/r['seconds']:>14,.0f}{r['mb']:>9.0f}", flush=True)
+    print(f"\n{'add, threads':<16}{'unchecked':>12}{'per thread':>12}{'checked':>12}{'per thread':>12}")
+    for n in (2**14, 2**16, 2**18, 2**20):
+        a,b = (apart(side, 'add', n, 5)['seconds'] for side in ('unchecked','checked'))
+        print(f"{n:<16,}{a:>10.4f} s{a/n*1e9:>9.0f} ns{b:>10.4f} s{b/n*1e9:>9.0f} ns", flush=True)
+
+
+if __name__=='__main__':
+    if len(sys.argv) > 1: print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    else: main()
