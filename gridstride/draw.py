@@ -4,13 +4,15 @@
 
 # %% auto #0
 __all__ = ['INK', 'CARD', 'LINE', 'PALETTE', 'EMPTY', 'BAD', 'Panel', 'Picture', 'cells', 'timeline', 'touched', 'sectors',
-           'banks']
+           'banks', 'grid', 'life', 'events']
 
-# %% ../nbs/lib/04_draw.ipynb #a93f861b
+# %% ../nbs/lib/04_draw.ipynb #bc72ea80
 import textwrap
 from html import escape
 
 import numpy as np
+
+from .utils import dim3
 
 # %% ../nbs/lib/04_draw.ipynb #595fa3f6
 INK,CARD,LINE = '#1f2933','#fbfaf7','#9aa5b1'
@@ -102,12 +104,13 @@ def timeline(events,     # (who, when, what): `when` is any number, growing; `wh
         parts.append(_rect(x, y, box, 26, PALETTE[color[what]%len(PALETTE)], f'rx="4" stroke="{LINE}"')+_text(x+box/2, y+17, what, 11))
     return Panel(left+width+4, top+len(whos)*row, parts)
 
-# %% ../nbs/lib/04_draw.ipynb #33931fef
+# %% ../nbs/lib/04_draw.ipynb #b4ccf3b3
 def _accesses(t, array=None, verb=None, line=None, space=None):
     "The recorded accesses that fit; `ValueError` says what there is when none does"
-    found = [a for a in t.accesses if array in (None,a['array']) and verb in (None,a['verb']) and line in (None,a['line']) and space in (None,a['space'])]
+    here = [a for a in t.accesses if a['verb']!='barrier']
+    found = [a for a in here if array in (None,a['array']) and verb in (None,a['verb']) and line in (None,a['line']) and space in (None,a['space'])]
     if found: return found
-    have = sorted({f"{a['array']} {a['verb']} in line {a['line']}" for a in t.accesses}) or ['nothing']
+    have = sorted({f"{a['array']} {a['verb']} in line {a['line']}" for a in here}) or ['nothing']
     raise ValueError(f"the trace has no such access; it has: {'; '.join(have)}")
 
 def touched(t,             # a trace
@@ -164,3 +167,50 @@ def banks(t, line, verb='read', warp=0, nth=0)->Panel:
         r,c = rounds[b//4],b//4%32
         rows[r,c] = f'{l}' if rows[r,c]=='' else f"{str(rows[r,c]).split('+')[0]}+"
     return cells(rows, np.where(rows=='', -1, np.arange(len(rows))[:,None]), f'{name}: {len(rows)} rounds', rows=[f'round {i}' for i in range(len(rows))], cols=range(32), size=24)
+
+# %% ../nbs/lib/04_draw.ipynb #6ecd3981
+def grid(blocks,     # how many blocks: a `dim3`, or what `dim3` takes
+         threads,    # how many threads in each, likewise
+         shape=None, # (rows, columns) of the data under the grid; threads outside are drawn white
+         size=34,    # pixels a thread
+        )->Panel:
+    "A grid of blocks in x and y: each cell is a thread with its place in its block, the colour is the block"
+    b,t = dim3(blocks),dim3(threads)
+    h,w = b.y*t.y,b.x*t.x
+    r,c = np.mgrid[:h,:w]
+    color = (r//t.y*b.x + c//t.x) % len(PALETTE)
+    if shape is not None: color = np.where((r<shape[0]) & (c<shape[1]), color, -1)
+    names = [[f'{x%t.x}' if t.y==1 else f'{x%t.x},{y%t.y}' for x in range(w)] for y in range(h)]
+    return cells(names, color, f'{b.x}x{b.y} blocks of {t.x}x{t.y} threads', size=size)
+
+def life(t,        # a trace
+         array,    # the array's name in the kernel
+         block=0,  # number of the block
+         most=6,   # how many steps
+        )->list:   # of `Panel`
+    "An array step by step: what each line did to it in turn, with the threads that did it"
+    steps = []
+    for a in _accesses(t, array):
+        pick = a['block']==block
+        if not pick.any(): continue
+        one = {**a, 'at':a['at'][pick], 'thread':a['thread'][pick], 'block':a['block'][pick]}
+        if steps and (steps[-1][0]['line'],steps[-1][0]['verb'])==(a['line'],a['verb']): steps[-1].append(one)
+        else: steps.append([one])
+    class _Part: pass
+    res = []
+    for s in steps[:most]:
+        part = _Part()
+        part.accesses = s
+        res.append(touched(part, array, verb=s[0]['verb'], title=f"line {s[0]['line']}: {s[0]['verb']}"))
+    return res
+
+def events(t,        # a trace
+           block=0,  # number of the block
+           most=8,   # how many of its threads
+          )->list:   # for `timeline`
+    "What the first threads of a block did, one after the other, as `timeline` takes it"
+    res = []
+    for i,a in enumerate(t.accesses):
+        what = 'barrier' if a['verb']=='barrier' else f"{a['verb']} {a['array']}"
+        res += [(f'thread {k}', i, what) for k in a['thread'][a['block']==block] if k < most]
+    return res

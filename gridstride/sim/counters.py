@@ -34,7 +34,7 @@ def wavefronts(warp, lane, byte, size):
     total = int(load.max(1).sum())
     return len(np.unique(warp)),total,total-len(groups)
 
-# %% ../../nbs/lib/sim/07_counters.ipynb #aa029e47
+# %% ../../nbs/lib/sim/07_counters.ipynb #7df840db
 _FIELDS = ('global_load_requests','global_load_sectors','global_load_ideal','global_load_bytes', 'global_store_requests','global_store_sectors','global_store_ideal','global_store_bytes',
     'shared_load_requests','shared_load_wavefronts','shared_load_conflicts', 'shared_store_requests','shared_store_wavefronts','shared_store_conflicts',
     'atomics','branches','divergent_branches','barriers','requests','lanes')
@@ -85,7 +85,9 @@ class Trace:
         a,b = warps(yes),warps(no)
         self._count(run, site, branches=(a|b).sum(), divergent_branches=(a&b).sum())
 
-    def barrier(self, run, m, site): self._count(run, site, barriers=len(np.unique(run.g.warp[m])))
+    def barrier(self, run, m, site):
+        self._count(run, site, barriers=len(np.unique(run.g.warp[m])))
+        if self.keep > 0: self.accesses.append(dict(time=run.now, line=run.program.sites[site].line, array='', space='', verb='barrier', block=run.g.b[m], thread=run.g.t[m], at=np.zeros(0,int), size=0, shape=()))
 
     def __repr__(self):
         head = f"{'line':>5} {'requests':>9} {'sectors':>9} {'ideal':>9} {'wavefr.':>9} {'confl.':>9} {'diverg.':>8}  source"

@@ -21,17 +21,18 @@ from .memory import *
 from .rewrite import Program
 from ..utils import dim3
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #d4202412
+# %% ../../nbs/lib/sim/05_launch.ipynb #dbddd6dc
 CHECKS = ('memcheck','racecheck','initcheck','synccheck')
-settings = SimpleNamespace(checks='all', order='forward', seed=0, lanes=16384)
+settings = SimpleNamespace(checks='all', order='forward', seed=0, who=False, lanes=16384)
 
 @contextmanager
 def options(checks=None, # 'all', 'none', or some of memcheck, racecheck, initcheck, synccheck, with commas
             order=None,  # the order of blocks, and of the threads where it matters: 'forward', 'reverse', 'shuffle'
             seed=None,   # of the shuffle
+            who=None,    # put block and thread before what a kernel prints?
            ):
     "How kernels run inside of the `with` block"
-    new = {k:v for k,v in dict(checks=checks, order=order, seed=seed).items() if v is not None}
+    new = {k:v for k,v in dict(checks=checks, order=order, seed=seed, who=who).items() if v is not None}
     if order not in (None,'forward','reverse','shuffle'): raise ValueError(f"order is {order!r}; it may be 'forward', 'reverse' or 'shuffle'")
     if checks not in (None,'all','none') and not set(checks.split(',')) <= set(CHECKS): raise ValueError(f"checks is {checks!r}; it may be 'all', 'none', or some of {', '.join(CHECKS)}")
     old = {k:getattr(settings,k) for k in new}
@@ -237,7 +238,7 @@ def program(f, kernel=False):
 
 device_program = lru_cache(maxsize=None)(program) # a plain function that kernels call is rewritten once
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #3823ac15
+# %% ../../nbs/lib/sim/05_launch.ipynb #c5cba2b6
 def _needs_run(f):
     f.needs_run = True
     return f
@@ -245,7 +246,9 @@ def _needs_run(f):
 @_needs_run
 def _print(run, m, site, *args, sep=' ', end='\n'):
     "One line for each active thread"
-    for l in run.active(m): print(*(o if np.ndim(o)==0 else o[l] for o in args), sep=sep, end=end)
+    for l in run.active(m):
+        if settings.who: print('block {}, thread {}:'.format(*map(xyz, run.g.who(l))), end=' ')
+        print(*(o if np.ndim(o)==0 else o[l] for o in args), sep=sep, end=end)
 
 def _least(f): return lambda *a: _fold(f, a[0] if len(a)==1 else a)
 

@@ -134,7 +134,7 @@ def store(run, m, v, idx, value, site):
     if run.watched: run.touched(m, v, off, site, 'written', value)
     mem.data[off] = value
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #41b68f1d
+# %% ../../nbs/lib/sim/03_memory.ipynb #19cd3c16
 class Shadow:
     "The detectors: looks at every access, knows the barriers"
     def __init__(self, g, run):
@@ -176,7 +176,11 @@ class Shadow:
         g,me = self.g,self.g.id[lanes]
         lo,hi,time = mem.lo[off],mem.hi[off],mem.read[off]
         b = g.b[lanes]
-        old = (time <= self.start) | (time <= self.synced[g.local[lanes]]) & (lo//g.threads==b) & (hi//g.threads==b)
+        mine = (lo//g.threads==b) & (hi//g.threads==b)
+        old = (time <= self.start) | mine & (time <= self.synced[g.local[lanes]])
+        if not old.all():
+            warp = g.t[lanes]//32
+            old |= mine & (lo%g.threads//32==warp) & (hi%g.threads//32==warp) & (time <= self.warp_synced[g.warp[lanes]])
         mem.lo[off[::-1]] = np.where(old, me, np.minimum(lo,me))[::-1]   # where lanes meet, the lowest is written last
         mem.hi[off] = np.where(old, me, np.maximum(hi,me))
         mem.read[off] = self.run.now

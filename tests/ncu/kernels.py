@@ -1,7 +1,8 @@
 """Kernels whose memory traffic was counted by Nsight Compute on an NVIDIA H100, and is counted by the simulator.
 
 Each is made for a `cuda` module, Numba's or the simulator's, so that both run the same source. The ones on shared memory
-keep their indices in arguments: a compiler that knew them would leave accesses out.
+keep their indices in arguments: a compiler that knew them would leave accesses out. Some of these read places that
+nobody wrote, which is nothing to count on; what they are for is being counted.
 """
 import numpy as np
 
