@@ -237,7 +237,7 @@ def activemask(run, m, site): return _lanes(run, np.broadcast_to(_bits(_warps(ru
 @intrinsic
 def lanemask_lt(run, m, site): return (np.int64(1) << run.g.lane) - 1
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #6c195f5f
+# %% ../../nbs/lib/sim/06_cuda.ipynb #33250959
 def _sums(old, off, v):
     "(what each lane finds, what is left) when the lanes add `v` to the places `off` one after the other"
     order = np.argsort(off, kind='stable')
@@ -266,13 +266,13 @@ def _turns(f):
         return res
     return _g
 
-def _atomic(operate):
+def _atomic(operate, reads=True): # reads: does what it leaves depend on what was there?
     def _f(run, m, site, ary, idx, *values):
         off = locate(run, m, ary, idx, site)
         lanes,data = run.active(m),ary.mem.data
         off = run.spread(m, off)
         values = [run.spread(m, np.asarray(v).astype(data.dtype)) for v in values]
-        if run.watched: run.touched(m, ary, off, site, 'atomic')
+        if run.watched: run.touched(m, ary, off, site, 'atomic', None if reads else values[0])
         else: run.changes += 1
         _handover(run, lanes)
         before = data[off]
@@ -297,9 +297,9 @@ def _cas(run, m, site, ary, idx, old, val): return _atomic(_turns(lambda a,o,v: 
 
 atomic = SimpleNamespace(**{k:intrinsic(_atomic(f)) for k,f in dict(
     add=_sums, sub=lambda d,o,v: _sums(d,o,-v), max=_turns(lambda a,v: v if v>a else a), min=_turns(lambda a,v: v if v<a else a),
-    nanmax=_turns(np.fmax), nanmin=_turns(np.fmin), and_=_turns(lambda a,v: a&v), or_=_turns(lambda a,v: a|v), xor=_turns(lambda a,v: a^v), exch=_turns(lambda a,v: v),
+    nanmax=_turns(np.fmax), nanmin=_turns(np.fmin), and_=_turns(lambda a,v: a&v), or_=_turns(lambda a,v: a|v), xor=_turns(lambda a,v: a^v),
     inc=_turns(lambda a,v: 0 if a>=v else a+1), dec=_turns(lambda a,v: v if a==0 or a>v else a-1)).items()},
-    cas=intrinsic(_cas), compare_and_swap=intrinsic(lambda run,m,site,ary,old,val: _cas(run, m, site, ary, np.int64(0), old, val)))
+    exch=intrinsic(_atomic(_turns(lambda a,v: v), reads=False)), cas=intrinsic(_cas), compare_and_swap=intrinsic(lambda run,m,site,ary,old,val: _cas(run, m, site, ary, np.int64(0), old, val)))
 
 # %% ../../nbs/lib/sim/06_cuda.ipynb #1d544c82
 def _width(v): return 64 if np.asarray(v).dtype.itemsize==8 and (np.abs(np.asarray(v).astype(np.float64)) >= 2**32).any() else 32
@@ -324,7 +324,7 @@ def _half(f): return _simple(lambda *a: np.float16(f(*(np.asarray(o).astype(np.f
 fp16 = SimpleNamespace(hadd=_half(np.add), hsub=_half(np.subtract), hmul=_half(np.multiply), hdiv=_half(np.divide), hneg=_half(np.negative), habs=_half(np.abs),
     hfma=_simple(lambda a,b,c: (np.asarray(a,np.float32)*b+c).astype(np.float16)), **{f'h{k}':_simple(f) for k,f in dict(eq=np.equal,ne=np.not_equal,lt=np.less,le=np.less_equal,gt=np.greater,ge=np.greater_equal).items()})
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #8dd6c05b
+# %% ../../nbs/lib/sim/06_cuda.ipynb #cd7df874
 tracing = []  # traces that are recording, the innermost last
 
 class Kernel:
@@ -359,18 +359,18 @@ class Device:
     @functools.cached_property
     def program(self): return program(self.py_func)
     def __call__(self, *args): raise RuntimeError(f'{self.__name__} is a device function: call it from a kernel')
-    def lanes(self, run, m, site, *args): return self.program(run, m, *args)
+    def lanes(self, run, m, site, *args, **kw): return self.program(run, m, *args, **kw)
 
 def jit(func_or_sig=None, device=False, inline=False, link=(), debug=None, opt=None, cache=False, fastmath=False, lineinfo=False, max_registers=None, **kws):
     "Make a kernel, or with `device=True` a device function; signatures and compiler options are accepted and change nothing"
     if isinstance(func_or_sig, types.FunctionType): return (Device if device else Kernel)(func_or_sig)
     return lambda f: (Device if device else Kernel)(f)
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #3316252b
+# %% ../../nbs/lib/sim/06_cuda.ipynb #de715bf9
 class DeviceArray:
     "An array on the simulated device; `copy_to_host` brings it back"
     def __init__(self, data, mem): self.data,self.mem = data,mem
-    shape,dtype,size,ndim,nbytes,strides = (property(lambda self,k=k: getattr(self.data,k)) for k in ('shape','dtype','size','ndim','nbytes','strides'))
+    shape,dtype,size,ndim,nbytes,strides,flags = (property(lambda self,k=k: getattr(self.data,k)) for k in ('shape','dtype','size','ndim','nbytes','strides','flags'))
     def __len__(self): return len(self.data)
     def device_view(self, name, known):
         base = self.mem.data

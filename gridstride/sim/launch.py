@@ -4,8 +4,8 @@
 
 # %% auto #0
 __all__ = ['CHECKS', 'settings', 'SPINS', 'device_program', 'LIMITS', 'options', 'checking', 'Run', 'binary', 'negate', 'both',
-           'either', 'named', 'fork', 'again', 'site_key', 'leave', 'holds', 'call', 'cast', 'program', 'sizes',
-           'argument', 'launch']
+           'either', 'contains', 'named', 'fork', 'again', 'site_key', 'leave', 'holds', 'call', 'cast', 'program',
+           'sizes', 'argument', 'launch']
 
 # %% ../../nbs/lib/sim/05_launch.ipynb #3cd28a15
 import builtins, math, operator, sys, time, types, warnings
@@ -161,7 +161,7 @@ class Run:
         else: self.shadow.synced[:] = self.now
         if self.trace is not None: self.trace.barrier(self, m, site)
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #9324736e
+# %% ../../nbs/lib/sim/05_launch.ipynb #7652b0a0
 def _bool_int(v): return v.astype(np.int64) if getattr(v, 'dtype', None)==bool else v
 
 def _power(a, b):
@@ -177,8 +177,14 @@ def binary(op, a, b):
     return _OPS[op](a, b)
 
 def negate(a): return not a if isinstance(a, bool) else np.logical_not(a)
-def both(a, b): return np.logical_and(truth(a), truth(b))
-def either(a, b): return np.logical_or(truth(a), truth(b))
+def _are_bool(*values): return all(np.asarray(v).dtype==bool for v in values)
+def both(a, b): return np.logical_and(a, b) if _are_bool(a, b) else np.where(truth(a), b, a)[()]
+def either(a, b): return np.logical_or(a, b) if _are_bool(a, b) else np.where(truth(a), a, b)[()]
+
+def contains(a, items):
+    "`a in items`, for a tuple"
+    if not isinstance(items, tuple): raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
+    return _fold(np.logical_or, [np.equal(a, o) for o in items]) if items else False
 
 def named(v, name):
     "Give an array that has no name yet the name of the variable it is assigned to"
@@ -224,8 +230,9 @@ def call(run, m, f, args, kw, site):
         return with_run(run, m, site, *args, **kw) if getattr(with_run, 'needs_run', False) else with_run(*args, **kw)
     if isinstance(f, np.ufunc): return f(*args, **kw)
     if isinstance(f, type) and issubclass(f, np.generic): return cast(f, *args)
+    if type(f).__module__.startswith('numba.'): return cast(np.dtype(str(f)), *args)   # one of Numba's types
     if isinstance(f, type) and issubclass(f, tuple): return f(*args, **kw)
-    if isinstance(f, types.FunctionType): return device_program(f)(run, m, *args)
+    if isinstance(f, types.FunctionType): return device_program(f)(run, m, *args, **kw)
     raise run.error(NotSimulated, site, m, f'calling {getattr(f, "__name__", f)!r} in a kernel')
 
 def cast(dtype, v=0):
@@ -238,7 +245,7 @@ def program(f, kernel=False):
 
 device_program = lru_cache(maxsize=None)(program) # a plain function that kernels call is rewritten once
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #c5cba2b6
+# %% ../../nbs/lib/sim/05_launch.ipynb #15fe8253
 def _needs_run(f):
     f.needs_run = True
     return f
@@ -260,7 +267,7 @@ def _fold(f, items):
 def _length(v): return np.int64(len(v))
 def _int(v=0): return np.trunc(v).astype(np.int64) if np.asarray(v).dtype.kind=='f' else cast(np.int64, v)
 def _each(f): return lambda *a: np.vectorize(f, otypes=[np.float64])(*a)[()]
-def _round(v, n=None): return np.rint(v).astype(np.int64) if n is None else np.round(v, int(n))
+def _round(v, n=None): return np.rint(v).astype(np.int64) if n is None else np.round(np.float64(v), int(n)).astype(np.asarray(v).dtype)
 def _as_int(f): return lambda v: f(v).astype(np.int64)
 
 _BUILTINS = {print:_print, min:_least(np.minimum), max:_least(np.maximum), abs:np.abs, len:_length, int:_int, float:lambda v=0.: cast(np.float64, v), bool:lambda v: truth(v),
@@ -270,7 +277,7 @@ _BUILTINS = {print:_print, min:_least(np.minimum), max:_least(np.maximum), abs:n
     math.erf:_each(math.erf), math.erfc:_each(math.erfc), math.gamma:_each(math.gamma), math.lgamma:_each(math.lgamma)}
 for _n in 'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot isnan isinf isfinite degrees radians'.split(): _BUILTINS[getattr(math,_n)] = getattr(np,_n)
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #d5bf834a
+# %% ../../nbs/lib/sim/05_launch.ipynb #50764b1a
 LIMITS = SimpleNamespace(threads=1024, z=64, shared=48*1024, grid_x=2**31-1, grid_yz=65535)
 
 def sizes(kernel, grid, block, dynamic):
@@ -313,6 +320,7 @@ def launch(prog, grid, block, dynamic, args, trace=None):
 def _groups(run, prog, values):
     "The blocks, so many at a time that a few thousand threads run in step"
     per = max(1, settings.lanes//run.block.size)
+    if prog.locks: per = 1                                       # blocks that take turns at a lock must be able to
     if 'this_grid' in prog.f.__code__.co_names: per = run.grid.size
     firsts = list(range(0, run.grid.size, per))
     if settings.order=='reverse': firsts.reverse()

@@ -90,7 +90,7 @@ def wrap(a,         # a NumPy array of any layout
     if key not in known: known[key] = Mem(whole, name, 'global')
     return View(known[key], np.int64((address(a)-address(whole))//a.itemsize), tuple(np.int64(o) for o in a.shape), tuple(s//a.itemsize for s in a.strides), name)
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #cb33d397
+# %% ../../nbs/lib/sim/03_memory.ipynb #1e57065e
 def locate(run, m, v, idx, site):
     "What `v[idx]` means: a `View` if indices are missing or are slices, else the offset of the element; checked against the shape"
     idx = idx if isinstance(idx, tuple) else (idx,)
@@ -98,6 +98,9 @@ def locate(run, m, v, idx, site):
     off,shape,strides = v.off,[],[]
     for ax,i in enumerate(idx):
         n,s = v.shape[ax],v.strides[ax]
+        if getattr(i, 'dtype', None) is not None and i.dtype.kind!='i':
+            if i.dtype.kind not in 'ub': raise run.error(MemcheckError, site, m, f'an index of {v.name} is {i.dtype}; it must be a whole number', 'Divide with //, or use int(...).', array=v.name)
+            i = i.astype(np.int64)
         if isinstance(i, slice):
             start,stop = (n if o is None and k else 0 if o is None else np.minimum(np.where(np.less(o,0), o+n, o), n) for k,o in enumerate((i.start,i.stop)))
             if i.step not in (None,1): raise run.error(NotSimulated, site, m, 'slices with a step')
@@ -134,7 +137,7 @@ def store(run, m, v, idx, value, site):
     if run.watched: run.touched(m, v, off, site, 'written', value)
     mem.data[off] = value
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #19cd3c16
+# %% ../../nbs/lib/sim/03_memory.ipynb #795b308e
 class Shadow:
     "The detectors: looks at every access, knows the barriers"
     def __init__(self, g, run):
@@ -158,12 +161,15 @@ class Shadow:
             res |= (time <= released) & (released <= run.acquired[g.b[lanes]])
         return res
 
+    def written(self, lanes, v, off, wrote, site):
+        "Complain if one of the places was never written"
+        unwritten = wrote==0
+        if v.mem.fresh and unwritten.any(): self.run.unwritten(lanes[np.argmax(unwritten)], v, off[np.argmax(unwritten)], site)
+
     def read(self, lanes, v, off, site):
         mem,g = v.mem.shadow(),self.g
         wrote = mem.wrote[off]
-        if mem.fresh:
-            unwritten = wrote==0
-            if unwritten.any(): self.run.unwritten(lanes[np.argmax(unwritten)], v, off[np.argmax(unwritten)], site)
+        self.written(lanes, v, off, wrote, site)
         recent = wrote > self.start
         if recent.any():
             writer = mem.writer[off]
@@ -188,6 +194,7 @@ class Shadow:
     def write(self, lanes, v, off, value, site, atomic=False):
         mem,g,run = v.mem.shadow(),self.g,self.run
         me,wrote,time = g.id[lanes],mem.wrote[off],mem.read[off]
+        if atomic and value is None: self.written(lanes, v, off, wrote, site)   # it reads, too
         readers = time > self.start
         if readers.any():
             for who in (mem.lo[off],mem.hi[off]):

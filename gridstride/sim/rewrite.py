@@ -13,7 +13,7 @@ from . import lanes
 from .errors import NotSimulated
 from .lanes import typed
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #b1947745
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #689c0f4d
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
 
 _LEAVES = {'return': ast.Return, 'break': ast.Break, 'continue': ast.Continue}
@@ -170,6 +170,21 @@ class _Rewriter(ast.NodeTransformer):
 
     # expressions
 
+    def in_order(self, nodes):
+        "The expressions, visited; what stands before one that needs statements of its own is computed before those"
+        res = []
+        for node in nodes:
+            n = len(self.pre)
+            v = self.visit(node)
+            if len(self.pre) > n:
+                for j,o in enumerate(nodes[:len(res)]):
+                    if _quick(o): continue
+                    t = self.fresh('t')
+                    self.pre[n:n] = self.made(o, f'{t} = V__', V__=res[j])
+                    n,res[j] = n+1,ast.Name(t, ast.Load())
+            res.append(v)
+        return res
+
     def index(self, node):
         if isinstance(node, ast.Tuple): return ast.Tuple([self.index(o) for o in node.elts], ast.Load())
         if isinstance(node, ast.Slice): return ast.Call(ast.Name('slice', ast.Load()), [self.visit(o) if o else ast.Constant(None) for o in (node.lower,node.upper,node.step)], [])
@@ -188,7 +203,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def binop(self, node, a, op, b): return self.at(node, _call('__gs.binary', ast.Constant(type(op).__name__), a, b))
 
-    def visit_BinOp(self, node): return self.binop(node, self.visit(node.left), node.op, self.visit(node.right))
+    def visit_BinOp(self, node):
+        a,b = self.in_order([node.left, node.right])
+        return self.binop(node, a, node.op, b)
 
     def visit_UnaryOp(self, node):
         if isinstance(node.op, ast.Not): return self.at(node, _call('__gs.negate', self.visit(node.operand)))
@@ -196,7 +213,16 @@ class _Rewriter(ast.NodeTransformer):
         return self.at(node, ast.UnaryOp(node.op, self.visit(node.operand)))
 
     def visit_Compare(self, node):
-        if len(node.ops)==1: return self.at(node, ast.Compare(self.visit(node.left), node.ops, [self.visit(node.comparators[0])]))
+        if len(node.ops)==1 and isinstance(node.ops[0], (ast.In,ast.NotIn)):
+            found = _call('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
+            return self.at(node, found if isinstance(node.ops[0], ast.In) else _call('__gs.negate', found))
+        if len(node.ops)>1 and not all(map(_quick, node.comparators)):       # a < b < c as a < b and b < c, which stops in time
+            sides = [node.left,*node.comparators]
+            pairs = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a,op,b in zip(sides, node.ops, sides[1:])]
+            return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
+        if len(node.ops)==1:
+            a,b = self.in_order([node.left, node.comparators[0]])
+            return self.at(node, ast.Compare(a, node.ops, [b]))
         names,res = [self.fresh('c') for _ in node.comparators],[]
         left = node.left
         for nm,op,right in zip(names, node.ops, node.comparators):     # a < b < c: b once, then two comparisons
@@ -216,11 +242,11 @@ class _Rewriter(ast.NodeTransformer):
     def masked(self, node, first, second, which):
         "`first and second`, or `or`: the second one only in the lanes where it matters"
         e,n,part = self.fresh('e'),self.fresh(''),'y' if which=='both' else 'n'
-        self.pre += self.made(node, f'{e} = __gs.truth(V__)\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
+        self.pre += self.made(node, f'{e} = V__\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
         outer,self.pre = self.pre,[]
         value = self.visit(second)
         inner,self.pre = self.pre,outer
-        body = self.made(node, f'{n}m, {n}d = __m, __d\n__m = {n}{part}\n__d = True') + inner + self.made(node, f'{e} = __gs.merge(__m, __gs.truth(V__), {e})\n__m, __d = {n}m, {n}d', V__=value)
+        body = self.made(node, f'{n}m, {n}d = __m, __d\n__m = {n}{part}\n__d = True') + inner + self.made(node, f'{e} = __gs.merge(__m, V__, {e})\n__m, __d = {n}m, {n}d', V__=value)
         self.pre.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), body, [])))
         return ast.Name(e, ast.Load())
 
@@ -237,11 +263,12 @@ class _Rewriter(ast.NodeTransformer):
         return self.at(node, ast.Name(e, ast.Load()))
 
     def visit_Call(self, node):
-        args = ast.Tuple([self.visit(a) for a in node.args], ast.Load())
-        kw = ast.Dict([ast.Constant(k.arg) for k in node.keywords], [self.visit(k.value) for k in node.keywords])
+        values = self.in_order([*node.args, *(k.value for k in node.keywords)])
+        args = ast.Tuple(values[:len(node.args)], ast.Load())
+        kw = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args):])
         return self.at(node, _call('__gs.call', _expr('__run'), _expr('__m'), self.visit(node.func), args, kw, self.site(node)))
 
-    def visit_Tuple(self, node): return self.at(node, ast.Tuple([self.visit(o) for o in node.elts], node.ctx))
+    def visit_Tuple(self, node): return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
 
 def _call(f, *args): return ast.Call(_expr(f), list(args), [])
 
@@ -251,7 +278,7 @@ def _fill(stmts, parts):
         def visit_Name(self, node): return parts.get(node.id, node)
     return [Fill().visit(s) for s in stmts]
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #89115bf1
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #97329ca9
 class Program:
     "A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`"
     def __init__(self, f, helpers, kernel=False):
@@ -274,16 +301,22 @@ class Program:
         ast.increment_lineno(mod, first-1)
         space = {**_names(f), **r.consts, '__gs':helpers}
         exec(compile(mod, file, 'exec'), space)
-        self.f,self.run,self.sites,self.name,self.kernel = f,space[fn.name],r.sites,f.__name__,kernel
+        self.f,self.run,self.sites,self.name,self.kernel,self.locks = f,space[fn.name],r.sites,f.__name__,kernel,_takes_locks(tree)
         self.params = [o.arg for o in a.args]
         self.defaults = f.__defaults__ or ()
 
-    def __call__(self, run, m, *args):
-        missing = len(self.params)-len(args)
-        args = (*args, *map(typed, self.defaults[len(self.defaults)-missing:])) if missing else args
+    def __call__(self, run, m, *args, **kw):
+        rest = self.params[len(args):]
+        given = {**dict(zip(self.params[::-1], map(typed, self.defaults[::-1]))), **kw}
+        if len(args) > len(self.params) or set(kw)-set(rest) or set(rest)-set(given): raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
+        args = (*args, *(given[k] for k in rest))
         outer,run.program = run.program,self
         try: return self.run(run, m, self.kernel, *args)
         finally: run.program = outer
+
+def _takes_locks(tree):
+    "Is there a loop that tries an atomic exchange until it succeeds?"
+    return any(isinstance(o, ast.Attribute) and o.attr in ('cas','compare_and_swap','exch') for w in ast.walk(tree) if isinstance(w, ast.While) for o in ast.walk(w))
 
 def _locals(fn):
     "Names that the function assigns to"

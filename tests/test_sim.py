@@ -1,0 +1,841 @@
+"The simulator: right kernels give right results in silence, wrong kernels say what, where and by whom."
+import linecache, math, operator, types
+
+import numpy as np
+import pytest
+
+from gridstride import sim
+from gridstride.sim import cuda
+from gridstride.sim.cuda import syncthreads as sync
+
+ORDERS = ['forward', 'reverse', 'shuffle']
+TPB,TILE = 32,4
+TABLE = np.array([3.,1.,4.,1.])
+pytestmark = pytest.mark.filterwarnings('error::gridstride.sim.errors.SameValueRace')  # a warning is a finding, too
+
+@pytest.fixture(params=ORDERS, autouse=True)
+def order(request):
+    with sim.options(order=request.param, seed=3): yield request.param
+
+def rng(): return np.random.default_rng(0)
+
+def cell(src, name='cell', **names):
+    "The functions of a notebook-like cell, whose source lies in linecache only"
+    file = f'<{name}>'
+    linecache.cache[file] = len(src),None,src.splitlines(True),file
+    space = {'cuda':cuda, 'np':np, 'math':math, 'sync':sync, **names}
+    exec(compile(src, file, 'exec'), space)
+    return types.SimpleNamespace(**space)
+
+def threads(f, n, *args, dtype=np.float64):
+    "What the device function `f(i, *args)` gives in each of `n` threads"
+    g = cuda.jit(device=True)(f)
+    @cuda.jit
+    def k(out, args):
+        i = cuda.grid(1)
+        if i < out.size: out[i] = g(i, args)
+    out = np.full(n, -77, dtype)
+    k[-(-n//48), 48](out, args)
+    return out
+
+def same_as_python(f, n, *args, dtype=np.float64):
+    want = np.array([f(i,args) for i in range(n)]).astype(dtype)
+    np.testing.assert_array_equal(threads(f, n, *args, dtype=dtype), want)
+
+# right kernels
+
+@cuda.jit
+def add(a, b, out):
+    i = cuda.grid(1)
+    if i < out.size: out[i] = a[i]+b[i]
+
+@pytest.mark.parametrize('n', [1,31,32,33,1000,20000])
+def test_add(n):
+    a,b,out = rng().normal(size=n),rng().normal(size=n),np.full(n, np.nan)
+    add[-(-n//64),64](a, b, out)
+    np.testing.assert_array_equal(out, a+b)
+
+@cuda.jit
+def places(out):
+    x,y,z = cuda.grid(3)
+    nx,ny,nz = cuda.gridsize(3)
+    if x < out.shape[0] and y < out.shape[1] and z < out.shape[2]: out[x,y,z] = x+nx*(y+ny*z)
+
+def test_three_dimensions():
+    out = np.full((7,5,3), -1)
+    places[(2,2,3),(4,3,1)](out)
+    x,y,z = np.indices(out.shape)
+    np.testing.assert_array_equal(out, x+8*(y+6*z))
+
+def test_two_dimensions():
+    @cuda.jit
+    def k(out):
+        x,y = cuda.grid(2)
+        if x < out.shape[1] and y < out.shape[0]: out[y,x] = cuda.blockIdx.x*1000+cuda.threadIdx.x*100+cuda.blockIdx.y*10+cuda.threadIdx.y
+    out = np.full((5,9), -1)
+    k[(3,2),(4,3)](out)
+    y,x = np.indices(out.shape)
+    np.testing.assert_array_equal(out, x//4*1000+x%4*100+y//3*10+y%3)
+
+def test_grid_stride():
+    @cuda.jit
+    def k(a, out):
+        for i in range(cuda.grid(1), a.size, cuda.gridsize(1)): out[i] = 2*a[i]
+    a,out = rng().normal(size=1001),np.full(1001, np.nan)
+    k[3,33](a, out)
+    np.testing.assert_array_equal(out, 2*a)
+
+@cuda.jit
+def matmul(a, b, c):
+    sa,sb = cuda.shared.array((TILE,TILE), np.float64),cuda.shared.array((TILE,TILE), np.float64)
+    x,y = cuda.grid(2)
+    tx,ty = cuda.threadIdx.x,cuda.threadIdx.y
+    total = 0.
+    for k in range((a.shape[1]+TILE-1)//TILE):
+        sa[ty,tx] = a[y,k*TILE+tx] if y < a.shape[0] and k*TILE+tx < a.shape[1] else 0.
+        sb[ty,tx] = b[k*TILE+ty,x] if x < b.shape[1] and k*TILE+ty < b.shape[0] else 0.
+        cuda.syncthreads()
+        for j in range(TILE): total += sa[ty,j]*sb[j,tx]
+        cuda.syncthreads()
+    if y < c.shape[0] and x < c.shape[1]: c[y,x] = total
+
+@pytest.mark.parametrize('m,k,n', [(1,1,1),(4,4,4),(5,7,3),(9,2,13)])
+def test_matmul(m, k, n):
+    a,b,c = rng().normal(size=(m,k)),rng().normal(size=(k,n)),np.full((m,n), np.nan)
+    matmul[(-(-n//TILE),-(-m//TILE)),(TILE,TILE)](a, b, c)
+    np.testing.assert_allclose(c, a@b, rtol=1e-12, atol=1e-12)
+
+@cuda.jit
+def tree(x, out):
+    s = cuda.shared.array(64, np.float64)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i] if i < x.size else 0.
+    sync()
+    h = cuda.blockDim.x//2
+    while h > 0:
+        if t < h: s[t] += s[t+h]
+        sync()
+        h //= 2
+    if t==0: out[cuda.blockIdx.x] = s[0]
+
+def test_tree_reduction():
+    x,out = rng().normal(size=1000),np.full(16, np.nan)
+    tree[16,64](x, out)
+    np.testing.assert_allclose(out, np.pad(x,(0,24)).reshape(16,64).sum(1))
+
+def test_shuffle_reduction():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        v = x[i]
+        d = 16
+        while d:
+            v += cuda.shfl_down_sync(0xffffffff, v, d)
+            d >>= 1
+        if cuda.laneid==0: out[i//32] = v
+    x,out = rng().normal(size=256),np.full(8, np.nan)
+    k[2,128](x, out)
+    np.testing.assert_allclose(out, x.reshape(8,32).sum(1))
+
+def test_shuffles():
+    @cuda.jit
+    def k(out):
+        t = cuda.threadIdx.x
+        out[0,t] = cuda.shfl_sync(0xffffffff, t, 5)
+        out[1,t] = cuda.shfl_up_sync(0xffffffff, t, 3)
+        out[2,t] = cuda.shfl_down_sync(0xffffffff, t, 3)
+        out[3,t] = cuda.shfl_xor_sync(0xffffffff, t, 6)
+    out,t = np.full((4,32), -1),np.arange(32)
+    k[1,32](out)
+    np.testing.assert_array_equal(out, [t*0+5, np.where(t<3,t,t-3), np.where(t>28,t,t+3), t^6])
+
+def test_scan():
+    @cuda.jit
+    def k(x, out):
+        s = cuda.shared.array(64, np.int64)
+        t = cuda.threadIdx.x
+        s[t] = x[t]
+        cuda.syncthreads()
+        d = 1
+        while d < 64:
+            v = s[t-d] if t >= d else 0
+            cuda.syncthreads()
+            s[t] += v
+            cuda.syncthreads()
+            d *= 2
+        out[t] = s[t]
+    x,out = rng().integers(0,9,64),np.full(64, -1)
+    k[1,64](x, out)
+    np.testing.assert_array_equal(out, np.cumsum(x))
+
+def test_histogram():
+    @cuda.jit
+    def k(x, h):
+        s = cuda.shared.array(10, np.int32)
+        t,i = cuda.threadIdx.x,cuda.grid(1)
+        if t < 10: s[t] = 0
+        cuda.syncthreads()
+        if i < x.size: cuda.atomic.add(s, x[i], 1)
+        cuda.syncthreads()
+        if t < 10: cuda.atomic.add(h, t, s[t])
+    x,h = rng().integers(0,10,1000),np.zeros(10, np.int32)
+    k[16,64](x, h)
+    np.testing.assert_array_equal(h, np.bincount(x, minlength=10))
+
+@pytest.mark.parametrize('shape', [(4,4),(5,9),(1,13)])
+def test_transpose(shape):
+    @cuda.jit
+    def k(a, out):
+        s = cuda.shared.array((TILE,TILE+1), np.float32)
+        tx,ty = cuda.threadIdx.x,cuda.threadIdx.y
+        x,y = cuda.blockIdx.x*TILE+tx,cuda.blockIdx.y*TILE+ty
+        if y < a.shape[0] and x < a.shape[1]: s[ty,tx] = a[y,x]
+        cuda.syncthreads()
+        x,y = cuda.blockIdx.y*TILE+tx,cuda.blockIdx.x*TILE+ty
+        if y < out.shape[0] and x < out.shape[1]: out[y,x] = s[tx,ty]
+    a,out = rng().normal(size=shape).astype('f4'),np.full(shape[::-1], np.nan, 'f4')
+    k[(-(-shape[1]//TILE),-(-shape[0]//TILE)),(TILE,TILE)](a, out)
+    np.testing.assert_array_equal(out, a.T)
+
+@cuda.jit
+def last_block(x, part, count, out):
+    last = cuda.shared.array(1, np.int32)
+    t = cuda.threadIdx.x
+    if t==0:
+        total = 0.
+        for i in range(cuda.blockIdx.x*32, min(x.size, cuda.blockIdx.x*32+32)): total += x[i]
+        part[cuda.blockIdx.x] = total
+        cuda.threadfence()
+        last[0] = cuda.atomic.add(count, 0, 1)==cuda.gridDim.x-1
+    cuda.syncthreads()
+    if last[0] and t==0:
+        total = 0.
+        for b in range(cuda.gridDim.x): total += part[b]
+        out[0] = total
+
+@pytest.mark.parametrize('n', [20,1000,20000])
+def test_last_block_finishes_the_sum(n):
+    x,out,blocks = rng().normal(size=n),np.full(1, np.nan),-(-n//32)
+    last_block[blocks,32](x, np.zeros(blocks), np.zeros(1, int), out)
+    np.testing.assert_allclose(out[0], x.sum())
+
+def test_stencil_with_halo():
+    @cuda.jit
+    def k(x, out):
+        s = cuda.shared.array(TPB+2, np.float64)
+        t,i = cuda.threadIdx.x,cuda.grid(1)
+        s[t+1] = x[i] if i < x.size else 0.
+        if t==0: s[0] = x[i-1] if i > 0 else 0.
+        if t==TPB-1: s[t+2] = x[i+1] if i+1 < x.size else 0.
+        cuda.syncthreads()
+        if i < x.size: out[i] = s[t]+s[t+1]+s[t+2]
+    x,out = rng().normal(size=100),np.full(100, np.nan)
+    k[4,TPB](x, out)
+    np.testing.assert_allclose(out, np.convolve(x, np.ones(3), 'same'))
+
+def test_dynamic_shared_memory():
+    @cuda.jit
+    def k(out):
+        a = cuda.shared.array(0, np.float32)[:32]
+        b = cuda.shared.array(0, np.float32)[32:]
+        t = cuda.threadIdx.x
+        a[t],b[t] = t,100+t
+        cuda.syncthreads()
+        out[t] = a[31-t]+b[31-t]
+    out = np.full(32, np.nan)
+    k[1,32,0,256](out)
+    np.testing.assert_array_equal(out, 162-2*np.arange(32))
+
+def test_local_arrays():
+    @cuda.jit
+    def k(out):
+        i,a = cuda.grid(1),cuda.local.array(5, np.int64)
+        for j in range(5): a[j] = i*j
+        total = 0
+        for j in range(5): total += a[4-j]*j
+        out[i] = total
+    out = np.full(64, -1)
+    k[2,32](out)
+    np.testing.assert_array_equal(out, np.arange(64)*10)
+
+def test_const_array():
+    @cuda.jit
+    def k(out):
+        c,i = cuda.const.array_like(TABLE),cuda.grid(1)
+        out[i] = c[i%4]
+    out = np.full(8, np.nan)
+    k[2,4](out)
+    np.testing.assert_array_equal(out, np.tile(TABLE,2))
+
+# Python in a kernel
+
+@cuda.jit(device=True)
+def clamp(v, lo, hi):
+    if v < lo: return lo
+    if v > hi: return hi
+    return v
+
+@cuda.jit(device=True)
+def twice_clamped(v): return clamp(v, 5, 20)*2
+
+def test_device_functions():
+    by = 3
+    @cuda.jit(device=True)
+    def scaled(v): return twice_clamped(v)*by
+    @cuda.jit
+    def k(out):
+        i = cuda.grid(1)
+        out[i] = scaled(i)
+    out = np.full(64, -1)
+    k[2,32](out)
+    np.testing.assert_array_equal(out, np.clip(np.arange(64),5,20)*6)
+
+def test_device_function_with_memory():
+    @cuda.jit(device=True)
+    def block_sum(s, t):
+        h = 16
+        while h:
+            if t < h: s[t] += s[t+h]
+            cuda.syncthreads()
+            h //= 2
+        return s[0]
+    @cuda.jit
+    def k(x, out):
+        s,t,i = cuda.shared.array(32, np.float64),cuda.threadIdx.x,cuda.grid(1)
+        s[t] = x[i]
+        cuda.syncthreads()
+        v = block_sum(s, t)
+        out[i] = v
+    x,out = rng().normal(size=96),np.full(96, np.nan)
+    k[3,32](x, out)
+    np.testing.assert_allclose(out, np.repeat(x.reshape(3,32).sum(1),32))
+
+def loops(i, args):
+    n,j = 0,0
+    while True:
+        j += 1
+        if j > 40: break
+        if j % 3==i % 3: continue
+        for k in range(j, i, 2):
+            if k==17: break
+            if k & 1: continue
+            if n > 500: return -n
+            n += k
+    return n
+
+def collatz(i, args):
+    n = 0
+    while i > 1:
+        i = i//2 if i%2==0 else 3*i+1
+        n += 1
+    return n
+
+def tuples(i, args):
+    a,b = (i,i+1) if i%2 else (2*i,3)
+    a,b = b,a
+    (c,d),e = (a,b),a-b
+    return c*100+d*10+e
+
+def steps_down(i, args):
+    n = 0
+    for j in range(i, -3, -2): n = n*3 % 1001 + j
+    for a in (1,5,7):
+        if a==i: continue
+        n += a
+    return n
+
+def signs(i, args):
+    a,b = i-20,(i%7)-3
+    if b==0: b = -4
+    return a//b*100 + a%b
+
+def bits(i, args): return ((i<<3) ^ (i>>1) | 5) & ~2
+
+def builtins(i, args):
+    v = (i-10)*0.75
+    return min(i,7,args[0]) + 3*max(i,20) + 5*abs(i-13) + 7*int(v) + 11*round(v)
+
+@pytest.mark.parametrize('f', [loops, collatz, tuples, steps_down, signs, bits, builtins], ids=lambda f: f.__name__)
+def test_same_as_python(f): same_as_python(f, 64, 5, dtype=np.int64)
+
+def true_division(i, args): return (i-20)/(i+1)
+def powers(i, args): return (i%5)**3 + (i+1)**0.5
+def roots(i, args): return math.sqrt(i) + math.floor(i/3) + math.ceil(i/7) + math.fabs(i-20)
+def waves(i, args): return math.sin(i)*math.exp(-i/10) + math.atan2(i, 3) + math.pow(i, 1.5) + math.log(i+1) + math.tanh(i/9)
+
+@pytest.mark.parametrize('f', [true_division, powers, roots, waves], ids=lambda f: f.__name__)
+def test_close_to_python(f): np.testing.assert_allclose(threads(f, 64), [f(i,()) for i in range(64)], rtol=1e-13)
+
+def test_chained_comparisons():
+    def f(i, args): return 1 if 3 < i <= 10 < 2*i else 0
+    same_as_python(f, 30, dtype=np.int64)
+
+def test_and_or_guard_loads():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        out[i] = 0
+        if i < x.size and x[i] > 0: out[i] += 1
+        if i >= x.size or x[i] < 0: out[i] += 2
+        if not (i < x.size and (x[i] > 0 or x[x.size-1-i] > 0)): out[i] += 4
+        n = 0
+        while i+n < x.size and x[i+n] > 0: n += 1
+        out[i] += 8*n
+    x,out = rng().normal(size=50),np.full(64, -1)
+    k[2,32](x, out)
+    def ref(i):
+        n = 0
+        while i+n < 50 and x[i+n] > 0: n += 1
+        return (i<50 and x[i]>0) + 2*(i>=50 or x[i]<0) + 4*(not (i<50 and (x[i]>0 or x[49-i]>0))) + 8*n
+    np.testing.assert_array_equal(out, [ref(i) for i in range(64)])
+
+def test_early_return_and_divergence():
+    @cuda.jit
+    def k(out):
+        i = cuda.grid(1)
+        if i%5==0: return
+        for j in range(10):
+            if j==i%7: return
+            out[i] += 1
+        out[i] += 100
+    out = np.zeros(64, int)
+    k[2,32](out)
+    np.testing.assert_array_equal(out, [0 if i%5==0 else i%7 for i in range(64)])
+
+def test_barriers_in_loops_the_same_for_a_block():
+    @cuda.jit
+    def k(out):
+        s,t,b = cuda.shared.array(32, np.int64),cuda.threadIdx.x,cuda.blockIdx.x
+        s[t] = t
+        for _ in range(b):
+            cuda.syncthreads()
+            v = s[(t+1)%32]
+            cuda.syncthreads()
+            s[t] = v
+        out[b,t] = s[t]
+    out = np.full((5,32), -1)
+    k[5,32](out)
+    np.testing.assert_array_equal(out, (np.arange(32)+np.arange(5)[:,None])%32)
+
+def test_float32_stays_float32():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        v = x[i]*x[i]+x[i]
+        out[i] = v-math.sqrt(v)*x[i]
+    x,out = rng().uniform(1,2,64).astype('f4'),np.full(64, np.nan)
+    k[1,64](x, out)
+    v = x*x+x
+    np.testing.assert_array_equal(out, (v-np.sqrt(v)*x).astype('f8'))
+
+def test_integers_wrap_on_store():
+    @cuda.jit
+    def k(a, b, c):
+        i = cuda.grid(1)
+        a[i],b[i],c[i] = i*10,-i,i*100_000_000
+    a,b,c = np.zeros(64, np.int8),np.zeros(64, np.uint8),np.zeros(64, np.int32)
+    k[1,64](a, b, c)
+    i = np.arange(64)
+    for got,want in ((a,i*10),(b,-i),(c,i*100_000_000)): np.testing.assert_array_equal(got, want.astype(got.dtype))
+
+def test_small_integers_compute_wide():
+    @cuda.jit
+    def k(a, out):
+        i = cuda.grid(1)
+        out[i] = a[i]*a[i]+a[i]
+    a,out = np.arange(256).astype(np.uint8),np.zeros(256, np.int64)
+    k[4,64](a, out)
+    i = np.arange(256)
+    np.testing.assert_array_equal(out, i*i+i)
+
+def test_kernel_in_a_cell():
+    c = cell('''
+from gridstride.sim.cuda import syncthreads as wait
+BY = 3
+@cuda.jit(device=True)
+def scaled(v): return v*BY
+@cuda.jit("void(float64[:])")
+def k(x):
+    s = cuda.shared.array(32, np.float64)
+    t = cuda.threadIdx.x
+    s[t] = scaled(x[t])
+    wait()
+    x[t] = s[31-t]
+''', 'cell of a notebook')
+    x = np.arange(32.)
+    c.k[1,32](x)
+    np.testing.assert_array_equal(x, 3*np.arange(32)[::-1])
+
+def test_recursion():
+    c = cell('''
+@cuda.jit(device=True)
+def fact(n):
+    if n <= 1: return 1
+    return n*fact(n-1)
+@cuda.jit
+def k(out):
+    i = cuda.grid(1)
+    out[i] = fact(i)
+''', 'recursion')
+    out = np.zeros(10, int)
+    c.k[1,10](out)
+    np.testing.assert_array_equal(out, [math.factorial(max(i,1)) for i in range(10)])
+
+# arguments
+
+@cuda.jit
+def double(x):
+    i = cuda.grid(1)
+    for n in range(i, x.size, cuda.gridsize(1)): x[n//x.shape[1],n%x.shape[1]] *= 2
+
+LAYOUTS = {'C':lambda a: a, 'F':np.asfortranarray, 'T':lambda a: a.T, 'strided':lambda a: a[::2,1::3], 'inner':lambda a: a[1:-1,1:-1], 'reversed':lambda a: a[::-1,::-1]}
+@pytest.mark.parametrize('how', LAYOUTS)
+def test_layouts(how):
+    a = LAYOUTS[how](rng().normal(size=(6,10)))
+    want = 2*a
+    double[2,16](a)
+    np.testing.assert_array_equal(a, want)
+
+@pytest.mark.parametrize('dtype', ['?','i1','u1','i2','u4','i8','u8','f2','f4','f8','c8','c16'])
+def test_dtypes(dtype):
+    @cuda.jit
+    def k(a, out):
+        i = cuda.grid(1)
+        out[i] = a[a.size-1-i]
+    a = rng().integers(0,100,32).astype(dtype)
+    out = np.zeros_like(a)
+    k[1,32](a, out)
+    np.testing.assert_array_equal(out, a[::-1])
+
+def test_zero_to_four_dimensions():
+    @cuda.jit
+    def k0(a): a[()] += 1
+    @cuda.jit
+    def k1(a): a[cuda.grid(1)] += 1
+    @cuda.jit
+    def k3(a): a[cuda.threadIdx.x,cuda.threadIdx.y,cuda.threadIdx.z] += 1
+    @cuda.jit
+    def k4(a):
+        for j in range(a.shape[3]): a[cuda.threadIdx.x,cuda.threadIdx.y,cuda.threadIdx.z,j] += j
+    for k,shape,block in ((k0,(),1),(k1,(5,),5),(k3,(2,3,4),(2,3,4)),(k4,(2,3,4,5),(2,3,4))):
+        a = np.zeros(shape)
+        k[1,block](a)
+        np.testing.assert_array_equal(a, np.broadcast_to(np.arange(5.) if k is k4 else 1., shape))
+
+def test_torch_tensors():
+    torch = pytest.importorskip('torch')
+    a = torch.arange(24.).reshape(4,6)
+    want = a.clone()
+    double[1,8](a)
+    assert (a==2*want).all()
+    double[1,8](a.T[1:])
+    want = 2*want
+    want.T[1:] *= 2
+    assert (a==want).all()
+
+def test_device_arrays():
+    x = rng().normal(size=100)
+    d,out = cuda.to_device(x),cuda.device_array(100)
+    add[2,64](d, d, out)
+    np.testing.assert_array_equal(out.copy_to_host(), 2*x)
+    np.testing.assert_array_equal(d.copy_to_host(), x)
+    host = np.zeros(100)
+    out.copy_to_host(host)
+    np.testing.assert_array_equal(host, 2*x)
+    like = cuda.device_array_like(d)
+    assert like.shape==(100,) and like.dtype==np.float64
+    like.copy_to_device(x)
+    add[2,64](like, like[::1], out)
+    np.testing.assert_array_equal(out.copy_to_host(), 2*x)
+    p = cuda.pinned_array(100)
+    p[:] = 1
+    add[2,64](p, cuda.mapped_array_like(p), out)
+
+def test_streams_events_forall():
+    s,a,b = cuda.stream(),cuda.event(),cuda.event()
+    x,out = np.arange(100.),np.full(100, np.nan)
+    with s.auto_synchronize():
+        a.record(s)
+        add[2,64,s](x, x, out)
+        b.record(s)
+    b.synchronize()
+    assert cuda.event_elapsed_time(a, b) >= 0 and cuda.is_available() and len(cuda.gpus)
+    np.testing.assert_array_equal(out, 2*x)
+    add.forall(100)(x, out, out)
+    np.testing.assert_array_equal(out, 3*x)
+
+# warps and blocks
+
+def test_votes():
+    @cuda.jit
+    def k(x, out):
+        t = cuda.threadIdx.x
+        out[0,t] = cuda.all_sync(0xffffffff, x[t] < 3)
+        out[1,t] = cuda.any_sync(0xffffffff, x[t] > 2)
+        out[2,t] = cuda.ballot_sync(0xffffffff, x[t]==1)
+        out[3,t] = cuda.match_any_sync(0xffffffff, x[t])
+        m,all = cuda.match_all_sync(0xffffffff, x[t])
+        out[4,t],out[5,t] = m,all
+        if t%2: out[6,t] = cuda.activemask()
+        out[7,t] = cuda.lanemask_lt()
+    x = np.r_[np.arange(32)%4,np.full(32,2)]
+    out = np.zeros((8,64), np.int64)
+    k[1,64](x, out)
+    def mask(l): return sum(1<<i for i in l)
+    for t in range(64):
+        w = x[t//32*32:][:32]
+        same = len(set(w))==1
+        want = [(w<3).all(), (w>2).any(), mask(np.flatnonzero(w==1).tolist()), mask(np.flatnonzero(w==x[t]).tolist()), mask(range(32)) if same else 0, same, 0xaaaaaaaa if t%2 else 0, (1<<t%32)-1]
+        assert out[:,t].tolist()==[int(o) for o in want]
+
+def test_counting_barriers():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        out[0,i] = cuda.syncthreads_count(x[i])
+        out[1,i] = cuda.syncthreads_and(x[i])
+        out[2,i] = cuda.syncthreads_or(x[i])
+    x = np.r_[np.zeros(40),np.ones(40),np.arange(40)%2].astype(int)
+    out = np.full((3,120), -1)
+    k[3,40](x, out)
+    assert (out!=0)[1:,::40].tolist()==[[False,True,False],[False,True,True]] and out[0,::40].tolist()==[0,40,20]
+
+INTS = dict(add=operator.add, sub=operator.sub, max=max, min=min, and_=operator.and_, or_=operator.or_, xor=operator.xor,
+    inc=lambda a,v: 0 if a>=v else a+1, dec=lambda a,v: v if a==0 or a>v else a-1)
+@pytest.mark.parametrize('name', INTS)
+@pytest.mark.parametrize('dtype', ['u4','u8'])
+def test_atomics(name, dtype):
+    op = getattr(cuda.atomic, name)
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        op(out, i%3, x[i])
+    v = 11 if name in ('inc','dec') else None         # these depend on the order unless the bound is one for all
+    x = np.full(96, v, dtype) if v else rng().integers(0,1000,96).astype(dtype)
+    out = np.array([5,900,2**20], dtype)
+    want = [int(o) for o in out]
+    for i in range(96): want[i%3] = INTS[name](want[i%3], int(x[i])) % 2**(8*out.itemsize)
+    k[3,32](x, out)
+    assert out.tolist()==want
+
+@pytest.mark.parametrize('name,f', [('max',max),('min',min),('nanmax',np.fmax),('nanmin',np.fmin)])
+def test_atomics_of_floats(name, f):
+    op = getattr(cuda.atomic, name)
+    @cuda.jit
+    def k(x, out): op(out, (0,1), x[cuda.grid(1)])
+    x,out = rng().normal(size=64),np.zeros((1,2))
+    k[2,32](x, out)
+    assert out[0,0]==0 and out[0,1]==(x.max() if 'max' in name else x.min())
+
+def test_exchange_and_compare():
+    @cuda.jit
+    def k(out, tickets, winner):
+        i = cuda.grid(1)
+        tickets[cuda.atomic.add(out, 0, 1)] = i
+        if cuda.atomic.cas(winner, 0, -1, i)==-1: out[1] = i
+        cuda.atomic.exch(out, 2, 7)
+    out,tickets,winner = np.zeros(3, int),np.full(64, -1),np.full(1, -1)
+    k[2,32](out, tickets, winner)
+    assert sorted(tickets)==list(range(64)) and out.tolist()==[64,winner[0],7]
+
+def test_bits_of_numbers():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        out[0,i] = cuda.popc(x[i])
+        out[1,i] = cuda.clz(x[i])
+        out[2,i] = cuda.ffs(x[i])
+        out[3,i] = cuda.brev(x[i])
+    x = rng().integers(1, 2**31, 32).astype(np.uint32)
+    out = np.full((4,32), -1)
+    k[1,32](x, out)
+    for i,v in enumerate(x.tolist()): assert out[:,i].tolist()==[bin(v).count('1'), 32-v.bit_length(), (v&-v).bit_length(), int(f'{v:032b}'[::-1],2)]
+
+def test_grid_barrier():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        x[i] = i
+        cuda.cg.this_grid().sync()
+        out[i] = x[x.size-1-i]
+    x,out = np.zeros(128),np.full(128, np.nan)
+    k[4,32](x, out)
+    np.testing.assert_array_equal(out, np.arange(128)[::-1])
+
+def test_syncwarp_orders_a_warp():
+    @cuda.jit
+    def k(x):
+        s,t = cuda.shared.array(64, np.float64),cuda.threadIdx.x
+        s[t] = t
+        cuda.syncwarp()
+        x[t] = s[t^1]
+    x = np.zeros(64)
+    k[1,64](x)
+    np.testing.assert_array_equal(x, np.arange(64)^1)
+
+def test_writes_of_one_launch_are_read_by_the_next():
+    @cuda.jit
+    def k(a, b):
+        i = cuda.grid(1)
+        b[i] = a[a.size-1-i]+1
+    a,b = cuda.to_device(np.zeros(64)),cuda.device_array(64)
+    k[2,32](a, b)
+    k[2,32](b, a)
+    np.testing.assert_array_equal(a.copy_to_host(), np.full(64, 2.))
+
+# wrong kernels, each with its mend: `# here` marks the line of the finding, `# there` the other side of a race
+
+HEAD = '''
+@cuda.jit
+def k(%s):
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+'''
+WRONG = {}
+def wrong(name, kind, params, body, mend, config, args, array=None, index=None, block=None, thread=None, who=None):
+    "A wrong kernel; `mend` is (text, what it becomes); `who(e)` tells what must hold of the finding in every order"
+    src = HEAD % params + '\n'.join('    '+l for l in body.strip('\n').split('\n')) + '\n'
+    assert src.count(mend[0])==1, name
+    WRONG[name] = kind,src,src.replace(*mend),config,args,dict(array=array, index=index, block=block, thread=thread),who
+
+Z = np.zeros
+def linear(e): return e.block[0]*64+e.thread[0]
+
+wrong('no guard', 'memcheck', 'x', 'x[i] = i # here', ('x[i] = i', 'if i < x.size: x[i] = i'), (2,64), lambda: (Z(100),), 'x', who=lambda e: e.index==(linear(e),) and e.index[0] >= 100)
+wrong('one past the end', 'memcheck', 'x', 'if i <= x.size: x[i] = i # here', ('<=','<'), (2,64), lambda: (Z(100),), 'x', (100,), (1,0,0), (36,0,0))
+wrong('negative index', 'memcheck', 'x, out', 'out[i] = x[i-1] # here', ('x[i-1]','x[max(i-1,0)]'), (1,64), lambda: (Z(64),Z(64)), 'x', (-1,), (0,0,0), (0,0,0))
+wrong('axes swapped', 'memcheck', 'x', 'x[t,0] = 1 # here', ('x[t,0]','x[0,t]'), (1,8), lambda: (Z((4,8)),), 'x', who=lambda e: e.index==(e.thread[0],0) and e.index[0] >= 4)
+wrong('too many indices', 'memcheck', 'x', 'x[t,0] = 1 # here', ('x[t,0]','x[t]'), (1,8), lambda: (Z(8),), 'x')
+wrong('shared memory too small', 'memcheck', 'x', 's = cuda.shared.array(32, np.float64)\ns[t] = 1 # here\ncuda.syncthreads()\nx[t] = s[t//2]', ('array(32','array(33'), (1,33), lambda: (Z(33),), 's', (32,), (0,0,0), (32,0,0))
+wrong('local memory too small', 'memcheck', 'x', 'a = cuda.local.array(4, np.float64)\nfor j in range(5): a[j] = j # here\nx[t] = a[2]', ('range(5)','range(4)'), (1,8), lambda: (Z(8),), 'a', (4,))
+wrong('halo', 'memcheck', 'x, out', 'n = x.size\nif i < n:\n    out[i] = x[i] + x[i+1] # here', ('x[i+1]','(x[i+1] if i+1 < n else 0.)'), (2,64), lambda: (Z(100),Z(100)), 'x', (100,), (1,0,0), (35,0,0))
+wrong('guard after the load', 'memcheck', 'x, out', 'v = x[i] if True else 0. # here\nif i < x.size: out[i] = v', ('if True','if i < x.size'), (2,64), lambda: (Z(127),Z(127)), 'x', (127,), (1,0,0), (63,0,0))
+wrong('and the wrong way round', 'memcheck', 'x, out', 'if x[i] >= 0 and i < x.size: # here\n    out[i] = 1', ('x[i] >= 0 and i < x.size','i < x.size and x[i] >= 0'), (1,64), lambda: (Z(63),Z(63)), 'x', (63,), (0,0,0), (63,0,0))
+wrong('atomic outside', 'memcheck', 'x, h', 'cuda.atomic.add(h, x[i], 1) # here', ('x[i],','x[i]%10,'), (1,64), lambda: (np.r_[Z(63,int),10],Z(10,int)), 'h', (10,), (0,0,0), (63,0,0))
+wrong('view too long', 'memcheck', 'x', 'v = x[4:8]\nif t < 5: v[t] = 1 # here', ('t < 5','t < 4'), (1,8), lambda: (Z(16),), index=(4,), thread=(4,0,0))
+wrong('index from memory', 'memcheck', 'x, out', 'out[i] = x[int(x[i])] # here', ('int(x[i])','int(x[i])%8'), (1,8), lambda: (np.r_[Z(7),99.],Z(8)), 'x', (99,), (0,0,0), (7,0,0))
+wrong('dynamic memory too small', 'memcheck', 'x', 's = cuda.shared.array(0, np.float64)\nif t < 9: s[t] = 1 # here', ('t < 9','t < 8'), (1,16,0,64), lambda: (Z(16),), 's', (8,), thread=(8,0,0))
+
+wrong('no barrier', 'racecheck', 'x, out', 's = cuda.shared.array(64, np.float64)\ns[t] = x[t] # there\nout[t] = s[63-t] # here', ('out[t] =','cuda.syncthreads(); out[t] ='), (1,64), lambda: (rng().normal(size=64),Z(64)), 's', who=lambda e: e.index==(63-e.thread[0],) and e.other.thread[0]==e.index[0])
+wrong('no second barrier', 'racecheck', 'x, out', 's = cuda.shared.array(64, np.float64)\nfor j in range(3):\n    s[t] = x[t]+j # here\n    cuda.syncthreads()\n    out[i] += s[63-t] # there\n    pass', ('\n        pass','\n        cuda.syncthreads()'), (2,64), lambda: (rng().normal(size=64),Z(128)), 's', who=lambda e: e.other.thread[0]==63-e.thread[0] and e.other.block==e.block)
+wrong('histogram', 'racecheck', 'x, h', 'h[x[i]] += 1 # here # there', ('h[x[i]] += 1','cuda.atomic.add(h, x[i], 1)'), (4,64), lambda: (rng().integers(0,5,256),Z(5,int)), 'h')
+wrong('sum', 'racecheck', 'x, out', 'out[0] += x[i] # here # there', ('out[0] += x[i]','cuda.atomic.add(out, 0, x[i])'), (2,32), lambda: (rng().normal(size=64),Z(1)), 'out', (0,))
+wrong('all write one place', 'racecheck', 'out', 'out[0] = i # here # there', ('out[0] = i','if i==0: out[0] = i'), (2,32), lambda: (Z(1),), 'out', (0,))
+wrong('two blocks write one place', 'racecheck', 'out', 'out[t] = i # here # there', ('out[t]','out[i]'), (2,32), lambda: (Z(64),), 'out', who=lambda e: e.index==e.thread[:1]==e.other.thread[:1] and e.block!=e.other.block)
+wrong('blocks read neighbours', 'racecheck', 'x', 'v = x[(i+1)%x.size] # there\ncuda.syncthreads()\nx[i] = v # here', ('x[(i+1)%x.size]','x[i]'), (2,32), lambda: (rng().normal(size=64),), 'x', who=lambda e: e.block!=e.other.block)
+wrong('reduction in place', 'racecheck', 'x', 's = cuda.shared.array(64, np.float64)\ns[t] = x[t]\ncuda.syncthreads()\nh = 32\nwhile h:\n    if t < h: s[t] += s[t+h] # here # there\n    h //= 2\nx[t] = s[t]', ('        h //= 2','        cuda.syncthreads()\n        h //= 2'), (1,64), lambda: (rng().normal(size=64),), 's')
+wrong('shift in place', 'racecheck', 'x', 'v = x[t+1] if t < 63 else 0. # there\nx[t] = v # here', ('x[t] = v','cuda.syncthreads(); x[t] = v'), (1,64), lambda: (rng().normal(size=64),), 'x', who=lambda e: e.other.thread[0]==e.thread[0]-1)
+wrong('no fence', 'racecheck', 'part, count, out', 'if t==0:\n    part[cuda.blockIdx.x] = 1. # there\n    pass\n    if cuda.atomic.add(count, 0, 1)==cuda.gridDim.x-1:\n        for b in range(cuda.gridDim.x): out[0] += part[b] # here', ('        pass','        cuda.threadfence()'), (8,32), lambda: (Z(8),Z(1,int),Z(1)), 'part')
+wrong('atomic against plain', 'racecheck', 'h, out', 'cuda.atomic.add(h, 0, 1) # there\nout[i] = h[0] # here', ('out[i] = h[0]','cuda.syncthreads(); out[i] = h[0]'), (1,64), lambda: (Z(1,int),Z(64)), 'h', (0,))
+wrong('warps without barrier', 'racecheck', 'x', 's = cuda.shared.array(64, np.float64)\ns[t] = t # there\ncuda.syncwarp()\nx[t] = s[63-t] # here', ('syncwarp','syncthreads'), (1,64), lambda: (Z(64),), 's', who=lambda e: e.thread[0]//32!=e.other.thread[0]//32)
+wrong('one reads what one writes', 'racecheck', 'x', 's = cuda.shared.array(1, np.float64)\nif t==5: s[0] = 3. # there\nx[t] = s[0] # here', ('x[t] =','cuda.syncthreads(); x[t] ='), (1,64), lambda: (Z(64),), 's', (0,), who=lambda e: e.other.thread==(5,0,0)!=e.thread)
+
+wrong('shared not written', 'initcheck', 'x', 's = cuda.shared.array(64, np.float64)\nif t < 32: s[t] = 1\ncuda.syncthreads()\nx[i] = s[t] # here', ('t < 32','t < 64'), (2,64), lambda: (Z(128),), 's', who=lambda e: e.index==e.thread[:1] and e.index[0] >= 32)
+wrong('local not written', 'initcheck', 'x', 'a = cuda.local.array(3, np.float64)\na[0] = 1\na[1] = 2\nx[t] = a[t%3] # here', ('t%3','t%2'), (1,8), lambda: (Z(8),), 'a', (2,), who=lambda e: e.thread[0]%3==2)
+wrong('device array not written', 'initcheck', 'd, out', 'if i > 0: d[i] = 1.\nout[i] = d[i] # here', ('i > 0','i >= 0'), (1,32), lambda: (cuda.device_array(32),Z(32)), 'd', (0,), (0,0,0), (0,0,0))
+wrong('sum not cleared', 'initcheck', 'x', 's = cuda.shared.array(1, np.float64)\npass\ncuda.syncthreads()\nx[t] = s[0] # here', ('pass','if t==0: s[0] = 1'), (1,8), lambda: (Z(8),), 's', (0,))
+wrong('atomic on nothing', 'initcheck', 'x', 's = cuda.shared.array(1, np.int64)\npass\ncuda.syncthreads()\ncuda.atomic.add(s, 0, 1) # here', ('pass','if t==0: s[0] = 0'), (1,8), lambda: (Z(8),), 's', (0,))
+
+wrong('barrier in a branch', 'synccheck', 'x', 'if t < 40:\n    cuda.syncthreads() # here\nx[i] = 1', ('t < 40','t < 64'), (2,64), lambda: (Z(128),))
+wrong('barrier after a return', 'synccheck', 'x, n', 'if i >= n: return\ncuda.syncthreads() # here\nx[i] = 1', ('if i >= n: return','pass'), (2,64), lambda: (Z(128),100), block=(1,0,0))
+wrong('barrier in both branches', 'synccheck', 'x', 'if t < 32:\n    cuda.syncthreads() # here\nelse:\n    x[t] = 1\n    cuda.syncthreads()', ('t < 32','t < 99'), (1,64), lambda: (Z(64),))
+wrong('barrier in a loop', 'synccheck', 'x', 'for j in range(t//32+1):\n    cuda.syncthreads() # here\nx[t] = 1', ('t//32+1','2'), (1,64), lambda: (Z(64),))
+wrong('mask of the whole warp in a branch', 'synccheck', 'x', 'if t < 16:\n    x[t] = cuda.shfl_down_sync(0xffffffff, x[t], 1) # here', ('t < 16','t < 32'), (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] < 16)
+wrong('mask without me', 'synccheck', 'x', 'x[t] = cuda.any_sync(0xffff, t > 3) # here', ('0xffff','0xffffffff'), (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] >= 16)
+wrong('lock by all threads of a warp', 'synccheck', 'm, c', 'if t < 32:\n    while cuda.atomic.cas(m, 0, 0, 1)!=0: # here\n        pass\n    cuda.atomic.add(c, 0, 1)\n    cuda.threadfence()\n    cuda.atomic.exch(m, 0, 0)', ('t < 32','t < 1'), (1,32), lambda: (Z(1,int),Z(1)))
+
+KINDS = dict(memcheck=sim.errors.MemcheckError, racecheck=sim.errors.RacecheckError, initcheck=sim.errors.InitcheckError, synccheck=sim.errors.SynccheckError)
+
+def line(src, mark): return next(n for n,l in enumerate(src.splitlines(),1) if mark in l)
+
+
+@pytest.mark.parametrize('name', WRONG)
+def test_wrong(name):
+    kind,src,_,config,args,want,who = WRONG[name]
+    with pytest.raises(KINDS[kind]) as e: cell(src, name).k[config](*args())
+    e = e.value
+    assert e.kind==kind and e.kernel=='k' and e.file==f'<{name}>' and e.line==line(src, '# here')
+    for k,v in want.items(): assert v is None or getattr(e,k)==v, k
+    assert len(e.block)==len(e.thread)==3
+    if kind=='racecheck': assert e.other.line==line(src, '# there') and (e.other.block,e.other.thread)!=(e.block,e.thread)
+    if who: assert who(e)
+    text = str(e)
+    assert text.startswith(kind+': ') and len(text.splitlines()) <= 6 and f'line {e.line}: ' in text
+
+@pytest.mark.parametrize('name', WRONG)
+def test_mended(name):
+    _,_,src,config,args,_,_ = WRONG[name]
+    cell(src, name+', mended').k[config](*args())
+
+@pytest.mark.parametrize('config,args', [((1,1025),1),((1,(32,33)),1),((1,(1,1,65)),1),((0,32),1),((1,0),1),((1,-1),1),((1,32,0,49*1024),1),((1,),1),((1,32),0),((1,32),2),(((1,65536),1),1)])
+def test_impossible_launches(config, args):
+    @cuda.jit
+    def k(x): x[0] = 1
+    with pytest.raises(sim.errors.LaunchError) as e: k[config](*[np.zeros(1)]*args)
+    assert e.value.kind=='launch' and e.value.kernel=='k'
+
+def test_too_much_shared_memory():
+    src = HEAD % 'x' + '    s = cuda.shared.array(7000, np.float64) # here\n    x[t] = 1\n'
+    with pytest.raises(sim.errors.LaunchError) as e: cell(src, 'shared').k[1,1](np.zeros(1))
+    assert e.value.line==line(src, '# here')
+
+@pytest.mark.parametrize('race', ['if x[i] > 0: out[0] = 1', 'out[t%2] = 5'])
+def test_same_value_is_a_warning(race):
+    with pytest.warns(sim.errors.SameValueRace): cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
+
+def test_checks_can_be_switched_off():
+    for name,checks in (('no barrier','memcheck,initcheck,synccheck'),('shared not written','racecheck'),('barrier in a branch','none'),('histogram','none')):
+        _,src,_,config,args,_,_ = WRONG[name]
+        with sim.options(checks=checks): cell(src, name).k[config](*args())
+
+def test_what_is_not_simulated_says_so():
+    with pytest.raises(sim.errors.NotSimulated) as e: cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))
+    assert e.value.kind=='not simulated'
+
+# what was wrong once
+
+def outcome(body, n=8, head='', **names):
+    "What `out` holds after a kernel of one block of `n` threads"
+    out = np.zeros(n)
+    cell(head + HEAD % 'out' + ''.join(f'    {l}\n' for l in body.split('\n')), 'once', **names).k[1,n](out)
+    return out.tolist()
+
+@pytest.mark.parametrize('src', ['i%3 and i%5','i%3 or 7'])
+def test_and_or_give_values(src): assert outcome(f'out[i] = {src}')==[float(eval(src, dict(i=i))) for i in range(8)]
+
+def test_unsigned_index(): assert outcome('out[np.uint64(i)] = i')==list(range(8))
+
+def test_in_a_tuple(): assert outcome('out[i] = i in (1,2,3)')==[0,1,1,1,0,0,0,0]
+
+def test_keywords_of_device_functions():
+    assert outcome('out[i] = f(i, by=2)', head='@cuda.jit(device=True)\ndef f(v, by=1): return v*by\n')==[2*i for i in range(8)]
+
+def test_lock_taken_by_one_thread_of_each_block():
+    c = cell('''
+@cuda.jit
+def k(lock, c):
+    if cuda.threadIdx.x==0:
+        while cuda.atomic.cas(lock, 0, 0, 1)!=0: pass
+        cuda.threadfence()
+        c[0] += 1
+        cuda.threadfence()
+        cuda.atomic.exch(lock, 0, 0)
+''', 'lock')
+    n = np.zeros(1)
+    c.k[8,32](np.zeros(1, int), n)
+    assert n[0]==8
+
+def test_like_keeps_the_layout():
+    d = cuda.to_device(np.asfortranarray(np.zeros((3,4))))
+    assert cuda.device_array_like(d).strides==d.strides
+
+def test_chained_comparison_guards_a_load():
+    @cuda.jit
+    def k(x, out):
+        i = cuda.grid(1)
+        if 0 <= i < x.size < x[i]+1000: out[i] = 1
+    out = np.zeros(64)
+    k[1,64](np.zeros(50), out)
+    assert out.sum()==50
+
+def test_order_of_evaluation():
+    assert outcome('a = cuda.local.array(1, np.int64)\na[0] = 1\nout[i] = bump(a) + (a[0] if i >= 0 else 0)', head='@cuda.jit(device=True)\ndef bump(a):\n    a[0] += 1\n    return a[0]\n')==[4]*8
