@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['INK', 'CARD', 'LINE', 'PALETTE', 'EMPTY', 'BAD', 'Panel', 'Picture', 'cells', 'timeline', 'touched', 'sectors',
-           'banks', 'grid', 'life', 'events']
+           'banks', 'grid', 'life', 'events', 'Film', 'warps']
 
 # %% ../nbs/lib/04_draw.ipynb #bc72ea80
 import textwrap
@@ -214,3 +214,33 @@ def events(t,        # a trace
         what = 'barrier' if a['verb']=='barrier' else f"{a['verb']} {a['array']}"
         res += [(f'thread {k}', i, what) for k in a['thread'][a['block']==block] if k < most]
     return res
+
+# %% ../nbs/lib/04_draw.ipynb #e1d589a5
+class Film:
+    "Panels one at a time, with a slider over `names`; still: side by side"
+    def __init__(self, panels, caption, names=None, what='step'): # what: what the slider goes over
+        if not panels: raise ValueError('a film needs at least one panel')
+        self.panels,self.caption,self.what = list(panels),caption,what
+        self.names = list(names) if names is not None else list(range(len(self.panels)))
+        self.still = Picture(*self.panels, caption=caption)
+
+    def frame(self, i): return Picture(self.panels[i], caption=f'{self.what} {self.names[i]}. {self.caption}')
+
+    def widget(self):
+        "The slider and the frame it points to; needs ipywidgets"
+        import ipywidgets as w
+        slider = w.SelectionSlider(options=[(str(o),i) for i,o in enumerate(self.names)], description=self.what)
+        shown = w.HTML(self.frame(0).svg)
+        slider.observe(lambda change: setattr(shown, 'value', self.frame(change['new']).svg), 'value')
+        return w.VBox([slider, shown])
+
+    def _repr_mimebundle_(self, include=None, exclude=None):
+        try: live = self.widget()._repr_mimebundle_()
+        except ImportError: live = {}
+        return {**live, **self.still._repr_mimebundle_()}
+
+def warps(t, line, most=8)->list: # of `Panel`, one for each warp
+    "The banks that each warp of the first block needs in its first request on a line"
+    thread = _accesses(t, line=line, space='shared')[0]
+    n = min(most, int(thread['thread'][thread['block']==thread['block'][0]].max())//32+1)
+    return [banks(t, line, verb=thread['verb'], warp=i) for i in range(n)]

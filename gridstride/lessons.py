@@ -104,7 +104,7 @@ def trust(folder=NBS, # where the lessons are
     for nb in new: notary.sign(nb)
     return len(new)
 
-# %% ../nbs/lib/02_lessons.ipynb #af9c0321
+# %% ../nbs/lib/02_lessons.ipynb #7b4dd28e
 _NB_KEYS = {'kernelspec','jekyll','jupytext','doc','widgets','nbdev','gridstride'}
 _CELL_KEYS = {'hide_input','nbdev','tags'}
 
@@ -118,6 +118,7 @@ def _clean_output(o):
     if 'metadata' in o: o['metadata'] = {}
     if 'text' in o: o['text'] = _clean_text(o['text'])
     data = o.get('data', {})
+    data.pop('application/vnd.jupyter.widget-view+json', None)   # of a kernel that is gone; what it stood for is there as a picture
     for k,v in data.items():
         if k.startswith('text'): data[k] = _clean_text(v)
         if k.startswith('image') and 'svg' not in k: data[k] = v.rstrip()
