@@ -452,6 +452,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                        'gridstride.sim.launch._print': ('lib/sim/launch.html#_print', 'gridstride/sim/launch.py'),
                                        'gridstride.sim.launch._round': ('lib/sim/launch.html#_round', 'gridstride/sim/launch.py'),
                                        'gridstride.sim.launch._show': ('lib/sim/launch.html#_show', 'gridstride/sim/launch.py'),
+                                       'gridstride.sim.launch._tuple': ('lib/sim/launch.html#_tuple', 'gridstride/sim/launch.py'),
                                        'gridstride.sim.launch.again': ('lib/sim/launch.html#again', 'gridstride/sim/launch.py'),
                                        'gridstride.sim.launch.argument': ('lib/sim/launch.html#argument', 'gridstride/sim/launch.py'),
                                        'gridstride.sim.launch.binary': ('lib/sim/launch.html#binary', 'gridstride/sim/launch.py'),

@@ -839,3 +839,27 @@ def test_chained_comparison_guards_a_load():
 
 def test_order_of_evaluation():
     assert outcome('a = cuda.local.array(1, np.int64)\na[0] = 1\nout[i] = bump(a) + (a[0] if i >= 0 else 0)', head='@cuda.jit(device=True)\ndef bump(a):\n    a[0] += 1\n    return a[0]\n')==[4]*8
+
+def test_slices_with_a_step():
+    x,out = np.arange(20.),np.zeros(8)
+    def outcome2(n):
+        @sim.cuda.jit
+        def k(x, out):
+            i = sim.cuda.grid(1)
+            odd = x[1:16:2]
+            out[i] = odd[i] + len(x[:n:3])
+        k[1,8](x, out)
+        return out.tolist()
+    assert [outcome2(n) for n in (9,10,11)]==[[float(1+2*i+len(range(0,n,3))) for i in range(8)] for n in (9,10,11)]
+
+def test_enumerate_zip_modf_and_operators():
+    import cmath, math, operator
+    assert outcome('s = 0.\nfor j,v in enumerate((2.,3.,5.)): s += j*v\nout[i] = s')==[13.]*8
+    assert outcome('s = 0.\nfor a,b in zip((1,2),(10,20)): s += operator.mul(a,b)\nout[i] = s', operator=operator)==[50.]*8
+    assert outcome('f,w = math.modf(i+0.25)\nout[i] = f+10*w', math=math)==[0.25+10*i for i in range(8)]
+    assert np.allclose(outcome('out[i] = abs(cmath.exp(complex(0,i)))', cmath=cmath), 1)
+
+def test_a_kernel_without_source_says_so():
+    space = {}
+    exec('def k(x): x[0] = 1', space)
+    with pytest.raises(sim.errors.NotSimulated, match='source cannot be read'): sim.cuda.jit(space['k'])[1,1](np.zeros(1))

@@ -301,7 +301,7 @@ atomic = SimpleNamespace(**{k:intrinsic(_atomic(f)) for k,f in dict(
     inc=_turns(lambda a,v: 0 if a>=v else a+1), dec=_turns(lambda a,v: v if a==0 or a>v else a-1)).items()},
     exch=intrinsic(_atomic(_turns(lambda a,v: v), reads=False)), cas=intrinsic(_cas), compare_and_swap=intrinsic(lambda run,m,site,ary,old,val: _cas(run, m, site, ary, np.int64(0), old, val)))
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #1d544c82
+# %% ../../nbs/lib/sim/06_cuda.ipynb #5f36d5b6
 def _width(v): return 64 if np.asarray(v).dtype.itemsize==8 and (np.abs(np.asarray(v).astype(np.float64)) >= 2**32).any() else 32
 
 def _popc(v): return np.bitwise_count(np.asarray(v).astype(np.uint64)).astype(np.int64) if hasattr(np,'bitwise_count') else np.vectorize(lambda o: bin(int(o) & (2**64-1)).count('1'), otypes=[np.int64])(v)
@@ -322,9 +322,10 @@ selp = _simple(lambda c,a,b: np.where(truth(np.asarray(c)), a, b))
 
 def _half(f): return _simple(lambda *a: np.float16(f(*(np.asarray(o).astype(np.float16) for o in a))))
 fp16 = SimpleNamespace(hadd=_half(np.add), hsub=_half(np.subtract), hmul=_half(np.multiply), hdiv=_half(np.divide), hneg=_half(np.negative), habs=_half(np.abs),
-    hfma=_simple(lambda a,b,c: (np.asarray(a,np.float32)*b+c).astype(np.float16)), **{f'h{k}':_simple(f) for k,f in dict(eq=np.equal,ne=np.not_equal,lt=np.less,le=np.less_equal,gt=np.greater,ge=np.greater_equal).items()})
+    hmax=_half(np.fmax), hmin=_half(np.fmin), **{f'h{k}':_half(getattr(np,k)) for k in ('sin','cos','log','log2','log10','exp','exp2','sqrt','rint','ceil','floor','trunc')},
+    hexp10=_half(lambda v: np.float16(10)**v), hrsqrt=_half(lambda v: 1/np.sqrt(v)), hrcp=_half(lambda v: 1/v), hfma=_simple(lambda a,b,c: (np.asarray(a,np.float32)*b+c).astype(np.float16)), **{f'h{k}':_simple(f) for k,f in dict(eq=np.equal,ne=np.not_equal,lt=np.less,le=np.less_equal,gt=np.greater,ge=np.greater_equal).items()})
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #cd7df874
+# %% ../../nbs/lib/sim/06_cuda.ipynb #a56f5a4b
 tracing = []  # traces that are recording, the innermost last
 
 class Kernel:
@@ -350,6 +351,7 @@ class Kernel:
         tpb = tpb or 256
         return functools.partial(self._launch, cdiv(ntasks,tpb), tpb, sharedmem) if ntasks else lambda *args: None
     def specialize(self, *args): return self
+    extensions,overloads = (),{}
 
 class Device:
     "A device function, to be called from kernels"

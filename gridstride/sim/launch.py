@@ -7,8 +7,8 @@ __all__ = ['CHECKS', 'settings', 'SPINS', 'device_program', 'LIMITS', 'options',
            'either', 'contains', 'named', 'fork', 'again', 'site_key', 'leave', 'holds', 'call', 'cast', 'program',
            'sizes', 'argument', 'launch']
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #3cd28a15
-import builtins, math, operator, sys, time, types, warnings
+# %% ../../nbs/lib/sim/05_launch.ipynb #d621796e
+import cmath, math, operator, sys, time, types, warnings
 from contextlib import contextmanager
 from functools import lru_cache
 from types import SimpleNamespace
@@ -161,7 +161,7 @@ class Run:
         else: self.shadow.synced[:] = self.now
         if self.trace is not None: self.trace.barrier(self, m, site)
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #7652b0a0
+# %% ../../nbs/lib/sim/05_launch.ipynb #14ee9383
 def _bool_int(v): return v.astype(np.int64) if getattr(v, 'dtype', None)==bool else v
 
 def _power(a, b):
@@ -228,7 +228,7 @@ def call(run, m, f, args, kw, site):
     if f in _BUILTINS:
         with_run = _BUILTINS[f]
         return with_run(run, m, site, *args, **kw) if getattr(with_run, 'needs_run', False) else with_run(*args, **kw)
-    if isinstance(f, np.ufunc): return f(*args, **kw)
+    if isinstance(f, np.ufunc) or getattr(operator, getattr(f,'__name__',''), None) is f: return f(*args, **kw)
     if isinstance(f, type) and issubclass(f, np.generic): return cast(f, *args)
     if type(f).__module__.startswith('numba.'): return cast(np.dtype(str(f)), *args)   # one of Numba's types
     if isinstance(f, type) and issubclass(f, tuple): return f(*args, **kw)
@@ -245,7 +245,7 @@ def program(f, kernel=False):
 
 device_program = lru_cache(maxsize=None)(program) # a plain function that kernels call is rewritten once
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #15fe8253
+# %% ../../nbs/lib/sim/05_launch.ipynb #23402147
 def _needs_run(f):
     f.needs_run = True
     return f
@@ -265,16 +265,24 @@ def _fold(f, items):
     return res
 
 def _length(v): return np.int64(len(v))
+def _tuple(v):
+    "`v`, which must be a tuple"
+    if isinstance(v, (tuple,range)): return v
+    raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
 def _int(v=0): return np.trunc(v).astype(np.int64) if np.asarray(v).dtype.kind=='f' else cast(np.int64, v)
 def _each(f): return lambda *a: np.vectorize(f, otypes=[np.float64])(*a)[()]
 def _round(v, n=None): return np.rint(v).astype(np.int64) if n is None else np.round(np.float64(v), int(n)).astype(np.asarray(v).dtype)
 def _as_int(f): return lambda v: f(v).astype(np.int64)
 
 _BUILTINS = {print:_print, min:_least(np.minimum), max:_least(np.maximum), abs:np.abs, len:_length, int:_int, float:lambda v=0.: cast(np.float64, v), bool:lambda v: truth(v),
-    round:_round, pow:_power, divmod:lambda a,b: (a//b, a%b), tuple:tuple, complex:lambda a,b=0.: a+1j*b, slice:slice,
+    round:_round, pow:_power, divmod:lambda a,b: (a//b, a%b), tuple:tuple, zip:lambda *a: tuple(zip(*map(_tuple,a))),
+    enumerate:lambda a,start=0: tuple((np.int64(start+i),o) for i,o in enumerate(_tuple(a))), complex:lambda a,b=0.: a+1j*b, slice:slice,
     math.floor:_as_int(np.floor), math.ceil:_as_int(np.ceil), math.trunc:_as_int(np.trunc), math.pow:lambda a,b: np.power(np.float64(a),b), math.fmod:np.fmod, math.atan2:np.arctan2,
     math.asin:np.arcsin, math.acos:np.arccos, math.atan:np.arctan, math.asinh:np.arcsinh, math.acosh:np.arccosh, math.atanh:np.arctanh,
+    math.modf:np.modf, math.frexp:lambda v: (np.frexp(v)[0], wide(np.asarray(np.frexp(v)[1]))), math.ldexp:lambda a,b: np.ldexp(a, np.asarray(b).astype(np.int32)), math.remainder:_each(math.remainder),
     math.erf:_each(math.erf), math.erfc:_each(math.erfc), math.gamma:_each(math.gamma), math.lgamma:_each(math.lgamma)}
+for _n in 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.split(): _BUILTINS[getattr(cmath,_n)] = getattr(np,_n)
+_BUILTINS[cmath.phase] = np.angle
 for _n in 'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot isnan isinf isfinite degrees radians'.split(): _BUILTINS[getattr(math,_n)] = getattr(np,_n)
 
 # %% ../../nbs/lib/sim/05_launch.ipynb #50764b1a

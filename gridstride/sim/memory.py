@@ -90,7 +90,7 @@ def wrap(a,         # a NumPy array of any layout
     if key not in known: known[key] = Mem(whole, name, 'global')
     return View(known[key], np.int64((address(a)-address(whole))//a.itemsize), tuple(np.int64(o) for o in a.shape), tuple(s//a.itemsize for s in a.strides), name)
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #1e57065e
+# %% ../../nbs/lib/sim/03_memory.ipynb #f72711ff
 def locate(run, m, v, idx, site):
     "What `v[idx]` means: a `View` if indices are missing or are slices, else the offset of the element; checked against the shape"
     idx = idx if isinstance(idx, tuple) else (idx,)
@@ -103,9 +103,10 @@ def locate(run, m, v, idx, site):
             i = i.astype(np.int64)
         if isinstance(i, slice):
             start,stop = (n if o is None and k else 0 if o is None else np.minimum(np.where(np.less(o,0), o+n, o), n) for k,o in enumerate((i.start,i.stop)))
-            if i.step not in (None,1): raise run.error(NotSimulated, site, m, 'slices with a step')
+            step = 1 if i.step is None else i.step
+            if np.ndim(step) or step < 1: raise run.error(NotSimulated, site, m, 'a slice whose step is not a positive number, the same for all threads')
             off = off + start*s
-            shape.append(np.maximum(stop-start, 0)); strides.append(s)
+            shape.append(np.maximum(-((start-stop)//step), 0)); strides.append(int(s*step))
             continue
         if np.ndim(i)==np.ndim(n)==0: outside = not 0 <= i < n
         else:

@@ -278,11 +278,12 @@ def _fill(stmts, parts):
         def visit_Name(self, node): return parts.get(node.id, node)
     return [Fill().visit(s) for s in stmts]
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #97329ca9
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #812ffdd0
 class Program:
     "A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`"
     def __init__(self, f, helpers, kernel=False):
-        lines,first = inspect.getsourcelines(f)
+        try: lines,first = inspect.getsourcelines(f)
+        except OSError: raise NotSimulated('a kernel whose source cannot be read; define it in a file or in a notebook cell', kernel=f.__name__) from None
         src = textwrap.dedent(''.join(lines))
         file = inspect.getsourcefile(f) or f.__code__.co_filename
         tree = ast.parse(src)
