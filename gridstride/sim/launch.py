@@ -285,7 +285,7 @@ for _n in 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.s
 _BUILTINS[cmath.phase] = np.angle
 for _n in 'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot isnan isinf isfinite degrees radians'.split(): _BUILTINS[getattr(math,_n)] = getattr(np,_n)
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #50764b1a
+# %% ../../nbs/lib/sim/05_launch.ipynb #14b7d392
 LIMITS = SimpleNamespace(threads=1024, z=64, shared=48*1024, grid_x=2**31-1, grid_yz=65535)
 
 def sizes(kernel, grid, block, dynamic):
@@ -333,14 +333,18 @@ def _groups(run, prog, values):
     firsts = list(range(0, run.grid.size, per))
     if settings.order=='reverse': firsts.reverse()
     if settings.order=='shuffle': run.random.shuffle(firsts)
-    start = time.monotonic()
+    show = _Progress(run.kernel, len(firsts))
     for i,first in enumerate(firsts):
         run.begin(Group(run.grid, run.block, first, min(per, run.grid.size-first)))
         prog(run, run.g.all, *values)
-        _show(run.kernel, i+1, len(firsts), start)
+        show(i+1)
 
-def _show(kernel, done, total, start):
-    "A line that says how far a long launch is, from its second second on"
-    spent = time.monotonic()-start
-    if spent < 2 or total==1: return
-    print(f'\r{kernel}: {done/total:.0%} of the blocks, {spent:.0f} s', end='\n' if done==total else '', file=sys.stderr, flush=True)
+class _Progress:
+    "A line that says how far a long launch is, from its second second on, twice a second"
+    def __init__(self, kernel, total): self.kernel,self.total,self.start,self.last = kernel,total,time.monotonic(),None
+    def __call__(self, done):
+        now = time.monotonic()
+        if now-self.start < 2 or self.last and now-self.last < .5 and done < self.total: return
+        if self.last is None and done==self.total: return
+        self.last = now
+        print(f'\r{self.kernel}: {done/self.total:.0%} of the blocks, {now-self.start:.0f} s', end='\n' if done==self.total else '', file=sys.stderr, flush=True)

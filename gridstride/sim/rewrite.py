@@ -13,7 +13,7 @@ from . import lanes
 from .errors import NotSimulated
 from .lanes import typed
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #689c0f4d
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #30c3f585
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
 
 _LEAVES = {'return': ast.Return, 'break': ast.Break, 'continue': ast.Continue}
@@ -91,10 +91,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Expr(self, node):
         if isinstance(node.value, ast.Constant): return None
-        if isinstance(node.value, ast.Call) and isinstance(node.value.func, ast.Name) and node.value.func.id=='breakpoint': return node
+        if isinstance(node.value, ast.Call) and getattr(node.value.func, 'id', getattr(node.value.func, 'attr', '')) in ('breakpoint','set_trace'): return node
         return self.at(node, ast.Expr(self.visit(node.value)))
 
     def visit_Pass(self, node): return node
+    visit_Import = visit_ImportFrom = visit_Pass
 
     def visit_Assign(self, node):
         value = self.visit(node.value)
