@@ -496,6 +496,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                  'gridstride/sim/memory.py'),
                                        'gridstride.sim.memory.View': ('lib/sim/memory.html#view', 'gridstride/sim/memory.py'),
                                        'gridstride.sim.memory.View.T': ('lib/sim/memory.html#view.t', 'gridstride/sim/memory.py'),
+                                       'gridstride.sim.memory.View.__getattr__': ( 'lib/sim/memory.html#view.__getattr__',
+                                                                                   'gridstride/sim/memory.py'),
                                        'gridstride.sim.memory.View.__init__': ( 'lib/sim/memory.html#view.__init__',
                                                                                 'gridstride/sim/memory.py'),
                                        'gridstride.sim.memory.View.__len__': ( 'lib/sim/memory.html#view.__len__',

@@ -863,3 +863,14 @@ def test_a_kernel_without_source_says_so():
     space = {}
     exec('def k(x): x[0] = 1', space)
     with pytest.raises(sim.errors.NotSimulated, match='source cannot be read'): sim.cuda.jit(space['k'])[1,1](np.zeros(1))
+
+def test_a_plain_function_is_refused_as_numba_does():
+    def half(v): return v/2
+    @sim.cuda.jit
+    def k(x): x[0] = half(x[0])
+    with pytest.raises(sim.errors.NotSimulated, match=r'half is a plain Python function(.|\n)*device=True'): k[1,1](np.zeros(1))
+
+def test_arrays_have_no_methods_in_a_kernel():
+    @sim.cuda.jit
+    def k(x): x[0] = x.max()
+    with pytest.raises(AttributeError, match="no 'max': work on its elements"): k[1,1](np.zeros(1))

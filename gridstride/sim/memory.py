@@ -14,7 +14,7 @@ import numpy as np
 from .errors import *
 from .lanes import typed, wide
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #98c5be42
+# %% ../../nbs/lib/sim/03_memory.ipynb #803f55a3
 class Mem:
     "A flat piece of memory with the shadow of its elements"
     def __init__(self, data, name, space, fresh=False):
@@ -34,6 +34,7 @@ class View:
     dtype = property(lambda self: self.mem.data.dtype)
     ndim = property(lambda self: len(self.shape))
     def __len__(self): return int(self.shape[0])
+    def __getattr__(self, k): raise AttributeError(f'an array in a kernel has no {k!r}: work on its elements')
     @property
     def size(self):
         n = np.int64(1)

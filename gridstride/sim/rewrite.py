@@ -279,7 +279,7 @@ def _fill(stmts, parts):
         def visit_Name(self, node): return parts.get(node.id, node)
     return [Fill().visit(s) for s in stmts]
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #812ffdd0
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #490130ad
 class Program:
     "A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`"
     def __init__(self, f, helpers, kernel=False):
@@ -302,8 +302,11 @@ class Program:
         mod = ast.fix_missing_locations(ast.Module([r.at(fn, new)], []))
         ast.increment_lineno(mod, first-1)
         space = {**_names(f), **r.consts, '__gs':helpers}
+        before = {k:v for k,v in space.items() if k==fn.name}
         exec(compile(mod, file, 'exec'), space)
-        self.f,self.run,self.sites,self.name,self.kernel,self.locks = f,space[fn.name],r.sites,f.__name__,kernel,_takes_locks(tree)
+        made = space.pop(fn.name)
+        space.update(before)                                # a function that calls itself means the device function
+        self.f,self.run,self.sites,self.name,self.kernel,self.locks = f,made,r.sites,f.__name__,kernel,_takes_locks(tree)
         self.params = [o.arg for o in a.args]
         self.defaults = f.__defaults__ or ()
 
