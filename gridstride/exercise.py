@@ -6,12 +6,11 @@
 __all__ = ['problems', 'problem', 'Memory', 'normal', 'output', 'watched', 'unchanged', 'untouched', 'WrongAnswer', 'exercise',
            'hint']
 
-# %% ../nbs/lib/03_exercise.ipynb #52301939
+# %% ../nbs/lib/03_exercise.ipynb #b2b81aeb
 import ast, inspect, json, linecache, os, textwrap, traceback
 from copy import copy
 from datetime import date
 from importlib import import_module
-from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np

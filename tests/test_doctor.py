@@ -1,5 +1,5 @@
 "The doctor on other machines than this one. What a single check says is tested in its notebook; here is the command."
-import re, shutil, subprocess, sys
+import re, subprocess, sys
 from configparser import ConfigParser
 from pathlib import Path
 

@@ -115,7 +115,7 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path):
 
 
 def test_save_writes_whole_lessons_only(tmp_path):
-    path = write(tmp_path/'01_a.ipynb', 'print(1)', '1/0')
+    write(tmp_path/'01_a.ipynb', 'print(1)', '1/0')
     before = states(tmp_path)
     assert run(tmp_path, 'run', '--save').returncode == 1
     assert states(tmp_path) == before

@@ -15,18 +15,18 @@ __all__ = ['threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'laneid', 'warpsize',
            'event', 'event_elapsed_time', 'synchronize', 'get_current_device', 'select_device', 'list_devices', 'close',
            'is_available', 'detect', 'current_context', 'require_context', 'profile_start', 'profile_stop', 'profiling']
 
-# %% ../../nbs/lib/sim/06_cuda.ipynb #36e6e8eb
-import functools, math, time, types
+# %% ../../nbs/lib/sim/06_cuda.ipynb #9571c4f6
+import functools, time, types
 from contextlib import contextmanager
 from types import SimpleNamespace
 
 import numpy as np
 
 from .errors import *
-from .lanes import branch, truth, typed, wide
-from .launch import Run, cast, checking, launch, program
+from .lanes import truth, wide
+from .launch import Run, checking, launch, program
 from .memory import Mem, View, fresh_view, locate, wrap
-from ..utils import cdiv, dim3
+from ..utils import cdiv
 
 # %% ../../nbs/lib/sim/06_cuda.ipynb #bab30acd
 def intrinsic(f):

@@ -6,11 +6,10 @@
 __all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', 'assign', 'Loop', 'Range', 'Items', 'wide',
            'typed']
 
-# %% ../../nbs/lib/sim/02_lanes.ipynb #6f655d20
+# %% ../../nbs/lib/sim/02_lanes.ipynb #253fa68a
 import numpy as np
 
 from .errors import NotSimulated
-from ..utils import dim3
 
 # %% ../../nbs/lib/sim/02_lanes.ipynb #5a01b377
 class Group:

@@ -6,9 +6,7 @@
 __all__ = ['Mem', 'View', 'strides_of', 'fresh_view', 'base_of', 'spanned', 'address', 'wrap', 'locate', 'load', 'store',
            'Shadow']
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #8159394d
-import warnings
-
+# %% ../../nbs/lib/sim/03_memory.ipynb #99d2b736
 import numpy as np
 
 from .errors import *
@@ -139,7 +137,7 @@ def store(run, m, v, idx, value, site):
     if run.watched: run.touched(m, v, off, site, 'written', value)
     mem.data[off] = value
 
-# %% ../../nbs/lib/sim/03_memory.ipynb #795b308e
+# %% ../../nbs/lib/sim/03_memory.ipynb #813ca32e
 class Shadow:
     "The detectors: looks at every access, knows the barriers"
     def __init__(self, g, run):
@@ -169,7 +167,7 @@ class Shadow:
         if v.mem.fresh and unwritten.any(): self.run.unwritten(lanes[np.argmax(unwritten)], v, off[np.argmax(unwritten)], site)
 
     def read(self, lanes, v, off, site):
-        mem,g = v.mem.shadow(),self.g
+        mem = v.mem.shadow()
         wrote = mem.wrote[off]
         self.written(lanes, v, off, wrote, site)
         recent = wrote > self.start

@@ -5,18 +5,15 @@
 # %% auto #0
 __all__ = ['Site', 'Program']
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #1fabde49
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #a10d4dc6
 import ast, functools, inspect, textwrap
 from collections import namedtuple
 
-from . import lanes
 from .errors import NotSimulated
 from .lanes import typed
 
-# %% ../../nbs/lib/sim/04_rewrite.ipynb #30c3f585
+# %% ../../nbs/lib/sim/04_rewrite.ipynb #ca9c1ead
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
-
-_LEAVES = {'return': ast.Return, 'break': ast.Break, 'continue': ast.Continue}
 
 def _leaves(body, kinds=(ast.Return,ast.Break,ast.Continue)):
     "Can a lane leave `body` before its end, by one of `kinds`?"
