@@ -191,7 +191,7 @@ def get_signature(fname:str, # name of a host function defined in `src`
     host = ', '.join(dict.fromkeys(nm for nm,sig in found if _on_host(sig))) or 'none'
     raise ValueError(f'{fname!r} {what}. Host functions it defines: {host}')
 
-# %% ../nbs/lib/01_utils.ipynb #1325518b
+# %% ../nbs/lib/01_utils.ipynb #385e8b05
 cuda_begin = r"""
 #include <torch/extension.h>
 #include <stdio.h>
@@ -201,7 +201,7 @@ cuda_begin = r"""
 #define CHECK_CONTIGUOUS(x) TORCH_CHECK((x).is_contiguous(), #x " must be contiguous")
 #define CHECK_INPUT(x) CHECK_CUDA(x); CHECK_CONTIGUOUS(x)
 
-inline unsigned int cdiv(unsigned int a, unsigned int b) { return (a + b - 1) / b; }
+__host__ __device__ inline unsigned int cdiv(unsigned int a, unsigned int b) { return (a + b - 1) / b; }
 """
 
 # %% ../nbs/lib/01_utils.ipynb #a86a57aa

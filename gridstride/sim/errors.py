@@ -4,9 +4,9 @@
 
 # %% auto #0
 __all__ = ['Access', 'KernelError', 'xyz', 'MemcheckError', 'RacecheckError', 'InitcheckError', 'SynccheckError', 'LaunchError',
-           'SameValueRace', 'NotSimulated']
+           'DeviceAssert', 'KernelCrash', 'KernelTimeout', 'SameValueRace', 'NotSimulated']
 
-# %% ../../nbs/lib/sim/01_errors.ipynb #06603bf7
+# %% ../../nbs/lib/sim/01_errors.ipynb #6ba8bf70
 from collections import namedtuple
 
 Access = namedtuple('Access', 'line block thread')  # the other side of a race
@@ -38,7 +38,10 @@ class MemcheckError(KernelError, IndexError): kind = 'memcheck'
 class RacecheckError(KernelError): kind = 'racecheck'
 class InitcheckError(KernelError): kind = 'initcheck'
 class SynccheckError(KernelError): kind = 'synccheck'
-class LaunchError(KernelError, ValueError): kind = 'launch'
+class LaunchError(KernelError, ValueError, RuntimeError): kind = 'launch'
+class DeviceAssert(KernelError, AssertionError): kind = 'assert'
+class KernelCrash(KernelError, RuntimeError): kind = 'crash'
+class KernelTimeout(KernelError, TimeoutError): kind = 'timeout'
 
 class SameValueRace(RuntimeWarning): "Several threads write the same value to one place: harmless today, a race all the same"
 

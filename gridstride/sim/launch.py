@@ -160,7 +160,7 @@ class Run:
         else: self.shadow.synced[:] = self.now
         if self.trace is not None: self.trace.barrier(self, m, site)
 
-# %% ../../nbs/lib/sim/05_launch.ipynb #8c3ea243
+# %% ../../nbs/lib/sim/05_launch.ipynb #d2d97130
 def _bool_int(v): return v.astype(np.int64) if getattr(v, 'dtype', None)==bool else v
 
 def _power(a, b):
@@ -219,7 +219,7 @@ def leave(run, kernel, m, value, ret):
 def holds(run, m, c, site):
     "`assert`"
     yes,no = branch(m, c)
-    if no is not None: raise run.error(SynccheckError, site, no, 'an assert does not hold')
+    if no is not None: raise run.error(DeviceAssert, site, no, 'an assert does not hold')
 
 def call(run, m, f, args, kw, site):
     "Call what a kernel calls: one of CUDA's functions, one of Python's, or a device function"

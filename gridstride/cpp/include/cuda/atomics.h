@@ -1,0 +1,87 @@
+// CUDA's atomic functions: relaxed, of the device's scope; `_block` and `_system` name another one.
+#pragma once
+#include <type_traits>
+#include "runtime.h"
+#include "vector_types.h"
+
+namespace gridstride {
+template <class Op, class T> GRIDSTRIDE_UNSEEN T atomically(T *p, T value, Scope scope, int line) {
+    atomic_begin(p, sizeof(T), Use::modify, scope, Order::relaxed, line);
+    const T old = *p;
+    *p = Op::of(old, value);
+    atomic_end(p);
+    return old;
+}
+template <class T> GRIDSTRIDE_UNSEEN T compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
+    atomic_begin(p, sizeof(T), Use::modify, scope, Order::relaxed, line);
+    const T old = *p;
+    if (old == expected) *p = value;
+    atomic_end(p);
+    return old;
+}
+
+template <class T, bool = std::is_integral_v<T>> struct wrapping { using type = T; };   // the type in which sums may overflow
+template <class T> struct wrapping<T, true> { using type = std::make_unsigned_t<T>; };
+
+struct Add { template <class T> static T of(T old, T v) { using W = typename wrapping<T>::type; return T(W(old) + W(v)); } };
+struct Subtract { template <class T> static T of(T old, T v) { using W = typename wrapping<T>::type; return T(W(old) - W(v)); } };
+struct Exchange { template <class T> static T of(T, T v) { return v; } };
+struct Minimum { template <class T> static T of(T old, T v) { return v < old ? v : old; } };
+struct Maximum { template <class T> static T of(T old, T v) { return old < v ? v : old; } };
+struct And { template <class T> static T of(T old, T v) { return old & v; } };
+struct Or { template <class T> static T of(T old, T v) { return old | v; } };
+struct Xor { template <class T> static T of(T old, T v) { return old ^ v; } };
+struct Increment { static unsigned of(unsigned old, unsigned last) { return old >= last ? 0 : old + 1; } };
+struct Decrement { static unsigned of(unsigned old, unsigned last) { return old == 0 || old > last ? last : old - 1; } };
+struct AddEach {
+    static float2 of(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
+    static float4 of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
+};
+}
+
+#define GRIDSTRIDE_ATOMIC(name, Op, T) \
+    GRIDSTRIDE_INLINE T name(T *p, T value, int line = __builtin_LINE()) { \
+        return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::device, line); \
+    } \
+    GRIDSTRIDE_INLINE T name##_block(T *p, T value, int line = __builtin_LINE()) { \
+        return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::block, line); \
+    } \
+    GRIDSTRIDE_INLINE T name##_system(T *p, T value, int line = __builtin_LINE()) { \
+        return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::system, line); \
+    }
+#define GRIDSTRIDE_ATOMIC_INTEGERS(name, Op) GRIDSTRIDE_ATOMIC(name, Op, int) GRIDSTRIDE_ATOMIC(name, Op, unsigned) GRIDSTRIDE_ATOMIC(name, Op, unsigned long long)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicAdd, Add)
+GRIDSTRIDE_ATOMIC(atomicAdd, Add, float)
+GRIDSTRIDE_ATOMIC(atomicAdd, Add, double)
+GRIDSTRIDE_ATOMIC(atomicAdd, AddEach, float2)
+GRIDSTRIDE_ATOMIC(atomicAdd, AddEach, float4)
+GRIDSTRIDE_ATOMIC(atomicSub, Subtract, int)
+GRIDSTRIDE_ATOMIC(atomicSub, Subtract, unsigned)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicExch, Exchange)
+GRIDSTRIDE_ATOMIC(atomicExch, Exchange, float)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicMin, Minimum)
+GRIDSTRIDE_ATOMIC(atomicMin, Minimum, long long)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicMax, Maximum)
+GRIDSTRIDE_ATOMIC(atomicMax, Maximum, long long)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicAnd, And)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicOr, Or)
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicXor, Xor)
+GRIDSTRIDE_ATOMIC(atomicInc, Increment, unsigned)
+GRIDSTRIDE_ATOMIC(atomicDec, Decrement, unsigned)
+#undef GRIDSTRIDE_ATOMIC_INTEGERS
+
+#define GRIDSTRIDE_CAS(T) \
+    GRIDSTRIDE_INLINE T atomicCAS(T *p, T expected, T value, int line = __builtin_LINE()) { \
+        return gridstride::compare_and_swap<T>(p, expected, value, gridstride::Scope::device, line); \
+    } \
+    GRIDSTRIDE_INLINE T atomicCAS_block(T *p, T expected, T value, int line = __builtin_LINE()) { \
+        return gridstride::compare_and_swap<T>(p, expected, value, gridstride::Scope::block, line); \
+    } \
+    GRIDSTRIDE_INLINE T atomicCAS_system(T *p, T expected, T value, int line = __builtin_LINE()) { \
+        return gridstride::compare_and_swap<T>(p, expected, value, gridstride::Scope::system, line); \
+    }
+GRIDSTRIDE_CAS(int)
+GRIDSTRIDE_CAS(unsigned)
+GRIDSTRIDE_CAS(unsigned long long)
+GRIDSTRIDE_CAS(unsigned short)
+#undef GRIDSTRIDE_CAS

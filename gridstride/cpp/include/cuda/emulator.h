@@ -1,0 +1,95 @@
+// CUDA C for an ordinary C++ compiler: what nvcc predefines. Always included first.
+// The launches and the declarations of shared memory were rewritten by gridstride.cpp.source to the functions below.
+#pragma once
+#define GRIDSTRIDE_EMULATOR 1
+#include <assert.h>
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <type_traits>
+#include <utility>
+#include "runtime.h"
+
+#define __global__
+#define __device__
+#define __host__
+#define __constant__
+#define __managed__
+#define __grid_constant__
+#define __forceinline__ inline __attribute__((always_inline))
+#define __launch_bounds__(...)
+#define __cluster_dims__(...)
+#define __maxnreg__(...)
+#define __align__(n) __attribute__((aligned(n)))
+#define __CUDACC_VER_MAJOR__ 13
+#define CUDA_VERSION 13000
+#define CUDART_VERSION 13000
+#define __CUDA_ARCH_LIST__ 900
+
+#define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
+#define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
+
+typedef struct GridstrideStream *cudaStream_t;
+
+namespace gridstride {
+
+struct Config {
+    dim3 grid, block;
+    size_t shared;
+    void *stream;
+    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) : grid(grid), block(block), shared(shared), stream(stream) {}
+};
+
+template <class T> Arg arg(const T &) { return {nullptr, 0}; }
+template <class T> Arg arg(T *const &p) { return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T)}; }
+inline Arg arg(void *const &p) { return {p, 1}; }
+inline Arg arg(const void *const &p) { return {p, 1}; }
+
+template <class F, class... A>
+GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
+    const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
+    auto thread = [&] { kernel_call(args...); };
+    run({config.grid, config.block, config.shared, config.stream, kernel, line,
+         [](void *call) { (*static_cast<decltype(thread) *>(call))(); }, &thread, list, int(sizeof...(A))});
+}
+
+template <class T> Shape shape() {
+    using Item = std::remove_all_extents_t<T>;
+    return {std::extent_v<T> || !std::is_array_v<T> ? sizeof(std::conditional_t<std::is_array_v<T> && !std::extent_v<T>, Item, T>) : 0, sizeof(Item),
+            int(std::rank_v<T>), {std::extent_v<T>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>}};
+}
+
+template <class T, int> struct Site { static inline const int number = shared_site(); };
+
+template <class T, int counter> inline T &shared(const char *name) {
+    return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::number, name, shape<T>()));
+}
+template <class T, int> T &file_shared(const char *name) {
+    return *static_cast<std::remove_cv_t<T> *>(shared_at_file_scope(name, shape<T>()));
+}
+template <class T> inline T &dynamic_shared(const char *name) {
+    return *reinterpret_cast<T *>(shared_dynamic(name, shape<T>()));
+}
+template <class T> T &symbol(T &init, const char *name, char kind) {
+    return *static_cast<T *>(symbol_alloc(const_cast<const void *>(static_cast<const volatile void *>(&init)), sizeof(T), sizeof(std::remove_all_extents_t<T>), name, kind));
+}
+}
+
+// What ends a program must not end the notebook; what is printed must reach it.
+#undef assert
+#define assert(...) ((__VA_ARGS__) ? (void)0 : ::gridstride::assert_failed(#__VA_ARGS__, __FILE__, __LINE__))
+template <class... A> inline int gridstride_printf(const char *format, A... args) { return ::gridstride::print(format, args...); }
+[[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
+[[noreturn]] __attribute__((always_inline)) inline void gridstride_abort() { ::gridstride::trap("abort() was called"); }
+namespace std { using ::gridstride_printf; using ::gridstride_exit; using ::gridstride_abort; }
+#define printf gridstride_printf
+#define exit gridstride_exit
+#define abort gridstride_abort
+
+#include "math_device.h"
+#include "intrinsics.h"
+#include "warp.h"
+#include "atomics.h"
+#include "cuda_runtime.h"

@@ -1,0 +1,65 @@
+// CUDA's constants of mathematics; those with _F are floats.
+#pragma once
+#include "emulator.h"
+
+#define CUDART_INF_F __int_as_float(0x7f800000)
+#define CUDART_NAN_F __int_as_float(0x7fffffff)
+#define CUDART_MIN_DENORM_F __int_as_float(0x00000001)
+#define CUDART_MAX_NORMAL_F __int_as_float(0x7f7fffff)
+#define CUDART_NEG_ZERO_F (-0.0f)
+#define CUDART_ZERO_F 0.0f
+#define CUDART_ONE_F 1.0f
+#define CUDART_INF __longlong_as_double(0x7ff0000000000000ll)
+#define CUDART_NAN __longlong_as_double(0x7fffffffffffffffll)
+#define CUDART_MIN_DENORM __longlong_as_double(0x0000000000000001ll)
+#define CUDART_NEG_ZERO (-0.0)
+#define CUDART_ZERO 0.0
+#define CUDART_ONE 1.0
+
+#define CUDART_PI 3.14159265358979323846
+#define CUDART_PIO2 (CUDART_PI / 2)
+#define CUDART_PIO4 (CUDART_PI / 4)
+#define CUDART_3PIO4 (CUDART_PI * 3 / 4)
+#define CUDART_2_OVER_PI (2 / CUDART_PI)
+#define CUDART_SQRT_2OPI 0.79788456080286535588    // sqrt(2 / pi)
+#define CUDART_SQRT_2PI 2.50662827463100050242
+#define CUDART_SQRT_PIO2 1.25331413731550025121
+#define CUDART_SQRT_TWO 1.41421356237309504880
+#define CUDART_SQRT_HALF 0.70710678118654752440
+#define CUDART_THIRD (1.0 / 3)
+#define CUDART_TWOTHIRD (2.0 / 3)
+#define CUDART_L2E 1.44269504088896340736          // log2(e)
+#define CUDART_L2T 3.32192809488736234787          // log2(10)
+#define CUDART_LG2 0.30102999566398119521          // log10(2)
+#define CUDART_LGE 0.43429448190325182765          // log10(e)
+#define CUDART_LN2 0.69314718055994530942
+#define CUDART_LNT 2.30258509299404568402          // ln(10)
+#define CUDART_LNPI 1.14472988584940017414         // ln(pi)
+#define CUDART_TWO_TO_23 8388608.0
+#define CUDART_TWO_TO_52 4503599627370496.0
+#define CUDART_TWO_TO_53 9007199254740992.0
+#define CUDART_TWO_TO_54 18014398509481984.0
+
+#define CUDART_PI_F float(CUDART_PI)
+#define CUDART_PIO2_F float(CUDART_PIO2)
+#define CUDART_PIO4_F float(CUDART_PIO4)
+#define CUDART_3PIO4_F float(CUDART_3PIO4)
+#define CUDART_2_OVER_PI_F float(CUDART_2_OVER_PI)
+#define CUDART_SQRT_2_OVER_PI_F float(CUDART_SQRT_2OPI)
+#define CUDART_SQRT_TWO_F float(CUDART_SQRT_TWO)
+#define CUDART_SQRT_HALF_F float(CUDART_SQRT_HALF)
+#define CUDART_THIRD_F float(CUDART_THIRD)
+#define CUDART_L2E_F float(CUDART_L2E)
+#define CUDART_L2T_F float(CUDART_L2T)
+#define CUDART_LG2_F float(CUDART_LG2)
+#define CUDART_LGE_F float(CUDART_LGE)
+#define CUDART_LN2_F float(CUDART_LN2)
+#define CUDART_LNT_F float(CUDART_LNT)
+#define CUDART_LNPI_F float(CUDART_LNPI)
+#define CUDART_NORM_HUGE_F CUDART_MAX_NORMAL_F
+#define CUDART_TWO_TO_M126_F 0x1p-126f
+#define CUDART_TWO_TO_126_F 0x1p126f
+#define CUDART_TWO_TO_23_F 8388608.0f
+#define CUDART_TWO_TO_24_F 16777216.0f
+#define CUDART_TWO_TO_31_F 2147483648.0f
+#define CUDART_TWO_TO_32_F 4294967296.0f

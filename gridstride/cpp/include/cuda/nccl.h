@@ -1,0 +1,2 @@
+#pragma once
+#error "the emulator has no nccl.h (communication between GPUs): it needs GPUs"

@@ -1,0 +1,117 @@
+// What the emulator's runtime (runtime.cpp, a shared library compiled once) offers to the headers and to Python.
+// A block's threads are fibers of one OS thread; blocks may be spread over several OS threads.
+#pragma once
+#include <stddef.h>
+#include <stdint.h>
+#include "vector_types.h"
+
+#define GRIDSTRIDE_NOINLINE __attribute__((noinline))
+#define GRIDSTRIDE_UNSEEN __attribute__((no_sanitize("thread")))   // touches memory, and the detectors need not see it
+#define GRIDSTRIDE_API __attribute__((visibility("default")))
+
+// The built-in variables; the scheduler sets them whenever it switches to a thread.
+extern GRIDSTRIDE_API __thread uint3 threadIdx, blockIdx;
+extern GRIDSTRIDE_API __thread dim3 blockDim, gridDim;
+static constexpr int warpSize = 32;
+
+namespace gridstride {
+
+enum class Scope { thread, block, device, system };
+enum class Order { relaxed, acquire, release, acq_rel, seq_cst };
+enum class Use { load, store, modify };
+
+// Collectives: the calling thread waits until the others are there.
+GRIDSTRIDE_API void sync_block(int line = __builtin_LINE());
+GRIDSTRIDE_API int sync_block_count(int predicate, int line = __builtin_LINE());   // in how many threads it was not 0
+GRIDSTRIDE_API void sync_warp(unsigned mask = ~0u, int line = __builtin_LINE());
+// Each lane in `mask` gives `bytes` (at most 16) at `mine`; `all` points to 32 slots of 16 bytes until this lane's next
+// collective. Returns the lanes that took part.
+GRIDSTRIDE_API unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&all, int line = __builtin_LINE());
+GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
+GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE());
+GRIDSTRIDE_API void arrive_at(const void *barrier);                // for a barrier object: what came before is ordered before ...
+GRIDSTRIDE_API void passed(const void *barrier);                   // ... what comes after in whoever passes it
+GRIDSTRIDE_API void yield_thread();                                // let the others run
+GRIDSTRIDE_API int lane();
+GRIDSTRIDE_API int thread_rank();
+
+// An atomic operation happens between these two; both are cheap where one OS thread runs all blocks.
+GRIDSTRIDE_API void atomic_begin(const void *address, int bytes, Use, Scope, Order, int line = __builtin_LINE());
+GRIDSTRIDE_API void atomic_end(const void *address);
+GRIDSTRIDE_API void fence(Scope);
+
+// Device memory: apart from the host's, with unmapped pages around every piece.
+GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false);   // host: the CPU may touch it, too
+GRIDSTRIDE_API bool device_free(void *p);                          // false: nothing was allocated there
+GRIDSTRIDE_API bool is_device(const void *p);
+GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host filled it (cudaMemcpy, cudaMemset)
+GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it lie in one piece?
+GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
+GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
+GRIDSTRIDE_API size_t device_total();
+GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: forgets every piece
+// The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: nobody has written it.
+GRIDSTRIDE_API void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh = false);
+GRIDSTRIDE_API void give_back();
+GRIDSTRIDE_API void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind);   // 'd', 'c' or 'm'
+
+// Shared memory of the block at work.
+struct Shape { size_t bytes, itemsize; int rank; size_t dims[4]; };
+GRIDSTRIDE_API int shared_site();                                  // a number for a declaration
+GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
+GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
+GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
+
+struct Names {                       // of a kernel's parameters, separated by commas
+    const char *kernel, *parameters;
+    const Names *next;
+    GRIDSTRIDE_API Names(const char *kernel, const char *parameters);
+};
+
+struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is no pointer
+
+struct Launch {
+    dim3 grid, block;
+    size_t shared;
+    void *stream;
+    const char *kernel;
+    int line;
+    void (*thread)(void *);          // runs one thread of the kernel
+    void *call;
+    const Arg *args;
+    int nargs;
+};
+GRIDSTRIDE_API void run(const Launch &);
+GRIDSTRIDE_API size_t &max_dynamic_of(const char *kernel);         // cudaFuncSetAttribute's value; 48 KB before it
+
+GRIDSTRIDE_API bool on_device();
+GRIDSTRIDE_API int set_error(int code);                            // remembers it for cudaGetLastError, returns it
+GRIDSTRIDE_API int last_error(bool clear);
+GRIDSTRIDE_API bool refused();                                     // was the last launch impossible? The finding tells why
+[[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
+[[noreturn]] GRIDSTRIDE_API void trap(const char *what);
+[[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
+GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
+// A finding ends a launch by this exception in host code; what was found stands in `finding()`.
+struct Stop {};
+// Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`.
+GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg);
+
+enum Kind { nothing, memcheck, racecheck, initcheck, synccheck, launch_failed, assertion, crash, timeout, interrupted, exited, warning };
+struct Place { int line, block[3], thread[3]; };
+struct Finding {
+    int kind, has_who, has_other, rank, column;   // column: where in the line, if the array is not known otherwise
+    char what[512], mend[256], kernel[128], file[256], array[64];
+    long long index[8];
+    Place at, other;
+};
+}
+
+extern "C" {
+GRIDSTRIDE_API gridstride::Finding *gridstride_finding();          // of the last call; its kind is `nothing` if all was well
+GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));      // called when threads write the same value to one place
+struct gridstride_options { int checks, order, seed, threads; double seconds; };   // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
+GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
+GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
+}

@@ -1,0 +1,180 @@
+// The border to Python. Values cross it as 64-bit words: what it is, then what it holds.
+//   none | bool x | int x | float bits | string n bytes... | list n items... | dtype code | device type index
+//   from Python: tensor object data dtype device_type device_index dim sizes... strides...      to Python: tensor object
+#pragma once
+#include "check.h"
+
+extern "C" {
+struct gs_python {   // what Python gives to a library when it loads it
+    int64_t (*ask)(const char *operation, const int64_t *args, int64_t n, const int64_t **answer);   // not 0: it raised
+    int (*initialized)();
+    int (*lock)();
+    void (*unlock)(int);
+    void (*retain)(void *object);
+    void (*release)(void *object);
+};
+struct gs_call {     // one call from Python; args: n values
+    const int64_t *args;
+    int64_t n;
+    void *stream;
+    int64_t device;
+    int64_t grid[3], block[3], shared;   // of a kernel
+    // What comes back. After an error: its message and the argument that is to blame, if any, counted from 1.
+    const int64_t *result;
+    const char *message;
+    int64_t argument;
+};
+}
+
+namespace gridstride {
+namespace border {
+
+enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, device };
+
+// One library has one copy of each, one for each thread of the answers.
+static gs_python python;
+static thread_local gs_call *current;
+static thread_local std::string message;
+
+struct PythonError : torch::Error {   // the exception itself waits in Python
+    PythonError() : torch::Error("an exception of Python", python_error) {}
+};
+
+struct Reader {
+    const int64_t *at;
+    bool owned;                       // do the tensors come with a reference that is ours?
+    const char *problem = nullptr;    // why the last value was refused, when its type alone does not tell
+    int64_t next() { return *at++; }
+    bool is(Kind kind) { return *at == kind && (at++, true); }
+    bool refuse(const char *why) { problem = why; return false; }
+};
+
+struct Writer {
+    std::vector<int64_t> words;
+    bool giving = false;              // does each tensor go with a reference, for Python to keep?
+    GRIDSTRIDE_RARE void put(int64_t x) { words.push_back(x); }
+    GRIDSTRIDE_RARE void text(const char *s, size_t n) {
+        put(string); put(int64_t(n));
+        const size_t at = words.size();
+        words.resize(at + (n + 7) / 8);
+        if (n) __builtin_memcpy(&words[at], s, n);
+    }
+};
+
+// How values of a C++ type are read and written. `held` lives during the call; pass() makes the argument of it.
+template <class T, class = void> struct Type { static constexpr bool known = false; };
+template <class T> struct Plain { static constexpr bool known = true; using held = T; static T &pass(T &x) { return x; } };
+
+template <> struct Type<bool> : Plain<bool> {
+    static bool read(Reader &r, bool &x) { return r.is(boolean) && (x = r.next(), true); }
+    static void write(Writer &w, bool x) { w.put(boolean); w.put(x); }
+};
+template <class T> struct Type<T, std::enable_if_t<std::is_integral_v<T>>> : Plain<T> {
+    static bool read(Reader &r, T &x) {
+        if (!r.is(integer) && !r.is(boolean)) return false;
+        const int64_t value = r.next();
+        x = T(value);
+        return (int64_t(x) == value && (std::is_signed_v<T> || value >= 0)) || r.refuse("the number does not fit into it");
+    }
+    static void write(Writer &w, T x) { w.put(integer); w.put(int64_t(x)); }
+};
+template <class T> struct Type<T, std::enable_if_t<std::is_floating_point_v<T>>> : Plain<T> {
+    static bool read(Reader &r, T &x) {
+        if (r.is(integer) || r.is(boolean)) { x = T(r.next()); return true; }
+        double value;
+        if (!r.is(floating)) return false;
+        __builtin_memcpy(&value, r.at++, 8);
+        x = T(value);
+        return true;
+    }
+    static void write(Writer &w, double x) { int64_t bits; __builtin_memcpy(&bits, &x, 8); w.put(floating); w.put(bits); }
+};
+template <> struct Type<std::string> : Plain<std::string> {
+    static bool read(Reader &r, std::string &x) {
+        if (!r.is(string)) return false;
+        const size_t n = size_t(r.next());
+        x.assign(reinterpret_cast<const char *>(r.at), n);
+        r.at += (n + 7) / 8;
+        return true;
+    }
+    static void write(Writer &w, const std::string &x) { w.text(x.data(), x.size()); }
+};
+template <> struct Type<const char *> {
+    static void write(Writer &w, const char *x) { if (x) w.text(x, __builtin_strlen(x)); else w.put(none); }
+};
+template <> struct Type<std::string_view> : Plain<std::string> {
+    static bool read(Reader &r, std::string &x) { return Type<std::string>::read(r, x); }
+    static std::string_view pass(std::string &x) { return x; }
+    static void write(Writer &w, std::string_view x) { w.text(x.data(), x.size()); }
+};
+
+template <class T, class = void> constexpr bool is_plain = false;
+template <class T> constexpr bool is_plain<T, std::void_t<typename Type<T>::held>> = std::is_same_v<typename Type<T>::held, T>;
+
+template <class T> struct Type<std::vector<T>, std::enable_if_t<is_plain<T>>> : Plain<std::vector<T>> {
+    static bool read(Reader &r, std::vector<T> &x) {
+        if (!r.is(list)) return false;
+        const int64_t n = r.next();
+        for (int64_t i = 0; i < n; i++) {
+            T item{};
+            if (!Type<T>::read(r, item)) return false;
+            x.push_back(item);
+        }
+        return true;
+    }
+    static void write(Writer &w, const std::vector<T> &x) { w.put(list); w.put(int64_t(x.size())); for (const T &item : x) Type<T>::write(w, item); }
+};
+template <class T> struct Type<std::optional<T>, std::enable_if_t<is_plain<T>>> : Plain<std::optional<T>> {
+    static bool read(Reader &r, std::optional<T> &x) {
+        if (r.is(none)) return true;
+        T item{};
+        return Type<T>::read(r, item) && (x = item, true);
+    }
+    static void write(Writer &w, const std::optional<T> &x) { if (x) Type<T>::write(w, *x); else w.put(none); }
+};
+// A tuple is written as a list with its length below zero.
+template <class... T> struct Type<std::tuple<T...>, std::enable_if_t<(is_plain<T> && ...)>> : Plain<std::tuple<T...>> {
+    static bool read(Reader &r, std::tuple<T...> &x) {
+        if (!r.is(list)) return false;
+        const int64_t n = r.next();
+        if ((n < 0 ? -n - 1 : n) != int64_t(sizeof...(T))) return r.refuse("its length differs");
+        return std::apply([&](auto &...item) { return (Type<T>::read(r, item) && ...); }, x);
+    }
+    static void write(Writer &w, const std::tuple<T...> &x) {
+        w.put(list); w.put(-int64_t(sizeof...(T)) - 1);
+        std::apply([&](const auto &...item) { (Type<std::decay_t<decltype(item)>>::write(w, item), ...); }, x);
+    }
+};
+template <class A, class B> struct Type<std::pair<A, B>, std::enable_if_t<is_plain<A> && is_plain<B>>> : Plain<std::pair<A, B>> {
+    static bool read(Reader &r, std::pair<A, B> &x) {
+        if (!r.is(list)) return false;
+        const int64_t n = r.next();
+        return (n == 2 || n == -3 || r.refuse("its length differs")) && Type<A>::read(r, x.first) && Type<B>::read(r, x.second);
+    }
+    static void write(Writer &w, const std::pair<A, B> &x) { w.put(list); w.put(-3); Type<A>::write(w, x.first); Type<B>::write(w, x.second); }
+};
+
+struct Item {                         // an argument of a question
+    const void *value;
+    void (*write)(Writer &, const void *);
+    Item(const char *x) : value(x), write([](Writer &w, const void *p) { Type<const char *>::write(w, static_cast<const char *>(p)); }) {}
+    template <class T> Item(const T &x) : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
+};
+// Asks Python for an operation, e.g. ask("sum", {x}); PythonError if that raised.
+GRIDSTRIDE_RARE inline Reader ask(const char *operation, std::initializer_list<Item> args) {
+    Writer w;
+    for (const Item &item : args) item.write(w, item.value);
+    const int64_t *answer = nullptr;
+    if (python.ask(operation, w.words.data(), int64_t(args.size()), &answer)) throw PythonError();
+    return {answer, true};
+}
+template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
+    Reader r = ask(operation, args);
+    R result{};
+    if (!Type<R>::read(r, result)) fail(type_error, std::string(operation) + " gave something that C++ does not take here");
+    return result;
+}
+}
+}
+#define TORCH_WARN(...) ((void)::gridstride::border::ask("warn", {::torch::str(__VA_ARGS__)}))
+#define TORCH_WARN_ONCE(...) do { static bool gs_warned; if (!gs_warned) { gs_warned = true; TORCH_WARN(__VA_ARGS__); } } while (0)

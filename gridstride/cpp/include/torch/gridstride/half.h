@@ -1,0 +1,84 @@
+// torch::Half and torch::BFloat16: 16 bits in memory, arithmetic in float, rounded to nearest even after each operation.
+#pragma once
+
+#ifdef __CUDACC__
+#define GRIDSTRIDE_BOTH __host__ __device__ inline
+#else
+#define GRIDSTRIDE_BOTH inline
+#endif
+
+namespace gridstride {
+namespace border {
+GRIDSTRIDE_BOTH float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); return x; }
+GRIDSTRIDE_BOTH uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
+
+GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
+#ifdef __CUDA_ARCH__
+    float x;
+    asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
+    return x;
+#else
+    const uint32_t sign = uint32_t(h & 0x8000) << 16, rest = uint32_t(h & 0x7fff) << 13;
+    if (rest >= 0x7c00u << 13) return as_float(sign | 0x7f800000u | rest);      // infinity, NaN
+    const float x = as_float(rest) * as_float(0x77800000u);                     // * 2^112: from half's exponent to float's; subnormals too
+    return as_float(sign | as_bits(x));
+#endif
+}
+GRIDSTRIDE_BOTH uint16_t float_to_half(float x) {
+#ifdef __CUDA_ARCH__
+    uint16_t h;
+    asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
+    return h;
+#else
+    const uint32_t sign = as_bits(x) >> 16 & 0x8000, rest = as_bits(x) & 0x7fffffff;
+    if (rest > 0x7f800000) return uint16_t(sign | 0x7e00);
+    if (rest >= 0x477ff000) return uint16_t(sign | 0x7c00);                     // rounds to 65536 or more
+    if (rest < 0x38800000) return uint16_t(sign | (as_bits(as_float(rest) + 0.5f) - 0x3f000000));  // subnormal: the addition rounds
+    return uint16_t(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
+#endif
+}
+GRIDSTRIDE_BOTH float bfloat_to_float(uint16_t b) { return as_float(uint32_t(b) << 16); }
+GRIDSTRIDE_BOTH uint16_t float_to_bfloat(float x) {
+    const uint32_t bits = as_bits(x);
+    return (bits & 0x7fffffff) > 0x7f800000 ? 0x7fc0 : uint16_t((bits + 0x7fff + (bits >> 16 & 1)) >> 16);
+}
+
+struct HalfBits {
+    static GRIDSTRIDE_BOTH float widen(uint16_t h) { return half_to_float(h); }
+    static GRIDSTRIDE_BOTH uint16_t round(float x) { return float_to_half(x); }
+};
+struct BFloat16Bits {
+    static GRIDSTRIDE_BOTH float widen(uint16_t b) { return bfloat_to_float(b); }
+    static GRIDSTRIDE_BOTH uint16_t round(float x) { return float_to_bfloat(x); }
+};
+
+template <class Bits> struct alignas(2) Short {
+    uint16_t x;
+    Short() = default;
+    GRIDSTRIDE_BOTH Short(float f) : x(Bits::round(f)) {}
+    GRIDSTRIDE_BOTH operator float() const { return Bits::widen(x); }
+    struct from_bits_t {};
+    static constexpr from_bits_t from_bits() { return {}; }
+    GRIDSTRIDE_BOTH constexpr Short(uint16_t bits, from_bits_t) : x(bits) {}
+    GRIDSTRIDE_BOTH Short &operator+=(float b) { return *this = Short(float(*this) + b); }
+    GRIDSTRIDE_BOTH Short &operator-=(float b) { return *this = Short(float(*this) - b); }
+    GRIDSTRIDE_BOTH Short &operator*=(float b) { return *this = Short(float(*this) * b); }
+    GRIDSTRIDE_BOTH Short &operator/=(float b) { return *this = Short(float(*this) / b); }
+    GRIDSTRIDE_BOTH Short operator-() const { return Short(uint16_t(x ^ 0x8000), from_bits_t()); }
+};
+using Half = Short<HalfBits>;
+using BFloat16 = Short<BFloat16Bits>;
+
+template <class T> constexpr bool is_short = false;
+template <class Bits> constexpr bool is_short<Short<Bits>> = true;
+
+// Of two short numbers, or of one and an integer, the result is short; with float or double it is that.
+template <class S, class B> using Wider = std::enable_if_t<is_short<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
+#define GRIDSTRIDE_SHORT(op) \
+    template <class S, class B> GRIDSTRIDE_BOTH Wider<S, B> operator op(S a, B b) { return S(float(a) op float(b)); } \
+    template <class S, class B> GRIDSTRIDE_BOTH std::enable_if_t<!is_short<B>, Wider<S, B>> operator op(B a, S b) { return S(float(a) op float(b)); }
+GRIDSTRIDE_SHORT(+) GRIDSTRIDE_SHORT(-) GRIDSTRIDE_SHORT(*) GRIDSTRIDE_SHORT(/)
+#undef GRIDSTRIDE_SHORT
+}
+}
+namespace torch { using ::gridstride::border::Half; using ::gridstride::border::BFloat16; }

@@ -1,0 +1,269 @@
+// torch::ScalarType, Device, TensorOptions, Scalar, IntArrayRef: what tensors are made of and described by.
+#pragma once
+#include "border.h"
+#include "half.h"
+
+struct __half;
+struct __half2;
+struct __nv_bfloat16;
+struct __nv_bfloat162;
+
+namespace torch {
+
+// Names and codes as PyTorch's.
+#define GRIDSTRIDE_DTYPES(X) \
+    X(Byte, 0, 1, uint8_t) X(Char, 1, 1, int8_t) X(Short, 2, 2, int16_t) X(Int, 3, 4, int32_t) X(Long, 4, 8, int64_t) \
+    X(Half, 5, 2, ::gridstride::border::Half) X(Float, 6, 4, float) X(Double, 7, 8, double) X(Bool, 11, 1, bool) \
+    X(BFloat16, 15, 2, ::gridstride::border::BFloat16) X(UInt16, 27, 2, uint16_t) X(UInt32, 28, 4, uint32_t) X(UInt64, 29, 8, uint64_t)
+#define GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X) \
+    X(ComplexFloat, 9, 8, 0) X(ComplexDouble, 10, 16, 0) X(Float8_e5m2, 23, 1, 0) X(Float8_e4m3fn, 24, 1, 0)
+
+enum class ScalarType : int8_t {
+#define X(name, code, size, T) name = code,
+    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
+#undef X
+    Undefined = 44
+};
+#define X(name, code, size, T) constexpr ScalarType k##name = ScalarType::name;
+GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
+#undef X
+constexpr ScalarType kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble;
+
+inline const char *toString(ScalarType t) {
+#define X(name, code, size, T) if (t == ScalarType::name) return #name;
+    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
+#undef X
+    return "Undefined";
+}
+constexpr size_t elementSize(ScalarType t) {
+#define X(name, code, size, T) if (t == ScalarType::name) return size;
+    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
+#undef X
+    return 0;
+}
+constexpr bool isFloatingType(ScalarType t) { return t == kHalf || t == kFloat || t == kDouble || t == kBFloat16 || t == kFloat8_e5m2 || t == kFloat8_e4m3fn; }
+constexpr bool isIntegralType(ScalarType t, bool with_bool = false) {
+    return t == kByte || t == kChar || t == kShort || t == kInt || t == kLong || t == kUInt16 || t == kUInt32 || t == kUInt64 || (with_bool && t == kBool);
+}
+
+template <ScalarType> struct ScalarTypeToCPPType;
+#define X(name, code, size, T) template <> struct ScalarTypeToCPPType<ScalarType::name> { using type = T; };
+GRIDSTRIDE_DTYPES(X)
+#undef X
+template <ScalarType t> using ScalarTypeToCPPTypeT = typename ScalarTypeToCPPType<t>::type;
+
+struct TypeMeta {    // what x.dtype() gives
+    ScalarType type;
+    operator ScalarType() const { return type; }
+    ScalarType toScalarType() const { return type; }
+    size_t itemsize() const { return elementSize(type); }
+    const char *name() const { return toString(type); }
+    friend bool operator==(TypeMeta a, TypeMeta b) { return a.type == b.type; }
+    friend bool operator!=(TypeMeta a, TypeMeta b) { return a.type != b.type; }
+    friend bool operator==(TypeMeta a, ScalarType b) { return a.type == b; }
+    friend bool operator!=(TypeMeta a, ScalarType b) { return a.type != b; }
+    friend bool operator==(ScalarType a, TypeMeta b) { return a == b.type; }
+    friend bool operator!=(ScalarType a, TypeMeta b) { return a != b.type; }
+};
+using Dtype = ScalarType;
+
+template <class T, class = void> constexpr ScalarType dtype_of = ScalarType::Undefined;
+#define X(name, code, size, T) template <> constexpr ScalarType dtype_of<T> = ScalarType::name;
+GRIDSTRIDE_DTYPES(X)
+#undef X
+template <> constexpr ScalarType dtype_of<long long> = kLong;
+template <> constexpr ScalarType dtype_of<unsigned long long> = kUInt64;
+template <> constexpr ScalarType dtype_of<char> = kChar;
+template <> constexpr ScalarType dtype_of<__half> = kHalf;
+template <> constexpr ScalarType dtype_of<__half2> = kHalf;
+template <> constexpr ScalarType dtype_of<__nv_bfloat16> = kBFloat16;
+template <> constexpr ScalarType dtype_of<__nv_bfloat162> = kBFloat16;
+template <class T> constexpr ScalarType dtype_of<const T> = dtype_of<T>;
+// float4, uchar3, ...: that of their x
+template <class T> constexpr ScalarType dtype_of<T, std::void_t<decltype(T::x), decltype(T::y)>> = dtype_of<std::decay_t<decltype(T::x)>>;
+template <class T> struct CppTypeToScalarType { static constexpr ScalarType value = dtype_of<T>; };
+
+template <class T> struct OpMathType { using type = T; };
+template <> struct OpMathType<Half> { using type = float; };
+template <> struct OpMathType<BFloat16> { using type = float; };
+template <class T> using opmath_type = typename OpMathType<T>::type;
+template <class T, bool cuda> using acc_type = std::conditional_t<std::is_integral_v<T>, int64_t, std::conditional_t<cuda || !std::is_same_v<T, float>, opmath_type<T>, double>>;
+
+enum class DeviceType : int8_t { CPU = 0, CUDA = 1 };
+constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
+using DeviceIndex = int8_t;
+
+struct Device {
+    DeviceType kind = kCPU;
+    DeviceIndex number = -1;
+    Device() = default;
+    Device(DeviceType kind, DeviceIndex number = -1) : kind(kind), number(number) {}
+    Device(const std::string &name) : kind(name.compare(0, 4, "cuda") ? kCPU : kCUDA) {
+        const size_t colon = name.find(':');
+        TORCH_CHECK(kind == kCUDA || !name.compare(0, 3, "cpu"), "Expected cpu or cuda at start of device string: ", name);
+        if (colon != std::string::npos) number = DeviceIndex(std::stoi(name.substr(colon + 1)));
+    }
+    Device(const char *name) : Device(std::string(name)) {}
+    DeviceType type() const { return kind; }
+    DeviceIndex index() const { return number; }
+    bool has_index() const { return number >= 0; }
+    bool is_cuda() const { return kind == kCUDA; }
+    bool is_cpu() const { return kind == kCPU; }
+    std::string str() const { return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : ""); }
+    friend bool operator==(Device a, Device b) { return a.kind == b.kind && a.number == b.number; }
+    friend bool operator!=(Device a, Device b) { return !(a == b); }
+};
+
+inline void say(std::string &s, ScalarType t) { s += toString(t); }
+inline void say(std::string &s, TypeMeta t) { s += toString(t); }
+inline void say(std::string &s, DeviceType d) { s += Device(d).str(); }
+inline void say(std::string &s, const Device &d) { s += d.str(); }
+
+template <class T> class ArrayRef {
+    const T *items = nullptr;
+    size_t count = 0;
+public:
+    ArrayRef() = default;
+    ArrayRef(const T &one) : items(&one), count(1) {}
+    ArrayRef(const T *items, size_t count) : items(items), count(count) {}
+    ArrayRef(const T *begin, const T *end) : items(begin), count(size_t(end - begin)) {}
+    ArrayRef(const std::vector<T> &v) : items(v.data()), count(v.size()) {}
+    template <size_t n> ArrayRef(const T (&v)[n]) : items(v), count(n) {}
+    ArrayRef(const std::initializer_list<T> &v) { items = v.begin(); count = v.size(); }    // lives as long as the call it is written in
+    const T *begin() const { return items; }
+    const T *end() const { return items + count; }
+    const T *data() const { return items; }
+    size_t size() const { return count; }
+    bool empty() const { return !count; }
+    const T &operator[](size_t i) const { return items[i]; }
+    const T &at(size_t i) const { TORCH_CHECK(i < count, "index ", i, " is out of range for ", count, " items"); return items[i]; }
+    const T &front() const { return at(0); }
+    const T &back() const { return at(count - 1); }
+    std::vector<T> vec() const { return {begin(), end()}; }
+    ArrayRef slice(size_t from, size_t n) const { return {items + from, n}; }
+    ArrayRef slice(size_t from) const { return {items + from, count - from}; }
+    friend bool operator==(ArrayRef a, ArrayRef b) {
+        bool same = a.count == b.count;
+        for (size_t i = 0; same && i < a.count; i++) same = a[i] == b[i];
+        return same;
+    }
+    friend bool operator!=(ArrayRef a, ArrayRef b) { return !(a == b); }
+};
+using IntArrayRef = ArrayRef<int64_t>;
+
+class Scalar {
+    enum { is_bool, is_int, is_float } kind;
+    union { int64_t i; double f; };
+public:
+    Scalar() : kind(is_int), i(0) {}
+    Scalar(bool x) : kind(is_bool), i(x) {}
+    template <class T, class = std::enable_if_t<std::is_arithmetic_v<T>>> Scalar(T x) {
+        if constexpr (std::is_integral_v<T>) { kind = is_int; i = int64_t(x); }
+        else { kind = is_float; f = x; }
+    }
+    Scalar(Half x) : Scalar(float(x)) {}
+    Scalar(BFloat16 x) : Scalar(float(x)) {}
+    bool isBoolean() const { return kind == is_bool; }
+    bool isFloatingPoint() const { return kind == is_float; }
+    bool isIntegral(bool with_bool = false) const { return kind == is_int || (with_bool && kind == is_bool); }
+    template <class T> T to() const { return kind == is_float ? T(f) : T(i); }
+    float toFloat() const { return to<float>(); }
+    double toDouble() const { return to<double>(); }
+    int toInt() const { return to<int>(); }
+    int64_t toLong() const { return to<int64_t>(); }
+    bool toBool() const { return to<bool>(); }
+};
+
+enum class Layout : int8_t { Strided };
+enum class MemoryFormat : int8_t { Contiguous, Preserve, ChannelsLast };
+constexpr Layout kStrided = Layout::Strided;
+using std::optional;
+using std::nullopt;
+
+class TensorOptions {
+    ScalarType type = ScalarType::Undefined;    // until one is given: torch's default
+    Device where;
+    bool placed = false, grad = false;
+    template <class F> TensorOptions with(F set) const { TensorOptions o = *this; set(o); return o; }
+public:
+    TensorOptions() = default;
+    TensorOptions(ScalarType type) : type(type) {}
+    TensorOptions(TypeMeta type) : type(type) {}
+    TensorOptions(Device where) : where(where), placed(true) {}
+    TensorOptions(DeviceType where) : where(where), placed(true) {}
+    TensorOptions(Layout) {}
+    TensorOptions(MemoryFormat) {}
+    TensorOptions dtype(ScalarType t) const { return with([&](TensorOptions &o) { o.type = t; }); }
+    TensorOptions dtype(TypeMeta t) const { return dtype(t.type); }
+    template <class T> TensorOptions dtype() const { return dtype(dtype_of<T>); }
+    TensorOptions device(Device d) const { return with([&](TensorOptions &o) { o.where = d; o.placed = true; }); }
+    TensorOptions device(DeviceType d, DeviceIndex i = -1) const { return device(Device(d, i)); }
+    TensorOptions requires_grad(bool yes = true) const { return with([&](TensorOptions &o) { o.grad = yes; }); }
+    TensorOptions layout(Layout) const { return *this; }
+    TensorOptions memory_format(MemoryFormat) const { return *this; }
+    TensorOptions pinned_memory(bool) const { return *this; }
+    TypeMeta dtype() const { return {type}; }
+    Device device() const { return where; }
+    bool has_dtype() const { return type != ScalarType::Undefined; }
+    bool has_device() const { return placed; }
+    bool requires_grad_() const { return grad; }
+};
+inline TensorOptions dtype(ScalarType t) { return TensorOptions(t); }
+inline TensorOptions dtype(TypeMeta t) { return TensorOptions(t); }
+inline TensorOptions device(Device d) { return TensorOptions(d); }
+inline TensorOptions device(DeviceType d, DeviceIndex i = -1) { return TensorOptions(Device(d, i)); }
+inline TensorOptions requires_grad(bool yes = true) { return TensorOptions().requires_grad(yes); }
+inline TensorOptions layout(Layout) { return {}; }
+}
+
+namespace gridstride {
+namespace border {
+template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
+    static bool read(Reader &r, torch::ScalarType &x) { return r.is(dtype) && (x = torch::ScalarType(r.next()), true); }
+    static void write(Writer &w, torch::ScalarType x) {
+        if (x == torch::ScalarType::Undefined) return w.put(none);
+        w.put(dtype); w.put(int64_t(x));
+    }
+};
+template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
+// In an emulated build every tensor of Python's is on the CPU; which of them are "on the GPU" is known on this side only.
+template <> struct Type<torch::Device> : Plain<torch::Device> {
+    static bool read(Reader &r, torch::Device &x) {
+        if (!r.is(device)) return false;
+        const auto type = torch::DeviceType(r.next());
+        x = torch::Device(type, torch::DeviceIndex(r.next()));
+        return true;
+    }
+    static void write(Writer &w, torch::Device x) {
+#ifdef GRIDSTRIDE_EMULATOR
+        x = torch::Device();
+#endif
+        w.put(device); w.put(int64_t(x.type())); w.put(x.index());
+    }
+};
+template <> struct Type<torch::Scalar> : Plain<torch::Scalar> {
+    static bool read(Reader &r, torch::Scalar &x) {
+        bool b; int64_t i; double f;
+        if (*r.at == boolean) return Type<bool>::read(r, b) && (x = b, true);
+        if (*r.at == integer) return Type<int64_t>::read(r, i) && (x = i, true);
+        return Type<double>::read(r, f) && (x = f, true);
+    }
+    static void write(Writer &w, const torch::Scalar &x) {
+        if (x.isBoolean()) Type<bool>::write(w, x.toBool());
+        else if (x.isFloatingPoint()) Type<double>::write(w, x.toDouble());
+        else Type<int64_t>::write(w, x.toLong());
+    }
+};
+template <class T> struct Type<torch::ArrayRef<T>, std::enable_if_t<is_plain<T>>> {
+    static constexpr bool known = true;
+    using held = std::vector<T>;
+    static bool read(Reader &r, held &x) { return Type<held>::read(r, x); }
+    static torch::ArrayRef<T> pass(held &x) { return x; }
+    static void write(Writer &w, torch::ArrayRef<T> x) { w.put(list); w.put(int64_t(x.size())); for (const T &item : x) Type<T>::write(w, item); }
+};
+template <class Bits> struct Type<Short<Bits>> : Plain<Short<Bits>> {
+    static bool read(Reader &r, Short<Bits> &x) { float f; return Type<float>::read(r, f) && (x = f, true); }
+    static void write(Writer &w, Short<Bits> x) { Type<float>::write(w, float(x)); }
+};
+}
+}

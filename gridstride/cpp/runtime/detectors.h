@@ -1,0 +1,570 @@
+// memcheck, racecheck, initcheck and synccheck. The compiler calls `__tsan_read4` and its sisters at every access of the learner's code
+// (-fsanitize=thread, without its library).
+#pragma once
+
+namespace gridstride {
+
+static void finding_array(const char *name, int rank, const long long *index) {
+    snprintf(found.array, sizeof found.array, "%s", name);
+    found.rank = rank;
+    memcpy(found.index, index, sizeof(long long) * size_t(rank));
+}
+
+// What of the learner's code is the program's own: its image, and its variables of this OS thread.
+struct Image { uintptr_t base, end, own, own_end; };
+static Image image_of(void *code) {
+    Dl_info info;
+    Image image = {};
+    if (!dladdr(code, &info)) return image;
+    image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
+#ifndef __APPLE__                          // there dladdr() answers for each address
+    dl_iterate_phdr([](dl_phdr_info *o, size_t, void *p) {
+        auto &r = *static_cast<Image *>(p);
+        for (int i = 0; i < o->dlpi_phnum && o->dlpi_addr == r.base; i++) {
+            const auto &part = o->dlpi_phdr[i];
+            if (part.p_type == PT_LOAD) r.end = std::max(r.end, uintptr_t(o->dlpi_addr + part.p_vaddr + part.p_memsz));
+            if (part.p_type == PT_TLS) r.own = reinterpret_cast<uintptr_t>(o->dlpi_tls_data), r.own_end = r.own + part.p_memsz;
+        }
+        return 0;
+    }, &image);
+#endif
+    return image;
+}
+
+struct Detector {
+    bool on = false;
+    Worker *w = nullptr;                   // the one that runs the checked launch
+    uint32_t now = 1, launch_start = 1, block_start = 1, block_floor = 1, me = 0;
+    uintptr_t launch_frame = 0, shared_base = 0, own_stack = 0, builtins = 0;
+    const Launch *launch = nullptr;
+    Image image = {};
+    Cells shared_cells, cells;
+    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads];
+    std::vector<uint32_t> partial;         // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
+    bool any_acquired = false;
+    struct Release { uint32_t device, block_scope; uint64_t block; };
+    std::unordered_map<const void *, Release> released;
+    struct { uintptr_t a; unsigned n; char old[16]; Access other, mine; bool active; } pending = {};
+    std::vector<uint32_t> warned_at;
+    struct { const Cell *cell; uintptr_t a; Access at; } suspicion = {};
+
+    struct Scope {                         // the detectors are on from the start of a launch to its end
+        explicit Scope(const Launch &);
+        ~Scope();
+    };
+
+    // The clock
+
+    void begin_block(Worker &worker) {
+        if (!on) return;
+        w = &worker;
+        block_start = block_floor = ++now;
+        for (auto &f : warp_floor) f = now;
+        memset(fenced, 0, sizeof fenced);
+        memset(acquired, 0, sizeof acquired);
+        any_acquired = false;
+        partial.clear();
+    }
+    void begin_thread(Worker &worker) {
+        if (!on) return;
+        me = (uint32_t(worker.block) + 1) * max_threads + uint32_t(worker.rank[worker.current]);
+        own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
+    }
+    void block_barrier(Worker &worker) {
+        if (!on) return;
+        judge();
+        block_floor = ++now;
+        if (!any_acquired) return;
+        uint32_t most = 0;
+        for (int i = 0; i < worker.n; i++) most = std::max(most, acquired[i]);
+        for (int i = 0; i < worker.n; i++) acquired[i] = most;
+    }
+    void warp_barrier(Worker &worker, int warp, uint32_t lanes) {
+        if (!on) return;
+        ++now;
+        const Warp &p = worker.warps[warp];
+        if (lanes == (p.exists & ~p.finished)) warp_floor[warp] = now;
+        else {
+            partial.resize(size_t(max_threads) * 32, 0);
+            uint32_t most[32] = {};
+            for (int l = 0; l < 32; l++)
+                if (lanes >> l & 1)
+                    for (int k = 0; k < 32; k++) most[k] = std::max(lanes >> k & 1 ? now : 0u, std::max(most[k], partial[size_t(warp * 32 + l) * 32 + size_t(k)]));
+            for (int l = 0; l < 32; l++)
+                if (lanes >> l & 1) memcpy(&partial[size_t(warp * 32 + l) * 32], most, sizeof most);
+        }
+        if (!any_acquired) return;
+        uint32_t most = 0;
+        for (int l = 0; l < 32; l++) if (lanes >> l & 1) most = std::max(most, acquired[warp * 32 + l]);
+        for (int l = 0; l < 32; l++) if (lanes >> l & 1) acquired[warp * 32 + l] = most;
+    }
+    void fence(Worker &worker, gridstride::Scope s) {
+        if (s != gridstride::Scope::thread) fenced[worker.rank[worker.current]] = ++now | (s == gridstride::Scope::block ? line_bit : 0);
+    }
+    void acquire(int rank, uint32_t time) {
+        acquired[rank] = std::max(acquired[rank], time);
+        any_acquired = true;
+    }
+    void arrive(Worker &worker, const void *barrier) { released[barrier] = {++now, 0, worker.block}; ++now; }
+    void passed(Worker &worker, const void *barrier) { acquire(worker.rank[worker.current], released[barrier].device); }
+
+    // `since`: what was before is in order: the launch, or for shared memory the block
+    bool ordered(const Access &a, uint32_t since) const {
+        if (a.when < since || a.who == me) return true;
+        const uint32_t mine = me % max_threads;
+        if (a.who / max_threads == me / max_threads) {
+            if (a.when < block_floor) return true;
+            const uint32_t rank = a.who % max_threads;
+            if (rank / 32 == mine / 32 && a.when < std::max(warp_floor[rank / 32], partial.empty() ? 0u : partial[size_t(mine) * 32 + rank % 32])) return true;
+        }
+        return a.when < acquired[mine];
+    }
+    bool conflicts(const Access &earlier, const Access &later, uint32_t since) const {
+        if (earlier.who == me || earlier.when < since) return false;
+        const bool narrow = (earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads;
+        return (!(earlier.where & later.where & atomic_bit) || narrow) && !ordered(earlier, since);
+    }
+
+    // An access
+
+    // What most accesses of a correct kernel are: a word of shared memory, written before the last barrier, read after it, or the other way round.
+    inline bool plain_shared(uintptr_t off, bool write, uint32_t where) {
+        Cell &c = shared_cells.words[off / 4];
+        if (c.split | !c.owner | (c.write.when >= block_floor)) return false;
+        const bool read = c.read.when >= block_floor, read2 = c.read2.when >= block_floor;
+        if (write) {
+            if (read | read2) return false;
+            c.write = {me, now, where};
+            return true;
+        }
+        if (c.write.when < block_start) return false;
+        if (!read) c.read = {me, now, where};
+        else if (c.read.who == me) c.read.when = now, c.read.where = where;
+        else if (!read2 && !w->warps_used) c.read2 = {me, now, where};
+        else return read2 && !w->warps_used && (c.read.who / 32 != c.read2.who / 32 || c.read.who / 32 == me / 32);
+        return true;
+    }
+    inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {
+        if (__builtin_expect(pending.active, 0)) settle();
+        const uintptr_t off = a - shared_base;
+        if (off < shared_cap) return n == 4 && off % 4 == 0 && plain_shared(off, write, where) ? void() : words(shared_cells, off, n, write, where, a, nullptr);
+        if (memory.holds(a)) {
+            Piece *p = memory.at(a);
+            if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, n, write, where);
+            if (write && p->constant) return constant(*p, a, where);
+            return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
+        }
+        if (a - own_stack < stack_bytes || a - builtins < 4096) return;
+        elsewhere(a, write, where);
+    }
+    inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Piece *p) {
+        while (n) {
+            const unsigned part = std::min(n, 4 - unsigned(off % 4));
+            Cell &cell = c.words[off / 4];
+            if (!p && !cell.owner) return outside_shared(off, write, where);
+            if (part == 4 && !cell.split) touch(cell, cell.owner, cell.written, a, 4, write, where, p);
+            else {
+                Cell *b = c.bytes + off / 4 * 4;
+                if (!cell.split) { for (int i = 0; i < 4; i++) b[i] = cell; cell.split = 1; }
+                for (unsigned i = 0; i < part; i++) touch(b[off % 4 + i], cell.owner, cell.written, a + i, 1, write, where, p);
+            }
+            off += part, a += part, n -= part;
+        }
+    }
+    inline void touch(Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
+        const Access mine = {me, now, where};
+        const uint32_t since = p ? launch_start : block_start;
+        if (!write) {
+            if (conflicts(c.write, mine, since)) race(c.write, mine, "written", "read", a, owner, p);
+            if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start) p ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
+            note_read(c, mine, since);
+            return;
+        }
+        if (conflicts(c.write, mine, since)) two_writes(c.write, mine, a, n, owner, p);
+        for (const Access *r : {&c.read, &c.read2})
+            if (conflicts(*r, mine, since)) race(*r, mine, "read", where & atomic_bit ? "changed atomically" : "written", a, owner, p);
+        c.write = mine;
+    }
+    void note_read(Cell &c, const Access &mine, uint32_t since) {
+        if (c.read.who == me) c.read = mine;
+        else if (c.read2.who == me) c.read2 = mine;
+        else if (ordered(c.read, since)) c.read = mine;
+        else if (ordered(c.read2, since) || (c.read.who / 32 == c.read2.who / 32 && me / 32 != c.read.who / 32)) c.read2 = mine;
+    }
+    void atomic(Worker &worker, const void *address, int bytes, Use use, gridstride::Scope scope, Order order, int line) {
+        const int rank = worker.rank[worker.current];
+        const bool writes = use != Use::load;
+        const bool released_here = order == Order::release || order == Order::acq_rel || order == Order::seq_cst;
+        if (writes && (fenced[rank] || released_here)) {
+            Release &r = released[address];
+            const bool narrow = released_here && !fenced[rank] ? scope == gridstride::Scope::block : fenced[rank] & line_bit && !released_here;
+            ++now;
+            if (narrow) r.block_scope = now, r.block = worker.block;
+            else r.device = now;
+        }
+        if (auto r = released.find(address); r != released.end()) {
+            acquire(rank, r->second.device);
+            if (r->second.block == worker.block) acquire(rank, r->second.block_scope);
+        }
+        const uint32_t where = atomic_bit | line_bit | (scope == gridstride::Scope::block || scope == gridstride::Scope::thread ? narrow_bit : 0) | uint32_t(line);
+        if (use != Use::store) access(reinterpret_cast<uintptr_t>(address), unsigned(bytes), false, where);
+        if (writes) access(reinterpret_cast<uintptr_t>(address), unsigned(bytes), true, where);
+        ++now;
+    }
+
+    // Findings
+
+    const void *pc_of(uint32_t where) const { return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & ~atomic_bit) - 1); }
+    static int line_of(uint32_t where) { return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit)) : 0; }
+    void find(Kind k, const char *what, const char *mend, const Access &at, const Access *other, const char *array, int rank, const long long *index) {
+        if (take_finding(k, what, mend)) {
+            snprintf(found.kernel, sizeof found.kernel, "%s", base_name(w->launch->kernel).c_str());
+            found.has_who = 1;
+            who(*w, int(at.who % max_threads), at.who / max_threads - 1, found.at);
+            put_line(at, found.at, found.file, sizeof found.file);
+            finding_array(array, rank, index);
+            if (other) {
+                found.has_other = 1;
+                who(*w, int(other->who % max_threads), other->who / max_threads - 1, found.other);
+                put_line(*other, found.other, nullptr, 0);
+            }
+        }
+        end_launch();
+    }
+    void put_line(const Access &a, Place &p, char *file, size_t size) const {
+        if (const int line = line_of(a.where)) p.line = line;
+        else locate(pc_of(a.where), p, file, size);
+    }
+    // The name and the index of the element at `a`, as C writes it.
+    struct Named { char text[160]; char name[64]; int rank; long long index[8]; };
+    Named named(uintptr_t a, unsigned owner, const Piece *p) const {
+        Named r = {};
+        if (p) {
+            snprintf(r.name, sizeof r.name, "%s", p->name[0] ? p->name : "memory");
+            r.rank = 1;
+            r.index[0] = (static_cast<long long>(a) - static_cast<long long>(p->lo)) / static_cast<long long>(p->itemsize);
+        } else if (owner) {
+            const SharedArray &s = w->arrays[owner - 1];
+            snprintf(r.name, sizeof r.name, "%s", s.name);
+            long long rest = (static_cast<long long>(a - shared_base) - static_cast<long long>(s.offset)) / static_cast<long long>(s.shape.itemsize);
+            r.rank = s.shape.rank;
+            for (int i = r.rank - 1; i > 0; i--) r.index[i] = rest % static_cast<long long>(s.shape.dims[i]), rest /= static_cast<long long>(s.shape.dims[i]);
+            if (r.rank) r.index[0] = rest;
+        }
+        int n = snprintf(r.text, sizeof r.text, "%s", r.name);
+        for (int i = 0; i < r.rank; i++) n += snprintf(r.text + n, sizeof r.text - size_t(n), "[%lld]", r.index[i]);
+        return r;
+    }
+    __attribute__((noinline)) void race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+        if (!checks(racecheck)) return;
+        const Named x = named(a, owner, p);
+        char what[400];
+        snprintf(what, sizeof what, "%s is %s by one thread and %s by another, with nothing between", x.text, before, then);
+        const bool within = earlier.who / max_threads == later.who / max_threads;
+        find(racecheck, what, within ? "In one block, a __syncthreads() between the two orders them." : "Across blocks: blocks run in any order: let each write its own place, or use atomicAdd and its kin.", later, &earlier, x.name, x.rank, x.index);
+    }
+    // A word of shared memory is read that nobody has written: a race if somebody still does before the next barrier, else it holds no value.
+    __attribute__((noinline)) void suspect(const Cell &c, uintptr_t a, const Access &at) {
+        if (!suspicion.cell) suspicion = {&c, a, at};
+    }
+    void judge() {
+        if (!suspicion.cell) return;
+        const auto s = suspicion;
+        suspicion.cell = nullptr;
+        if (s.cell->write.when < block_start) unwritten(s.a, shared_cells.words[(s.a - shared_base) / 4].owner, s.at, nullptr);
+    }
+    // Two threads write one place. Whether they write the same value shows as soon as the second has written it.
+    __attribute__((noinline)) void two_writes(const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
+        if (later.where & atomic_bit) return race(earlier, later, "written", "changed atomically", a, owner, p);
+        if (pending.active) settle();
+        pending.a = a, pending.n = n, pending.other = earlier, pending.mine = later, pending.active = true;
+        memcpy(pending.old, reinterpret_cast<const void *>(a), n);
+    }
+    void settle() {
+        if (!pending.active) return;
+        pending.active = false;
+        const Piece *p = memory.at(pending.a);
+        const unsigned owner = p ? 0 : shared_cells.words[(pending.a - shared_base) / 4].owner;
+        if (memcmp(pending.old, reinterpret_cast<const void *>(pending.a), pending.n)) return race(pending.other, pending.mine, "written", "written", pending.a, owner, p);
+        if (!checks(racecheck)) return;
+        for (uint32_t where : warned_at) if (where == pending.mine.where) return;
+        warned_at.push_back(pending.mine.where);
+        if (warned.kind == warning) return;
+        const Named x = named(pending.a, owner, p);
+        memset(&warned, 0, sizeof warned);
+        warned.kind = warning;
+        snprintf(warned.kernel, sizeof warned.kernel, "%s", base_name(w->launch->kernel).c_str());
+        snprintf(warned.array, sizeof warned.array, "%.63s", x.text);
+        put_line(pending.mine, warned.at, warned.file, sizeof warned.file);
+    }
+    __attribute__((noinline)) void unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p) {
+        if (!checks(initcheck)) return;
+        const Named x = named(a, owner, p);
+        char what[300];
+        snprintf(what, sizeof what, "%s is read, and nobody has written it", x.text);
+        find(initcheck, what, p ? "cudaMalloc and torch::empty do not clear memory: write it, or cudaMemset it first." : "Shared memory starts with what the last block left there: write it, then __syncthreads(), then read.",
+             at, nullptr, x.name, x.rank, x.index);
+    }
+    __attribute__((noinline)) void outside(uintptr_t a, unsigned n, bool write, uint32_t where) {
+        if (!checks(memcheck)) return;
+        char what[300];
+        Piece *p = memory.nearest(a);
+        long long index = 0;
+        (void)n, (void)write;
+        if (!p) snprintf(what, sizeof what, "address %p is in no array", reinterpret_cast<void *>(a));
+        else if (!p->live) snprintf(what, sizeof what, "%s is used after cudaFree", p->name[0] ? p->name : "memory");
+        else {
+            const long long item = static_cast<long long>(p->itemsize), d = static_cast<long long>(a) - static_cast<long long>(p->lo);
+            index = d < 0 ? -((-d + item - 1) / item) : d / item;
+            const char *name = p->name[0] ? p->name : "memory";
+            snprintf(what, sizeof what, "%s[%lld] is outside: %s has shape (%zu,)", name, index, name, (p->hi - p->lo) / p->itemsize);
+        }
+        find(memcheck, what, index < 0 ? "A negative index is the memory before the array." : p && p->live ? "A thread past the end must do nothing: guard it, as in `if (i < n)`." : "", {me, now, where}, nullptr,
+             p ? p->name : "", p && p->live, &index);
+    }
+    __attribute__((noinline)) void outside_shared(uintptr_t off, bool write, uint32_t where) {
+        if (!checks(memcheck)) return;
+        (void)write;
+        const SharedArray *s = nullptr;
+        for (auto &o : w->arrays)
+            if (o.offset <= off + shared_gap && (!s || o.offset >= s->offset) && (o.offset <= off || !s)) s = &o;
+        char what[300];
+        long long index = 0;
+        if (s) {
+            index = (static_cast<long long>(off) - static_cast<long long>(s->offset)) / static_cast<long long>(s->shape.itemsize);
+            char shape[100] = "";
+            for (int i = 0, n = 0; i < s->shape.rank; i++) n += snprintf(shape + n, sizeof shape - size_t(n), i ? ", %zu" : "%zu", s->shape.dims[i]);
+            snprintf(what, sizeof what, "%s[%lld] is outside: %s has shape (%s%s)", s->name, index, s->name, shape, s->shape.rank == 1 ? "," : "");
+        } else snprintf(what, sizeof what, "shared memory is used %s", w->launch->shared ? "outside of its arrays" : "that the launch did not ask for");
+        find(memcheck, what, w->dynamic_array && (!s || !s->offset) ? "The third number of the launch is the size of dynamic shared memory, in bytes." : "", {me, now, where}, nullptr, s ? s->name : "", s ? 1 : 0, &index);
+    }
+    // Neither device memory nor the thread's own: constants of the program and what the launch itself keeps are fine, other memory is the host's.
+    __attribute__((noinline)) void elsewhere(uintptr_t a, bool write, uint32_t where) {
+        if (!checks(memcheck) || (a >= image.base && a < image.end) || (a >= image.own && a < image.own_end)) return;
+        if (a < 4096) return null(write, where);
+        bool given = false;
+        for (int i = 0; i < launch->nargs; i++) {
+            const uintptr_t p = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
+            given |= p && !memory.holds(p) && a >= p && a - p < size_t(64) << 20;
+        }
+        Dl_info info;
+        if (!given && (a - launch_frame + (size_t(1) << 20) < size_t(2) << 20 || dladdr(reinterpret_cast<void *>(a), &info))) return;
+        find(memcheck, write ? "a kernel writes the host's memory" : "a kernel reads the host's memory", "Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.", {me, now, where}, nullptr, "", 0, nullptr);
+    }
+    __attribute__((noinline)) void null(bool write, uint32_t where) {
+        if (checks(memcheck)) find(memcheck, write ? "a null pointer is written" : "a null pointer is read", "An array that was never allocated, or a failed cudaMalloc.", {me, now, where}, nullptr, "", 0, nullptr);
+    }
+    __attribute__((noinline)) void constant(const Piece &p, uintptr_t a, uint32_t where) {
+        const Named x = named(a, 0, &p);
+        char what[300];
+        snprintf(what, sizeof what, "%s is written, and it is __constant__", x.text);
+        if (checks(memcheck)) find(memcheck, what, "The host fills it with cudaMemcpyToSymbol.", {me, now, where}, nullptr, x.name, x.rank, x.index);
+    }
+    __attribute__((noinline)) void misaligned(uintptr_t a, unsigned n, uint32_t where) {
+        if (!checks(memcheck)) return;
+        const Named x = named(a, 0, memory.at(a));
+        char what[300];
+        snprintf(what, sizeof what, "an access of %u bytes at %s is misaligned: the address must be a multiple of %u", n, x.name[0] ? x.text : "shared memory", n);
+        find(memcheck, what, "A float4 can be read only where the index of its first float is a multiple of 4.", {me, now, where}, nullptr, x.name, x.rank, x.index);
+    }
+
+    // What the host does
+
+    void new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
+        if (!on) return;
+        worker.arrays.push_back({"", at, s});
+        strncpy(worker.arrays.back().name, name, sizeof worker.arrays.back().name - 1);
+        for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++) shared_cells.words[i].owner = uint16_t(worker.arrays.size());
+    }
+    void forget(const Piece &p) {
+        if (cells.words) cells.forget(p.lo - reinterpret_cast<uintptr_t>(memory.base), p.hi - p.lo);
+    }
+    void host_wrote(uintptr_t a, size_t n) {
+        Piece *p = memory.at(a);
+        if (!p || !p->fresh) return;
+        if (a == p->lo && a + n == p->hi) { p->fresh = false; return; }
+        if (!cells.reserve(memory.size)) return;
+        const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
+        for (uintptr_t i = a; i < a + n;) {
+            if (i % 4 == 0 && i + 4 <= a + n) cells.words[(i - base) / 4].written = 1, i += 4;
+            else {
+                Cell &c = cells.words[(i - base) / 4], *b = cells.bytes + (i - base) / 4 * 4;
+                if (!c.split) { for (int k = 0; k < 4; k++) b[k] = c; c.split = 1; }
+                b[(i - base) % 4].written = 1, i++;
+            }
+        }
+    }
+    void host_access(uintptr_t a, bool write, void *pc) {
+        Piece *p = memory.at(a);
+        if (p && p->live && p->host) { if (write) p->fresh = false; return; }
+        char what[300];
+        snprintf(what, sizeof what, "the host %s %s, which is on the GPU", write ? "writes" : "reads", p && p->name[0] ? p->name : "memory");
+        fail_at(memcheck, what, "Copy it with cudaMemcpy; only kernels can use a device pointer.", static_cast<char *>(pc) - 1, 0);
+    }
+    void end_host() { released.clear(); warned_at.clear(); }
+};
+static Detector detector;
+
+
+Detector::Scope::Scope(const Launch &l) {
+    detector.on = options.checks != 0 && memory.reserve() && detector.cells.reserve(memory.size) && detector.shared_cells.reserve(shared_cap);
+    if (!detector.on) return;
+    Worker &w = this_worker();
+    if (!w.shared) w.shared = static_cast<char *>(Cells::map(shared_cap));
+    detector.w = &w;
+    detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
+    detector.launch_start = ++detector.now;
+    detector.pending.active = false;
+    detector.suspicion.cell = nullptr;
+    detector.released.clear();
+    for (size_t i = 0; i < (w.shared_used + shared_gap) / 4; i++) detector.shared_cells.words[i] = {};
+    for (auto &s : w.at_file_scope) detector.new_array(w, s.name, s.offset, s.shape);
+    detector.image = image_of(reinterpret_cast<void *>(l.thread));
+    detector.launch = &l;
+    detector.launch_frame = reinterpret_cast<uintptr_t>(&l);
+    detector.builtins = reinterpret_cast<uintptr_t>(&threadIdx) - 2048;
+}
+Detector::Scope::~Scope() { detector.on = false; }
+
+// An index that its array's type forbids. Which array that is stands in the source, at the column.
+[[noreturn]] static void fail_index(const char *what, const void *pc, int column, long long index) {
+    if (take_finding(memcheck, what, "A thread past the end must do nothing: guard it, as in `if (i < n)`.")) {
+        say_who(*worker);
+        locate(pc, found.at, found.file, sizeof found.file);
+        found.rank = 1, found.index[0] = index, found.column = column;
+    }
+    end_launch();
+}
+
+// synccheck
+
+static void check_barrier(Worker &w) {
+    if (!detector.on || !checks(synccheck)) return;
+    int here = 0, first = -1, other = -1;
+    for (int i = 0; i < w.n; i++)
+        if (w.state[w.slot[i]] == at_barrier) { if (first < 0) first = i; }
+    for (int i = 0; i < w.n; i++) {
+        const bool same = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first];
+        here += same;
+        if (!same && other < 0) other = i;
+    }
+    if (other < 0) return;
+    const bool gone = w.state[w.slot[other]] == done;
+    char what[300], t[40];
+    Place p = {};
+    who(w, other, w.block, p);
+    snprintf(t, sizeof t, p.thread[2] ? "(%d,%d,%d)" : p.thread[1] ? "(%d,%d)" : "(%d)", p.thread[0], p.thread[1], p.thread[2]);
+    snprintf(what, sizeof what, "%d of the block's %d threads reach this barrier; thread %s %s", here, w.n, t, gone ? "has returned" : "is in another branch");
+    w.current = w.slot[first];
+    tell(synccheck, what, "All threads of a block must reach it: guard the data, not the barrier.", nullptr, w.line[first]);
+    end_launch();
+}
+// No thread can go on, and not all of them wait for the same.
+void Worker::stuck() {
+    int s = 0;
+    for (int i = n - 1; i >= 0; i--) if (state[slot[i]] != done && (state[slot[i]] == in_warp || state[slot[s]] != in_warp)) s = slot[i];
+    const int r = rank[s];
+    char what[300];
+    current = s;
+    if (state[s] == in_warp) {
+        const Warp &p = warps[r / 32];
+        const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
+        if (missing) snprintf(what, sizeof what, "lane %d waits here for the lanes of mask %#x; lane %d is elsewhere", r % 32, p.mask[r % 32], __builtin_ctz(missing));
+        else snprintf(what, sizeof what, "the lanes of mask %#x wait at different operations or with different masks", p.mask[r % 32]);
+        tell(synccheck, what, "Every lane that the mask names must reach the same call with the same mask.", nullptr, line[r]);
+    } else {
+        int here = 0;
+        for (int i = 0; i < n; i++) here += state[i] == at_barrier;
+        snprintf(what, sizeof what, state[s] == at_barrier ? "%d of the block's %d threads reach this barrier; the others wait for something else" : "%d of %d threads wait at a barrier, and this one for what never comes", here, n);
+        tell(synccheck, what, "All threads of a block must reach it: guard the data, not the barrier.", nullptr, line[r]);
+    }
+    end_launch();
+}
+static void wrong_mask(Worker &w, unsigned mask, int line) {
+    char what[200];
+    snprintf(what, sizeof what, "lane %d is not in the mask %#x that it calls this with", w.rank[w.current] % 32, mask);
+    fail(synccheck, what, "A lane may wait only for a group that it belongs to.", line);
+}
+}
+
+// The compiler's calls
+
+using gridstride::detector;
+static inline void seen(const volatile void *p, unsigned n, bool write, void *pc) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (__builtin_expect(detector.on, 1)) detector.access(a, n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+    else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, write, pc);
+}
+static inline void aligned(const volatile void *p, unsigned n, void *pc) {
+    if (reinterpret_cast<uintptr_t>(p) % n && detector.on) detector.misaligned(reinterpret_cast<uintptr_t>(p), n, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+}
+// PTX counts a volatile access of global memory as a relaxed atomic one; in shared memory it orders nothing.
+static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
+    if (detector.on && gridstride::memory.at(reinterpret_cast<uintptr_t>(p))) {
+        gridstride::Place at = {};
+        gridstride::yield_thread();
+        gridstride::locate(static_cast<char *>(pc) - 1, at, nullptr, 0);
+        detector.atomic(*gridstride::worker, const_cast<void *>(p), int(n), write ? gridstride::Use::store : gridstride::Use::load, gridstride::Scope::system, gridstride::Order::relaxed, at.line);
+    } else seen(p, n, write, pc);
+}
+// -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
+struct SourcePlace { const char *file; uint32_t line, column; };
+struct TypeName { uint16_t kind, info; char text[1]; };
+struct IndexFault { SourcePlace at; const TypeName *array, *index; };
+struct PointerFault { SourcePlace at; const TypeName *type; unsigned char log_alignment, check; };
+static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
+    if (!gridstride::on_device() || !gridstride::checks(gridstride::memcheck)) return;
+    char what[300];
+    snprintf(what, sizeof what, "index %lld is outside of %s", static_cast<long long>(static_cast<int>(index)), f->array->text);
+    gridstride::fail_index(what, static_cast<char *>(pc) - 1, int(f->at.column), static_cast<int>(index));
+}
+static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
+    if (!gridstride::on_device() || a % (size_t(1) << f->log_alignment) == 0) return;
+    detector.misaligned(a, 1u << f->log_alignment, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+}
+extern "C" {
+GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) { wrong_index(f, i, __builtin_return_address(0)); }
+GRIDSTRIDE_API void __ubsan_handle_out_of_bounds_abort(IndexFault *f, uintptr_t i) { wrong_index(f, i, __builtin_return_address(0)); }
+GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a) { wrong_address(f, a, __builtin_return_address(0)); }
+GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintptr_t a) { wrong_address(f, a, __builtin_return_address(0)); }
+#define PC __builtin_return_address(0)
+#define GRIDSTRIDE_HOOKS(n) \
+    GRIDSTRIDE_API void __tsan_read##n(void *p) { aligned(p, n, PC); seen(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_write##n(void *p) { aligned(p, n, PC); seen(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_read##n(void *p) { seen(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_write##n(void *p) { seen(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_volatile_write##n(void *p) { seen_volatile(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_volatile_write##n(void *p) { seen_volatile(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_read##n##_pc(void *p, void *pc) { seen(p, n, false, pc); } \
+    GRIDSTRIDE_API void __tsan_write##n##_pc(void *p, void *pc) { seen(p, n, true, pc); } \
+    GRIDSTRIDE_API void __tsan_read_write##n(void *p) { seen(p, n, false, PC); seen(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_read_write##n(void *p) { seen(p, n, false, PC); seen(p, n, true, PC); }
+GRIDSTRIDE_HOOKS(1) GRIDSTRIDE_HOOKS(2) GRIDSTRIDE_HOOKS(4) GRIDSTRIDE_HOOKS(8) GRIDSTRIDE_HOOKS(16)
+GRIDSTRIDE_API void __tsan_read_range(void *p, size_t n) { seen(p, unsigned(n), false, PC); }
+GRIDSTRIDE_API void __tsan_write_range(void *p, size_t n) { seen(p, unsigned(n), true, PC); }
+GRIDSTRIDE_API void *__tsan_memcpy(void *a, const void *b, size_t n) { seen(b, unsigned(n), false, PC); seen(a, unsigned(n), true, PC); return memcpy(a, b, n); }
+GRIDSTRIDE_API void *__tsan_memmove(void *a, const void *b, size_t n) { seen(b, unsigned(n), false, PC); seen(a, unsigned(n), true, PC); return memmove(a, b, n); }
+GRIDSTRIDE_API void *__tsan_memset(void *a, int v, size_t n) { seen(a, unsigned(n), true, PC); return memset(a, v, n); }
+GRIDSTRIDE_API void __tsan_init() {}
+GRIDSTRIDE_API void __tsan_func_entry(void *) {}
+GRIDSTRIDE_API void __tsan_func_exit() {}
+GRIDSTRIDE_API void __tsan_vptr_read(void **) {}
+GRIDSTRIDE_API void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
+GRIDSTRIDE_API void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+GRIDSTRIDE_API void __tsan_atomic_signal_fence(int) {}
+#define GRIDSTRIDE_ATOMICS(bits, T) \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_load(const volatile T *p, int) { return __atomic_load_n(p, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API void __tsan_atomic##bits##_store(volatile T *p, T v, int) { __atomic_store_n(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_exchange(volatile T *p, T v, int) { return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_add(volatile T *p, T v, int) { return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_sub(volatile T *p, T v, int) { return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_and(volatile T *p, T v, int) { return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_or(volatile T *p, T v, int) { return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_xor(volatile T *p, T v, int) { return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API int __tsan_atomic##bits##_compare_exchange_strong(volatile T *p, T *c, T v, int, int) { return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API int __tsan_atomic##bits##_compare_exchange_weak(volatile T *p, T *c, T v, int, int) { return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_compare_exchange_val(volatile T *p, T c, T v, int, int) { __atomic_compare_exchange_n(p, &c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); return c; }
+GRIDSTRIDE_ATOMICS(8, uint8_t) GRIDSTRIDE_ATOMICS(16, uint16_t) GRIDSTRIDE_ATOMICS(32, uint32_t) GRIDSTRIDE_ATOMICS(64, uint64_t)
+}

@@ -1,0 +1,89 @@
+// Fibers: a stack each, and a switch that saves what a function call would have to keep.
+#pragma once
+#include <atomic>
+#include <stdint.h>
+#include <stdlib.h>
+#include <sys/mman.h>
+#include <unistd.h>
+
+#if defined(__APPLE__)
+#define SYMBOL "_gridstride_switch"
+#else
+#define SYMBOL "gridstride_switch"
+#endif
+
+#if defined(__x86_64__) && !defined(GRIDSTRIDE_UCONTEXT)
+asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
+    "  pushq %rbp\n  pushq %rbx\n  pushq %r12\n  pushq %r13\n  pushq %r14\n  pushq %r15\n"
+    "  movq %rsp, (%rdi)\n  movq %rsi, %rsp\n"
+    "  popq %r15\n  popq %r14\n  popq %r13\n  popq %r12\n  popq %rbx\n  popq %rbp\n  ret\n");
+#define SAVED_WORDS 8          // six registers, the return address, and one word that keeps the stack aligned
+#define RETURN_WORD 6
+#elif defined(__aarch64__) && !defined(GRIDSTRIDE_UCONTEXT)
+asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
+    "  sub sp, sp, #160\n"
+    "  stp x19, x20, [sp]\n  stp x21, x22, [sp, #16]\n  stp x23, x24, [sp, #32]\n  stp x25, x26, [sp, #48]\n"
+    "  stp x27, x28, [sp, #64]\n  stp x29, x30, [sp, #80]\n"
+    "  stp d8, d9, [sp, #96]\n  stp d10, d11, [sp, #112]\n  stp d12, d13, [sp, #128]\n  stp d14, d15, [sp, #144]\n"
+    "  mov x9, sp\n  str x9, [x0]\n  mov sp, x1\n"
+    "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n"
+    "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
+    "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
+    "  add sp, sp, #160\n  ret\n");
+#define SAVED_WORDS 20
+#define RETURN_WORD 11
+#else
+#define GRIDSTRIDE_UCONTEXT 1
+#include <ucontext.h>
+#endif
+
+namespace gridstride {
+
+constexpr size_t stack_bytes = 256 << 10;
+// Stacks that all began at the same offset of a page would compete for the same lines of the cache.
+constexpr size_t stack_colors = 61, color_bytes = 320;
+
+#ifdef GRIDSTRIDE_UCONTEXT
+struct Fiber {
+    ucontext_t context;
+    char *stack = nullptr;
+    size_t color = 0;
+    const void *sp_hint() const { return stack; }
+};
+inline void switch_fiber(Fiber &from, Fiber &to) { swapcontext(&from.context, &to.context); }
+inline void prepare(Fiber &f, void (*entry)()) {
+    getcontext(&f.context);
+    f.context.uc_stack.ss_sp = f.stack;
+    f.context.uc_stack.ss_size = stack_bytes;
+    f.context.uc_link = nullptr;
+    makecontext(&f.context, entry, 0);
+}
+#else
+extern "C" void gridstride_switch(void **save, void *to);
+struct Fiber {
+    void *sp = nullptr;
+    char *stack = nullptr;
+    size_t color = 0;
+    const void *sp_hint() const { return sp; }
+};
+inline void switch_fiber(Fiber &from, Fiber &to) { gridstride_switch(&from.sp, to.sp); }
+inline void prepare(Fiber &f, void (*entry)()) {
+    void **sp = reinterpret_cast<void **>(f.stack + stack_bytes - f.color * color_bytes) - SAVED_WORDS;
+    for (int i = 0; i < SAVED_WORDS; i++) sp[i] = nullptr;
+    sp[RETURN_WORD] = reinterpret_cast<void *>(entry);
+    f.sp = sp;
+}
+#endif
+
+// The lowest page stays unmapped: recursion without end becomes a fault that can be told.
+inline bool give_stack(Fiber &f) {
+    if (f.stack) return true;
+    void *p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
+    if (p == MAP_FAILED) return false;
+    mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
+    static std::atomic<size_t> made{0};
+    f.stack = static_cast<char *>(p);
+    f.color = made++ % stack_colors;
+    return true;
+}
+}

@@ -1,0 +1,97 @@
+// Device memory: one reserved range of addresses, apart from the host's. Every piece has pages of its own with unmapped
+// ones around it, so that even unchecked code cannot harm the process that called it.
+#pragma once
+#include <atomic>
+#include <string.h>
+#include <vector>
+#include <sys/mman.h>
+#include "runtime.h"
+
+namespace gridstride {
+
+struct Piece {
+    uintptr_t lo, hi;              // the bytes that were asked for
+    size_t itemsize;
+    bool live, fresh, host, constant, symbol;   // fresh: what was never written must not be read; host: the CPU may touch it, too
+    char name[64];
+};
+
+struct Adopted { char *host; char *device; size_t bytes; };
+
+struct Memory {
+    char *base = nullptr;
+    size_t size = 0, used = 0, page = 0, bytes = 0;
+    std::vector<Piece> pieces;
+    uint32_t *piece_of = nullptr;  // for each page: 1 + the number of the piece that lies there
+    std::vector<Adopted> adopted;
+
+    bool reserve() {
+        if (base) return true;
+        page = size_t(sysconf(_SC_PAGESIZE));
+        for (size = size_t(16) << 30; size >= size_t(1) << 28; size /= 2) {
+            void *p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (p == MAP_FAILED) continue;
+            void *q = mmap(nullptr, size / page * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (q != MAP_FAILED) { base = static_cast<char *>(p), piece_of = static_cast<uint32_t *>(q); return true; }
+            munmap(p, size);
+        }
+        return false;
+    }
+    bool holds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) < size && base; }
+    size_t pages(size_t n) const { return (n + page - 1) / page * page; }
+
+    // Right-aligned in its pages: the first byte past the end is soon an unmapped one. The gap grows with the piece.
+    char *alloc(size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name) {
+        if (!reserve()) return nullptr;
+        recycle();
+        const size_t gap = pages(n < (size_t(1) << 20) ? size_t(1) << 20 : n < (size_t(64) << 20) ? n : size_t(64) << 20), whole = pages(n ? n : 1);
+        if (used + 2 * gap + whole > size) return nullptr;
+        char *start = base + used + gap;
+        if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
+        used += gap + whole;
+        char *p = start + (whole - n) / 256 * 256;
+        const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
+        pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, false, ""});
+        strncpy(pieces.back().name, name, sizeof pieces.back().name - 1);
+        for (size_t i = 0; i < whole / page; i++) piece_of[(start - base) / page + i] = uint32_t(pieces.size());
+        bytes += n;
+        return p;
+    }
+    // Nothing lives above the symbols: start again there.
+    void recycle() {
+        if (used < size / 2 && pieces.size() < 100000) return;
+        while (!pieces.empty() && !pieces.back().live) {
+            const uintptr_t start = pieces.back().lo - reinterpret_cast<uintptr_t>(base);
+            used = start / page * page;
+            forget(pieces.back());
+            pieces.pop_back();
+        }
+    }
+    void forget(const Piece &p) {
+        const size_t first = (p.lo - reinterpret_cast<uintptr_t>(base)) / page, last = (p.hi - 1 - reinterpret_cast<uintptr_t>(base)) / page;
+        for (size_t i = first; i <= last; i++) piece_of[i] = 0;
+    }
+    Piece *at(uintptr_t a) {       // the piece in whose pages `a` lies
+        if (!holds(a)) return nullptr;
+        const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) / page];
+        return i ? &pieces[i - 1] : nullptr;
+    }
+    Piece *nearest(uintptr_t a) {
+        Piece *best = nullptr;
+        uintptr_t least = ~uintptr_t(0);
+        for (auto &p : pieces) {
+            const uintptr_t d = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
+            if (d < least) least = d, best = &p;
+        }
+        return least < size_t(64) << 20 ? best : nullptr;
+    }
+    void free(Piece &p) {
+        const uintptr_t start = p.lo / page * page;
+        p.live = false;
+        bytes -= p.hi - p.lo;
+        madvise(reinterpret_cast<void *>(start), pages(p.hi - start), MADV_DONTNEED);
+        mprotect(reinterpret_cast<void *>(start), pages(p.hi - start), PROT_NONE);
+    }
+};
+extern Memory memory;
+}

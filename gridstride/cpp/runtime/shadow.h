@@ -1,0 +1,50 @@
+// The detectors' memory: for every 4-byte word who wrote it last and who read it, and when.
+//
+// Time counts what can order two accesses: barriers, warp barriers, fences, launches. Two accesses of one place are in order if one
+// thread made both, or if something between them made the one wait for the other. That does not depend on which thread happened to
+// run first, so a race is found whatever the schedule was.
+#pragma once
+#include <stdint.h>
+
+namespace gridstride {
+
+struct Access {
+    uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; an offset in the code, or a line
+};
+constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29;   // in `where`: an atomic access; the rest is a line, not an offset in the code; atomic for one block only
+
+struct Cell {
+    Access write, read, read2;     // two readers, of different warps where there are such
+    uint16_t owner;                // shared memory: 1 + the number of the array
+    uint8_t split, written;        // split: its bytes have cells of their own; written: by the host
+};
+
+// Cells for a range of addresses; pages that nobody touches cost nothing.
+struct Cells {
+    Cell *words = nullptr, *bytes = nullptr;
+    size_t count = 0;
+    bool reserve(size_t range) {
+        if (words) return true;
+        count = range / 4;
+        words = static_cast<Cell *>(map(count * sizeof(Cell)));
+        bytes = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
+        return words && bytes;
+    }
+    static void *map(size_t n) {
+        void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+        return p == MAP_FAILED ? nullptr : p;
+    }
+    void forget(size_t from, size_t n) {   // a range of addresses, from the start of this one's
+        const size_t page = size_t(sysconf(_SC_PAGESIZE));
+        clear(reinterpret_cast<char *>(words + from / 4), (n + 3) / 4 * sizeof(Cell), page);
+        clear(reinterpret_cast<char *>(bytes + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
+    }
+    static void clear(char *p, size_t n, size_t page) {
+        char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page), *b = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(p + n) / page * page);
+        if (b <= a) { memset(p, 0, n); return; }
+        memset(p, 0, size_t(a - p));
+        madvise(a, size_t(b - a), MADV_DONTNEED);
+        memset(b, 0, size_t(p + n - b));
+    }
+};
+}

@@ -1,0 +1,78 @@
+// An OS thread at work on one block: the block's threads as fibers, its shared memory, its clock.
+#pragma once
+#include <setjmp.h>
+#include <vector>
+#include "fiber.h"
+#include "memory.h"
+#include "runtime.h"
+#include "shadow.h"
+
+namespace gridstride {
+
+constexpr int max_threads = 1024, max_warps = 32;
+constexpr size_t shared_cap = 512 << 10;           // arrays with a gap behind each; `shared_limit` is what a block may use
+constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
+
+enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
+
+struct Exchange { alignas(16) char slot[32][16]; int readers; };   // what the lanes of a warp told each other
+
+struct Warp {
+    uint32_t exists, finished, arrived;            // by lane
+    uint32_t mask[32], group[32];
+    uint8_t op[32];
+    Exchange *got[32], exchange[65];
+    alignas(16) char given[32][16];
+};
+
+struct SharedArray { char name[48]; size_t offset; Shape shape; };
+
+struct Worker {
+    // the launch and the block
+    const Launch *launch = nullptr;
+    int n = 0;                                     // threads in a block
+    uint64_t block = 0;                            // its number in the grid
+    // threads; a slot is a place in the order in which they run
+    uint8_t state[max_threads];
+    int rank[max_threads], slot[max_threads], line[max_threads];
+    uint3 index[max_threads];
+    Fiber *fiber[max_threads];
+    int current = 0, next = 0, live = 0;
+    bool running = false, shuffled = false;
+    Fiber fibers[max_threads];                     // close together: the next one's stack is fetched ahead
+    int made = 0;
+    std::vector<Fiber *> idle;
+    Fiber main;
+    // barriers
+    int predicate[max_threads], count = 0;
+    Warp warps[max_warps];
+    bool warps_used = false;
+    struct { bool (*ready)(void *); void *arg; } condition[max_threads];
+    // shared memory
+    char *shared = nullptr;
+    size_t shared_used = 0, shared_file = 0, shared_static = 0;
+    std::vector<size_t> offset;                    // by declaration; 0: not met in this launch
+    std::vector<SharedArray> arrays;
+    std::vector<SharedArray> at_file_scope;
+    int dynamic_array = 0;
+    // what went wrong
+    sigjmp_buf escape;
+    volatile int signal = 0, busy = 0, pending_signal = 0;
+    void *fault = nullptr, *pc = nullptr;
+    void *alternate = nullptr;
+    uint32_t spins = 0;
+
+    void prepare_threads(const Launch &, uint32_t seed, int order);
+    void run_block(uint64_t block);
+    void start(int s);
+    void finish();
+    void wait(State s);
+    void choose();
+    bool find_ready(int &s) const;
+    void resolve();
+    bool try_warp(Warp &, int lane);
+    void stuck();
+    Fiber *a_fiber();
+};
+extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
+}

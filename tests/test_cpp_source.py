@@ -1,0 +1,360 @@
+"The source-to-source part of the emulator: what it rewrites, what it leaves alone, on which lines, and whether compilers take it."
+import random, re, shutil, subprocess
+from pathlib import Path
+
+import pytest
+
+import gridstride.cpp.source as source
+from gridstride.cpp.source import NotEmulated, emulated, host_functions, kernels
+
+INCLUDE = Path(source.__file__).parent/'include'/'cuda'
+COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
+
+def launch(callee, config, args='', takes='auto... gs_a', gives='gs_a...'):
+    return f'::gridstride::launch(::gridstride::Config({config}), GRIDSTRIDE_NAME({callee}), __LINE__, [&]({takes}) {{ {callee}({gives}); }}{", " if args else ""}{args})'
+def shared(name, type_): return f'auto &{name} = ::gridstride::shared<{type_}, __COUNTER__>("{name}")'
+def symbol(name, kind='d'): return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''
+def host(body): return f'void host() {{ {body} }}'
+def same(src): assert emulated(src)==src
+
+# Launches
+
+@pytest.mark.parametrize('callee', ['k', '::k', 'ns::k', '::ns::k<float, 16>', 'k<A<B<int>>>', 'k<A<B<C<int>>>>', 'k<(N>>1)>', 'k<1<<2, sizeof(int)>', 'k<(a<b)>', 'k<x->y>', 'k<int_<3>.value>', 'table[i]', 'table[i>0][j]', 'o.t',
+    'p->t[i]', 'get(i)', 'get<T>(i, j)', '(cond ? a : b)', '(a > b ? k<1> : k<2>)', 'A<T>::template k<3>', 'A<T>::k', 'this->k'])
+@pytest.mark.parametrize('before', ['', 'return ', '(void)', 'if (x) ', 'if (x) y; else ', 'while (f(x)) ', 'do ', 'a, ', 'a = b; ', 'case 3: ', 'x && ', '!'])
+def test_callee(callee, before):
+    assert emulated(host(f'{before}{callee}<<<g, b>>>(x);'))==host(f"{before}{launch(callee, 'g, b', 'x')};")
+
+@pytest.mark.parametrize('config', ['1, 32', 'dim3(2, 2), dim3(n >> 5)', 'n>>5, 32', 'n >> (5), 32', 'g, A<3>', 'g, A<B<3>>', 'g, sizeof(A<B<C<int>>>)', 'g, A<B<3>>::v, 0, s', '{2, 2}, {16, 16}',
+    '[=] { return a, b; }(), 1', 'f<A<int>>(n), b', 'n > 3 ? 1 : 2, 32', 'g, b, sizeof(float[3]), stream[i]', 'cdiv(n, 256), 256', '"<<<", \'>\', 3'])
+def test_config(config): assert emulated(host(f'k<<<{config}>>>(x);'))==host(launch('k', config, 'x')+';')
+
+@pytest.mark.parametrize('args', ['', 'x', 'x, y', 'a << b, c >> d', '[=] { return P<1, 2>{3, 4}; }, n', 'f(a, {1, 2})', 'P{1, 2}, ")"', "')', x", 'args...', '(T *)x', 'sizeof(NULL), f(NULL)', 'NULL + 1', '0'])
+def test_arguments(args): assert emulated(host(f'k<<<1, 2>>>({args});'))==host(launch('k', '1, 2', args)+';')
+
+def test_null_pointers():
+    assert emulated(host('k<<<1, 2>>>(NULL, x, NULL);'))==host(launch('k', '1, 2', 'nullptr, x, nullptr')+';')
+    k = '__global__ void k(int n, float *x, T *const y, int (*f)(int)); '
+    assert launch('k<3>', '1, 2', '0, nullptr, 0, 0') in emulated(k + host('k<3><<<1, 2>>>(0, 0, 0, 0);'))
+    macro = '#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)\n#define M(x) x\n'
+    assert 'L(k, nullptr, x); M(NULL);' in emulated(macro + host('L(k, NULL, x); M(NULL);'))
+
+def test_braces_meet_the_parameter():
+    want = launch('k', '1, 2', 'x, nullptr, f({}), nullptr', 'auto gs_a0, auto, auto gs_a2, auto', 'gs_a0, {1, n}, gs_a2, {}')
+    assert emulated(host('k<<<1, 2>>>(x, {1, n}, f({}), {});'))==host(want+';')
+    assert launch('k', '1, 2', 'nullptr, a...', 'auto, auto... gs_a1', '{}, gs_a1...') in emulated(host('k<<<1, 2>>>({}, a...);'))
+
+def test_launch_in_a_launch_and_in_a_lambda():
+    assert emulated(host('k<<<1, f([&] { j<<<3, 4>>>(y); })>>>(x);'))==host(launch('k', f"1, f([&] {{ {launch('j', '3, 4', 'y')}; }})", 'x')+';')
+    assert emulated(host('D(t, "n", [&] { k<T><<<1, 2>>>(x); });'))==host(f"D(t, \"n\", [&] {{ {launch('k<T>', '1, 2', 'x')}; }});")
+    assert emulated(host('CHECK((k<<<1, 2>>>(x)));'))==host(f"CHECK(({launch('k', '1, 2', 'x')}));")
+
+def test_two_launches_in_a_statement():
+    assert emulated(host('k<<<1, 2>>>(x), j<3><<<3, 4>>>(y);'))==host(f"{launch('k', '1, 2', 'x')}, {launch('j<3>', '3, 4', 'y')};")
+
+def test_comments_and_lines_between_the_tokens():
+    src = host('k /* a <<< */ <float, // >>>\n 2>\n  <<< /* ( */ g, // ,\n b\n>>> // )\n  (x, // y\n   z)\n;')
+    got = emulated(src).split('\n')
+    assert len(got)==src.count('\n')+1
+    assert 'GRIDSTRIDE_NAME(k <float, 2>)' in got[4] and '/* ( */ g' in got[2] and got[3]==' b' and got[5:]==['  , x, // y', '   z)', '; }']
+
+@pytest.mark.parametrize('src', ['int a = 1 << 2 >> 1;', 'a <<= b; a >>= b; c <= d; e <=> f;', '// k<<<1, 2>>>(x)', '/* k<<<1,\n 2>>>(x) */', 'auto s = "k<<<1, 2>>>(x)";', 'auto s = R"(k<<<1, 2>>>(__shared__ int x;)";',
+    'auto s = R"x(k<<<1, 2>>>()" __shared__)x";', "char c = '\"'; // k<<<1, 2>>>(x)", '#include <a<<<b>>>.h>', '#error k<<<1, 2>>>(x) isn\'t', '#if 0\nk<<<1, 2>>>(x) { asm\n#endif', 'std::ostream &operator<<<int>(S s);', "int n = 1'000'000; const char *t = \"asm\";",
+    '#pragma unroll\n', 'template <int N = (1 > 0)> struct S {};', 'v<v<v<int>>> x;', '', '\n', '// only\\\nk<<<1, 2>>>(x)', 'auto s = "a\\\n__noinline__";', '#define S "__shared__ int x;"', 'enum { a = 1 };\r\nint b;\r\n', 'void f();', 'double d = .5e-3, e = 0x1.8p+3;'])
+def test_left_alone(src): same(src)
+
+def test_macros():
+    src = '#define L(k, n, ...) do { \\\n  k /* why */ <<<(n + 31) / 32, \\\n    32>>>(a, n); \\\n } while (0)\n'
+    got = emulated(src)
+    assert got.count('\n')==src.count('\n') and got.count('\\\n')==3 and launch('k', '(n + 31) / 32, \\\n    32', 'a, n') in got
+    assert emulated('#define L k<3, \\\n  4> \\\n <<<1, 2>>>(x)\nint a;\n')==f"#define L {launch('k<3, 4>', chr(92)+chr(10)+chr(92)+chr(10)+'1, 2', 'x')}\nint a;\n"
+    assert launch('kern_##T', '1, 2', 'x') in emulated('#define L(T) kern_##T<<<1, 2>>>(x)')
+    later = '[&](auto... gs_b) { ' + launch('k', '__VA_ARGS__', 'gs_b...') + '; }'
+    assert emulated('#define L(k, ...) k<<<__VA_ARGS__>>>')==f'#define L(k, ...) {later}'
+    assert emulated('#define L(k, args) k<<<1, 2>>> args')==f"#define L(k, args) {later.replace('__VA_ARGS__', '1, 2')} args"
+    assert emulated('#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)')==f"#define L(k, ...) {later.replace('__VA_ARGS__', '1, 2')}(__VA_ARGS__)"
+    assert launch('k', '1, 2', 'x') in emulated('#define L k<<<1, 2>>>(x) // \\\n more\n')
+
+@pytest.mark.parametrize('src,line,what', [('\n\nvoid f() {\n  <<<1, 2>>>(x);\n}', 4, 'name of a kernel'), ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no arguments'),
+    ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"), ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'closes nothing'), ('a;\n/* b\n', 2, 'comment'),
+    ('void f() {\n  __shared__ int n = 3;\n}', 2, 'n is in shared memory')])
+def test_errors_name_the_line(src, line, what):
+    with pytest.raises(ValueError, match=re.escape(what)) as e: emulated(src)
+    assert f"line {line}: {src.split(chr(10))[line-1].strip()}" in str(e.value)
+
+# Shared memory
+
+@pytest.mark.parametrize('src,want', [
+    ('__shared__ float a;', [('a', 'float')]),
+    ('__shared__ float a[N][M], b;', [('a', 'float [N][M]'), ('b', 'float')]),
+    ('__shared__ unsigned long long int a[2*(N+1)];', [('a', 'unsigned long long int [2*(N+1)]')]),
+    ('static __shared__ volatile __align__(16) T a[3];', [('a', 'volatile T [3]')]),
+    ('alignas(alignof(T)) __shared__ const char a[3];', [('a', 'const char [3]')]),
+    ('__shared__ __attribute__((aligned(8))) int a[3];', [('a', 'int [3]')]),
+    ('float __shared__ a[3];', [('a', 'float [3]')]),
+    ('volatile __shared__ float a[3] __align__(8);', [('a', 'volatile float [3]')]),
+    ('__shared__ int *a, (*b)[4], *c[2], (*d)(int);', [('a', 'int *'), ('b', 'int (*)[4]'), ('c', 'int *[2]'), ('d', 'int (*)(int)')]),
+    ('__shared__ Pair<int, A<B<float>>> a[2], b;', [('a', 'Pair<int, A<B<float>>> [2]'), ('b', 'Pair<int, A<B<float>>>')]),
+    ('__shared__ ::ns::T<(a>b), 1<<2>::type a;', [('a', '::ns::T<(a>b), 1<<2>::type')]),
+    ('__shared__ typename A<T>::template B<3>::C a;', [('a', 'typename A<T>::template B<3>::C')]),
+    ('__shared__ struct S a[3];', [('a', 'struct S [3]')]),
+    ('__shared__ decltype(x + y) a[3];', [('a', 'decltype(x + y) [3]')]),
+    ('__shared__ TYPE(int, 3) a[3];', [('a', 'TYPE(int, 3) [3]')]),
+    ('__shared__ MAYBE_CONST float a[3];', [('a', 'MAYBE_CONST float [3]')]),
+    ('__shared__ float a[N > 4 ? N : 4][2];', [('a', 'float [(N > 4 ? N : 4)][2]')]),
+    ('__shared__ cuda::barrier<cuda::thread_scope_block> a;', [('a', 'cuda::barrier<cuda::thread_scope_block>')])])
+def test_shared(src, want):
+    rewritten = '; '.join(shared(*o) for o in want)+';'
+    for scope in ('__global__ void {} k() {{ {} }}', 'template <class T> __device__ T{} f(T x) {{ if (x) {{ {} }} }}', 'struct S {{ __device__ void{} f() {{ {} }} }};', 'namespace n {{ auto f{} = [] {{ {} }}; }}', '__global__ void{} k() {{ case 3: {} }}'):
+        assert scope.format('', rewritten) in emulated(scope.format('', src))
+
+def test_shared_outside_and_dynamic():
+    assert emulated('extern __shared__ float s[];')=='static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");'
+    assert emulated('namespace n { __shared__ int a[3]; }')=='namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }'
+    dynamic = 'extern volatile __shared__ __align__(sizeof(T)) unsigned char s[], t[][4];'
+    assert emulated(host(dynamic))==host('auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); auto &t = ::gridstride::dynamic_shared<volatile unsigned char [][4]>("t");')
+
+def test_shared_types_defined_in_place():
+    assert emulated(host('__shared__ union U { int i; T t; } a, *b;'))==host(f"union U {{ int i; T t; }}; {shared('a', 'U')}; {shared('b', 'U *')};")
+    assert re.search(r'struct (gs_type_\d+) \{ int i; \}; auto &a = ::gridstride::shared<volatile \1 \[3\], __COUNTER__>\("a"\);', emulated(host('volatile __shared__ struct { int i; } a[3];')))
+
+def test_shared_in_macros():
+    assert emulated('#define TILE(T, n) __shared__ T n[32]')=='#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))'
+    assert emulated('#define TILE(T, n) __shared__ T buf_##n[32], o;')=='#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));'
+    alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
+    assert emulated(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))==alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};")
+    with pytest.raises(NotEmulated, match='line 1'): emulated('#define S __shared__ float\n')
+
+# Variables of the device
+
+@pytest.mark.parametrize('src,want', [
+    ('__device__ int a;', f"static int gs_init_a; {symbol('a')};"),
+    ('__device__ int a = 3;', f"static int gs_init_a = 3; {symbol('a')};"),
+    ('int __device__ a = 3;', f"static int gs_init_a = 3; {symbol('a')};"),
+    ('__device__ int a, *b = &a;', f"static int gs_init_a; {symbol('a')}; static int *gs_init_b = &a; {symbol('b')};"),
+    ('static inline __device__ __constant__ const float a[2][2] = {{1, 2}, {3, 4}};', f"static const float gs_init_a[2][2] = {{{{1, 2}}, {{3, 4}}}}; {symbol('a', 'c')};"),
+    ('__device__ __managed__ unsigned long long a{1};', f"static unsigned long long gs_init_a{{1}}; {symbol('a', 'm')};"),
+    ('__device__ const char *a = "};//";', f"static const char *gs_init_a = \"}};//\"; {symbol('a')};"),
+    ('__constant__ P<int, A<B<3>>> a = P<int, A<B<3>>>{1, {2, 3}};', f"static P<int, A<B<3>>> gs_init_a = P<int, A<B<3>>>{{1, {{2, 3}}}}; {symbol('a', 'c')};"),
+    ('__device__ int (*a)(int, float) = f, b;', f"static int (*gs_init_a)(int, float) = f; {symbol('a')}; static int gs_init_b; {symbol('b')};"),
+    ('__device__ P a(1, 2);', f"static P gs_init_a(1, 2); {symbol('a')};"),
+    ('__device__ auto a = [] __device__ (int i) { return i, 2; };', f"static auto gs_init_a = [] __device__ (int i) {{ return i, 2; }}; {symbol('a')};"),
+    ('__device__ __align__(16) float a[4];', f"__align__(16) static float gs_init_a[4]; {symbol('a')};"),
+    ('alignas(16) __device__ float a[4], b;', f"alignas(16) static float gs_init_a[4]; {symbol('a')}; alignas(16) static float gs_init_b; {symbol('b')};"),
+    ('extern "C" __constant__ float a[3];', f"static float gs_init_a[3]; {symbol('a', 'c')};"),
+    ('extern __device__ int a;', f"static int gs_init_a; {symbol('a')};"),
+    ('extern __device__ int a; int f(); __device__ int a = 3;', f"extern int gs_init_a; {symbol('a')}; int f(); int gs_init_a = 3;"),
+    ('extern __constant__ int a[]; __constant__ int a[3];', f"extern int gs_init_a[]; int gs_init_a[3]; {symbol('a', 'c')};"),
+    ('__device__ struct S { int x; } a, b[2];', f"struct S {{ int x; }}; static S gs_init_a; {symbol('a')}; static S gs_init_b[2]; {symbol('b')};"),
+    ('#define DEV static __device__\nDEV int a;', f"#define DEV static __device__\nstatic int gs_init_a; {symbol('a')};"),
+    ('#define TABLE(n, T) __constant__ T n##_t[4]', "#define TABLE(n, T) static T gs_init_##n##_t[4]; static decltype(gs_init_##n##_t) &n##_t = ::gridstride::symbol(gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])
+def test_symbol(src, want):
+    assert emulated(src)==want
+    if '#' not in src: assert emulated(f'namespace a::b {{ extern "C" {{ {src} }} }}')==f'namespace a::b {{ extern "C" {{ {want} }} }}'
+
+@pytest.mark.parametrize('src', ['__device__ float f(float x) { return x; }', '__device__ float f(float), g(int);', '__host__ __device__ __forceinline__ A<B<int>> f(A<B<int>> x = {}, int y = 3);', '__device__ Foo<int> f(A<B> a);',
+    '__device__ const int N = 32;', '__constant__ const float pi = 3.14f, e = 2.7f;', 'constexpr __device__ int a[3] = {1, 2, 3};', '__device__ constexpr float x = 3;', 'template <class T> __device__ T a = 3;', '__device__ S::S(int x) : x{x} {}',
+    'template <class T, int N> __device__ __forceinline__ auto f(T x) -> decltype(x) { return x; }', 'struct S { __device__ S() : x{1} {} __device__ int f() const { return x; } __device__ static int g(); int x; __device__ operator int() const; };',
+    '__device__ T operator+(T a, T b) { return a; }', '__device__ T &operator+=(T &a, T b);', 'auto f = [] __device__ (int x) { return x; };', '__device__ int S::a = 3;', '__device__ struct S f() { return {}; }', '__device__ int *f(int *x) { return x; }',
+    '__device__ S::~S() {}', 'void f() { auto g = [=] __host__ __device__ (int i) { int j = i; return j; }; }', '#define HD __host__ __device__\nHD int f(int x) { return x; }', '__device__ void f() {} int g;', 'class A { friend __device__ void f(A); };',
+    'template <> __device__ int f<3>(int x) { return x; }', 'template __device__ int f<3>(int);', '__device__ int (*f(int x))(int) { return 0; }'])
+def test_no_symbol(src): same(src)
+
+# Keywords, and what cannot be emulated
+
+def test_noinline():
+    assert emulated('__noinline__ int f();\n#define SLOW __noinline__\n')=='GRIDSTRIDE_NOINLINE int f();\n#define SLOW GRIDSTRIDE_NOINLINE\n'
+    same('__attribute__((__noinline__)) int f(); // __noinline__')
+
+@pytest.mark.parametrize('asm', ['asm("mov;");', 'asm volatile ("mov %0;" : "=r"(x));', '__asm__ __volatile__("");'])
+def test_inline_ptx(asm):
+    with pytest.raises(NotEmulated, match=f"no inline PTX.*\n  line 3: {re.escape(asm)}") as e: emulated(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
+    assert isinstance(e.value, NotImplementedError)
+    with pytest.raises(NotEmulated, match='line 2'): emulated(f'int a;\n#define X {asm}\n')
+    for guard in '#if 0', '#ifndef GRIDSTRIDE_EMULATOR', '#if !defined(GRIDSTRIDE_EMULATOR) // PTX', '#ifdef GRIDSTRIDE_EMULATOR\n#else', '#if 1\n#else', '#if 1\n#elif B\n#else': same(f'{guard}\n#ifdef X\n{asm}\n#else\n{asm}\n#endif\n#endif\n')
+    same('int asm_(int x) { return x; } // asm("")')
+
+def test_branches_may_open_the_same_bracket():
+    same('#ifdef A\nvoid f(int x) {\n#elif B\nvoid f(long x) {\n#else\nvoid f(float x) {\n#endif\n  g();\n}\n')
+    same('void f() {\n#ifdef A\n}\n#else\n#error "A"\n#endif\nint x;')
+    same('#ifdef __cplusplus\nextern "C" {\n#endif\nint x;\n#ifdef __cplusplus\n}\n#endif\n')
+    assert emulated('#ifdef A\nvoid f(int x) {\n#else\nvoid f() {\n#endif\n__shared__ int a;\n}\n__device__ int b;')==f"#ifdef A\nvoid f(int x) {{\n#else\nvoid f() {{\n#endif\n{shared('a', 'int')};\n}}\nstatic int gs_init_b; {symbol('b')};"
+    with pytest.raises(NotEmulated, match='preprocessor'): emulated('void f() {\n__shared__ int a[\n#ifdef A\n3\n#else\n4\n#endif\n];}')
+    same('#define OPEN namespace x {\n#define CLOSE }\nOPEN int a; CLOSE void f() { if (a) {\n} }')
+    same('#define OPEN namespace x {\nOPEN int a; }\n')
+
+# Functions
+
+SRC = '''#include <vector>
+template <typename T, int N = (3 > 2)>
+__global__ void __launch_bounds__(256, 2)
+scale(const float* __restrict__ x, T *out, int n=N, float w[][4] = nullptr) {}
+extern "C" __global__ void add(float *a, std::vector<int> b, int, unsigned   long long c);
+static __global__ void no_parameters(void) { }
+#define KERNEL __global__ void
+KERNEL aliased(const __grid_constant__ Params p) {}
+__global__ void add(float *first, std::vector<int> second, int third, unsigned long long c) { }
+namespace a { namespace { namespace b { static inline torch::Tensor host(const torch::Tensor &x, c10::optional<at::Tensor> y = c10::nullopt, const std::string& s = "a,(b", char c=')') {
+  struct Local { int f() { return 1; } }; return x; } } } __global__ void inner(int *i) {} }
+__host__ __device__ int both(int a) { return a; }
+__device__ int device(int a) { return a; }
+struct S { int member() { return 1; } }; int S::outside() { return 1; }
+int declared(int x);
+PYBIND11_MODULE(name, m) { m.def("f", &both); }
+auto trailing(int (*f)(float, int), T (&m)[3], Args&&... args) -> std::vector<int> { return {}; }
+int g[] = {1, 2}; std::vector<int> v = f(1, 2), w{1};
+#if 0
+int dead() {}
+#endif
+'''
+
+def test_kernels():
+    got = {(k.scope, k.name):k for k in kernels(SRC)}
+    assert [(k.name, k.line) for k in got.values()]==[('scale', 4), ('add', 9), ('no_parameters', 6), ('aliased', 8), ('inner', 11)]
+    scale = got['', 'scale']
+    assert scale.template=='template <typename T, int N = (3 > 2)>' and scale.returns=='void'
+    assert [tuple(p) for p in scale.params]==[('const float *', 'x', ''), ('T *', 'out', ''), ('int', 'n', 'N'), ('float (*)[4]', 'w', 'nullptr')]
+    assert [p.name for p in got['', 'add'].params]==['first', 'second', 'third', 'c'] and got['', 'add'].params[3].type=='unsigned long long'
+    assert got['', 'no_parameters'].params==[] and got['', 'aliased'].params==[('const Params', 'p', '')]
+    footer = emulated(SRC).split('\n')[-2]
+    assert footer.startswith('static const ::gridstride::Names gs_names_0("scale", "x,out,n,w"); static const ::gridstride::Names gs_names_1("add", "first,second,third,c");') and footer.count('Names gs_names_')==5
+
+def test_host_functions():
+    got = {f.name:f for f in host_functions(SRC)}
+    assert [(f.name, f.returns, f.scope, f.line) for f in got.values()]==[('host', 'torch::Tensor', 'a::b', 10), ('both', 'int', '', 12), ('trailing', 'std::vector<int>', '', 17)]
+    assert [tuple(p) for p in got['host'].params]==[('const torch::Tensor &', 'x', ''), ('c10::optional<at::Tensor>', 'y', 'c10::nullopt'), ('const std::string &', 's', '"a,(b"'), ('char', 'c', "')'")]
+    assert [p.type for p in got['trailing'].params]==['int (*)(float, int)', 'T (&)[3]', 'Args &&...'] and [p.name for p in got['trailing'].params]==['f', 'm', 'args']
+
+@pytest.mark.parametrize('text,type_,name', [('const float*x', 'const float *', 'x'), ('float const * const* y', 'float const * const *', 'y'), ('int', 'int', ''), ('const T&', 'const T &', ''), ('unsigned n', 'unsigned', 'n'), ('T... xs', 'T...', 'xs'),
+    ('A<B<int>>a', 'A<B<int>>', 'a'), ('::std::size_t n', '::std::size_t', 'n'), ('struct S s', 'struct S', 's'), ('typename A<T>::B b', 'typename A<T>::B', 'b'), ('int a[3]', 'int *', 'a'), ('int[3]', 'int *', ''), ('void **p', 'void **', 'p'),
+    ('float /* in */ *\n x // why\n', 'float *', 'x'), ('const float *const __restrict__ x', 'const float * const', 'x'), ('long long int', 'long long int', ''), ('...', '...', ''), ('half2 x', 'half2', 'x')])
+def test_parameter(text, type_, name): assert [tuple(p) for p in host_functions(f'void f({text}) {{}}')[0].params]==[(type_, name, '')]
+
+# Lines: a source put together at random from pieces, with line ends and comments at random between their tokens
+
+PIECES = ['__global__ void @(float *x, int n) { __shared__ Pair < int , float > a [ N ] [ M + 1 ] , * b ; mark ( a , b ) ; }', '__device__ int @ = f ( 1 , mark ) , * @ = nullptr ;', '__constant__ float @ [ 3 ] = { 1 , mark , 3 } ;',
+    'void @ ( ) { mark ; k < float , 16 > <<< dim3 ( 1 , mark ) , n >> 5 >>> ( x , mark , [ & ] { return mark ; } ) ; mark ; }', 'extern __shared__ float @ [ ] ;', 'namespace mark { __device__ int @ ( int mark ) { return mark << 1 ; } }',
+    'struct @ { __device__ int mark ( ) { __shared__ int a ; return a ; } } ;', 'int @ ( ) { t [ i ] <<< 1 , 2 >>> ( NULL ) ; return mark > 3 ; }', '__noinline__ auto @ = "k<<<1, 2>>>(mark)" ;', 'template < class T > __device__ T @ ( T mark ) ;']
+
+def spread(piece, rng, names):
+    "The tokens of `piece`, @ and mark replaced by names of their own, with line ends and comments between them"
+    gaps = [' ', ' ', ' ', '\n', ' /* k<<<1, 2>>>(x)\n */ ', '\n  // __shared__ int c; (\n', '\t']
+    words = [re.sub('@', lambda _: f'name_{next(names)}', re.sub('mark', lambda _: f'mark_{next(names)}', o)) for o in re.findall(r'"[^"]*"|\S+', piece)]
+    return ''.join(o + rng.choice(gaps) for o in words)
+
+def where(text): return {m[0]:text.count('\n', 0, m.start()) for m in re.finditer(r'mark_\d+', text)}
+
+@pytest.mark.parametrize('seed', range(60))
+def test_no_token_moves_to_another_line(seed):
+    rng,names = random.Random(seed),iter(range(10**6))
+    pieces = [spread(rng.choice(PIECES), rng, names) for _ in range(12)]
+    between = [f'int keep_{i}; // __shared__ {i} <<<\n#define KEEP_{i} (x) \\\n  {i}\n' for i in range(12)]
+    src = ''.join(a+'\n'+b for a,b in zip(pieces, between))
+    got = emulated(src)
+    names = kernels(src)
+    assert got.count('\n')==src.count('\n')+bool(names) and where(got)==where(src) and len(where(src)) > 3
+    for o in between: assert o in got and got.count('\n', 0, got.index(o))==src.count('\n', 0, src.index(o))
+    left = {t.text for t in source._tokens(got)}
+    assert not left & {'<<<', '__shared__', '__constant__', '__noinline__'}
+    assert emulated(got)==got + (got.split('\n')[-2]+'\n' if names else '')  # nothing is left to rewrite
+
+# Compilers
+
+HARD = r'''#include <utility>
+#include <vector>
+#define HD __host__ __device__ __forceinline__
+#define KERNEL __global__ void __launch_bounds__(256)
+#define SMEM extern __shared__ __align__(16)
+#define TILE(T, n) __shared__ T n[32][33]
+#define TABLE(n) __constant__ float n##_table[4] = {1, 2, 3, 4};
+#define LAUNCH(k, n, ...) k<<<(n + 31) / 32, 32>>>(__VA_ARGS__)
+#define LAUNCH2(k, args) k<<<1, \
+   32>>> args
+#define LAUNCH3(k, ...) k<<<__VA_ARGS__>>>
+#define NAMED(T) kern_##T<<<1, 32>>>(x)
+#define CHECK(...) do { __VA_ARGS__; } while (0)
+struct __align__(8) P2 { int a, b; __device__ P2(int a=0, int b=0) : a(a), b{b} {} __device__ int sum() const; };
+__device__ int P2::sum() const { return a+b; }
+template <class A, class B> struct Pair { A a; B b; static __device__ A f(A a) { return a; } };
+__device__ int d_a = 3, *d_b = &d_a, d_c[2] = {1, 2};
+static __device__ __constant__ const float w[2][2] = {{1, 2}, {3, 4}};
+__constant__ float coef[3];
+__managed__ unsigned long long total{7};
+namespace deep { namespace er { __device__ alignas(16) Pair<int, Pair<float, int>> pair = {1, {2, 3}}; } }
+extern __device__ int later;
+__device__ int use_later() { return later; }
+__device__ int later = 9;
+__device__ const int N = 32;
+constexpr __device__ int M = 16;
+__device__ struct { int x; } anon;
+__device__ struct Tag { int x; } tag1, tag2[2];
+__device__ volatile int flag;
+__device__ P2 p(1, 2);
+__device__ int (*fp)(int) = nullptr;
+__device__ auto twice = [] (int i) { return i*2, 2; };
+__device__ const char *msg = "};\"";
+extern "C" __constant__ float plain_name[3];
+TABLE(sin)
+extern __shared__ float top[];
+__shared__ int file_tile[N];
+HD float sq(float x) { return x*x; }
+__noinline__ __device__ int slow(int x) { return x; }
+template <int K> __device__ float dev(float x) { __shared__ float s[K > 4 ? K : 4]; return s[0]+x; }
+KERNEL plain(float *x, int n) { TILE(float, tile); tile[0][0] = x[0]; x[0] = top[0] + file_tile[0] + dev<3>(1) + sin_table[1] + coef[0]; }
+__global__ void kern_float(float *x);
+template <typename T, int B> __global__ void k(const T *__restrict__ x, T y = T()) {
+  __shared__ Pair<int, T> a[B][M+1], *b, (*c)[4];
+  static __shared__ alignas(16) volatile unsigned long long u[2*(B+1)], v;
+  __shared__ struct S { int x; } st[2];
+  __shared__ union { int i; float f; } un;
+  __shared__ typename std::vector<T>::value_type z[N];
+  SMEM unsigned char raw[];
+  auto f = [&](int i) { __shared__ float inner[8]; return inner[i]; };
+  a[0][0].a = st[0].x + un.i; b = &a[0][0]; c = nullptr; u[0] = v; (void)f; (void)raw; (void)z; (void)x;
+}
+template <class F> __global__ void call(F f) { f(1); }
+__global__ void none() {}
+__global__ void call2(P2 p, float *x, P2 q) {}
+template <class T> __global__ void kp(T *x, int n) {}
+template <class T> struct Holder { template <int B> static void run(T *x) { k<T, B><<<1, 32>>>(x, T(1)); k<T, (B>>1)><<<1,2>>>(x); } };
+template <class... A> void all(A... a) { call<<<1, 1>>>(a...); }
+void host(float *x, int n, cudaStream_t s, bool fast) {
+  plain<<<1, 32>>>(x, n);
+  ::plain<<<dim3(1, 2), dim3(n >> 1), sizeof(Pair<int, Pair<int, int>>), s>>>(NULL, n << 1);
+  k<Pair<int, float>, 3><<<{1, 1}, {2, 2}>>>((Pair<int, float> *)x, {});
+  k<float, (32>>1)>
+    <<<n / 32, // blocks
+       32>>>
+      (x, 2.f);
+  (fast ? plain : plain)<<<1, 2>>>(x, [=] { int a = 1, b{2}; return a + b; }());
+  void (*table[])(float *, int) = {plain, plain};
+  table[n > 1 ? 1 : 0]<<<1, 2>>>(x, n);
+  if (fast) plain<<<1, 2>>>(x, n); else none<<<1, 1>>>();
+  call<<<1, 1>>>([=] __device__ (int i) { x[i] = 1, 2; });
+  call /* why */ <<< 1, 1 >>> ([=] __host__ __device__ (int i) { return x[i] > 2; });
+  LAUNCH(plain, n, x, n); LAUNCH(none, n); LAUNCH2(plain, (x, n)); LAUNCH3(plain, 1, 32)(x, n); LAUNCH3(none, 1, 2)();
+  CHECK(plain<<<1, 2>>>(x, n));
+  NAMED(float);
+  for (int i = 0; i < 3; i++) Holder<float>::template run<4>(x);
+  all([](int) {});
+  plain<<<1, 2>>>(0, 0); call2<<<1, 1>>>({1, 2}, x, {n > 2,
+    3}); LAUNCH(plain, n, NULL, n); kp<float><<<1, 1>>>(0, 0);
+}
+__global__ void kern_float(float *x) { x[0] = 1; }
+'''
+
+def compiled(compiler, src):
+    "What `compiler` has against `src`, with the lines of `src`"
+    res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h', '-x', 'c++', '-'], input=emulated(src), capture_output=True, text=True)
+    return res.stderr
+
+@pytest.mark.skipif(not COMPILERS, reason='needs g++ or clang++')
+def test_compilers_take_it():
+    for compiler in COMPILERS: assert compiled(compiler, HARD)==''
+
+@pytest.mark.skipif(not COMPILERS, reason='needs g++ or clang++')
+@pytest.mark.parametrize('line', ['  mistake;', '  __shared__ float s[missing];', '  __shared__ Missing a,\n b;', '  k<<<missing, 2>>>(x);', '  k<<<1,\n missing>>>(x);', '  missing<<<1, 2>>>(\nx);', '  k<<<1, 2>>>(\n missing);'])
+def test_messages_keep_their_lines(line):
+    src = f'__global__ void k(float *x) {{}}\nvoid host(float *x) {{\n{line}\n}}\n'
+    at = next(i for i,o in enumerate(src.split('\n'), 1) if re.search('mistake|missing|Missing', o))
+    for compiler in COMPILERS: assert re.search(rf'<stdin>:{at}:\d+: error', compiled(compiler, src))
