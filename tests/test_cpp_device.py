@@ -120,9 +120,6 @@ def failed(compiler, source):
     ('#include <cooperative_groups.h>\nvoid f() { cooperative_groups::this_grid().sync(); }', 'the emulator has no this_grid().sync()'),
     ('#include <cooperative_groups.h>\nvoid f() { cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }', 'none that span warps'),
     ('#include <cuda/barrier>\nvoid f(cuda::barrier<cuda::thread_scope_device> &b) { b.arrive_and_wait(); }', 'barriers of thread_scope_block only'),
-    ('#include <mma.h>', 'the emulator has no mma.h (tensor cores)'),
-    ('#include <curand_kernel.h>', 'the emulator has no curand_kernel.h'),
-    ('#include <thrust/device_vector.h>', 'the emulator has no thrust/device_vector.h'),
     ('struct S { float x[3]; }; float f(const S *s) { return __ldg(s).x[0]; }', '__ldg reads numbers and vectors'),
     ('float f(float x) { return max(x, 0); }', 'ambiguous'),  # as nvcc finds it
     ('#include <cuda_fp16.h>\nfloat f(half x, float y) { return x * y; }', 'ambiguous'),
@@ -136,7 +133,7 @@ headers = sorted(p for p in include.rglob('*') if p.is_file() and p.suffix in ('
 @pytest.mark.parametrize('compiler', compilers)
 def test_headers_compile_alone_and_together(compiler):
     there = [p for p in headers if '#error' not in p.read_text()]
-    assert len(headers) - len(there) > 40 and len(there) > 40
+    assert len(there) > 40
     names = [str(p.relative_to(include)) for p in there]
     own = [n for n,p in zip(names, there) if len(p.read_text().splitlines()) > 3]
     for sources in [[n] for n in own] + [names, names[::-1]]:

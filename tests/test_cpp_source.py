@@ -358,3 +358,10 @@ def test_messages_keep_their_lines(line):
     src = f'__global__ void k(float *x) {{}}\nvoid host(float *x) {{\n{line}\n}}\n'
     at = next(i for i,o in enumerate(src.split('\n'), 1) if re.search('mistake|missing|Missing', o))
     for compiler in COMPILERS: assert re.search(rf'<stdin>:{at}:\d+: error', compiled(compiler, src))
+
+
+@pytest.mark.parametrize('header', ['mma.h', 'curand_kernel.h', 'thrust/device_vector.h', 'cub/cub.cuh', 'cublas_v2.h', 'cuda/ptx', 'texture_types.h'])
+def test_headers_without_a_stand_in_are_named(header):
+    with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'): emulated(f'int a;\n#include <{header}>')
+    plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'
+    assert emulated(plain) == plain

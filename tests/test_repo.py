@@ -116,6 +116,8 @@ def test_wheel_holds_the_package_and_nothing_else(wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {n.split('/')[0].split('-')[0] for n in names} == {'gridstride'}, 'no top-level utils, no tests, no notebooks'
     assert {f'gridstride/{f}' for f in texts(ROOT/'gridstride', '*.py')} <= set(names)
+    cpp = subprocess.run(['git', 'ls-files', 'gridstride/cpp/include', 'gridstride/cpp/runtime'], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    assert len(cpp) > 50 and set(cpp) <= set(names)
 
 
 def test_metadata_is_that_of_settings(wheel):
@@ -138,6 +140,13 @@ def test_wheel_imports_where_only_numpy_is(wheel, tmp_path):
     code = 'import gridstride, gridstride.utils as u; print(gridstride.__file__, gridstride.__version__, u.cdiv(7, 2))'
     where, version, four = run(python, '-I', '-c', code, cwd=tmp_path).split()
     assert Path(where).is_relative_to(site) and four == '4' and wheel.name.startswith(f'gridstride-{version}-')
+    code = '''
+import numpy as np
+from gridstride.cpp import cuda_kernel
+x = np.arange(70, dtype=np.float32)
+cuda_kernel("__global__ void twice(float *x, int n) { int i = blockIdx.x*32 + threadIdx.x; if (i < n) x[i] *= 2; }")[3, 32](x, 70)
+print(int(x.sum()))'''
+    assert run(python, '-I', '-c', code, cwd=tmp_path).split() == [str(70*69)]
 
 
 @pytest.mark.parametrize('module', ['gridstride', 'gridstride.utils', 'gridstride.lessons', 'gridstride.doctor'])

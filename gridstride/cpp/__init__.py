@@ -5,9 +5,9 @@
 # %% auto #0
 __all__ = []
 
-# %% ../../nbs/lib/cpp/00_init.ipynb #db9c29f4
+# %% ../../nbs/lib/cpp/00_init.ipynb #9b28a52d
 from .build import CompileError, CompilerMissing, cache_dir
-from .emulator import options
+from .emulator import on_emulator, options
 from .kernel import cuda_kernel
 from .load import load_cuda
 from .magic import load_ipython_extension

@@ -5,17 +5,17 @@
 # %% auto #0
 __all__ = ['run', 'main']
 
-# %% ../../nbs/lib/cpp/08_main.ipynb #a1b55bf2
-import argparse, sys
+# %% ../../nbs/lib/cpp/08_main.ipynb #1467fad3
+import argparse, re, shutil, sys, tempfile
 from pathlib import Path
 
 from . import emulator
 from .build import CompileError, CompilerMissing, emulate
 from .load import Emulated
 from .source import NotEmulated, emulated
-from ..sim.errors import KernelError
+from ..sim.errors import KernelCrash, KernelError
 
-# %% ../../nbs/lib/cpp/08_main.ipynb #83781d87
+# %% ../../nbs/lib/cpp/08_main.ipynb #835804fc
 _ENTRY = r'''
 #ifdef __APPLE__
 extern "C" int gs_program(int, char **) __asm__("_main");
@@ -40,7 +40,12 @@ def run(src:str,      # a program in CUDA C
     checks = checks is not False
     built = emulate(emulated(src) + _ENTRY, name, checks, original=src)
     emulator.device()
-    return Emulated(built, name, {}, checks).gs_run([name, *args])
+    with tempfile.TemporaryDirectory() as folder: # a copy, so that its variables are new even if it has run before
+        shutil.copytree(built.folder, folder, dirs_exist_ok=True)
+        try: return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
+        except KernelCrash as e:
+            if e.block is None and (m := re.search(r'exit\((-?\d+)\) was called', str(e))): return int(m[1])
+            raise
 
 def main(argv=None):
     p = argparse.ArgumentParser(prog='python -m gridstride.cpp', description='Compile and run a CUDA C program without a GPU.')

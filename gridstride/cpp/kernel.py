@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['dtype_of', 'check_argument', 'check_arguments', 'Kernel', 'Kernels', 'cuda_kernel']
 
-# %% ../../nbs/lib/cpp/06_kernel.ipynb #1b6e66fa
+# %% ../../nbs/lib/cpp/06_kernel.ipynb #26d41769
 import ctypes, re, time
 from functools import lru_cache
 
@@ -13,7 +13,7 @@ import numpy as np
 
 from . import emulator
 from .build import CompileError, emulate
-from .load import Emulated, _arch, _cannot_check
+from .load import Emulated, _arch, _cannot_check, printed
 from .source import emulated, kernels
 from ..sim.errors import LaunchError
 from ..sim.launch import sizes
@@ -133,7 +133,7 @@ def _by_emulator(src, wanted, checks):
         return run
     return Kernels({o:Kernel(o, f.params, runner(o), 'cpu', built) for o,f in wanted})
 
-# %% ../../nbs/lib/cpp/06_kernel.ipynb #0f543eb4
+# %% ../../nbs/lib/cpp/06_kernel.ipynb #3149c140
 _HALF = {'half':'#include <cuda_fp16.h>\n', '__half':'#include <cuda_fp16.h>\n', '__nv_bfloat16':'#include <cuda_bf16.h>\n'}
 
 def _core():
@@ -146,7 +146,7 @@ def _core():
 def _by_nvrtc(src, wanted, checks):
     if checks: _cannot_check()
     module,seconds = _compiled(src, tuple(o for o,_ in wanted), _file(wanted))
-    return Kernels({o:Kernel(o, f.params, _launcher(module.get_kernel(o), f.params), 'cuda', seconds) for o,f in wanted})
+    return Kernels({o:Kernel(o, f.params, _launcher(module.get_kernel(o), o, f.params, 'printf' in src), 'cuda', seconds) for o,f in wanted})
 
 @lru_cache
 def _compiled(src, names, file):
@@ -169,7 +169,16 @@ def _includes():
     try: return [str(Path(nvcc()).resolve().parent.parent/'include')]
     except CompilerMissing: return []
 
-def _launcher(kernel, params):
+def _allow(kernel, name, shared):
+    "Let the kernel use more dynamic shared memory than every kernel may"
+    from cuda.bindings import driver
+    import torch
+    attribute = driver.CUfunction_attribute.CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
+    error, = driver.cuKernelSetAttribute(attribute, shared, getattr(kernel, 'handle', None) or kernel._handle, torch.cuda.current_device())
+    most = torch.cuda.get_device_properties().shared_memory_per_block_optin
+    if error: raise LaunchError(f'{shared} bytes of dynamic shared memory; a block on this GPU has {most} at most', kernel=name)
+
+def _launcher(kernel, name, params, prints):
     import torch
     core = _core()
     types = [dtype_of(p.type) for p in params]
@@ -177,7 +186,9 @@ def _launcher(kernel, params):
         if pointer: return 0 if x is None else x.data_ptr()
         return _SCALAR[dtype](x) if dtype in _SCALAR else np.float16(x) if dtype=='float16' else x
     def run(args, grid, block, stream, shared):
+        if shared > 48*1024: _allow(kernel, name, shared)
         handle = stream if stream is not None else torch.cuda.current_stream()
         config = core.LaunchConfig(grid=tuple(grid), block=tuple(block), shmem_size=shared)
-        core.launch(core.Stream.from_handle(int(getattr(handle, 'cuda_stream', handle) or 0)), config, kernel, *(value(x, *t) for x,t in zip(args, types)))
+        on = core.Stream.from_handle(int(getattr(handle, 'cuda_stream', handle) or 0))
+        with printed(prints): core.launch(on, config, kernel, *(value(x, *t) for x,t in zip(args, types)))
     return run

@@ -594,7 +594,21 @@ def host_functions(src:str, # CUDA C
 
 def _on_host(words): return '__global__' not in words and ('__device__' not in words or '__host__' in words)
 
-# %% ../../nbs/lib/cpp/01_source.ipynb #311d4c63
+# %% ../../nbs/lib/cpp/01_source.ipynb #3a2f3f5a
+_ABSENT = {'thrust/':'write a kernel, or call torch from Python', 'cub/':'use shuffles or cooperative groups', 'cublas':'call torch.matmul from Python', 'cudnn':'call torch.nn from Python',
+           'cufft':'call torch.fft from Python', 'cusparse':'call torch.sparse from Python', 'cusolver':'call torch.linalg from Python', 'curand':'pass random numbers in as a tensor, or write a generator of a few lines',
+           'mma.h':'tensor cores need a GPU; multiply in ordinary code', 'nccl':'several GPUs are needed for it', 'nvtx':'leave the marks out', 'nvToolsExt':'leave the marks out', 'texture_':'read arrays instead',
+           'surface_':'read arrays instead', 'cuda_fp8':'use cuda_fp16.h or cuda_bf16.h', 'cuda_fp6':'use cuda_fp16.h or cuda_bf16.h', 'cuda_fp4':'use cuda_fp16.h or cuda_bf16.h', 'cuda/ptx':'PTX needs a GPU',
+           'cuda/semaphore':'use cuda::atomic', 'cuda/latch':'use cuda::barrier', 'cuda/std/semaphore':'use cuda::atomic', 'cuda/std/latch':'use cuda::barrier', 'cuda/std/barrier':'use <cuda/barrier>',
+           'cuda_awbarrier':'use <cuda/barrier>', 'cuda_device_runtime_api':'launch kernels from the host', 'cutlass/':'it needs a GPU', 'cute/':'it needs a GPU'}
+
+def _includes(src):
+    "Refuses headers that have no stand-in"
+    for t in _live(_tokens(src)):
+        if t.kind!='directive' or not (m := re.match(r'#\s*include\s*[<"]([^>"]+)', t.text)): continue
+        for start,instead in _ABSENT.items():
+            if m[1].startswith(start): raise _error(NotEmulated, f'the emulator has no {m[1]}: {instead}, or run on a GPU', src, t.start)
+
 def _words(c):
     "Refuses inline PTX, and renames the keyword that is an attribute's name in the standard library"
     for i in range(len(c)):
@@ -603,7 +617,8 @@ def _words(c):
 
 def emulated(src:str, # CUDA C
             )->str:   # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
-    "`src` for the emulator; `NotEmulated` for inline PTX, `ValueError` for brackets that do not close"
+    "`src` for the emulator; `NotEmulated` for inline PTX and headers without a stand-in, `ValueError` for brackets that do not close"
+    _includes(src)
     main,bodies = _read(src)
     found = _kernels(main)
     for c in (main, *bodies):

@@ -35,7 +35,7 @@ struct Detector {
     bool on = false;
     Worker *w = nullptr;                   // the one that runs the checked launch
     uint32_t now = 1, launch_start = 1, block_start = 1, block_floor = 1, me = 0;
-    uintptr_t launch_frame = 0, shared_base = 0, own_stack = 0, builtins = 0;
+    uintptr_t launch_frame = 0, shared_base = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
     const Launch *launch = nullptr;
     Image image = {};
     Cells shared_cells, cells;
@@ -105,8 +105,9 @@ struct Detector {
         acquired[rank] = std::max(acquired[rank], time);
         any_acquired = true;
     }
-    void arrive(Worker &worker, const void *barrier) { released[barrier] = {++now, 0, worker.block}; ++now; }
-    void passed(Worker &worker, const void *barrier) { acquire(worker.rank[worker.current], released[barrier].device); }
+    void arrive(Worker &worker, const void *barrier) { released[key_of(barrier)] = {++now, 0, worker.block}; ++now; }
+    void passed(Worker &worker, const void *barrier) { acquire(worker.rank[worker.current], released[key_of(barrier)].device); }
+    static const void *key_of(const void *barrier) { return static_cast<const char *>(barrier) + 1; }   // waiting at it orders, touching it does not
 
     // `since`: what was before is in order: the launch, or for shared memory the block
     bool ordered(const Access &a, uint32_t since) const {
@@ -154,7 +155,7 @@ struct Detector {
             if (write && p->constant) return constant(*p, a, where);
             return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
         }
-        if (a - own_stack < stack_bytes || a - builtins < 4096) return;
+        if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
         elsewhere(a, write, where);
     }
     inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Piece *p) {
@@ -183,7 +184,8 @@ struct Detector {
         if (conflicts(c.write, mine, since)) two_writes(c.write, mine, a, n, owner, p);
         for (const Access *r : {&c.read, &c.read2})
             if (conflicts(*r, mine, since)) race(*r, mine, "read", where & atomic_bit ? "changed atomically" : "written", a, owner, p);
-        c.write = mine;
+        // An atomic change after one's own plain write: for the others the plain one still has nothing between it and them.
+        if (!(where & atomic_bit && c.write.who == me && c.write.when >= since && !(c.write.where & atomic_bit))) c.write = mine;
     }
     void note_read(Cell &c, const Access &mine, uint32_t since) {
         if (c.read.who == me) c.read = mine;
@@ -271,7 +273,7 @@ struct Detector {
         if (!suspicion.cell) return;
         const auto s = suspicion;
         suspicion.cell = nullptr;
-        if (s.cell->write.when < block_start) unwritten(s.a, shared_cells.words[(s.a - shared_base) / 4].owner, s.at, nullptr);
+        unwritten(s.a, shared_cells.words[(s.a - shared_base) / 4].owner, s.at, nullptr);
     }
     // Two threads write one place. Whether they write the same value shows as soon as the second has written it.
     __attribute__((noinline)) void two_writes(const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
@@ -336,7 +338,7 @@ struct Detector {
             for (int i = 0, n = 0; i < s->shape.rank; i++) n += snprintf(shape + n, sizeof shape - size_t(n), i ? ", %zu" : "%zu", s->shape.dims[i]);
             snprintf(what, sizeof what, "%s[%lld] is outside: %s has shape (%s%s)", s->name, index, s->name, shape, s->shape.rank == 1 ? "," : "");
         } else snprintf(what, sizeof what, "shared memory is used %s", w->launch->shared ? "outside of its arrays" : "that the launch did not ask for");
-        find(memcheck, what, w->dynamic_array && (!s || !s->offset) ? "The third number of the launch is the size of dynamic shared memory, in bytes." : "", {me, now, where}, nullptr, s ? s->name : "", s ? 1 : 0, &index);
+        find(memcheck, what, (launch->shared ? s && !s->offset : !s && !w->file_scopes[image.base].dynamic.empty()) ? "The third number of the launch is the size of dynamic shared memory, in bytes." : "", {me, now, where}, nullptr, s ? s->name : "", s ? 1 : 0, &index);
     }
     // Neither device memory nor the thread's own: constants of the program and what the launch itself keeps are fine, other memory is the host's.
     __attribute__((noinline)) void elsewhere(uintptr_t a, bool write, uint32_t where) {
@@ -372,8 +374,7 @@ struct Detector {
 
     void new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
         if (!on) return;
-        worker.arrays.push_back({"", at, s});
-        strncpy(worker.arrays.back().name, name, sizeof worker.arrays.back().name - 1);
+        worker.arrays.emplace_back(name, at, s);
         for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++) shared_cells.words[i].owner = uint16_t(worker.arrays.size());
     }
     void forget(const Piece &p) {
@@ -407,8 +408,9 @@ static Detector detector;
 
 
 Detector::Scope::Scope(const Launch &l) {
-    detector.on = options.checks != 0 && memory.reserve() && detector.cells.reserve(memory.size) && detector.shared_cells.reserve(shared_cap);
-    if (!detector.on) return;
+    if (!options.checks) return;
+    if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap)) fail(crash, "no addresses are left for the detectors", "A limit on virtual memory (ulimit -v) is in their way; checks=False runs without them.");
+    detector.on = true;
     Worker &w = this_worker();
     if (!w.shared) w.shared = static_cast<char *>(Cells::map(shared_cap));
     detector.w = &w;
@@ -418,11 +420,12 @@ Detector::Scope::Scope(const Launch &l) {
     detector.suspicion.cell = nullptr;
     detector.released.clear();
     for (size_t i = 0; i < (w.shared_used + shared_gap) / 4; i++) detector.shared_cells.words[i] = {};
-    for (auto &s : w.at_file_scope) detector.new_array(w, s.name, s.offset, s.shape);
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
     detector.launch = &l;
     detector.launch_frame = reinterpret_cast<uintptr_t>(&l);
-    detector.builtins = reinterpret_cast<uintptr_t>(&threadIdx) - 2048;
+    const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx), reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
+    detector.builtins = *std::min_element(builtins, builtins + 4);
+    detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
 Detector::Scope::~Scope() { detector.on = false; }
 

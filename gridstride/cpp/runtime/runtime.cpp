@@ -31,6 +31,7 @@ static const Names *all_names = nullptr;
 static int error_code = 0;
 static bool launching = false;
 
+static size_t max_dynamic_of(const Launch &);
 static bool checks(Kind k) { return options.checks >> k & 1; }
 static Worker &this_worker();
 
@@ -71,7 +72,12 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     if (!shared) shared = static_cast<char *>(Cells::map(shared_cap));
     offset.assign(offset.size(), 0);
     arrays.clear();
-    dynamic_array = 0;
+    dynamic_array = 0, dynamic_met = false;
+    if (detector.on) {
+        FileScope &f = file_scopes[detector.image.base];
+        for (auto &a : f.arrays) detector.new_array(*this, a.name, a.offset, a.shape);
+        for (auto &a : f.dynamic) dynamic(a.name, a.shape);
+    }
     shared_static = 0;
     shared_used = l.shared ? (l.shared + shared_gap + 127) / 128 * 128 : 0;
     blockDim = l.block, gridDim = l.grid;
@@ -300,8 +306,10 @@ static size_t place(Worker &w, const char *name, const Shape &s) {
     const size_t static_bytes = at + s.bytes;
     if (static_bytes + shared_gap > shared_cap) fail(launch_failed, "the block's shared arrays need more than a block has", "A block has 48 KB of static shared memory; use smaller arrays, or dynamic shared memory for up to 227 KB.");
     w.shared_static += s.bytes;
-    const size_t allowed = max_dynamic_of(w.launch->kernel) > size_t(48) << 10 ? shared_limit : size_t(48) << 10;
-    if (w.shared_static + w.launch->shared > allowed) {
+    size_t allowed = size_t(48) << 10;
+    const size_t wanted = w.shared_static + w.launch->shared;
+    if (wanted > allowed && max_dynamic_of(*w.launch) > allowed) allowed = shared_limit;
+    if (wanted > allowed) {
         char what[200];
         snprintf(what, sizeof what, "%zu bytes of static and %zu of dynamic shared memory; this kernel may use %zu", w.shared_static, w.launch->shared, allowed);
         refuse(*w.launch, 1, what, "");
@@ -318,25 +326,36 @@ void *shared_alloc(int site, const char *name, const Shape &s) {
     if (!w.offset[size_t(site)]) w.offset[size_t(site)] = 1 + place(w, name, s);
     return w.shared + w.offset[size_t(site)] - 1;
 }
+static FileScope &file_scope(Worker &w) {
+    Dl_info info;
+    return w.file_scopes[dladdr(reinterpret_cast<void *>(w.launch->thread), &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
+}
 void *shared_at_file_scope(const char *name, const Shape &s) {
     Worker &w = *worker;
-    w.shared_file += (s.bytes + shared_gap + 127) / 128 * 128;
-    w.at_file_scope.push_back({"", shared_cap - w.shared_file, s});
-    strncpy(w.at_file_scope.back().name, name, sizeof w.at_file_scope.back().name - 1);
-    detector.new_array(w, name, shared_cap - w.shared_file, s);
-    return w.shared + shared_cap - w.shared_file;
+    FileScope &f = file_scope(w);
+    f.used += (s.bytes + shared_gap + 127) / 128 * 128;
+    f.arrays.emplace_back(name, shared_cap - f.used, s);
+    detector.new_array(w, name, shared_cap - f.used, s);
+    return w.shared + shared_cap - f.used;
 }
 void *shared_dynamic(const char *name, const Shape &s) {
     Worker &w = *worker;
-    if (!w.dynamic_array) {
-        w.dynamic_array = 1;
-        Shape whole = s;
-        whole.bytes = w.launch->shared;
-        whole.rank = 1;
-        whole.dims[0] = whole.bytes / (s.itemsize ? s.itemsize : 1);
-        if (whole.bytes) detector.new_array(w, name, 0, whole);
+    if (!w.dynamic_met) {
+        w.dynamic_met = true;
+        FileScope &f = file_scope(w);
+        f.dynamic.clear();
+        f.dynamic.emplace_back(name, 0, s);
+        w.dynamic(name, s);
     }
     return w.shared;
+}
+void Worker::dynamic(const char *name, const Shape &s) {
+    const size_t items = s.itemsize ? launch->shared / s.itemsize : 0;
+    const Shape whole = {launch->shared, s.itemsize, 1, {items, 0, 0, 0}};
+    if (!whole.bytes || !detector.on) return;
+    if (dynamic_array) { arrays[dynamic_array - 1] = SharedArray(name, 0, whole); return; }
+    detector.new_array(*this, name, 0, whole);
+    dynamic_array = arrays.size();
 }
 
 // What Python calls runs guarded: a crash of the host code is a finding, too.
@@ -363,10 +382,13 @@ bool guarded(void (*f)(void *), void *arg) {
 
 Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters), next(all_names) { all_names = this; }
 
-size_t &max_dynamic_of(const char *kernel) {
-    static std::unordered_map<std::string, size_t> known;
-    return known.emplace(base_name(kernel), size_t(48) << 10).first->second;
+static size_t &max_dynamic(const char *kernel, const void *code) {
+    static std::unordered_map<std::string, size_t> known;   // by library and name
+    Dl_info info;
+    return known.emplace((dladdr(code, &info) ? info.dli_fname : "") + (':' + base_name(kernel)), size_t(48) << 10).first->second;
 }
+size_t &max_dynamic_of(const char *kernel) { return max_dynamic(kernel, __builtin_return_address(0)); }
+static size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
 
 // The names of a launch's arrays: those of the kernel's parameters.
 static void name_arguments(const Launch &l, const std::string &kernel) {
@@ -390,18 +412,18 @@ static bool possible(const Launch &l) {
     char what[300];
     if (!threads || !l.grid.x || !l.grid.y || !l.grid.z) {
         snprintf(what, sizeof what, "a grid of (%u, %u, %u) blocks of (%u, %u, %u) threads: every size is at least 1", l.grid.x, l.grid.y, l.grid.z, l.block.x, l.block.y, l.block.z);
-        return refuse(l, 9, what, "An empty input needs no launch."), false;
+        return refuse(l, 1, what, "An empty input needs no launch."), false;
     }
     if (threads > 1024 || l.block.x > 1024 || l.block.y > 1024 || l.block.z > 64) {
         snprintf(what, sizeof what, "a block of (%u, %u, %u) is %llu threads; a GPU takes 1024 at most, and 64 along z", l.block.x, l.block.y, l.block.z, (unsigned long long)threads);
-        return refuse(l, 9, what, "Use smaller blocks and more of them."), false;
+        return refuse(l, 1, what, "Use smaller blocks and more of them."), false;
     }
     if (l.grid.x > 2147483647u || l.grid.y > 65535 || l.grid.z > 65535) {
         snprintf(what, sizeof what, "a grid of (%u, %u, %u) blocks; a GPU takes 2147483647 along x, 65535 along y and z", l.grid.x, l.grid.y, l.grid.z);
-        return refuse(l, 9, what, ""), false;
+        return refuse(l, 1, what, ""), false;
     }
-    if (l.shared > max_dynamic_of(l.kernel)) {
-        snprintf(what, sizeof what, "%zu bytes of dynamic shared memory; this kernel may use %zu", l.shared, max_dynamic_of(l.kernel));
+    if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_of(l)) {
+        snprintf(what, sizeof what, "%zu bytes of dynamic shared memory; this kernel may use %zu", l.shared, max_dynamic_of(l));
         return refuse(l, 1, what, "Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB."), false;
     }
     return true;
@@ -453,7 +475,7 @@ static void work(const Launch &l, std::atomic<uint64_t> &taken, uint64_t blocks)
         stop = true;
     }
     watch(false);
-    w.signal = w.pending_signal = w.busy = 0;
+    w.signal = w.missed = 0;
 }
 
 void run(const Launch &l) {
@@ -466,6 +488,7 @@ void run(const Launch &l) {
     const uint64_t blocks = uint64_t(l.grid.x) * l.grid.y * l.grid.z;
     std::atomic<uint64_t> taken{0};
     catch_signals(true);
+    deadline = seconds_now() + options.seconds;
 #ifdef _OPENMP
     int threads = detector.on ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
@@ -476,6 +499,8 @@ void run(const Launch &l) {
 #else
     work(l, taken, blocks);
 #endif
+    deadline = 0;
+    if (ended_by == SIGUSR2) ended_by = 0;
     catch_signals(false);
     flush_printed();
     if (stop && found.kind != launch_failed) throw Stop();

@@ -1,6 +1,7 @@
 // An OS thread at work on one block: the block's threads as fibers, its shared memory, its clock.
 #pragma once
 #include <setjmp.h>
+#include <unordered_map>
 #include <vector>
 #include "fiber.h"
 #include "memory.h"
@@ -25,7 +26,18 @@ struct Warp {
     alignas(16) char given[32][16];
 };
 
-struct SharedArray { char name[48]; size_t offset; Shape shape; };
+struct SharedArray {
+    char name[48] = "";
+    size_t offset;
+    Shape shape;
+    SharedArray(const char *called, size_t offset, const Shape &shape) : offset(offset), shape(shape) { strncpy(name, called, sizeof name - 1); }
+};
+// What a library declares at file scope: a thread meets it only once, in whatever launch comes first.
+struct FileScope {
+    size_t used = 0;
+    std::vector<SharedArray> arrays;
+    std::vector<SharedArray> dynamic;              // one at most
+};
 
 struct Worker {
     // the launch and the block
@@ -50,14 +62,16 @@ struct Worker {
     struct { bool (*ready)(void *); void *arg; } condition[max_threads];
     // shared memory
     char *shared = nullptr;
-    size_t shared_used = 0, shared_file = 0, shared_static = 0;
+    size_t shared_used = 0, shared_static = 0;
     std::vector<size_t> offset;                    // by declaration; 0: not met in this launch
     std::vector<SharedArray> arrays;
-    std::vector<SharedArray> at_file_scope;
-    int dynamic_array = 0;
+    std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
+    size_t dynamic_array = 0;                      // 1 + its place in `arrays`
+    bool dynamic_met = false;                      // in this launch
     // what went wrong
     sigjmp_buf escape;
-    volatile int signal = 0, busy = 0, pending_signal = 0;
+    volatile int signal = 0;
+    int missed = 0;                                // signals that came at a bad time
     void *fault = nullptr, *pc = nullptr;
     void *alternate = nullptr;
     uint32_t spins = 0;
@@ -73,6 +87,7 @@ struct Worker {
     bool try_warp(Warp &, int lane);
     void stuck();
     Fiber *a_fiber();
+    void dynamic(const char *name, const Shape &);
 };
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
 }

@@ -40,11 +40,10 @@ __global__ void rot13(char *text, int n) {
     int i = threadIdx.x;
     if (i >= n) return;
     char c = text[i];
-    switch (c | 32) {
-    case 'a' ... 'm': c += 13; break;
-    case 'n' ... 'z': c -= 13; break;
-    case ' ' | 32: c = '_';
-    default: break;
+    switch (char l = c | 32; l) {
+    case ' ': c = '_'; break;
+    case '.': case ',': break;
+    default: c += l < 'n' ? 13 : -13;
     }
     text[i] = c;
 }

@@ -26,6 +26,7 @@
 #define __CUDACC_VER_MAJOR__ 13
 #define CUDA_VERSION 13000
 #define CUDART_VERSION 13000
+#define __CUDA_ARCH__ 900
 #define __CUDA_ARCH_LIST__ 900
 
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
@@ -80,11 +81,19 @@ template <class T> T &symbol(T &init, const char *name, char kind) {
 // What ends a program must not end the notebook; what is printed must reach it.
 #undef assert
 #define assert(...) ((__VA_ARGS__) ? (void)0 : ::gridstride::assert_failed(#__VA_ARGS__, __FILE__, __LINE__))
-template <class... A> inline int gridstride_printf(const char *format, A... args) { return ::gridstride::print(format, args...); }
+template <class... A> inline int gridstride_printf(const char *format, A... args) {
+    const int n = ::gridstride::print(format, args...);
+    return ::gridstride::on_device() ? int(sizeof...(A)) : n;             // on a GPU: how many arguments were printed
+}
+inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
+inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_abort() { ::gridstride::trap("abort() was called"); }
-namespace std { using ::gridstride_printf; using ::gridstride_exit; using ::gridstride_abort; }
+namespace std { using ::gridstride_printf; using ::gridstride_puts; using ::gridstride_putchar; using ::gridstride_exit; using ::gridstride_abort; }
 #define printf gridstride_printf
+#define puts gridstride_puts
+#undef putchar
+#define putchar gridstride_putchar
 #define exit gridstride_exit
 #define abort gridstride_abort
 

@@ -88,7 +88,6 @@ GRIDSTRIDE_RARE inline int caught(void (*f)(gs_call *), gs_call *call) {
 inline int protected_from_crashes(void (*f)(gs_call *), gs_call *call) {   // a crash of host code must not end the notebook, either
     struct Run { void (*f)(gs_call *); gs_call *call; int code; } run{f, call, done};
     if (!guarded([](void *p) { auto &r = *static_cast<Run *>(p); r.code = caught(r.f, r.call); }, &run)) run.code = outcome(finding, "");
-    if (run.code == finding) last_error(true);   // Python is told; the next call starts anew
     return run.code;
 }
 #endif

@@ -1,2 +1,0 @@
-#pragma once
-#error "the emulator has no cub/block/block_scan.cuh (the CUB library): use shuffles or cooperative groups, or run on a GPU"

@@ -1,2 +1,0 @@
-#pragma once
-#error "the emulator has no cub/warp/warp_reduce.cuh (the CUB library): use shuffles or cooperative groups, or run on a GPU"

@@ -1,2 +1,0 @@
-#pragma once
-#error "the emulator has no curand_kernel.h (random numbers): pass random numbers in as a tensor, or write a generator of a few lines"

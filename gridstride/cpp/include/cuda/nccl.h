@@ -1,2 +1,0 @@
-#pragma once
-#error "the emulator has no nccl.h (communication between GPUs): it needs GPUs"

@@ -1,2 +1,0 @@
-#pragma once
-#error "the emulator has no surface_types.h (textures and surfaces): read arrays instead, or run on a GPU"

@@ -1,2 +1,0 @@
-#pragma once
-#error "the emulator has no thrust/sort.h (the Thrust library): write a kernel, call torch from Python, or run on a GPU"
