@@ -168,7 +168,7 @@ def _toolkit(cuda, m):
     "The command that installs the CUDA toolkit of a given version"
     return f"{mend('nvcc', m).replace('nvidia-cuda-toolkit', 'cuda-toolkit')}-{cuda.replace('.', '-')}" if _manager(m) in ('apt','dnf') else f'install the CUDA toolkit {cuda}'
 
-# %% ../nbs/lib/05_doctor.ipynb #1e563e8e
+# %% ../nbs/lib/05_doctor.ipynb #d300ae0a
 def _ninja(m):
     found = _which(m, 'ninja', 'ninja-build')
     return Row('ok', _says(found, '--version') or found) if found else Row('optional', 'not found', _pip('ninja'))
@@ -191,6 +191,7 @@ CHECKS = [ # what, what it is for, check
     ('Python.h',     "torch's load_inline", _header),
     ('GPU, driver',  'speed', _gpu),
     ('nvcc',         'CUDA C on a GPU', _nvcc),
+    ('cuda-core',    'cuda_kernel on a GPU', _package('cuda-core', 'optional', _pip('cuda-core'), only='linux')),
 ]
 
 def examine(m=None,        # the machine; None: this one

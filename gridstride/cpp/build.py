@@ -68,7 +68,7 @@ def nvcc()->str: # its path
         if path and os.access(path, os.X_OK): return path
     raise CompilerMissing('CUDA C on this GPU needs nvcc, and none is here; `python3 course.py doctor` says how to get it. GRIDSTRIDE_BACKEND=sim runs without')
 
-# %% ../../nbs/lib/cpp/02_build.ipynb #f68905ff
+# %% ../../nbs/lib/cpp/02_build.ipynb #da6dfa65
 class CompileError(RuntimeError):
     "The source does not compile; the learner's lines with the compiler's messages, and the whole `log`"
     def __init__(self, src, name, log, command=()):
@@ -95,13 +95,14 @@ def _shown(errors, src, name, most=3):
     lines,res = src.splitlines(),[]
     for at,column,what in errors[:most]:
         text = lines[at-1] if at <= len(lines) else ''
-        res += [f'{name}, line {at}: {what}', f'  {text}'] + ([f"  {' '*(column-1)}^"] if column else [])
+        moved = re.search(r'<<<|__(shared|device|constant|managed)__', text)   # rewritten for the emulator, so the column is another
+        res += [f'{name}, line {at}: {what}', f'  {text}'] + ([f"  {' '*(column-1)}^"] if column and not moved else [])
     if len(errors) > most: res.append(f'and {len(errors)-most} more errors; fix these first')
     return '\n'.join(res)
 
 def _brief(log, most=12): return '\n'.join(log.strip().splitlines()[-most:])
 
-# %% ../../nbs/lib/cpp/02_build.ipynb #56b01330
+# %% ../../nbs/lib/cpp/02_build.ipynb #ad3cb8d8
 Built = namedtuple('Built', 'folder commands seconds cached') # seconds: 0 if it was in the cache
 
 def build(sources:dict,  # file name -> text
@@ -113,9 +114,10 @@ def build(sources:dict,  # file name -> text
     final = cache_dir()/_hash(sources, commands, *decides)
     if final.exists(): return Built(final, commands, 0., True)
     start = time.perf_counter()
-    try: final.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        work = Path(tempfile.mkdtemp(dir=final.parent, prefix=f'{final.name}.'))
     except OSError as e: raise RuntimeError(f'{final.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can') from None
-    work = Path(tempfile.mkdtemp(dir=final.parent, prefix=f'{final.name}.'))
     try:
         for name,text in sources.items(): (work/name).write_text(text)
         for command in commands: _run(command, work, fail)
@@ -130,18 +132,18 @@ def _run(command, folder, fail):
     done = subprocess.run(command, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace', env={**os.environ, 'LC_ALL':'C'})
     if done.returncode: raise fail(done.stdout) if fail else RuntimeError(f"{' '.join(command)}\n{done.stdout}")
 
-# %% ../../nbs/lib/cpp/02_build.ipynb #63422b09
+# %% ../../nbs/lib/cpp/02_build.ipynb #6da18ab1
 def common_flags(c):
     "Flags for all that is compiled for the emulator"
     tune = ['-march=native'] if platform.machine() in ('x86_64','AMD64') else ['-mcpu=native']
     unique = ['-fno-gnu-unique'] if c.kind=='gcc' else []
-    return ['-std=c++17', '-O2', '-g1', '-fPIC', *tune, *unique, '-ffp-contract=fast', '-fno-strict-aliasing', '-U_FORTIFY_SOURCE', f"-I{here/'include/cuda'}", f"-I{here/'include/torch'}"]
+    return ['-std=c++17', '-O2', '-g1', '-fPIC', *tune, *unique, '-ffp-contract=fast', '-fno-strict-aliasing', '-fno-delete-null-pointer-checks', '-U_FORTIFY_SOURCE', f"-I{here/'include/cuda'}", f"-I{here/'include/torch'}"]
 
 _VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 def checked_flags(c, src):
     "Flags that make the compiler tell the runtime of every access, of indices that a type forbids, and of addresses that a vector must not have"
-    look = ['-fsanitize=bounds'] + (['-fsanitize=alignment'] if _VECTORS.search(src) else [])
+    look = ['-fsanitize=array-bounds' if c.kind=='clang' else '-fsanitize=bounds'] + (['-fsanitize=alignment'] if _VECTORS.search(src) else [])
     if c.kind=='clang': return [*look, '-fsanitize=thread', *(o for p in ('tsan-instrument-func-entry-exit=0', 'tsan-distinguish-volatile=1') for o in ('-mllvm', f'-{p}'))]
     return [*look, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0'] + (['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else [])
 
@@ -166,7 +168,7 @@ def emulate(src:str,     # C++ for the emulator
     "Compile for the emulator; `CompileError` shows the learner's lines"
     c,file = compiler(),f'{name}.cu'
     text = f'#include "emulator.h"\n#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
-    flags = [*common_flags(c), '-w', *more, *(checked_flags(c, original or src) if checks else [])]
+    flags = [*common_flags(c), '-w', '-fsanitize=return', *more, *(checked_flags(c, original or src) if checks else [])]
     commands = [[c.path, *flags, '-c', f'{name}.cpp', '-o', f'{name}.o'], [c.path, '-shared', f'{name}.o', *link_flags(), '-o', f'{name}.so']]
     return build({f'{name}.cpp':text, file:original or src}, commands, c, cpu(), headers_hash(here/'include'), fail=lambda log: CompileError(original or src, file, log, commands[0]))
 
@@ -179,5 +181,5 @@ def native(src:str,     # CUDA C
     "Compile by nvcc; `CompileError` shows the learner's lines"
     file,cc = f'{name}.cu',nvcc()
     text = f'#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
-    commands = [[cc, '-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC,-w', '-w', f"-I{here/'include/torch'}", *more, f'{name}.gpu.cu', '-o', f'{name}.so']]
+    commands = [[cc, '-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940', f"-I{here/'include/torch'}", *more, f'{name}.gpu.cu', '-o', f'{name}.so']]
     return build({f'{name}.gpu.cu':text, file:original or src}, commands, os.stat(cc).st_mtime, headers_hash(here/'include/torch'), fail=lambda log: CompileError(original or src, file, log, commands[0]))

@@ -5,8 +5,8 @@
 # %% auto #0
 __all__ = ['CHECKS', 'ORDERS', 'settings', 'INTERRUPTED', 'options', 'on_emulator', 'Finding', 'device', 'prepare', 'found']
 
-# %% ../../nbs/lib/cpp/04_emulator.ipynb #f7446622
-import ctypes, os, re, warnings
+# %% ../../nbs/lib/cpp/04_emulator.ipynb #1a800c1c
+import ctypes, os, re, sys, warnings
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
@@ -16,7 +16,7 @@ from unittest.mock import patch
 from ..sim.errors import *
 from .build import here, runtime
 
-# %% ../../nbs/lib/cpp/04_emulator.ipynb #fba2f952
+# %% ../../nbs/lib/cpp/04_emulator.ipynb #2da38aa5
 CHECKS = ('memcheck','racecheck','initcheck','synccheck')
 ORDERS = ('forward','reverse','shuffle')
 settings = SimpleNamespace(checks='all', order='forward', seed=0, threads=0, seconds=60.)
@@ -32,6 +32,9 @@ def options(checks=None,  # 'all', 'none', or some of memcheck, racecheck, initc
     new = {k:v for k,v in dict(checks=checks, order=order, seed=seed, threads=threads, seconds=seconds).items() if v is not None}
     if order not in (None,*ORDERS): raise ValueError(f"order is {order!r}; it may be 'forward', 'reverse' or 'shuffle'")
     if checks not in (None,'all','none') and not set(checks.split(',')) <= set(CHECKS): raise ValueError(f"checks is {checks!r}; it may be 'all', 'none', or some of {', '.join(CHECKS)}")
+    for k in ('seed','threads'):
+        if k in new and (not isinstance(new[k], int) or new[k] < 0): raise ValueError(f'{k} is {new[k]!r}; it is a whole number, 0 or more')
+    if seconds is not None and not (isinstance(seconds, (int,float)) and seconds > 0): raise ValueError(f'seconds is {seconds!r}; it is a number above 0')
     old = {k:getattr(settings,k) for k in new}
     vars(settings).update(new)
     try: yield

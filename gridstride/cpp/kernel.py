@@ -133,14 +133,14 @@ def _by_emulator(src, wanted, checks):
         return run
     return Kernels({o:Kernel(o, f.params, runner(o), 'cpu', built) for o,f in wanted})
 
-# %% ../../nbs/lib/cpp/06_kernel.ipynb #3149c140
+# %% ../../nbs/lib/cpp/06_kernel.ipynb #3f3da953
 _HALF = {'half':'#include <cuda_fp16.h>\n', '__half':'#include <cuda_fp16.h>\n', '__nv_bfloat16':'#include <cuda_bf16.h>\n'}
 
 def _core():
     try:
         try: from cuda import core
         except ImportError: from cuda.core import experimental as core
-    except ImportError: raise RuntimeError('cuda_kernel on a GPU needs cuda-core: pip install "gridstride[gpu]"') from None
+    except ImportError: raise RuntimeError('cuda_kernel on a GPU needs cuda-core: pip install cuda-core') from None
     return core
 
 def _by_nvrtc(src, wanted, checks):

@@ -5,7 +5,7 @@
 # %% auto #0
 __all__ = ['Module', 'printed', 'load_cuda', 'Emulated', 'OnGPU']
 
-# %% ../../nbs/lib/cpp/05_load.ipynb #64674d12
+# %% ../../nbs/lib/cpp/05_load.ipynb #da933f74
 import re, sys, threading, warnings
 from contextlib import contextmanager, nullcontext
 from functools import lru_cache
@@ -14,7 +14,7 @@ from pathlib import Path
 from . import emulator
 from .build import CompileError, Built, emulate, native
 from .source import emulated, host_functions
-from .values import Library
+from .values import FINDING, Library
 from ..utils import backend, get_signature
 
 # %% ../../nbs/lib/cpp/05_load.ipynb #f66d11b4
@@ -96,19 +96,21 @@ def _tell(built, name):
     print(*(' '.join(o) for o in built.commands), sep='\n')
     print(f'{built.folder/name}.so: ' + ('was there already' if built.cached else f'built in {built.seconds:.2f} s'))
 
-# %% ../../nbs/lib/cpp/05_load.ipynb #2d295edb
+# %% ../../nbs/lib/cpp/05_load.ipynb #b2d9c1f8
 _one_at_a_time = threading.RLock() # there is one emulated device
 
 class Emulated(Module):
     "A module whose kernels the emulator runs"
     def __init__(self, built, name, declarations, checks):
         super().__init__(built, name, declarations, True)
-        self.checks = checks
+        self.checks,self._found = checks,threading.local()
     def call(self, entry, call):
         with _one_at_a_time:
             emulator.prepare(self.checks)
-            return super().call(entry, call)
-    def finding(self, function): return emulator.found(self.sources())
+            code = super().call(entry, call)
+            if code==FINDING: self._found.error = emulator.found(self.sources())
+            return code
+    def finding(self, function): return self._found.error
 
 # %% ../../nbs/lib/cpp/05_load.ipynb #203428e2
 _ATEN = re.compile(r'\b(torch|at|c10|pybind11|ATen)\b|Tensor')

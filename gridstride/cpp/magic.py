@@ -13,7 +13,7 @@ from .load import load_cuda
 from .source import host_functions
 from ..utils import cuda_begin
 
-# %% ../../nbs/lib/cpp/07_magic.ipynb #5890f0e1
+# %% ../../nbs/lib/cpp/07_magic.ipynb #90664a18
 class _Parser(argparse.ArgumentParser):
     def error(self, message): raise ValueError(f'%%cuda: {message}\n{self.format_usage()}')
 
@@ -35,7 +35,7 @@ def cuda(line, cell, namespace):
         made = cuda_kernel(cell, checks=checks)
         found = dict(made) if isinstance(made, Kernels) else {made.__name__:made}
     else:
-        made = load_cuda(cell if 'torch/extension.h' in cell else cuda_begin + f'#line 1\n{cell}', checks=checks, name=args.name)
+        made = load_cuda(cell, None if 'torch/extension.h' in cell else cuda_begin, checks=checks, name=args.name)
         found = made.functions
     namespace.update({args.name:made} if args.name else found)
 

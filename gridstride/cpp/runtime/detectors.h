@@ -193,7 +193,7 @@ struct Detector {
         else if (ordered(c.read, since)) c.read = mine;
         else if (ordered(c.read2, since) || (c.read.who / 32 == c.read2.who / 32 && me / 32 != c.read.who / 32)) c.read2 = mine;
     }
-    void atomic(Worker &worker, const void *address, int bytes, Use use, gridstride::Scope scope, Order order, int line) {
+    void atomic(Worker &worker, const void *address, int bytes, Use use, gridstride::Scope scope, Order order, uint32_t at) {
         const int rank = worker.rank[worker.current];
         const bool writes = use != Use::load;
         const bool released_here = order == Order::release || order == Order::acq_rel || order == Order::seq_cst;
@@ -208,7 +208,7 @@ struct Detector {
             acquire(rank, r->second.device);
             if (r->second.block == worker.block) acquire(rank, r->second.block_scope);
         }
-        const uint32_t where = atomic_bit | line_bit | (scope == gridstride::Scope::block || scope == gridstride::Scope::thread ? narrow_bit : 0) | uint32_t(line);
+        const uint32_t where = atomic_bit | (scope == gridstride::Scope::block || scope == gridstride::Scope::thread ? narrow_bit : 0) | at;
         if (use != Use::store) access(reinterpret_cast<uintptr_t>(address), unsigned(bytes), false, where);
         if (writes) access(reinterpret_cast<uintptr_t>(address), unsigned(bytes), true, where);
         ++now;
@@ -263,7 +263,7 @@ struct Detector {
         char what[400];
         snprintf(what, sizeof what, "%s is %s by one thread and %s by another, with nothing between", x.text, before, then);
         const bool within = earlier.who / max_threads == later.who / max_threads;
-        find(racecheck, what, within ? "In one block, a __syncthreads() between the two orders them." : "Across blocks: blocks run in any order: let each write its own place, or use atomicAdd and its kin.", later, &earlier, x.name, x.rank, x.index);
+        find(racecheck, what, within ? "In one block, a __syncthreads() between the two orders them." : "Blocks run in any order: let each write its own place, or use atomicAdd and its kin.", later, &earlier, x.name, x.rank, x.index);
     }
     // A word of shared memory is read that nobody has written: a race if somebody still does before the next barrier, else it holds no value.
     __attribute__((noinline)) void suspect(const Cell &c, uintptr_t a, const Access &at) {
@@ -504,10 +504,9 @@ static inline void aligned(const volatile void *p, unsigned n, void *pc) {
 // PTX counts a volatile access of global memory as a relaxed atomic one; in shared memory it orders nothing.
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
     if (detector.on && gridstride::memory.at(reinterpret_cast<uintptr_t>(p))) {
-        gridstride::Place at = {};
         gridstride::yield_thread();
-        gridstride::locate(static_cast<char *>(pc) - 1, at, nullptr, 0);
-        detector.atomic(*gridstride::worker, const_cast<void *>(p), int(n), write ? gridstride::Use::store : gridstride::Use::load, gridstride::Scope::system, gridstride::Order::relaxed, at.line);
+        detector.atomic(*gridstride::worker, const_cast<void *>(p), int(n), write ? gridstride::Use::store : gridstride::Use::load, gridstride::Scope::system, gridstride::Order::relaxed,
+                        uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
     } else seen(p, n, write, pc);
 }
 // -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
@@ -528,6 +527,7 @@ static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) { wrong_index(f, i, __builtin_return_address(0)); }
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds_abort(IndexFault *f, uintptr_t i) { wrong_index(f, i, __builtin_return_address(0)); }
+GRIDSTRIDE_API void __ubsan_handle_missing_return(SourcePlace *f) { gridstride::fail_at(gridstride::crash, "a function that promises a result ends without `return`", "", nullptr, int(f->line)); }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a) { wrong_address(f, a, __builtin_return_address(0)); }
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintptr_t a) { wrong_address(f, a, __builtin_return_address(0)); }
 #define PC __builtin_return_address(0)

@@ -189,7 +189,7 @@ static void catch_signals(bool on) {
         if (!on) { sigaction(caught[i], &before[i], nullptr); continue; }
         struct sigaction a {};
         a.sa_sigaction = on_signal;
-        a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER;
+        a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
         sigaction(caught[i], &a, &before[i]);
     }
     if (on) ended_by = 0;
@@ -199,7 +199,7 @@ static void catch_signals(bool on) {
         pthread_create(&t, nullptr, watch_loop, nullptr);
         pthread_detach(t);
     }
-    if (!on && ended_by == SIGINT) found.kind = interrupted;
+    if (!on && ended_by.exchange(0) == SIGINT) found.kind = interrupted;
 }
 
 static void tell_memory_fault(Worker &w);

@@ -515,7 +515,7 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     Worker *w = worker;
     if (!w || !w->running) return;
     if (++w->spins % 64 == 0) yield_thread();               // a thread that spins must let the others go on
-    if (detector.on) detector.atomic(*w, address, bytes, use, scope, order, line);
+    if (detector.on) detector.atomic(*w, address, bytes, use, scope, order, line_bit | uint32_t(line));
     if (launching) while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
 }
 void atomic_end(const void *address) {

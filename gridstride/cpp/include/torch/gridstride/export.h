@@ -142,9 +142,9 @@ template <class F> struct Launched {  // what apply() calls for a kernel
     template <class... A> auto operator()(A... a) const -> decltype(F()(a...)) {
         const auto *c = current;
         const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
-        size_t &allowed = max_dynamic_of(F::name());            // who asks for more from Python need not say it twice
+        size_t &allowed = max_dynamic_of(F::gs_name());            // who asks for more from Python need not say it twice
         if (size_t(c->shared) > allowed && c->shared <= 227 << 10) allowed = size_t(c->shared);
-        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream)), F::name(), 0, F(), a...);
+        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream)), F::gs_name(), 0, F(), a...);
     }
 };
 #endif
@@ -164,11 +164,11 @@ __attribute__((visibility("default"))) inline __attribute__((used)) void gs_conn
 
 // The struct calls by name, so that default arguments count. `id` is what Python calls it.
 #define GRIDSTRIDE_EXPORT_AS(id, ...) \
-    namespace { struct gs_function_##id { template <class... A> auto operator()(A &&...a) const -> decltype(__VA_ARGS__(static_cast<A &&>(a)...)) { return __VA_ARGS__(static_cast<A &&>(a)...); } }; } \
+    namespace { struct gs_function_##id { template <class... GsA> auto operator()(GsA &&...gs_a) const -> decltype(__VA_ARGS__(static_cast<GsA &&>(gs_a)...)) { return __VA_ARGS__(static_cast<GsA &&>(gs_a)...); } }; } \
     static const ::gridstride::border::Export gs_export_##id(#id, __VA_ARGS__, gs_function_##id());
 #define GRIDSTRIDE_EXPORT(name) GRIDSTRIDE_EXPORT_AS(name, name)
 #define GRIDSTRIDE_KERNEL_AS(id, ...) \
-    namespace { struct gs_kernel_##id { static const char *name() { return #__VA_ARGS__; } template <class... A> auto operator()(A... a) const -> decltype(__VA_ARGS__(a...)) { __VA_ARGS__(a...); } }; } \
+    namespace { struct gs_kernel_##id { static const char *gs_name() { return #__VA_ARGS__; } template <class... GsA> auto operator()(GsA... gs_a) const -> decltype(__VA_ARGS__(gs_a...)) { __VA_ARGS__(gs_a...); } }; } \
     static const ::gridstride::border::Export gs_export_kernel_##id(#id, __VA_ARGS__, ::gridstride::border::Launched<gs_kernel_##id>(), true);
 #define GRIDSTRIDE_KERNEL(name) GRIDSTRIDE_KERNEL_AS(name, name)
 

@@ -13,7 +13,7 @@ GRIDSTRIDE_BOTH float as_float(uint32_t bits) { float x; memcpy(&x, &bits, 4); r
 GRIDSTRIDE_BOTH uint32_t as_bits(float x) { uint32_t bits; memcpy(&bits, &x, 4); return bits; }
 
 GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(GRIDSTRIDE_EMULATOR)
     float x;
     asm("cvt.f32.f16 %0, %1;" : "=f"(x) : "h"(h));
     return x;
@@ -25,7 +25,7 @@ GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
 #endif
 }
 GRIDSTRIDE_BOTH uint16_t float_to_half(float x) {
-#ifdef __CUDA_ARCH__
+#if defined(__CUDA_ARCH__) && !defined(GRIDSTRIDE_EMULATOR)
     uint16_t h;
     asm("cvt.rn.f16.f32 %0, %1;" : "=h"(h) : "f"(x));
     return h;

@@ -1,0 +1,159 @@
+from gridstride.utils import cuda_begin
+
+from . import wrong
+
+I = 'int i = blockIdx.x*blockDim.x + threadIdx.x;'
+RC = 'int r = blockIdx.y*blockDim.y + threadIdx.y, c = blockIdx.x*blockDim.x + threadIdx.x;'
+
+def axpy(body): return f'__global__ void axpy(float a, const float *x, const float *y, float *out, int n) {{ {body} }}'
+
+@wrong('05.axpy')
+def no_guard(): return axpy(f'{I} out[i] = a*x[i] + y[i];')
+
+@wrong('05.axpy')
+def one_block(): return axpy('int i = threadIdx.x; if (i < n) out[i] = a*x[i] + y[i];')
+
+@wrong('05.axpy')
+def one_too_few(): return axpy(f'{I} if (i < n-1) out[i] = a*x[i] + y[i];')
+
+@wrong('05.axpy')
+def no_semicolon(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i]')
+
+@wrong('05.axpy')
+def another_name(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('axpy', 'saxpy')
+
+@wrong('05.axpy')
+def integer_a(): return axpy(f'{I} int b = a; if (i < n) out[i] = b*x[i] + y[i];')
+
+@wrong('05.axpy')
+def no_source(): axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];')
+
+
+def roll(body): return f'__global__ void roll(const float *x, float *out, int n, int shift) {{ {I} if (i >= n) return; {body} }}'
+
+@wrong('05.roll')
+def as_in_python(): return roll('out[i] = x[(i - shift) % n];')
+
+@wrong('05.roll')
+def other_way(): return roll('int j = (i + shift%n) % n; out[i] = x[j < 0 ? j+n : j];')
+
+@wrong('05.roll')
+def one_turn_only(): return roll('int j = i - shift; if (j < 0) j += n; if (j >= n) j -= n; out[i] = x[j];')
+
+@wrong('05.roll')
+def absolute(): return roll('int j = (i - shift) % n; out[i] = x[j < 0 ? -j : j];')
+
+@wrong('05.roll')
+def unsigned_wraps(): return roll('unsigned j = i - shift; out[i] = x[j % n];')
+
+@wrong('05.roll')
+def no_wrap(): return roll('int j = i - shift; if (j >= 0 && j < n) out[i] = x[j];')
+
+
+def grey(body, guard='if (r >= h || c >= w) return;', rc=RC):
+    return f'__global__ void grey_bytes(const unsigned char *x, unsigned char *out, int h, int w) {{ {rc} {guard} int i = r*w + c; {body} }}'
+
+SUM = '0.2989f*x[3*i] + 0.5870f*x[3*i+1] + 0.1140f*x[3*i+2]'
+
+@wrong('05.grey_bytes')
+def cut_off(): return grey(f'out[i] = {SUM};')
+
+@wrong('05.grey_bytes')
+def channels_first(): return grey('int n = h*w; out[i] = 0.2989f*x[i] + 0.5870f*x[i+n] + 0.1140f*x[i+2*n] + .5f;')
+
+@wrong('05.grey_bytes')
+def blue_green_red(): return grey('out[i] = 0.1140f*x[3*i] + 0.5870f*x[3*i+1] + 0.2989f*x[3*i+2] + .5f;')
+
+@wrong('05.grey_bytes')
+def sum_in_bytes(): return grey('unsigned char s = 0.2989f*x[3*i]; s += 0.5870f*x[3*i+1]; s += 0.1140f*x[3*i+2]; out[i] = s;')
+
+@wrong('05.grey_bytes')
+def half_guard(): return grey(f'out[i] = {SUM} + .5f;', guard='if (r >= h) return;')
+
+@wrong('05.grey_bytes')
+def rows_along_x():
+    return grey(f'out[i] = {SUM} + .5f;', rc='int r = blockIdx.x*blockDim.x + threadIdx.x, c = blockIdx.y*blockDim.y + threadIdx.y;')
+
+@wrong('05.grey_bytes')
+def rounds_up(): return grey(f'out[i] = ceilf({SUM});')
+
+
+def mean(guard='r >= h', total='float', place='r*w + c', result='total/w'):
+    return f'''__global__ void row_mean(const float *x, float *out, int h, int w) {{
+        int r = blockIdx.x*blockDim.x + threadIdx.x;
+        if ({guard}) return;
+        {total} total = 0;
+        for (int c = 0; c < w; ++c) total += x[{place}];
+        out[r] = {result};
+    }}'''
+
+@wrong('05.mend')
+def guard_left(): return mean(guard='r > h')
+
+@wrong('05.mend')
+def int_left(): return mean(total='int')
+
+@wrong('05.mend')
+def length_left(): return mean(place='r*h + c')
+
+@wrong('05.mend')
+def division_left(): return mean(result='1/w * total')
+
+@wrong('05.mend')
+def only_the_sum(): return mean(result='total')
+
+@wrong('05.mend')
+def column_means(): return mean(place='c*w + r')
+
+
+def linear(checks='CHECK_INPUT(x); CHECK_INPUT(weight); CHECK_INPUT(bias);', sizes='k == weight.size(1) && bias.numel() == w',
+           index='weight[c*k + i]', start='bias[c]', blocks='cdiv(w, 16), cdiv(h, 16)', threads=16, asks='C10_CUDA_KERNEL_LAUNCH_CHECK();'):
+    return cuda_begin + f'''
+    __global__ void linear_k(const float *x, const float *weight, const float *bias, float *out, int h, int w, int k) {{
+        {RC}
+        if (r >= h || c >= w) return;
+        float o = {start};
+        for (int i = 0; i < k; ++i) o += x[r*k + i] * {index};
+        out[r*w + c] = o;
+    }}
+
+    torch::Tensor linear(torch::Tensor x, torch::Tensor weight, torch::Tensor bias) {{
+        {checks}
+        int h = x.size(0), k = x.size(1), w = weight.size(0);
+        TORCH_CHECK({sizes}, "sizes do not fit");
+        auto out = torch::zeros({{h, w}}, x.options());
+        linear_k<<<dim3({blocks}), dim3({threads}, {threads})>>>(x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(),
+                                                                 out.data_ptr<float>(), h, w, k);
+        {asks}
+        return out;
+    }}'''
+
+@wrong('05.linear')
+def no_checks(): return linear(checks='')
+
+@wrong('05.linear')
+def any_size(): return linear(sizes='true')
+
+@wrong('05.linear')
+def bias_not_checked(): return linear(sizes='k == weight.size(1)')
+
+@wrong('05.linear')
+def not_transposed(): return linear(index='weight[i*w + c]')
+
+@wrong('05.linear')
+def no_bias(): return linear(start='0')
+
+@wrong('05.linear')
+def bias_of_the_row(): return linear(start='bias[r % w]')
+
+@wrong('05.linear')
+def one_block_only(): return linear(blocks='1')
+
+@wrong('05.linear')
+def grid_turned(): return linear(blocks='cdiv(h, 16), cdiv(w, 16)')
+
+@wrong('05.linear')
+def block_too_large(): return linear(threads=64)
+
+@wrong('05.linear')
+def large_and_silent(): return linear(threads=64, asks='')

@@ -1,0 +1,168 @@
+from gridstride.utils import cdiv
+
+from . import wrong
+
+
+def changed(src, *changes):
+    "`src` with each (old, new) of `changes` made, once"
+    for old,new in changes:
+        assert src.count(old)==1, f'{old!r} is there {src.count(old)} times'
+        src = src.replace(old, new)
+    return src
+
+
+@wrong('06.bytes')
+def numbers_not_bytes(th, tk, tw): return th*tk + tk*tw + tw, th*tk + tk*tw
+
+@wrong('06.bytes')
+def not_aligned(th, tk, tw): return 4*(th*tk + tk*tw) + 8*tw, 4*(th*tk + tk*tw)
+
+@wrong('06.bytes')
+def eight_more(th, tk, tw): return 4*(th*tk + tk*tw) + 8 + 8*tw, 4*(th*tk + tk*tw) + 8
+
+@wrong('06.bytes')
+def doubles_of_four_bytes(th, tk, tw):
+    first = cdiv(4*(th*tk + tk*tw), 8)*8
+    return first + 4*tw, first
+
+@wrong('06.bytes')
+def only_the_sum(th, tk, tw): return cdiv(4*(th*tk + tk*tw), 8)*8 + 8*tw
+
+
+SWAP = r'''
+template<int tw> __global__ void transpose_k(float *x, int n) {
+    __shared__ float mine[tw][tw], other[tw][tw];
+    int tc = threadIdx.x, tr = threadIdx.y, bx = blockIdx.x, by = blockIdx.y;
+    if (bx < by) return;
+    int r = by*tw + tr, c = bx*tw + tc;
+    int r2 = bx*tw + tr, c2 = by*tw + tc;
+    if (r < n && c < n) mine[tr][tc] = x[r*n + c];
+    if (r2 < n && c2 < n) other[tr][tc] = x[r2*n + c2];
+    __syncthreads();
+    if (r < n && c < n) x[r*n + c] = other[tc][tr];
+    if (bx > by && r2 < n && c2 < n) x[r2*n + c2] = mine[tc][tr];
+}
+'''
+
+@wrong('06.swap')
+def no_barrier(): return changed(SWAP, ('__syncthreads();', ''))
+
+@wrong('06.swap')
+def no_block_leaves(): return changed(SWAP, ('if (bx < by) return;', ''))
+
+@wrong('06.swap')
+def threads_leave_before_the_barrier(): return changed(SWAP, ('if (bx < by) return;', 'if (bx < by || by*tw + tr >= n || bx*tw + tc >= n) return;'))
+
+@wrong('06.swap')
+def tiles_not_turned(): return changed(SWAP, ('other[tc][tr]', 'other[tr][tc]'), ('mine[tc][tr]', 'mine[tr][tc]'))
+
+@wrong('06.swap')
+def each_in_its_place(): return changed(SWAP, ('= other[tc][tr]', '= mine[tc][tr]'), ('= mine[tc][tr];\n}', '= other[tc][tr];\n}'))
+
+@wrong('06.swap')
+def one_side_only(): return changed(SWAP, ('    if (bx > by && r2 < n && c2 < n) x[r2*n + c2] = mine[tc][tr];\n', ''))
+
+@wrong('06.swap')
+def no_guard(): return changed(SWAP, ('if (r < n && c < n) mine', 'mine'))
+
+@wrong('06.swap')
+def without_shared_memory(): return r'''
+template<int tw> __global__ void transpose_k(float *x, int n) {
+    int r = blockIdx.y*tw + threadIdx.y, c = blockIdx.x*tw + threadIdx.x;
+    if (c < n && r < c) { float o = x[r*n + c]; x[r*n + c] = x[c*n + r]; x[c*n + r] = o; }
+}
+'''
+
+
+RECT = r'''
+template<int tw, int tk> __global__ void matmul_rect_k(float *m, float *n, float *out, int h, int w, int k) {
+    __shared__ float ms[tw][tk], ns[tk][tw];
+    int tc = threadIdx.x, tr = threadIdx.y;
+    int r = blockIdx.y*tw + tr, c = blockIdx.x*tw + tc;
+    float o = 0;
+    for (int ph = 0; ph < cdiv(k,tk); ph++) {
+        int idx = ph*tk;
+        for (int i = tc; i < tk; i += tw) ms[tr][i] = r < h && idx+i < k ? m[r*k + idx+i] : 0;
+        for (int i = tr; i < tk; i += tw) ns[i][tc] = c < w && idx+i < k ? n[(idx+i)*w + c] : 0;
+        __syncthreads();                          // filled
+        for (int i = 0; i < tk; i++) o += ms[tr][i] * ns[i][tc];
+        __syncthreads();                          // used
+    }
+    if (r < h && c < w) out[r*w + c] = o;
+}
+'''
+
+@wrong('06.rect')
+def one_place_each(): return changed(RECT, ('for (int i = tc; i < tk; i += tw)', 'for (int i = tc; i < tk; i += tk)'))
+
+@wrong('06.rect')
+def last_phase_forgotten(): return changed(RECT, ('cdiv(k,tk)', 'k/tk'))
+
+@wrong('06.rect')
+def phases_of_tw(): return changed(RECT, ('cdiv(k,tk)', 'cdiv(k,tw)'), ('ph*tk', 'ph*tw'))
+
+@wrong('06.rect')
+def nobody_waits_after_filling(): return changed(RECT, ('__syncthreads();                          // filled', ''))
+
+@wrong('06.rect')
+def nobody_waits_after_using(): return changed(RECT, ('__syncthreads();                          // used', ''))
+
+@wrong('06.rect')
+def no_padding(): return changed(RECT, ('ns[i][tc] = c < w && idx+i < k ? n[(idx+i)*w + c] : 0;', 'if (c < w && idx+i < k) ns[i][tc] = n[(idx+i)*w + c];'))
+
+@wrong('06.rect')
+def more_than_the_tile(): return changed(RECT, ('for (int i = tr; i < tk; i += tw)', 'for (int i = tr; i < tk + tw; i += tw)'))
+
+@wrong('06.rect')
+def no_guard_at_the_end(): return changed(RECT, ('if (r < h && c < w) out', 'out'))
+
+
+TWO = r'''
+template<int tw> __global__ void matmul_two_k(float *m, float *n, float *out, int h, int w, int k) {
+    __shared__ float ms[tw][tw], ns[tw][tw];
+    constexpr int half = tw/2;
+    int tc = threadIdx.x, tr = threadIdx.y;
+    int r = blockIdx.y*tw + tr, c = blockIdx.x*tw + tc;
+    float o = 0, o2 = 0;
+    for (int ph = 0; ph < cdiv(k,tw); ph++) {
+        int idx = ph*tw;
+        ms[tr][tc]      = r < h      && idx+tc < k ? m[r*k + idx+tc] : 0;
+        ms[tr+half][tc] = r+half < h && idx+tc < k ? m[(r+half)*k + idx+tc] : 0;
+        ns[tr][tc]      = c < w && idx+tr < k      ? n[(idx+tr)*w + c] : 0;
+        ns[tr+half][tc] = c < w && idx+tr+half < k ? n[(idx+tr+half)*w + c] : 0;
+        __syncthreads();                          // filled
+        for (int i = 0; i < tw; i++) {
+            float b = ns[i][tc];
+            o  += ms[tr][i] * b;
+            o2 += ms[tr+half][i] * b;
+        }
+        __syncthreads();                          // used
+    }
+    if (r < h && c < w) out[r*w + c] = o;
+    if (r+half < h && c < w) out[(r+half)*w + c] = o2;
+}
+'''
+
+@wrong('06.two')
+def upper_half_only(): return changed(TWO, ('    if (r+half < h && c < w) out[(r+half)*w + c] = o2;\n', ''))
+
+@wrong('06.two')
+def lower_half_not_filled(): return changed(TWO, ('        ns[tr+half][tc] = c < w && idx+tr+half < k ? n[(idx+tr+half)*w + c] : 0;\n', ''))
+
+@wrong('06.two')
+def block_of_half_height(): return changed(TWO, ('blockIdx.y*tw', 'blockIdx.y*blockDim.y'))
+
+@wrong('06.two')
+def one_guard_for_both(): return changed(TWO, ('if (r+half < h && c < w) out', 'if (r < h && c < w) out'))
+
+@wrong('06.two')
+def one_guard_for_the_fill(): return changed(TWO, ('ms[tr+half][tc] = r+half < h &&', 'ms[tr+half][tc] = r < h &&'))
+
+@wrong('06.two')
+def no_wait_after_filling(): return changed(TWO, ('__syncthreads();                          // filled', ''))
+
+@wrong('06.two')
+def no_wait_after_using(): return changed(TWO, ('__syncthreads();                          // used', ''))
+
+@wrong('06.two')
+def same_row_twice(): return changed(TWO, ('o2 += ms[tr+half][i] * b', 'o2 += ms[tr][i] * b'))
