@@ -1,0 +1,319 @@
+"`cuda_kernel`, `%%cuda` and `python -m gridstride.cpp` without a GPU."
+import re, subprocess, sys
+from pathlib import Path
+
+import numpy as np, pytest, torch
+from IPython.core.interactiveshell import InteractiveShell
+
+from gridstride import cpp
+from gridstride.cpp import cuda_kernel
+from gridstride.cpp.build import CompileError
+from gridstride.cpp.kernel import Kernel, Kernels
+from gridstride.sim.errors import *
+from gridstride.utils import check, dim3
+
+REPO = Path(__file__).parent.parent
+SRC = r'''
+#include <cuda_fp16.h>
+#include <stdint.h>
+__device__ float squared(float x) { return x * x; }
+__global__ void square(const float *x, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = squared(x[i]);
+}
+__global__ void where(int *out) {
+    int w = gridDim.x * blockDim.x, r = blockIdx.y * blockDim.y + threadIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x;
+    out[r * w + c] = 1000 * blockIdx.y + 100 * blockIdx.x + 10 * threadIdx.y + threadIdx.x;
+}
+template <typename T, int k> __global__ void times(T *x, int n) {
+    int i = threadIdx.x;
+    if (i < n) x[i] *= k;
+}
+__global__ void quads(const float4 *x, float4 *out) {
+    float4 q = x[threadIdx.x];
+    out[threadIdx.x] = make_float4(q.w, q.z, q.y, q.x);
+}
+__global__ void halves(const __half *x, half *out) { out[threadIdx.x] = __hadd(x[threadIdx.x], x[threadIdx.x]); }
+__global__ void kinds(double *out, bool b, signed char i8, uint8_t u8, short i16, unsigned u32, long long i64, size_t n, float f, double d) {
+    double v[] = {double(b), double(i8), double(u8), double(i16), double(u32), double(i64), double(n), f, d};
+    for (int i = 0; i < 9; i++) out[i] = v[i];
+}
+__global__ void turned(float *x) {
+    extern __shared__ float s[];
+    int n = blockDim.x, t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    x[t] = s[n - 1 - t];
+}
+__global__ void farthest(int *out, int n) {
+    extern __shared__ int s[];
+    s[n - 1] = 7;
+    out[0] = s[n - 1];
+}
+__global__ void maybe(const float *x, int *out) { out[0] = x == nullptr; }
+__global__ void bytes(const unsigned char *x, bool *out) { out[threadIdx.x] = x[threadIdx.x] > 1; }
+__global__ void off_by_one(const float *x, float *out, int n) {
+    int i = threadIdx.x;
+    if (i <= n) out[i] = x[i];
+}
+__global__ void races(float *out) { out[0] += threadIdx.x; }
+'''
+
+@pytest.fixture(autouse=True)
+def emulated(monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
+
+@pytest.fixture(scope='session')
+def k():
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('GRIDSTRIDE_BACKEND', 'sim')
+        plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','maybe','bytes','off_by_one','races','times<float, 3>','times<int, -2>'])
+        assert isinstance(plain, Kernels)
+        return plain
+
+def fails(error, f, *args, **kwargs):
+    with pytest.raises(error) as e: f(*args, **kwargs)
+    return e.value
+
+# What becomes of a source
+
+def test_one_kernel_and_several():
+    one = cuda_kernel('__global__ void one(int *x) { x[threadIdx.x] = threadIdx.x; }')
+    x = torch.zeros(4, dtype=torch.int32)
+    one[1,4](x)
+    assert isinstance(one, Kernel) and one.__name__=='one' and one.__doc__.startswith('__global__ void one(int') and x.tolist()==[0,1,2,3]
+    two = cuda_kernel('__global__ void a(int *x) { x[0] = 1; }\nnamespace n { __global__ void name(int *x) { x[0] = 2; } }')
+    two.a[1,1](x)
+    two['name'][1,1](x[1:])
+    assert list(two)==['a','name'] and x.tolist()==[1,2,2,3]
+    assert "no kernel 'c'; there are a, name" in str(fails(AttributeError, lambda: two.c))
+
+def test_templates(k):
+    x,i = torch.arange(4.),torch.arange(4, dtype=torch.int32)
+    k['times<float, 3>'][1,4](x, 3)
+    k['times<int, -2>'][1,4](i, 4)
+    assert x.tolist()==[0,3,6,3] and i.tolist()==[0,-2,-4,-6]
+
+@pytest.mark.parametrize('src,name,what', [
+    ('int f() { return 1; }', None, 'no __global__ function'),
+    ('template <class T> __global__ void k(T *x) {}', None, r"name='k<float>'"),
+    ('template <class T> __global__ void k(T *x) {}', 'k', 'k is a template'),
+    ('__global__ void k(int *x) {}', 'j', "no kernel 'j' in this source; there are k")])
+def test_what_is_no_kernel(src, name, what):
+    with pytest.raises(ValueError, match=what): cuda_kernel(src, name)
+
+def test_compile_error():
+    e = fails(CompileError, cuda_kernel, '\n__global__ void k(float *x) {\n    x[0] = y;\n}')
+    assert e.line==3 and str(e).startswith('k.cu, line 3:') and 'x[0] = y;' in str(e)
+
+def test_not_to_be_called(k):
+    assert 'square[grid, block](...)' in str(fails(TypeError, k.square, 1))
+    assert 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1])) and 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1,2,3,4,5]))
+
+# Arguments
+
+@pytest.mark.parametrize('n', [1,31,32,33,103])
+def test_arrays_and_tensors(k, n):
+    x = torch.randn(n)
+    out,array = torch.full((n,), torch.nan),np.full(n, np.nan, np.float32)
+    k.square[-(-n//32),32](x, out, n)
+    k.square[-(-n//32),32](x.numpy(), array, np.int32(n))
+    check(out, x*x)
+    check(array, (x*x).numpy())
+
+def test_vectors_and_halves(k):
+    x = torch.arange(8.)
+    out = torch.zeros(8)
+    k.quads[1,2](x, out)
+    assert out.tolist()==[3,2,1,0,7,6,5,4]
+    h = torch.arange(4.).half()
+    twice = torch.zeros(4, dtype=torch.half)
+    k.halves[1,4](h, twice)
+    k.halves[1,4](twice.numpy(), h.numpy())
+    assert twice.tolist()==[0,2,4,6] and h.tolist()==[0,4,8,12]
+
+def test_numbers(k):
+    out = torch.zeros(9, dtype=torch.float64)
+    values = [True, -128, 255, -32768, 2**32-1, -2**40, 2**40, .5, 1e300]
+    k.kinds[1,1](out, *values)
+    assert out.tolist()==values
+    k.kinds[1,1](out, np.bool_(False), np.int8(5), np.uint8(6), 7, 8, np.int64(9), 10, 3, np.float32(.25))
+    assert out.tolist()==[0,5,6,7,8,9,10,3,.25]
+
+def test_none_and_bytes(k):
+    out = torch.zeros(1, dtype=torch.int32)
+    k.maybe[1,1](None, out)
+    assert out.item()==1
+    truth = torch.zeros(3, dtype=torch.bool)
+    k.bytes[1,3](torch.tensor([0,2,1], dtype=torch.uint8), truth)
+    assert truth.tolist()==[False,True,False]
+
+X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t()
+@pytest.mark.parametrize('name,args,what', [
+    ('square', (X,X), 'square takes 3 arguments .*and 2 were given'),
+    ('square', (X,F64,4), 'argument 2, .*out, takes float32, and the tensor is float64; convert it with .to.torch.float32.'),
+    ('square', (np.zeros(4),X,4), 'argument 1, .*x, takes float32, and the tensor is float64'),
+    ('square', (X,torch.zeros(4,4)[:,:2],4), 'argument 2, .*is not contiguous.*contiguous()'),
+    ('square', (X,np.zeros((4,4),'f4').T[1:],4), 'is not contiguous'),
+    ('square', (X,[1.,2.],2), 'takes a tensor or an array, and a list was given'),
+    ('square', (X,3,2), 'takes a tensor or an array, and a int was given'),
+    ('square', (X,X,4.), r'argument 3, int n, is a whole number, and 4.0 was given; use int\(...\) or //'),
+    ('square', (X,X,2**31), 'argument 3, int n, cannot hold 2147483648'),
+    ('square', (X,X,torch.tensor(4)), r'is a number, and a Tensor of shape \(\) was given; .item\(\)'),
+    ('square', (X,X,'4'), 'is a number, and a str was given'),
+    ('square', (X,X,None), 'is a number, and a NoneType was given'),
+    ('square', (X.to('meta'),X,4), 'argument 1, .* is on meta, and the kernel runs on cpu'),
+    ('kinds', (F64,True,200,0,0,0,0,0,0,0), 'argument 3, .*i8, cannot hold 200'),
+    ('kinds', (F64,True,0,-1,0,0,0,0,0,0), 'argument 4, .*u8, cannot hold -1')])
+def test_wrong_arguments(k, name, args, what):
+    assert re.search(what, str(fails(TypeError, k[name][1,4], *args)))
+    assert not X.any()
+
+# Launches
+
+@pytest.mark.parametrize('grid,block', [((2,3),(4,2)), (dim3(2,3),dim3(4,2)), ((2,3,1),(4,2,1)), ([2,3],[4,2]), (torch.Size((2,3)),(4,2))])
+def test_grid_and_block(k, grid, block):
+    out = torch.full((6,8), -1, dtype=torch.int32)
+    k.where[grid, block](out)
+    r,c = np.indices((6,8))
+    np.testing.assert_array_equal(out, 1000*(r//2) + 100*(c//4) + 10*(r%2) + c%4)
+
+def test_whole_numbers_for_grid_and_block(k):
+    out = torch.full((8,), -1, dtype=torch.int32)
+    k.where[2, 4](out)
+    k.where[np.int64(2), 4, None](out)
+    k.where[2, 4, None, 0](out)
+    assert out.tolist()==[0,1,2,3,100,101,102,103]
+
+def test_dynamic_shared_memory(k):
+    x = torch.arange(70.)
+    k.turned[1,70,None,70*4](x)
+    assert x.equal(torch.arange(70.).flip(0))
+    e = fails(MemcheckError, k.turned[1,70,None,69*4], torch.arange(70.))
+    assert (e.array,e.index,e.thread)==('s', (69,), (69,0,0)) and 'third number of the launch' in str(e)
+    fails(MemcheckError, k.turned[1,70], x)
+
+def test_much_shared_memory(k):
+    out = torch.zeros(1, dtype=torch.int32)
+    for kb in (48,49,100,227):
+        k.farthest[1,1,None,kb*1024](out.zero_(), kb*256)
+        assert out.item()==7
+    assert '232452 bytes of dynamic shared memory' in str(fails(LaunchError, k.farthest[1,1,None,227*1024+4], out, 1))
+
+@pytest.mark.parametrize('grid,block,what', [(1,1025,'1025 threads'), ((1,1,65536),1,'65535 along y and z'), (1,(1,1,65),'64 along z'), (0,1,'every size is at least 1'), (1,-1,'every size is at least 1'), ('a',1,'farthest'), (1,(1,2,3,4),'farthest')])
+def test_impossible_launch(k, grid, block, what):
+    e = fails(LaunchError, k.farthest[grid,block], torch.zeros(1, dtype=torch.int32), 1)
+    assert what in str(e) and e.kernel=='farthest'
+
+def test_detectors(k):
+    e = fails(MemcheckError, k.off_by_one[1,8], torch.zeros(4), torch.zeros(8), 4)
+    assert (e.kernel,e.array,e.index,e.thread,e.file)==('off_by_one', 'x', (4,), (4,0,0), 'square.cu') and SRC.splitlines()[e.line-1].strip()=='if (i <= n) out[i] = x[i];'
+    assert fails(RacecheckError, k.races[1,8], torch.zeros(1)).array=='out'
+    loose = cuda_kernel('__global__ void races(float *out) { out[0] += threadIdx.x; }', checks=False)
+    loose[1,8](x := torch.zeros(1))
+    assert x.item()==28 and '-fsanitize=thread' not in str(loose.built.commands)
+    with cpp.options(checks='none'): k.races[1,8](x.zero_())
+    assert x.item()==28
+
+# %%cuda
+
+@pytest.fixture
+def shell():
+    InteractiveShell.clear_instance()
+    s = InteractiveShell.instance()
+    s.run_line_magic('load_ext', 'gridstride.cpp')
+    yield s
+    s.run_line_magic('reset', '-f')
+    InteractiveShell.clear_instance()
+
+def test_magic_kernels(shell):
+    shell.run_cell_magic('cuda', '', '__global__ void add(int *x, int n) { x[threadIdx.x] += n; }\n__global__ void sub(int *x, int n) { x[threadIdx.x] -= n; }')
+    shell.user_ns.update(x=torch.zeros(3, dtype=torch.int32))
+    assert shell.run_cell('add[1,3](x, 5); sub[1,2](x, 1)').success and shell.user_ns['x'].tolist()==[4,4,5]
+
+def test_magic_host_functions(shell):
+    cell = '__global__ void twice(float *x) { x[threadIdx.x] *= 2; }\ntorch::Tensor doubled(torch::Tensor x) { CHECK_INPUT(x); auto y = x.clone(); twice<<<1, x.numel()>>>(y.data_ptr<float>()); return y; }'
+    shell.run_cell_magic('cuda', '', cell)
+    assert shell.user_ns['doubled'](torch.ones(3)).tolist()==[2,2,2]
+    shell.run_cell_magic('cuda', 'mine', cell)
+    assert shell.user_ns['mine'].doubled(torch.ones(3)).tolist()==[2,2,2] and shell.user_ns['mine'].__name__=='mine'
+
+def test_magic_program(shell, capsys):
+    cell = '#include <cstdio>\n__device__ int n = 1;\n__global__ void k() { n++; printf("n is %d\\n", n); }\nint main() { puts("hello"); k<<<1, 1>>>(); cudaDeviceSynchronize(); return 3; }'
+    for _ in range(2): # each time with variables as new
+        assert shell.run_cell_magic('cuda', '', cell)==3
+        assert capsys.readouterr().out=='hello\nn is 2\n'
+
+def test_magic_unchecked(shell):
+    cell = '__global__ void races(float *out) { out[0] += threadIdx.x; }'
+    shell.user_ns.update(x=torch.zeros(1))
+    shell.run_cell_magic('cuda', '', cell)
+    assert isinstance(shell.run_cell('races[1,8](x)').error_in_exec, RacecheckError)
+    shell.run_cell_magic('cuda', '--unchecked', cell)
+    assert shell.run_cell('races[1,8](x)').success
+
+@pytest.mark.parametrize('cell', ['int f(torch::Tensor x) {\n\n    return y;\n}', '__global__ void f(int *x) {\n\n    x[0] = y;\n}', '#include <cstdio>\nint main() {\n    return y;\n}'])
+def test_magic_shows_the_cells_line(shell, cell):
+    e = fails(CompileError, shell.run_cell_magic, 'cuda', '', cell)
+    assert e.line==3 and cell.splitlines()[2] in str(e)
+
+def test_magic_finding_shows_the_cells_line(shell):
+    shell.run_cell_magic('cuda', '', '__global__ void k(int *x) {\n    x[threadIdx.x] = 1;\n}\nvoid go(torch::Tensor x) { k<<<1, 9>>>(x.data_ptr<int>()); }')
+    e = fails(MemcheckError, shell.user_ns['go'], torch.zeros(8, dtype=torch.int32))
+    assert e.line==2 and 'line 2: x[threadIdx.x] = 1;' in str(e)
+
+def test_magic_wrong_option(shell):
+    assert '%%cuda: unrecognized arguments: --fast' in str(fails(ValueError, shell.run_cell_magic, 'cuda', '--fast', 'int f() { return 1; }'))
+
+# python -m gridstride.cpp
+
+PROGRAM = r'''
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+__global__ void k(int *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = threadIdx.x; }
+__global__ void who() { printf("%d", threadIdx.x); }
+__global__ void races(int *x) { x[0] += threadIdx.x; }
+int main(int argc, char **argv) {
+    for (int i = 1; i < argc; i++) printf("%s|", argv[i]);
+    int *d, n = argc > 1 ? atoi(argv[1]) : 0;
+    cudaMalloc(&d, 16);
+    cudaMemset(d, 0, 16);
+    k<<<1, 32>>>(d, n);
+    who<<<1, 3>>>();
+    if (argc > 2 && !strcmp(argv[2], "races")) races<<<1, 32>>>(d);
+    if (argc > 2 && !strcmp(argv[2], "exits")) exit(5);
+    printf("\n");
+    return n;
+}
+'''
+
+@pytest.fixture(scope='session')
+def program(tmp_path_factory):
+    path = tmp_path_factory.mktemp('program')/'my program.cu'
+    path.write_text(PROGRAM)
+    return path
+
+def command(*args):
+    done = subprocess.run([sys.executable, '-m', 'gridstride.cpp', *map(str, args)], cwd=REPO, capture_output=True, text=True, timeout=120)
+    return done.returncode,done.stdout,done.stderr
+
+@pytest.mark.parametrize('args,want', [((), (0,'012\n','')), (('3','--x','a b'), (3,'3|--x|a b|012\n','')), (('4','exits'), (5,'4|exits|012',''))])
+def test_command(program, args, want): assert command(program, *args)==want
+
+def test_command_order(program): assert command('--order', 'reverse', program)==(0, '210\n', '')
+
+def test_command_finds(program):
+    status,out,err = command(program, 5)
+    assert status==1 and err.startswith('MemcheckError: memcheck: x[4] is outside: x has shape (4,)\n  line 5: __global__ void k') and 'Traceback' not in err
+    assert command(program, 0, 'races')[0]==1 and command('--unchecked', program, 0, 'races')==(0, '0|races|012\n', '')
+
+def test_command_without_a_file(tmp_path):
+    status,out,err = command(tmp_path/'none.cu')
+    assert status==2 and 'none.cu: No such file or directory' in err
+    assert command()[0]==2 and command('--order', 'sideways', 'x.cu')[0]==2
+
+def test_command_compile_error(tmp_path):
+    (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
+    status,out,err = command(tmp_path/'bad.cu')
+    assert status==1 and err.startswith('CompileError: bad.cu, line 2:') and 'return y;' in err and 'Traceback' not in err

@@ -1,0 +1,550 @@
+"`load_cuda` without a GPU: what it takes and gives, what it says of every mistake, its cache and its compilers."
+import os, re, shutil, signal, subprocess, sys, textwrap, time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import numpy as np, pytest, torch
+
+from gridstride import cpp, sim
+from gridstride.cpp import build, load_cuda
+from gridstride.cpp.build import CompileError, CompilerMissing
+from gridstride.cpp.source import NotEmulated
+from gridstride.sim import cuda
+from gridstride.sim.errors import *
+from gridstride.utils import cuda_begin
+
+pytestmark = pytest.mark.usefixtures('emulated')
+REPO = Path(__file__).parent.parent
+GREY = r'''
+__global__ void grey_kernel(unsigned char *x, unsigned char *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) out[i] = 0.2989f * x[i] + 0.5870f * x[i + n] + 0.1140f * x[i + 2 * n];
+}
+
+torch::Tensor grey(torch::Tensor input) {
+    CHECK_INPUT(input);
+    int h = input.size(1), w = input.size(2);
+    auto output = torch::empty({h, w}, input.options());
+    grey_kernel<<<cdiv(h * w, 256), 256>>>(input.data_ptr<unsigned char>(), output.data_ptr<unsigned char>(), h * w);
+    C10_CUDA_KERNEL_LAUNCH_CHECK();
+    return output;
+}'''
+MISTAKES = r'''
+__global__ void past(const float *x, float *out, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    out[i] = x[i];
+}
+__global__ void before(const float *x, float *out) {
+    int i = threadIdx.x;
+    out[i] = x[i - 1];
+}
+__global__ void tile_past(float *out, int n) {
+    __shared__ float s[4][8];
+    int i = threadIdx.x;
+    s[i + n][1] = 1;
+}
+__global__ void neighbour(const float *x, float *out) {
+    __shared__ float s[64];
+    int i = threadIdx.x;
+    s[i] = x[i];
+    out[i] = s[63 - i];
+}
+__global__ void across(float *out) {
+    out[threadIdx.x] = blockIdx.x;
+}
+__global__ void counted(float *out) {
+    out[0] += 1;
+}
+__global__ void hole(float *out) {
+    __shared__ float s[4][8];
+    int i = threadIdx.x;
+    if (i < 31) s[i / 8][i % 8] = 1;
+    __syncthreads();
+    out[i] = s[i / 8][i % 8];
+}
+__global__ void copied(const float *x, float *out) {
+    out[threadIdx.x] = x[threadIdx.x];
+}
+__global__ void branch(float *out) {
+    if (threadIdx.x < 40)
+        __syncthreads();
+    out[threadIdx.x] = 1;
+}
+__global__ void same(float *out) {
+    out[0] = 7;
+}
+__global__ void asserts(const float *x) {
+    assert(x[threadIdx.x] >= 0);
+}
+__global__ void null(float *out) {
+    float *p = nullptr;
+    p[threadIdx.x] = 1;
+}
+__device__ int deeper(int n, volatile int *keep) {
+    volatile int here[64];
+    here[n % 64] = n;
+    return n < 0 ? *keep : deeper(n + 1, here) + here[(n + 1) % 64];
+}
+__global__ void deep(float *out) { out[0] = deeper(0, nullptr); }
+__global__ void divides(float *out, int by) {
+    if (threadIdx.x == 2) out[0] = 7 / by;
+}
+__global__ void aborts() {
+    if (threadIdx.x == 3) abort();
+}
+__global__ void leaves() {
+    exit(3);
+}
+__global__ void endless(float *out) {
+    while (((volatile float *)out)[0] == 0) {}
+}
+__global__ void outer(float *out) { out[threadIdx.x] = threadIdx.x; }
+__global__ void lanes(int *out) {
+    out[threadIdx.x] = __shfl_sync(0xffff, threadIdx.x, 0);
+}
+__global__ void orders(int *out) {
+    __shared__ int s[32];
+    int t = threadIdx.x;
+    s[t] = t * t;
+    __syncthreads();
+    atomicAdd(&out[blockIdx.x], s[31 - t]);
+    out[2 + t + 32 * blockIdx.x] = __shfl_down_sync(~0u, s[t], 1) + blockIdx.x;
+}
+__global__ void tells(int n) {
+    if (threadIdx.x < n) printf("thread %d\n", threadIdx.x);
+}
+#define P(x) x.data_ptr<float>()
+void go_past(torch::Tensor x, torch::Tensor out) { past<<<2, 64>>>(P(x), P(out), 0); }
+void go_before(torch::Tensor x, torch::Tensor out) { before<<<1, 64>>>(P(x), P(out)); }
+void go_tile_past(torch::Tensor out, int n) { tile_past<<<1, 4>>>(P(out), n); }
+void go_neighbour(torch::Tensor x, torch::Tensor out) { neighbour<<<1, 64>>>(P(x), P(out)); }
+void go_across(torch::Tensor out) { across<<<2, 64>>>(P(out)); }
+void go_counted(torch::Tensor out) { counted<<<1, 64>>>(P(out)); }
+void go_hole(torch::Tensor out) { hole<<<1, 32>>>(P(out)); }
+void go_copied(torch::Tensor out) { auto x = torch::empty_like(out); copied<<<1, 32>>>(P(x), P(out)); }
+void go_branch(torch::Tensor out) { branch<<<1, 64>>>(P(out)); }
+void go_same(torch::Tensor out) { same<<<1, 64>>>(P(out)); }
+void go_asserts(torch::Tensor x) { asserts<<<1, 64>>>(P(x)); }
+void go_null(torch::Tensor x) { null<<<1, 64>>>(P(x)); }
+void go_deep(torch::Tensor x) { deep<<<1, 64>>>(P(x)); }
+void go_divides(torch::Tensor x, int by) { divides<<<1, 4>>>(P(x), by); }
+void go_aborts() { aborts<<<1, 64>>>(); }
+void go_leaves() { leaves<<<1, 64>>>(); }
+void go_endless(torch::Tensor x) { endless<<<2, 64>>>(P(x)); }
+void go_lanes(torch::Tensor x) { lanes<<<1, 32>>>(x.data_ptr<int>()); }
+void go_orders(torch::Tensor x) { orders<<<2, 32>>>(x.data_ptr<int>()); }
+void go_tells(int n) { printf("host\n"); tells<<<1, 32>>>(n); cudaDeviceSynchronize(); puts("done"); }
+void big_block(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); }
+void big_block_checked(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); C10_CUDA_KERNEL_LAUNCH_CHECK(); }
+void big_block_seen(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); TORCH_CHECK(cudaGetLastError() != cudaSuccess, "no error"); }
+void much_shared(torch::Tensor x) { outer<<<1, 32, 100 << 10>>>(P(x)); }
+void no_threads(torch::Tensor x) { outer<<<0, 32>>>(P(x)); }
+void host_null() { *(volatile int *)0 = 1; }
+void host_zero(int by) { volatile int x = 7 / by; }
+void host_abort() { abort(); }
+void host_exit(int code) { exit(code); }
+void host_throws() { throw std::runtime_error("thrown here"); }
+void host_reads(torch::Tensor x) { volatile float y = P(x)[0]; }
+void refuses(torch::Tensor x) { TORCH_CHECK(x.dim() == 2, "x has ", x.dim(), " dimensions, not 2"); }
+'''
+
+@pytest.fixture
+def emulated(monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
+
+@pytest.fixture(scope='session')
+def modules():
+    "The same mistakes, checked and unchecked"
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('GRIDSTRIDE_BACKEND', 'sim')
+        return {checks: load_cuda(MISTAKES, cuda_begin, name='mistakes', checks=checks) for checks in (True,False)}
+
+@pytest.fixture
+def wrong(modules): return modules[True]
+
+@pytest.fixture
+def unchecked(modules): return modules[False]
+
+def ramp(n): return torch.arange(float(n))
+
+def line_of(text, src=MISTAKES): return src[:src.index(text)].count('\n')+1
+
+def fails(error, f, *args):
+    with pytest.raises(error) as e: f(*args)
+    return e.value
+
+# What is loaded
+
+def test_the_lecture():
+    m = load_cuda(cuda_begin + GREY)
+    x = torch.randint(0, 256, (3,37,41), dtype=torch.uint8)
+    want = (0.2989*x[0].float() + 0.5870*x[1].float() + 0.1140*x[2].float()).to(torch.uint8)
+    got = m.grey(x)
+    assert got.shape==(37,41) and got.dtype==torch.uint8 and (got.int()-want.int()).abs().max() <= 1
+    assert m.grey(input=x).equal(got) and list(m.functions)==['grey'] and 'torch::Tensor grey(torch::Tensor input)' in m.grey.__doc__
+    with pytest.raises(RuntimeError, match='input must be contiguous'): m.grey(x.transpose(1,2))
+    with pytest.raises(TypeError, match='grey'): m.grey('x')
+
+def test_module():
+    m = load_cuda(cuda_begin + GREY)
+    assert m.__file__==str(Path(m.build_directory)/'grey.so') and Path(m.__file__).exists() and m.__name__=='grey'
+    assert m.sources()['grey.cu']==cuda_begin + GREY and '#line 1 "grey.cu"' in m.sources()['grey.cpp']
+    assert build.compiler().path in m.command and '-c grey.cpp' in m.command and '-fsanitize=thread' in m.command
+    assert load_cuda(cuda_begin + GREY).cached and load_cuda(cuda_begin + GREY).seconds==0
+    with pytest.raises(AttributeError, match="no function 'gray'. It has grey"): m.gray
+
+def test_declarations_and_names(capsys):
+    src = GREY.replace('grey','tone')
+    m = load_cuda(src, cuda_begin + 'torch::Tensor tone(torch::Tensor input);', ['tone'], verbose=True, name='toned')
+    assert list(m.functions)==['tone'] and m.__file__.endswith('toned.so') and m.sources()['toned.cu']==src
+    out = capsys.readouterr().out
+    assert '-c toned.cpp' in out and 'toned.so: ' in out
+    load_cuda(src, cuda_begin + 'torch::Tensor tone(torch::Tensor input);', ['tone'], verbose=True, name='toned')
+    assert 'was there already' in capsys.readouterr().out
+
+SEVERAL = r'''
+#include <tuple>
+#include <vector>
+__global__ void twice(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *= 2; }
+static int hidden(int a) { return a; }
+inline int inlined(int a) { return a; }
+template <class T> T any(T a) { return a; }
+torch::Tensor doubled(torch::Tensor x) { auto y = x.clone(); twice<<<1, 32>>>(y.data_ptr<float>(), y.numel()); return y; }
+std::tuple<torch::Tensor, int> both(torch::Tensor x, int n = 5) { return {doubled(x), hidden(n) + inlined(0) + any(0)}; }
+std::vector<torch::Tensor> many(torch::Tensor x) { return {x, doubled(x), doubled(doubled(x))}; }
+int plus(int a, int b) { return a + b; }
+'''
+
+def test_several_functions():
+    m = load_cuda(cuda_begin + SEVERAL)
+    x = ramp(5)
+    assert list(m.functions)==['doubled','both','many','plus'] and m.__name__=='doubled'
+    y,n = m.both(x)
+    assert y.equal(2*x) and n==5 and m.both(x, n=7)[1]==7 and m.plus(2, 3)==5
+    assert [o.tolist() for o in m.many(x)]==[(x*k).tolist() for k in (1,2,4)] and isinstance(m.many(x), list)
+    with pytest.raises(TypeError, match='plus'): m.plus(1)
+    with pytest.raises(TypeError, match="no parameter 'c'"): m.plus(1, c=2)
+
+def test_chosen_functions_without_optimisation():
+    m = load_cuda('int minus(int a, int b) { return plus(a, -b); }', cuda_begin + SEVERAL, ['minus','plus'], opt=False)
+    assert sorted(m.functions)==['minus','plus'] and m.minus(5, 3)==2 and ' -O0 ' in m.command
+    one = load_cuda('int minus(int a, int b) { return plus(a, -b); }', cuda_begin + SEVERAL, 'minus', opt=False)
+    assert list(one.functions)==['minus'] and one.__name__=='minus'
+
+@pytest.mark.parametrize('src,args,what', [
+    (GREY, dict(funcs=['gray']), "'gray' is not defined in this source. Host functions it defines: grey"),
+    (GREY, dict(funcs='grey_kernel'), 'is a kernel or device function'),
+    (GREY, dict(name='grey image'), "name is 'grey image'"), ('__global__ void k() {', {}, "this '{' is never closed"),
+    ('__global__ void k() {}', {}, 'no function that Python could call.*cuda_kernel'),])
+def test_what_cannot_be_loaded(src, args, what):
+    with pytest.raises(ValueError, match=what): load_cuda(src, **args)
+
+# What does not compile
+
+BAD = '\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\nvoid go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>()); }\n'
+
+@pytest.mark.parametrize('src,cpp_src,line,what', [
+    (BAD, cuda_begin, 3, 'unknown_name'),
+    (cuda_begin + BAD, None, cuda_begin.count('\n')+3, 'unknown_name'),
+    ('int f(torch::Tensor x) {\n    CHECK_INPUT(y);\n    return 1;\n}', cuda_begin, 2, 'y'),
+    ('#include <mma.h>\nint f() { return 1; }', None, 1, 'tensor cores|mma'),
+    ('\n#include <curand_kernel.h>\nint f() { return 1; }', None, 2, 'curand'),
+    ('#include "mine.h"\nint f() { return 1; }', None, 1, 'mine.h'),
+    ('\n\nint f(torch::Tensor x) { return x.nonesuch(); }', cuda_begin, 3, 'nonesuch'),
+    ('int f() {\n    return 1\n}', None, 2, 'expected')])
+def test_compile_error(src, cpp_src, line, what):
+    e = fails((CompileError,NotEmulated), load_cuda, src, cpp_src)
+    assert re.search(what, str(e)) and f'line {line}' in str(e)
+    if isinstance(e, CompileError): assert e.line==line and src.splitlines()[line-1] in str(e) and e.log
+
+def test_inline_ptx():
+    src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %laneid;" : "=r"(x[0]));\n}\n'
+    e = fails(NotEmulated, load_cuda, src)
+    assert 'inline PTX' in str(e) and 'line 3' in str(e)
+
+def test_errors_are_not_cached():
+    "The second time it is the same error"
+    assert str(fails(CompileError, load_cuda, BAD, cuda_begin))==str(fails(CompileError, load_cuda, BAD, cuda_begin))
+
+# What kernels do wrong, as the simulator for Python says it
+
+@cuda.jit
+def past(x, out, n):
+    i = cuda.grid(1)
+    out[i] = x[i]
+
+@cuda.jit
+def before(x, out):
+    i = cuda.threadIdx.x
+    out[i] = x[i - 1]
+
+@cuda.jit
+def tile_past(out, n):
+    s = cuda.shared.array((4,8), np.float32)
+    i = cuda.threadIdx.x
+    s[i + n, 1] = 1
+
+@cuda.jit
+def neighbour(x, out):
+    s = cuda.shared.array(64, np.float32)
+    i = cuda.threadIdx.x
+    s[i] = x[i]
+    out[i] = s[63 - i]
+
+@cuda.jit
+def across(out):
+    out[cuda.threadIdx.x] = cuda.blockIdx.x
+
+@cuda.jit
+def counted(out):
+    out[0] += 1
+
+@cuda.jit
+def hole(out):
+    s = cuda.shared.array((4,8), np.float32)
+    i = cuda.threadIdx.x
+    if i < 31: s[i//8, i%8] = 1
+    cuda.syncthreads()
+    out[i] = s[i//8, i%8]
+
+@cuda.jit
+def copied(x, out):
+    out[cuda.threadIdx.x] = x[cuda.threadIdx.x]
+
+@cuda.jit
+def branch(out):
+    if cuda.threadIdx.x < 40:
+        cuda.syncthreads()
+    out[cuda.threadIdx.x] = 1
+
+
+# name -> (Python's kernel, its grid and block, arguments, C's arguments, the line in C)
+FOUND = dict(
+    past=(past, (2,64), lambda: (np.arange(100, dtype='f4'), np.zeros(200, 'f4'), 0), lambda: (ramp(100), torch.zeros(200)), 'out[i] = x[i];'),
+    before=(before, (1,64), lambda: (np.arange(64, dtype='f4'), np.zeros(64, 'f4')), lambda: (ramp(64), torch.zeros(64)), 'out[i] = x[i - 1];'),
+    tile_past=(tile_past, (1,4), lambda: (np.zeros(64, 'f4'), 2), lambda: (torch.zeros(64), 2), 's[i + n][1] = 1;'),
+    neighbour=(neighbour, (1,64), lambda: (np.arange(64, dtype='f4'), np.zeros(64, 'f4')), lambda: (ramp(64), torch.zeros(64)), ('s[i] = x[i];', 'out[i] = s[63 - i];')),
+    across=(across, (2,64), lambda: (np.zeros(64, 'f4'),), lambda: (torch.zeros(64),), ('out[threadIdx.x] = blockIdx.x;',)*2),
+    counted=(counted, (1,64), lambda: (np.zeros(1, 'f4'),), lambda: (torch.zeros(1),), ('out[0] += 1;',)*2),
+    hole=(hole, (1,32), lambda: (np.zeros(32, 'f4'),), lambda: (torch.zeros(32),), 'out[i] = s[i / 8][i % 8];'),
+    copied=(copied, (1,32), lambda: (cuda.device_array(32, 'f4'), cuda.to_device(np.zeros(32, 'f4'))), lambda: (torch.zeros(32),), 'out[threadIdx.x] = x[threadIdx.x];'),
+    branch=(branch, (1,64), lambda: (np.zeros(64, 'f4'),), lambda: (torch.zeros(64),), '__syncthreads();'))
+
+def text_of(line): return MISTAKES.splitlines()[line-1].strip()
+
+def wording(e):
+    "What happened, in the words that C and Python share"
+    return re.sub(r'\W+', ' ', re.sub(r'\[(\d+), (\d+)\]', r'[\1][\2]', str(e).splitlines()[0]))
+
+@pytest.mark.parametrize('name', FOUND)
+def test_found_as_by_the_simulator(name, wrong):
+    kernel,config,args,c_args,where = FOUND[name]
+    want,got = fails(KernelError, kernel[config], *args()),fails(KernelError, getattr(wrong, f'go_{name}'), *c_args())
+    assert (type(got),got.kind,got.kernel,got.array)==(type(want),want.kind,want.kernel,want.array) and got.file=='mistakes.cu'
+    assert str(got).splitlines()[1]==f'  line {got.line}: {text_of(got.line)}'
+    if want.other: return compare_races(want, got, where)
+    assert text_of(got.line)==where and got.other is None
+    assert (got.block,got.thread)==(want.block,want.thread)
+    if name=='tile_past': assert got.index==want.index[:1] and re.search(r"s: index 4 is outside of 'float ?\[4\]\[8\]'", str(got)) # the compiler names one index
+    elif name=='branch': assert wording(got).split(' is in ')[0].split(' has ')[0]==wording(want).split(' is in ')[0]
+    else: assert got.index==want.index and wording(got)==wording(want)
+
+def compare_races(want, got, where):
+    "The same place in the code; which of the racing threads are named depends on who runs first"
+    assert sorted((text_of(got.line), text_of(got.other.line)))==sorted(where)
+    assert sorted((got.block,got.other.block))==sorted((want.block,want.other.block)) and len(got.index)==len(want.index)
+    assert (got.block,got.thread)!=(got.other.block,got.other.thread) and 'with nothing between' in str(got) and 'with nothing between' in str(want)
+    assert f'against line {got.other.line}' in str(got)
+
+def test_same_value_is_a_warning(wrong):
+    with pytest.warns(SameValueRace, match=rf'line {line_of("out[0] = 7")} of same: several threads write the same value to out\[0\]') as w: wrong.go_same(torch.zeros(2))
+    assert len(w)==1 and w[0].filename==__file__
+
+def test_assertion(wrong, unchecked):
+    x = ramp(64)
+    x[5] = -1
+    for m in (wrong,unchecked):
+        e = fails(DeviceAssert, m.go_asserts, x)
+        assert 'x[threadIdx.x] >= 0' in str(e) and (e.thread,text_of(e.line))==((5,0,0), 'assert(x[threadIdx.x] >= 0);')
+        m.go_asserts(ramp(64))
+
+def test_lanes_and_masks(wrong):
+    e = fails(SynccheckError, wrong.go_lanes, torch.zeros(32, dtype=torch.int32))
+    assert '0xffff' in str(e) and e.thread==(16,0,0) and '__shfl_sync' in text_of(e.line)
+
+CRASHES = [('go_null', (torch.zeros(64),), MemcheckError, 'null pointer', 'p[threadIdx.x] = 1;'),
+           ('go_deep', (torch.zeros(64),), KernelCrash, 'stack is full', None),
+           ('go_divides', (torch.zeros(4), 0), KernelCrash, 'divided by zero', 'if (threadIdx.x == 2) out[0] = 7 / by;'),
+           ('go_aborts', (), KernelCrash, r'abort\(\) was called', 'if (threadIdx.x == 3) abort();'),
+           ('go_leaves', (), KernelCrash, r'exit\(3\) was called', 'exit(3);'),
+           ('host_null', (), KernelCrash, 'host code reads or writes memory', None),
+           ('host_zero', (0,), KernelCrash, 'host code divides', None),
+           ('host_abort', (), KernelCrash, r'abort\(\) was called', None),
+           ('host_exit', (4,), KernelCrash, r'exit\(4\) was called', None)]
+
+@pytest.mark.parametrize('checks', [True,False])
+@pytest.mark.parametrize('name,args,error,what,where', CRASHES, ids=[o[0] for o in CRASHES])
+def test_crash(name, args, error, what, where, checks, modules):
+    if name in ('host_zero','go_divides') and os.uname().machine in ('aarch64','arm64'): pytest.skip('on this CPU a division by zero gives 0')
+    e = fails(error, getattr(modules[checks], name), *args)
+    assert re.search(what, str(e)) and e.kind==error.kind
+    assert text_of(e.line)==where if where else name not in ('host_null','host_exit') or name in text_of(e.line)
+    assert (e.block is None)==name.startswith('host')
+    assert modules[checks].go_same.__name__ and modules[checks].go_asserts(ramp(64)) is None # and life goes on
+
+def test_host_errors(wrong, unchecked):
+    for m in (wrong,unchecked):
+        with pytest.raises(RuntimeError, match='thrown here'): m.host_throws()
+        with pytest.raises(RuntimeError, match='x has 1 dimensions, not 2'): m.refuses(ramp(3))
+        with pytest.raises(RuntimeError, match='expected scalar type Float but found Double'): m.go_same(ramp(3).double())
+    e = fails(MemcheckError, wrong.host_reads, ramp(3))
+    assert 'the host reads' in str(e) and 'host_reads' in text_of(e.line)
+
+def test_endless_loop(wrong, unchecked):
+    for m in (wrong,unchecked):
+        with cpp.options(seconds=.3): e = fails(KernelTimeout, m.go_endless, torch.zeros(3))
+        assert isinstance(e, TimeoutError) and e.kernel=='endless' and 'after 0.3 s' in str(e) and text_of(e.line).startswith('while')
+        m.go_asserts(ramp(64))
+
+@pytest.mark.parametrize('name,what', [('big_block','2048 threads'), ('big_block_checked','2048 threads'), ('much_shared','102400 bytes of dynamic shared memory'), ('no_threads',r'grid of \(0, 1, 1\)')])
+def test_impossible_launch(name, what, modules):
+    for m in modules.values():
+        x = torch.zeros(64)
+        e = fails(LaunchError, getattr(m, name), x)
+        assert re.search(what, str(e)) and e.kind=='launch' and e.kernel=='outer' and name in text_of(e.line) and not x.any()
+        assert isinstance(e, ValueError) and isinstance(e, RuntimeError)
+        m.big_block_seen(x)         # whoever asks for the error has dealt with it
+
+# How it runs
+
+def test_results_are_the_same_in_every_order(wrong, unchecked):
+    t = np.arange(32)
+    down = np.append(t[1:]**2, 31**2)
+    want = np.concatenate([[(t**2).sum()]*2, down, down+1])
+    for order in ('forward','reverse','shuffle'):
+        for m in (wrong,unchecked):
+            x = torch.zeros(66, dtype=torch.int32)
+            with cpp.options(order=order, seed=5, threads=2): m.go_orders(x)
+            np.testing.assert_array_equal(x, want)
+
+def test_detectors_can_be_chosen(wrong):
+    x = torch.zeros(64)
+    with cpp.options(checks='none'): wrong.go_across(x)
+    assert x.equal(torch.ones(64))
+    with cpp.options(checks='memcheck,initcheck'):
+        wrong.go_across(x)
+        fails(MemcheckError, wrong.go_before, ramp(64), x)
+    fails(RacecheckError, wrong.go_across, x)
+
+def test_unchecked_code_cannot_harm(unchecked):
+    x = torch.zeros(64)
+    unchecked.go_across(x)
+    assert x.equal(torch.ones(64))
+    unchecked.go_past(ramp(128), torch.zeros(128))
+
+@pytest.mark.parametrize('args,what', [(dict(order='backward'), "order is 'backward'"), (dict(checks='memcheck,speed'), "checks is 'memcheck,speed'"), (dict(checks=''), "checks is ''"),
+                                       (dict(threads=-1), 'threads is -1'), (dict(seconds=0), 'seconds is 0'), (dict(seconds='long'), "seconds is 'long'"), (dict(seed=1.5), 'seed is 1.5')])
+def test_wrong_options(args, what):
+    with pytest.raises(ValueError, match=what):
+        with cpp.options(**args): pass
+
+def test_options_end_with_their_block():
+    before = vars(cpp.emulator.settings).copy()
+    with pytest.raises(ZeroDivisionError), cpp.options(order='reverse', checks='none', seconds=2, threads=1, seed=9): 1/0
+    assert vars(cpp.emulator.settings)==before
+
+def test_printf_comes_in_order(wrong, capsys):
+    print('before')
+    wrong.go_tells(3)
+    print('after')
+    assert capsys.readouterr().out=='before\nhost\nthread 0\nthread 1\nthread 2\ndone\nafter\n'
+
+def test_two_threads_of_python(wrong, unchecked):
+    def work(m):
+        for _ in range(40):
+            x = torch.zeros(66, dtype=torch.int32)
+            m.go_orders(x)
+            fails(MemcheckError, m.go_null, torch.zeros(3))
+            assert x[:2].tolist()==[10416]*2
+        return True
+    with ThreadPoolExecutor(2) as pool: assert all(pool.map(work, (wrong,unchecked)))
+
+def python(code, timeout=120, **env):
+    "Run `code` in a process of its own, with MISTAKES and GREY at hand"
+    (env := {**os.environ, 'GRIDSTRIDE_BACKEND':'sim', 'PYTHONPATH':os.pathsep.join([str(REPO), str(Path(__file__).parent)]), **env})
+    code = 'from test_cpp_load import *\n' + textwrap.dedent(code)
+    return subprocess.Popen([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+def said(process, timeout=120):
+    out,err = process.communicate(timeout=timeout)
+    assert process.returncode==0, err
+    return out
+
+@pytest.mark.parametrize('checks', [True,False])
+def test_ctrl_c(checks, modules):
+    p = python(f"""
+        m = load_cuda(MISTAKES, cuda_begin, name='mistakes', checks={checks})
+        m.go_asserts(ramp(64))
+        print('ready', flush=True)
+        try: m.go_endless(torch.zeros(3))
+        except KeyboardInterrupt: print('interrupted')
+        m.go_asserts(ramp(64))
+        print('and on')
+        import time
+        try:
+            print('waiting', flush=True)
+            time.sleep(60)
+        except KeyboardInterrupt: print('again')""")
+    for word in ('ready','waiting'):
+        while (line := p.stdout.readline().strip())!=word: assert p.poll() is None or line
+        time.sleep(.3) # for the kernel to start
+        p.send_signal(signal.SIGINT)
+    assert said(p)=='again\n'
+
+# The cache and the compilers
+
+@pytest.fixture
+def own_cache(tmp_path, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
+    return tmp_path/'cache'
+
+TINY = 'int tiny() { return 1; }'
+
+def test_cache(own_cache):
+    first = load_cuda(TINY)
+    assert not first.cached and first.seconds>0 and first.build_directory.startswith(str(own_cache))
+    second = load_cuda(TINY)
+    assert second.cached and second.build_directory==first.build_directory and len(list(own_cache.iterdir()))==1
+    other = load_cuda(TINY.replace('1', '2'))
+    assert not other.cached and (first.tiny(),second.tiny(),other.tiny())==(1,1,2)
+    assert not load_cuda(TINY, checks=False).cached and not load_cuda(TINY, opt=False).cached
+    assert fails(CompileError, load_cuda, BAD, cuda_begin).line==3 and not [o for o in own_cache.iterdir() if '.' in o.name] # nothing half done is left
+
+def test_two_processes_fill_the_cache(tmp_path):
+    both = [python("m = load_cuda(cuda_begin + GREY); print(int(m.grey(torch.full((3,4,4), 100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(tmp_path/'cache')) for _ in range(2)]
+    assert [said(p) for p in both]==['99\n']*2
+    assert len(list((tmp_path/'cache').iterdir()))==2 # the runtime and the module
+
+def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
+    (tmp_path/'file').write_text('')
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/cache'))
+    with pytest.raises(RuntimeError, match='cannot be written.*set GRIDSTRIDE_CACHE'): load_cuda(TINY)
+    def refused(**_): raise PermissionError(13, 'Permission denied')
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    monkeypatch.setattr(build.tempfile, 'mkdtemp', refused)
+    with pytest.raises(RuntimeError, match='cannot be written .Permission denied.; set GRIDSTRIDE_CACHE'): load_cuda(TINY)
+
+def test_no_compiler(tmp_path, monkeypatch):
+    out = said(python('try: load_cuda(TINY)\nexcept CompilerMissing as e: print(e)', PATH=str(tmp_path), CXX=''))
+    assert 'CUDA C needs a C++ compiler' in out and ('apt install g++' in out or 'xcode-select' in out)
+    monkeypatch.setenv('CXX', 'nonesuch++')
+    with pytest.raises(CompilerMissing, match='nonesuch.. .from the variable CXX. is not a compiler'): load_cuda(TINY)
+
+@pytest.mark.skipif(not shutil.which('clang++'), reason='clang++ is not installed')
+def test_clang():
+    "The detectors, the crashes and some programs once more, with the other compiler"
+    some = 'found_as or crash or assertion or same_value or endless or impossible or every_order or compile_error or 16_tile or 27_bit or 34_relaxed or 47_not or 21_half or 30_cuda_barrier or 73_control or 19_release'
+    here = Path(__file__).parent
+    done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', '-k', f'({some}) and not clang', here/'test_cpp_load.py', here/'test_cpp_programs.py'],
+                          env={**os.environ, 'CXX':'clang++', 'PYTHONPATH':str(REPO)}, cwd=REPO, capture_output=True, text=True, timeout=300)
+    assert done.returncode==0 and int(re.search(r'(\d+) passed', done.stdout)[1]) >= 45, done.stdout[-4000:]

@@ -1,0 +1,66 @@
+"The programs of tests/cuda on the emulator: right ones run in silence and print what a GPU prints, wrong ones are found on the line that they name."
+import hashlib, json, re, warnings
+from pathlib import Path
+
+import pytest
+
+from gridstride import cpp
+from gridstride.cpp.__main__ import run
+from gridstride.sim.errors import KernelError
+
+HERE = Path(__file__).parent/'cuda'
+RECORD = HERE/'h100.json'
+ORDERS = 'forward','reverse','shuffle'
+recorded = json.loads(RECORD.read_text()) if RECORD.exists() else None
+
+def programs(kind): return [pytest.param(p, id=p.stem) for p in sorted((HERE/kind).glob('*.cu'))]
+
+def name(path): return f'program_{path.stem}'
+
+def output(path, capfd, order='forward', checks=True, threads=0):
+    "What the program prints; it must end well, without a warning"
+    capfd.readouterr()
+    with cpp.options(order=order, seed=3, seconds=30, threads=threads), warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert run(path.read_text(), name(path), checks=checks)==0
+    return capfd.readouterr().out
+
+def on_gpu(path):
+    "What the program printed on a GPU; None if nothing has been recorded yet"
+    if recorded is None: return None
+    got = recorded[f'{path.parent.name}/{path.name}']
+    assert got['sha256']==hashlib.sha256(path.read_bytes()).hexdigest(), f'{path.name} has changed since it ran on a GPU: run tests/cuda/judge.py'
+    assert got['rc']==0 and got['stable']
+    return got['stdout']
+
+@pytest.mark.parametrize('path', programs('same'))
+def test_same_as_on_a_gpu(path, capfd):
+    want = on_gpu(path)
+    got = {order: output(path, capfd, order) for order in ORDERS}
+    got['unchecked'] = output(path, capfd, checks=False, threads=2)
+    want = got['forward'] if want is None else want
+    assert want
+    for how,text in got.items(): assert text==want, how
+
+@pytest.mark.parametrize('path', programs('right'))
+def test_right(path, capfd):
+    got = {order: output(path, capfd, order) for order in ORDERS}
+    want = on_gpu(path) or got['forward']
+    assert 'cudaSuccess' in want
+    for how,text in got.items(): assert text==want, how
+
+@pytest.mark.parametrize('path', programs('wrong'))
+def test_wrong(path):
+    src = path.read_text()
+    kind,lines = re.match(r'// expect: (\w+) line ([\d or]+)$', src.splitlines()[0]).groups()
+    for order in ORDERS:
+        with cpp.options(order=order, seed=3, seconds=30), pytest.raises(KernelError) as e: run(src, name(path))
+        assert (e.value.kind, order)==(kind, order), e.value
+        assert str(e.value.line) in lines.split(' or '), f'{order}: {e.value}'
+        assert src.splitlines()[e.value.line-1].strip() in str(e.value) and e.value.file==f'{name(path)}.cu'
+
+def test_everything_is_here():
+    "A program that is not run proves nothing"
+    count = {kind: len(programs(kind)) for kind in ('same','right','wrong')}
+    assert all(n > 40 for n in count.values())
+    if recorded is not None: assert sum(count.values())==len(recorded)
