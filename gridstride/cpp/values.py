@@ -6,9 +6,10 @@
 __all__ = ['NONE', 'BOOL', 'INT', 'FLOAT', 'STRING', 'LIST', 'TENSOR', 'DTYPE', 'DEVICE', 'PYTHON_ERROR', 'TYPE_ERROR', 'FINDING',
            'pack', 'packed', 'unpack', 'parameters', 'Function', 'Library']
 
-# %% ../../nbs/lib/cpp/03_values.ipynb #9d7b0733
+# %% ../../nbs/lib/cpp/03_values.ipynb #87954d5a
 import ctypes, inspect, os, re, struct, sys, threading, warnings
 from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p, pythonapi
+from pathlib import Path
 
 import numpy as np
 
@@ -244,7 +245,7 @@ def _shown(x):
     s = repr(x)
     return f'{type(x).__name__} {s if len(s)<60 else s[:57]+"..."}'
 
-# %% ../../nbs/lib/cpp/03_values.ipynb #2660da66
+# %% ../../nbs/lib/cpp/03_values.ipynb #270c5da3
 class Function:
     "A function of a compiled library; its docstring is its declaration in C++"
     def __init__(self, exported, library, declaration=None):
@@ -259,7 +260,7 @@ class Function:
     def _as_python(type, name, default):
         return inspect.Parameter(name, inspect.Parameter.POSITIONAL_OR_KEYWORD, annotation=type, default=inspect.Parameter.empty if default is None else _Cpp(default))
 
-    def __repr__(self): return f'<{self.__doc__}, compiled to {self.library.__file__}>'
+    def __repr__(self): return f'<{self.__doc__}, in {Path(self.library.__file__).name}>'
 
     def __call__(self, *args, **kwargs): return self.run(self._positional(args, kwargs) if kwargs else args)
 
@@ -307,7 +308,7 @@ class _Cpp(str):
     "An expression of C++, as a signature shows it"
     def __repr__(self): return str(self)
 
-# %% ../../nbs/lib/cpp/03_values.ipynb #059d933a
+# %% ../../nbs/lib/cpp/03_values.ipynb #a3c65732
 class Library:
     """A compiled library: the functions that it exports are its attributes.
 
@@ -329,7 +330,7 @@ class Library:
         self.functions,self.kernels = (dict(reversed(o.items())) for o in (self.functions,self.kernels))  # the list begins with the last
         self.__dict__.update(self.functions)
 
-    def __repr__(self): return f"<{self.__name__}: {', '.join(self.functions) or 'no functions'}, compiled to {self.__file__}>"
+    def __repr__(self): return f"<{self.__name__}: {', '.join(self.functions) or 'no functions'}, in {Path(self.__file__).name}>"
     def __getattr__(self, k):
         if k.startswith('__'): raise AttributeError(k)
         raise AttributeError(f"{self.__name__} has no function {k!r}. It has {', '.join(self.functions) or 'none'}")

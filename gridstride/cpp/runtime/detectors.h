@@ -35,7 +35,8 @@ struct Detector {
     bool on = false;
     Worker *w = nullptr;                   // the one that runs the checked launch
     uint32_t now = 1, launch_start = 1, block_start = 1, block_floor = 1, me = 0;
-    uintptr_t launch_frame = 0, shared_base = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
+    static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
+    uintptr_t launch_frame = 0, shared_base = nowhere, own_stack = 0, builtins = 0, builtin_bytes = 0;
     const Launch *launch = nullptr;
     Image image = {};
     Cells shared_cells, cells;
@@ -129,7 +130,7 @@ struct Detector {
     // An access
 
     // What most accesses of a correct kernel are: a word of shared memory, written before the last barrier, read after it, or the other way round.
-    inline bool plain_shared(uintptr_t off, bool write, uint32_t where) {
+    inline __attribute__((always_inline)) bool plain_shared(uintptr_t off, bool write, uint32_t where) {
         Cell &c = shared_cells.words[off / 4];
         if (c.split | !c.owner | (c.write.when >= block_floor)) return false;
         const bool read = c.read.when >= block_floor, read2 = c.read2.when >= block_floor;
@@ -148,7 +149,7 @@ struct Detector {
     inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {
         if (__builtin_expect(pending.active, 0)) settle();
         const uintptr_t off = a - shared_base;
-        if (off < shared_cap) return n == 4 && off % 4 == 0 && plain_shared(off, write, where) ? void() : words(shared_cells, off, n, write, where, a, nullptr);
+        if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
             Piece *p = memory.at(a);
             if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, n, write, where);
@@ -427,7 +428,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.builtins = *std::min_element(builtins, builtins + 4);
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
-Detector::Scope::~Scope() { detector.on = false; }
+Detector::Scope::~Scope() { detector.on = false, detector.shared_base = nowhere; }
 
 // An index that its array's type forbids. Which array that is stands in the source, at the column.
 [[noreturn]] static void fail_index(const char *what, const void *pc, int column, long long index) {
@@ -493,6 +494,11 @@ static void wrong_mask(Worker &w, unsigned mask, int line) {
 // The compiler's calls
 
 using gridstride::detector;
+// The commonest access, without a call. `shared_base` is no address while the detectors are off.
+static inline __attribute__((always_inline)) bool quick(const void *p, bool write, void *pc) {
+    const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
+    return off < gridstride::shared_cap && off % 4 == 0 && !detector.pending.active && detector.plain_shared(off, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+}
 static inline void seen(const volatile void *p, unsigned n, bool write, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (__builtin_expect(detector.on, 1)) detector.access(a, n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
@@ -532,8 +538,8 @@ GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a
 GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintptr_t a) { wrong_address(f, a, __builtin_return_address(0)); }
 #define PC __builtin_return_address(0)
 #define GRIDSTRIDE_HOOKS(n) \
-    GRIDSTRIDE_API void __tsan_read##n(void *p) { aligned(p, n, PC); seen(p, n, false, PC); } \
-    GRIDSTRIDE_API void __tsan_write##n(void *p) { aligned(p, n, PC); seen(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_read##n(void *p) { if (n == 4 && quick(p, false, PC)) return; aligned(p, n, PC); seen(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_write##n(void *p) { if (n == 4 && quick(p, true, PC)) return; aligned(p, n, PC); seen(p, n, true, PC); } \
     GRIDSTRIDE_API void __tsan_unaligned_read##n(void *p) { seen(p, n, false, PC); } \
     GRIDSTRIDE_API void __tsan_unaligned_write##n(void *p) { seen(p, n, true, PC); } \
     GRIDSTRIDE_API void __tsan_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
