@@ -57,6 +57,23 @@ __global__ void off_by_one(const float *x, float *out, int n) {
     if (i <= n) out[i] = x[i];
 }
 __global__ void races(float *out) { out[0] += threadIdx.x; }
+struct Pair { double a, b; };
+struct Item { int key; Pair pair; };
+__global__ void structs(double *out) {
+    __shared__ Item items[4];
+    Item item = {1, {2, 3}};
+    items[threadIdx.x] = item;
+    Pair p = items[threadIdx.x].pair;     // 16 bytes at a multiple of 8
+    out[threadIdx.x] = p.a + p.b;
+}
+extern __shared__ int of_the_file[];
+__shared__ float tile_of_the_file[2][4];
+__global__ void at_file_scope(int *out, int n) {
+    of_the_file[threadIdx.x] = threadIdx.x;
+    tile_of_the_file[threadIdx.x / 4][threadIdx.x % 4] = 1;
+    __syncthreads();
+    out[threadIdx.x] = of_the_file[n - threadIdx.x] + int(tile_of_the_file[1][n - 4]);
+}
 '''
 
 @pytest.fixture(autouse=True)
@@ -67,7 +84,7 @@ def emulated(monkeypatch):
 def k():
     with pytest.MonkeyPatch.context() as m:
         m.setenv('GRIDSTRIDE_BACKEND', 'sim')
-        plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','maybe','bytes','off_by_one','races','times<float, 3>','times<int, -2>'])
+        plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','maybe','bytes','off_by_one','races','structs','at_file_scope','times<float, 3>','times<int, -2>'])
         assert isinstance(plain, Kernels)
         return plain
 
@@ -192,6 +209,19 @@ def test_dynamic_shared_memory(k):
     e = fails(MemcheckError, k.turned[1,70,None,69*4], torch.arange(70.))
     assert (e.array,e.index,e.thread)==('s', (69,), (69,0,0)) and 'third number of the launch' in str(e)
     fails(MemcheckError, k.turned[1,70], x)
+
+def test_shared_memory_at_file_scope(k):
+    "A second launch meets it, too"
+    out = torch.zeros(8, dtype=torch.int32)
+    for order in ('forward','reverse'):
+        with cpp.options(order=order): k.at_file_scope[1,8,None,32](out.zero_(), 7)
+        assert out.tolist()==[8,7,6,5,4,3,2,1]
+        e = fails(MemcheckError, k.at_file_scope[1,8,None,32], out, 8)
+        assert e.array in ('of_the_file','tile_of_the_file') and 'outside' in str(e)
+
+def test_structs_of_doubles(k):
+    k.structs[1,4](out := torch.zeros(4, dtype=torch.float64))
+    assert out.tolist()==[5]*4
 
 def test_much_shared_memory(k):
     out = torch.zeros(1, dtype=torch.int32)

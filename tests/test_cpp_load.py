@@ -543,7 +543,7 @@ def test_no_compiler(tmp_path, monkeypatch):
 @pytest.mark.skipif(not shutil.which('clang++'), reason='clang++ is not installed')
 def test_clang():
     "The detectors, the crashes and some programs once more, with the other compiler"
-    some = 'found_as or crash or assertion or same_value or endless or impossible or every_order or compile_error or 16_tile or 27_bit or 34_relaxed or 47_not or 21_half or 30_cuda_barrier or 73_control or 19_release'
+    some = 'found_as or crash or assertion or same_value or endless or impossible or every_order or compile_error or 16_tile or 27_bit or 34_relaxed or 47_not or 30_last or 37_never or 68_n_body or 21_half or 30_cuda_barrier or 73_control or 19_release'
     here = Path(__file__).parent
     done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', '-k', f'({some}) and not clang', here/'test_cpp_load.py', here/'test_cpp_programs.py'],
                           env={**os.environ, 'CXX':'clang++', 'PYTHONPATH':str(REPO)}, cwd=REPO, capture_output=True, text=True, timeout=300)

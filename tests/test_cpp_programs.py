@@ -6,6 +6,7 @@ import pytest
 
 from gridstride import cpp
 from gridstride.cpp.__main__ import run
+from gridstride.cpp.build import compiler
 from gridstride.sim.errors import KernelError
 
 HERE = Path(__file__).parent/'cuda'
@@ -49,8 +50,11 @@ def test_right(path, capfd):
     assert 'cudaSuccess' in want
     for how,text in got.items(): assert text==want, how
 
+CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct that is copied', '15_host_table_of_rows': "clang moves the read out of the loop, whose line it names"}
+
 @pytest.mark.parametrize('path', programs('wrong'))
 def test_wrong(path):
+    if compiler().kind=='clang' and path.stem in CLANG: pytest.xfail(CLANG[path.stem])
     src = path.read_text()
     kind,lines = re.match(r'// expect: (\w+) line ([\d or]+)$', src.splitlines()[0]).groups()
     for order in ORDERS:

@@ -413,7 +413,6 @@ Detector::Scope::Scope(const Launch &l) {
     if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap)) fail(crash, "no addresses are left for the detectors", "A limit on virtual memory (ulimit -v) is in their way; checks=False runs without them.");
     detector.on = true;
     Worker &w = this_worker();
-    if (!w.shared) w.shared = static_cast<char *>(Cells::map(shared_cap));
     detector.w = &w;
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
     detector.launch_start = ++detector.now;
@@ -504,7 +503,9 @@ static inline void seen(const volatile void *p, unsigned n, bool write, void *pc
     if (__builtin_expect(detector.on, 1)) detector.access(a, n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
     else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, write, pc);
 }
+// A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
 static inline void aligned(const volatile void *p, unsigned n, void *pc) {
+    n = std::min(n, 8u);
     if (reinterpret_cast<uintptr_t>(p) % n && detector.on) detector.misaligned(reinterpret_cast<uintptr_t>(p), n, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
 }
 // PTX counts a volatile access of global memory as a relaxed atomic one; in shared memory it orders nothing.

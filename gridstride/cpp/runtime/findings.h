@@ -18,7 +18,9 @@ static void locate(const void *pc, Place &at, char *file, size_t size) {
 #ifdef __APPLE__
     snprintf(command, sizeof command, "atos -i -fullPath -o '%s' -l %p %p 2>/dev/null", info.dli_fname, info.dli_fbase, pc);
 #else
-    snprintf(command, sizeof command, "addr2line -i -e '%s' %#zx 2>/dev/null", info.dli_fname, size_t(static_cast<const char *>(pc) - static_cast<char *>(info.dli_fbase)));
+    // An access that clang has moved has no line: what follows it tells.
+    const size_t offset = size_t(static_cast<const char *>(pc) - static_cast<char *>(info.dli_fbase));
+    snprintf(command, sizeof command, "addr2line -i -e '%s' %#zx %#zx %#zx %#zx 2>/dev/null", info.dli_fname, offset, offset + 8, offset + 16, offset + 24);
 #endif
     FILE *pipe = popen(command, "r");
     if (!pipe) return;

@@ -69,7 +69,6 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
         std::swap(rank[i], rank[seed % unsigned(i + 1)]);
     }
     for (int i = 0; i < n; i++) slot[rank[i]] = i;
-    if (!shared) shared = static_cast<char *>(Cells::map(shared_cap));
     offset.assign(offset.size(), 0);
     arrays.clear();
     dynamic_array = 0, dynamic_met = false;
@@ -329,26 +328,26 @@ void *shared_alloc(int site, const char *name, const Shape &s) {
     if (!w.offset[size_t(site)]) w.offset[size_t(site)] = 1 + place(w, name, s);
     return w.shared + w.offset[size_t(site)] - 1;
 }
-static FileScope &file_scope(Worker &w) {
+// A thread's variables of file scope begin to live all together, which may be before its first launch.
+static FileScope &file_scope(Worker &w, const void *caller) {
     Dl_info info;
-    return w.file_scopes[dladdr(reinterpret_cast<void *>(w.launch->thread), &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
+    return w.file_scopes[dladdr(caller, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
 }
 void *shared_at_file_scope(const char *name, const Shape &s) {
-    Worker &w = *worker;
-    FileScope &f = file_scope(w);
+    Worker &w = this_worker();
+    FileScope &f = file_scope(w, __builtin_return_address(0));
     f.used += (s.bytes + shared_gap + 127) / 128 * 128;
     f.arrays.emplace_back(name, shared_cap - f.used, s);
     detector.new_array(w, name, shared_cap - f.used, s);
     return w.shared + shared_cap - f.used;
 }
 void *shared_dynamic(const char *name, const Shape &s) {
-    Worker &w = *worker;
-    if (!w.dynamic_met) {
-        w.dynamic_met = true;
-        FileScope &f = file_scope(w);
-        f.dynamic.clear();
-        f.dynamic.emplace_back(name, 0, s);
-        w.dynamic(name, s);
+    Worker &w = this_worker();
+    if (!w.running || !w.dynamic_met) {
+        FileScope &f = file_scope(w, __builtin_return_address(0));
+        if (!w.running) f.dynamic.clear();
+        if (f.dynamic.empty()) f.dynamic.emplace_back(name, 0, s);
+        if (w.running) w.dynamic_met = true, w.dynamic(name, s);
     }
     return w.shared;
 }
@@ -454,6 +453,7 @@ static Worker &this_worker() {
     if (!worker) worker = new Worker();                     // OpenMP keeps its threads, so they keep their workers
     Worker &mine = *worker;
     if (!mine.alternate) {
+        mine.shared = static_cast<char *>(Cells::map(shared_cap));
         mine.alternate = Cells::map(64 << 10);
         stack_t s{};
         s.ss_sp = mine.alternate, s.ss_size = 64 << 10;

@@ -95,6 +95,18 @@ namespace std { using ::gridstride_printf; using ::gridstride_puts; using ::grid
 #define exit gridstride_exit
 #define abort gridstride_abort
 
+// Before its version 15 clang calls these, not __tsan_memcpy and __tsan_memset, when it copies a struct.
+#if defined(__clang__) && !defined(__apple_build_version__) && __clang_major__ < 15
+#if __has_feature(thread_sanitizer)
+extern "C" {
+void *__tsan_memcpy(void *, const void *, size_t);
+void *__tsan_memset(void *, int, size_t);
+__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memcpy(void *to, const void *from, size_t n) noexcept { return __tsan_memcpy(to, from, n); }
+__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memset(void *to, int value, size_t n) noexcept { return __tsan_memset(to, value, n); }
+}
+#endif
+#endif
+
 #include "math_device.h"
 #include "intrinsics.h"
 #include "warp.h"
