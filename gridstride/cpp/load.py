@@ -112,7 +112,7 @@ class Emulated(Module):
             return code
     def finding(self, function): return self._found.error
 
-# %% ../../nbs/lib/cpp/05_load.ipynb #203428e2
+# %% ../../nbs/lib/cpp/05_load.ipynb #f20929e9
 _ATEN = re.compile(r'\b(torch|at|c10|pybind11|ATen)\b|Tensor')
 
 def _on_gpu(text, cuda_src, cpp_src, functions, name, opt, verbose, checks, declarations):
@@ -137,6 +137,8 @@ def _by_torch(error, cuda_src, cpp_src, functions, name, opt, verbose):
     from torch.utils.cpp_extension import load_inline
     what = error.errors[0][2] if error.errors else 'see the log'
     print(f"{name}: needs more of ATen than gridstride's interface has ({what}); torch's load_inline compiles it, which takes a minute")
-    declared = cpp_src or '\n'.join(get_signature(f.name, cuda_src) for f in functions)
+    defined = {f.name for f in host_functions(cuda_src)}
+    signatures = [get_signature(f.name, cuda_src) for f in functions if f.name in defined]
+    declared = '\n'.join([cpp_src or '', *(o for o in signatures if o not in (cpp_src or ''))])
     try: return load_inline(f'{name}_aten', cpp_sources=[declared], cuda_sources=[cuda_src], functions=[f.name for f in functions], extra_cuda_cflags=['-O2'] if opt else ['-O0'], verbose=verbose)
     except RuntimeError: raise error from None
