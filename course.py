@@ -5,7 +5,7 @@ python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01)
     --port N                   first port to try (8888)
     --no-browser               print the address instead of opening a browser
 python3 course.py setup        set up only
-python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest (-n 2 --durations=10 tests)
+python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest (-n 2 -rsx --durations=10 tests)
 python3 course.py run [NN ...] execute lessons, or all of them, and say how each went
     --save                     write the outputs back into the lessons that ran to their end
     --jobs N                   how many at a time (1)
@@ -302,7 +302,7 @@ def setup_only(argv):
 def test(argv):
     "Set up with what the tests need, and run them"
     setup('test')
-    become(PYTHON, '-m', 'pytest', *(argv or ['-n', '2', '--durations=10', 'tests']))
+    become(PYTHON, '-m', 'pytest', *(argv or ['-n', '2', '-rsx', '--durations=10', 'tests']))
 
 
 def run(argv):

@@ -11,6 +11,7 @@ from gridstride.cpp import build
 here = Path(__file__).parent/'cpp'
 include = build.here/'include/cuda'
 compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
+assert compilers, 'g++ or clang++ is needed, as for the course'
 native = '-march=native' if platform.machine() in ('x86_64', 'AMD64') else '-mcpu=native'
 modes = {'plain':['-O1'], 'fused':['-O2', '-ffp-contract=fast', native]}  # fused: a*b + c may become one operation
 both = [pytest.mark.parametrize('mode', modes), pytest.mark.parametrize('compiler', compilers)]

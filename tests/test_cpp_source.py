@@ -9,6 +9,7 @@ from gridstride.cpp.source import NotEmulated, emulated, host_functions, kernels
 
 INCLUDE = Path(source.__file__).parent/'include'/'cuda'
 COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
+assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 
 def launch(callee, config, args='', takes='auto... gs_a', gives='gs_a...'):
     return f'::gridstride::launch(::gridstride::Config({config}), GRIDSTRIDE_NAME({callee}), __LINE__, [&]({takes}) {{ {callee}({gives}); }}{", " if args else ""}{args})'
@@ -348,11 +349,9 @@ def compiled(compiler, src):
     res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h', '-x', 'c++', '-'], input=emulated(src), capture_output=True, text=True)
     return res.stderr
 
-@pytest.mark.skipif(not COMPILERS, reason='needs g++ or clang++')
 def test_compilers_take_it():
     for compiler in COMPILERS: assert compiled(compiler, HARD)==''
 
-@pytest.mark.skipif(not COMPILERS, reason='needs g++ or clang++')
 @pytest.mark.parametrize('line', ['  mistake;', '  __shared__ float s[missing];', '  __shared__ Missing a,\n b;', '  k<<<missing, 2>>>(x);', '  k<<<1,\n missing>>>(x);', '  missing<<<1, 2>>>(\nx);', '  k<<<1, 2>>>(\n missing);'])
 def test_messages_keep_their_lines(line):
     src = f'__global__ void k(float *x) {{}}\nvoid host(float *x) {{\n{line}\n}}\n'
