@@ -374,7 +374,7 @@ def test_a_taken_port_moves_to_the_next(made, family, host):
 def test_test_command(fresh):
     res = course(fresh, 'test')
     assert res.returncode == 0, res
-    assert json.loads(res.stdout.splitlines()[-1])['argv'] == ['-n', '2', '--durations=10', 'tests']
+    assert json.loads(res.stdout.splitlines()[-1])['argv'] == ['-n', '2', '-rsx', '--durations=10', 'tests']
     res = course(fresh, 'test', '-x', 'tests/test_a.py', '-k', 'b')
     assert json.loads(res.stdout)['argv'] == ['-x', 'tests/test_a.py', '-k', 'b'], 'the second time it is set up already'
     lab(course(fresh))
