@@ -449,9 +449,9 @@ def test_wrong_options(args, what):
         with cpp.options(**args): pass
 
 def test_options_end_with_their_block():
-    before = vars(cpp.emulator.settings).copy()
+    before = vars(cpp.emulator.settings).copy(),vars(cpp.emulator.limits).copy()
     with pytest.raises(ZeroDivisionError), cpp.options(order='reverse', checks='none', seconds=2, threads=1, seed=9): 1/0
-    assert vars(cpp.emulator.settings)==before
+    assert (vars(cpp.emulator.settings),vars(cpp.emulator.limits))==before
 
 def test_printf_comes_in_order(wrong, capsys):
     print('before')
