@@ -185,6 +185,25 @@ def test_the_lecture():
     with pytest.raises(RuntimeError, match='input must be contiguous'): m.grey(x.transpose(1,2))
     with pytest.raises(TypeError, match='grey'): m.grey('x')
 
+def test_packages_that_change_the_shared_python_functions():
+    "Numba does so; tensors that C++ makes must be counted all the same"
+    code = '''import ctypes, sys
+import torch, weakref
+from gridstride.cpp import load_cuda
+for f in (ctypes.pythonapi.Py_IncRef, ctypes.pythonapi.Py_DecRef): f.argtypes = [ctypes.py_object]
+f = load_cuda("#include <torch/extension.h>\\ntorch::Tensor twice(torch::Tensor x) { auto y = torch::empty_like(x); y.copy_(x + x); return y; }").twice
+x = torch.randn(1000)
+for _ in range(100):
+    y = f(x)
+    gone = weakref.ref(y)
+    assert torch.equal(y, x+x) and sys.getrefcount(y)==2
+    del y
+    assert gone() is None
+print("counted")'''
+    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert done.stdout=='counted\n', (done.returncode, done.stderr)
+
+
 def test_module():
     m = load_cuda(cuda_begin + GREY)
     assert m.__file__==str(Path(m.build_directory)/'grey.so') and Path(m.__file__).exists() and m.__name__=='grey'

@@ -71,9 +71,9 @@ def check_arguments(kernel, params, args, device):
         raise TypeError(f'{kernel} takes {len(params)} arguments ({", ".join(f"{p.type} {p.name}" for p in params)}), and {len(args)} were given')
     for i,(x,p) in enumerate(zip(args, params)): check_argument(x, p, _Blame(kernel, i, p), device)
 
-# %% ../../nbs/lib/cpp/06_kernel.ipynb #842e1414
+# %% ../../nbs/lib/cpp/06_kernel.ipynb #5a1e858e
 class Kernel:
-    "`k[grid, block, stream, shared](*args)` launches it; stream and shared bytes may be left out"
+    "`k[grid, block, stream, shared](*args)` launches it; stream and shared bytes may be left out. `k.src` is the CUDA C that it was compiled from"
     def __init__(self, name, params, run, device, built):
         self.__name__,self.params,self._run,self.device,self.built = name,params,run,device,built
         self.__doc__ = f'__global__ void {name}({", ".join(f"{p.type} {p.name}" for p in params)})'
@@ -118,6 +118,7 @@ def cuda_kernel(src:str,     # CUDA C with `__global__` functions, and whatever 
     "Kernels without host code; `CompileError` shows the line"
     wanted = _wanted(src, name)
     made = (_by_nvrtc if backend()=='gpu' else _by_emulator)(src, wanted, checks)
+    for k in made.values(): k.src = src
     return made[wanted[0][0]] if len(wanted)==1 else made
 
 # %% ../../nbs/lib/cpp/06_kernel.ipynb #92eb913c

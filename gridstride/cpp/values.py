@@ -6,9 +6,9 @@
 __all__ = ['NONE', 'BOOL', 'INT', 'FLOAT', 'STRING', 'LIST', 'TENSOR', 'DTYPE', 'DEVICE', 'PYTHON_ERROR', 'TYPE_ERROR', 'FINDING',
            'pack', 'packed', 'unpack', 'parameters', 'Function', 'Library']
 
-# %% ../../nbs/lib/cpp/03_values.ipynb #87954d5a
+# %% ../../nbs/lib/cpp/03_values.ipynb #fee65834
 import ctypes, inspect, os, re, struct, sys, threading, warnings
-from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p, pythonapi
+from ctypes import CFUNCTYPE, POINTER, c_char_p, c_int, c_int64, c_void_p
 from pathlib import Path
 
 import numpy as np
@@ -97,10 +97,11 @@ def packed(xs):
     for x in xs: pack(x, fmt, out)
     return struct.pack(''.join(fmt), *out)
 
-# %% ../../nbs/lib/cpp/03_values.ipynb #cdb1dc70
-_decref = pythonapi.Py_DecRef
+# %% ../../nbs/lib/cpp/03_values.ipynb #1aecbe2f
+_api = ctypes.PyDLL(None)  # not ctypes.pythonapi, whose functions all packages share: Numba gives Py_IncRef and Py_DecRef other argument types
+_decref = _api.Py_DecRef
 _decref.argtypes,_decref.restype = [c_void_p],None
-_incref = pythonapi.Py_IncRef
+_incref = _api.Py_IncRef
 _incref.argtypes,_incref.restype = [c_void_p],None
 
 def _object(address, given):
@@ -134,7 +135,7 @@ def unpack(words, i=0, given=False):
         res.append(x)
     return (res if n>=0 else tuple(res)),i
 
-# %% ../../nbs/lib/cpp/03_values.ipynb #5eac45b0
+# %% ../../nbs/lib/cpp/03_values.ipynb #1c2a0bd2
 _waiting = threading.local()  # .error: what was raised in a question of C++; .answer: keeps the answer's words alive
 _MAKE = {'empty','zeros','ones','rand','randn','full','randint','arange','linspace','eye','tensor'}
 _OPERATORS = {'+':'add', '-':'sub', '*':'mul', '/':'truediv', '<':'lt', '<=':'le', '>':'gt', '>=':'ge', '==':'eq', '!=':'ne'}
@@ -191,8 +192,8 @@ class _Python(ctypes.Structure):
     "What a library needs of Python: a function to ask, and how to count references under Python's lock"
     _fields_ = [(o,c_void_p) for o in ('ask','initialized','lock','unlock','retain','release')]
 
-_python = _Python(*(ctypes.cast(f, c_void_p).value for f in (_ask, pythonapi.Py_IsInitialized, pythonapi.PyGILState_Ensure, pythonapi.PyGILState_Release,
-                                                             pythonapi.Py_IncRef, pythonapi.Py_DecRef)))
+_python = _Python(*(ctypes.cast(f, c_void_p).value for f in (_ask, _api.Py_IsInitialized, _api.PyGILState_Ensure, _api.PyGILState_Release,
+                                                             _api.Py_IncRef, _api.Py_DecRef)))
 
 # %% ../../nbs/lib/cpp/03_values.ipynb #21237c3e
 def _split(s):
