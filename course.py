@@ -9,6 +9,7 @@ python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest (-n
 python3 course.py run [NN ...] execute lessons, or all of them, and say how each went
     --save                     write the outputs back into the lessons that ran to their end
     --jobs N                   how many at a time (1)
+python3 course.py record NN ... execute lessons on a machine with a GPU, and keep in nbs/recorded what others are shown
 python3 course.py doctor       what is here, what is missing, and the command that mends it
 python3 course.py progress     which exercises are solved
 python3 course.py clean        remove .venv and what was built; notebooks and progress stay
@@ -20,7 +21,7 @@ if sys.version_info < (3, 10):
                      'like this: python3.12 course.py\n' % sys.version_info[:2])
     sys.exit(2)
 
-import argparse, errno, hashlib, json, os, re, secrets, shutil, signal, socket, subprocess, threading, time, webbrowser
+import argparse, errno, hashlib, json, os, re, secrets, shutil, signal, socket, subprocess, tempfile, threading, time, webbrowser
 from importlib.util import find_spec
 from pathlib import Path
 
@@ -219,10 +220,15 @@ def install(extras, works):
 
 # The commands. What runs in .venv takes this process's place, so that Ctrl-C and the exit status are its own.
 
+def environment():
+    "The environment of what runs in .venv: its programs come first"
+    path = os.pathsep.join([str(PYTHON.parent), os.environ.get('PATH', '')])
+    return dict(os.environ, PATH=path, JUPYTER_PREFER_ENV_PATH='1')
+
+
 def become(*cmd, **env):
     "Run `cmd` in the course's folder, with .venv's programs first, in place of this process"
-    path = os.pathsep.join([str(PYTHON.parent), os.environ.get('PATH', '')])
-    argv, env = list(map(str, cmd)), dict(os.environ, PATH=path, JUPYTER_PREFER_ENV_PATH='1', **env)
+    argv, env = list(map(str, cmd)), dict(environment(), **env)
     os.chdir(ROOT)
     sys.stdout.flush()
     if os.name == 'nt': sys.exit(subprocess.call(argv, env=env))
@@ -313,6 +319,29 @@ def run(argv):
     become(PYTHON, '-m', 'gridstride.lessons', 'run', *argv)
 
 
+def written():
+    "What is in nbs/recorded, with the time of its last change"
+    return {p.name: p.stat().st_mtime_ns for p in (ROOT/'nbs/recorded').glob('*') if not p.name.startswith('.')}
+
+
+def record(argv):
+    "Execute lessons, keep what only this machine can show, and say what was written; status 1 if anything could not be"
+    if not argv: fail('Which lesson? Like this: python3 course.py record 08')
+    try: lessons.run_args(argv, ROOT/'nbs')
+    except (LookupError, ValueError) as e: fail(e)
+    setup()
+    before = written()
+    with tempfile.TemporaryDirectory() as folder:
+        missed = Path(folder)/'missed'
+        missed.touch()
+        env = dict(environment(), GRIDSTRIDE_RECORD='1', GRIDSTRIDE_MISSED=str(missed))
+        status = subprocess.call([str(PYTHON), '-m', 'gridstride.lessons', 'run', *argv], cwd=ROOT, env=env)
+        not_made = missed.read_text(encoding='utf-8').splitlines()
+    new = sorted(k for k, t in written().items() if before.get(k) != t)
+    print(f"\nWritten: {', '.join(new) or 'nothing'}", *(f'Not written: {o}' for o in not_made), sep='\n')
+    sys.exit(status or int(bool(not_made or not new)))
+
+
 def examine(argv):
     "What is here and what is missing, seen from .venv if that works"
     parser('doctor', 'Say what is here and what is missing.').parse_args(argv)
@@ -335,7 +364,7 @@ def clean(argv):
     print(f"Removed {', '.join(str(p.relative_to(ROOT)) for p in gone)}." if gone else 'There was nothing to remove.')
 
 
-COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, doctor=examine, progress=progress, clean=clean)
+COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, doctor=examine, progress=progress, clean=clean)
 
 
 def main(argv):

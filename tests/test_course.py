@@ -315,6 +315,8 @@ def test_read_only_folder(fresh):
 @pytest.mark.parametrize('args,words', [
     (['42'], ['no lesson 42', '01, 02']),
     (['run', '01', '42'], ['no lesson 42', '01, 02']),
+    (['record', '42'], ['no lesson 42', '01, 02']),
+    (['record'], ['Which lesson', 'record 08']),
     (['run', '--jobs', '0'], ["'0'", '--jobs']),
     (['run', '--jobs', 'two'], ["'two'", '--jobs']),
     (['run', '--fast'], ['--fast']),
@@ -386,6 +388,42 @@ def test_run_command_calls_the_runner_in_the_environment(made):
     called = json.loads(res.stdout)
     assert res.returncode == 7 and called['argv'] == ['run', '01', '--jobs', '3'], res
     assert called['env']['PATH'].startswith(str(folder/'.venv'))
+
+
+def test_record_command_runs_lessons_in_recording_mode(made):
+    folder, _ = made
+    res = course(folder, 'record', '02')
+    called = json.loads(res.stdout.splitlines()[0])
+    assert res.returncode == 7 and called['argv'] == ['run', '02'] and called['env']['GRIDSTRIDE_RECORD'] == '1', res
+    assert res.stdout.splitlines()[-1] == 'Written: nothing'
+
+
+@pytest.mark.parametrize('missed,status', [('', 0), ('08_b: needs ncu\n', 1)])
+def test_record_says_what_was_written(tmp_path, monkeypatch, capsys, missed, status):
+    m = load()
+    m.ROOT, m.setup = tmp_path, lambda: None
+    (tmp_path/'nbs/recorded').mkdir(parents=True)
+    (tmp_path/'nbs/08_x.ipynb').write_text(notebook('1'))
+    for name in ('08_old', '08_a'): (tmp_path/f'nbs/recorded/{name}.json').write_text('{}')
+    os.utime(tmp_path/'nbs/recorded/08_a.json', (1, 1))
+    def lesson(cmd, cwd, env):
+        for name in ('08_a', '08_new'): (tmp_path/f'nbs/recorded/{name}.json').write_text('{}')
+        Path(env['GRIDSTRIDE_MISSED']).write_text(missed)
+        return 0
+    monkeypatch.setattr(m.subprocess, 'call', lesson)
+    with pytest.raises(SystemExit) as e: m.record(['08'])
+    said = capsys.readouterr().out
+    assert e.value.code == status and 'Written: 08_a.json, 08_new.json\n' in said and ('Not written: 08_b: needs ncu' in said) == bool(missed)
+
+
+def test_nothing_recorded_is_a_failure(tmp_path, monkeypatch, capsys):
+    m = load()
+    m.ROOT, m.setup = tmp_path, lambda: None
+    (tmp_path/'nbs').mkdir()
+    (tmp_path/'nbs/08_x.ipynb').write_text(notebook('1'))
+    monkeypatch.setattr(m.subprocess, 'call', lambda *args, **kw: 0)
+    with pytest.raises(SystemExit) as e: m.record(['08'])
+    assert e.value.code == 1 and 'Written: nothing' in capsys.readouterr().out
 
 
 @pytest.mark.parametrize('broken', [False, True])

@@ -1,0 +1,126 @@
+"Does gridstride.bench agree with the timers that everybody uses? Each in turns with it, on a GPU: triton.testing.do_bench, do_bench_cudagraph, torch.utils.benchmark.Timer."
+import argparse, json, statistics, sys, time
+
+import torch
+from torch.utils.benchmark import Timer
+from triton.testing import do_bench, do_bench_cudagraph
+
+from gridstride.bench import bench, ceilings, compare
+from gridstride.bench.timing import time_text
+from gridstride.utils import check
+
+WITHIN = .03
+
+
+def reals(*shape, dtype=torch.float32): return torch.randn(*shape, device='cuda').to(dtype)
+
+
+def exact(got, want): torch.testing.assert_close(got, want, rtol=0, atol=0)   # on the GPU: it is a gigabyte
+
+
+def product(n, dtype):
+    "A square matrix product, with a check of its first rows, whose values are some sqrt(n)"
+    a, b = reals(n, n, dtype=dtype), reals(n, n, dtype=dtype)
+    # fp32: n roundings of sums of that size, each up to 2^-24 of it, as a random walk, and six times its spread; bf16: one unit in the last place, and parts of a sum that may have been rounded to bf16
+    tolerance = dict(rtol=8e-3, atol=.01*n**.5) if dtype == torch.bfloat16 else dict(rtol=0, atol=6*2**-24*n)
+    def judge(got): check(got[:8], (a[:8].double()@b.double()).to(dtype), **tolerance)
+    return torch.matmul, (a, b), dict(check=judge, flops=2*n**3, bytes=3*n*n*a.element_size())
+
+
+def square(n):
+    x = reals(n)
+    return torch.square, (x,), dict(check=lambda got: exact(got, x*x), flops=n, bytes=8*n)
+
+
+def copy(n):
+    x, y = reals(n), torch.empty(n, device='cuda')
+    return (lambda y, x: y.copy_(x)), (y, x), dict(out=y, check=lambda got: exact(got, x), bytes=8*n)
+
+
+KERNELS = {  # what bounds it, and how to make it
+    'square, 1000':          ('small', lambda: square(1000)),
+    'square, 2^20':          ('small', lambda: square(2**20)),
+    'matmul fp32, 512':      ('small', lambda: product(512, torch.float32)),
+    'square, 10^8':          ('memory', lambda: square(10**8)),
+    'copy, 1 GiB':           ('memory', lambda: copy(2**28)),
+    'matmul fp32, 4096':     ('compute', lambda: product(4096, torch.float32)),
+    'matmul bf16, 8192':     ('compute', lambda: product(8192, torch.bfloat16)),   # last: it heats the GPU to its power limit
+}
+
+
+def triton_ms(f): return do_bench(f, return_mode='median')/1e3
+
+
+def triton_graph(f): return do_bench_cudagraph(f, return_mode='median')/1e3
+
+
+def torch_timer(f): return Timer('f()', globals={'f': f}).blocked_autorange(min_run_time=.2).median
+
+
+def pairs(bound):
+    "What is compared: name, our figure of (fn, args, keywords), their figure of a call. Both measure the same quantity"
+    yield 'do_bench', lambda f, args, kw: bench(f, *args, **kw).median, triton_ms
+    if bound == 'small':
+        yield 'do_bench_cudagraph', lambda f, args, kw: bench(f, *args, flush=False, **kw).graph, triton_graph
+        yield 'Timer, in a row', lambda f, args, kw: bench(f, *args, flush=False, **kw).row, torch_timer
+    else: yield 'Timer', lambda f, args, kw: bench(f, *args, flush=False, **kw).median, torch_timer
+
+
+def rested(f, *args):
+    "`f(*args)` after a rest, so that both sides meet a GPU that is as cool, with clocks as high"
+    time.sleep(.5)
+    return f(*args)
+
+
+def agreement(rounds):
+    "The table; returns the names of the rows that differ by more than they may"
+    off = []
+    print(f"{'kernel':<20}{'bound':<9}{'against':<20}{'bench':>11}{'theirs':>11}{'ratio':>8}  {'lowest to highest':<18}")
+    for name, (bound, make) in KERNELS.items():
+        f, args, kw = make()
+        def call(): return f(*args)
+        for other, ours, theirs in pairs(bound):
+            got = []
+            for i in range(rounds):   # in turns, either of them first
+                both = (rested(ours, f, args, kw), rested(theirs, call)) if i % 2 else (rested(theirs, call), rested(ours, f, args, kw))[::-1]
+                got.append(both)
+            ratios = [a/b for a, b in got]
+            r = statistics.median(ratios)
+            if abs(r-1) > WITHIN: off.append(f'{name}, {other}')
+            mine, their = (statistics.median(o) for o in zip(*got))
+            print(f'{name:<20}{bound:<9}{other:<20}{time_text(mine):>11}{time_text(their):>11}{r:>8.3f}  {min(ratios):.3f} to {max(ratios):.3f}', flush=True)
+        del f, args, kw, call
+        torch.cuda.empty_cache()
+    return off
+
+
+def shown():
+    "What bench and compare say of the same kernels"
+    print('\nbench:')
+    for name, (_, make) in KERNELS.items():
+        f, args, kw = make()
+        print(bench(f, *args, name=name, **kw), flush=True)
+        del f, args, kw
+        torch.cuda.empty_cache()
+    x = reals(2**20)
+    print('\ncompare, three ways to square 2^20 numbers:')
+    print(compare({'torch.square': torch.square, 'x*x': lambda x: x*x, 'x**2': lambda x: x**2}, x, check=lambda x: x*x, bytes=2**23))
+    print('\nbench, 2^20 numbers with and without what the L2 cache holds:')
+    for flush in (True, False): print(f'flush={flush}: {bench(torch.square, x, check=lambda x: x*x, bytes=2**23, flush=flush).line()}')
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__)
+    p.add_argument('--rounds', type=int, default=5)
+    a = p.parse_args()
+    import triton
+    torch.backends.cuda.matmul.allow_tf32 = False
+    print(f'{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, medians of {a.rounds} rounds\n')
+    print('ceilings:', json.dumps(ceilings(fresh=True)), '\n')
+    off = agreement(a.rounds)
+    print(f"\n{'All ratios are' if not off else 'NOT'} within {WITHIN:.0%}{'' if not off else ': '+'; '.join(off)}")
+    shown()
+    sys.exit(bool(off))
+
+
+if __name__ == '__main__': main()

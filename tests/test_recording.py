@@ -1,0 +1,162 @@
+"Recordings as a lesson meets them: with a machine that can, without, and after an edit."
+import asyncio, json, os, re, subprocess, sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+from gridstride import lessons, recording
+from gridstride.recording import Recording, Unavailable, key, read, recorded, write
+
+CELLS = '''
+import os
+from gridstride.recording import Unavailable, recorded
+SRC = "__global__ void k() {}"
+def profile():
+    if os.environ.get('HAS_GPU') != '1': raise Unavailable('A profile needs an NVIDIA GPU')
+    return {'GB/s': 3001}
+'''
+
+
+def missing(): raise Unavailable('A profile needs an NVIDIA GPU')
+
+
+@pytest.fixture
+def folder(tmp_path, monkeypatch):
+    "An empty folder of recordings that is named nowhere but here, and no recording mode"
+    for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED'): monkeypatch.delenv(v, raising=False)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path/'recorded'
+
+
+@pytest.fixture
+def made(folder, monkeypatch):
+    "A recording that an H100 made"
+    monkeypatch.setattr(recording, 'machine', lambda tools: dict(gpu='NVIDIA H100', date='2026-11-21', versions=dict(torch='2.11', **(tools or {}))))
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    recorded('08_a', lambda: {'GB/s': 3001}, 'source', 7, tools={'ncu': '2025.3'})
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    return folder
+
+
+def test_shown_with_its_mark_where_there_is_no_gpu(made, capsys):
+    capsys.readouterr()
+    rec = recorded('08_a', missing, 'source', 7)
+    assert capsys.readouterr().out == 'A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)\n'
+    assert rec.data == {'GB/s': 3001} and rec.mark in rec._repr_mimebundle_()['text/plain']
+
+
+@pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
+def test_refused_for_anything_else(made, parts):
+    with pytest.raises(Unavailable, match='needs an NVIDIA GPU; and the recording .*08_a.json was made from another source'): recorded('08_a', missing, *parts)
+
+
+def test_refused_where_there_is_none(folder):
+    with pytest.raises(Unavailable, match='NVIDIA GPU; and there is no recording'): recorded('08_b', missing, 'source')
+
+
+@pytest.mark.parametrize('text', ['', '{"key": 1', '[]', '{}', '{"key":"a"}'])
+def test_a_file_that_is_no_recording(folder, text):
+    folder.mkdir()
+    (folder/'08_a.json').write_text(text)
+    with pytest.raises(Unavailable, match='cannot be read'): recorded('08_a', missing)
+
+
+def test_what_can_be_made_is_made(made):
+    assert recorded('08_a', lambda: 'made here', 'source', 7) == 'made here'
+    assert read('08_a', key('source', 7)).data == {'GB/s': 3001}, 'only GRIDSTRIDE_RECORD=1 writes'
+
+
+def test_an_error_is_not_hidden_by_a_recording(made):
+    def bang(): raise ZeroDivisionError('bang')
+    with pytest.raises(ZeroDivisionError): recorded('08_a', bang, 'source', 7)
+
+
+def test_a_failed_recording_leaves_the_old_one(made, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    monkeypatch.setenv('GRIDSTRIDE_MISSED', str(made/'missed'))
+    before = (made/'08_a.json').read_bytes()
+    recorded('08_a', missing, 'source', 7)
+    assert (made/'08_a.json').read_bytes() == before and (made/'missed').read_text() == '08_a: A profile needs an NVIDIA GPU\n'
+    with pytest.raises(TypeError): recorded('08_a', lambda: 1, 'source', 7, save=lambda x: {1, 2})
+    assert (made/'08_a.json').read_bytes() == before and sorted(os.listdir(made)) == ['08_a.json', 'missed'], 'no half-written file is left'
+
+
+def test_save_and_load_rebuild_what_a_gpu_shows(folder, monkeypatch):
+    class Table:
+        def __init__(self, rows, caption=''): self.rows, self.caption = rows, caption
+        def _repr_html_(self): return f'<table>{self.rows}</table>'
+    def call(make): return recorded('08_t', make, save=lambda t: t.rows, load=Table)
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    call(lambda: Table([1, 2]))
+    t = call(missing)
+    assert t.rows == [1, 2] and t.caption.startswith('recorded ')
+
+
+def test_forms_of_a_figure_and_of_bytes(folder):
+    import matplotlib
+    matplotlib.use('Agg')
+    import matplotlib.pyplot as plt
+    fig, _ = plt.subplots(figsize=(1, 1))
+    write('08_f', 'k', fig)
+    plt.close(fig)
+    png = read('08_f', 'k')._repr_mimebundle_()['image/png']
+    assert png.startswith('iVBORw0KGgo'), 'base64 of a PNG, as Jupyter wants it'
+
+
+def test_keys_do_not_depend_on_values_or_runs(folder):
+    code = 'import numpy as np; from gridstride.recording import key; print(key(np.zeros((2,3), np.float32), dict(b=1, a=2), key))'
+    keys = {subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True, env={**os.environ, 'PYTHONHASHSEED': s}).stdout.strip() for s in '12'}
+    assert keys == {key(np.ones((2, 3), np.float32), dict(a=2, b=1), key)}
+
+
+def test_torch_and_numpy_arrays_have_the_same_key():
+    import torch
+    assert key(torch.ones(3, 4)) == key(np.zeros((3, 4), np.float32))
+    assert len({key(torch.ones(3, 4)), key(torch.ones(3, 4).double()), key(torch.ones(4, 3)), key(torch.ones(12))}) == 4
+
+
+def test_kernels_count_with_their_source():
+    from gridstride.sim import cuda
+    ns = {}
+    @cuda.jit
+    def k(x): x[0] = 1
+    def plain(x): x[0] = 1
+    assert key(k) != key(plain), 'decorator and name are part of the source'
+    assert key(type('Triton', (), dict(src='a'))()) == key(type('Triton', (), dict(src='a'))()) != key(type('Triton', (), dict(src='b'))())
+
+
+@pytest.mark.parametrize('name', ['', '.', '..', 'a/b', '../a', '/a'])
+def test_names_stay_in_the_folder(folder, name):
+    with pytest.raises(ValueError, match='no name'): write(name, 'k', 1)
+
+
+def test_the_first_gpu_is_asked_for(tmp_path, monkeypatch):
+    (tmp_path/'nvidia-smi').write_text('#!/bin/sh\necho "NVIDIA H100 80GB HBM3, 580.159"\necho "NVIDIA T4, 1"\n')
+    (tmp_path/'nvidia-smi').chmod(0o755)
+    monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
+    m = recording.machine()
+    assert m['gpu'] == 'NVIDIA H100 80GB HBM3' and m['versions']['driver'] == '580.159' and re.fullmatch(r'\d{4}-\d\d-\d\d', m['date'])
+    (tmp_path/'nvidia-smi').write_text('#!/bin/sh\necho failed; exit 9\n')
+    assert recording.machine()['gpu'] is None
+
+
+def notebook(path, call):
+    path.write_text(json.dumps(dict(cells=[dict(cell_type='code', id=f'c{i}', metadata={}, source=s, outputs=[], execution_count=None) for i, s in enumerate([CELLS, call])],
+                                    metadata={}, nbformat=4, nbformat_minor=5)))
+    return path
+
+
+def test_in_a_lesson(folder, monkeypatch):
+    "Recorded on one machine, shown on another, refused in one line after an edit"
+    nb = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC)")
+    monkeypatch.setenv('HAS_GPU', '1')
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    asyncio.run(lessons.execute(nb))
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    monkeypatch.setenv('HAS_GPU', '0')
+    said, shown = asyncio.run(lessons.execute(nb)).cells[1].outputs
+    assert 'What follows was recorded' in said.text and "{'GB/s': 3001}" in shown.data['text/plain']
+    edited = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC+' ')")
+    with pytest.raises(lessons.LessonError) as e: asyncio.run(lessons.execute(edited))
+    assert str(e.value).splitlines()[-1].startswith('Unavailable: A profile needs an NVIDIA GPU; and the recording'), e.value
+    assert 'Traceback' not in str(e.value), 'one line, not a page'
