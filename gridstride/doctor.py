@@ -177,6 +177,15 @@ def _header(m):
     p = Path(m.include)/'Python.h'
     return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} is not there', mend('header', m))
 
+def _assembly(m):
+    "What makes PTX and SASS of a kernel without a GPU: packages, or what a toolkit has beside nvcc"
+    def package(name): return getattr(_dist(m, name), 'version', None)
+    nvrtc = package('nvidia-cuda-nvrtc') or next((p.name for p in Path(m.cuda).glob('lib64/libnvrtc.so.*')), None)
+    reader = package('nvidia-cuda-nvdisasm') or _which(m, 'nvdisasm', f'{m.cuda}/bin/nvdisasm')
+    if nvrtc and reader: return Row('ok', f'NVRTC {nvrtc}, nvdisasm {reader}')
+    if m.system!='linux': return Row('optional', f'not made for {m.system}: lessons show what was recorded')
+    return Row('optional', f"no {' and no '.join(o for o,found in (('NVRTC',nvrtc), ('nvdisasm',reader)) if not found)}: lessons show what was recorded", _pip("-e '.[asm]'"))
+
 CHECKS = [ # what, what it is for, check
     ('Python',       'everything', _python),
     ('venv, pip',    'setting up', _venv),
@@ -192,6 +201,7 @@ CHECKS = [ # what, what it is for, check
     ('GPU, driver',  'speed', _gpu),
     ('nvcc',         'CUDA C on a GPU', _nvcc),
     ('cuda-core',    'cuda_kernel on a GPU', _package('cuda-core', 'optional', _pip('cuda-core'), only='linux')),
+    ('NVRTC',        'PTX and SASS, without a GPU', _assembly),
 ]
 
 def examine(m=None,        # the machine; None: this one

@@ -67,8 +67,8 @@ def measure()->Ceilings:
     torch.cuda.empty_cache()
     return Ceilings({k:round(v, 1) for k,v in rates.items()}, gpu=clock.device, date=date.today().isoformat(), driver=driver(), torch=torch.__version__)
 
-# %% ../../nbs/lib/bench/03_limits.ipynb #5b85c1d9
-H100 = Ceilings(copy=3001., fp32=51.6, bf16=777., gpu='NVIDIA H100 80GB HBM3', date='2026-11', driver='580.159', torch='2.11.0', recorded=True)
+# %% ../../nbs/lib/bench/03_limits.ipynb #2fcfa991
+H100 = Ceilings(copy=3001., fp32=51.7, tf32=371.4, bf16=794.9, fp16=765.8, fp64=63., gpu='NVIDIA H100 80GB HBM3', date='2026-11-21', driver='580.159.04', torch='2.11.0+cu130', recorded=True)  # benchmarks/agree.txt
 
 def _kept(path, who):
     "The ceilings in the file at `path`, if they are `who`'s"
