@@ -75,7 +75,7 @@ def _pip(*args): return ' '.join(['.venv/bin/python -m pip install -c constraint
 
 # %% ../nbs/lib/05_doctor.ipynb #b1e068c8
 MIN_PYTHON = (3,10)
-MIN_FREE = 3*10**9  # bytes: what setting up takes
+MIN_FREE = 5*10**9  # bytes: what setting up takes
 
 Row = namedtuple('Row', 'state found mend', defaults=('',''))
 

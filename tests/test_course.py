@@ -276,7 +276,7 @@ def test_compiler_named_by_cxx(fresh, tmp_path):
 
 def test_no_space(fresh, tmp_path):
     full = hook(tmp_path/'hook', "import shutil\nshutil.disk_usage = lambda p: type('U', (), dict(free=2*10**9))\n")
-    refused(course(fresh, 'setup', PYTHONPATH=full), '2.0 GB are free', '3 GB')
+    refused(course(fresh, 'setup', PYTHONPATH=full), '2.0 GB are free', '5 GB')
     assert not (fresh/'.venv').exists()
 
 

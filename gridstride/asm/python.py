@@ -6,7 +6,7 @@
 __all__ = ['numba_type', 'signature', 'Numba', 'triton_type', 'Triton']
 
 # %% ../../nbs/lib/asm/06_python.ipynb #2faa1744
-import contextlib, inspect, io, os, re, types
+import contextlib, dis, inspect, io, os, re, types
 from importlib.metadata import version
 from pathlib import Path
 
@@ -41,7 +41,7 @@ def _used(f):
     "The names of globals and closures that a function uses, with their values"
     names = set()
     def visit(code):
-        names.update(code.co_names)
+        names.update(o.argval for o in dis.get_instructions(code) if o.opname in ('LOAD_GLOBAL','LOAD_NAME'))   # not the names of attributes
         for o in code.co_consts:
             if isinstance(o, types.CodeType): visit(o)
     visit(f.__code__)
@@ -52,7 +52,7 @@ def _known(v, seen):
     "A text that is another one for another value"
     g = v if isinstance(v, types.FunctionType) else getattr(v, 'py_func', getattr(v, 'fn', None))
     if isinstance(g, types.FunctionType): return '' if g in seen else _text_of(g, seen)
-    if isinstance(v, (types.ModuleType,type)): return v.__name__
+    if isinstance(v, (types.ModuleType,type)): return v.__name__.split('.')[-1]   # numba.cuda and the simulator's are both `cuda`
     return f'{v.tolist()!r} {v.dtype}' if hasattr(v, 'tolist') and hasattr(v, 'dtype') else repr(v) if isinstance(v, (int,float,complex,str,tuple,bool,type(None))) else type(v).__name__
 
 def _text_of(f, seen=()):

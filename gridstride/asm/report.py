@@ -8,6 +8,7 @@ __all__ = ['find', 'recordings', 'ptx', 'sass', 'Resources', 'resources']
 # %% ../../nbs/lib/asm/07_report.ipynb #c21db011
 import hashlib, json, os, re
 from collections import namedtuple
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 
@@ -70,11 +71,14 @@ def _record(name):
         f.mkdir(parents=True, exist_ok=True)
         (f/name).write_text(json.dumps(_made[name], indent=0, ensure_ascii=False)+'\n')
 
+@lru_cache
+def _tell(by, arch): print(f'A compiler is missing here, so what follows for {arch} was recorded, made by {by}')
+
 def _recorded(unit, name, error):
     for f in _folders:
         if (f/name).is_file():
             code = json.loads((f/name).read_text())
-            print(f"{unit.name}: recorded, made for {code['arch']} by {code['by']}, since a compiler is missing here")
+            _tell(code['by'], code['arch'])
             return code
     looked = f'\nNor is it among the recordings in {_folders[0]}: those are of other sources, or for another architecture.' if _folders else ''
     raise CompilerMissing(f'{error}{looked}') from None
