@@ -1,5 +1,9 @@
-"The simulator against Numba's own: time, peak memory, and how time grows with threads. Needs numba; takes some minutes."
-import json, os, platform, resource, statistics, subprocess, sys, time
+"""The simulator against Numba's own: time, peak memory, and how time grows with threads. Needs numba; takes some minutes.
+
+    python sim.py           # the table of sim.txt
+    python sim.py engines   # the table of engine.txt: the simulator's own engine against engine='c', which compiles; needs a C++ compiler
+"""
+import json, os, platform, resource, statistics, subprocess, sys, tempfile, time
 
 import numpy as np
 
@@ -41,7 +45,15 @@ def make(module):
     def add(x, y, out):
         i = cuda.grid(1)
         if i < out.size: out[i] = x[i]+y[i]
-    return dict(matmul=matmul, tree=tree, add=add)
+
+    @cuda.jit
+    def escape(out, turns):
+        c,r = cuda.grid(2)
+        x0,y0 = 3*c/out.shape[1]-2.25,3*r/out.shape[0]-1.5
+        x,y,n = 0.,0.,0
+        while n < turns and x*x+y*y < 4: x,y,n = x*x-y*y+x0,2*x*y+y0,n+1
+        out[r,c] = n
+    return dict(matmul=matmul, tree=tree, add=add, escape=escape)
 
 
 def work(kind, n, k):
@@ -58,6 +70,11 @@ def work(kind, n, k):
         def run():
             k['tree'][n//256, 256](x, out)
             np.testing.assert_allclose(out, x.reshape(-1,256).sum(1), atol=1e-3)
+    elif kind=='escape':                   # how soon do the points of a plane escape? Each thread turns as often as it needs
+        out,want = np.zeros((n,n), np.int32),escaped(n, 200)
+        def run():
+            k['escape'][(n//TPB,n//TPB), (TPB,TPB)](out, 200)
+            assert (out!=want).mean() < .01    # the last bits decide for some points
     else:
         x,y = rng.normal(size=(2,n)).astype(np.float32)
         out = np.full(n, np.nan, np.float32)
@@ -65,6 +82,15 @@ def work(kind, n, k):
             k['add'][-(-n//256), 256](x, y, out)
             np.testing.assert_allclose(out, x+y)
     return run
+
+
+def escaped(n, turns):
+    z,c,res = np.zeros((n,n), complex),3*np.arange(n)/n-2.25 + 1j*(3*np.arange(n)[:,None]/n-1.5),np.zeros((n,n), np.int32)
+    for _ in range(turns):
+        inside = np.abs(z) < 2
+        res += inside
+        z[inside] = z[inside]**2 + c[inside]
+    return res
 
 
 def measure(side, kind, n, repeat):
@@ -76,19 +102,25 @@ def measure(side, kind, n, repeat):
     else:
         from gridstride import sim
         k = make(sim.cuda)
-        inner = work(kind, n, k)
+        inner,compiles = work(kind, n, k),side.startswith('c ')
+        if compiles:
+            from gridstride.cpp import emulator
+            from gridstride.translate import engine
+            emulator.device()               # the runtime, which is compiled once for all kernels
         def run():
-            with sim.options(checks='none' if side=='unchecked' else 'all'):
+            with sim.options(checks='none' if side.endswith('unchecked') else 'all', engine='c' if compiles else 'lanes'):
                 if side!='traced': return inner()
                 with sim.trace(): inner()
-        run()                               # rewrites the kernel, once
+        start = time.perf_counter()
+        run()                               # rewrites the kernel, or compiles it, once
+        first = time.perf_counter()-start
         trials = [run]*repeat
     times = []
     for f in trials:
         start = time.perf_counter()
         f()
         times.append(time.perf_counter()-start)
-    return dict(seconds=statistics.median(times), mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/1024)
+    return dict(seconds=statistics.median(times), first=first if side!='numba' else times[0], mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/1024)
 
 
 def apart(side, kind, n, repeat=1):
@@ -97,6 +129,25 @@ def apart(side, kind, n, repeat=1):
     res = subprocess.run([sys.executable, __file__, side, kind, str(n), str(repeat)], env=env, capture_output=True, text=True)
     if res.returncode: sys.exit(res.stderr)
     return json.loads(res.stdout.splitlines()[-1])
+
+
+def engines():
+    print(f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}')
+    print("seconds of a launch (median of 9), and how many times faster engine='c' is; the first launch: translated and compiled, and in another process, from the cache\n")
+    print(f"{'kernel':<16}{'checks':<12}{'lanes':>9}{'c':>9}{'times faster':>14}{'first, compiled':>17}{'first, cached':>15}")
+    with tempfile.TemporaryDirectory() as cache:
+        os.environ['GRIDSTRIDE_CACHE'] = cache
+        for kind,n in (('matmul',64), ('matmul',128), ('matmul',256), ('tree',16384), ('tree',262144), ('escape',128), ('escape',256)):
+            for side in ('unchecked','checked'):
+                own,cold,warm = apart(side, kind, n, 9),apart('c '+side, kind, n, 9),apart('c '+side, kind, n, 9)
+                name = f'{kind} {n}' if side=='unchecked' else ''
+                if kind+side not in seen: seen.add(kind+side)
+                else: cold['first'] = None
+                print(f"{name:<16}{side:<12}{own['seconds']:>9.4f}{warm['seconds']:>9.4f}{own['seconds']/warm['seconds']:>14.1f}{shown(cold['first']):>17}{warm['first']:>13.2f} s", flush=True)
+
+
+seen = set()   # kernels that the cache has, so that they are not compiled any more
+def shown(seconds): return '' if seconds is None else f'{seconds:.2f} s'
 
 
 def main():
@@ -115,5 +166,6 @@ def main():
 
 
 if __name__=='__main__':
-    if len(sys.argv) > 1: print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
+    if sys.argv[1:]==['engines']: engines()
+    elif len(sys.argv) > 1: print(json.dumps(measure(sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4]))))
     else: main()

@@ -874,3 +874,42 @@ def test_arrays_have_no_methods_in_a_kernel():
     @sim.cuda.jit
     def k(x): x[0] = x.max()
     with pytest.raises(AttributeError, match="no 'max': work on its elements"): k[1,1](np.zeros(1))
+
+# what is computed with small integers, as Numba types it: both without a sign stay so, at 64 bits; else they are int64
+U8,I8,I32,U32,I64,U64,F4 = np.uint8,np.int8,np.int32,np.uint32,np.int64,np.uint64,np.float32
+TYPED = [('a-b', U8(3), U8(5), 2.**64), ('a-1', U8(0), U8(0), -1), ('a-b', U8(3), I8(5), -2), ('a-b', I8(-100), I8(100), -200), ('a+b', U8(250), U8(10), 260), ('(a-b)&255', U8(3), U8(5), 254),
+    ('a%b', U64(7), I64(4), 3), ('(a>>1)-4', U32(2), U32(0), -3), ('a<<b', U8(200), I8(4), 3200), ('(a if a>0 else 0)-b', U8(3), U8(5), -2), ('min(a,b)-b', U8(3), U8(5), 2.**64), ('min(a,5)-b', U8(3), U8(9), -6),
+    ('-(a<b)', I8(1), I8(2), -1), ('~(a<b)', I8(1), I8(2), 0), ('(a<b)+(a<=b)', I8(1), I8(2), 2), ('a*b', F4(.1), I8(3), F4(.1)*F4(3)), ('a*b', F4(.1), I32(3), float(F4(.1))*3), ('a**2', F4(.1), I8(0), F4(.1)*F4(.1)),
+    ('a/b', I8(1), I8(3), 1/3), ('float(a)*a', F4(.1), I8(0), F4(.1)*F4(.1)), ('math.sqrt(a)', I8(2), I8(0), math.sqrt(2)), ('math.atan2(a,a)', F4(1), I8(0), F4(math.pi/4)), ('abs(a)', I8(-5), I8(0), 5),
+    ('cuda.clz(a)', I64(1), I8(0), 63), ('cuda.clz(a)', I32(1), I8(0), 31), ('cuda.popc(a)', I32(-1), I8(0), 32), ('cuda.popc(a)', I64(-1), I8(0), 64), ('int(a)-int(b)', U8(3), U8(5), 2.**64)]
+
+@pytest.mark.parametrize('src,a,b,want', TYPED, ids=[f'{s} of {a.dtype} and {b.dtype}' for s,a,b,_ in TYPED])
+def test_types_are_those_of_numba(src, a, b, want):
+    out = np.zeros(2)
+    cell(HEAD % 'x, y, out' + f'    a,b = x[0],y[0]\n    if t==0: out[0] = {src}\n', 'typed').k[1,32](np.array([a]), np.array([b]), out)
+    assert out[0]==pytest.approx(want, rel=1e-15 if 'atan2' not in src else 1e-6)
+
+def test_a_small_integer_joins_a_larger_one():
+    src = HEAD % 'x, out' + '    v = 0\n    if t < 32: v = x[t]\n    if t < 32: out[t] = v-x[t+1]\n'
+    x,out = np.arange(33, dtype=np.uint8),np.zeros(32)
+    cell(src, 'joined').k[1,32](x, out)
+    assert out.tolist()==[-1.]*32
+
+def test_bounds_without_a_sign():
+    @cuda.jit
+    def k(x, n, out):
+        i = np.uint32(cuda.grid(1))
+        part = x[n*n:2*n*n]
+        for j in range(n*n, n*n+i, n-1): out[i] += part[j-n*n]
+    x,out = np.arange(8.),np.zeros(4)
+    k[1,4](x, np.uint32(2), out)
+    assert out.tolist()==[0,4,9,15]
+
+def test_the_lane_in_a_choice():
+    @cuda.jit
+    def k(out):
+        i = cuda.grid(1)
+        out[i] = cuda.laneid if i%2 else -1
+    out = np.zeros(6)
+    k[1,6](out)
+    assert out.tolist()==[-1,1,-1,3,-1,5]

@@ -23,8 +23,8 @@ from types import SimpleNamespace
 import numpy as np
 
 from .errors import *
-from .lanes import truth, wide
-from .launch import Run, checking, launch, program
+from .lanes import truth
+from .launch import Run, checking, launch, other_engine, program
 from .memory import Mem, View, fresh_view, locate, wrap
 from ..utils import cdiv
 
@@ -185,7 +185,7 @@ def _shuffle(choose):
     def _f(run, m, site, mask, value, other, width=32):
         _meet(run, m, mask, site, 'a shuffle')
         g = run.g
-        source = choose(g.lane, np.asarray(other), np.int64(width))
+        source = choose(g.lane, np.asarray(other).astype(np.int64), np.int64(width))
         base = g.lane//width*width
         inside = (source >= base) & (source < base+width)
         source = np.where(inside, source, g.lane)
@@ -280,7 +280,7 @@ def _atomic(operate, reads=True): # reads: does what it leaves depend on what wa
         if (data[off]==before).all(): run.changes -= 1
         res = np.zeros(run.g.size, data.dtype)
         res[lanes] = found
-        return wide(res)
+        return res
     return _f
 
 def _handover(run, lanes):
@@ -302,16 +302,19 @@ atomic = SimpleNamespace(**{k:intrinsic(_atomic(f)) for k,f in dict(
     exch=intrinsic(_atomic(_turns(lambda a,v: v), reads=False)), cas=intrinsic(_cas), compare_and_swap=intrinsic(lambda run,m,site,ary,old,val: _cas(run, m, site, ary, np.int64(0), old, val)))
 
 # %% ../../nbs/lib/sim/06_cuda.ipynb #5f36d5b6
-def _width(v): return 64 if np.asarray(v).dtype.itemsize==8 and (np.abs(np.asarray(v).astype(np.float64)) >= 2**32).any() else 32
+def _of_bits(f, result=np.int64):
+    "`f(bits of v, number of bits)`: 64 bits of a 64-bit number, else 32"
+    def _g(v):
+        w = 64 if np.asarray(v).dtype.itemsize==8 else 32
+        return np.vectorize(lambda o: f(int(o) & (2**w-1), w), otypes=[result])(v)
+    return _g
 
-def _popc(v): return np.bitwise_count(np.asarray(v).astype(np.uint64)).astype(np.int64) if hasattr(np,'bitwise_count') else np.vectorize(lambda o: bin(int(o) & (2**64-1)).count('1'), otypes=[np.int64])(v)
-def _clz(v):
-    w = _width(v)
-    return np.vectorize(lambda o: w-(int(o) & (2**w-1)).bit_length(), otypes=[np.int64])(v)
+_popc = _of_bits(lambda b,w: bin(b).count('1'))
+_clz = _of_bits(lambda b,w: w-b.bit_length())
+_ffs = _of_bits(lambda b,w: (b & -b).bit_length())
 def _brev(v):
-    w = _width(v)
-    return np.vectorize(lambda o: int(f'{int(o) & (2**w-1):0{w}b}'[::-1], 2), otypes=[np.uint64])(v).astype(np.int64)
-def _ffs(v): return np.vectorize(lambda o: (int(o) & -int(o)).bit_length(), otypes=[np.int64])(v)
+    res = _of_bits(lambda b,w: int(f'{b:0{w}b}'[::-1], 2), np.uint64)(v)
+    return res.astype(np.asarray(v).dtype if np.asarray(v).dtype.itemsize >= 4 else np.int32)
 
 def _simple(f):
     return intrinsic(lambda run,m,site,*a: f(*a))
@@ -344,7 +347,9 @@ class Kernel:
     def _launch(self, grid, block, dynamic, *args):
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'): a.mem.fresh = False   # what is written now is not noted
-        launch(self.program, grid, block, dynamic, args, tracing[-1] if tracing else None)
+        trace = tracing[-1] if tracing else None
+        if other := other_engine(): return other.launch(self, grid, block, dynamic, args, trace)
+        launch(self.program, grid, block, dynamic, args, trace)
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
         "A launch with a thread for each of `ntasks` tasks"
         if ntasks < 0: raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['UNDEF', 'Group', 'Undefined', 'truth', 'union', 'branch', 'merge', 'assign', 'Loop', 'Range', 'Items', 'wide',
-           'typed']
+           'joined', 'typed']
 
 # %% ../../nbs/lib/sim/02_lanes.ipynb #253fa68a
 import numpy as np
@@ -83,6 +83,7 @@ def merge(m, new, old):
     if old is UNDEF or new is old: return new
     if isinstance(new, tuple) and isinstance(old, tuple) and len(new)==len(old): return tuple(merge(m,a,b) for a,b in zip(new,old))
     if hasattr(new, 'merged'): return new.merged(m, old)
+    new,old = (np.asarray(o) if hasattr(o, '__array__') and not isinstance(o, (np.ndarray,np.generic)) else o for o in (new,old))
     if not (isinstance(new, (np.ndarray,np.generic,int,float)) and isinstance(old, (np.ndarray,np.generic,int,float))):
         raise NotSimulated(f'a variable that is {new!r} in some threads and {old!r} in others')
     if np.ndim(new)==np.ndim(old)==0 and new==old and type(new) is type(old): return new
@@ -124,10 +125,10 @@ class Range(Loop):
                 if self.m is None: return
                 yield np.int64(i)
         else:
-            i,up = np.asarray(self.start, np.int64),np.asarray(self.step) > 0
-            while self.m is not None and self.test(np.where(up, i<self.stop, i>self.stop)):
+            i,step = np.asarray(self.start).astype(np.int64),np.asarray(self.step).astype(np.int64)
+            while self.m is not None and self.test(np.where(step > 0, i<self.stop, i>self.stop)):
                 yield i
-                i = i+self.step
+                i = i+step
 
 class Items(Loop):
     "A `for` loop over a tuple"
@@ -142,8 +143,16 @@ class Items(Loop):
 
 # %% ../../nbs/lib/sim/02_lanes.ipynb #2a6372e0
 def wide(v):
-    "`v` with integers of less than 64 bits widened, as Numba computes with them"
-    return v.astype(np.int64) if v.dtype.kind in 'iu' and v.dtype.itemsize<8 else v
+    "`v` with small integers as the 64 bits that Numba computes with; those without a sign stay so"
+    t = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
+    return v if t is None or v.dtype==t else v.astype(t)
+
+def joined(new, old):
+    "`new` where a branch has met the `old` value again: whole numbers of two types are of the wider one from here on"
+    a,b = getattr(new, 'dtype', None),getattr(old, 'dtype', None)
+    if a is None or b is None or a==b or a.kind not in 'biu' or b.kind not in 'biu': return new
+    t = np.promote_types(a, b)
+    return new if t==a or t.kind=='f' else new.astype(t)
 
 def typed(v):
     "A Python number as Numba types it; everything else as it is"
@@ -151,5 +160,4 @@ def typed(v):
     if isinstance(v, int): return np.int64(v) if -2**63 <= v < 2**63 else np.uint64(v)
     if isinstance(v, float): return np.float64(v)
     if isinstance(v, complex): return np.complex128(v)
-    if isinstance(v, np.generic): return wide(v)
     return v

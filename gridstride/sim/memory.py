@@ -10,7 +10,7 @@ __all__ = ['Mem', 'View', 'strides_of', 'fresh_view', 'base_of', 'spanned', 'add
 import numpy as np
 
 from .errors import *
-from .lanes import typed, wide
+from .lanes import typed
 
 # %% ../../nbs/lib/sim/03_memory.ipynb #803f55a3
 class Mem:
@@ -97,12 +97,13 @@ def locate(run, m, v, idx, site):
     off,shape,strides = v.off,[],[]
     for ax,i in enumerate(idx):
         n,s = v.shape[ax],v.strides[ax]
-        if getattr(i, 'dtype', None) is not None and i.dtype.kind!='i':
-            if i.dtype.kind not in 'ub': raise run.error(MemcheckError, site, m, f'an index of {v.name} is {i.dtype}; it must be a whole number', 'Divide with //, or use int(...).', array=v.name)
+        if getattr(i, 'dtype', None) is not None and i.dtype!=np.int64:
+            if i.dtype.kind not in 'iub': raise run.error(MemcheckError, site, m, f'an index of {v.name} is {i.dtype}; it must be a whole number', 'Divide with //, or use int(...).', array=v.name)
             i = i.astype(np.int64)
         if isinstance(i, slice):
-            start,stop = (n if o is None and k else 0 if o is None else np.minimum(np.where(np.less(o,0), o+n, o), n) for k,o in enumerate((i.start,i.stop)))
-            step = 1 if i.step is None else i.step
+            start,stop,step = (o if o is None else np.asarray(o).astype(np.int64)[()] for o in (i.start,i.stop,i.step))
+            start,stop = (n if o is None and k else 0 if o is None else np.minimum(np.where(np.less(o,0), o+n, o), n) for k,o in enumerate((start,stop)))
+            if step is None: step = 1
             if np.ndim(step) or step < 1: raise run.error(NotSimulated, site, m, 'a slice whose step is not a positive number, the same for all threads')
             off = off + start*s
             shape.append(np.maximum(-((start-stop)//step), 0)); strides.append(int(s*step))
@@ -125,8 +126,8 @@ def load(run, m, v, idx, site):
     if isinstance(off, View): return off
     mem = v.mem
     if run.watched: run.touched(m, v, off, site, 'read')
-    if np.ndim(off)==0: return wide(mem.data[off])
-    return wide(mem.data[off if m is run.g.all else np.where(m, off, 0)])
+    if np.ndim(off)==0: return mem.data[off]
+    return mem.data[off if m is run.g.all else np.where(m, off, 0)]
 
 def store(run, m, v, idx, value, site):
     "Write `value` to `v[idx]` in the lanes of `m`; where lanes meet, the last in the chosen order wins"

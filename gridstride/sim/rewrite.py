@@ -19,6 +19,12 @@ def _leaves(body, kinds=(ast.Return,ast.Break,ast.Continue)):
     "Can a lane leave `body` before its end, by one of `kinds`?"
     return any(isinstance(o, kinds) for s in body for o in ast.walk(s))
 
+def _assigned(body):
+    "Names that are given a value in `body`"
+    return {o.id for s in body for o in ast.walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+
+def _number(node): return isinstance(node, ast.Constant) or isinstance(node, ast.UnaryOp) and isinstance(node.operand, ast.Constant)
+
 def _quick(node):
     "Is evaluating `node` harmless in every lane: no memory is touched and nothing is called?"
     return not any(isinstance(o, (ast.Call,ast.Subscript,ast.BoolOp,ast.IfExp)) for o in ast.walk(node))
@@ -125,11 +131,14 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node):
         c,n = self.visit(node.test),self.fresh('')
+        here = sorted(_assigned(node.body) ^ _assigned(node.orelse))
+        before = self.made(node, '\n'.join(f'{n}o{nm} = {nm}' for nm in here))
+        after = self.made(node, '\n'.join(f'{nm} = __gs.joined({nm}, {n}o{nm})' for nm in here))
         back = f'{n}d or {self.loops[-1]}.split()' if self.loops and _leaves([node], (ast.Break,ast.Continue)) else f'{n}d'
-        res = self.made(node, f'{n}y, {n}n = __gs.fork(__run, __m, C__, S__)\n{n}d = __d\n{n}e = __d or {n}y is not None and {n}n is not None', C__=c, S__=self.site(node.test))
+        res = before + self.made(node, f'{n}y, {n}n = __gs.fork(__run, __m, C__, S__)\n{n}d = __d\n{n}e = __d or {n}y is not None and {n}n is not None', C__=c, S__=self.site(node.test))
         for part,body in (('y',node.body),('n',node.orelse)):
             if body: res.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), self.made(node, f'__m = {n}{part}\n__d = {n}e') + self.block(body) + self.made(node, f'{n}{part} = __m'), [])))
-        return res + self.made(node, f'__m = __gs.union({n}y, {n}n)\n__d = {back}')
+        return res + after + self.made(node, f'__m = __gs.union({n}y, {n}n)\n__d = {back}')
 
     def visit_While(self, node):
         if node.orelse: self.fail(node, 'while with an else')
@@ -208,7 +217,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_UnaryOp(self, node):
         if isinstance(node.op, ast.Not): return self.at(node, _call('__gs.negate', self.visit(node.operand)))
         if isinstance(node.op, ast.USub) and isinstance(node.operand, ast.Constant): return self.const(node, -node.operand.value)
-        return self.at(node, ast.UnaryOp(node.op, self.visit(node.operand)))
+        return self.at(node, _call('__gs.unary', ast.Constant(type(node.op).__name__), self.visit(node.operand)))
 
     def visit_Compare(self, node):
         if len(node.ops)==1 and isinstance(node.ops[0], (ast.In,ast.NotIn)):
@@ -258,6 +267,8 @@ class _Rewriter(ast.NodeTransformer):
             body = self.made(node, f'__m = {n}{part}\n__d = True') + inner + self.made(node, f'{e} = __gs.merge(__m, V__, {e})', V__=value)
             self.pre.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), body, [])))
         self.pre += self.made(node, f'__m, __d = {n}m, {n}d')
+        for v in (node.body, node.orelse):
+            if _number(v): self.pre += self.made(node, f'{e} = __gs.joined({e}, V__)', V__=self.visit(v))
         return self.at(node, ast.Name(e, ast.Load()))
 
     def visit_Call(self, node):

@@ -603,4 +603,12 @@ int last_error(bool clear) {
 extern "C" {
 gridstride::Finding *gridstride_finding() { return &gridstride::found; }
 void gridstride_set(const gridstride_options *o) { gridstride::options = *o; }
+void gridstride_written(const void *p, size_t n, unsigned char *out) {
+    const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
+    const gridstride::Cells &c = gridstride::detector.cells;
+    for (size_t i = at; i < at + n; i++) {
+        const gridstride::Cell &word = c.words[i / 4], &cell = word.split ? c.bytes[i] : word;
+        *out++ = cell.write.when || cell.written || word.written;
+    }
+}
 }

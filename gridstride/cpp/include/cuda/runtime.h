@@ -113,5 +113,6 @@ GRIDSTRIDE_API gridstride::Finding *gridstride_finding();          // of the las
 GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));      // called when threads write the same value to one place
 struct gridstride_options { int checks, order, seed, threads; double seconds; };   // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
 GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
+GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);      // of a fresh piece, after a checked launch: which of its bytes somebody has written
 GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
 }

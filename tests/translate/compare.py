@@ -1,0 +1,86 @@
+"Cases as CUDA C on the emulator, many in one compilation, against the simulator."
+import os, tempfile, warnings
+
+os.environ.setdefault('HYPOTHESIS_STORAGE_DIRECTORY', os.path.join(tempfile.gettempdir(), 'hypothesis'))
+from hypothesis import HealthCheck, Phase, given, settings
+
+from cases import arguments, difference, kernel, simulated
+from generator import kernels
+from gridstride import cpp, sim
+from gridstride.cpp.emulator import found
+from gridstride.translate import engine, to_cuda
+from gridstride.utils import dim3
+
+TOGETHER = 100   # kernels in one compilation: starting the compiler costs as much as a dozen of them
+
+def translated(case, **how):
+    "The case's kernel as CUDA C"
+    return to_cuda(kernel(case, sim.cuda), *arguments(case)[0], **how)
+
+def emulated(compiled, n, case):
+    "What the memory holds after translation `n` ran; an exception if the emulator found something"
+    args,made = arguments(case)
+    t = compiled.translations[n]
+    values = t.pack(args)
+    arrays = {i:v for i,(p,v) in enumerate(zip(t.params, values)) if p.kind=='array'}
+    if not compiled.call(n, values, arrays, {}, dim3(tuple(case.grid)), dim3(tuple(case.block)), case.shared): raise found({})
+    return made
+
+def outcome(compiled, n, case, want):
+    try: return difference(emulated(compiled, n, case), want, case)
+    except Exception as e: return f'{type(e).__name__}: {e}'
+
+_results = {}
+def rightly(case):
+    "The simulator's result; a generated kernel in which threads meet, even with the same value, has none"
+    key = case.source,str(case.args)
+    if key not in _results: _results[key] = _simulated(case)
+    return _results[key]
+
+def _simulated(case):
+    with warnings.catch_warnings():
+        warnings.simplefilter('error' if case.name.startswith('generated') else 'ignore', sim.errors.SameValueRace)
+        return simulated(case)
+
+def differences(cases, checks=False, flags=('-O1',), **how):
+    "What differs between simulator and emulator, or None, for each case"
+    res = []
+    for at in range(0, len(cases), TOGETHER):
+        part = cases[at:at+TOGETHER]
+        compiled = engine.Compiled([translated(c, **how) for c in part], checks, flags=flags)
+        res += [outcome(compiled, n, c, rightly(c)) for n,c in enumerate(part)]
+    return res
+
+def told(cases, results):
+    "The cases that differ, for people"
+    return '\n\n'.join(f'{c.name}: {d}\n{c.source}' for c,d in zip(cases, results) if d)
+
+
+# generated cases: the same ones in every run
+
+visitor = []     # what is done with each case
+def _visit(case): visitor[-1](case)
+_SAME = dict(derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
+
+def visit(f, most, phases):
+    "Call `f` with the cases that the generator makes; an assertion that fails makes it look for smaller ones, if `phases` say so"
+    visitor.append(f)
+    try: settings(max_examples=most, phases=phases, **_SAME)(given(kernels())(_visit))()
+    finally: visitor.pop()
+
+def generated(most):
+    "The different ones among the first `most` cases"
+    found = {}
+    visit(lambda c: found.setdefault(c.source, c), most, [Phase.generate])
+    return [c._replace(name=f'generated_{n}') for n,c in enumerate(found.values())]
+
+def smallest(most, known, compilations=100, **how):
+    "Raise for the smallest kernel whose results differ that can be found in so many compilations; `known`: text of a kernel -> what differs"
+    left = [compilations]
+    def judge(case):
+        if case.source not in known:
+            left[0] -= 1
+            try: known[case.source] = differences([case._replace(name='generated')], **how)[0] if left[0] >= 0 else None
+            except Exception: known[case.source] = None
+        assert known[case.source] is None, f'{known[case.source]}\n{case.source}'
+    visit(judge, most, [Phase.generate, Phase.shrink])
