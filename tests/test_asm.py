@@ -76,7 +76,7 @@ def test_occupancy_is_that_of_cudas_calculator(tmp_path):
 
 
 def test_occupancy_is_that_of_a_gpu():
-    "The driver of an H100 said how many blocks fit: tests/asm/record.py"
+    "The driver of an H100 said how many blocks fit: tests/asm/record_occupancy.py"
     gpu = json.loads((HERE/'h100.json').read_text())
     assert len(gpu['cases']) > 500 and len({c[0] for c in gpu['cases']}) > 12
     wrong = [(c, o) for c in gpu['cases'] if (o := occupancy(c[0], c[1]+c[2], c[3], gpu['arch'])).blocks != c[4]]
@@ -87,7 +87,7 @@ def test_occupancy_is_that_of_a_gpu():
 
 def test_resources_are_those_that_a_gpu_reports():
     sys.path.insert(0, str(HERE))
-    try: from record import kernel
+    try: from record_occupancy import kernel
     finally: sys.path.remove(str(HERE))
     gpu = json.loads((HERE/'h100.json').read_text())
     here = resources(kernel(0), arch=gpu['arch']).by

@@ -1,6 +1,6 @@
 """Ask a GPU's driver what kernels take and how many of their blocks fit, for the tests to compare with.
 
-    python tests/asm/record.py tests/asm/h100.json
+    python tests/asm/record_occupancy.py tests/asm/h100.json
 """
 import ctypes, json, re, sys
 from ctypes import byref, c_char_p, c_int, c_size_t, c_void_p
