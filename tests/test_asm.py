@@ -57,7 +57,8 @@ def cases():
 
 def test_occupancy_is_that_of_cudas_calculator(tmp_path):
     folder = next((o for o in tools.includes() if (Path(o)/'cuda_occupancy.h').is_file()), None)
-    if folder is None or not shutil.which('g++'): pytest.skip('needs g++ and cuda_occupancy.h, which come with a CUDA toolkit or with the package nvidia-cuda-runtime')
+    if sys.platform != 'linux': pytest.skip('CUDA\'s headers are for Linux')
+    assert folder, 'cuda_occupancy.h is missing: pip install nvidia-cuda-runtime'
     subprocess.run(['g++', '-O1', '-I', folder, HERE/'occupancy.cpp', '-o', tmp_path/'occupancy'], check=True)
     asked = list(cases())
     def line(arch, *rest):
@@ -225,7 +226,7 @@ def test_options_arrive():
 # Other languages
 
 def test_kernels_of_the_simulator_and_of_numba():
-    pytest.importorskip('numba_cuda', reason='numba-cuda is not here: pip install numba-cuda[cu13]')
+    if sys.platform != 'linux': pytest.skip('the course installs numba-cuda on Linux')
     import numba.cuda
     from gridstride.sim import cuda
     w = 8
@@ -252,8 +253,9 @@ def test_kernels_of_the_simulator_and_of_numba():
 
 
 def test_kernels_of_triton(tmp_path, monkeypatch):
-    pytest.importorskip('triton', reason='Triton is not here: pip install triton')
-    torch = pytest.importorskip('torch')
+    if sys.platform != 'linux': pytest.skip('Triton is for Linux')
+    import triton   # the course installs it
+    import torch
     (tmp_path/'in_triton.py').write_text('import triton, triton.language as tl\n@triton.jit\ndef double_k(x, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv('TRITON_CACHE_DIR', str(tmp_path/'cache'))

@@ -1,9 +1,10 @@
 "Values between Python and compiled CUDA C: types, errors, references. Host code by g++; a few kernels on the emulator."
-import ctypes, gc, inspect, math, shutil, subprocess, sys, threading, warnings, weakref
+import gc, inspect, math, shutil, subprocess, sys, threading, warnings, weakref
 from pathlib import Path
 
 import numpy as np, pytest, torch
 import gridstride.cpp
+from gridstride.cpp import emulator
 from gridstride.cpp.source import emulated
 from gridstride.cpp.values import Library
 
@@ -147,10 +148,10 @@ EXPORTS = ''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in NAMES) + 'GRIDSTRIDE_EXPO
 DECLARED = {'defaults':'int defaults(int a, int b = 10, int c = 100);', 'fill':'void fill(torch::Tensor x, float value)'}
 
 
-def build(src, out, *flags, link=()):
+def build(src, out, *flags):
     out.with_suffix('.cpp').write_text(src)
     for cmd in ([CXX, '-std=c++17', '-O1', '-fPIC', '-fvisibility=hidden', '-Wall', '-Wextra', '-Werror', *flags, f"-I{HERE/'include'/'torch'}", '-c', out.with_suffix('.cpp'), '-o', out.with_suffix('.o')],
-                [CXX, '-shared', out.with_suffix('.o'), *link, '-o', out]):
+                [CXX, '-shared', out.with_suffix('.o'), '-o', out]):
         r = subprocess.run(cmd, capture_output=True, text=True)
         assert r.returncode==0, r.stderr
     return out
@@ -477,11 +478,10 @@ class Emulated(Library):
 @pytest.fixture(scope='session')
 def emu(tmp_path_factory):
     d,cuda = tmp_path_factory.mktemp('emulated'),HERE/'include'/'cuda'
-    subprocess.run([CXX, '-std=c++17', '-O1', '-fPIC', '-shared', '-fvisibility=hidden', '-U_FORTIFY_SOURCE', '-fopenmp', f'-I{cuda}', HERE/'runtime'/'runtime.cpp', '-o', d/'runtime.so'], check=True)
-    options = type('Options', (ctypes.Structure,), dict(_fields_=[(o,ctypes.c_int) for o in ('checks','order','seed','threads')] + [('seconds',ctypes.c_double)]))
-    ctypes.CDLL(d/'runtime.so', mode=ctypes.RTLD_GLOBAL).gridstride_set(ctypes.byref(options(0x1e, 0, 0, 1, 60)))
+    emulator.device()     # a process has one runtime: a second one would take the findings of all other tests
+    emulator.prepare(True)
     src = '#include "emulator.h"\n' + emulated(KERNELS) + '\n#include <gridstride/tensor.h>\n' + KERNEL_EXPORTS
-    return Emulated(build(src, d/'kernels.so', '-fsanitize=thread', '-Wno-tsan', f'-I{cuda}', link=[d/'runtime.so', f'-Wl,-rpath,{d}']), emulated=True)
+    return Emulated(build(src, d/'kernels.so', '-fsanitize=thread', '-Wno-tsan', f'-I{cuda}'), emulated=True)
 
 def test_emulated_tensors_are_on_the_device(emu):
     assert emu.about(torch.ones(3))=='cuda:0 101' and emu.about(np.ones(3))=='cuda:0 101'

@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['NONE', 'BOOL', 'INT', 'FLOAT', 'STRING', 'LIST', 'TENSOR', 'DTYPE', 'DEVICE', 'PYTHON_ERROR', 'TYPE_ERROR', 'FINDING',
-           'pack', 'packed', 'unpack', 'parameters', 'Function', 'Library']
+           'pack', 'packed', 'unpack', 'between_commas', 'parameters', 'Function', 'Library']
 
 # %% ../../nbs/lib/cpp/03_values.ipynb #fee65834
 import ctypes, inspect, os, re, struct, sys, threading, warnings
@@ -196,20 +196,20 @@ _python = _Python(*(ctypes.cast(f, c_void_p).value for f in (_ask, _api.Py_IsIni
                                                              _api.Py_IncRef, _api.Py_DecRef)))
 
 # %% ../../nbs/lib/cpp/03_values.ipynb #21237c3e
-def _split(s):
-    "The parts of `s` between commas that stand in no brackets"
+def between_commas(text:str)->list:
+    "The parts of `text` between commas that stand in no brackets, without spaces around them; empty ones left out"
     res,depth = [''],0
-    for c in s:
+    for c in text:
         depth += (c in '(<[{') - (c in ')>]}')
         if c==',' and not depth: res.append('')
         else: res[-1] += c
-    return [o.strip() for o in res if o.strip() not in ('','void')]
+    return [o.strip() for o in res if o.strip()]
 
 def parameters(declaration:str, # such as `torch::Tensor blur(torch::Tensor x, int radius = 3)`
               )->list: # (type, name, default) of each; name and default are None where they are not given
     "The parameters of a C++ function, read off its declaration"
     i = declaration.index('(')
-    return [_parameter(o) for o in _split(declaration[i+1:declaration.rindex(')')])]
+    return [_parameter(o) for o in between_commas(declaration[i+1:declaration.rindex(')')]) if o!='void']
 
 def _parameter(s):
     s,_,default = (o.strip() for o in s.partition('='))

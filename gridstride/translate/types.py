@@ -13,6 +13,7 @@ from collections import namedtuple
 
 import numpy as np
 
+from ..cpp.values import between_commas
 from .source import Untranslatable
 
 # %% ../../nbs/lib/translate/02_types.ipynb #2c63dbff
@@ -112,20 +113,11 @@ def signature(text:str)->list: # as `example` gives it, for each argument
     "What a Numba signature says of the arguments"
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m: raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
-    return [_typed(o) for o in _split(m[1])]
-
-def _split(text):
-    "The parts of `text` between commas that stand in no brackets"
-    res,depth = [''],0
-    for c in text:
-        depth += (c in '([') - (c in ')]')
-        if c==',' and not depth: res.append('')
-        else: res[-1] += c
-    return [o.strip() for o in res if o.strip()]
+    return [_typed(o) for o in between_commas(m[1])]
 
 def _typed(text):
     if m := re.fullmatch(r'UniTuple\((.*),\s*(\d+)\)', text, re.S): return (_typed(m[1].strip()),)*int(m[2])
-    if m := re.fullmatch(r'(?:Tuple\()?\((.*)\)\)?', text, re.S): return tuple(map(_typed, _split(m[1])))
+    if m := re.fullmatch(r'(?:Tuple\()?\((.*)\)\)?', text, re.S): return tuple(map(_typed, between_commas(m[1])))
     m = re.fullmatch(r'(\w+)\s*(?:\[(.*)\])?', text)
     dtype = _SHORT.get(m[1], m[1]) if m else None
     if dtype not in C_NAMES: raise Untranslatable(f'{text!r} is no type that a signature may have', 'Types are bool, int8 to uint64, float16, float32, float64, and arrays of these such as float32[:,::1].')
