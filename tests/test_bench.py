@@ -232,7 +232,7 @@ def with_states(*states):
 
 
 def test_a_gpu_that_is_held_back_is_told():
-    assert 'in doubt' not in with_states(state(), None, state(1960))
+    assert 'in doubt' not in with_states(state(), None, state(1960, ('the power limit',)))
     assert 'held back: the power limit kept the SM clock at 1410 of 1980 MHz' in with_states(state(), state(1410, ('the power limit',)))
     assert 'the SM clock moved from 1980 to 1700 MHz' in with_states(state(), state(1700))
 

@@ -72,7 +72,8 @@ def clock_doubts(states)->list: # states: of `State`
     "What the GPU's clock did that a time may suffer from"
     states = [s for s in states if s]
     mhz,reasons = [s.mhz for s in states if s.mhz],list(dict.fromkeys(r for s in states for r in s.reasons))
-    res = [f"held back: {' and '.join(reasons)} kept the SM clock at {min(mhz, default=0)} of {states[0].most} MHz"] if reasons else []
+    slow = not mhz or not states[0].most or min(mhz)*(1+UNEVEN) < states[0].most   # a step or two below the top is the usual
+    res = [f"held back: {' and '.join(reasons)} kept the SM clock at {min(mhz, default=0)} of {states[0].most} MHz"] if reasons and slow else []
     if mhz and max(mhz) > min(mhz)*(1+UNEVEN): res.append(f'the SM clock moved from {mhz[0]} to {mhz[-1]} MHz, between {min(mhz)} and {max(mhz)}')
     return res
 

@@ -129,9 +129,11 @@ def _unmark(text):
     "A rule's text without links and references"
     return re.sub(r'@(?:url|section):([^:@]*)(?::[^@]*)?@', r'\1', text)
 
+_UNASKED = re.compile('optional metric .* could not be found')   # what a rule says of itself: nothing that a kernel could mend
+
 def advice(k)->Table: # k: a `Kernel`
     "The rules that ask for a change, by the speed-up that they promise"
-    asks = sorted((r for r in k.rules if r.kind != 'INF'), key=lambda r: (r.scope=='local', -(r.speedup or 0)))
+    asks = sorted((r for r in k.rules if r.kind != 'INF' and not _UNASKED.search(r.text)), key=lambda r: (r.scope=='local', -(r.speedup or 0)))
     return Table(['est. speed-up','<section','<advice'], [[_gain(r), r.section, _unmark(r.text)] for r in asks], title='Advice')
 
 _WAITS = {'barrier':'the barrier', 'branch_resolving':'a branch', 'dispatch':'dispatch', 'drain':'stores to finish', 'gmma':'tensor cores', 'imc':'constant memory',
