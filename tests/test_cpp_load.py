@@ -266,7 +266,7 @@ BAD = '\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\nvoid go(tor
     (BAD, cuda_begin, 3, 'unknown_name'),
     (cuda_begin + BAD, None, cuda_begin.count('\n')+3, 'unknown_name'),
     ('int f(torch::Tensor x) {\n    CHECK_INPUT(y);\n    return 1;\n}', cuda_begin, 2, 'y'),
-    ('#include <mma.h>\nint f() { return 1; }', None, 1, 'tensor cores|mma'),
+    ('#include <cuda/ptx>\nint f() { return 1; }', None, 1, 'PTX needs a GPU'),
     ('\n#include <curand_kernel.h>\nint f() { return 1; }', None, 2, 'curand'),
     ('#include "mine.h"\nint f() { return 1; }', None, 1, 'mine.h'),
     ('\n\nint f(torch::Tensor x) { return x.nonesuch(); }', cuda_begin, 3, 'nonesuch'),
@@ -277,9 +277,9 @@ def test_compile_error(src, cpp_src, line, what):
     if isinstance(e, CompileError): assert e.line==line and src.splitlines()[line-1] in str(e) and e.log
 
 def test_inline_ptx():
-    src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %laneid;" : "=r"(x[0]));\n}\n'
+    src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %%clock;" : "=r"(x[0]));\n}\n'
     e = fails(NotEmulated, load_cuda, src)
-    assert 'inline PTX' in str(e) and 'line 3' in str(e)
+    assert 'inline PTX' in str(e) and '%%clock' in str(e) and 'line 3' in str(e)
 
 def test_errors_are_not_cached():
     "The second time it is the same error"

@@ -167,13 +167,36 @@ def test_noinline():
     assert emulated('__noinline__ int f();\n#define SLOW __noinline__\n')=='GRIDSTRIDE_NOINLINE int f();\n#define SLOW GRIDSTRIDE_NOINLINE\n'
     same('__attribute__((__noinline__)) int f(); // __noinline__')
 
-@pytest.mark.parametrize('asm', ['asm("mov;");', 'asm volatile ("mov %0;" : "=r"(x));', '__asm__ __volatile__("");'])
-def test_inline_ptx(asm):
-    with pytest.raises(NotEmulated, match=f"no inline PTX.*\n  line 3: {re.escape(asm)}") as e: emulated(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
+@pytest.mark.parametrize('asm,says', [
+    ('asm("mov;");', 'no instruction mov in inline PTX'), ('asm volatile ("mov.u32 %0, %%clock;" : "=r"(x));', "no operand '%%clock'"), ('asm("wgmma.fence.sync.aligned;");', 'no instruction wgmma.fence.sync.aligned'),
+    ('asm("mov.u32 %0, %1;" : "=r"(x));', 'no operand %1 .* has 1'), ('asm("mov.u32 %0, 1;" : "r"(x));', "no operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "no operands '=q'"), ('asm("mov.u32 %0, 1" : "=r"(x));', 'ends with a semicolon'),
+    ('asm("bar.sync 1, 64;");', 'no bar.sync with 2 operands'), ('asm(TEXT : "=r"(x));', "'TEXT' is no string literal"), ('asm volatile;', 'cannot read this asm')])
+def test_inline_ptx_that_is_not_known(asm, says):
+    with pytest.raises(NotEmulated, match=f"{says}.*\n  line 3: {re.escape(asm)}") as e: emulated(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
     assert isinstance(e.value, NotImplementedError)
     with pytest.raises(NotEmulated, match='line 2'): emulated(f'int a;\n#define X {asm}\n')
     for guard in '#if 0', '#ifndef GRIDSTRIDE_EMULATOR', '#if !defined(GRIDSTRIDE_EMULATOR) // PTX', '#ifdef GRIDSTRIDE_EMULATOR\n#else', '#if 1\n#else', '#if 1\n#elif B\n#else': same(f'{guard}\n#ifdef X\n{asm}\n#else\n{asm}\n#endif\n#endif\n')
+
+def test_what_ptx_is_known_is_said():
+    with pytest.raises(NotEmulated, match='it knows cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'): emulated('void f() { asm("nanosleep.u32 5;"); }')
+
+@pytest.mark.parametrize('asm,becomes', [
+    ('asm("");', 'do { } while (0);'), ('__asm__ __volatile__("" ::: "memory");', 'do { } while (0);'), (r'asm volatile("// nothing\n" : :);', 'do { } while (0);'),
+    ('asm("cp.async.wait_all;\\n\\t"\n    "cp.async.commit_group;");', 'do { ::gridstride::copy_async_wait_all(); ::gridstride::copy_async_commit(); } while (0)\n;'),
+    ('asm volatile("cp.async.wait_group %0;" ::"n"(N::value ? 2 : 1));', 'do { constexpr auto gs_0 = (N::value ? 2 : 1); ::gridstride::copy_async_wait(gs_0); } while (0);'),
+    ('asm(R"(bar.sync /* all */ 0;)");', 'do { ::gridstride::sync_block(__LINE__); } while (0);'),
+    ('asm("{ .reg .pred %%p; setp.ge.u32 %%p, %0, 3; @!%%p cp.async.wait_all; }" : : "r"(x));',
+     "do { const auto gs_0 = ::gridstride::ptx::in<'r'>((x)); { bool gs_register___p{}; gs_register___p = (gs_0) >= (3); if (!gs_register___p) ::gridstride::copy_async_wait_all(); } } while (0);")])
+def test_inline_ptx(asm, becomes):
+    assert re.sub(' +', ' ', emulated(f'void f() {{ {asm} }}'))==f'void f() {{ {becomes} }}'
     same('int asm_(int x) { return x; } // asm("")')
+
+def test_inline_ptx_in_macros():
+    assert emulated('#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")\n')=='#define WAIT(n) do { ::gridstride::copy_async_wait((n)); } while (0)\n'
+    assert 'copy_async_wait_all();' in emulated('#define WAIT "cp.async.wait_all;"\nvoid f() { asm volatile(WAIT); }\n')
+    with pytest.raises(NotEmulated, match="'WAIT' is no string literal"): emulated('#ifdef A\n#define WAIT "cp.async.wait_all;"\n#else\n#define WAIT ""\n#endif\nvoid f() { asm volatile(WAIT); }\n')
+    two = emulated('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n  "=f"(a) : "r"(b))\nint x;\n')
+    assert two.count('\n')==4 and two.count('\\\n')==2 and 'load_shared(__LINE__, gs_1 + 4, gs_0)' in two and two.endswith('\nint x;\n')
 
 def test_branches_may_open_the_same_bracket():
     same('#ifdef A\nvoid f(int x) {\n#elif B\nvoid f(long x) {\n#else\nvoid f(float x) {\n#endif\n  g();\n}\n')
@@ -359,7 +382,7 @@ def test_messages_keep_their_lines(line):
     for compiler in COMPILERS: assert re.search(rf'<stdin>:{at}:\d+: error', compiled(compiler, src))
 
 
-@pytest.mark.parametrize('header', ['mma.h', 'curand_kernel.h', 'thrust/device_vector.h', 'cub/cub.cuh', 'cublas_v2.h', 'cuda/ptx', 'texture_types.h'])
+@pytest.mark.parametrize('header', ['curand_kernel.h', 'thrust/device_vector.h', 'cub/cub.cuh', 'cublas_v2.h', 'cuda/ptx', 'texture_types.h'])
 def test_headers_without_a_stand_in_are_named(header):
     with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'): emulated(f'int a;\n#include <{header}>')
     plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'

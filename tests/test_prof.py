@@ -284,6 +284,13 @@ def test_source_text_runs(fake):
     assert (fake/'output').read_text() == '42\n'
 
 
+def test_modules_beside_the_notebook_are_found(fake, tmp_path, monkeypatch):
+    (tmp_path/'beside.py').write_text('word = "found"\n')
+    monkeypatch.setattr(sys, 'path', ['', *(p for p in sys.path if p)])   # as in a Jupyter kernel: its folder is the empty string
+    prof.ncu('import beside\nprint(beside.word)\n', sections='basic')
+    assert (fake/'output').read_text() == 'found\n'
+
+
 def test_an_unknown_metric_is_a_doubt(fake):
     r = prof.ncu('pass\n\n', metrics=['nonsense__metric.sum', 'dram__bytes_read.sum'])
     assert r.doubts == ['ncu does not know the metric nonsense__metric.sum, or cannot read it on this GPU'] and 'nonsense' in repr(r)

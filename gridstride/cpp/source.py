@@ -9,6 +9,8 @@ __all__ = ['Param', 'Function', 'NotEmulated', 'kernels', 'host_functions', 'emu
 import re
 from collections import namedtuple
 
+from .ptx import UnknownPTX, statements
+
 # %% ../../nbs/lib/cpp/01_source.ipynb #0d250fa1
 class NotEmulated(NotImplementedError): "Something that a GPU can do and the emulator cannot"
 
@@ -73,7 +75,7 @@ class _Code:
     "Tokens of the source, or of a macro's body; `mate[i]` is the other bracket, `outer[i]` the bracket around a token, -1 for none"
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True):
         self.src,self.aliases,self.name,self.macro,self.strict = src,aliases,name,macro,strict
-        self.launchers,self.pointers = set(),{}  # names of macros that launch; which parameters of a kernel are pointers
+        self.launchers,self.pointers,self.literals = set(),{},{}  # names of macros that launch; which parameters of a kernel are pointers; macros that are string literals
         self.tokens,self.directives,self.mate,self.outer,self.kinds,self.edits = [],{},{},[],{},[]
         for t in tokens:
             if t.kind=='directive': self.directives.setdefault(len(self.tokens), []).append(t)
@@ -568,7 +570,15 @@ def _read(src):
     strict = all(c[i] not in '()[]{}' or i in c.mate for c in bodies for i in range(len(c)))
     main = _Code(src, tokens, aliases, strict=strict)
     main.launchers = {c.name for c in bodies if '<<<' in (c[i] for i in range(len(c)))}
+    literals = _literals(bodies)
+    for c in (main, *bodies): c.literals = literals
     return main,bodies
+
+def _literals(bodies):
+    "The text of each macro that is nothing but string literals, whatever the condition"
+    res = {}
+    for c in bodies: res.setdefault(c.name, set()).add(''.join(_literal(t.text) for t in c.tokens) if c.tokens and all(t.kind=='string' for t in c.tokens) else None)
+    return {k:text for k,(text,*more) in res.items() if text is not None and not more}
 
 def _alias(c):
     "The words of a macro's body that is nothing but specifiers, such as `__host__ __device__`"
@@ -594,10 +604,65 @@ def host_functions(src:str, # CUDA C
 
 def _on_host(words): return '__global__' not in words and ('__device__' not in words or '__host__' in words)
 
+# %% ../../nbs/lib/cpp/01_source.ipynb #c81d2f6e
+def _asm(c, i):
+    "The asm statement at `i` becomes a block of calls"
+    p = next(j for j in range(i+1, len(c)+1) if c[j] not in ('volatile','__volatile__','__volatile','inline'))
+    if c[p]!='(' or p not in c.mate: raise c.error(NotEmulated, 'the emulator cannot read this asm statement', i)
+    text,*more = _sections(c, p)
+    operands = [(*o, n==0) for n,ids in enumerate(more[:2]) for o in _operands(c, ids)]
+    try: made,bound = statements(_ptx_text(c, text), len(operands)),[_bound(n, *o) for n,o in enumerate(operands)]
+    except UnknownPTX as e: raise c.error(NotEmulated, f'{e}; keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`', i) from None
+    _edit(c, c.tokens[i].start, c.tokens[c.mate[p]].end, ' '.join(['do {', *(b for b,_ in bound), made, *(a for _,a in bound if a), '} while (0)']))
+
+def _sections(c, p):
+    "The tokens between the colons of the asm statement with its `(` at `p`"
+    res,j = [[]],p+1
+    while j < c.mate[p]:
+        if c[j] in (':','::'): res += [[] for _ in c[j]]
+        else: res[-1] += range(j, c.mate.get(j, j)+1)
+        j = c.mate.get(j, j)+1
+    return res
+
+def _ptx_text(c, ids):
+    "The text of an asm statement: its string literals, those that macros stand for, and macro parameters made into strings, in marks"
+    parts = []
+    for j in ids:
+        if c.tokens[j].kind=='string': parts.append(_literal(c[j]))
+        elif c.macro is not None and c[j-1]=='#' and c[j] in c.macro: parts.append(f'\x01{c[j]}\x01')
+        elif c[j] in c.literals: parts.append(c.literals[c[j]])
+        elif c[j]!='#': raise c.error(NotEmulated, f'the emulator reads the text of an asm statement where it stands; {c[j]!r} is no string literal', j)
+    return ''.join(parts)
+
+def _literal(token):
+    "The text of a string literal"
+    if m := re.fullmatch(r'R"([^(]*)\((.*)\)\1"', token, re.S): return m[2]
+    return re.sub(r'\\(\r?\n|.)', lambda m: {'n':'\n', 't':'\t', '"':'"', '\\':'\\'}.get(m[1], ' '), token[1:-1])
+
+def _operands(c, ids):
+    "(constraint, expression) of each operand"
+    res,j = [],0
+    while j < len(ids):
+        i = ids[j]
+        if c.tokens[i].kind!='string' or c[i+1]!='(': raise c.error(NotEmulated, 'the emulator reads operands of asm as in "r"(x)', i)
+        res.append((_literal(c[i]), _text(c, range(i+1, c.mate[i+1]+1))))
+        j = ids.index(c.mate[i+1])+2
+    return res
+
+def _bound(n, constraint, expression, output):
+    "C++ that makes the variable `gs_n` of an operand, and that writes it back"
+    kind = constraint.strip('=+&')
+    if kind not in ('r','l','f','d','h','n','i') or output!=(constraint[0] in '=+') or (output and kind in 'ni'): raise UnknownPTX(f'the emulator has no operands {constraint!r} of asm')
+    if kind in 'ni': return f'constexpr auto gs_{n} = {expression};',''
+    read = f"::gridstride::ptx::in<'{kind}'>"
+    if not output: return f'const auto gs_{n} = {read}({expression});',''
+    first = f'{read}(gs_out_{n})' if '+' in constraint else f"::gridstride::ptx::Register<'{kind}'>()"
+    return f'auto &&gs_out_{n} = {expression}; auto gs_{n} = {first};',f'::gridstride::ptx::out(gs_out_{n}, gs_{n});'
+
 # %% ../../nbs/lib/cpp/01_source.ipynb #3a2f3f5a
 _ABSENT = {'thrust/':'write a kernel, or call torch from Python', 'cub/':'use shuffles or cooperative groups', 'cublas':'call torch.matmul from Python', 'cudnn':'call torch.nn from Python',
            'cufft':'call torch.fft from Python', 'cusparse':'call torch.sparse from Python', 'cusolver':'call torch.linalg from Python', 'curand':'pass random numbers in as a tensor, or write a generator of a few lines',
-           'mma.h':'tensor cores need a GPU; multiply in ordinary code', 'nccl':'several GPUs are needed for it', 'nvtx':'leave the marks out', 'nvToolsExt':'leave the marks out', 'texture_':'read arrays instead',
+           'nccl':'several GPUs are needed for it', 'nvtx':'leave the marks out', 'nvToolsExt':'leave the marks out', 'texture_':'read arrays instead',
            'surface_':'read arrays instead', 'cuda_fp8':'use cuda_fp16.h or cuda_bf16.h', 'cuda_fp6':'use cuda_fp16.h or cuda_bf16.h', 'cuda_fp4':'use cuda_fp16.h or cuda_bf16.h', 'cuda/ptx':'PTX needs a GPU',
            'cuda/semaphore':'use cuda::atomic', 'cuda/latch':'use cuda::barrier', 'cuda/std/semaphore':'use cuda::atomic', 'cuda/std/latch':'use cuda::barrier', 'cuda/std/barrier':'use <cuda/barrier>',
            'cuda_awbarrier':'use <cuda/barrier>', 'cuda_device_runtime_api':'launch kernels from the host', 'cutlass/':'it needs a GPU', 'cute/':'it needs a GPU'}
@@ -610,14 +675,14 @@ def _includes(src):
             if m[1].startswith(start): raise _error(NotEmulated, f'the emulator has no {m[1]}: {instead}, or run on a GPU', src, t.start)
 
 def _words(c):
-    "Refuses inline PTX, and renames the keyword that is an attribute's name in the standard library"
+    "Inline PTX, and the keyword that is an attribute's name in the standard library"
     for i in range(len(c)):
-        if c[i] in ('asm','__asm__','__asm') and c.is_word(i): raise c.error(NotEmulated, 'the emulator has no inline PTX: write it in CUDA C, or keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`', i)
+        if c[i] in ('asm','__asm__','__asm') and c.is_word(i): _asm(c, i)
         if c[i]=='__noinline__' and c[i-1]!='(': _edit(c, c.tokens[i].start, c.tokens[i].end, 'GRIDSTRIDE_NOINLINE')
 
 def emulated(src:str, # CUDA C
             )->str:   # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
-    "`src` for the emulator; `NotEmulated` for inline PTX and headers without a stand-in, `ValueError` for brackets that do not close"
+    "`src` for the emulator; `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that do not close"
     _includes(src)
     main,bodies = _read(src)
     found = _kernels(main)

@@ -12,7 +12,7 @@ from collections import namedtuple
 from functools import lru_cache
 from pathlib import Path
 
-from .carry import packed, program
+from .carry import packed, program, search_path
 from .show import Named, Share, Table, brief, short, si
 from ..recording import Unavailable, recorded
 from ..utils import gpu_count
@@ -327,7 +327,7 @@ def _tail(said, most=12): return '\n'.join([l for l in said.splitlines() if l.st
 # %% ../../nbs/lib/prof/05_counters.ipynb #bbc2dc72
 def _run(cmd, seconds, **more):
     "(what a command printed, its exit status); C's locale, so that numbers have points"
-    env = {**os.environ, **more, 'LC_ALL':'C', 'PYTHONPATH':os.pathsep.join(p for p in sys.path if p), 'GRIDSTRIDE_UNDER_NCU':'1'}
+    env = {**os.environ, **more, 'LC_ALL':'C', 'PYTHONPATH':search_path(), 'GRIDSTRIDE_UNDER_NCU':'1'}
     try: done = subprocess.run(cmd, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace', timeout=seconds, env=env)
     except subprocess.TimeoutExpired: raise RuntimeError(f'ncu took more than {seconds} s. Fewer sections, or launches (`count=`), take less') from None
     return done.stdout,done.returncode

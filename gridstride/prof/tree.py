@@ -11,7 +11,7 @@ from collections import defaultdict
 from pathlib import Path
 
 from ..draw import Picture
-from .carry import packed, program
+from .carry import packed, program, search_path
 from .show import Named, Share, Table, brief, short, si
 from .strip import Box, Row, colors, strip
 from ..recording import Unavailable, recorded
@@ -223,7 +223,7 @@ def _elsewhere(fn, args, kwargs, inside, hook):
         files = {o:f'{folder}/{o}' for o in ('args','out')}
         Path(files['args']).write_bytes(packed(args, kwargs))
         Path(f'{folder}/profiled.py').write_text(f'{source}\n{_MOVED.format(**files, name=name, inside=inside, hook=hook)}', encoding='utf-8')
-        env = {k:v for k,v in os.environ.items() if k!='GRIDSTRIDE_RECORD'} | dict(PYTHONPATH=os.pathsep.join(p for p in sys.path if p))
+        env = {k:v for k,v in os.environ.items() if k!='GRIDSTRIDE_RECORD'} | dict(PYTHONPATH=search_path())
         done = subprocess.run([sys.executable, f'{folder}/profiled.py'], capture_output=True, text=True, env=env)
         if done.returncode: raise RuntimeError(f'the function failed in a process of its own; what it printed last:\n{(done.stdout+done.stderr)[-1500:]}')
         return (Timeline if inside else Tree)(json.loads(Path(files['out']).read_text(encoding='utf-8')))

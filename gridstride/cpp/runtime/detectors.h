@@ -48,6 +48,8 @@ struct Detector {
     struct { uintptr_t a; unsigned n; char old[16]; Access other, mine; bool active; } pending = {};
     std::vector<uint32_t> warned_at;
     struct { const Cell *cell; uintptr_t a; Access at; } suspicion = {};
+    struct Copy { uintptr_t to; uint32_t bytes, who, where, group; };
+    struct { std::vector<Copy> open; uint32_t group; } copies[max_threads] = {};   // by thread: its asynchronous copies, and how many groups of them it has committed
 
     struct Scope {                         // the detectors are on from the start of a launch to its end
         explicit Scope(const Launch &);
@@ -59,12 +61,16 @@ struct Detector {
     void begin_block(Worker &worker) {
         if (!on) return;
         w = &worker;
-        block_start = block_floor = ++now;
-        for (auto &f : warp_floor) f = now;
         memset(fenced, 0, sizeof fenced);
         memset(acquired, 0, sizeof acquired);
         any_acquired = false;
         partial.clear();
+        for (auto &c : copies) {                // of the block before, or of a launch that was ended
+            for (auto &o : c.open) landed(o);
+            c.open.clear(), c.group = 0;
+        }
+        block_start = block_floor = ++now;
+        for (auto &f : warp_floor) f = now;
     }
     void begin_thread(Worker &worker) {
         if (!on) return;
@@ -127,6 +133,42 @@ struct Detector {
         return (!(earlier.where & later.where & atomic_bit) || narrow) && !ordered(earlier, since);
     }
 
+    // Asynchronous copies
+
+    void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t where) {
+        if (read) access(from, read, false, where);
+        access(to, bytes, true, where | async_bit);
+        auto &mine = copies[me % max_threads];
+        mine.open.push_back({to, bytes, me, where | async_bit, mine.group});
+    }
+    void commit() { copies[me % max_threads].group++; }
+    // All but the newest `groups` are over now.
+    void wait_for_copies(unsigned groups) {
+        auto &mine = copies[me % max_threads];
+        size_t n = 0;
+        while (n < mine.open.size() && mine.open[n].group + groups < mine.group) landed(mine.open[n++]);
+        mine.open.erase(mine.open.begin(), mine.open.begin() + std::ptrdiff_t(n));
+    }
+    void landed(const Copy &c) {
+        for (uintptr_t i = c.to - shared_base; i < c.to - shared_base + c.bytes; i++) {
+            Cell &word = shared_cells.words[i / 4], &cell = word.split ? shared_cells.bytes[i] : word;
+            if (cell.write.who == c.who && cell.write.when == under_way && cell.write.where == c.where) cell.write.when = now;
+        }
+    }
+    static bool in_flight(const Access &a) { return a.when == under_way; }
+    __attribute__((noinline)) void too_early(const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+        if (!checks(racecheck)) return;
+        const auto &theirs = copies[copy.who % max_threads];
+        const uint32_t now_open = theirs.group;
+        const bool committed = std::any_of(theirs.open.begin(), theirs.open.end(), [&](const Copy &c) { return a - c.to < c.bytes && c.where == copy.where && c.group < now_open; });
+        const Named x = named(a, owner, p);
+        char what[400];
+        snprintf(what, sizeof what, "%s is %s while %s asynchronous copy to it may be under way", x.text, then, copy.who == me ? "the thread's own" : "another thread's");
+        find(racecheck, what, committed ? "Whoever copies waits for it (cp.async.wait_group, __pipeline_wait_prior), then a __syncthreads() orders it for the others."
+                                        : "Whoever copies commits it (cp.async.commit_group, __pipeline_commit) and waits for the group, then a __syncthreads() orders it for the others.",
+             mine, &copy, x.name, x.rank, x.index);
+    }
+
     // An access
 
     // What most accesses of a correct kernel are: a word of shared memory, written before the last barrier, read after it, or the other way round.
@@ -174,8 +216,9 @@ struct Detector {
         }
     }
     inline void touch(Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
-        const Access mine = {me, now, where};
+        const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) && write ? under_way : now, where};
         const uint32_t since = p ? launch_start : block_start;
+        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, write ? "written" : "read", a, owner, p);
         if (!write) {
             if (conflicts(c.write, mine, since)) race(c.write, mine, "written", "read", a, owner, p);
             if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start) p ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
@@ -218,7 +261,7 @@ struct Detector {
     // Findings
 
     const void *pc_of(uint32_t where) const { return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & ~atomic_bit) - 1); }
-    static int line_of(uint32_t where) { return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit)) : 0; }
+    static int line_of(uint32_t where) { return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit | async_bit)) : 0; }
     void find(Kind k, const char *what, const char *mend, const Access &at, const Access *other, const char *array, int rank, const long long *index) {
         if (take_finding(k, what, mend)) {
             snprintf(found.kernel, sizeof found.kernel, "%s", base_name(w->launch->kernel).c_str());
@@ -317,6 +360,7 @@ struct Detector {
         if (!p) snprintf(what, sizeof what, "address %p is in no array", reinterpret_cast<void *>(a));
         else if (!p->live) snprintf(what, sizeof what, "%s is used after cudaFree", p->name[0] ? p->name : "memory");
         else {
+            if (a >= p->lo && a < p->hi) a = p->hi;           // it begins inside, and this is the first byte that is not
             const long long item = static_cast<long long>(p->itemsize), d = static_cast<long long>(a) - static_cast<long long>(p->lo);
             index = d < 0 ? -((-d + item - 1) / item) : d / item;
             const char *name = p->name[0] ? p->name : "memory";
@@ -369,6 +413,17 @@ struct Detector {
         char what[300];
         snprintf(what, sizeof what, "an access of %u bytes at %s is misaligned: the address must be a multiple of %u", n, x.name[0] ? x.text : "shared memory", n);
         find(memcheck, what, "A float4 can be read only where the index of its first float is a multiple of 4.", {me, now, where}, nullptr, x.name, x.rank, x.index);
+    }
+
+    // An address that an instruction forbids, whatever the type of the pointer: a GPU stops there, too.
+    [[noreturn]] __attribute__((noinline)) void misplaced(const void *p, unsigned n, const char *instruction, int line) {
+        const uintptr_t a = reinterpret_cast<uintptr_t>(p), off = a - shared_base;
+        const Piece *piece = memory.at(a);
+        const Named x = on ? named(a, off < shared_cap ? shared_cells.words[off / 4].owner : 0, piece) : Named{};
+        char what[300];
+        snprintf(what, sizeof what, "%s: the address of %s is misaligned: it must be a multiple of %u", instruction, x.name[0] ? x.text : piece ? "global memory" : "shared memory", n);
+        if (on) find(memcheck, what, "Rows, paddings and offsets must all be multiples of it, in bytes.", {me, now, line_bit | uint32_t(line)}, nullptr, x.name, x.rank, x.index);
+        fail(memcheck, what, "Rows, paddings and offsets must all be multiples of it, in bytes.", line);
     }
 
     // What the host does
@@ -462,14 +517,33 @@ static void check_barrier(Worker &w) {
     tell(synccheck, what, "All threads of a block must reach it: guard the data, not the barrier.", nullptr, w.line[first]);
     end_launch();
 }
+// Of the lanes of a warp that wait for all the others, one where most of them are.
+static int most_lanes_at_one_line(const Worker &w, int warp) {
+    int best = -1, most = 0;
+    for (int i = 32 * warp; i < 32 * warp + 32; i++) {
+        int here = 0;
+        for (int l = 0; l < 32; l++) here += (w.warps[warp].arrived >> l & 1) && w.line[32 * warp + l] == w.line[i];
+        if ((w.warps[warp].arrived >> (i % 32) & 1) && w.warps[warp].op[i % 32] == 2 && here > most) best = i, most = here;
+    }
+    return best;
+}
 // No thread can go on, and not all of them wait for the same.
 void Worker::stuck() {
     int s = 0;
     for (int i = n - 1; i >= 0; i--) if (state[slot[i]] != done && (state[slot[i]] == in_warp || state[slot[s]] != in_warp)) s = slot[i];
+    if (state[s] == in_warp && warps[rank[s] / 32].op[rank[s] % 32] == 2) s = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
     const int r = rank[s];
     char what[300];
     current = s;
-    if (state[s] == in_warp) {
+    if (state[s] == in_warp && warps[r / 32].op[r % 32] == 2) {
+        const Warp &p = warps[r / 32];
+        const char *name = p.what[r % 32];
+        int other = 0;
+        while (p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] && p.f[other] == p.f[r % 32]) other++;
+        snprintf(what, sizeof what, "%s is for all 32 lanes of a warp together: lane %d waits here, lane %d %s", name, r % 32, other,
+                 !(p.exists >> other & 1) ? "does not exist" : p.finished >> other & 1 ? "has returned" : "is elsewhere");
+        tell(synccheck, what, "No branch around it may depend on the lane; blocks are multiples of 32 threads.", nullptr, line[r]);
+    } else if (state[s] == in_warp) {
         const Warp &p = warps[r / 32];
         const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
         if (missing) snprintf(what, sizeof what, "lane %d waits here for the lanes of mask %#x; lane %d is elsewhere", r % 32, p.mask[r % 32], __builtin_ctz(missing));

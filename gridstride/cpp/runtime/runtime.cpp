@@ -199,13 +199,22 @@ void Worker::resolve() {
 
 // Are all the lanes there that `lane` waits for? Then they go on.
 bool Worker::try_warp(Warp &p, int l) {
-    const uint32_t wanted = p.mask[l] & p.exists & ~p.finished;
+    const bool together = p.op[l] == 2;
+    const uint32_t wanted = together ? ~0u : p.mask[l] & p.exists & ~p.finished;
     if (wanted & ~p.arrived) return false;
+    const int first = int(&p - warps) * 32;
     for (uint32_t left = wanted; left; left &= left - 1) {
         const int i = __builtin_ctz(left);
-        if (p.mask[i] != p.mask[l] || p.op[i] != p.op[l]) return false;
+        if (p.mask[i] != p.mask[l] || p.op[i] != p.op[l] || (together && (p.f[i] != p.f[l] || line[first + i] != line[first + l]))) return false;
     }
-    const int first = int(&p - warps) * 32;
+    if (together) {
+        void *all[32];
+        for (int i = 0; i < 32; i++) memcpy(&all[i], p.given[i], sizeof *all);
+        p.f[l](all);
+        for (int i = 0; i < 32; i++) state[slot[first + i]] = ready;
+        p.arrived = 0;
+        return true;
+    }
     Exchange *x = p.exchange;
     while (x->readers) x++;
     x->readers = p.op[l] ? __builtin_popcount(wanted) : 0;
@@ -267,6 +276,13 @@ unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&
     const int r = current_rank();
     all = worker->warps[r / 32].got[r % 32]->slot;
     return group;
+}
+void warp_together(const char *what, void *mine, void (*f)(void *const *), int line) {
+    Worker &w = *worker;
+    begin_warps(w);
+    Warp &p = w.warps[current_rank() / 32];
+    p.what[lane()] = what, p.f[lane()] = f;
+    meet(~0u, 2, &mine, sizeof mine, line);
 }
 unsigned active_mask(int line) {
     Worker &w = *worker;
@@ -350,6 +366,26 @@ void *shared_dynamic(const char *name, const Shape &s) {
         if (w.running) w.dynamic_met = true, w.dynamic(name, s);
     }
     return w.shared;
+}
+uint32_t shared_address(const void *p) {
+    const size_t at = worker ? size_t(static_cast<const char *>(p) - worker->shared) : shared_cap;
+    return at < shared_cap ? uint32_t(at) + shared_window : 0;
+}
+char *shared_at(uint32_t address, unsigned bytes, const char *what, int line) {
+    char text[300];
+    const uint32_t at = address - shared_window;
+    if (at > shared_cap - bytes) {
+        snprintf(text, sizeof text, "%s: %#x is no address in shared memory", what, address);
+        fail(memcheck, text, "PTX addresses shared memory by 32 bits: __cvta_generic_to_shared(pointer).", line);
+    }
+    must_be_aligned(worker->shared + at, bytes, what, line);
+    return worker->shared + at;
+}
+void must_be_aligned(const void *p, unsigned bytes, const char *what, int line) {
+    if (reinterpret_cast<uintptr_t>(p) % bytes) detector.misplaced(p, bytes, what, line);
+}
+void accessed(const void *p, unsigned bytes, bool write, int line) {
+    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), bytes, write, line_bit | uint32_t(line));
 }
 void Worker::dynamic(const char *name, const Shape &s) {
     const size_t items = s.itemsize ? launch->shared / s.itemsize : 0;
@@ -531,6 +567,27 @@ void fence(Scope s) {
 }
 void arrive_at(const void *barrier) { if (detector.on && on_device()) detector.arrive(*worker, barrier); }
 void passed(const void *barrier) { if (detector.on && on_device()) detector.passed(*worker, barrier); }
+
+// Asynchronous copies are done at once. Only the detectors know that they might not be.
+
+void copy_async(void *to, const void *from, unsigned bytes, unsigned read, const char *what, int line) {
+    typedef uint32_t __attribute__((may_alias)) Word;
+    if (!shared_address(to)) {
+        char text[200];
+        snprintf(text, sizeof text, "%s copies to shared memory, and %p is no address there", what, to);
+        fail(memcheck, text, "From shared memory, or to registers, an ordinary assignment copies.", line);
+    }
+    must_be_aligned(to, bytes, what, line), must_be_aligned(from, bytes, what, line);
+    if (detector.on) detector.copy(reinterpret_cast<uintptr_t>(to), reinterpret_cast<uintptr_t>(from), bytes, read, line_bit | uint32_t(line));
+    for (unsigned i = 0; i < bytes; i += 4) {
+        Word word = 0;
+        if (i < read) memcpy(&word, static_cast<const char *>(from) + i, std::min(read - i, 4u));
+        static_cast<Word *>(to)[i / 4] = word;
+    }
+}
+void copy_async_commit() { if (detector.on) detector.commit(); }
+void copy_async_wait(unsigned groups) { if (detector.on) detector.wait_for_copies(groups); }
+void copy_async_wait_all() { copy_async_commit(), copy_async_wait(0); }
 
 // Device memory
 

@@ -21,7 +21,9 @@ struct Exchange { alignas(16) char slot[32][16]; int readers; };   // what the l
 struct Warp {
     uint32_t exists, finished, arrived;            // by lane
     uint32_t mask[32], group[32];
-    uint8_t op[32];
+    uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: all lanes together
+    const char *what[32];                          // the instruction, where all lanes must come together
+    void (*f[32])(void *const *);
     Exchange *got[32], exchange[65];
     alignas(16) char given[32][16];
 };

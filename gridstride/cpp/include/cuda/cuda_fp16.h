@@ -1,5 +1,6 @@
 // __half: 5 bits of exponent, 10 of mantissa.
 #pragma once
+#include "emulator.h"
 #include "sixteen_bits.h"
 
 struct __nv_bfloat16;

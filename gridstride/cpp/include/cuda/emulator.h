@@ -112,3 +112,4 @@ __attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memset(void 
 #include "warp.h"
 #include "atomics.h"
 #include "cuda_runtime.h"
+#include "ptx.h"

@@ -27,6 +27,8 @@ GRIDSTRIDE_API void sync_warp(unsigned mask = ~0u, int line = __builtin_LINE());
 // Each lane in `mask` gives `bytes` (at most 16) at `mine`; `all` points to 32 slots of 16 bytes until this lane's next
 // collective. Returns the lanes that took part.
 GRIDSTRIDE_API unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&all, int line = __builtin_LINE());
+// What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before any goes on.
+GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
 GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE());
 GRIDSTRIDE_API void arrive_at(const void *barrier);                // for a barrier object: what came before is ordered before ...
@@ -61,6 +63,19 @@ GRIDSTRIDE_API int shared_site();                                  // a number f
 GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
+
+// Shared memory as PTX addresses it: by 32 bits, from `shared_window` on.
+constexpr uint32_t shared_window = 1024;
+GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0, where nothing lies, for what is not shared
+GRIDSTRIDE_API char *shared_at(uint32_t address, unsigned bytes, const char *what, int line);   // a finding if it is not there or not aligned to `bytes`
+GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *what, int line);
+GRIDSTRIDE_API void accessed(const void *p, unsigned bytes, bool write, int line);              // what the compiler does not tell the detectors
+
+// cp.async: copies `read` of the `bytes`, clears the rest. Until the thread has waited for it nobody may look at what it writes.
+GRIDSTRIDE_API void copy_async(void *to, const void *from, unsigned bytes, unsigned read, const char *what, int line);
+GRIDSTRIDE_API void copy_async_commit();
+GRIDSTRIDE_API void copy_async_wait(unsigned groups);              // until at most so many of the thread's groups are under way
+GRIDSTRIDE_API void copy_async_wait_all();
 
 struct Names {                       // of a kernel's parameters, separated by commas
     const char *kernel, *parameters;

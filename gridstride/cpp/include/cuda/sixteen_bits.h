@@ -2,7 +2,7 @@
 // are correctly rounded and done on the bits, so that they are the same on every machine.
 #pragma once
 #include <fenv.h>
-#include "emulator.h"
+#include "intrinsics.h"
 
 namespace gridstride {
 enum class Toward { nearest, zero, up, down };

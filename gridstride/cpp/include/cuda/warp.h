@@ -74,6 +74,10 @@ template <class T, class F> GRIDSTRIDE_UNSEEN T reduced(unsigned mask, T mine, F
 }
 }
 
+// Where a shared variable lies, as PTX has it
+inline size_t __cvta_generic_to_shared(const void *p) { return gridstride::shared_address(p); }
+inline size_t __cvta_generic_to_global(const void *p) { return size_t(p); }
+
 // The warp
 GRIDSTRIDE_INLINE void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) { gridstride::sync_warp(mask, line); }
 GRIDSTRIDE_INLINE unsigned __activemask(int line = __builtin_LINE()) { return gridstride::active_mask(line); }

@@ -1,0 +1,194 @@
+// Inline PTX: what gridstride.cpp.ptx makes of an asm statement calls these, an instruction each, with the line first, then the
+// destinations, then the sources. Registers are what their constraints say: "r" uint32_t, "f" float, "l" uint64_t, "h" uint16_t.
+#pragma once
+#include "sixteen_bits.h"
+#include "warp.h"
+
+namespace gridstride {
+namespace ptx {
+
+// Operands
+
+template <class T> constexpr bool whole = std::is_integral_v<T> || std::is_enum_v<T>;
+template <char constraint, class T> auto in(T x) {
+    using U = std::decay_t<T>;
+    if constexpr (constraint == 'f' || constraint == 'd') {
+        static_assert(std::is_floating_point_v<U> && sizeof(U) == (constraint == 'f' ? 4 : 8), "an \"f\" operand is a float, a \"d\" operand a double");
+        return x;
+    } else if constexpr (std::is_pointer_v<U>) {
+        static_assert(constraint == 'l', "a pointer is an \"l\" operand");
+        return uint64_t(reinterpret_cast<uintptr_t>(x));
+    } else {
+        constexpr int bytes = constraint == 'l' ? 8 : constraint == 'r' ? 4 : 2;
+        static_assert(whole<U> && sizeof(U) <= bytes, "\"h\", \"r\" and \"l\" operands are integers of at most 16, 32 and 64 bits");
+        return std::conditional_t<bytes == 8, uint64_t, std::conditional_t<bytes == 4, uint32_t, uint16_t>>(x);
+    }
+}
+template <char constraint> using Register = std::conditional_t<constraint == 'f', float, std::conditional_t<constraint == 'd', double, std::conditional_t<constraint == 'l', uint64_t,
+                                            std::conditional_t<constraint == 'r', uint32_t, uint16_t>>>>;
+template <class T, class R> GRIDSTRIDE_INLINE void out(T &to, R value) {
+    static_assert(sizeof(T) == sizeof(R) && std::is_floating_point_v<T> == std::is_floating_point_v<R>, "an output operand's type must have its constraint's size: \"=h\" 16 bits, \"=r\" 32, \"=l\" 64, \"=f\" float, \"=d\" double");
+    if constexpr (std::is_pointer_v<T>) to = reinterpret_cast<T>(value);
+    else to = T(value);
+}
+// The bits of a register of either kind, for instructions that do not care
+inline uint32_t word(uint32_t x) { return x; }
+inline uint32_t word(float x) { return as<uint32_t>(x); }
+inline void put(uint32_t &to, uint32_t x) { to = x; }
+inline void put(float &to, uint32_t x) { to = as<float>(x); }
+
+// Moves, conversions, special registers
+
+template <class D, class S> void mov(int, D &d, S s) {
+    static_assert(sizeof(D) == sizeof(S), "mov: the two registers differ in size");
+    d = as<D>(s);
+}
+inline void convert(int, uint32_t &d, uint64_t s) { d = uint32_t(s); }
+inline void convert(int, uint64_t &d, uint32_t s) { d = s; }
+inline void to_shared(int, uint64_t &d, uint64_t generic) { d = shared_address(reinterpret_cast<const void *>(generic)); }
+inline void to_global(int, uint64_t &d, uint64_t generic) { d = generic; }
+// To 10 bits of mantissa, of two that are as near the one with the larger magnitude
+inline uint32_t tf32_rounded(float x) {
+    const uint32_t bits = as<uint32_t>(x);
+    return x != x ? 0x7fffffff : (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
+}
+template <class D> void to_tf32(int, D &d, float x) { put(d, tf32_rounded(x)); }
+template <int m> void to_pair(int, uint32_t &d, float upper, float lower) { d = uint32_t(narrowed<m>(upper)) << 16 | narrowed<m>(lower); }
+
+// Shared memory, by addresses of 32 bits
+
+inline uint32_t window(uint32_t address) { return address; }
+inline uint32_t window(uint64_t address) { return uint32_t(address); }
+template <class A, class... D> GRIDSTRIDE_UNSEEN void load_shared(int line, A address, D &...d) {
+    constexpr unsigned bytes = (sizeof(D) + ...);
+    const char *p = shared_at(window(address), bytes, "ld.shared", line);
+    accessed(p, bytes, false, line);
+    ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
+}
+template <class A, class... S> GRIDSTRIDE_UNSEEN void store_shared(int line, A address, S... s) {
+    constexpr unsigned bytes = (sizeof(S) + ...);
+    char *p = shared_at(window(address), bytes, "st.shared", line);
+    accessed(p, bytes, true, line);
+    ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
+}
+
+template <class... D> GRIDSTRIDE_UNSEEN void load_global(int line, uint64_t address, D &...d) {
+    const char *p = reinterpret_cast<const char *>(address);
+    must_be_aligned(p, (sizeof(D) + ...), "ld.global", line);
+    accessed(p, (sizeof(D) + ...), false, line);
+    ((__builtin_memcpy(&d, p, sizeof d), p += sizeof d), ...);
+}
+template <class... S> GRIDSTRIDE_UNSEEN void store_global(int line, uint64_t address, S... s) {
+    char *p = reinterpret_cast<char *>(address);
+    must_be_aligned(p, (sizeof(S) + ...), "st.global", line);
+    accessed(p, (sizeof(S) + ...), true, line);
+    ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
+}
+
+// Asynchronous copies
+
+template <bool only_16, unsigned bytes, class A> void copy(int line, A to, uint64_t from, unsigned read = bytes) {
+    static_assert(bytes == 16 || ((bytes == 4 || bytes == 8) && !only_16), "cp.async.ca copies 4, 8 or 16 bytes, cp.async.cg 16");
+    copy_async(shared_at(window(to), bytes, "cp.async", line), reinterpret_cast<const void *>(from), bytes, read < bytes ? read : bytes, "cp.async", line);
+}
+
+// ldmatrix and stmatrix: of each 8 x 8 matrix lane i knows in part, elements 2*(i%4) and the next of row i/4; transposed, of column i/4.
+// A row is 16 bytes, and the lanes 8*n to 8*n+7 give the addresses of those of matrix n.
+
+template <int n> struct Rows { char *row; uint32_t part[n]; };
+
+template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void exchange_rows(void *const *all) {
+    for (int lane = 0; lane < 32; lane++)
+        for (int i = 0; i < n; i++)
+            for (int e = 0; e < 2; e++) {
+                auto &mine = *static_cast<Rows<n> *>(all[lane]);
+                const int row = transposed ? lane % 4 * 2 + e : lane / 4, column = transposed ? lane / 4 : lane % 4 * 2 + e;
+                char *in_memory = static_cast<Rows<n> *>(all[8 * i + row])->row + 2 * column, *in_register = reinterpret_cast<char *>(&mine.part[i]) + 2 * e;
+                stores ? __builtin_memcpy(in_memory, in_register, 2) : __builtin_memcpy(in_register, in_memory, 2);
+            }
+}
+template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void matrices(const char *what, Rows<n> &mine, uint32_t address, int line) {
+    if (lane() < 8 * n) {
+        mine.row = shared_at(address, 16, what, line);
+        accessed(mine.row, 16, stores, line);
+    }
+    warp_together(what, &mine, exchange_rows<n, transposed, stores>, line);
+}
+template <int n, bool transposed, class A, class... D> GRIDSTRIDE_UNSEEN void ldmatrix(int line, A address, D &...d) {
+    static_assert(sizeof...(D) == n, "ldmatrix.x1, .x2 and .x4 have 1, 2 and 4 destinations");
+    Rows<n> mine;
+    matrices<n, transposed, false>("ldmatrix", mine, window(address), line);
+    const uint32_t *part = mine.part;
+    (put(d, *part++), ...);
+}
+template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void stmatrix(int line, A address, S... s) {
+    static_assert(sizeof...(S) == n, "stmatrix.x1, .x2 and .x4 have 1, 2 and 4 sources");
+    Rows<n> mine = {nullptr, {word(s)...}};
+    matrices<n, transposed, true>("stmatrix", mine, window(address), line);
+}
+
+// Multiplication by tensor cores: the products and their sum are exact (as far as double is), and rounded once. A GPU sums in its own
+// order and cuts off what is far below the largest term; both are right to a few units in float's last place of that term.
+
+struct f32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w); } };
+struct tf32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w & ~0x1fffu); } };
+struct f16 { static constexpr int in_word = 2; static float value(uint32_t w, int e) { return widened<10>((unsigned short)(w >> 16 * e)); } };
+struct bf16 { static constexpr int in_word = 2; static float value(uint32_t w, int e) { return as<float>(w >> 16 * e << 16); } };
+
+// out[m][n] = a[m][k] @ b[k][n] + c[m][n]
+template <int m, int n, int k> GRIDSTRIDE_UNSEEN void multiply(const float (*a)[k], const float (*b)[n], double (*c)[n]) {
+    for (int row = 0; row < m; row++)
+        for (int i = 0; i < k; i++)
+            for (int column = 0; column < n; column++) c[row][column] += double(a[row][i]) * double(b[i][column]);
+}
+
+// The registers of one lane. Group g = lane/4, thread t = lane%4 of it: a word of `a` is of row g or g+8, one of `b` of column g, and t says
+// which elements along k; words of the result are of row g or g+8, columns 2*t and 2*t+1.
+template <int k, class T, class Sum> struct Mma {
+    static constexpr int step = 4 * T::in_word, a_words = k / step * 2, b_words = k / step, sums = 4 / Sum::in_word;
+    uint32_t a[a_words], b[b_words], c[sums];
+
+    static GRIDSTRIDE_UNSEEN void together(void *const *all) {
+        float a[16][k], b[k][8];
+        double c[16][8];
+        for (int lane = 0; lane < 32; lane++) {
+            const auto &mine = *static_cast<const Mma *>(all[lane]);
+            const int g = lane / 4, t = lane % 4;
+            for (int e = 0; e < T::in_word; e++) {
+                for (int i = 0; i < a_words; i++) a[g + i % 2 * 8][i / 2 * step + t * T::in_word + e] = T::value(mine.a[i], e);
+                for (int i = 0; i < b_words; i++) b[i * step + t * T::in_word + e][g] = T::value(mine.b[i], e);
+            }
+            for (int i = 0; i < 4; i++) c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(mine.c[i / Sum::in_word], i % Sum::in_word);
+        }
+        multiply<16, 8, k>(a, b, c);
+        for (int lane = 0; lane < 32; lane++) {
+            auto &mine = *static_cast<Mma *>(all[lane]);
+            const double *sum[2] = {&c[lane / 4][lane % 4 * 2], &c[lane / 4 + 8][lane % 4 * 2]};
+            for (int i = 0; i < sums; i++)
+                if constexpr (Sum::in_word == 1) mine.c[i] = as<uint32_t>(float(sum[i / 2][i % 2]));
+                else mine.c[i] = uint32_t(narrowed<10>(odd(sum[i][1]))) << 16 | narrowed<10>(odd(sum[i][0]));
+        }
+    }
+};
+template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void mma_on(int line, uint32_t *sums, R... r) {
+    using M = Mma<k, T, Sum>;
+    M mine;
+    const uint32_t words[] = {word(r)...};
+    __builtin_memcpy(&mine, words, sizeof mine);
+    warp_together("mma.sync", &mine, M::together, line);
+    __builtin_memcpy(sums, mine.c, sizeof mine.c);
+}
+template <int k, class T, class Sum, class D, class... R> GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
+    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 1, "mma.sync: this shape has another number of registers");
+    uint32_t sums[4];
+    mma_on<k, T, Sum>(line, sums, r...);
+    put(d0, sums[0]), put(d1, sums[1]), put(d2, sums[2]), put(d3, sums[3]);
+}
+template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
+    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 2, "mma.sync: this shape has another number of registers");
+    uint32_t sums[2];
+    mma_on<k, T, Sum>(line, sums, r...);
+    d0 = sums[0], d1 = sums[1];
+}
+}
+}

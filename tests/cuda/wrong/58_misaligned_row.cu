@@ -1,0 +1,25 @@
+// expect: memcheck line 12
+#include <cstdio>
+#include <cstdint>
+__device__ uint32_t address(const void *p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
+
+__global__ void rows(const int *x, int *out) {
+    __shared__ alignas(16) unsigned short s[8][12];   // 24 bytes
+    int t = threadIdx.x;
+    for (int i = t; i < 96; i += 32) s[i / 12][i % 12] = x[i];
+    __syncwarp();
+    unsigned a;
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(address(s[t % 8])) : "memory");
+    out[t] = a;
+}
+
+int main() {
+    int h[96], *x, *out;
+    for (int i = 0; i < 96; i++) h[i] = i * 5 % 31;
+    cudaMalloc(&x, sizeof h);
+    cudaMalloc(&out, sizeof h);
+    cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    rows<<<1, 32>>>(x, out);
+    cudaMemcpy(h, out, 32 * sizeof(int), cudaMemcpyDeviceToHost);
+    printf("%d %d %d %s\n", h[0], h[7], h[31], cudaGetErrorName(cudaGetLastError()));
+}
