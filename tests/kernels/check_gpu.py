@@ -1,0 +1,195 @@
+"""Everything in gridstride.kernels that only a Hopper GPU can check. By hand, from the repository's root, on a machine with one:
+
+    python tests/kernels/check_gpu.py             # all; some minutes
+    python tests/kernels/check_gpu.py gradients_are_right ...    # some of it
+    python tests/kernels/check_gpu.py sanitize    # every rung once on a small ragged shape: to be run under compute-sanitizer
+"""
+import json, math, os, subprocess, sys, threading, time, traceback, warnings
+from importlib import import_module
+from pathlib import Path
+
+import numpy as np
+import torch
+from gridstride.kernels import Rung, explain, matmul, right
+from gridstride.kernels import tma
+from gridstride.kernels.ladder import Reference, inputs, shapes_for
+from gridstride.utils import check
+
+ROOT = Path(__file__).resolve().parents[2]
+MODULES = ['tensor_cores', 'hopper', 'thin', 'split']
+RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257), (2049, 1023, 511)]
+EIGHTS = [(8, 8, 8), (1, 16, 304), (120, 264, 72), (136, 248, 56), (1000, 24, 784), (304, 80, 4992), (520, 1032, 264), (2056, 1016, 520), (4096, 4096, 4096)]
+
+
+def rungs():
+    "Each rung of each module, once"
+    res = {}
+    for o in MODULES:
+        for name, v in vars(import_module(f'gridstride.kernels.{o}')).items():
+            if isinstance(v, Rung) and v not in res.values(): res[f'{o}.{name}'] = v
+    return res
+
+
+def each_rung_is_right():
+    for name, r in rungs().items():
+        try: n = right(r)
+        except Exception as e: yield f'{name}: {e}'
+        else: print(f'  {name}: {n} shapes')
+
+
+def each_rung_compiles_at_once():
+    "In half a second, from a source that NVRTC has not seen; the largest of those with ordinary arithmetic, many hundred unrolled products, in one"
+    for name, r in rungs().items():
+        fresh = r.tuned(**{})
+        fresh.src += f'\n__device__ int at_{time.time_ns()};\n'     # NVRTC keeps what it has compiled, whatever the comments say
+        seconds = fresh.kernel.built
+        if seconds > .5: yield f'{name} takes {seconds:.2f} s'
+        print(f'  {name}: {seconds:.2f} s')
+
+
+def products_are_right():
+    "Through `matmul`, into NaN, with whatever kernel it takes; more than once, since a kernel's own memory must be clean after a run"
+    for dtype, shapes in (('float32', RAGGED), ('bfloat16', EIGHTS)):
+        for i, (h, w, k) in enumerate(shapes):
+            m, n = inputs(h, w, k, dtype, 'cuda', i)
+            for _ in range(3):
+                out = torch.full((h, w), math.nan, dtype=m.dtype, device='cuda')
+                matmul(m, n, out)
+                try: Reference(m, n)(out)
+                except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype}, {explain(m, n)}: {e}'
+            print(f'  {dtype} {h}x{k} @ {k}x{w}: {explain(m, n)}')
+
+
+def random_products_are_right():
+    rng = np.random.default_rng(int(time.time()))
+    for i in range(60):
+        dtype = ('float32', 'bfloat16')[i%2]
+        h, w, k = (max(1, round(math.exp(rng.uniform(0, math.log(3000))))) for _ in range(3))
+        if dtype == 'bfloat16': h, w, k = h, -(-w//8)*8, -(-k//8)*8
+        m, n = inputs(h, w, k, dtype, 'cuda', i)
+        try: Reference(m, n)(matmul(m, n))
+        except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype}, {explain(m, n)}: {e}'
+
+
+def gradients_are_right():
+    for dtype, (h, w, k) in (('float32', (50000, 10, 784)), ('float32', (1001, 700, 513)), ('bfloat16', (2048, 1024, 4096)), ('bfloat16', (520, 264, 1032))):
+        a, b = (x.requires_grad_() for x in inputs(h, w, k, dtype, 'cuda'))
+        g = torch.randn(h, w, device='cuda').to(a.dtype)
+        ga, gb = torch.autograd.grad(matmul(a, b), (a, b), g)
+        for got, m, n in ((ga, g, b.detach().t()), (gb, a.detach().t(), g)):
+            print(f'  {tuple(m.shape)} @ {tuple(n.shape)} {dtype}: {explain(m, n)}')
+            try: Reference(m, n)(got)
+            except AssertionError as e: yield f'{tuple(m.shape)} @ {tuple(n.shape)} {dtype}, {explain(m, n)}: {e}'
+
+
+def a_first_backward_is_silent():
+    "In a process of its own, whose autograd thread has not worked on the GPU yet"
+    code = """
+import sys, warnings, torch
+warnings.simplefilter('error')
+from gridstride.kernels import matmul
+a, b = (torch.randn(64, 64, device='cuda', requires_grad=True) for _ in range(2))
+matmul(a, b).square().sum().backward()
+print(bool(a.grad.isfinite().all()))"""
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, env={**os.environ, 'PYTHONPATH':str(ROOT)}, capture_output=True, text=True)
+    if (done.stdout, done.stderr) != ('True\n', ''): yield f'{done.stdout}{done.stderr}'
+
+
+def what_is_not_covered_is_torchs():
+    a, b = torch.randn(64, 48, device='cuda'), torch.randn(48, 32, device='cuda')
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for x, y in [(a.double(), b.double()), (a.half(), b.half()), (a, b[:, 0]), (a[None], b[None]), (a[:, ::2], b[::2]), (a[:0], b), (a[:, :0], b[:0]), (a.bfloat16()[:, :47].contiguous(), b.bfloat16()[:47]), (a.cpu(), b.cpu())]:
+            if (p := explain(x, y)).kernel: yield f'{p} takes {tuple(x.shape)} {x.dtype}'
+            check(matmul(x, y), torch.matmul(x, y), 0, 0)
+        with torch.autocast('cuda', torch.bfloat16):
+            if matmul(a, b).dtype is not torch.bfloat16: yield 'autocast is not obeyed'
+        before = torch.get_float32_matmul_precision()
+        try:
+            torch.set_float32_matmul_precision('high')
+            if (p := explain(a, b)).kernel: yield f'TF32 is allowed, and {p}'
+        finally: torch.set_float32_matmul_precision(before)
+
+
+def streams_threads_and_graphs():
+    "Launches on several streams at once, from a thread that has no context, and out of a graph"
+    for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (704, 904, 4096)), ('float32', (257, 10, 784))):
+        m, n = inputs(h, w, k, dtype, 'cuda')
+        want, judge = matmul(m, n), Reference(m, n)
+        torch.cuda.synchronize()
+        streams, got = [torch.cuda.Stream() for _ in range(4)], []
+        for _ in range(5):
+            for s in streams:
+                with torch.cuda.stream(s): got.append(matmul(m, n))
+        torch.cuda.synchronize()
+        thread = threading.Thread(target=lambda: got.append(matmul(m, n)))
+        thread.start()
+        thread.join()
+        graph = torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph): captured = matmul(m, n)
+        captured.fill_(math.nan)
+        graph.replay()
+        torch.cuda.synchronize()
+        for i, o in enumerate([*got, captured]):
+            try: judge(o)
+            except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype}, launch {i} of {explain(m, n)}: {e}'
+
+
+ALONE = r'''
+__device__ float partial[64*64];
+__global__ void slow(const float *m, const float *n, float *out, int h, int w, int k) {
+    for (int i = threadIdx.x; i < h*w; i += blockDim.x) {
+        float o = 0;
+        for (int x = 0; x < k; x++) o += m[i/w*k+x] * n[x*w+i%w];
+        partial[i] = o;
+    }
+    for (int i = 0; i < 2000; i++) __nanosleep(100);
+    for (int i = threadIdx.x; i < h*w; i += blockDim.x) out[i] = partial[i];
+}'''
+
+
+def rungs_that_must_be_alone_are():
+    "A kernel that keeps its sums in global memory for a while, on four streams: wrong, unless its launches are put in a row"
+    for alone in (False, True):
+        r = Rung('slow', ALONE, threads=256, BM=64, BN=64, alone=alone)
+        pairs = [inputs(64, 64, 64, 'float32', 'cuda', i) for i in range(8)]
+        streams, got = [torch.cuda.default_stream(), *(torch.cuda.Stream() for _ in range(3))], []
+        torch.cuda.synchronize()
+        for i, (m, n) in enumerate(pairs):
+            with torch.cuda.stream(streams[i%4]): got.append(r(m, n))
+        torch.cuda.synchronize()
+        wrong = sum(float((o-m@n).abs().max()) > .01 for o, (m, n) in zip(got, pairs))
+        if bool(wrong) == alone: yield f'{wrong} of 8 products are wrong with alone={alone}'
+
+
+def layouts_are_those_of_the_recording():
+    kept = tma.load(json.loads((ROOT/'nbs/lib/kernels/recorded/02_layouts.json').read_text())['data'])
+    for k, v in tma.dumps().items():
+        if not (v.ravel() == kept[k]).all(): yield f'{k} is not what was recorded'
+
+
+def sanitize():
+    "Each rung once, as small as it gets: run under compute-sanitizer"
+    for name, r in rungs().items():
+        h, w, k = shapes_for(r)[2]
+        m, n = inputs(h, w, k, r.dtype, 'cuda')
+        Reference(m, n)(r(m.t().contiguous() if r.layout[0] == 't' else m, n.t().contiguous() if r.layout[1] == 't' else n))
+        print(f'  {name} {h}x{k} @ {k}x{w}')
+
+
+CHECKS = [layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
+
+
+def main():
+    if sys.argv[1:] == ['sanitize']: return sanitize()
+    failed, checks = 0, [c for c in CHECKS if not sys.argv[1:] or c.__name__ in sys.argv[1:]]
+    for c in checks:
+        print(c.__name__.replace('_', ' '))
+        try: errors = list(c())
+        except Exception: errors = [traceback.format_exc()]
+        for e in errors: print(f'  FAILED {e}')
+        failed += bool(errors)
+    sys.exit(f'{failed} of {len(checks)} checks failed' if failed else 0)
+
+
+if __name__ == '__main__': main()

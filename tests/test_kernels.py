@@ -1,0 +1,567 @@
+"The room of matrix products: launches as the driver gets them, models of layouts, ladders, and the choice between a kernel and torch."
+import ctypes, importlib.util, json, threading, warnings
+from pathlib import Path
+from types import ModuleType, SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from gridstride.asm import CompilerMissing, resources
+from gridstride.cpp import CompileError, cuda_kernel
+from gridstride.cpp.emulator import on_emulator
+from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, using
+from gridstride.cpp import kernel
+from gridstride.kernels import ladder, rung, tma
+from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
+from gridstride.recording import Unavailable
+from gridstride.sim import LaunchError
+from gridstride.utils import check, gpu_count
+from hypothesis import given, settings, strategies as st
+
+choice = importlib.import_module('gridstride.kernels.matmul')
+ROOT = Path(__file__).resolve().parents[1]
+
+SRC = r'''
+__global__ void tiled(const float *m, const float *n, float *out, int h, int w, int k) {
+    __shared__ float ms[BM][BK], ns[BK][BN];
+    int tc = threadIdx.x, tr = threadIdx.y, r = blockIdx.y*BM + tr, c = blockIdx.x*BN + tc;
+    float o = 0;
+    for (int ph = 0; ph < k; ph += BK) {
+        if (tc < BK) ms[tr][tc] = r < h && ph+tc < k ? m[r*k+ph+tc] : 0;
+        if (tr < BK) ns[tr][tc] = ph+tr < k && c < w ? n[(ph+tr)*w+c] : 0;
+        __syncthreads();
+        for (int i = 0; i < BK; i++) o += ms[tr][i] * ns[i][tc];
+        __syncthreads();
+    }
+    if (r < h && c < w) out[r*w+c] = o;
+}'''
+MAP = 'struct alignas(64) TensorMap { char bytes[128]; };\n__global__ void k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n, float *out, int h, int w, int k) {}'
+
+
+def tiled(src=SRC, name='tiled', **more): return Rung(name, src, **{**dict(threads=(8, 8), BM=8, BN=8, BK=8), **more})
+
+
+@pytest.fixture(autouse=True)
+def emulated():
+    "Kernels run on the emulator, on a machine with a GPU too"
+    with on_emulator(): yield
+
+
+# A rung
+
+def test_a_rung_is_right_around_its_tile():
+    r = tiled()
+    assert right(r) == len(shapes_for(r)) >= 6
+    assert {(1, 1, 1), (9, 7, 9), (7, 11, 19)} <= set(shapes_for(r))
+
+
+@pytest.mark.parametrize('a,b', [('r < h && ph+tc < k', 'r < h'), ('ph+tr < k && c < w', 'c < w'), ('o = 0', 'o = .01f'), ('i < BK', 'i < BK-1'), ('ph += BK', 'ph += 2*BK'), ('if (r < h && c < w) out[r*w+c]', 'if (r < h && c < w-1) out[r*w+c]'),
+                                 ('ns[i][tc]', 'ns[tc][i]'), ('out[r*w+c] = o', 'out[r*w+c] = o + (r == 8)')])
+def test_a_wrong_rung_is_not(a, b):
+    "By the float64 check or, where it reads what is not there, by the emulator's detectors"
+    assert a in SRC
+    with pytest.raises(Exception, match='values are wrong|outside|out of bounds|past|element'): right(tiled(SRC.replace(a, b)))
+
+
+def test_a_missing_barrier_is_found():
+    first = SRC.index('__syncthreads();')
+    with pytest.raises(Exception, match='race|written|barrier'): right(tiled(SRC[:first]+SRC[first+16:]))
+
+
+def test_numbers_make_other_kernels():
+    r = tiled()
+    t = r.tuned('small', BM=4, threads=(8, 4))
+    assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1) and r.constants['BM'] == 8
+    assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 32)
+
+
+def test_what_follows_from_the_numbers_may_be_a_function():
+    r = Rung('f', SRC, threads=lambda BM, BN: (BN, BM), shared=lambda BM, BK: 4*BM*BK, maps=lambda BM, BK: dict(m=(BM, BK, 64)), BM=8, BN=4, BK=16)
+    assert (r.threads, r.shared, r.maps) == ((4, 8), 512, dict(m=((8, 16), 64)))
+    assert r.tuned(BM=2).shared == 128
+
+
+def test_the_numbers_of_lines_stay():
+    "A compiler's message names the line that the reader wrote"
+    line = 1 + SRC[:SRC.index('ph+tc < k')].count('\n')
+    with pytest.raises(CompileError) as e: tiled(SRC.replace('ph+tc < k ? m', 'ph+tc < k ? mz')).kernel
+    assert 'mz' in str(e.value) and e.value.errors[0][0] == line
+
+
+def test_errors_come_before_anything_is_written():
+    out = torch.full((3, 5), float('nan'))
+    with pytest.raises(ValueError, match='as many columns'): tiled()(torch.ones(3, 4), torch.ones(3, 5), out)
+    assert out.isnan().all()
+
+
+@pytest.mark.parametrize('make,words', [
+    (lambda m, n: (m.numpy(), n), 'convert|tensor'), (lambda m, n: (m.half(), n), r'm is float16, and float32 is needed; convert it with .to\(torch.float32\)'), (lambda m, n: (m, n.t()), 'columns'),
+    (lambda m, n: (n.t(), m.t()), 'not contiguous'), (lambda m, n: (m[None], n), 'rows and columns'), (lambda m, n: (m, n, torch.empty(5, 3)), 'out is 5x3, and the product is 3x5'),
+    (lambda m, n: (m, n, torch.empty(3, 5, dtype=torch.float64)), 'out is float64'), (lambda m, n: (m, n, torch.empty(5, 3).t()), 'out is not contiguous'), (lambda m, n: (m[:0], n), 'a size is 0'),
+    (lambda m, n: (torch.ones(4, 4), torch.ones(4, 4).to('meta')), 'n is on meta')])
+def test_errors_in_words(make, words):
+    with pytest.raises((TypeError, ValueError), match=words): tiled()(*make(torch.randn(3, 4), torch.randn(4, 5)))
+
+
+def test_an_output_over_an_input():
+    m = torch.randn(4, 4)
+    with pytest.raises(ValueError, match='memory of its own'): tiled()(m, torch.randn(4, 4), m)
+
+
+def test_a_slice_that_begins_between():
+    with pytest.raises(ValueError, match=r'n begins at an address that is no multiple of 16, as a slice may, .* use .clone\(\)'): tiled()(torch.randn(3, 4), torch.randn(21)[1:].view(4, 5))
+
+
+def test_sizes_past_what_int_counts():
+    assert '2^31' in tiled().why_not(2**16, 2**15, 8) and tiled().supports(2**16, 2**15-1, 8)
+
+
+def test_supports():
+    r = tiled(supports=lambda h, w, k: w%8 == 0)
+    assert not r.supports(1, 9, 1) and r.supports(1, 8, 1) and all(w%8 == 0 for _, w, _ in shapes_for(r))
+    with pytest.raises(ValueError, match='tiled does not multiply 1x1 by 1x9: the kernel is not made for that shape'): r(torch.ones(1, 1), torch.ones(1, 9))
+
+
+def test_a_kernel_for_hopper_says_so():
+    r = Rung('far', MAP, threads=1, maps=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8)
+    with pytest.raises(Unavailable, match='far needs a Hopper GPU'): r(torch.ones(8, 8), torch.ones(8, 8))
+    assert r.why_not(8, 6, 8).endswith('6 columns of n')
+
+
+def test_parameters_are_looked_at():
+    with pytest.raises(TypeError, match='a rung takes'): tiled('\n__global__ void f(float *m) {}')(torch.ones(1, 1), torch.ones(1, 1))
+
+
+def test_a_struct_is_not_for_the_emulator():
+    k = cuda_kernel('struct Two { int a, b; };\n__global__ void f(float *m, Two t) {}')
+    with pytest.raises(TypeError, match='which the emulator does not take'): k[1, 1](torch.ones(1), b'12345678')
+    with pytest.raises(TypeError, match='is a number, and a struct was given'): cuda_kernel('__global__ void g(int n) {}')[1, 1](b'1234')
+
+
+# A launch, as the driver gets it
+
+class Driver:
+    "Notes what a launch or a tensor map is made of"
+    def __init__(self): self.launches, self.maps, self.codes, self.attributes = [], [], [], []
+
+    def cuLaunchKernelEx(self, config, handle, places, extra):
+        c = config._obj
+        n = len(places)-3 if len(places) > 3 else 2
+        values = [ctypes.c_uint64.from_address(p).value for p in places[:n]] + [ctypes.c_int.from_address(p).value for p in places[n:]]
+        self.attributes.append([(a.id, *a.values[:3]) for a in c.attributes[:c.n]])
+        self.launches.append(((c.gx, c.gy, c.gz), (c.bx, c.by, c.bz), c.shared, c.stream, handle.value, values, list(places)))
+        return self.codes.pop() if self.codes else 0
+
+    def cuTensorMapEncodeTiled(self, at, kind, n, address, dims, steps, sides, one, interleave, swizzle, promotion, fill):
+        assert at.value % 64 == 0 and list(one) == [1]*n and (interleave, fill) == (0, 0)
+        self.maps.append((kind, address.value, list(dims), list(steps)[:n-1], list(sides), swizzle))
+        return 0
+
+
+@pytest.fixture
+def fake(monkeypatch):
+    d = Driver()
+    monkeypatch.setattr(rung, 'driver', lambda: d)
+    monkeypatch.setattr(tma, 'driver', lambda: d)
+    return d
+
+
+def prepared(r, h, w, k):
+    r._built['sim'] = SimpleNamespace(handle=77, __name__=r.name)
+    return rung._Launch(r, h, w, k)
+
+
+def test_a_launch_has_all_in_its_place(fake):
+    m, n, out = torch.randn(9, 5), torch.randn(5, 20), torch.empty(9, 20)
+    launch = prepared(tiled(shared=100), 9, 20, 5)
+    launch(m, n, out, 1234)
+    grid, block, shared, stream, handle, values, _ = fake.launches[0]
+    assert (grid, block, shared, stream, handle) == ((3, 2, 1), (8, 8, 1), 100, 1234, 77)
+    assert values == [m.data_ptr(), n.data_ptr(), out.data_ptr(), 9, 20, 5]
+
+
+def test_a_launch_that_fails_says_why(fake, monkeypatch):
+    fake.codes.append(701)
+    fake.codes.append(701)
+    monkeypatch.setattr(kernel, 'says', lambda code: f'the driver says {code}')
+    with pytest.raises(LaunchError, match='the driver says 701(.|\n)*tiled'): prepared(tiled(), 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
+
+
+def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
+    "What is allowed last counts for all launches of a kernel, those of other shapes too"
+    given = []
+    monkeypatch.setattr(rung, 'allow', lambda handle, name, shared: given.append((handle, shared)))
+    monkeypatch.setattr(rung, '_allowed', {})
+    monkeypatch.setattr(torch.cuda, 'current_device', lambda: 0)
+    for handle, shared in ((5, 40000), (5, 90000), (5, 60000), (6, 60000), (5, 100000), (5, 90000)): rung.Launcher(SimpleNamespace(handle=handle, __name__='k'), 1, (), 1, 32, shared)
+    assert given == [(5, 90000), (6, 60000), (5, 100000)]
+
+
+def test_a_launch_may_begin_early(fake):
+    k = SimpleNamespace(handle=5, __name__='k')
+    for more in ({}, dict(early=True), dict(early=True, cluster=(1, 2, 1))): rung.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
+    assert [l[:5] for l in fake.launches] == [((4, 1, 1), (32, 1, 1), 0, 7, 5)]*3 and [c[5][:2] for c in fake.launches] == [[10, 20]]*3
+    assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0), (4, 1, 2, 1)]]
+
+
+class Stream:
+    "Notes which streams it waits for"
+    def __init__(self, raw, waits): self.raw, self.waits = raw, waits
+    def wait_stream(self, other): self.waits.append((self.raw, other.raw))
+
+
+def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
+    "But not while a graph is captured, which may not depend on what runs outside of it"
+    waits, now = [], SimpleNamespace(raw=0, capturing=False)
+    monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(_C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: now.raw), cuda=SimpleNamespace(
+        current_stream=lambda: Stream(now.raw, waits), is_current_stream_capturing=lambda: now.capturing)))
+    m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(alone=True), tiled()
+    for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True), (5, False), (0, False)):
+        now.raw, now.capturing = raw, capturing
+        assert alone._stream(m) == other._stream(m) == raw
+    assert waits == [(5, 0), (0, 5)]
+
+
+def test_tensor_maps_are_made_once_for_an_address(fake):
+    launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8), 100, 40, 32)
+    m, n, out = torch.empty(100, 32), torch.empty(32, 40), torch.empty(100, 40)
+    for _ in range(3): launch(m, n, out, 0)
+    assert fake.maps == [(7, m.data_ptr(), [32, 100], [128], [32, 64], 3), (7, n.data_ptr(), [40, 32], [160], [8, 16], 1)]
+    places = fake.launches[0][-1]
+    assert places[0] == launch.maps[0, m.data_ptr()].address and fake.launches[0][5][2:] == [out.data_ptr(), 100, 40, 32]
+    other = torch.empty(100, 32)
+    launch(other, n, out, 0)
+    assert len(fake.maps) == 3 and fake.launches[-1][-1][0] != places[0]
+
+
+def test_tensor_maps_do_not_pile_up(fake, monkeypatch):
+    monkeypatch.setattr(rung, 'KEPT', 4)
+    launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(8, 8)), BM=8, BN=8), 8, 8, 8)
+    kept = [torch.empty(8, 8) for _ in range(20)]
+    for m in kept: launch(m, m, m, 0)
+    assert len(fake.maps) == 20 and len(launch.maps) <= 4
+
+
+def test_shapes_do_not_pile_up(monkeypatch):
+    monkeypatch.setattr(rung, 'KEPT', 3)
+    r = tiled()
+    for k in range(1, 9): check(r(torch.ones(1, k), torch.ones(k, 1)), torch.full((1, 1), float(k)))
+    assert len(r._ready) <= 3
+
+
+def test_threads_do_not_mix_their_arguments(fake):
+    "Two threads launch the same shape; each launch has three arrays that belong together"
+    launch = prepared(tiled(), 8, 8, 8)
+    sets = [[torch.empty(8, 8) for _ in range(3)] for _ in range(4)]
+    def many(xs):
+        for _ in range(200): launch(*xs, 0)
+    threads = [threading.Thread(target=many, args=(xs,)) for xs in sets]
+    for t in threads: t.start()
+    for t in threads: t.join()
+    assert len(fake.launches) == 800 and {tuple(l[5][:3]) for l in fake.launches} == {tuple(x.data_ptr() for x in xs) for xs in sets}
+
+
+def test_the_error_of_the_driver_is_the_readers(fake):
+    with pytest.raises(ValueError, match='pad the rows to 56 elements'): tma.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
+    with pytest.raises(ValueError, match='clone'): tma.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
+    assert not fake.maps
+
+
+# Models of layouts
+
+@given(st.sampled_from([0, 32, 64, 128]), st.integers(1, 64))
+@settings(deadline=None)
+def test_a_swizzle_moves_pieces_of_sixteen_bytes_within_their_line(swizzle, lines):
+    byte = np.arange(128*lines)
+    to = tma.swizzled(byte, swizzle)
+    assert sorted(to) == list(byte) and (to//128 == byte//128).all() and (to%16 == byte%16).all()
+    assert (tma.swizzled(to, swizzle) == byte).all(), 'done twice, all is where it was'
+
+
+@pytest.mark.parametrize('places,shape', [(tma.mma_a(), (16, 16)), (tma.mma_b(), (16, 8)), (tma.mma_c(), (16, 8)), *((tma.wgmma_d(n), (64, n)) for n in (8, 64, 192, 256))])
+def test_each_element_is_held_once(places, shape):
+    assert sorted(zip(*(o.ravel() for o in places))) == [(r, c) for r in range(shape[0]) for c in range(shape[1])]
+
+
+def test_fragments_multiply():
+    "Each lane's products, summed over the lanes that share a k, are the product: a and b agree about k"
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(-9, 9, (16, 16)), rng.integers(-9, 9, (16, 8))
+    fa, fb = np.zeros((16, 16), int), np.zeros((16, 8), int)
+    fa[tma.mma_a()], fb[tma.mma_b()] = a[tma.mma_a()], b[tma.mma_b()]
+    assert (fa@fb == a@b).all()
+    assert (tma.mma_a()[1]//2%4 == np.arange(32)[:, None]%4).all() and (tma.mma_b()[0]//2%4 == np.arange(32)[:, None]%4).all(), 'a lane holds the same k of both'
+
+
+# Right or not
+
+@pytest.mark.parametrize('dtype', ['float32', 'bfloat16'])
+def test_reference_takes_what_torch_makes(dtype):
+    m, n = inputs(60, 70, 900, dtype)
+    Reference(m, n)(m@n)
+
+
+@pytest.mark.parametrize('k', [64, 900, 4096])
+def test_reference_refuses_a_sum_without_its_last_term(k):
+    m, n = inputs(60, 70, k)
+    with pytest.raises(AssertionError, match='values are wrong'): Reference(m, n)(m[:, :-1]@n[:-1])
+
+
+def test_reference_refuses_one_wrong_element_in_bfloat16():
+    m, n = inputs(60, 70, 900, 'bfloat16')
+    got = m@n
+    got[17, 3] += 4
+    with pytest.raises(AssertionError, match=r'1 of 4,200 values are wrong .*the first is at \[17, 3\]'): Reference(m, n)(got)
+
+
+def test_reference_refuses_half_precision_in_float32():
+    m, n = inputs(60, 70, 900)
+    with pytest.raises(AssertionError, match='values are wrong'): Reference(m, n)(m.bfloat16().float()@n.bfloat16().float())
+
+
+# Ladders
+
+def test_no_ladder_without_a_gpu():
+    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU'): Ladder(tiled())
+
+
+def test_a_rung_is_timed_beside_the_library_after_it_is_right():
+    m, n = inputs(24, 16, 8)
+    got = ladder.timed(tiled(), m, n, Reference(m, n), seconds=.02)
+    assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0 and got['error'] < 1e-6 > got['library_error'] and got['name'] == 'tiled'
+    assert set(got) <= set(ladder.FIELDS)
+    with pytest.raises(AssertionError, match='wrong is wrong, so nothing was timed'): ladder.timed(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
+    with pytest.raises(AssertionError, match='NaN'): ladder.timed(tiled(SRC.replace('if (r < h && c < w) out', 'if (r < h-1 && c < w) out'), 'lazy'), m, n, Reference(m, n), seconds=.02)
+
+
+def test_a_gpu_is_timed_by_its_events_alone(monkeypatch):
+    "No graphs, no ceilings, whatever is short; but the clock is noted"
+    from gridstride.bench import clocks, versus
+    state = clocks.State(1980, 1980, 500., 50, ())
+    class Events(clocks.Clock):
+        device, sensors = 'a GPU', SimpleNamespace(why=None)
+        def __init__(self): self.states = []
+        def times(self, fn, n):
+            fn()
+            self.states.append(state)
+            return [1e-6]*n
+    monkeypatch.setattr(clocks, 'Events', Events)
+    monkeypatch.setattr(versus.limits, 'ceilings', lambda: 1/0)
+    monkeypatch.setattr(clocks, 'graphed', lambda *a: 1/0)
+    m, n = inputs(8, 8, 8)
+    clock = ladder.Gpu()
+    c = versus.compare(dict(a=lambda m, n: m@n), m, n, clock=clock, flops=1., seconds=.01, check=lambda got: None)
+    assert c.timings['a'].gpu and c.timings['a'].device == 'a GPU' and c.timings['a'].states[0] == state and c.timings['a'].graph is None
+
+
+def figures(r, **more): return dict(name=r.name, seconds=.01, library=.005, ratio=.5, low=.49, high=.51, error=1e-7, library_error=1e-7, registers=64, local=8, occupancy=.5,
+                                    counters=dict(sectors=3.5, issue=41., stalls=dict(barrier=1., wait=3.), **{'wavefronts per load':2.}), doubts=['drifting: slower and slower'], **more)
+
+
+@pytest.fixture
+def measured(monkeypatch): monkeypatch.setattr(Ladder, '_measured', lambda self, r: figures(r))
+
+
+def test_the_table_of_a_ladder(measured):
+    l = Ladder(tiled(), tiled(name='again'), shape=(1000, 2000, 500), baseline='a library', metrics={'tensor pipe':'sm__pipe'})
+    assert 'tensor pipe' not in repr(l)
+    l[0].counters['tensor pipe'] = 77.
+    text = repr(l)
+    for o in ('1000x500 @ 500x2000, beside a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%', 'the instruction before (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'): assert o in text
+    assert 'again' in l._repr_html_() and l['tiled'].tflops == pytest.approx(.2) and l[1].name == 'again'
+    ax = l.plot()
+    assert [p.get_width() for p in ax.patches] == pytest.approx([.2, .2]) and [t.get_text() for t in ax.get_yticklabels()] == ['tiled', 'again']
+
+
+def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_path):
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    Ladder(tiled(), tiled(name='two words'), record='99_ladder', folder=tmp_path)
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    monkeypatch.setattr(Ladder, '_measured', lambda self, r: (_ for _ in ()).throw(Unavailable('no GPU')))
+    l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
+    assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].mark and '[recorded' in repr(l)
+    assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
+    for other in (tiled(BK=4), tiled(SRC+'\n'), tiled(shared=4), tiled(threads=(8, 4))):
+        with pytest.raises(Unavailable, match='another source or other arguments'): l.climb(other)
+    assert len(l) == 1
+
+
+# The choice
+
+@pytest.mark.parametrize('make', [lambda a, b: (a.double(), b.double()), lambda a, b: (a, b[:, 0]), lambda a, b: (a[0], b), lambda a, b: (a[None], b[None]), lambda a, b: (a[:0], b), lambda a, b: (a[:, :0], b[:0]), lambda a, b: (a[:, ::2], b[::2]),
+                                  lambda a, b: (a.bfloat16(), b.bfloat16()), lambda a, b: (a.expand(2, 6, 4)[:, ::2], b),
+                                  lambda a, b: (torch.randn(25)[1:].view(6, 4), b)])
+@pytest.mark.parametrize('used', [False, True])
+def test_what_no_kernel_covers_is_torchs(make, used):
+    a, b = make(torch.randn(6, 4), torch.randn(4, 5))
+    with warnings.catch_warnings(), using(*([tiled()] if used else [])):
+        warnings.simplefilter('error')
+        assert explain(a, b).kernel is None
+        check(matmul(a, b), torch.matmul(a, b), 0, 0)
+
+
+def test_without_a_gpu_all_is_torchs():
+    a, b = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5)
+    assert repr(explain(a, b)) == 'torch.matmul: it is not on a GPU'
+    check(matmul(a, b), a@b, 0, 0)
+
+
+class Counting(Rung):
+    "A rung that counts its calls"
+    calls = 0
+
+    def __call__(self, *args):
+        self.calls += 1
+        return super().__call__(*args)
+
+
+@pytest.mark.parametrize('shape', [(6, 4), (2, 3, 4)])
+def test_both_gradients_go_through_the_kernel(shape):
+    r = Counting('counting', SRC, threads=(8, 8), BM=8, BN=8, BK=8)
+    torch.manual_seed(0)
+    a, b = torch.randn(shape, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    with using(r):
+        y = matmul(a, b)
+        g = torch.randn_like(y)
+        got = torch.autograd.grad(y, (a, b), g)
+    assert r.calls == 3
+    for x, want in zip(got, torch.autograd.grad(a@b, (a, b), g)): check(x, want, atol=1e-6)
+
+
+class Transposing:
+    "A kernel that reads its first matrix column after column"
+    name, layout, dtype, calls = 'transposing', 'tn', 'float32', 0
+
+    def __call__(self, m, n, out=None):
+        assert m.is_contiguous() and n.is_contiguous()
+        self.calls += 1
+        return m.t()@n
+
+
+def test_a_transpose_goes_to_a_kernel_that_reads_it_as_it_lies():
+    r, t = Counting('counting', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Transposing()
+    a, b = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    with using(r, t):
+        y = matmul(a, b)
+        g = torch.randn_like(y)
+        got = torch.autograd.grad(y, (a, b), g)
+    assert (r.calls, t.calls) == (2, 1)
+    for x, want in zip(got, torch.autograd.grad(a@b, (a, b), g)): check(x, want, atol=1e-6)
+
+
+def test_only_the_gradients_that_are_asked_for():
+    r = Counting('counting', SRC, threads=(8, 8), BM=8, BN=8, BK=8)
+    b = torch.randn(4, 5, requires_grad=True)
+    with using(r): matmul(torch.randn(6, 4), b).sum().backward()
+    assert r.calls == 1, 'the gradient of a sum is expanded, so torch takes that product'
+    with using(r), torch.no_grad(): assert not matmul(torch.randn(6, 4), b).requires_grad
+
+
+def test_vmap_and_forward_mode_are_torchs():
+    a, b = torch.randn(3, 6, 4), torch.randn(4, 5)
+    with using(tiled()):
+        check(torch.func.vmap(lambda x: matmul(x, b))(a), a@b, atol=1e-6)
+        y, t = torch.func.jvp(lambda x: matmul(x, b), (a[0],), (a[1],))
+    check(t, a[1]@b, atol=1e-6)
+
+
+def test_using_is_over_at_its_end():
+    r = tiled()
+    with using(r):
+        with using(tiled(name='inner')): assert plan(8, 8, 8).kernel.name == 'inner'
+        assert plan(8, 8, 8).kernel is r
+    assert plan(8, 8, 8, device=None).kernel is None
+    with pytest.raises(ZeroDivisionError), using(r): 1/0
+    assert not choice._used
+
+
+def test_a_given_output():
+    a, b, out = torch.randn(2, 3, 4), torch.randn(4, 5), torch.full((2, 3, 5), float('nan'))
+    with using(tiled()): assert matmul(a, b, out) is out
+    check(out, a@b, atol=1e-6)
+    with using(tiled()):
+        with pytest.raises(RuntimeError): matmul(a, b.clone().requires_grad_(), out)
+        wide = torch.empty(5, 6).t()
+        matmul(a.view(6, 4), b, wide)                      # not contiguous: torch writes it
+    check(wide, a.view(6, 4)@b, atol=1e-6)
+
+
+@pytest.fixture
+def hopper(monkeypatch):
+    "A GPU that is not there, and a chooser for it"
+    module = ModuleType('chooser')
+    module.choose = lambda h, w, k, sms: f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
+    monkeypatch.setattr(choice, 'import_module', lambda name: module)
+    monkeypatch.setattr(choice, '_gpu', lambda device: ((9, 0), 132))
+    choice._plans.clear()
+    yield
+    choice._plans.clear()
+
+
+@pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: the fastest'), ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'), ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
+def test_plans(hopper, args, words): assert words in repr(plan(*args, device=0))
+
+
+def test_transposes_are_asked_of_the_module_that_knows_them(hopper, monkeypatch):
+    asked = []
+    def module(name):
+        asked.append(name.split('.')[-1])
+        return SimpleNamespace(choose=lambda *s: 'none', choose_tn=lambda *s: Transposing())
+    monkeypatch.setattr(choice, 'import_module', module)
+    assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16') for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
+    assert asked == ['split']*3+['hopper']+['transposed']*2
+    assert 'does not take this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why and plan(8, 8, 8, device=0, layout='nt').why == 'no kernel reads nt'
+
+
+def test_other_gpus(hopper, monkeypatch):
+    monkeypatch.setattr(choice, '_gpu', lambda device: ((8, 0), 108))
+    assert 'this GPU has 8.0' in plan(8, 8, 8, device=0).why
+
+
+def test_a_copy_that_does_not_pay():
+    assert choice._copied(torch.empty(1, 1), 4096, 'float32') and not choice._copied(torch.empty(1, 1), 1024, 'float32')
+    assert not choice._copied(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
+
+
+@pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
+def test_on_the_gpu():
+    "The same kernel there, with its gradients"
+    import os
+    os.environ.pop('GRIDSTRIDE_BACKEND', None)
+    assert right(tiled()) >= 6
+
+
+def test_tf32_is_seen_and_switched_off():
+    settings = torch.backends.cuda.matmul
+    before = settings.fp32_precision
+    try:
+        for value in ('tf32', 'ieee'):
+            settings.fp32_precision = value
+            assert choice._tf32(settings) == (value == 'tf32')
+            with ladder.exact(): assert not choice._tf32(settings)
+            assert settings.fp32_precision == value
+    finally: settings.fp32_precision = before
+    assert choice._tf32(SimpleNamespace(allow_tf32=True)) and not choice._tf32(SimpleNamespace(allow_tf32=False))
+
+
+# The kernels of the lessons
+
+def rungs_of(module): return {f'{module}.{k}': v for k, v in vars(importlib.import_module(f'gridstride.kernels.{module}')).items() if isinstance(v, Rung)}
+
+
+@pytest.mark.parametrize('module,least', [('tensor_cores', 6), ('hopper', 6)])
+def test_each_lesson_exports_its_rungs(module, least):
+    "The package's kernels are the cells of the lessons: the benchmark climbs them in this order"
+    names = [r.name for r in rungs_of(module).values()]
+    assert len(names) >= least and len(set(names)) == len(names)
+
+
+@pytest.mark.parametrize('module', ['tensor_cores', 'hopper', 'split', 'thin'])
+def test_what_the_emulator_cannot_run_compiles(module):
+    "Kernels with TMA and wgmma: NVRTC makes code for Hopper of them that spills no register and fits an SM"
+    far = {k: r for k, r in rungs_of(module).items() if r.hopper}
+    assert far or module != 'hopper'
+    for name, r in far.items():
+        try: took = resources(r.src, block=int(np.prod(r.threads)), shared_bytes=r.shared, arch='sm_90a')
+        except CompilerMissing as e: pytest.skip(str(e))
+        assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= 1, f'{name}\n{took}'

@@ -1,0 +1,99 @@
+from . import wrong
+
+
+@wrong('22.swizzle')
+def no_swizzle(r, c, size, swizzle): return r*(swizzle or 128) + c*size
+
+@wrong('22.swizzle')
+def always_three_bits(r, c, size, swizzle):
+    byte = r*(swizzle or 128) + c*size
+    return byte ^ (byte >> 7 & 7) << 4 if swizzle else byte
+
+@wrong('22.swizzle')
+def bits_of_the_row_number(r, c, size, swizzle): return (r*(swizzle or 128) + c*size) ^ (r & max(swizzle//16 - 1, 0)) << 4
+
+@wrong('22.swizzle')
+def in_elements(r, c, size, swizzle):
+    place = r*(swizzle or 128)//size + c
+    return place ^ (place >> 7 & max(swizzle//16 - 1, 0)) << 4
+
+@wrong('22.swizzle')
+def added_instead_of_flipped(r, c, size, swizzle):
+    byte = r*(swizzle or 128) + c*size
+    return byte + ((byte >> 7 & max(swizzle//16 - 1, 0)) << 4)
+
+
+@wrong('22.counts')
+def consumers_of_this_block_only(BM, BN, BK, blocks, groups): return 1, groups, 2*BK*(BM + BN)
+
+@wrong('22.counts')
+def what_this_producer_orders(BM, BN, BK, blocks, groups): return 1, groups*blocks, 2*BK*(BM + BN//blocks)
+
+@wrong('22.counts')
+def every_thread_arrives(BM, BN, BK, blocks, groups): return 1, 128*groups*blocks, 2*BK*(BM + BN)
+
+@wrong('22.counts')
+def every_producer_announces(BM, BN, BK, blocks, groups): return blocks, groups*blocks, 2*BK*(BM + BN)
+
+@wrong('22.counts')
+def numbers_not_bytes(BM, BN, BK, blocks, groups): return 1, groups*blocks, BK*(BM + BN)
+
+
+CODE = {0:0, 128:1, 64:2, 32:3}
+
+@wrong('22.descriptor')
+def bytes_not_sixteens(at, lead, stride, swizzle): return at & 0x3fff | lead << 16 | stride << 32 | CODE[swizzle] << 62
+
+@wrong('22.descriptor')
+def the_rank_stays_in(at, lead, stride, swizzle): return at >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 62
+
+@wrong('22.descriptor')
+def strides_exchanged(at, lead, stride, swizzle): return (at & 0x3ffff) >> 4 | stride >> 4 << 16 | lead >> 4 << 32 | CODE[swizzle] << 62
+
+@wrong('22.descriptor')
+def codes_in_order(at, lead, stride, swizzle): return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0:0, 32:1, 64:2, 128:3}[swizzle] << 62
+
+@wrong('22.descriptor')
+def swizzle_one_bit_low(at, lead, stride, swizzle): return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 61
+
+
+@wrong('22.stages')
+def one_byte_a_number(BM, BN, BK, out):
+    n = (232448 - 1024 - out)//((BM + BN)*BK + 16)
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
+def nothing_for_the_stores(BM, BN, BK, out):
+    n = (232448 - 1024)//((BM + BN)*BK*2 + 16)
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
+def a_single_stage_will_do(BM, BN, BK, out): return (232448 - 1024 - out)//((BM + BN)*BK*2 + 16)
+
+@wrong('22.stages')
+def rounded_up(BM, BN, BK, out):
+    n = -(-(232448 - 1024 - out)//((BM + BN)*BK*2 + 16))
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
+def the_output_tile(BM, BN, BK, out):
+    n = (232448 - 1024 - out)//(BM*BN*2 + 16)
+    return n if n >= 2 else 0
+
+
+@wrong('22.order')
+def by_rows(tall, wide, BM, BN, at_once): return [(r,c) for r in range(tall) for c in range(wide)]
+
+@wrong('22.order')
+def bands_of_eight(tall, wide, BM, BN, at_once): return [(r,c) for first in range(0, tall, 8) for c in range(wide) for r in range(first, min(first+8, tall))]
+
+@wrong('22.order')
+def square_in_tiles(tall, wide, BM, BN, at_once):
+    g = round(at_once**.5)
+    return [(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))]
+
+@wrong('22.order')
+def edges_forgotten(tall, wide, BM, BN, at_once): return [(r,c) for first in range(0, tall//8*8, 8) for c in range(wide) for r in range(first, first+8)]
+
+@wrong('22.order')
+def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
