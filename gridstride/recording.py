@@ -151,9 +151,13 @@ def recorded(name,              # of the recording: NN_what, NN being the lesson
         print(f'Recorded: {name}')
     return x
 
+_said = set()    # the whole line once: a page may show twenty recordings of one machine
+
 def _played(name, k, load, folder, why):
     "The recording in place of what cannot be made, and the line that says so"
     try: rec = read(name, k, folder)
     except Unavailable as e: raise Unavailable(f'{why}; and {e}') from None
-    print(f'{why}. What follows was {rec.mark}')
+    line = f'{why}. What follows was {rec.mark}'
+    print('Recorded, as above' if line in _said else line)
+    _said.add(line)
     return load(rec.data, rec.mark) if load else rec

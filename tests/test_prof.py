@@ -9,7 +9,7 @@ from xml.etree import ElementTree
 
 import pytest
 
-from gridstride import prof
+from gridstride import prof, recording
 from gridstride.prof import carry, counters, show, strip, trace, tree
 from gridstride.recording import Unavailable
 
@@ -325,6 +325,10 @@ def test_without_ncu_or_gpu_one_line_says_so(monkeypatch):
 
 
 # Recordings
+
+@pytest.fixture(autouse=True)
+def nothing_said(monkeypatch): monkeypatch.setattr(recording, '_said', set())
+
 
 def test_a_recording_takes_ncus_place_where_counters_are_not_permitted(fake, tmp_path, monkeypatch, capsys):
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')

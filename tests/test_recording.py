@@ -24,6 +24,7 @@ def missing(): raise Unavailable('A profile needs an NVIDIA GPU')
 def folder(tmp_path, monkeypatch):
     "An empty folder of recordings that is named nowhere but here, and no recording mode"
     for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED'): monkeypatch.delenv(v, raising=False)
+    monkeypatch.setattr(recording, '_said', set())
     monkeypatch.chdir(tmp_path)
     return tmp_path/'recorded'
 
@@ -43,6 +44,12 @@ def test_shown_with_its_mark_where_there_is_no_gpu(made, capsys):
     rec = recorded('08_a', missing, 'source', 7)
     assert capsys.readouterr().out == 'A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)\n'
     assert rec.data == {'GB/s': 3001} and rec.mark in rec._repr_mimebundle_()['text/plain']
+
+
+def test_the_whole_line_is_said_once(made, capsys):
+    capsys.readouterr()
+    for _ in range(2): recorded('08_a', missing, 'source', 7)
+    assert capsys.readouterr().out.splitlines() == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)', 'Recorded, as above']
 
 
 @pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
