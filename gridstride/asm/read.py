@@ -27,7 +27,7 @@ _SASS = dict(move='IMAD.MOV MOV UMOV S2R S2UR CS2R CS2UR R2UR SEL USEL FSEL UFSE
     integer='I* UI* LEA ULEA LOP* ULOP* SHF USHF SHL SHR USHL USHR V* UVI* POPC UPOPC FLO UFLO BREV UBREV BMSK UBMSK SGXT USGXT PLOP3 UPLOP3 LEPC QSPC')
 _PTX = dict(tensor='mma wmma wgmma.mma_async tcgen05.mma tcgen05.ld tcgen05.st tcgen05.cp tcgen05.shift',
     shared='ldmatrix stmatrix', barrier='bar barrier membar fence mbarrier griddepcontrol wgmma tcgen05 cp.async.wait* cp.async.commit* cp.async.bulk.wait* cp.async.bulk.commit* cp.async.mbarrier*',
-    **{'global':'cp ldu prefetch prefetchu tex tld4 suld sust sured discard applypriority'},
+    **{'global':'cp ldu prefetch prefetchu tex tld4 suld sust sured discard applypriority createpolicy'},
     convert='cvt', warp='shfl vote match redux activemask elect', control='bra brx ret exit call trap brkpt nanosleep pmevent',
     move='mov selp cvta isspacep prmt mapa getctarank', float='sqrt rsqrt rcp sin cos ex2 lg2 tanh testp copysign',
     integer='and or xor not cnot lop3 shl shr shf bfe bfi bfind bmsk clz popc brev sad dp4a dp2a mul24 mad24 addc subc madc rem szext fns v*')
