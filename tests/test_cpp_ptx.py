@@ -1,5 +1,4 @@
 "Inline PTX, tensor cores and asynchronous copies on the emulator: what they compute, and what the detectors say of them."
-import numpy as np
 import pytest
 import torch
 

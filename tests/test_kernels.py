@@ -1,5 +1,5 @@
 "The room of matrix products: launches as the driver gets them, models of layouts, ladders, and the choice between a kernel and torch."
-import ctypes, importlib.util, json, threading, warnings
+import ctypes, importlib, sys, threading, warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -563,5 +563,7 @@ def test_what_the_emulator_cannot_run_compiles(module):
     assert far or module != 'hopper'
     for name, r in far.items():
         try: took = resources(r.src, block=int(np.prod(r.threads)), shared_bytes=r.shared, arch='sm_90a')
-        except CompilerMissing as e: pytest.skip(str(e))
+        except CompilerMissing as e:
+            if sys.platform == 'linux': raise       # the course installs NVRTC there
+            pytest.skip(str(e))
         assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= 1, f'{name}\n{took}'
