@@ -1,18 +1,19 @@
 "The room of matrix products: launches as the driver gets them, models of layouts, ladders, and the choice between a kernel and torch."
-import ctypes, importlib, sys, threading, warnings
+import ctypes, importlib.util, json, re, sys, threading, warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from gridstride.asm import CompilerMissing, resources
+from gridstride.asm import CompilerMissing, ptx, resources
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.cpp.emulator import on_emulator
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, using
 from gridstride.cpp import kernel
-from gridstride.kernels import ladder, rung, tma
+from gridstride.kernels import ladder, rung, split, thin, tma
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
+from gridstride.kernels.rung import with_constants
 from gridstride.recording import Unavailable
 from gridstride.sim import LaunchError
 from gridstride.utils import check, gpu_count
@@ -567,3 +568,38 @@ def test_what_the_emulator_cannot_run_compiles(module):
             if sys.platform == 'linux': raise       # the course installs NVRTC there
             pytest.skip(str(e))
         assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= 1, f'{name}\n{took}'
+
+
+def made_on_demand():
+    "One of each kind of kernel that the choosers have made for Hopper: (name, source, threads, dynamic shared memory, blocks that it counts on an SM)"
+    from gridstride.kernels import hopper, transposed
+    finals = [hopper.final(*o) for o in {o[4:]: o for o in hopper.FINAL}.values()]          # n turned or not, k shared or not
+    for r in (*finals, *(transposed.transposed(hopper.stored, o) for o in ('tn', 'nt'))): yield r.name, r.src, int(np.prod(r.threads)), r.shared, 1
+    for (BM, BN), (blocks, *_) in split.TILES.items():
+        s = split.Split(BM, BN, 4)
+        yield s.name, s.src, 2*BM+32, s.shared, blocks
+    for name, src, c in (('thin', thin.thin_src, thin.THIN.numbers(10, 785)), ('thin, turned', thin.turned_src, {k: v for k, v in thin.THIN_TN.numbers(10, 784).items() if k != 'LANES'})):
+        yield name, with_constants(thin.copies_src+src, c), 32*c['WARPS'], 0, 1
+    yield thin.SMALL.name, thin.SMALL.src, int(np.prod(thin.SMALL.threads)), thin.SMALL.shared, 1
+    for along in (0, 1): yield f'planes, along {along}', with_constants(split.pass_src, dict(BM=64, BN=128, M_ALONG=along, N_ALONG=along)), 256, 0, 8
+
+
+def compiled(ask, *args, **options):
+    "What NVRTC says of a kernel for Hopper; on Linux the course installs it"
+    try: return ask(*args, arch='sm_90a', **options)
+    except CompilerMissing as e:
+        if sys.platform == 'linux': raise
+        pytest.skip(str(e))
+
+
+@pytest.mark.parametrize('src,threads,shared,blocks', [pytest.param(*o, id=name) for name, *o in made_on_demand()])
+def test_what_is_made_on_demand_compiles(src, threads, shared, blocks):
+    "As above, and as many blocks fit an SM as the choice of a kernel counts on"
+    took = compiled(resources, src, block=threads, shared_bytes=shared)
+    assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= blocks, took
+
+
+def test_planes_are_stored_sixteen_bytes_at_a_time():
+    "In pieces of four bytes, splitting the operands takes half as long again"
+    stores = re.findall(r'\bst\.\S+', compiled(ptx, with_constants(split.pass_src, dict(BM=64, BN=128, M_ALONG=1, N_ALONG=0))))
+    assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}

@@ -47,8 +47,7 @@ thin_src = r'''
 constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R, CHUNK = LANES*VEC;   // a warp's rows of m, and its columns of a step
 constexpr int LINE = LANES + (VEC == 4 && ACROSS > 1 ? 8/ACROSS : 0);   // pieces from one row to the next in shared memory: lanes that read together find all banks
 
-constexpr int halved(int n, int lanes) { return lanes == 1 ? n : halved((n+1)/2, lanes/2); }
-constexpr int LEFT = halved(R*W, LANES);                                // sums that end on a lane
+constexpr int LEFT = (R*W+LANES-1)/LANES;                               // sums that end on a lane
 
 // adds the N numbers of the lanes that share a row. Two lanes at a time halve the work: each sends the half that the other goes on with
 template <int N, int D> __device__ void share(float *o, int &first, int &count) {

@@ -163,7 +163,7 @@ def rungs_that_must_be_alone_are():
 
 
 def layouts_are_those_of_the_recording():
-    kept = tma.load(json.loads((ROOT/'nbs/lib/kernels/recorded/02_layouts.json').read_text())['data'])
+    kept = tma.load(json.loads((ROOT/'nbs/recorded/22_layouts.json').read_text())['data'])
     for k, v in tma.dumps().items():
         if not (v.ravel() == kept[k]).all(): yield f'{k} is not what was recorded'
 
