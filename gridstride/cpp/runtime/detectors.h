@@ -412,7 +412,7 @@ struct Detector {
         const Named x = named(a, 0, memory.at(a));
         char what[300];
         snprintf(what, sizeof what, "an access of %u bytes at %s is misaligned: the address must be a multiple of %u", n, x.name[0] ? x.text : "shared memory", n);
-        find(memcheck, what, "A float4 can be read only where the index of its first float is a multiple of 4.", {me, now, where}, nullptr, x.name, x.rank, x.index);
+        find(memcheck, what, "A float4 can be read and written only where the index of its first float is a multiple of 4.", {me, now, where}, nullptr, x.name, x.rank, x.index);
     }
 
     // An address that an instruction forbids, whatever the type of the pointer: a GPU stops there, too.
