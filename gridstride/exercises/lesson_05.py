@@ -22,18 +22,19 @@ def source(fn)->str: # CUDA C
     if isinstance(src, str): return src
     raise AssertionError(f"it returned {type(src).__name__}: the source must be returned, as a string, with return r'''...'''")
 
-def framed(a,    # a NumPy array
+def framed(a,    # a NumPy array, or a tensor
            edge, # what lies around it: another number around inputs than around outputs
           ):     # a 1-D tensor
     "The numbers of `a` between two strips of `PAD` times `edge`"
-    strip = np.full(PAD, edge, a.dtype)
-    return torch.tensor(np.concatenate([strip, a.reshape(-1), strip]))
+    a = torch.as_tensor(a).reshape(-1)
+    strip = torch.full((PAD,), edge, dtype=a.dtype)
+    return torch.cat([strip, a, strip])
 
 # %% ../../nbs/lib/exercises/lesson_05.ipynb #5d8afafd
-def launch(fn, name, blocks, threads, **args): # arguments by the kernel's own names, in order; arrays are NumPy's
+def launch(fn, name, blocks, threads, **args): # arguments by the kernel's own names, in order; arrays are NumPy's or tensors
     "Launch kernel `name` of the source that `fn` returns; gives `out`; `AssertionError` when it wrote anything else"
     with on_emulator(): kernel = cuda_kernel(source(fn), name=name)
-    before = {k: framed(v, 9 if k=='out' else 7) for k,v in args.items() if isinstance(v, np.ndarray)}
+    before = {k: framed(v, 9 if k=='out' else 7) for k,v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
     after = {k: v.clone() for k,v in before.items()}
     kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k,v in args.items()])
     for k in before:
