@@ -11,10 +11,9 @@ from functools import lru_cache
 
 import numpy as np
 
-from .rung import Launcher, Product, with_constants
+from .rung import Launcher, Product, need_hopper, with_constants
 from .thin import SMALL, THIN, THIN_TN, _kernel
-from ..recording import Unavailable
-from ..utils import backend, cdiv
+from ..utils import cdiv
 
 # %% ../../nbs/lib/kernels/05_split.ipynb #05000005
 def bf16(x:np.ndarray # float32
@@ -221,14 +220,9 @@ class Split(Product):
     @property
     def src(self): return with_constants(wgmma_src(self.constants['BN'])+gemm_src, self.constants)
 
-    def why_not(self):
-        "Why it cannot run here; None if it can"
-        import torch
-        if backend()!='gpu' or torch.cuda.get_device_capability()!=(9,0): return f'{self.name} needs a Hopper GPU (compute capability 9.0): bulk copies and wgmma are not emulated'
-
     def prepare(self, h, w, k, device):
         if not self.supports(h, w, k): raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: a size is 0')
-        if why := self.why_not(): raise Unavailable(why)
+        need_hopper(self.name)
         c = self.constants
         BM,BN,chunks,rows,cols = c['BM'],c['BN'],cdiv(k, 32),cdiv(h, c['BM']),cdiv(w, c['BN'])
         along = dict(BM=BM, BN=BN, M_ALONG=self.layout[0]=='n', N_ALONG=self.layout[1]=='t')

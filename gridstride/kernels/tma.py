@@ -13,8 +13,7 @@ import numpy as np
 
 from ..cpp.kernel import cuda_kernel, driver, says
 from ..draw import cells
-from ..recording import Unavailable
-from ..utils import gpu_count
+from .rung import need_hopper
 
 # %% ../../nbs/lib/kernels/02_tma.ipynb #672583ee
 _KINDS = {'uint8':(0,1), 'uint16':(1,2), 'uint32':(2,4), 'int32':(3,4), 'uint64':(4,8), 'int64':(5,8), 'float16':(6,2), 'float32':(7,4), 'float64':(8,8), 'bfloat16':(9,2)}  # CUtensorMapDataType, bytes
@@ -215,8 +214,7 @@ def _accumulator():
 
 def dumps()->dict: # name -> array of whole numbers
     "What this GPU's TMA, ldmatrix, mma.sync and wgmma do"
-    import torch
-    if not gpu_count() or torch.cuda.get_device_capability()!=(9,0): raise Unavailable('TMA and wgmma need a Hopper GPU')
+    need_hopper('What shows the layouts')
     res = {f'box {s}':_box(s) for s in _SWIZZLES}
     res['box over the edge'] = _box(128, 50, -8)
     return {**res, **{k:v.float().cpu().numpy().astype(int) for k,v in dict(_fragments(), d=_accumulator()).items()}}
