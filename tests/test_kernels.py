@@ -1,5 +1,5 @@
 "The room of matrix products: launches as the driver gets them, models of layouts, ladders, and the choice between a kernel and torch."
-import ctypes, importlib.util, json, re, sys, threading, warnings
+import ctypes, importlib.util, json, re, struct, sys, threading, warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -73,7 +73,7 @@ def test_numbers_make_other_kernels():
     r = tiled()
     t = r.tuned('small', BM=4, threads=(8, 4))
     assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1) and r.constants['BM'] == 8
-    assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 32)
+    assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
 
 
 def test_what_follows_from_the_numbers_may_be_a_function():
@@ -123,9 +123,14 @@ def test_supports():
     with pytest.raises(ValueError, match='tiled does not multiply 1x1 by 1x9: the kernel is not made for that shape'): r(torch.ones(1, 1), torch.ones(1, 9))
 
 
-def test_a_kernel_for_hopper_says_so():
+def test_a_kernel_for_hopper_says_so(monkeypatch):
     r = Rung('far', MAP, threads=1, maps=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8)
-    with pytest.raises(Unavailable, match='far needs a Hopper GPU'): r(torch.ones(8, 8), torch.ones(8, 8))
+    with monkeypatch.context() as patch:
+        patch.setattr(rung, 'backend', lambda: 'gpu')
+        patch.setattr(rung, 'on_hopper', lambda: False)
+        with pytest.raises(Unavailable, match='far needs a Hopper GPU .* or the emulator'): r.kernel
+    with pytest.raises(Unavailable, match='timing needs a Hopper GPU'): rung.need_hopper('timing')
+    assert torch.equal(r(torch.ones(8, 8), torch.ones(8, 8), torch.full((8, 8), 3.)), torch.full((8, 8), 3.))    # the emulator takes the maps; this kernel does nothing
     assert r.why_not(8, 6, 8).endswith('6 columns of n')
 
 
@@ -133,9 +138,12 @@ def test_parameters_are_looked_at():
     with pytest.raises(TypeError, match='a rung takes'): tiled('\n__global__ void f(float *m) {}')(torch.ones(1, 1), torch.ones(1, 1))
 
 
-def test_a_struct_is_not_for_the_emulator():
-    k = cuda_kernel('struct Two { int a, b; };\n__global__ void f(float *m, Two t) {}')
-    with pytest.raises(TypeError, match='which the emulator does not take'): k[1, 1](torch.ones(1), b'12345678')
+def test_a_struct_by_value():
+    k = cuda_kernel('struct Two { int a; float b; };\n__global__ void f(float *m, const Two t) { m[threadIdx.x] = threadIdx.x == 0 ? t.a : t.b; }')
+    m = torch.zeros(2)
+    k[1, 2](m, struct.pack('if', 3, .5))
+    assert m.tolist() == [3, .5]
+    with pytest.raises(TypeError, match='it has 8 bytes, and 7 were given'): k[1, 2](m, b'1234567')
     with pytest.raises(TypeError, match='is a number, and a struct was given'): cuda_kernel('__global__ void g(int n) {}')[1, 1](b'1234')
 
 
@@ -164,6 +172,7 @@ def fake(monkeypatch):
     d = Driver()
     monkeypatch.setattr(rung, 'driver', lambda: d)
     monkeypatch.setattr(tma, 'driver', lambda: d)
+    monkeypatch.setattr(tma, '_on_gpu', lambda x: True)
     return d
 
 

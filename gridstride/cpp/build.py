@@ -164,7 +164,8 @@ def emulate(src:str,     # C++ for the emulator
            )->Built:     # with `name.so` in its folder
     "Compile for the emulator; `CompileError` shows the learner's lines"
     c,file = compiler(),f'{name}.cu'
-    text = f'#include "emulator.h"\n#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
+    at = '' if re.search(r'\bat\s*::', src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
+    text = f'{at}#include "emulator.h"\n#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     flags = [*common_flags(c), '-w', '-fsanitize=return', *more, *(checked_flags(c, original or src) if checks else [])]
     commands = [[c.path, *flags, '-c', f'{name}.cpp', '-o', f'{name}.o'], [c.path, '-shared', f'{name}.o', *link_flags(), '-o', f'{name}.so']]
     return build({f'{name}.cpp':text, file:original or src}, commands, c, cpu(), headers_hash(here/'include'), fail=lambda log: CompileError(original or src, file, log, commands[0]))

@@ -50,16 +50,15 @@ class _Blame:
 
 def _is_struct(x): return isinstance(x, (ctypes.Structure,ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
 
-def _check_struct(dtype, wrong, device):
+def _check_struct(dtype, wrong):
     "Raise unless the parameter may be a struct"
     if dtype: raise wrong('is a number, and a struct was given')
-    if device != 'cuda': raise wrong('is a struct by value, which the emulator does not take')
 
 def check_argument(x, p, wrong, device):
     "Raise if `x` cannot be given for the parameter `p`"
     dtype,pointer = dtype_of(p.type)
     if not pointer:
-        if _is_struct(x): return _check_struct(dtype, wrong, device)
+        if _is_struct(x): return _check_struct(dtype, wrong)
         if _is_array(x): raise wrong(f'is a number, and a {type(x).__name__} of shape {tuple(x.shape)} was given; .item() takes the number out of a tensor of one')
         if not isinstance(x, (bool,int,float,np.generic)): raise wrong(f'is a number, and a {type(x).__name__} was given')
         whole = dtype and 'int' in dtype
@@ -93,11 +92,11 @@ class Kernel:
         if not isinstance(config, tuple) or not 2 <= len(config) <= 4: raise LaunchError(f'{self.__name__}[...] takes grid and block, then stream and bytes of shared memory if need be', kernel=self.__name__)
         grid,block,stream,shared = (*config, None, 0)[:4] if len(config)==2 else (*config, 0)[:4]
         return lambda *args: self.launch(args, grid, block, stream, shared)
-    def launch(self, args, grid, block, stream=None, shared=0):
-        "Launch it with `args`"
+    def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
+        "Launch it with `args`; `cluster`: blocks of a cluster, on the emulator"
         grid,block = sizes(self.__name__, grid, block, 0)
         check_arguments(self.__name__, self.params, args, self.device)
-        self._run(args, grid, block, stream, int(shared or 0))
+        self._run(args, grid, block, stream, int(shared or 0), *([cluster] if cluster else ()))
 
 class Kernels(dict):
     "Several kernels of one source, by name, and as attributes"
@@ -140,7 +139,7 @@ def _by_emulator(src, wanted, checks):
     emulator.device()
     module = Emulated(built, file, {}, checks)
     def runner(o):
-        def run(args, grid, block, stream, shared): module.launch(_identifier(o), grid, block, args, shared)
+        def run(args, grid, block, stream, shared, cluster=(1,1,1)): module.launch(_identifier(o), grid, block, args, shared, cluster=cluster)
         return run
     return Kernels({o:Kernel(o, f.params, runner(o), 'cpu', built) for o,f in wanted})
 

@@ -20,6 +20,31 @@ def _compared(op, type, p, a, b):
     signed = f'int{type[1:]}_t' if type[0]=='s' else ''
     return f'{p} = {signed}({a}) {_COMPARE[op]} {signed}({b})'
 
+_SCOPE = dict(cta='block', cluster='device', gpu='device', sys='system')
+def _scope(o): return f'::gridstride::Scope::{_SCOPE[o]}'
+def _ordered(what, order, scope, *o): return _ptx(what, f'::gridstride::Order::{order}', _scope(scope), *o)
+
+def _tensor(name, rank, o, before):
+    "A copy of a box whose map and coordinates are the operands from `before` on"
+    rank = int(rank)
+    at,rest = o[before+1:before+1+rank],[*o[:before+1], *o[before+1+rank:]]
+    if len(at) < rank: raise TypeError
+    return f"{{ const int32_t gs_at[] = {{{', '.join(f'int32_t({x})' for x in at)}}}; {_ptx(name, 'gs_at', str(rank), *rest)}; }}"
+
+def _wgmma(n, type, *o):
+    "d, then a (a descriptor, or four registers) and b, what to add, the signs, which of the two is turned"
+    d,rest = o[:int(n)//2],o[int(n)//2:]
+    if not all(re.fullmatch(r'gs_\d+', x) for x in d): _refuse('wgmma whose d is not made of operands %0, %1, ...', 'they are "+f"(d[0]), "+f"(d[1]), ...')
+    turns = 0 if type=='tf32' else 2
+    registers = len(rest)==8+turns//2
+    if not registers and len(rest)!=5+turns: raise TypeError
+    a,rest = (rest[:4],rest[4:]) if registers else ((),rest)
+    if registers: rest = ('0', *rest[:4], *(('0', *rest[4:]) if turns else ()))
+    to,now = (', '.join(f'&{x}' for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d],d))
+    made = f"::gridstride::ptx::wgmma<::gridstride::Number::{type}, {n}, {_bool(registers)}>"
+    return (f"{{ float *const gs_to[] = {{{to}}}, *const gs_now[] = {{{now}}}; const uint32_t gs_a[] = {{{', '.join(a) or '0'}}}; {made}(__LINE__, gs_to, gs_now, gs_a, {', '.join(rest)}); }}")
+
+_SHARED = r'\.shared(?:::cluster)?'
 _CALLS = [(re.compile(a), b) for a,b in (
     (r'cp\.async\.(ca|cg)\.shared\.global',        lambda kind, to, at, bytes, *read: _ptx(f"copy<{_bool(kind=='cg')}, {bytes}>", to, at, *read)),
     (r'cp\.async\.commit_group',                   lambda: '::gridstride::copy_async_commit()'),
@@ -30,8 +55,36 @@ _CALLS = [(re.compile(a), b) for a,b in (
     (r'mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f32\.(b?f16)\.\2\.f32', lambda k, t, *o: _ptx(f'mma<{k}, ::gridstride::ptx::{t}, ::gridstride::ptx::f32>', *o)),
     (r'mma\.sync\.aligned\.m16n8k(4|8)\.row\.col\.f32\.tf32\.tf32\.f32',   lambda k, *o: _ptx(f'mma<{k}, ::gridstride::ptx::tf32, ::gridstride::ptx::f32>', *o)),
     (r'mma\.sync\.aligned\.m16n8k(8|16)\.row\.col\.f16\.f16\.f16\.f16',    lambda k, *o: _ptx(f'mma_f16<{k}, ::gridstride::ptx::f16, ::gridstride::ptx::f16>', *o)),
-    (r'ld\.(shared|global)(?:\.nc)?(?:\.v[24])?\.[bsuf](?:32|64)', lambda space, *o: _ptx(f'load_{space}', o[-1], *o[:-1])),
-    (r'st\.(shared|global)(?:\.v[24])?\.[bsuf](?:32|64)', lambda space, *o: _ptx(f'store_{space}', *o)),
+    (r'mbarrier\.init(?:\.shared)?\.b64',           lambda *o: _ptx('init', *o)),
+    (r'mbarrier\.inval(?:\.shared)?\.b64',          lambda at: _ptx('invalidate', at)),
+    (rf'mbarrier\.expect_tx(?:\.relaxed\.(?:cta|cluster))?{_SHARED}\.b64', lambda *o: _ptx('expect', *o)),
+    (rf'mbarrier\.arrive(\.expect_tx)?(?:\.release)?(?:\.(?:cta|cluster))?{_SHARED}\.b64', lambda expects, *o: _ptx('arrive', _bool(expects), *o)),
+    (r'mbarrier\.(try|test)_wait(?:\.parity)?(?:\.acquire)?(?:\.(?:cta|cluster))?\.shared\.b64', lambda how, p, at, phase, *hint: f"{p} = {_ptx('over', _bool(how=='try'), at, phase)}"),
+    (r'fence\.mbarrier_init\.release\.cluster',    lambda: '::gridstride::fence_mbarrier_init()'),
+    (r'fence\.proxy\.async(?:\.global|\.shared(?:::cluster)?)?', lambda: '::gridstride::fence_proxy_async()'),
+    (r'fence\.(?:acq_rel|sc)\.(cta|cluster|gpu|sys)', lambda scope: f'::gridstride::fence({_scope(scope)})'),
+    (rf'cp\.async\.bulk{_SHARED}\.global\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?', lambda to, at, bytes, bar, *blocks: _ptx('bulk_load', to, at, bytes, bar, *blocks)),
+    (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda to, at, bytes: _ptx('bulk_store', to, at, bytes)),
+    (rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?', lambda rank, *o: _tensor('tensor_load', rank, o, 1)),
+    (r'cp\.async\.bulk\.tensor\.([1-5])d\.global\.shared(?:\.tile)?\.bulk_group', lambda rank, *o: _tensor('tensor_store', rank, o, 0)),
+    (r'cp\.async\.bulk\.commit_group',             lambda: '::gridstride::bulk_commit()'),
+    (r'cp\.async\.bulk\.wait_group(?:\.read)?',    lambda n: f'::gridstride::bulk_wait({n})'),
+    (r'wgmma\.fence\.sync\.aligned',               lambda: '::gridstride::wgmma_fence()'),
+    (r'wgmma\.commit_group\.sync\.aligned',        lambda: '::gridstride::wgmma_commit()'),
+    (r'wgmma\.wait_group\.sync\.aligned',          lambda n: f'::gridstride::wgmma_wait({n}, __LINE__)'),
+    (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.\2', lambda n, t, *o: _wgmma(n, t, *o)),
+    (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32', lambda n, *o: _wgmma(n, 'tf32', *o)),
+    (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
+    (r'mapa\.shared::cluster\.u32',                lambda d, at, rank: _ptx('mapa', d, at, rank)),
+    (r'barrier\.cluster\.arrive(?:\.(?:release|relaxed))?(?:\.aligned)?', lambda: '::gridstride::cluster_arrive(__LINE__)'),
+    (r'barrier\.cluster\.wait(?:\.acquire)?(?:\.aligned)?', lambda: '::gridstride::cluster_wait(__LINE__)'),
+    (r'elect\.sync',                               lambda d, p, mask: _ptx('elect', d, p, mask)),
+    (r'prefetch\.tensormap',                       lambda at: ''),
+    (r'nanosleep\.u32',                            lambda n: '::gridstride::yield_thread()'),
+    (r'ld\.(acquire|relaxed)\.(cta|cluster|gpu|sys)\.global\.[bsuf](?:32|64)', lambda order, scope, d, at: _ordered('load_ordered', order, scope, d, at)),
+    (r'st\.(release|relaxed)\.(cta|cluster|gpu|sys)\.global\.[bsuf](?:32|64)', lambda order, scope, at, s: _ordered('store_ordered', order, scope, at, s)),
+    (r'ld\.(shared|global)(?:::cluster)?(?:\.nc)?(?:\.v[24])?\.[bsuf](?:32|64)', lambda space, *o: _ptx(f'load_{space}', o[-1], *o[:-1])),
+    (r'st\.(shared|global)(?:::cluster)?(?:\.v[24])?\.[bsuf](?:32|64)', lambda space, *o: _ptx(f'store_{space}', *o)),
     (r'createpolicy\.fractional\.b64',             lambda d, *o: f'{d} = 0'),
     (r'griddepcontrol\.(?:wait|launch_dependents)', lambda: ''),
     (r'cvta\.to\.(shared|global)\.u64',            lambda space, d, s: _ptx(f'to_{space}', d, s)),
@@ -39,12 +92,14 @@ _CALLS = [(re.compile(a), b) for a,b in (
     (r'cvt\.rna\.tf32\.f32',                       lambda d, s: _ptx('to_tf32', d, s)),
     (r'cvt\.rn\.(b?f16)x2\.f32',                   lambda t, d, a, b: _ptx(f"to_pair<{7 if t=='bf16' else 10}>", d, a, b)),
     (r'mov\.[bsuf](?:16|32|64)',                   lambda d, s: _ptx('mov', d, s)),
+    (r'selp\.[bsuf](?:16|32|64)',                  lambda d, a, b, p: f'{d} = {p} ? {a} : {b}'),
     (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _compared),
-    (r'(?:bar|barrier)\.sync(?:\.aligned)?',       lambda barrier: '::gridstride::sync_block(__LINE__)' if barrier=='0' else _refuse(f'barrier {barrier}', 'only barrier 0, which is __syncthreads()')),
+    (r'(?:bar|barrier)\.(sync|arrive)(?:\.aligned)?', lambda how, barrier, *threads: '::gridstride::sync_block(__LINE__)' if barrier=='0' and not threads else f"::gridstride::named_barrier({barrier}, {threads[0] if threads else _refuse(f'barrier {barrier} without a number of threads', 'bar.sync %0, 128')}, {_bool(how=='sync')}, __LINE__)"),
     (r'bar\.warp\.sync',                           lambda mask: f'::gridstride::sync_warp({mask}, __LINE__)'))]
 
 known = ('cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix and stmatrix; mma.sync of m16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; '
-         'ld and st of shared and global memory, hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), mov, setp; bar.sync 0, bar.warp.sync')
+         'ld and st of shared and global memory, hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), mov, setp, selp, bra; bar.sync, bar.warp.sync; '
+         'mbarrier, cp.async.bulk (also .tensor, with multicast), fence.proxy.async; wgmma of m64nNk16 for bf16 and f16, of m64nNk8 for tf32; setmaxnreg; mapa, barrier.cluster, ld and st of shared::cluster; elect.sync')
 
 def _refuse(what, why): raise UnknownPTX(f'the emulator has no {what} in inline PTX: {why}')
 
@@ -61,12 +116,17 @@ def _call(name, operands):
 
 # %% ../../nbs/lib/cpp/09_ptx.ipynb #e3a4359e
 _SPECIAL = dict(laneid='uint32_t(::gridstride::lane())', warpid='uint32_t(::gridstride::thread_rank() / 32)',
-                **{f'{ptx}.{d}':f'uint32_t({c}.{d})' for ptx,c in dict(tid='threadIdx', ntid='blockDim', ctaid='blockIdx', nctaid='gridDim').items() for d in 'xyz'})
+                **{f'{ptx}.{d}':f'uint32_t({c}.{d})' for ptx,c in dict(tid='threadIdx', ntid='blockDim', ctaid='blockIdx', nctaid='gridDim', cluster_nctaid='::gridstride::cluster_shape()').items() for d in 'xyz'},
+                cluster_ctarank='::gridstride::cluster_rank()', cluster_nctarank='::gridstride::cluster_blocks()')
+def _label(name): return 'gs_label_'+re.sub(r'\W', '_', name)
 
 def _operand(text, registers, count):
     "C++ for one operand; `{a, b}` becomes several"
     text = text.strip()
     if m := re.fullmatch(r'\{(.*)\}', text, re.S): return ', '.join(_operand(o, registers, count) for o in m[1].split(','))
+    if m := re.fullmatch(r'\[\s*([^\s,]+)\s*,\s*(\{.*\})\s*\]', text, re.S): return f'{_operand(m[1], registers, count)}, {_operand(m[2], registers, count)}'
+    if m := re.fullmatch(r'(\S+)\s*\|\s*(\S+)', text): return f'{_operand(m[1], registers, count)}, {_operand(m[2], registers, count)}'
+    if text=='_': return '::gridstride::ptx::Sink()'
     if m := re.fullmatch(r'\[\s*([^\s+]+)\s*(?:\+\s*([^\]]+?))?\s*\]', text): return _operand(m[1], registers, count) + (f' + {_operand(m[2], registers, count)}' if m[2] else '')
     if m := re.fullmatch(r'%(\d+)', text):
         if int(m[1]) >= count: _refuse(f'operand {text}', f'this asm statement has {count}')
@@ -88,20 +148,28 @@ def _split(text):
 # %% ../../nbs/lib/cpp/09_ptx.ipynb #2f03cc8d
 _STATEMENT = re.compile(r'\s*(?:(?P<brace>[{}])|(?:@(?P<not>!?)\s*(?P<guard>[\w%$]+)\s+)?(?P<name>\.?[A-Za-z][\w.:]*)(?P<rest>[^;]*);)')
 
+_LABEL = re.compile(r'(?:(?<=[;{}\n])|\A)\s*([A-Za-z_$%][\w$]*)\s*:(?!:)')
+
 def statements(text:str,  # PTX, with `%0`, `%1`, ... for its operands
                count:int, # how many operands there are
               )->str:     # C++, in which operand i is the variable `gs_i`
     "PTX as C++ statements; `UnknownPTX` names what has no C++ here"
     text,res,registers,i = re.sub(r'//[^\n]*|/\*.*?\*/', ' ', text, flags=re.S).rstrip(),[],set(),0
+    labels = ''.join(f'__label__ {_label(o)}; ' for o in dict.fromkeys(_LABEL.findall(text)))
     while i < len(text):
+        if m := _LABEL.match(text, i):
+            i = m.end()
+            res.append(f'{_label(m[1])}:;')
+            continue
         if not (m := _STATEMENT.match(text, i)): _refuse(f'{text[i:].strip()!r}', 'an instruction ends with a semicolon')
         i = m.end()
         res.append(m['brace'] or _guarded(m, registers, count))
-    return ' '.join(res)
+    return f"{{ {labels}{' '.join(res)} }}" if labels else ' '.join(res)
 
 def _guarded(m, registers, count):
     "C++ for one statement of PTX; a declaration adds to `registers`"
     if m['name'].startswith('.'): return _declared(m['name'], m['rest'], registers)
+    if m['name'].startswith('bra'): return f"if ({m['not']}{_operand(m['guard'], registers, count)}) goto {_label(m['rest'].strip())};" if m['guard'] else f"goto {_label(m['rest'].strip())};"
     operands = [x for o in _split(m['rest']) for x in _operand(o, registers, count).split(', ')]
     call = _call(m['name'], operands)+';'
     return f"if ({m['not']}{_operand(m['guard'], registers, count)}) {call}" if m['guard'] else call

@@ -429,6 +429,12 @@ def _shared(c):
             raise c.error(NotEmulated, 'the emulator cannot read this declaration of a __shared__ variable: write its type and its name', i)
         end = ds[-1].end if ds else i
 
+def _alignment(c, i, end):
+    "What the declaration `i:end` says of its alignment"
+    for j in range(i, end):
+        if c[j] in ('alignas','__align__') and c[j+1]=='(': return _text(c, range(j+2, c.mate[j+1]))
+        if c[j]=='aligned' and c[j+1]=='(' and c[j-1]=='(': return _text(c, range(j+2, c.mate[j+1]))
+
 def _share(c, start, d, ds, words):
     defines = any(c[j]=='{' for j in range(start, d))
     common = _define_type(c, start, d) if defines else _text(c, _kept(c, start, d))
@@ -440,7 +446,9 @@ def _share(c, start, d, ds, words):
         own = _bounds(_text(c, [j for j in _kept(c, o.first, o.end) if not o.name <= j < o.past]))
         nm = _text(c, range(o.name, o.past))
         type_ = f'{common} {own}'.strip() + ('' if 'extern' in words else ', __COUNTER__')
-        _edit(c, c.tokens[o.first].start, c.tokens[o.end-1].end, f'{outside}auto &{nm} = ::gridstride::{make}<{type_}>({_quoted(c, nm)})')
+        if make=='shared' and c.macro is None and (at := _alignment(c, start, o.end)): before,type_ = f'struct gs_align_{nm} {{ alignas({at}) char c; }}; ',f'{type_}, alignof(gs_align_{nm})'
+        else: before = ''
+        _edit(c, c.tokens[o.first].start, c.tokens[o.end-1].end, f'{before}{outside}auto &{nm} = ::gridstride::{make}<{type_}>({_quoted(c, nm)})')
         if c[o.end]==',': _edit(c, c.tokens[o.end].start, c.tokens[o.end].end, ';')
 
 # %% ../../nbs/lib/cpp/01_source.ipynb #7976e10a
@@ -680,6 +688,15 @@ def _words(c):
         if c[i] in ('asm','__asm__','__asm') and c.is_word(i): _asm(c, i)
         if c[i]=='__noinline__' and c[i-1]!='(': _edit(c, c.tokens[i].start, c.tokens[i].end, 'GRIDSTRIDE_NOINLINE')
 
+def _clusters(c, names)->dict: # name of a kernel -> what its `__cluster_dims__` says
+    "The kernels that are launched in clusters"
+    res = {}
+    for i in range(len(c)):
+        if c[i]!='__cluster_dims__' or not c.is_word(i) or c[i+1]!='(': continue
+        j = next((j for j in range(i, len(c)) if c[j] in names and c[j+1]=='('), None)
+        if j is not None: res[c[j]] = _text(c, range(i+2, c.mate[i+1]))
+    return res
+
 def emulated(src:str, # CUDA C
             )->str:   # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     "`src` for the emulator; `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that do not close"
@@ -689,6 +706,7 @@ def emulated(src:str, # CUDA C
     for c in (main, *bodies):
         c.pointers = {k.name:[n for n,p in enumerate(k.params) if p.type.endswith('*')] for k in found}
         for rewrite in (_words, _launches, _shared, _symbols): rewrite(c)
-    names = [f'''static const ::gridstride::Names gs_names_{i}("{k.name}", "{','.join(p.name for p in k.params)}");''' for i,k in enumerate(found)]
+    clusters = _clusters(main, {k.name for k in found})
+    names = [f'''static const ::gridstride::Names gs_names_{i}("{k.name}", "{','.join(p.name for p in k.params)}"{', dim3('+clusters[k.name]+')' if k.name in clusters else ''});''' for i,k in enumerate(found)]
     res = _apply(src, [e for c in (main, *bodies) for e in c.edits])
     return res + '\n'*(not res.endswith('\n')) + ' '.join(names) + '\n' if names else res

@@ -60,6 +60,14 @@ def _string(x, fmt, out):
     fmt.append(f'2q{(len(b)+7)//8*8}s')
     out += (STRING, len(b), b)
 
+def _struct(x, fmt, out):
+    "Its bytes; with the tensor that it is a map of, if it is one"
+    b = bytes(x)
+    if (of := getattr(x, 'tensor', None)) is not None: fmt.append('2q'); out += (LIST, 2)
+    fmt.append(f'2q{(len(b)+7)//8*8}s')
+    out += (STRING, len(b), b)
+    if of is not None: pack(of, fmt, out)
+
 def _list(x, fmt, out):
     fmt.append('2q')
     out += (LIST, len(x))
@@ -84,11 +92,12 @@ def _packer(x):
         if isinstance(x, torch.Tensor): return _tensor
         if isinstance(x, torch.dtype): return lambda x,fmt,out: (fmt.append('2q'), out.extend((DTYPE,_code(x))))
         if isinstance(x, torch.device): return lambda x,fmt,out: (fmt.append('3q'), out.extend((DEVICE,*_index(x))))
-    for t,f in ((np.ndarray,_array), (str,_string), ((list,tuple),_list)):
+    for t,f in ((np.ndarray,_array), (str,_string), ((list,tuple),_list), ((ctypes.Structure,ctypes.Array,bytes),_struct)):
         if isinstance(x, t): return f
     if isinstance(x, np.bool_): return lambda x,fmt,out: _PACK[bool](bool(x), fmt, out)
     if hasattr(type(x), '__index__'): return lambda x,fmt,out: _PACK[int](x.__index__(), fmt, out)
     if hasattr(type(x), '__float__'): return lambda x,fmt,out: _PACK[float](float(x), fmt, out)
+    if hasattr(type(x), '__bytes__'): return _struct
     raise TypeError(f'C++ has no counterpart of {type(x).__name__}')
 
 def packed(xs):
@@ -225,7 +234,7 @@ def _declared(name, types):
 
 # %% ../../nbs/lib/cpp/03_values.ipynb #59c3d91f
 class _Call(ctypes.Structure):
-    _fields_ = [('args',c_char_p), ('n',c_int64), ('stream',c_void_p), ('device',c_int64), ('grid',c_int64*3), ('block',c_int64*3), ('shared',c_int64),
+    _fields_ = [('args',c_char_p), ('n',c_int64), ('stream',c_void_p), ('device',c_int64), ('grid',c_int64*3), ('block',c_int64*3), ('shared',c_int64), ('cluster',c_int64*3),
                 ('result',POINTER(c_int64)), ('message',c_char_p), ('argument',c_int64)]
 
 class _Exported(ctypes.Structure): pass
@@ -265,12 +274,12 @@ class Function:
 
     def __call__(self, *args, **kwargs): return self.run(self._positional(args, kwargs) if kwargs else args)
 
-    def run(self, args, grid=(0,0,0), block=(0,0,0), shared=0, stream=None):
+    def run(self, args, grid=(0,0,0), block=(0,0,0), shared=0, stream=None, cluster=(1,1,1)):
         "Call it with `args`; the rest is for kernels"
         try: words = packed(args)
         except (TypeError,struct.error): raise self._unpackable(args) from None
         current,device = (0,0) if self.library.emulated else _stream()
-        call = _Call(words, len(args), current if stream is None else stream, device, grid, block, shared)
+        call = _Call(words, len(args), current if stream is None else stream, device, grid, block, shared, cluster)
         code = self.library.call(self._call, call)
         if code: raise self._error(code, call, args)
         return unpack(call.result, 0, True)[0] if call.result else None
@@ -336,9 +345,9 @@ class Library:
         if k.startswith('__'): raise AttributeError(k)
         raise AttributeError(f"{self.__name__} has no function {k!r}. It has {', '.join(self.functions) or 'none'}")
 
-    def launch(self, kernel, grid, block, args, shared=0, stream=None):
+    def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1,1,1)):
         "Launch an exported kernel, by its name; `grid` and `block` as for `dim3`"
-        return self.kernels[kernel].run(args, dim3(grid), dim3(block), shared, stream)
+        return self.kernels[kernel].run(args, dim3(grid), dim3(block), shared, stream, dim3(cluster))
 
     def call(self, entry, call):
         "Run the compiled function `entry`; what it returns is 0 if all went well. A subclass may put something around it"

@@ -33,13 +33,14 @@ def on_hopper()->bool:
     "Is the current device a Hopper GPU, with TMA and wgmma?"
     return backend()=='gpu' and _torch().cuda.get_device_capability()==(9,0)
 
-def need_hopper(name):
-    "Raise `Unavailable` where `name`, a kernel with TMA, bulk copies or wgmma, cannot run"
-    if not on_hopper(): raise Unavailable(f'{name} needs a Hopper GPU (compute capability 9.0): TMA, bulk copies, mbarriers and wgmma are not emulated')
+def need_hopper(name, emulated=False):
+    "Raise `Unavailable` where `name`, which has TMA, bulk copies or wgmma, cannot run: on another GPU and, unless it may be `emulated`, without one"
+    if on_hopper() or emulated and backend()!='gpu': return
+    raise Unavailable(f'{name} needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma{", or the emulator: GRIDSTRIDE_BACKEND=sim" if emulated else ""}')
 
 def sms()->int:
-    "SMs of the current GPU; the emulator gets four, as more blocks would only take longer"
-    return _torch().cuda.get_device_properties().multi_processor_count if backend()=='gpu' else 4
+    "SMs of the current GPU; the emulator gets eight, as more blocks would only take longer"
+    return _torch().cuda.get_device_properties().multi_processor_count if backend()=='gpu' else 8
 
 def _of(x, constants):
     "`x` itself, or what the function `x` makes of those numbers that it names"
@@ -73,7 +74,7 @@ class Launcher:
                  numbers, grid, block, shared=0,
                  early=False,          # may it begin before the kernel ahead has ended? See griddepcontrol in PTX
                  cluster=(1,1,1)):     # blocks of a cluster along x, y, z, where the source does not say it
-        self.kernel,self.numbers,self.grid,self.block,self.shared,self.lock = kernel,numbers,dim3(grid),dim3(block),shared,threading.Lock()
+        self.kernel,self.numbers,self.grid,self.block,self.shared,self.cluster,self.lock = kernel,numbers,dim3(grid),dim3(block),shared,cluster,threading.Lock()
         if not kernel.handle: return
         _let(kernel, shared)
         self.pointers,self.ints = (ctypes.c_void_p*arrays)(),(ctypes.c_int*len(numbers))(*numbers)
@@ -84,7 +85,7 @@ class Launcher:
         self.run,self.given = driver().cuLaunchKernelEx,(ctypes.byref(self.config), ctypes.c_void_p(kernel.handle), self.places, None)
 
     def __call__(self, arrays, stream=None):
-        if not self.kernel.handle: return self.kernel.launch((*arrays,*self.numbers), self.grid, self.block, None, self.shared)
+        if not self.kernel.handle: return self.kernel.launch((*arrays,*self.numbers), self.grid, self.block, None, self.shared, self.cluster)
         with self.lock:                            # another thread has the same places
             self.put(arrays)
             self.config.stream = stream
@@ -98,20 +99,24 @@ class _Launch(Launcher):
         super().__init__(rung.kernel, 3, (h,w,k), rung.grid_for(h, w, k), rung.threads, rung.shared)
         self.maps,self.mapped = {},[(i,*rung.maps[o]) for i,o in enumerate(('m','n','out')) if o in rung.maps]
 
-    def __call__(self, m, n, out, stream): super().__call__((m,n,out), stream)
+    def __call__(self, m, n, out, stream):
+        arrays = [m,n,out]
+        if not self.kernel.handle:
+            for i,box,swizzle in self.mapped: arrays[i] = self.map(i, arrays[i], box, swizzle)
+        super().__call__(arrays, stream)
 
     def put(self, arrays):
         for i,x in enumerate(arrays): self.pointers[i] = x.data_ptr()
-        for i,box,swizzle in self.mapped: self.places[i] = self.map(i, arrays[i], box, swizzle)
+        for i,box,swizzle in self.mapped: self.places[i] = self.map(i, arrays[i], box, swizzle).address
 
     def map(self, i, x, box, swizzle):
-        "The address of the map of an array that is the `i`th argument"
+        "The map of an array that is the `i`th argument"
         key = (i,x.data_ptr())
         if key not in self.maps:
             from gridstride.kernels.tma import tensor_map
             if len(self.maps) >= KEPT: self.maps.clear()
             self.maps[key] = tensor_map(x, box, swizzle)
-        return self.maps[key].address
+        return self.maps[key]
 
 # %% ../../nbs/lib/kernels/01_rung.ipynb #9da2495d
 def _at(x): return str(x.device)
@@ -270,7 +275,7 @@ class Rung(Product):
         return self._built[where]
 
     def _compiled(self):
-        if self.hopper: need_hopper(self.name)
+        if self.hopper: need_hopper(self.name, emulated=True)
         kernel = cuda_kernel(self.src)
         if len(kernel.params)!=6: raise TypeError(f'{self.name}: a rung takes (m, n, out, int h, int w, int k), and this kernel {kernel.__doc__}')
         return kernel

@@ -13,7 +13,7 @@ import numpy as np
 
 from .rung import Launcher, Product, need_hopper, with_constants
 from .thin import SMALL, THIN, THIN_TN, _kernel
-from ..utils import cdiv
+from ..utils import backend, cdiv
 
 # %% ../../nbs/lib/kernels/05_split.ipynb #05000005
 def bf16(x:np.ndarray # float32
@@ -222,23 +222,24 @@ class Split(Product):
 
     def prepare(self, h, w, k, device):
         if not self.supports(h, w, k): raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: a size is 0')
-        need_hopper(self.name)
+        need_hopper(self.name, emulated=True)
         c = self.constants
         BM,BN,chunks,rows,cols = c['BM'],c['BN'],cdiv(k, 32),cdiv(h, c['BM']),cdiv(w, c['BN'])
         along = dict(BM=BM, BN=BN, M_ALONG=self.layout[0]=='n', N_ALONG=self.layout[1]=='t')
-        split = Launcher(_kernel(pass_src, 'split_planes', tuple(along.items()), 'gpu'), 4, (h,w,k), chunks*(rows*BM + cols*BN)//64, 256)
-        gemm = Launcher(_kernel(wgmma_src(BN)+gemm_src, 'multiply_planes', tuple(c.items()), 'gpu'), 3, (h,w,k), (rows*cols,c['SPLITS']), 2*BM+32, self.shared, early=True, cluster=(1,c['SPLITS'],1))
-        of_m,of_n = (3*2*32*chunks*x for x in (rows*BM,cols*BN))   # bytes
+        split = Launcher(_kernel(pass_src, 'split_planes', tuple(along.items()), backend()), 4, (h,w,k), chunks*(rows*BM + cols*BN)//64, 256)
+        gemm = Launcher(_kernel(wgmma_src(BN)+gemm_src, 'multiply_planes', tuple(c.items()), backend()), 3, (h,w,k), (rows*cols,c['SPLITS']), 2*BM+32, self.shared, early=True, cluster=(1,c['SPLITS'],1))
+        of_m,of_n = (3*32*chunks*x for x in (rows*BM,cols*BN))
         def both(m, n, out, stream):
             planes = _planes(m, of_m+of_n)
-            ms,ns = planes.data_ptr(),planes.data_ptr()+of_m
-            split((m.data_ptr(),n.data_ptr(),ms,ns), stream)
-            gemm((ms,ns,out.data_ptr()), stream)
+            if not m.is_cuda: ms,ns = planes[:of_m],planes[of_m:]
+            else: ms,ns,m,n,out = planes.data_ptr(),planes.data_ptr()+2*of_m,m.data_ptr(),n.data_ptr(),out.data_ptr()
+            split((m,n,ms,ns), stream)
+            gemm((ms,ns,out), stream)
         return both
 
 def _planes(m, size):
     import torch
-    return torch.empty(size, dtype=torch.uint8, device=m.device)
+    return torch.empty(size, dtype=torch.bfloat16, device=m.device)
 
 # %% ../../nbs/lib/kernels/05_split.ipynb #05000023
 TILES = {(128,128):(1,1.01,3.7), (64,64):(2,.69,1.75), (64,128):(2,1.15,2.9)}   # BM, BN: blocks an SM, µs for 32 k, µs for the rest of a block

@@ -7,13 +7,14 @@ __all__ = ['DUMPS', 'TensorMap', 'why_no_map', 'tensor_map', 'swizzled', 'box_of
            'mma_b', 'mma_c', 'wgmma_d', 'holders', 'lane_panel', 'dumps', 'save', 'load']
 
 # %% ../../nbs/lib/kernels/02_tma.ipynb #457ae55f
-import ctypes
+import ctypes, struct
 
 import numpy as np
 
 from ..cpp.kernel import cuda_kernel, driver, says
 from ..draw import cells
 from .rung import need_hopper
+from ..utils import backend
 
 # %% ../../nbs/lib/kernels/02_tma.ipynb #672583ee
 _KINDS = {'uint8':(0,1), 'uint16':(1,2), 'uint32':(2,4), 'int32':(3,4), 'uint64':(4,8), 'int64':(5,8), 'float16':(6,2), 'float32':(7,4), 'float64':(8,8), 'bfloat16':(9,2)}  # CUtensorMapDataType, bytes
@@ -24,6 +25,7 @@ class TensorMap:
     "128 bytes for the copy engine, at an `address` that is a multiple of 64; give it to a kernel for a `const __grid_constant__ TensorMap`"
     def __init__(self, x, box, swizzle):
         self.of,self.box,self.swizzle = f"{str(x.dtype).removeprefix('torch.')}{tuple(x.shape)}",tuple(box),swizzle
+        self.tensor = None if _on_gpu(x) else x         # on the emulator the map goes with its tensor
         self._room = ctypes.create_string_buffer(128+64)
         self.address = -(-ctypes.addressof(self._room)//64)*64
     def __repr__(self): return f'<TensorMap of {self.of}, boxes of {"x".join(map(str, self.box))}, swizzle {self.swizzle}>'
@@ -44,7 +46,16 @@ def why_no_map(shape, strides, address, dtype, box, swizzle): # strides: in elem
     if box[-1]*size%16: return f'a row of the box has {box[-1]*size} bytes, and that must be a multiple of 16'
     if swizzle and box[-1]*size > swizzle: return f'a row of the box has {box[-1]*size} bytes, and a swizzle of {swizzle} spans no more than {swizzle}: make it {swizzle//size} elements'
 
-def tensor_map(x,           # a torch tensor on the GPU
+def _on_gpu(x): return x.is_cuda
+
+def _for_the_emulator(res, shape, strides, box, size, swizzle):
+    "Fill the map as `TensorMap` of the emulator's `runtime.h` has it"
+    def five(xs): return [*reversed(xs), *[1]*(5-len(xs))]
+    words = struct.pack('8sQ4i5i5i5q', b'gs tmap', 0, len(box), size, swizzle, 0, *five(shape), *five(box), *(s*size for s in five(strides)))
+    ctypes.memmove(res.address, words, len(words))
+    return res
+
+def tensor_map(x,           # a torch tensor, where kernels run
                box,         # its sizes, the rows' length last: (rows, columns)
                swizzle=128, # of shared memory: 0, 32, 64, 128 bytes
               )->TensorMap:
@@ -53,6 +64,7 @@ def tensor_map(x,           # a torch tensor on the GPU
     if why := why_no_map(x.shape, strides, x.data_ptr(), dtype, box, swizzle): raise ValueError(f'no tensor map of {dtype}{tuple(x.shape)}: {why}')
     res,n = TensorMap(x, box, swizzle),len(box)
     kind,size = _KINDS[dtype]
+    if not _on_gpu(x): return _for_the_emulator(res, x.shape, strides, box, size, swizzle)
     dims,steps,sides = (ctypes.c_uint64*n)(*x.shape[::-1]),(ctypes.c_uint64*n)(*(s*size for s in strides[-2::-1])),(ctypes.c_uint32*n)(*box[::-1])   # the driver names the innermost axis first
     code = driver().cuTensorMapEncodeTiled(ctypes.c_void_p(res.address), kind, n, ctypes.c_void_p(x.data_ptr()), dims, steps, sides, (ctypes.c_uint32*n)(*[1]*n), 0, _SWIZZLES[swizzle], _PROMOTION, 0)
     if code: raise RuntimeError(f'no tensor map of {dtype}{tuple(x.shape)}, box {tuple(box)}: {says(code)}')
@@ -179,10 +191,12 @@ __global__ void accumulator(const __grid_constant__ TensorMap m, const __grid_co
     for (int i = 0; i < 32; i++) out[threadIdx.x*32+i] = d[i];
 }""")
 
+def _where(): return 'cuda' if backend()=='gpu' else 'cpu'
+
 def _named(h, w, k):
     "m and n whose product has w*row + column in each element, exactly, also in bf16"
     import torch
-    m,n = torch.zeros(h, k, device='cuda'),torch.zeros(k, w, device='cuda')
+    m,n = torch.zeros(h, k, device=_where()),torch.zeros(k, w, device=_where())
     m[:,0],m[:,1],n[0],n[1] = torch.arange(h),1,w,torch.arange(w)
     return m.bfloat16(),n.bfloat16()
 
@@ -190,15 +204,15 @@ def _box(swizzle, row=0, col=0):
     "What TMA makes of a box of 32 rows of an array whose elements are numbered from 1"
     import torch
     cols = (swizzle or 128)//2
-    x = torch.arange(1, 64*64+1, dtype=torch.int32, device='cuda').to(torch.uint16).view(64, 64)
-    out = torch.empty(32*cols, dtype=torch.uint16, device='cuda')
+    x = torch.arange(1, 64*64+1, dtype=torch.int32, device=_where()).to(torch.uint16).view(64, 64)
+    out = torch.empty(32*cols, dtype=torch.uint16, device=_where())
     cuda_kernel(DUMPS['box'])[1, 128](tensor_map(x, (32,cols), swizzle), out, row, col, 64*cols)
     return out.cpu().numpy().astype(int)
 
 def _fragments():
     import torch
-    m,n = torch.arange(256., device='cuda').bfloat16().view(16, 16),torch.arange(128., device='cuda').bfloat16().view(16, 8)
-    res = [torch.empty(32, i, dtype=d, device='cuda') for i,d in ((8,torch.bfloat16),(4,torch.bfloat16),(4,torch.float32))]
+    m,n = torch.arange(256., device=_where()).bfloat16().view(16, 16),torch.arange(128., device=_where()).bfloat16().view(16, 8)
+    res = [torch.empty(32, i, dtype=d, device=_where()) for i,d in ((8,torch.bfloat16),(4,torch.bfloat16),(4,torch.float32))]
     k = cuda_kernel(DUMPS['fragments'])
     k[1, 32](m, n, *res)
     c = torch.empty_like(res[2])
@@ -208,13 +222,14 @@ def _fragments():
 def _accumulator():
     import torch
     m,n = (o.contiguous() for o in _named(64, 64, 64))
-    out = torch.empty(128, 32, device='cuda')
+    out = torch.empty(128, 32, device=_where())
     cuda_kernel(DUMPS['accumulator'])[1, 128](tensor_map(m, (64,64)), tensor_map(n, (16,64)), out)
     return out
 
-def dumps()->dict: # name -> array of whole numbers
-    "What this GPU's TMA, ldmatrix, mma.sync and wgmma do"
-    need_hopper('What shows the layouts')
+def dumps(emulated=False # by the emulator, where no GPU is?
+         )->dict: # name -> array of whole numbers
+    "What TMA, ldmatrix, mma.sync and wgmma do here"
+    need_hopper('What shows the layouts', emulated)
     res = {f'box {s}':_box(s) for s in _SWIZZLES}
     res['box over the edge'] = _box(128, 50, -8)
     return {**res, **{k:v.float().cpu().numpy().astype(int) for k,v in dict(_fragments(), d=_accumulator()).items()}}

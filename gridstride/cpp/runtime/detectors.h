@@ -31,25 +31,33 @@ static Image image_of(void *code) {
     return image;
 }
 
-struct Detector {
-    bool on = false;
-    Worker *w = nullptr;                   // the one that runs the checked launch
-    uint32_t now = 1, launch_start = 1, block_start = 1, block_floor = 1, me = 0;
+struct Copy { uintptr_t to; uint32_t bytes, who, where, group; };
+
+// What the detectors know of one block.
+struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
-    uintptr_t launch_frame = 0, shared_base = nowhere, own_stack = 0, builtins = 0, builtin_bytes = 0;
-    const Launch *launch = nullptr;
-    Image image = {};
-    Cells shared_cells, cells;
-    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads];
+    Worker *w = nullptr;
+    uint32_t block_start = 1, block_floor = 1;
+    uintptr_t shared_base = nowhere;
+    Cells shared_cells;
+    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads], engines_see[max_threads];   // engines_see: up to when, by fence.proxy.async
     std::vector<uint32_t> partial;         // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
     bool any_acquired = false;
+    struct { const Cell *cell; uintptr_t a; Access at; } suspicion = {};
+    struct { std::vector<Copy> open; uint32_t group; } copies[max_threads] = {};   // by thread: its asynchronous copies, and how many groups of them it has committed
+};
+
+struct Detector : BlockClock {
+    bool on = false;
+    uint32_t now = 1, launch_start = 1, cluster_floor = 0, me = 0;
+    uintptr_t launch_frame = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
+    const Launch *launch = nullptr;
+    Image image = {};
+    Cells cells;
     struct Release { uint32_t device, block_scope; uint64_t block; };
     std::unordered_map<const void *, Release> released;
     struct { uintptr_t a; unsigned n; char old[16]; Access other, mine; bool active; } pending = {};
     std::vector<uint32_t> warned_at;
-    struct { const Cell *cell; uintptr_t a; Access at; } suspicion = {};
-    struct Copy { uintptr_t to; uint32_t bytes, who, where, group; };
-    struct { std::vector<Copy> open; uint32_t group; } copies[max_threads] = {};   // by thread: its asynchronous copies, and how many groups of them it has committed
 
     struct Scope {                         // the detectors are on from the start of a launch to its end
         explicit Scope(const Launch &);
@@ -63,6 +71,7 @@ struct Detector {
         w = &worker;
         memset(fenced, 0, sizeof fenced);
         memset(acquired, 0, sizeof acquired);
+        memset(engines_see, 0, sizeof engines_see);
         any_acquired = false;
         partial.clear();
         for (auto &c : copies) {                // of the block before, or of a launch that was ended
@@ -72,6 +81,7 @@ struct Detector {
         block_start = block_floor = ++now;
         for (auto &f : warp_floor) f = now;
     }
+    void enter(Worker &);                  // another block of the cluster goes on
     void begin_thread(Worker &worker) {
         if (!on) return;
         me = (uint32_t(worker.block) + 1) * max_threads + uint32_t(worker.rank[worker.current]);
@@ -116,9 +126,11 @@ struct Detector {
     void passed(Worker &worker, const void *barrier) { acquire(worker.rank[worker.current], released[key_of(barrier)].device); }
     static const void *key_of(const void *barrier) { return static_cast<const char *>(barrier) + 1; }   // waiting at it orders, touching it does not
 
+    static bool is_engine(const Access &a) { return (a.where & (line_bit | engine_bit)) == (line_bit | engine_bit); }
     // `since`: what was before is in order: the launch, or for shared memory the block
     bool ordered(const Access &a, uint32_t since) const {
-        if (a.when < since || a.who == me) return true;
+        if (a.when < since || (a.who == me && !is_engine(a))) return true;
+        if (a.when >= block_start && a.when < cluster_floor) return true;
         const uint32_t mine = me % max_threads;
         if (a.who / max_threads == me / max_threads) {
             if (a.when < block_floor) return true;
@@ -128,7 +140,7 @@ struct Detector {
         return a.when < acquired[mine];
     }
     bool conflicts(const Access &earlier, const Access &later, uint32_t since) const {
-        if (earlier.who == me || earlier.when < since) return false;
+        if ((earlier.who == me && !is_engine(earlier)) || earlier.when < since) return false;
         const bool narrow = (earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads;
         return (!(earlier.where & later.where & atomic_bit) || narrow) && !ordered(earlier, since);
     }
@@ -158,6 +170,7 @@ struct Detector {
     static bool in_flight(const Access &a) { return a.when == under_way; }
     __attribute__((noinline)) void too_early(const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
         if (!checks(racecheck)) return;
+        if (is_engine(copy)) return too_early_for_engine(copy, mine, then, a, owner, p);
         const auto &theirs = copies[copy.who % max_threads];
         const uint32_t now_open = theirs.group;
         const bool committed = std::any_of(theirs.open.begin(), theirs.open.end(), [&](const Copy &c) { return a - c.to < c.bytes && c.where == copy.where && c.group < now_open; });
@@ -167,6 +180,21 @@ struct Detector {
         find(racecheck, what, committed ? "Whoever copies waits for it (cp.async.wait_group, __pipeline_wait_prior), then a __syncthreads() orders it for the others."
                                         : "Whoever copies commits it (cp.async.commit_group, __pipeline_commit) and waits for the group, then a __syncthreads() orders it for the others.",
              mine, &copy, x.name, x.rank, x.index);
+    }
+
+    __attribute__((noinline)) void too_early_for_engine(const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+        const Named x = named(a, owner, p);
+        char what[400];
+        snprintf(what, sizeof what, "%s is %s while a bulk copy to it may be under way", x.text, then);
+        find(racecheck, what, "Wait at the mbarrier that the copy is told to (mbarrier.try_wait), for the phase in which it comes.", mine, &copy, x.name, x.rank, x.index);
+    }
+    // The engines see what threads have written to shared memory only behind a fence of either the writer or whoever starts them.
+    __attribute__((noinline)) void not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner) {
+        if (!checks(racecheck)) return;
+        const Named x = named(a, owner, nullptr);
+        char what[400];
+        snprintf(what, sizeof what, "%s is written by a thread, and read by the copy engine or the tensor cores with no fence.proxy.async between", x.text);
+        find(racecheck, what, "Whoever wrote it: fence.proxy.async, then the barrier.", mine, &c.write, x.name, x.rank, x.index);
     }
 
     // An access
@@ -192,6 +220,7 @@ struct Detector {
         if (__builtin_expect(pending.active, 0)) settle();
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
+        if (w->leader->cluster.size() > 1) if (Worker *there = w->block_of(reinterpret_cast<const char *>(a))) return in_another_block(*there, a, n, write, where);
         if (memory.holds(a)) {
             Piece *p = memory.at(a);
             if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, n, write, where);
@@ -200,6 +229,14 @@ struct Detector {
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
         elsewhere(a, write, where);
+    }
+    // Shared memory of another block of the cluster.
+    __attribute__((noinline)) void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where) {
+        const Worker *mine = w;
+        const uintptr_t base = shared_base;
+        w = &there, shared_base = reinterpret_cast<uintptr_t>(there.shared);      // whose arrays have the names
+        words(there.clock->shared_cells, a - shared_base, n, write, where, a, nullptr);
+        w = const_cast<Worker *>(mine), shared_base = base;
     }
     inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Piece *p) {
         while (n) {
@@ -216,12 +253,14 @@ struct Detector {
         }
     }
     inline void touch(Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
-        const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) && write ? under_way : now, where};
+        const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) ? under_way : now, where};
         const uint32_t since = p ? launch_start : block_start;
         if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, write ? "written" : "read", a, owner, p);
         if (!write) {
             if (conflicts(c.write, mine, since)) race(c.write, mine, "written", "read", a, owner, p);
             if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start) p ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
+            if (is_engine(mine) && !p && c.write.when >= block_start && !is_engine(c.write) && c.write.when >= std::max(engines_see[c.write.who % max_threads], engines_see[me % max_threads]))
+                not_yet_seen(c, mine, a, owner);
             note_read(c, mine, since);
             return;
         }
@@ -261,7 +300,7 @@ struct Detector {
     // Findings
 
     const void *pc_of(uint32_t where) const { return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & ~atomic_bit) - 1); }
-    static int line_of(uint32_t where) { return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit | async_bit)) : 0; }
+    static int line_of(uint32_t where) { return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit | async_bit | engine_bit)) : 0; }
     void find(Kind k, const char *what, const char *mend, const Access &at, const Access *other, const char *array, int rank, const long long *index) {
         if (take_finding(k, what, mend)) {
             snprintf(found.kernel, sizeof found.kernel, "%s", base_name(w->launch->kernel).c_str());
@@ -306,8 +345,19 @@ struct Detector {
         const Named x = named(a, owner, p);
         char what[400];
         snprintf(what, sizeof what, "%s is %s by one thread and %s by another, with nothing between", x.text, before, then);
+        if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, then);
         const bool within = earlier.who / max_threads == later.who / max_threads;
         find(racecheck, what, within ? "In one block, a __syncthreads() between the two orders them." : "Blocks run in any order: let each write its own place, or use atomicAdd and its kin.", later, &earlier, x.name, x.rank, x.index);
+    }
+    __attribute__((noinline)) void engine_race(const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {
+        char what[400];
+        const bool reads = before[0] == 'r';
+        if (is_engine(earlier) && reads)
+            snprintf(what, sizeof what, in_flight(earlier) ? "%s is %s while %s may still read it" : "%s is %s, and nothing orders it after what read it: %s", x.text, then, "the tensor cores or the copy engine");
+        else snprintf(what, sizeof what, "%s is %s by %s and %s by %s, with nothing between", x.text, before, is_engine(earlier) ? "a bulk copy" : "a thread", then, !is_engine(later) ? "a thread" : then[0] == 'r' ? "the tensor cores or the copy engine" : "a bulk copy");
+        find(racecheck, what, is_engine(earlier) && reads ? "Wait for it (wgmma.wait_group, cp.async.bulk.wait_group.read), then tell whoever writes: an mbarrier, or a barrier of the block."
+                              : is_engine(earlier) ? "Every thread that uses what a bulk copy brings waits at its mbarrier (mbarrier.try_wait)." : "An mbarrier or a barrier of the block between the two orders them.",
+             later, &earlier, x.name, x.rank, x.index);
     }
     // A word of shared memory is read that nobody has written: a race if somebody still does before the next barrier, else it holds no value.
     __attribute__((noinline)) void suspect(const Cell &c, uintptr_t a, const Access &at) {
@@ -321,6 +371,7 @@ struct Detector {
     }
     // Two threads write one place. Whether they write the same value shows as soon as the second has written it.
     __attribute__((noinline)) void two_writes(const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
+        if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
         if (later.where & atomic_bit) return race(earlier, later, "written", "changed atomically", a, owner, p);
         if (pending.active) settle();
         pending.a = a, pending.n = n, pending.other = earlier, pending.mine = later, pending.active = true;
@@ -462,6 +513,18 @@ struct Detector {
 };
 static Detector detector;
 
+void Detector::enter(Worker &to) {
+    if (!on || w == &to) return;
+    if (!w->clock) w->clock = new BlockClock();
+    if (!to.clock) {
+        to.clock = new BlockClock();
+        to.clock->w = &to, to.clock->shared_base = reinterpret_cast<uintptr_t>(to.shared);
+        if (!to.clock->shared_cells.reserve(shared_cap)) fail(crash, "no addresses are left for the detectors", "A limit on virtual memory (ulimit -v) is in their way; checks=False runs without them.");
+    }
+    std::swap(*w->clock, static_cast<BlockClock &>(*this));
+    std::swap(*to.clock, static_cast<BlockClock &>(*this));
+}
+
 
 Detector::Scope::Scope(const Launch &l) {
     if (!options.checks) return;
@@ -552,6 +615,13 @@ void Worker::stuck() {
     } else {
         int here = 0;
         for (int i = 0; i < n; i++) here += state[i] == at_barrier;
+        for (int i = 0; i < n; i++)
+            if (state[slot[i]] == on_condition && condition[i].what) {
+                current = slot[i];
+                snprintf(what, sizeof what, "this thread waits %s, and no thread can go on", condition[i].what);
+                tell(synccheck, what, "Count who arrives in a phase, the bytes that come, and the parity that is waited for.", nullptr, line[i]);
+                end_launch();
+            }
         snprintf(what, sizeof what, state[s] == at_barrier ? "%d of the block's %d threads reach this barrier; the others wait for something else" : "%d of %d threads wait at a barrier, and this one for what never comes", here, n);
         tell(synccheck, what, "All threads of a block must reach it: guard the data, not the barrier.", nullptr, line[r]);
     }

@@ -53,7 +53,7 @@ static void say_who(Worker &w) {
 }
 
 // Ends the launch: back to `work`, whatever fiber this is.
-[[noreturn]] static void end_launch() { siglongjmp(worker->escape, 1); }
+[[noreturn]] static void end_launch() { siglongjmp(worker->leader->escape, 1); }
 
 static bool take_finding(Kind kind, const char *what, const char *mend) {
     static std::atomic_flag taken = {};
@@ -173,7 +173,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         w->signal = sig;
         w->fault = info->si_addr;
         w->pc = program_counter(context);
-        siglongjmp(w->escape, 1);
+        siglongjmp(w->leader->escape, 1);
     }
     if (sig == SIGUSR2) return;
     if (guard) {

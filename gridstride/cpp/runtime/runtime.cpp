@@ -1,6 +1,7 @@
 // The emulator's runtime: threads of a block as fibers, blocks over OS threads, findings, and what is printed.
 #include <algorithm>
 #include <dlfcn.h>
+#include <math.h>
 #ifndef __APPLE__
 #include <link.h>
 #endif
@@ -56,6 +57,7 @@ namespace gridstride {
 // Threads of a block
 
 static inline int current_rank() { return worker->rank[worker->current]; }
+static void nothing_left(Worker &);
 
 void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     launch = &l;
@@ -115,6 +117,7 @@ inline void Worker::start(int s) {
 
 inline void Worker::finish() {
     detector.settle();
+    if (engines) nothing_left(*this);
     state[current] = done;
     live--;
     if (warps_used) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
@@ -140,6 +143,7 @@ inline void Worker::choose() {
         return;
     }
     if (!find_ready(s)) {
+        if (!leader->cluster.empty()) return choose_in_cluster(self);
         if (!live) { switch_fiber(self, main); return; }
         resolve();
         find_ready(s);
@@ -162,15 +166,49 @@ inline void Worker::wait(State s) {
     choose();
 }
 
-// Nobody can go on: let those go on who may.
-void Worker::resolve() {
+// No thread of this block can go on: one of another block of the cluster, or one that may now.
+void Worker::choose_in_cluster(Fiber &self) {
+    const auto &all = leader->cluster;
+    const size_t n = all.size(), mine = size_t(std::find(all.begin(), all.end(), this) - all.begin());
+    for (size_t i = 1; i <= n; i++) {
+        Worker &b = *all[(mine + i) % n];
+        detector.enter(b);
+        int s = b.current;
+        if (b.next == b.n && !b.find_ready(s) && !(b.live && b.resolve(false) && b.find_ready(s))) continue;
+        worker = &b;
+        blockIdx = b.block_index;
+        if (b.next < b.n) {
+            Fiber *fresh = b.a_fiber();
+            prepare(*fresh, fiber_main);
+            b.fiber[b.current = b.next] = fresh;
+            return switch_fiber(self, *fresh);
+        }
+        b.current = s;
+        threadIdx = b.index[b.rank[s]];
+        detector.begin_thread(b);
+        if (b.fiber[s] != &self) switch_fiber(self, *b.fiber[s]);
+        return;
+    }
+    for (Worker *b : all)
+        if (b->live) {
+            detector.enter(*b);
+            worker = b;
+            b->resolve();
+        }
+    detector.enter(*leader);
+    worker = leader;
+    switch_fiber(self, leader->main);
+}
+
+// Nobody can go on: let those go on who may; if there is none, and there `must` be, that is a finding.
+bool Worker::resolve(bool must) {
     bool freed = false;
     if (warps_used)
         for (int i = 0; i < (n + 31) / 32; i++) {            // lanes that waited for one that has returned since
             Warp &p = warps[i];
             for (uint32_t left = p.arrived; left; left &= left - 1) freed |= (p.arrived >> __builtin_ctz(left) & 1) && try_warp(p, __builtin_ctz(left));
         }
-    if (freed) return;
+    if (freed) return true;
     for (int i = 0; i < n; i++)                              // all lanes of a warp that wait at one line are active together
         if (state[slot[i]] == at_active_mask) {
             uint32_t mask = 0;
@@ -183,18 +221,20 @@ void Worker::resolve() {
             }
             freed = true;
         }
-    if (freed) return;
+    if (freed) return true;
     for (int i = 0; i < n; i++)
         if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) state[i] = ready, freed = true;
-    if (freed) return;
+    if (freed) return true;
     int waiting = 0;
     for (int i = 0; i < n; i++) waiting += state[i] == at_barrier;
+    if (waiting < live && !must) return false;
     if (waiting < live) stuck();
     check_barrier(*this);
     count = 0;
     for (int i = 0; i < n; i++)
         if (state[i] == at_barrier) count += predicate[i] != 0, state[i] = ready;
     detector.block_barrier(*this);
+    return true;
 }
 
 // Are all the lanes there that `lane` waits for? Then they go on.
@@ -292,12 +332,12 @@ unsigned active_mask(int line) {
     w.wait(at_active_mask);
     return w.warps[r / 32].group[r % 32];
 }
-void wait_until(bool (*is_ready)(void *), void *arg, int line) {
+void wait_until(bool (*is_ready)(void *), void *arg, int line, const char *what) {
     Worker &w = *worker;
     if (is_ready(arg)) return;
     const int r = current_rank();
     w.line[r] = line;
-    w.condition[r].ready = is_ready, w.condition[r].arg = arg;
+    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].what = what;
     w.wait(on_condition);
 }
 void yield_thread() {
@@ -306,6 +346,10 @@ void yield_thread() {
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }
 bool on_device() { return worker && worker->running; }
+
+}
+#include "engines.h"
+namespace gridstride {
 
 // Shared memory
 
@@ -320,7 +364,8 @@ static std::atomic<int> sites{0};
 int shared_site() { return sites++; }
 
 static size_t place(Worker &w, const char *name, const Shape &s) {
-    const size_t at = w.shared_used;
+    // An array lies as its declaration says, and no better: what needs more must ask for it.
+    const size_t by = std::max(s.alignment, size_t(128)), at = (w.shared_used + by - 1) / by * by + (s.said ? 0 : std::max(s.alignment, size_t(16)));
     const size_t static_bytes = at + s.bytes;
     if (static_bytes + shared_gap > shared_cap) fail(launch_failed, "the block's shared arrays need more than a block has", "A block has 48 KB of static shared memory; use smaller arrays, or dynamic shared memory for up to 227 KB.");
     w.shared_static += s.bytes;
@@ -373,13 +418,14 @@ uint32_t shared_address(const void *p) {
 }
 char *shared_at(uint32_t address, unsigned bytes, const char *what, int line) {
     char text[300];
-    const uint32_t at = address - shared_window;
-    if (at > shared_cap - bytes) {
+    const uint32_t at = address % block_window - shared_window;
+    if (at > shared_cap - bytes || address / block_window > cluster_blocks()) {
         snprintf(text, sizeof text, "%s: %#x is no address in shared memory", what, address);
         fail(memcheck, text, "PTX addresses shared memory by 32 bits: __cvta_generic_to_shared(pointer).", line);
     }
-    must_be_aligned(worker->shared + at, bytes, what, line);
-    return worker->shared + at;
+    Worker &there = block_at(address, line);
+    must_be_aligned(there.shared + at, bytes, what, line);
+    return there.shared + at;
 }
 void must_be_aligned(const void *p, unsigned bytes, const char *what, int line) {
     if (reinterpret_cast<uintptr_t>(p) % bytes) detector.misplaced(p, bytes, what, line);
@@ -418,7 +464,7 @@ bool guarded(void (*f)(void *), void *arg) {
 
 // Launches
 
-Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters), next(all_names) { all_names = this; }
+Names::Names(const char *kernel, const char *parameters, dim3 cluster) : kernel(kernel), parameters(parameters), cluster(cluster), next(all_names) { all_names = this; }
 
 static size_t &max_dynamic(const char *kernel, const void *code) {
     static std::unordered_map<std::string, size_t> known;   // by library and name
@@ -429,9 +475,13 @@ size_t &max_dynamic_of(const char *kernel) { return max_dynamic(kernel, __builti
 static size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
 
 // The names of a launch's arrays: those of the kernel's parameters.
-static void name_arguments(const Launch &l, const std::string &kernel) {
+static const Names *names_of(const Launch &l) {
     const Names *names = all_names;
+    const std::string kernel = base_name(l.kernel);
     while (names && kernel != names->kernel) names = names->next;
+    return names;
+}
+static void name_arguments(const Launch &l, const Names *names) {
     if (!names) return;
     std::string rest = names->parameters;
     for (int i = 0; i < l.nargs && !rest.empty(); i++) {
@@ -460,6 +510,12 @@ static bool possible(const Launch &l) {
         snprintf(what, sizeof what, "a grid of (%u, %u, %u) blocks; a GPU takes 2147483647 along x, 65535 along y and z", l.grid.x, l.grid.y, l.grid.z);
         return refuse(l, 1, what, ""), false;
     }
+    const dim3 c = l.cluster;
+    const unsigned together = c.x * c.y * c.z;
+    if (!together || together > 8 || l.grid.x % c.x || l.grid.y % c.y || l.grid.z % c.z) {
+        snprintf(what, sizeof what, "a grid of (%u, %u, %u) blocks in clusters of (%u, %u, %u): a cluster has 8 blocks at most, and the grid whole clusters", l.grid.x, l.grid.y, l.grid.z, c.x, c.y, c.z);
+        return refuse(l, 1, what, "Round the grid up, and let the blocks that are too many do nothing."), false;
+    }
     if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_of(l)) {
         snprintf(what, sizeof what, "%zu bytes of dynamic shared memory; this kernel may use %zu", l.shared, max_dynamic_of(l));
         return refuse(l, 1, what, "Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB."), false;
@@ -467,13 +523,18 @@ static bool possible(const Launch &l) {
     return true;
 }
 
-void Worker::run_block(uint64_t b) {
+void Worker::begin_block(uint64_t b) {
     block = b;
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
-    blockIdx = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
+    block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
     memset(state, ready, size_t(n));
     next = 0, live = n, warps_used = false;
+    begin_engines(*this);
     detector.begin_block(*this);
+}
+void Worker::run_block(uint64_t b) {
+    begin_block(b);
+    blockIdx = block_index;
     Fiber *first = a_fiber();
     prepare(*first, fiber_main);
     fiber[current = 0] = first;
@@ -481,6 +542,34 @@ void Worker::run_block(uint64_t b) {
     switch_fiber(main, *first);
     detector.judge();
     running = false;
+}
+
+// The cluster with this number, of so many along each axis; block r of it is the r-th, along x first.
+void Worker::run_cluster(uint64_t number, dim3 clusters) {
+    const uint64_t x = number % clusters.x, y = number / clusters.x % clusters.y, z = number / clusters.x / clusters.y;
+    for (size_t r = 0; r < cluster.size(); r++) {
+        const uint64_t bx = x * cluster_dims.x + r % cluster_dims.x, by = y * cluster_dims.y + r / cluster_dims.x % cluster_dims.y, bz = z * cluster_dims.z + r / (cluster_dims.x * cluster_dims.y);
+        detector.enter(*cluster[r]);
+        cluster[r]->begin_block((bz * launch->grid.y + by) * launch->grid.x + bx);
+        cluster[r]->running = true;
+    }
+    const size_t first = options.order == 1 ? cluster.size() - 1 : 0;
+    Worker &b = *cluster[first];
+    detector.enter(b);
+    worker = &b;
+    blockIdx = b.block_index;
+    Fiber *fiber = b.a_fiber();
+    prepare(*fiber, fiber_main);
+    b.fiber[b.current = 0] = fiber;
+    switch_fiber(main, *fiber);
+    for (Worker *o : cluster) {
+        detector.enter(*o);
+        worker = o;
+        detector.judge();
+        o->running = false;
+    }
+    worker = this;
+    detector.enter(*this);
 }
 
 static void on_signal(int, siginfo_t *, void *);
@@ -498,30 +587,65 @@ static Worker &this_worker() {
     return mine;
 }
 
-// Blocks are handed out in order, so that one may wait for those before it.
+// Workers for the blocks of a cluster.
+static void prepare_cluster(Worker &w, const Launch &l, uint32_t seed) {
+    const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
+    w.cluster.clear();
+    w.cluster_dims = l.cluster;
+    if (n < 2) return w.prepare_threads(l, seed, options.order);
+    w.cluster.push_back(&w);
+    while (w.peers.size() + 1 < n) {
+        w.peers.push_back(new Worker());
+        w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
+        w.peers.back()->leader = &w, w.peers.back()->alternate = w.alternate;
+    }
+    w.cluster.insert(w.cluster.end(), w.peers.begin(), w.peers.begin() + std::ptrdiff_t(n - 1));
+    for (Worker *b : w.cluster) {
+        detector.enter(*b);
+        worker = b;
+        for (size_t i = 0; b != &w && detector.on && i < (b->shared_used + shared_gap) / 4; i++) detector.shared_cells.words[i] = {};
+        b->prepare_threads(l, seed, options.order);
+    }
+    detector.enter(w);
+    worker = &w;
+}
+// Blocks (or clusters of them) are handed out in order, so that one may wait for those before it.
 static void work(const Launch &l, std::atomic<uint64_t> &taken, uint64_t blocks) {
     Worker &w = this_worker();
     const uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
     if (sigsetjmp(w.escape, 1) == 0) {
-        w.prepare_threads(l, seed, options.order);
+        prepare_cluster(w, l, seed);
         watch(true);
-        for (uint64_t b; !stop && (b = taken++) < blocks;) w.run_block(options.order == 1 ? blocks - 1 - b : b);
+        const dim3 clusters(l.grid.x / l.cluster.x, l.grid.y / l.cluster.y, l.grid.z / l.cluster.z);
+        const uint64_t n = w.cluster.empty() ? blocks : blocks / w.cluster.size();
+        for (uint64_t b; !stop && (b = taken++) < n;) {
+            const uint64_t number = options.order == 1 ? n - 1 - b : b;
+            w.cluster.empty() ? w.run_block(number) : w.run_cluster(number, clusters);
+        }
     } else {
-        w.running = false;
-        w.idle.clear();
-        for (int i = 0; i < w.made; i++) w.idle.push_back(&w.fibers[i]);
-        tell_signal(w);
+        tell_signal(*worker);
+        for (Worker *b : w.cluster.empty() ? std::vector<Worker *>{&w} : w.cluster) {
+            b->running = false;
+            b->signal = b->missed = 0;
+            b->idle.clear();
+            for (int i = 0; i < b->made; i++) b->idle.push_back(&b->fibers[i]);
+        }
+        detector.enter(w);
+        worker = &w;
         stop = true;
     }
     watch(false);
     w.signal = w.missed = 0;
 }
 
-void run(const Launch &l) {
+void run(const Launch &asked_for) {
+    Launch l = asked_for;
+    const Names *names = names_of(l);
+    if (names && names->cluster.x * names->cluster.y * names->cluster.z > 1) l.cluster = names->cluster;
     if (on_device()) fail(launch_failed, "a kernel launches a kernel, which is not emulated", "Launch from the host.");
     if (!possible(l)) return;
     Detector::Scope scope(l);
-    name_arguments(l, base_name(l.kernel));
+    name_arguments(l, names);
     if (found.kind == launch_failed) found.kind = nothing;
     stop = false;
     const uint64_t blocks = uint64_t(l.grid.x) * l.grid.y * l.grid.z;

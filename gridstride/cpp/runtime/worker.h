@@ -41,11 +41,26 @@ struct FileScope {
     std::vector<SharedArray> dynamic;              // one at most
 };
 
+struct BlockClock;
+struct Engines;
+
 struct Worker {
+    // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
+    Worker *leader = this;
+    std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
+    dim3 cluster_dims = dim3(1, 1, 1);
+    std::vector<Worker *> peers;                   // workers that the leader made for other blocks
+    BlockClock *clock = nullptr;                   // while another block of the cluster is at work
+    Engines *engines = nullptr;                    // what its threads have asked the copy engine and the tensor cores for, if anything
+    Worker *block_of(const char *shared) const;
+    void choose_in_cluster(Fiber &self);
+    void begin_block(uint64_t block);
+    void run_cluster(uint64_t number, dim3 clusters);
     // the launch and the block
     const Launch *launch = nullptr;
     int n = 0;                                     // threads in a block
     uint64_t block = 0;                            // its number in the grid
+    uint3 block_index;
     // threads; a slot is a place in the order in which they run
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
@@ -61,7 +76,7 @@ struct Worker {
     int predicate[max_threads], count = 0;
     Warp warps[max_warps];
     bool warps_used = false;
-    struct { bool (*ready)(void *); void *arg; } condition[max_threads];
+    struct { bool (*ready)(void *); void *arg; const char *what; } condition[max_threads];
     // shared memory
     char *shared = nullptr;
     size_t shared_used = 0, shared_static = 0;
@@ -85,7 +100,7 @@ struct Worker {
     void wait(State s);
     void choose();
     bool find_ready(int &s) const;
-    void resolve();
+    bool resolve(bool must = true);
     bool try_warp(Warp &, int lane);
     void stuck();
     Fiber *a_fiber();

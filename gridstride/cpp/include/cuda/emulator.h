@@ -40,10 +40,18 @@ struct Config {
     dim3 grid, block;
     size_t shared;
     void *stream;
-    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr) : grid(grid), block(block), shared(shared), stream(stream) {}
+    dim3 cluster;
+    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1)) : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster) {}
 };
 
-template <class T> Arg arg(const T &) { return {nullptr, 0}; }
+template <class T> Arg arg(const T &x) {
+    if constexpr (std::is_class_v<T> && sizeof(T) == sizeof(TensorMap) && std::is_trivially_copyable_v<T>) {   // a tensor map names its array
+        TensorMap map;
+        __builtin_memcpy(&map, &x, sizeof map);
+        if (is_tensor_map(map)) return {map.base, size_t(map.itemsize)};
+    }
+    return {nullptr, 0};
+}
 template <class T> Arg arg(T *const &p) { return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T)}; }
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
@@ -52,7 +60,7 @@ template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
     auto thread = [&] { kernel_call(args...); };
-    run({config.grid, config.block, config.shared, config.stream, kernel, line,
+    run({config.grid, config.block, config.shared, config.stream, config.cluster, kernel, line,
          [](void *call) { (*static_cast<decltype(thread) *>(call))(); }, &thread, list, int(sizeof...(A))});
 }
 
@@ -64,8 +72,10 @@ template <class T> Shape shape() {
 
 template <class T, int> struct Site { static inline const int number = shared_site(); };
 
-template <class T, int counter> inline T &shared(const char *name) {
-    return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::number, name, shape<T>()));
+template <class T, int counter, size_t alignment = 0> inline T &shared(const char *name) {
+    Shape s = shape<T>();
+    s.alignment = alignment > alignof(T) ? alignment : alignof(T), s.said = alignment != 0;
+    return *static_cast<std::remove_cv_t<T> *>(shared_alloc(Site<T, counter>::number, name, s));
 }
 template <class T, int> T &file_shared(const char *name) {
     return *static_cast<std::remove_cv_t<T> *>(shared_at_file_scope(name, shape<T>()));

@@ -92,6 +92,53 @@ template <bool only_16, unsigned bytes, class A> void copy(int line, A to, uint6
     copy_async(shared_at(window(to), bytes, "cp.async", line), reinterpret_cast<const void *>(from), bytes, read < bytes ? read : bytes, "cp.async", line);
 }
 
+// What a Hopper GPU has beside threads: see runtime.h. A destination that nobody wants is `_`.
+
+struct Sink { template <class T> Sink &operator=(const T &) { return *this; } };
+template <class D, class A> void mapa(int line, D &d, A at, uint32_t rank) { d = D(map_shared(window(at), rank, line)); }
+template <class S, class A> void arrive(int line, bool expects, S &&state, A at, uint32_t n = 1) {   // n: bytes if it expects some, else arrivals
+    if (expects) mbarrier_expect(window(at), n, line);
+    state = mbarrier_arrive(window(at), expects ? 1 : n, line);
+}
+template <class A> void expect(int line, A at, uint32_t bytes) { mbarrier_expect(window(at), bytes, line); }
+template <class A> void init(int line, A at, uint32_t count) { mbarrier_init(window(at), count, line); }
+template <class A> void invalidate(int line, A at) { mbarrier_invalidate(window(at), line); }
+template <class A, class P> bool over(int line, bool waits, A at, P phase) { return mbarrier_over(window(at), uint32_t(phase), waits, line); }
+template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32_t bytes, B bar, uint32_t blocks = 0) {
+    ::gridstride::bulk_load(window(to), reinterpret_cast<const void *>(from), bytes, window(bar), blocks, line);
+}
+template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) { ::gridstride::bulk_store(reinterpret_cast<void *>(to), window(from), bytes, line); }
+template <class A, class B> void tensor_load(int line, const int32_t *at, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
+    ::gridstride::tensor_load(window(to), reinterpret_cast<const void *>(map), at, rank, window(bar), blocks, line);
+}
+template <class A> void tensor_store(int line, const int32_t *at, int rank, uint64_t map, A from) {
+    ::gridstride::tensor_store(reinterpret_cast<const void *>(map), at, rank, window(from), line);
+}
+template <Number type, int n, bool registers> void wgmma(int line, float *const *to, float *const *now, const uint32_t *a_registers, uint64_t a, uint64_t b, bool more, int a_sign, int b_sign, bool a_turned = false, bool b_turned = false) {
+    static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8, from 8 to 256");
+    ::gridstride::wgmma({type, n, a, b, registers ? a_registers : nullptr, more, a_sign, b_sign, a_turned, b_turned, to, now}, line);
+}
+template <int n> void set_registers() { static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: a multiple of 8, from 24 to 256"); }
+template <class D, class P> void elect(int line, D &&d, P &p, uint32_t mask) {
+    sync_warp(mask, line);
+    d = uint32_t(__builtin_ctz(mask)), p = lane() == __builtin_ctz(mask);
+}
+
+template <class D> GRIDSTRIDE_UNSEEN void load_ordered(int line, Order order, Scope scope, D &d, uint64_t address) {
+    const char *p = reinterpret_cast<const char *>(address);
+    must_be_aligned(p, sizeof d, "ld", line);
+    atomic_begin(p, sizeof d, Use::load, scope, order, line);
+    __builtin_memcpy(&d, p, sizeof d);
+    atomic_end(p);
+}
+template <class S> GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, Scope scope, uint64_t address, S s) {
+    char *p = reinterpret_cast<char *>(address);
+    must_be_aligned(p, sizeof s, "st", line);
+    atomic_begin(p, sizeof s, Use::store, scope, order, line);
+    __builtin_memcpy(p, &s, sizeof s);
+    atomic_end(p);
+}
+
 // ldmatrix and stmatrix: of each 8 x 8 matrix lane i knows in part, elements 2*(i%4) and the next of row i/4; transposed, of column i/4.
 // A row is 16 bytes, and the lanes 8*n to 8*n+7 give the addresses of those of matrix n.
 

@@ -30,7 +30,7 @@ GRIDSTRIDE_API unsigned warp_exchange(unsigned mask, const void *mine, int bytes
 // What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before any goes on.
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
-GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE());
+GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), const char *what = nullptr);   // what: it waits ..., if it waits for ever
 GRIDSTRIDE_API void arrive_at(const void *barrier);                // for a barrier object: what came before is ordered before ...
 GRIDSTRIDE_API void passed(const void *barrier);                   // ... what comes after in whoever passes it
 GRIDSTRIDE_API void yield_thread();                                // let the others run
@@ -58,7 +58,7 @@ GRIDSTRIDE_API void give_back();
 GRIDSTRIDE_API void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind);   // 'd', 'c' or 'm'
 
 // Shared memory of the block at work.
-struct Shape { size_t bytes, itemsize; int rank; size_t dims[4]; };
+struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool said = true; };   // said: the declaration asks for that alignment
 GRIDSTRIDE_API int shared_site();                                  // a number for a declaration
 GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
@@ -77,10 +77,64 @@ GRIDSTRIDE_API void copy_async_commit();
 GRIDSTRIDE_API void copy_async_wait(unsigned groups);              // until at most so many of the thread's groups are under way
 GRIDSTRIDE_API void copy_async_wait_all();
 
-struct Names {                       // of a kernel's parameters, separated by commas
+// Clusters: blocks that run at the same time and reach each other's shared memory. Block r of the cluster has its own at (r + 1) * block_window, too.
+constexpr uint32_t block_window = 1u << 20;
+GRIDSTRIDE_API uint32_t cluster_rank();
+GRIDSTRIDE_API uint32_t cluster_blocks();
+GRIDSTRIDE_API dim3 cluster_shape();
+GRIDSTRIDE_API uint32_t map_shared(uint32_t address, uint32_t rank, int line);                  // mapa: the same place in another block
+GRIDSTRIDE_API void cluster_arrive(int line);
+GRIDSTRIDE_API void cluster_wait(int line);
+// bar.sync and bar.arrive with a number of threads. Number 0 with all of them is sync_block().
+GRIDSTRIDE_API void named_barrier(uint32_t number, uint32_t threads, bool waits, int line);
+
+// mbarriers, in shared memory. A phase is over when all its arrivals and all its bytes have come.
+GRIDSTRIDE_API void mbarrier_init(uint32_t at, uint32_t count, int line);
+GRIDSTRIDE_API void mbarrier_invalidate(uint32_t at, int line);
+GRIDSTRIDE_API void mbarrier_expect(uint32_t at, uint32_t bytes, int line);
+GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line);                 // the phase, as a token
+GRIDSTRIDE_API bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line);          // is the phase of that parity over?
+GRIDSTRIDE_API void fence_mbarrier_init();
+GRIDSTRIDE_API void fence_proxy_async();
+
+// What cuTensorMapEncodeTiled makes on a GPU, in another form; innermost axis first, steps in bytes.
+struct alignas(64) TensorMap {
+    char mark[8];
+    char *base;
+    int32_t rank, itemsize, swizzle, unused, sizes[5], box[5];
+    int64_t steps[5];
+};
+inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
+// Bulk copies: `blocks` has a bit for each block of the cluster that gets the box; 0: the one that asks.
+GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line);
+GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
+GRIDSTRIDE_API void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line);
+GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line);
+GRIDSTRIDE_API void bulk_commit();
+GRIDSTRIDE_API void bulk_wait(uint32_t groups);
+
+// wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `more`. What a thread holds of d is nothing until it has waited.
+enum class Number { bf16, f16, tf32 };
+struct Wgmma {
+    Number type;
+    int n;
+    uint64_t a, b;                     // descriptors
+    const uint32_t *a_registers;       // instead of `a`, or null
+    bool more;
+    int a_sign, b_sign;
+    bool a_turned, b_turned;           // along h or w, not along k
+    float *const *to, *const *now;     // n/2 places of d, and the copies that are written to them after this call
+};
+GRIDSTRIDE_API void wgmma_fence();
+GRIDSTRIDE_API void wgmma(const Wgmma &, int line);
+GRIDSTRIDE_API void wgmma_commit();
+GRIDSTRIDE_API void wgmma_wait(uint32_t groups, int line);
+
+struct Names {                       // of a kernel's parameters, separated by commas; and its __cluster_dims__
     const char *kernel, *parameters;
+    dim3 cluster;
     const Names *next;
-    GRIDSTRIDE_API Names(const char *kernel, const char *parameters);
+    GRIDSTRIDE_API Names(const char *kernel, const char *parameters, dim3 cluster = dim3(1, 1, 1));
 };
 
 struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is no pointer
@@ -89,6 +143,7 @@ struct Launch {
     dim3 grid, block;
     size_t shared;
     void *stream;
+    dim3 cluster;                    // unless the kernel says it
     const char *kernel;
     int line;
     void (*thread)(void *);          // runs one thread of the kernel

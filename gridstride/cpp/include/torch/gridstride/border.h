@@ -18,7 +18,7 @@ struct gs_call {     // one call from Python; args: n values
     int64_t n;
     void *stream;
     int64_t device;
-    int64_t grid[3], block[3], shared;   // of a kernel
+    int64_t grid[3], block[3], shared, cluster[3];   // of a kernel
     // What comes back. After an error: its message and the argument that is to blame, if any, counted from 1.
     const int64_t *result;
     const char *message;

@@ -5,7 +5,7 @@
 namespace gridstride {
 namespace border {
 
-template <class T> struct Argument : Type<T> {};
+template <class T, class = void> struct Argument : Type<T> {};
 
 // A pointer takes a tensor's data, or None. One to an integer type takes integers of its size, whatever their sign; void and structs that are no vectors take all.
 template <class T> bool points_at(torch::ScalarType type) {
@@ -32,6 +32,36 @@ template <> struct Argument<const char *> {   // a string, or a tensor of bytes
     using held = Text;
     static bool read(Reader &r, Text &x) { return Type<std::string>::read(r, x.string) || Type<const signed char *>::read(r, x.tensor); }
     static const char *pass(Text &x) { return x.tensor.defined() ? static_cast<const char *>(x.tensor.data_ptr()) : x.string.c_str(); }
+};
+
+// A struct by value: its bytes. A tensor map comes with the tensor that it is of, whose address it gets here.
+template <class T> struct Struct { T value; torch::Tensor of; };
+template <class T> struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::known>> {
+    static constexpr bool known = true;
+    using held = Struct<T>;
+    static bool read(Reader &r, held &x) {
+        static thread_local std::string why;
+        std::string bytes;
+        const bool with_tensor = r.is(list);
+        if (with_tensor) r.next();
+        if (!Type<std::string>::read(r, bytes)) return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
+        why = torch::str("it has ", sizeof(T), " bytes, and ", bytes.size(), " were given");
+        if (bytes.size() != sizeof(T)) return r.refuse(why.c_str());
+        __builtin_memcpy(static_cast<void *>(&x.value), bytes.data(), sizeof(T));
+        return !with_tensor || Type<torch::Tensor>::read(r, x.of);
+    }
+    static T pass(held &x) {
+#ifdef GRIDSTRIDE_EMULATOR
+        if constexpr (sizeof(T) == sizeof(TensorMap))
+            if (x.of.defined()) {
+                TensorMap map;
+                __builtin_memcpy(&map, &x.value, sizeof map);
+                map.base = static_cast<char *>(x.of.data_ptr());
+                __builtin_memcpy(static_cast<void *>(&x.value), &map, sizeof map);
+            }
+#endif
+        return x.value;
+    }
 };
 
 struct Exported {
@@ -144,7 +174,7 @@ template <class F> struct Launched {  // what apply() calls for a kernel
         const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
         size_t &allowed = max_dynamic_of(F::gs_name());            // who asks for more from Python need not say it twice
         if (size_t(c->shared) > allowed && c->shared <= 227 << 10) allowed = size_t(c->shared);
-        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream)), F::gs_name(), 0, F(), a...);
+        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream), xyz(c->cluster)), F::gs_name(), 0, F(), a...);
     }
 };
 #endif

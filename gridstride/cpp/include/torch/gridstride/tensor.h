@@ -331,7 +331,9 @@ inline void say(std::string &s, const Tensor &t) {
 #include "accessor.h"
 #include "dispatch.h"
 
+#ifndef GRIDSTRIDE_WITHOUT_AT    // a source that does not say at:: may call a function of its own so
 namespace at = torch;
+#endif
 namespace c10 = torch;
 #if defined(__CUDACC__) || defined(GRIDSTRIDE_EMULATOR)
 #include "stream.h"
