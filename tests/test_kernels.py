@@ -587,7 +587,8 @@ def made_on_demand():
     for (BM, BN), (blocks, *_) in split.TILES.items():
         s = split.Split(BM, BN, 4)
         yield s.name, s.src, 2*BM+32, s.shared, blocks
-    for name, src, c in (('thin', thin.thin_src, thin.THIN.numbers(10, 785)), ('thin, turned', thin.turned_src, {k: v for k, v in thin.THIN_TN.numbers(10, 784).items() if k != 'LANES'})):
+    for name, src, c in (('thin, ring', thin.sums_src+thin.thin_src, thin.THIN.numbers(10, 785)), ('thin, rows', thin.sums_src+thin.rows_src, thin.THIN.by_rows(10, 784)),
+                         ('thin, turned', thin.turned_src, {k: v for k, v in thin.THIN_TN.numbers(10, 784).items() if k != 'LANES'})):
         yield name, with_constants(thin.copies_src+src, c), 32*c['WARPS'], 0, 1
     yield thin.SMALL.name, thin.SMALL.src, int(np.prod(thin.SMALL.threads)), thin.SMALL.shared, 1
     for along in (0, 1): yield f'planes, along {along}', with_constants(split.pass_src, dict(BM=64, BN=128, M_ALONG=along, N_ALONG=along)), 256, 0, 8
