@@ -347,3 +347,22 @@ def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
     status,out,err = command(tmp_path/'bad.cu')
     assert status==1 and err.startswith('CompileError: bad.cu, line 2:') and 'return y;' in err and 'Traceback' not in err
+
+
+def test_a_finding_in_a_function_names_the_kernels_line_too():
+    src = '''__device__ void put(float *x, int i) {
+    x[i] = i;
+}
+__device__ __noinline__ void twice(float *x, int i) { put(x, i); put(x, i + 1); }
+__global__ void k(float *x) {
+    put(x, threadIdx.x);
+    if (threadIdx.x == 3)
+        twice(x, threadIdx.x);
+}'''
+    with cpp.on_emulator():
+        with pytest.raises(MemcheckError, match=r'x\[4\] is outside(.|\n)*line 2: x\[i\] = i;\n  called on line 8: twice') as e: cuda_kernel(src)[1,4](torch.zeros(4))
+        assert (e.value.line, e.value.called) == (2, 8)
+        with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,4](torch.zeros(2))
+        assert (e.value.line, e.value.called) == (2, 6)
+        with pytest.raises(MemcheckError) as e: cuda_kernel('__global__ void k(float *x) { x[threadIdx.x] = 1; }')[1,4](torch.zeros(2))
+        assert e.value.called is None and 'called' not in str(e.value)

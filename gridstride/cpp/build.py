@@ -138,8 +138,8 @@ def common_flags(c):
 _VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 def checked_flags(c, src):
-    "Flags that make the compiler tell the runtime of every access, of indices that a type forbids, and of addresses that a vector must not have"
-    look = ['-fsanitize=array-bounds' if c.kind=='clang' else '-fsanitize=bounds'] + (['-fsanitize=alignment'] if _VECTORS.search(src) else [])
+    "Flags that make the compiler tell the runtime of every access, of indices that a type forbids, and of addresses that a vector must not have; a finding shall know who called"
+    look = ['-fno-optimize-sibling-calls', '-fsanitize=array-bounds' if c.kind=='clang' else '-fsanitize=bounds'] + (['-fsanitize=alignment'] if _VECTORS.search(src) else [])
     # clang's instrumentation comes after its vectoriser and overlooks accesses of 32 bytes
     if c.kind=='clang': return [*look, '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *(o for p in ('tsan-instrument-func-entry-exit=0', 'tsan-distinguish-volatile=1', 'tsan-instrument-read-before-write=1') for o in ('-mllvm', f'-{p}'))]
     return [*look, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0'] + (['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else [])

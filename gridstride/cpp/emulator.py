@@ -44,7 +44,7 @@ class _Place(ctypes.Structure): _fields_ = [('line',ctypes.c_int), ('block',ctyp
 
 class Finding(ctypes.Structure):
     "What stopped a kernel, as `runtime.h` has it"
-    _fields_ = [(o,ctypes.c_int) for o in ('kind','has_who','has_other','rank','column')] + [('what',ctypes.c_char*512), ('mend',ctypes.c_char*256), ('kernel',ctypes.c_char*128),
+    _fields_ = [(o,ctypes.c_int) for o in ('kind','has_who','has_other','rank','column','called')] + [('what',ctypes.c_char*512), ('mend',ctypes.c_char*256), ('kernel',ctypes.c_char*128),
                 ('file',ctypes.c_char*256), ('array',ctypes.c_char*64), ('index',ctypes.c_longlong*8), ('at',_Place), ('other',_Place)]
 
 class _Options(ctypes.Structure):
@@ -102,7 +102,9 @@ def found(sources:dict, # file name -> the learner's text
     source = lines[line-1].strip() if line and line <= len(lines) else ''
     what,array = f.what.decode(),f.array.decode()
     if f.column and (array := _array_at(lines[line-1] if source else '', f.column)): what = f'{array}: {what}'
+    called = f.called if f.called and f.called!=line and f.called <= len(lines) else None
     other = Access(f.other.line, tuple(f.other.block), tuple(f.other.thread)) if f.has_other else None
     who = (tuple(f.at.block),tuple(f.at.thread)) if f.has_who else (None,None)
     return _KINDS[f.kind](what, mend=f.mend.decode(), kernel=f.kernel.decode() or None, file=file, line=line, source=source, block=who[0], thread=who[1],
-                          array=array or None, index=tuple(f.index[:f.rank]) or None, other=other)
+                          array=array or None, index=tuple(f.index[:f.rank]) or None, other=other,
+                          called=(called,lines[called-1].strip()) if called else None)

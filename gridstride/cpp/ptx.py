@@ -116,7 +116,7 @@ def _call(name, operands):
 
 # %% ../../nbs/lib/cpp/09_ptx.ipynb #e3a4359e
 _SPECIAL = dict(laneid='uint32_t(::gridstride::lane())', warpid='uint32_t(::gridstride::thread_rank() / 32)',
-                **{f'{ptx}.{d}':f'uint32_t({c}.{d})' for ptx,c in dict(tid='threadIdx', ntid='blockDim', ctaid='blockIdx', nctaid='gridDim', cluster_nctaid='::gridstride::cluster_shape()').items() for d in 'xyz'},
+                **{f'{ptx}.{d}':f'uint32_t({c}.{d})' for ptx,c in dict(tid='threadIdx', ntid='blockDim', ctaid='blockIdx', nctaid='gridDim', cluster_nctaid='::gridstride::cluster_shape()', clusterid='::gridstride::cluster_index()').items() for d in 'xyz'},
                 cluster_ctarank='::gridstride::cluster_rank()', cluster_nctarank='::gridstride::cluster_blocks()')
 def _label(name): return 'gs_label_'+re.sub(r'\W', '_', name)
 

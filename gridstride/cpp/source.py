@@ -688,14 +688,13 @@ def _words(c):
         if c[i] in ('asm','__asm__','__asm') and c.is_word(i): _asm(c, i)
         if c[i]=='__noinline__' and c[i-1]!='(': _edit(c, c.tokens[i].start, c.tokens[i].end, 'GRIDSTRIDE_NOINLINE')
 
-def _clusters(c, names)->dict: # name of a kernel -> what its `__cluster_dims__` says
-    "The kernels that are launched in clusters"
-    res = {}
+def _clusters(c):
+    "A kernel with `__cluster_dims__` begins by saying so: a template's may depend on its arguments"
     for i in range(len(c)):
         if c[i]!='__cluster_dims__' or not c.is_word(i) or c[i+1]!='(': continue
-        j = next((j for j in range(i, len(c)) if c[j] in names and c[j+1]=='('), None)
-        if j is not None: res[c[j]] = _text(c, range(i+2, c.mate[i+1]))
-    return res
+        if any('static thread_local' in text for *_,text in c.edits): raise c.error(NotEmulated, 'beside a kernel in clusters the emulator has no __shared__ variables of file scope: declare them in the function that uses them', i)
+        body = next((j for j in range(c.mate[i+1], len(c)) if c[j] in ('{',';')), None)
+        if body and c[body]=='{': _edit(c, c.tokens[body].end, c.tokens[body].end, f' ::gridstride::in_clusters_of(dim3({_text(c, range(i+2, c.mate[i+1]))}));')
 
 def emulated(src:str, # CUDA C
             )->str:   # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
@@ -705,8 +704,7 @@ def emulated(src:str, # CUDA C
     found = _kernels(main)
     for c in (main, *bodies):
         c.pointers = {k.name:[n for n,p in enumerate(k.params) if p.type.endswith('*')] for k in found}
-        for rewrite in (_words, _launches, _shared, _symbols): rewrite(c)
-    clusters = _clusters(main, {k.name for k in found})
-    names = [f'''static const ::gridstride::Names gs_names_{i}("{k.name}", "{','.join(p.name for p in k.params)}"{', dim3('+clusters[k.name]+')' if k.name in clusters else ''});''' for i,k in enumerate(found)]
+        for rewrite in (_words, _launches, _shared, _symbols, _clusters): rewrite(c)
+    names = [f'''static const ::gridstride::Names gs_names_{i}("{k.name}", "{','.join(p.name for p in k.params)}");''' for i,k in enumerate(found)]
     res = _apply(src, [e for c in (main, *bodies) for e in c.edits])
     return res + '\n'*(not res.endswith('\n')) + ' '.join(names) + '\n' if names else res

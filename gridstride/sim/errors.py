@@ -21,13 +21,15 @@ class KernelError(Exception):
                  block=None, thread=None, # who, as (x, y, z)
                  array=None, index=None,  # on what
                  other=None,       # an `Access`
+                 called=None,      # (line, its text) of the kernel's own line from which the function of `line` was called
                 ):
         self.kernel,self.file,self.line,self.block,self.thread = kernel,file,line,block,thread
-        self.array,self.index,self.other = array,index,other
+        self.array,self.index,self.other,self.called = array,index,other,called[0] if called else None
         where = f'  line {line}: {source}' if line else ''
+        through = f'  called on line {called[0]}: {called[1]}' if called else ''
         who = f'  in {kernel}' + (f', block {xyz(block)}, thread {xyz(thread)}' if block is not None else '') if kernel else ''
         against = f'  against line {other.line}, block {xyz(other.block)}, thread {xyz(other.thread)}' if other else ''
-        super().__init__('\n'.join(o for o in (f'{self.kind}: {what}', where, who, against, mend and f'  {mend}') if o))
+        super().__init__('\n'.join(o for o in (f'{self.kind}: {what}', where, through, who, against, mend and f'  {mend}') if o))
 
 def xyz(p):
     "A position as the reader wants it: without the dimensions that are not used"

@@ -36,27 +36,31 @@ struct Copy { uintptr_t to; uint32_t bytes, who, where, group; };
 // What the detectors know of one block.
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
-    Worker *w = nullptr;
-    uint32_t block_start = 1, block_floor = 1;
-    uintptr_t shared_base = nowhere;
-    Cells shared_cells;
-    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads], engines_see[max_threads];   // engines_see: up to when, by fence.proxy.async
+    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads], waited[max_threads];   // waited: up to when it knows what engines did
+    // up to when the engines see what a thread, a warp, the block has written: fence.proxy.async
+    uint32_t engines_see[max_threads], engines_see_warp[max_warps], engines_see_block = 0;
+    Access used_by_others = {};            // the last use of the shared memory by another block of the cluster
     std::vector<uint32_t> partial;         // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
     bool any_acquired = false;
     struct { const Cell *cell; uintptr_t a; Access at; } suspicion = {};
     struct { std::vector<Copy> open; uint32_t group; } copies[max_threads] = {};   // by thread: its asynchronous copies, and how many groups of them it has committed
+    // what every access needs lies close together, here and where a Detector begins
+    alignas(64) Worker *w = nullptr;
+    uint32_t block_start = 1, block_floor = 1;
+    uintptr_t shared_base = nowhere;
+    Cells shared_cells;
 };
 
 struct Detector : BlockClock {
+    uint32_t now = 1, launch_start = 1, me = 0;
     bool on = false;
-    uint32_t now = 1, launch_start = 1, cluster_floor = 0, me = 0;
-    uintptr_t launch_frame = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
-    const Launch *launch = nullptr;
+    struct { bool active; unsigned n; uintptr_t a; char old[16]; Access other, mine; } pending = {};
     Image image = {};
     Cells cells;
-    struct Release { uint32_t device, block_scope; uint64_t block; };
+    uintptr_t launch_frame = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
+    const Launch *launch = nullptr;
+    struct Release { uint32_t device, block_scope, waited; uint64_t block; };
     std::unordered_map<const void *, Release> released;
-    struct { uintptr_t a; unsigned n; char old[16]; Access other, mine; bool active; } pending = {};
     std::vector<uint32_t> warned_at;
 
     struct Scope {                         // the detectors are on from the start of a launch to its end
@@ -72,6 +76,9 @@ struct Detector : BlockClock {
         memset(fenced, 0, sizeof fenced);
         memset(acquired, 0, sizeof acquired);
         memset(engines_see, 0, sizeof engines_see);
+        memset(engines_see_warp, 0, sizeof engines_see_warp);
+        engines_see_block = 0, used_by_others = {}, suspicion.cell = nullptr;
+        memset(waited, 0, sizeof waited);
         any_acquired = false;
         partial.clear();
         for (auto &c : copies) {                // of the block before, or of a launch that was ended
@@ -92,9 +99,9 @@ struct Detector : BlockClock {
         judge();
         block_floor = ++now;
         if (!any_acquired) return;
-        uint32_t most = 0;
-        for (int i = 0; i < worker.n; i++) most = std::max(most, acquired[i]);
-        for (int i = 0; i < worker.n; i++) acquired[i] = most;
+        uint32_t most = 0, known = 0;
+        for (int i = 0; i < worker.n; i++) most = std::max(most, acquired[i]), known = std::max(known, waited[i]);
+        for (int i = 0; i < worker.n; i++) acquired[i] = most, waited[i] = known;
     }
     void warp_barrier(Worker &worker, int warp, uint32_t lanes) {
         if (!on) return;
@@ -111,27 +118,30 @@ struct Detector : BlockClock {
                 if (lanes >> l & 1) memcpy(&partial[size_t(warp * 32 + l) * 32], most, sizeof most);
         }
         if (!any_acquired) return;
-        uint32_t most = 0;
-        for (int l = 0; l < 32; l++) if (lanes >> l & 1) most = std::max(most, acquired[warp * 32 + l]);
-        for (int l = 0; l < 32; l++) if (lanes >> l & 1) acquired[warp * 32 + l] = most;
+        uint32_t most = 0, known = 0;
+        for (int i = warp * 32, l = 0; l < 32; l++, i++) if (lanes >> l & 1) most = std::max(most, acquired[i]), known = std::max(known, waited[i]);
+        for (int i = warp * 32, l = 0; l < 32; l++, i++) if (lanes >> l & 1) acquired[i] = most, waited[i] = known;
     }
     void fence(Worker &worker, gridstride::Scope s) {
         if (s != gridstride::Scope::thread) fenced[worker.rank[worker.current]] = ++now | (s == gridstride::Scope::block ? line_bit : 0);
+    }
+    // What engines did is in order for who has waited for them, and for who has met such a thread since.
+    void knows(int rank, uint32_t time) {
+        waited[rank] = std::max(waited[rank], time);
+        any_acquired = true;
     }
     void acquire(int rank, uint32_t time) {
         acquired[rank] = std::max(acquired[rank], time);
         any_acquired = true;
     }
-    void arrive(Worker &worker, const void *barrier) { released[key_of(barrier)] = {++now, 0, worker.block}; ++now; }
-    void passed(Worker &worker, const void *barrier) { acquire(worker.rank[worker.current], released[key_of(barrier)].device); }
-    static const void *key_of(const void *barrier) { return static_cast<const char *>(barrier) + 1; }   // waiting at it orders, touching it does not
 
-    static bool is_engine(const Access &a) { return (a.where & (line_bit | engine_bit)) == (line_bit | engine_bit); }
+    static bool is_engine(const Access &a) { return a.where & engine_bit; }       // no library is so long that an offset has it
     // `since`: what was before is in order: the launch, or for shared memory the block
     bool ordered(const Access &a, uint32_t since) const {
-        if (a.when < since || (a.who == me && !is_engine(a))) return true;
-        if (a.when >= block_start && a.when < cluster_floor) return true;
+        if (a.when < since) return true;
         const uint32_t mine = me % max_threads;
+        if (is_engine(a)) return a.when < waited[mine];
+        if (a.who == me) return true;
         if (a.who / max_threads == me / max_threads) {
             if (a.when < block_floor) return true;
             const uint32_t rank = a.who % max_threads;
@@ -140,7 +150,7 @@ struct Detector : BlockClock {
         return a.when < acquired[mine];
     }
     bool conflicts(const Access &earlier, const Access &later, uint32_t since) const {
-        if ((earlier.who == me && !is_engine(earlier)) || earlier.when < since) return false;
+        if (earlier.when < since || (earlier.who == me && !is_engine(earlier))) return false;
         const bool narrow = (earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads;
         return (!(earlier.where & later.where & atomic_bit) || narrow) && !ordered(earlier, since);
     }
@@ -162,10 +172,30 @@ struct Detector : BlockClock {
         mine.open.erase(mine.open.begin(), mine.open.begin() + std::ptrdiff_t(n));
     }
     void landed(const Copy &c) {
-        for (uintptr_t i = c.to - shared_base; i < c.to - shared_base + c.bytes; i++) {
-            Cell &word = shared_cells.words[i / 4], &cell = word.split ? shared_cells.bytes[i] : word;
-            if (cell.write.who == c.who && cell.write.when == under_way && cell.write.where == c.where) cell.write.when = now;
-        }
+        each_cell(c, [&](Cell &cell) { settled(cell.write, c); });
+    }
+    void has_read(const Copy &c) {
+        each_cell(c, [&](Cell &cell) { settled(cell.read, c), settled(cell.read2, c); });
+    }
+    void settled(Access &a, const Copy &c) const { if (in_flight(a) && a.who == c.who && a.where == c.where) a.when = now; }
+    template <class F> void each_cell(const Copy &c, F f) {
+        for (uintptr_t i = c.to - shared_base; i < c.to - shared_base + c.bytes; i += 4)
+            if (Cell &word = shared_cells.words[i / 4]; !word.split) f(word);
+            else for (uintptr_t b = i; b < i + 4; b++) f(shared_cells.bytes[b]);
+    }
+    // A thread's fence.proxy.async: for what it wrote, and for what others wrote that is in order before it.
+    void fence_engines() {
+        const uint32_t rank = me % max_threads, warp = rank / 32;
+        engines_see[rank] = ++now;
+        engines_see_warp[warp] = std::max(engines_see_warp[warp], warp_floor[warp]);
+        engines_see_block = std::max(engines_see_block, std::max(block_floor, acquired[rank]));
+    }
+    __attribute__((noinline)) bool engines_saw(const Access &a) const {
+        if (a.when < block_start || is_engine(a)) return true;
+        const BlockClock *home = this;
+        for (const Worker *b : w->leader->cluster) if (b != w && b->block + 1 == a.who / max_threads) home = b->clock;
+        const uint32_t rank = a.who % max_threads;
+        return a.when < std::max({home->engines_see[rank], home->engines_see_warp[rank / 32], home->engines_see_block, engines_see[me % max_threads]});
     }
     static bool in_flight(const Access &a) { return a.when == under_way; }
     __attribute__((noinline)) void too_early(const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
@@ -186,7 +216,7 @@ struct Detector : BlockClock {
         const Named x = named(a, owner, p);
         char what[400];
         snprintf(what, sizeof what, "%s is %s while a bulk copy to it may be under way", x.text, then);
-        find(racecheck, what, "Wait at the mbarrier that the copy is told to (mbarrier.try_wait), for the phase in which it comes.", mine, &copy, x.name, x.rank, x.index);
+        find(racecheck, what, "Wait at the mbarrier that the copy is told to (mbarrier.try_wait), for the phase in which it comes; announce all its bytes there (expect_tx).", mine, &copy, x.name, x.rank, x.index);
     }
     // The engines see what threads have written to shared memory only behind a fence of either the writer or whoever starts them.
     __attribute__((noinline)) void not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner) {
@@ -220,7 +250,6 @@ struct Detector : BlockClock {
         if (__builtin_expect(pending.active, 0)) settle();
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
-        if (w->leader->cluster.size() > 1) if (Worker *there = w->block_of(reinterpret_cast<const char *>(a))) return in_another_block(*there, a, n, write, where);
         if (memory.holds(a)) {
             Piece *p = memory.at(a);
             if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, n, write, where);
@@ -228,15 +257,26 @@ struct Detector : BlockClock {
             return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
+        if (Worker *there = w->block_of(reinterpret_cast<const char *>(a))) return in_another_block(*there, a, n, write, where);
         elsewhere(a, write, where);
     }
     // Shared memory of another block of the cluster.
     __attribute__((noinline)) void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where) {
-        const Worker *mine = w;
-        const uintptr_t base = shared_base;
-        w = &there, shared_base = reinterpret_cast<uintptr_t>(there.shared);      // whose arrays have the names
-        words(there.clock->shared_cells, a - shared_base, n, write, where, a, nullptr);
-        w = const_cast<Worker *>(mine), shared_base = base;
+        // What is declared at file scope is bound once, to the first block's memory.
+        const FileScope &scope = there.file_scopes[image.base];
+        const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
+        if (&there == w->leader && (off >= shared_cap - scope.used || (!w->dynamic_met && !scope.dynamic.empty() && off < launch->shared)))
+            find(crash, "in clusters the emulator has no __shared__ variables of file scope", "Declare it in the kernel, or in the function that uses it.", {me, now, where}, nullptr, "", 0, nullptr);
+        there.clock->used_by_others = {me, now, where};
+        words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
+    }
+    const Worker &home_of(uintptr_t a) const {
+        const Worker *there = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
+        return there ? *there : *w;
+    }
+    const Cell &shared_cell(uintptr_t a) const {
+        const Worker &home = home_of(a);
+        return (&home == w ? shared_cells : home.clock->shared_cells).words[(a - reinterpret_cast<uintptr_t>(home.shared)) / 4];
     }
     inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Piece *p) {
         while (n) {
@@ -258,9 +298,8 @@ struct Detector : BlockClock {
         if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, write ? "written" : "read", a, owner, p);
         if (!write) {
             if (conflicts(c.write, mine, since)) race(c.write, mine, "written", "read", a, owner, p);
-            if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start) p ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
-            if (is_engine(mine) && !p && c.write.when >= block_start && !is_engine(c.write) && c.write.when >= std::max(engines_see[c.write.who % max_threads], engines_see[me % max_threads]))
-                not_yet_seen(c, mine, a, owner);
+            if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start) p || is_engine(mine) ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
+            if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
             note_read(c, mine, since);
             return;
         }
@@ -286,9 +325,10 @@ struct Detector : BlockClock {
             ++now;
             if (narrow) r.block_scope = now, r.block = worker.block;
             else r.device = now;
+            r.waited = std::max(r.waited, waited[rank]);
         }
         if (auto r = released.find(address); r != released.end()) {
-            acquire(rank, r->second.device);
+            acquire(rank, r->second.device), knows(rank, r->second.waited);
             if (r->second.block == worker.block) acquire(rank, r->second.block_scope);
         }
         const uint32_t where = atomic_bit | (scope == gridstride::Scope::block || scope == gridstride::Scope::thread ? narrow_bit : 0) | at;
@@ -307,6 +347,7 @@ struct Detector : BlockClock {
             found.has_who = 1;
             who(*w, int(at.who % max_threads), at.who / max_threads - 1, found.at);
             put_line(at, found.at, found.file, sizeof found.file);
+            if (at.when >= now || at.when == under_way) found.called = line_in_kernel(*w);
             finding_array(array, rank, index);
             if (other) {
                 found.has_other = 1;
@@ -329,9 +370,10 @@ struct Detector : BlockClock {
             r.rank = 1;
             r.index[0] = (static_cast<long long>(a) - static_cast<long long>(p->lo)) / static_cast<long long>(p->itemsize);
         } else if (owner) {
-            const SharedArray &s = w->arrays[owner - 1];
+            const Worker &home = home_of(a);
+            const SharedArray &s = home.arrays[owner - 1];
             snprintf(r.name, sizeof r.name, "%s", s.name);
-            long long rest = (static_cast<long long>(a - shared_base) - static_cast<long long>(s.offset)) / static_cast<long long>(s.shape.itemsize);
+            long long rest = (static_cast<long long>(a - reinterpret_cast<uintptr_t>(home.shared)) - static_cast<long long>(s.offset)) / static_cast<long long>(s.shape.itemsize);
             r.rank = s.shape.rank;
             for (int i = r.rank - 1; i > 0; i--) r.index[i] = rest % static_cast<long long>(s.shape.dims[i]), rest /= static_cast<long long>(s.shape.dims[i]);
             if (r.rank) r.index[0] = rest;
@@ -367,7 +409,7 @@ struct Detector : BlockClock {
         if (!suspicion.cell) return;
         const auto s = suspicion;
         suspicion.cell = nullptr;
-        unwritten(s.a, shared_cells.words[(s.a - shared_base) / 4].owner, s.at, nullptr);
+        unwritten(s.a, shared_cell(s.a).owner, s.at, nullptr);
     }
     // Two threads write one place. Whether they write the same value shows as soon as the second has written it.
     __attribute__((noinline)) void two_writes(const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
@@ -381,7 +423,7 @@ struct Detector : BlockClock {
         if (!pending.active) return;
         pending.active = false;
         const Piece *p = memory.at(pending.a);
-        const unsigned owner = p ? 0 : shared_cells.words[(pending.a - shared_base) / 4].owner;
+        const unsigned owner = p ? 0 : shared_cell(pending.a).owner;
         if (memcmp(pending.old, reinterpret_cast<const void *>(pending.a), pending.n)) return race(pending.other, pending.mine, "written", "written", pending.a, owner, p);
         if (!checks(racecheck)) return;
         for (uint32_t where : warned_at) if (where == pending.mine.where) return;
@@ -398,8 +440,8 @@ struct Detector : BlockClock {
         if (!checks(initcheck)) return;
         const Named x = named(a, owner, p);
         char what[300];
-        snprintf(what, sizeof what, "%s is read, and nobody has written it", x.text);
-        find(initcheck, what, p ? "cudaMalloc and torch::empty do not clear memory: write it, or cudaMemset it first." : "Shared memory starts with what the last block left there: write it, then __syncthreads(), then read.",
+        snprintf(what, sizeof what, is_engine(at) ? "%s is read by the tensor cores or the copy engine, and nothing has written it" : "%s is read, and nobody has written it", x.text);
+        find(initcheck, what, is_engine(at) ? "If a bulk copy is to bring it: wait at its mbarrier first, and announce all its bytes." : p ? "cudaMalloc and torch::empty do not clear memory: write it, or cudaMemset it first." : "Shared memory starts with what the last block left there: write it, then __syncthreads(), then read.",
              at, nullptr, x.name, x.rank, x.index);
     }
     __attribute__((noinline)) void outside(uintptr_t a, unsigned n, bool write, uint32_t where) {
@@ -470,7 +512,7 @@ struct Detector : BlockClock {
     [[noreturn]] __attribute__((noinline)) void misplaced(const void *p, unsigned n, const char *instruction, int line) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(p), off = a - shared_base;
         const Piece *piece = memory.at(a);
-        const Named x = on ? named(a, off < shared_cap ? shared_cells.words[off / 4].owner : 0, piece) : Named{};
+        const Named x = on ? named(a, off < shared_cap ? shared_cell(a).owner : 0, piece) : Named{};
         char what[300];
         snprintf(what, sizeof what, "%s: the address of %s is misaligned: it must be a multiple of %u", instruction, x.name[0] ? x.text : piece ? "global memory" : "shared memory", n);
         if (on) find(memcheck, what, "Rows, paddings and offsets must all be multiples of it, in bytes.", {me, now, line_bit | uint32_t(line)}, nullptr, x.name, x.rank, x.index);
@@ -590,10 +632,36 @@ static int most_lanes_at_one_line(const Worker &w, int warp) {
     }
     return best;
 }
+[[noreturn]] void Worker::stuck_on_condition(int r) {
+    worker = this;
+    current = slot[r], blamed = true;
+    if (!on_stack_of(*fiber[current])) switch_fiber(main, *fiber[current]);      // it tells itself, so that the line in the kernel is found
+    tell_of_waiting();
+}
+void Worker::tell_of_waiting() {
+    char why[200], what[400];
+    const int r = rank[current];
+    int n = snprintf(what, sizeof what, "this thread waits ");
+    condition[r].says(condition[r].arg, why, sizeof why);
+    n += snprintf(what + n, sizeof what - size_t(n), "%s, and no thread can go on", why);
+    for (int i = 0; i < this->n; i++) {                     // another one that waits elsewhere
+        const int s = slot[i];
+        if (state[s] != on_condition || !condition[i].says) continue;
+        char other[200];
+        condition[i].says(condition[i].arg, other, sizeof other);
+        if (!strcmp(other, why)) continue;
+        Place p = {};
+        who(*this, i, block, p);
+        snprintf(what + n, sizeof what - size_t(n), "; thread (%d) waits %s", p.thread[0], other);
+        break;
+    }
+    tell(synccheck, what, "Count who arrives in a phase, the bytes that come, and the parity that is waited for.", nullptr, line[r]);
+    end_launch();
+}
 // No thread can go on, and not all of them wait for the same.
 void Worker::stuck() {
     int s = 0;
-    for (int i = n - 1; i >= 0; i--) if (state[slot[i]] != done && (state[slot[i]] == in_warp || state[slot[s]] != in_warp)) s = slot[i];
+    for (int i = n - 1; i >= 0; i--) if (state[slot[i]] != done && (state[slot[i]] == in_warp || state[s] != in_warp)) s = slot[i];
     if (state[s] == in_warp && warps[rank[s] / 32].op[rank[s] % 32] == 2) s = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
     const int r = rank[s];
     char what[300];
@@ -603,25 +671,27 @@ void Worker::stuck() {
         const char *name = p.what[r % 32];
         int other = 0;
         while (p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] && p.f[other] == p.f[r % 32]) other++;
+        const int o = r / 32 * 32 + other;
+        const bool exists = p.exists >> other & 1, waits = exists && state[slot[o]] == on_condition && condition[o].says;
+        char why[200] = "waits ";
+        if (waits) condition[o].says(condition[o].arg, why + 6, sizeof why - 6);
         snprintf(what, sizeof what, "%s is for all 32 lanes of a warp together: lane %d waits here, lane %d %s", name, r % 32, other,
-                 !(p.exists >> other & 1) ? "does not exist" : p.finished >> other & 1 ? "has returned" : "is elsewhere");
+                 waits ? why : !exists ? "does not exist" : p.finished >> other & 1 ? "has returned" : "is elsewhere");
         tell(synccheck, what, "No branch around it may depend on the lane; blocks are multiples of 32 threads.", nullptr, line[r]);
     } else if (state[s] == in_warp) {
         const Warp &p = warps[r / 32];
         const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
+        for (uint32_t left = missing; left; left &= left - 1)    // it waits for a lane that waits for something else
+            if (const int o = r / 32 * 32 + __builtin_ctz(left); state[slot[o]] == on_condition && condition[o].says) stuck_on_condition(o);
         if (missing) snprintf(what, sizeof what, "lane %d waits here for the lanes of mask %#x; lane %d is elsewhere", r % 32, p.mask[r % 32], __builtin_ctz(missing));
         else snprintf(what, sizeof what, "the lanes of mask %#x wait at different operations or with different masks", p.mask[r % 32]);
         tell(synccheck, what, "Every lane that the mask names must reach the same call with the same mask.", nullptr, line[r]);
     } else {
         int here = 0;
         for (int i = 0; i < n; i++) here += state[i] == at_barrier;
-        for (int i = 0; i < n; i++)
-            if (state[slot[i]] == on_condition && condition[i].what) {
-                current = slot[i];
-                snprintf(what, sizeof what, "this thread waits %s, and no thread can go on", condition[i].what);
-                tell(synccheck, what, "Count who arrives in a phase, the bytes that come, and the parity that is waited for.", nullptr, line[i]);
-                end_launch();
-            }
+        for (bool any : {false, true})                      // who waits for the other blocks tells last
+            for (int i = 0; i < n; i++)
+                if (state[slot[i]] == on_condition && condition[i].says && (any || condition[i].says != waits_for_cluster)) stuck_on_condition(i);
         snprintf(what, sizeof what, state[s] == at_barrier ? "%d of the block's %d threads reach this barrier; the others wait for something else" : "%d of %d threads wait at a barrier, and this one for what never comes", here, n);
         tell(synccheck, what, "All threads of a block must reach it: guard the data, not the barrier.", nullptr, line[r]);
     }

@@ -12,6 +12,9 @@ struct Barrier {                       // an mbarrier
     int line;
     bool seen;                         // have the engines been told of it, by a fence?
     std::vector<Copy> coming, there;   // copies of this phase; of those before, that nobody has waited for yet
+    uint32_t collects = 0, knows = 0;  // what those who arrive know of engines; what those did who arrived in phases before
+    uint32_t polls = 0;                // how often somebody has asked in vain
+    bool gone = false;                 // made invalid
 };
 struct Held {                          // a thread's part of d
     std::vector<float *> places;
@@ -23,20 +26,23 @@ struct Held {                          // a thread's part of d
 struct Asked {                         // what one thread has asked for
     std::vector<Held> held;
     std::vector<Copy> reads, stores;   // shared memory that wgmma, or a bulk store, may still read
-    uint32_t groups = 0, store_groups = 0;
+    std::vector<uint32_t> groups;      // of products: how many there were when each was committed
+    uint32_t products = 0, store_groups = 0;
     bool fenced = false;
+    const Barrier *tried = nullptr;    // where it tried last, and in vain
+    uint32_t tried_phase = 0;
 };
 struct Engines {
     std::unordered_map<uint32_t, Barrier> barriers;      // by offset in shared memory
     std::vector<Asked> asked = std::vector<Asked>(max_threads);
-    struct { uint32_t threads, arrived, phase, clock; } named[16] = {};
+    struct { uint32_t threads, arrived, phase, clock, knows; } named[16] = {};
     // of the cluster, in its leader
-    uint32_t cluster_arrived = 0, cluster_phase = 0;
-    std::vector<uint32_t> cluster_turn;                  // by block and thread: the phase that it arrived in
+    uint32_t cluster_arrived = 0, cluster_phase = 0, cluster_clock = 0, cluster_knows = 0;
+    std::vector<uint32_t> cluster_turn;                  // by block and thread: 1 + the phase that it arrived in, until it has waited
 };
 
 static Engines &engines_of(Worker &w) {
-    if (!w.engines) w.engines = new Engines();
+    if (!w.engines) w.engines = new Engines(), engines_of(*w.leader);
     return *w.engines;
 }
 static Asked &asked() { return engines_of(*worker).asked[size_t(current_rank())]; }
@@ -54,6 +60,10 @@ uint32_t cluster_rank() {
 }
 uint32_t cluster_blocks() { return uint32_t(std::max(size_t(1), worker->leader->cluster.size())); }
 dim3 cluster_shape() { return worker->leader->cluster_dims; }
+uint3 cluster_index() {
+    const dim3 n = cluster_shape();
+    return {blockIdx.x / n.x, blockIdx.y / n.y, blockIdx.z / n.z};
+}
 uint32_t map_shared(uint32_t address, uint32_t rank, int line) {
     if (rank >= cluster_blocks()) {
         char text[160];
@@ -62,13 +72,16 @@ uint32_t map_shared(uint32_t address, uint32_t rank, int line) {
     }
     return (rank + 1) * block_window + address % block_window;
 }
+static const char *const ends_late = "A block stays until the others need it no more: barrier.cluster.arrive and .wait at the end.";
 // The block whose shared memory has the address, which must still be there.
 static Worker &block_at(uint32_t address, int line) {
     const uint32_t rank = address / block_window;
     if (!rank || worker->leader->cluster.empty()) return *worker;
     Worker &there = *worker->leader->cluster[std::min(size_t(rank - 1), worker->leader->cluster.size() - 1)];
+    if (!there.next)
+        fail(racecheck, "shared memory of a block of the cluster is used that may not have begun", "barrier.cluster.arrive and .wait come before the first use of another block's shared memory.", line);
     if (!there.live && there.next == there.n)
-        fail(memcheck, "shared memory of a block of the cluster that has ended is used", "A block stays until the others need it no more: barrier.cluster.arrive and .wait at the end.", line);
+        fail(memcheck, "shared memory of a block of the cluster that has ended is used", ends_late, line);
     return there;
 }
 
@@ -79,35 +92,41 @@ static bool cluster_complete(Worker &leader) {
     Engines &e = engines_of(leader);
     if (e.cluster_arrived < live) return false;
     e.cluster_arrived = 0, e.cluster_phase++;
-    if (detector.on) detector.cluster_floor = ++detector.now;
+    if (detector.on) e.cluster_clock = ++detector.now;
     return true;
 }
 static uint32_t &turn_of_thread() {
     auto &turns = engines_of(*worker->leader).cluster_turn;
-    turns.resize(cluster_blocks() * max_threads);
+    if (turns.empty()) turns.resize(cluster_blocks() * max_threads);
     return turns[cluster_rank() * max_threads + uint32_t(current_rank())];
 }
 void cluster_arrive(int line) {
     Engines &e = engines_of(*worker->leader);
     uint32_t &turn = turn_of_thread();
-    if (turn == e.cluster_phase + 1) fail(synccheck, "a thread arrives twice at the cluster's barrier without waiting between", "barrier.cluster.arrive and barrier.cluster.wait come in pairs.", line);
+    if (turn) fail(synccheck, "a thread arrives twice at the cluster's barrier without waiting between", "barrier.cluster.arrive and barrier.cluster.wait come in pairs.", line);
     turn = e.cluster_phase + 1;
+    if (detector.on) e.cluster_knows = std::max(e.cluster_knows, detector.waited[current_rank()]);
     e.cluster_arrived++;
     cluster_complete(*worker->leader);
 }
+static void waits_for_cluster(void *, char *text, size_t n) { snprintf(text, n, "at the cluster's barrier for threads that do not come"); }
 void cluster_wait(int line) {
     struct Wait { Worker *leader; uint32_t turn; } wait{worker->leader, turn_of_thread()};
     if (!wait.turn) fail(synccheck, "a thread waits at the cluster's barrier and has not arrived", "barrier.cluster.arrive and barrier.cluster.wait come in pairs.", line);
     wait_until([](void *p) {
         const auto &x = *static_cast<Wait *>(p);
         return engines_of(*x.leader).cluster_phase >= x.turn || (cluster_complete(*x.leader) && engines_of(*x.leader).cluster_phase >= x.turn);
-    }, &wait, line, "at the cluster's barrier for threads that do not come");
+    }, &wait, line, waits_for_cluster);
+    turn_of_thread() = 0;
+    const Engines &e = engines_of(*worker->leader);
+    if (detector.on) detector.acquire(current_rank(), e.cluster_clock), detector.knows(current_rank(), e.cluster_knows);
 }
 
 // Barriers with a number
 
 void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
     char text[200];
+    if (!number && threads == uint32_t(worker->n) && waits) return sync_block(line);
     if (number > 15 || threads % 32 || !threads) {
         snprintf(text, sizeof text, "barrier %u for %u threads: there are barriers 0 to 15, and whole warps meet at them", number, threads);
         fail(synccheck, text, "", line);
@@ -119,20 +138,29 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
     }
     b.threads = threads;
     const uint32_t turn = b.phase;
+    if (detector.on) b.knows = std::max(b.knows, detector.waited[current_rank()]);
     if (++b.arrived == threads) {
         b.arrived = 0, b.phase++;
         b.clock = detector.on ? ++detector.now : 0;
     }
-    struct Wait { const uint32_t *phase; uint32_t turn; } wait{&b.phase, turn};
-    snprintf(text, sizeof text, "at barrier %u for threads that do not come", number);
     if (!waits) return;
-    wait_until([](void *p) { const auto &x = *static_cast<Wait *>(p); return *x.phase != x.turn; }, &wait, line, text);
-    if (detector.on) detector.acquire(current_rank(), b.clock);
+    struct Wait { decltype(&b) barrier; uint32_t turn, number; } wait{&b, turn, number};
+    wait_until([](void *p) { const auto &x = *static_cast<Wait *>(p); return x.barrier->phase != x.turn; }, &wait, line, [](void *p, char *text, size_t n) {
+        const auto &x = *static_cast<Wait *>(p);
+        snprintf(text, n, "at barrier %u, where %u of %u threads are", x.number, x.barrier->arrived, x.barrier->threads);
+    });
+    if (detector.on) detector.acquire(current_rank(), b.clock), detector.knows(current_rank(), b.knows);
 }
 
 // mbarriers
 
 static uint32_t offset_of(uint32_t address) { return address % block_window; }
+static void must_be_own(uint32_t at, const char *what, int line) {
+    if (&block_at(at, line) == worker) return;
+    char text[160];
+    snprintf(text, sizeof text, "%s takes the block's own shared memory, and this address is in another block's", what);
+    fail(memcheck, text, "Of other blocks' shared memory there are loads, stores, mbarrier.arrive and .expect_tx.", line);
+}
 
 static Barrier &barrier_at(uint32_t at, const char *what, int line) {
     Worker &there = block_at(at, line);
@@ -140,7 +168,7 @@ static Barrier &barrier_at(uint32_t at, const char *what, int line) {
     if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
     auto &all = engines_of(there).barriers;
     auto found_one = all.find(offset_of(at));
-    if (found_one != all.end()) return found_one->second;
+    if (found_one != all.end() && !found_one->second.gone) return found_one->second;
     char text[160];
     snprintf(text, sizeof text, "%s at a place where no mbarrier is", what);
     fail(synccheck, text, "One thread makes it: mbarrier.init, then fence.mbarrier_init, then a barrier of the block (of the cluster, if other blocks use it).", line);
@@ -151,22 +179,35 @@ static void maybe_over(Barrier &b) {
     b.there.insert(b.there.end(), b.coming.begin(), b.coming.end());
     b.coming.clear();
     b.clock = detector.on ? ++detector.now : 0;
+    b.knows = b.collects;
+}
+static void says_what_lacks(const Barrier &b, char *text, size_t size) {
+    const long long bytes = static_cast<long long>(b.bytes);
+    const size_t n = size_t(snprintf(text, size, "at the mbarrier of line %d, whose phase %u ", b.line, b.phase));
+    if (bytes < 0) snprintf(text + n, size - n, "got %lld bytes more than it expects", -bytes);
+    else if (b.left && bytes) snprintf(text + n, size - n, "lacks %u of %u arrivals and %lld bytes", b.left, b.count, bytes);
+    else if (bytes) snprintf(text + n, size - n, "lacks %lld bytes", bytes);
+    else snprintf(text + n, size - n, "lacks %u of %u arrivals", b.left, b.count);
 }
 void mbarrier_init(uint32_t at, uint32_t count, int line) {
+    must_be_own(at, "mbarrier.init", line);
     char *p = shared_at(at, 8, "mbarrier.init", line);
-    accessed(p, 8, true, line);
-    memset(p, 0, 8);
+    accessed(p, 4, true, line);                          // a plain write: whoever uses the mbarrier must have waited for it
+    memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(synccheck, "an mbarrier for no arrival, or for more than 2^20 - 1", "", line);
     engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, 0, line, false, {}, {}};
 }
 void mbarrier_invalidate(uint32_t at, int line) {
-    barrier_at(at, "mbarrier.inval", line);
-    engines_of(block_at(at, line)).barriers.erase(offset_of(at));
+    must_be_own(at, "mbarrier.inval", line);
+    char *p = shared_at(at, 8, "mbarrier.inval", line);
+    accessed(p, 4, true, line);
+    memset(p, 0xff, 4);
+    barrier_at(at, "mbarrier.inval", line).gone = true;
 }
 void fence_mbarrier_init() { for (auto &b : engines_of(*worker).barriers) b.second.seen = true; }
 void fence_proxy_async() {
     fence_mbarrier_init();
-    if (detector.on) detector.engines_see[current_rank()] = ++detector.now;
+    if (detector.on) detector.fence_engines();
 }
 void mbarrier_expect(uint32_t at, uint32_t bytes, int line) { barrier_at(at, "mbarrier.expect_tx", line).bytes += bytes; }
 uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
@@ -178,32 +219,43 @@ uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
         fail(synccheck, text, "mbarrier.init gets the number of arrivals of one phase.", line);
     }
     b.left -= count;
+    if (detector.on) b.collects = std::max(b.collects, detector.waited[current_rank()]);
     maybe_over(b);
     return phase;
 }
+void mbarrier_drop(uint32_t at, int line) {
+    Barrier &b = barrier_at(at, "mbarrier.arrive_drop", line);
+    if (b.count) b.count--;
+    mbarrier_arrive(at, 1, line);
+}
 bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
-    Barrier &b = barrier_at(at, waits ? "mbarrier.try_wait" : "mbarrier.test_wait", line);
+    must_be_own(at, "a wait", line);
+    Barrier &b = barrier_at(at, "a wait", line);
     struct Wait { const Barrier *b; uint32_t parity; } wait{&b, parity & 1};
     const auto over = [](void *p) { const auto &x = *static_cast<Wait *>(p); return (x.b->phase & 1) != x.parity; };
-    char why[200];
-    if (!waits && !over(&wait)) { yield_thread(); if (!over(&wait)) return false; }
-    if (!over(&wait)) {
-        const long long bytes = static_cast<long long>(b.bytes);
-        int n = snprintf(why, sizeof why, "at the mbarrier of line %d, whose phase %u ", b.line, b.phase);
-        if (bytes < 0) snprintf(why + n, sizeof why - size_t(n), "got %lld bytes more than it expects", -bytes);
-        else if (b.left && bytes) snprintf(why + n, sizeof why - size_t(n), "lacks %u of %u arrivals and %lld bytes", b.left, b.count, bytes);
-        else if (bytes) snprintf(why + n, sizeof why - size_t(n), "lacks %lld bytes", bytes);
-        else snprintf(why + n, sizeof why - size_t(n), "lacks %u of %u arrivals", b.left, b.count);
-        wait_until(over, &wait, line, why);
+    if (!waits && !over(&wait)) {
+        yield_thread();
+        if (!over(&wait) && ++b.polls < 100000) return false;    // else nobody does anything but ask: as if it waited
     }
+    wait_until(over, &wait, line, [](void *p, char *text, size_t n) { says_what_lacks(*static_cast<Wait *>(p)->b, text, n); });
+    b.polls = 0;
     if (!detector.on) { b.there.clear(); return true; }
     if (!b.there.empty()) {
         for (const Copy &c : b.there) detector.landed(c);
         b.there.clear();
-        b.clock = ++detector.now;
+        b.clock = b.knows = ++detector.now;
     }
-    detector.acquire(current_rank(), b.clock);
+    detector.acquire(current_rank(), b.clock), detector.knows(current_rank(), b.knows);
     return true;
+}
+// mbarrier.try_wait may come back in vain. Here it does the first time, so that a thread may look and then do something else; the second time it waits.
+bool mbarrier_try(uint32_t at, uint32_t parity, int line) {
+    if (mbarrier_over(at, parity, false, line)) return true;
+    const Barrier &b = barrier_at(at, "a wait", line);
+    Asked &mine = asked();
+    if (mine.tried == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
+    mine.tried = &b, mine.tried_phase = b.phase;
+    return false;
 }
 
 // Bulk copies
@@ -259,6 +311,7 @@ void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint
 }
 void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
     check_bulk(to, bytes, "cp.async.bulk", line);
+    must_be_own(from, "cp.async.bulk", line);
     char *p = shared_at(from, 16, "cp.async.bulk", line);
     if (detector.on) {
         detector.access(reinterpret_cast<uintptr_t>(p), bytes, false, engine_line(line));
@@ -291,7 +344,7 @@ template <class F> static void rows_of(const TensorMap &m, const int32_t *at, F 
             inside &= x >= 0 && x < m.sizes[d];
             row += x * m.steps[d];
         }
-        const int from = std::clamp(-at[0], 0, m.box[0]), to = inside ? std::clamp(m.sizes[0] - at[0], from, m.box[0]) : from;
+        const int from = int(std::clamp<int64_t>(-int64_t(at[0]), 0, m.box[0])), to = inside ? int(std::clamp<int64_t>(int64_t(m.sizes[0]) - at[0], from, m.box[0])) : from;
         const uint32_t a = uint32_t(from * m.itemsize), b = uint32_t(to * m.itemsize);
         if (a) f(offset, nullptr, a);
         if (b > a) f(offset + a, row + int64_t(at[0] + from) * m.itemsize, b - a);
@@ -331,6 +384,7 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
 }
 void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line) {
     const TensorMap &m = map_at(map, rank, "cp.async.bulk.tensor", line);
+    must_be_own(from, "cp.async.bulk.tensor", line);
     char *first = shared_at(from, 128, "cp.async.bulk.tensor", line);
     const uint32_t bytes = box_bytes(m);
     if (detector.on) {
@@ -344,18 +398,13 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
     });
 }
 void bulk_commit() { asked().store_groups++; }
-// What an engine read, it has read now.
-static void has_read(const Copy &c) {
-    const auto over = [&](Access &a) { if (a.who == c.who && a.when == under_way && a.where == c.where) a.when = detector.now; };
-    for (uintptr_t i = (c.to - detector.shared_base) / 4; i < (c.to - detector.shared_base + c.bytes) / 4; i++) over(detector.shared_cells.words[i].read), over(detector.shared_cells.words[i].read2);
-}
+// What an engine read in groups that are over, it has read now.
 static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
-    if (std::none_of(reads.begin(), reads.end(), over)) return;
-    ++detector.now;
-    for (const Copy &c : reads) if (over(c)) has_read(c);
+    ++detector.now;                                          // later than all that threads have told each other
+    for (const Copy &c : reads) if (over(c)) detector.has_read(c);
     reads.erase(std::remove_if(reads.begin(), reads.end(), over), reads.end());
-    ++detector.now;
+    detector.knows(current_rank(), ++detector.now);
 }
 void bulk_wait(uint32_t groups) { if (detector.on) finish_reads(asked().stores, asked().store_groups, groups); }
 
@@ -389,11 +438,11 @@ struct Operand {
     Operand(uint64_t d, int size, bool turned) : start(uint32_t(d & 0x3fff) << 4), lead(uint32_t(d >> 16 & 0x3fff) << 4), stride(uint32_t(d >> 32 & 0x3fff) << 4),
         swizzle(d >> 62 == 0 ? 0 : 256 >> (d >> 62)), size(size), turned(turned) {}
     uint32_t at(int row, int i) const {
+        const int wide = std::max(swizzle, 16), along = (turned ? row : i) * size;     // as many bytes lie together
         if (turned) {
-            const int wide = swizzle / size;             // as many of a row lie together
-            return swizzled(start + uint32_t(row / wide) * lead + uint32_t(i / 8) * stride + uint32_t(i % 8 * swizzle + row % wide * size), swizzle);
+            const uint32_t right = swizzle ? lead : stride, down = swizzle ? stride : lead;
+            return swizzled(start + uint32_t(along / wide) * right + uint32_t(i / 8) * down + uint32_t(i % 8 * wide + along % wide), swizzle);
         }
-        const int wide = std::max(swizzle, 16), along = i * size;
         return swizzled(start + uint32_t(row / 8) * stride + uint32_t(along / wide) * (swizzle ? 0 : lead) + uint32_t(row % 8 * wide + along % wide), swizzle);
     }
 };
@@ -424,19 +473,19 @@ static void multiply_rows(void *const *all) {
         if (other.a != w.a || other.b != w.b || other.more != w.more) fail(synccheck, "wgmma.mma_async: the lanes of a warp give different descriptors", "All threads of a warpgroup give the same.", line);
     }
     const Operand a(w.a, size, w.a_turned), b(w.b, size, w.b_turned);
-    if ((w.a_turned && !w.a_registers && !a.swizzle) || (w.b_turned && !b.swizzle)) fail(crash, "wgmma.mma_async: the emulator has no operands that lie across k without a swizzle", "Use a swizzle of 128 bytes in the tensor map and in the descriptor.", line);
     if (detector.on) {
         // A warpgroup's first thread stands for it, with what this thread has waited for.
-        const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128), acquired = detector.acquired[first_thread], sees = detector.engines_see[first_thread];
+        const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128), acquired = detector.acquired[first_thread], sees = detector.engines_see[first_thread], waited = detector.waited[first_thread];
         detector.me = (uint32_t(worker->block) + 1) * max_threads + first_thread;
         detector.acquired[first_thread] = std::max(acquired, detector.acquired[me % max_threads]);
         detector.engines_see[first_thread] = std::max(sees, detector.engines_see[me % max_threads]);
+        detector.waited[first_thread] = std::max(waited, detector.waited[me % max_threads]);
         Engines &e = engines_of(*worker);
         auto &reads = e.asked[first_thread].reads;
-        const uint32_t group = e.asked[size_t(warp * 32)].groups;
+        const uint32_t group = uint32_t(e.asked[size_t(warp * 32)].groups.size());
         if (!w.a_registers) note_operand(a, first, 16, k, reads, group, line);
         if (warp % 4 == 0) note_operand(b, 0, w.n, k, reads, group, line);
-        detector.me = me, detector.acquired[first_thread] = acquired, detector.engines_see[first_thread] = sees;
+        detector.me = me, detector.acquired[first_thread] = acquired, detector.engines_see[first_thread] = sees, detector.waited[first_thread] = waited;
     }
     float as[16][16], bs[16][256];
     for (int i = 0; i < k; i++) {
@@ -476,36 +525,53 @@ void wgmma(const Wgmma &w, int line) {
     warp_together("wgmma.mma_async", &lane, multiply_rows, line);
     if (!h) mine.held.emplace_back(), h = &mine.held.back();
     h->places.assign(w.to, w.to + n), h->values.assign(lane.mine, lane.mine + n);
-    h->group = mine.groups, h->line = line, h->given = false;
+    h->group = uint32_t(mine.groups.size()), h->line = line, h->given = false;
+    mine.products++;
     for (size_t i = 0; i < n; i++) *w.now[i] = promise(i);
 }
-void wgmma_commit() { asked().groups++; }
+void wgmma_commit() { asked().groups.push_back(asked().products); }
 // The four warps of a warpgroup multiply together: it is over when all of them have asked for it.
 void wgmma_wait(uint32_t groups, int line) {
     Asked &mine = asked();
-    const uint32_t due = mine.groups > groups ? mine.groups - groups : 0;
-    struct Wait { Asked *first; uint32_t due; } wait{&engines_of(*worker).asked[size_t(current_rank() / 128 * 128)], due};
+    const uint32_t all = uint32_t(mine.groups.size()), due = all > groups ? all - groups : 0;
+    struct Wait { Asked *first; uint32_t due, products; } wait{&engines_of(*worker).asked[size_t(current_rank() / 128 * 128)], due, due ? mine.groups[due - 1] : 0};
     wait_until([](void *p) {
         const auto &x = *static_cast<Wait *>(p);
-        for (int i = 0; i < 128; i += 32) if (x.first[i].groups < x.due) return false;
+        for (int i = 0; i < 128; i += 32) if (x.first[i].groups.size() < x.due || x.first[i].products < x.products) return false;
         return true;
-    }, &wait, line, "for a wgmma that not all four warps of its warpgroup have asked for");
+    }, &wait, line, [](void *, char *text, size_t n) { snprintf(text, n, "for a wgmma that not all four warps of its warpgroup have asked for"); });
     for (auto &h : mine.held) {
-        if (h.given || h.group + groups >= mine.groups) continue;
+        if (h.given || h.group >= due) continue;
         h.given = true, mine.fenced = false;
         for (size_t i = 0; i < h.places.size(); i++)
             if (is_promise(h.places[i], i)) *h.places[i] = h.values[i];
     }
-    if (detector.on) finish_reads(wait.first->reads, mine.groups, groups);
+    if (detector.on) finish_reads(wait.first->reads, all, groups);
 }
 
 // A thread returns: nothing that it asked for may be under way.
-static void nothing_left(Worker &w) {
-    if (!w.engines || !detector.on || !checks(racecheck)) return;
-    Asked &mine = w.engines->asked[size_t(w.rank[w.current])];
+static void nothing_left(const Asked &mine) {
     for (auto &h : mine.held) if (!h.given) fail(racecheck, "the thread ends, and has not waited for the result of this wgmma", "wgmma.commit_group, then wgmma.wait_group before the first use of what it computes.", h.line);
     if (!mine.stores.empty())
         fail(racecheck, "the thread ends while its bulk copy may still read shared memory", "cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.", Detector::line_of(mine.stores[0].where));
+}
+// The last thread of a block returns: its shared memory goes.
+static void block_ends(Worker &w) {
+    for (const auto &b : engines_of(w).barriers)
+        for (const auto *copies : {&b.second.there, &b.second.coming})
+            if (!copies->empty() && checks(racecheck))
+                detector.find(racecheck, "the block ends, and nobody has waited for this bulk copy to its shared memory", "Wait at the mbarrier that the copy is told to, for the phase in which it comes.",
+                              {(*copies)[0].who, 0, (*copies)[0].where}, nullptr, "", 0, nullptr);
+    const Access &use = detector.used_by_others;
+    if (use.who && use.when >= *std::max_element(detector.acquired, detector.acquired + w.n) && checks(memcheck))
+        detector.find(memcheck, "shared memory of a block of the cluster that has ended may be used here: nothing makes it wait", ends_late, use, nullptr, "", 0, nullptr);
+}
+static void thread_ends(Worker &w) {
+    Engines &all = engines_of(*w.leader);
+    if (!all.cluster_turn.empty() && turn_of_thread() == all.cluster_phase + 1) all.cluster_arrived--;   // who is gone is not waited for
+    if (!detector.on) return;
+    if (checks(racecheck)) nothing_left(asked());
+    if (w.live == 1) block_ends(w);
 }
 static void begin_engines(Worker &w) {
     if (!w.engines) return;

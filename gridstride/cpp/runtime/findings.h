@@ -38,6 +38,40 @@ static void locate(const void *pc, Place &at, char *file, size_t size) {
     pclose(pipe);
 }
 
+static bool on_stack_of(const Fiber &f) {
+    char here;
+    return size_t(&here - f.stack) < stack_bytes;
+}
+
+// The line of the kernel itself from which the code at work was called, through however many functions; 0 if that cannot be told,
+// or if another thread is spoken of than the one that runs.
+static int line_in_kernel(const Worker &w) {
+#ifdef __APPLE__
+    return (void)w, 0;
+#else
+    void *frames[64];
+    Dl_info kernel, info;
+    if (!on_stack_of(*w.fiber[w.current]) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
+    char command[3000], text[1024];
+    int n = snprintf(command, sizeof command, "addr2line -f -C -i -e '%s'", kernel.dli_fname), line = 0;
+    for (int i = 0, all = backtrace(frames, 64); i < all && n < 2900; i++)
+        if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
+            n += snprintf(command + n, sizeof command - size_t(n), " %#zx", size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - 1);
+    snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
+    FILE *pipe = popen(command, "r");
+    if (!pipe) return 0;
+    const std::string name = base_name(w.launch->kernel);
+    while (!line && fgets(text, sizeof text, pipe)) {      // a function, then file:line
+        text[strcspn(text, "(<\n")] = 0;
+        const bool is_kernel = base_name(text) == name;
+        if (!fgets(text, sizeof text, pipe)) break;
+        if (const char *colon = strrchr(text, ':'); is_kernel && colon) line = atoi(colon + 1);
+    }
+    pclose(pipe);
+    return line;
+#endif
+}
+
 static void who(Worker &w, int rank, uint64_t block, Place &p) {
     const uint64_t gx = w.launch->grid.x, gy = w.launch->grid.y;
     const unsigned bx = w.launch->block.x, by = w.launch->block.y, r = unsigned(rank);
@@ -69,6 +103,7 @@ static void tell(Kind kind, const char *what, const char *mend, const void *pc, 
     say_who(*worker);
     locate(pc, found.at, found.file, sizeof found.file);
     if (line) found.at.line = line;
+    found.called = line_in_kernel(*worker);
 }
 
 // A finding in the thread at work, on the device or on the host.
@@ -214,7 +249,7 @@ static void tell_signal(Worker &w) {
         case SIGUSR2:
             if (ended_by == SIGINT) { take_finding(interrupted, "interrupted", ""); return; }
             snprintf(what, sizeof what, "the kernel still runs after %g s: an endless loop, or threads that wait for what never comes", options.seconds);
-            return tell(timeout, what, "If it is only slow, give it more time: with cpp.options(seconds=...).", w.pc, 0);
+            return tell(timeout, what, "If it is only slow: cpp.options(seconds=...). If a block waits for a later one: here blocks run one after the other, and cpp.options(order='reverse') begins with the last.", w.pc, 0);
         case SIGFPE: return tell(crash, "an integer is divided by zero", "A GPU goes on with a meaningless number; test the divisor first.", w.pc, 0);
         case SIGSEGV: case SIGBUS: return tell_memory_fault(w);
         case SIGABRT: return tell(crash, "the kernel called abort(), or threw an exception", "", w.pc, 0);

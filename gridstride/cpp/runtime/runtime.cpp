@@ -1,6 +1,9 @@
 // The emulator's runtime: threads of a block as fibers, blocks over OS threads, findings, and what is printed.
 #include <algorithm>
 #include <dlfcn.h>
+#ifndef __APPLE__
+#include <execinfo.h>
+#endif
 #include <math.h>
 #ifndef __APPLE__
 #include <link.h>
@@ -49,6 +52,7 @@ static std::string base_name(const char *text) {   // of `(const void *)ns::k<16
 }
 }
 
+namespace gridstride { static Says waits_for_cluster; }
 #include "findings.h"
 #include "detectors.h"
 
@@ -57,7 +61,7 @@ namespace gridstride {
 // Threads of a block
 
 static inline int current_rank() { return worker->rank[worker->current]; }
-static void nothing_left(Worker &);
+static void thread_ends(Worker &);
 
 void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     launch = &l;
@@ -117,7 +121,7 @@ inline void Worker::start(int s) {
 
 inline void Worker::finish() {
     detector.settle();
-    if (engines) nothing_left(*this);
+    if (leader->engines) thread_ends(*this);
     state[current] = done;
     live--;
     if (warps_used) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
@@ -189,15 +193,31 @@ void Worker::choose_in_cluster(Fiber &self) {
         if (b.fiber[s] != &self) switch_fiber(self, *b.fiber[s]);
         return;
     }
-    for (Worker *b : all)
-        if (b->live) {
-            detector.enter(*b);
-            worker = b;
-            b->resolve();
-        }
+    for (bool any : {false, true})                          // who waits for more than the other blocks tells first
+        for (Worker *b : all)
+            if (b->live && (any || b->is_to_blame())) {
+                detector.enter(*b);
+                worker = b;
+                b->resolve();
+            }
     detector.enter(*leader);
     worker = leader;
     switch_fiber(self, leader->main);
+}
+
+// Does one of its threads wait for something else than the other blocks?
+bool Worker::is_to_blame() const {
+    for (int i = 0; i < n; i++)
+        if (state[i] != done && (state[i] != on_condition || condition[rank[i]].says != waits_for_cluster)) return true;
+    return false;
+}
+
+// Those go on whose condition holds.
+bool Worker::wake() {
+    bool freed = false;
+    for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + n - p)))); p++)
+        if (const auto &c = condition[rank[p - state]]; c.ready(c.arg)) *p = ready, freed = true;
+    return freed;
 }
 
 // Nobody can go on: let those go on who may; if there is none, and there `must` be, that is a finding.
@@ -222,9 +242,7 @@ bool Worker::resolve(bool must) {
             freed = true;
         }
     if (freed) return true;
-    for (int i = 0; i < n; i++)
-        if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) state[i] = ready, freed = true;
-    if (freed) return true;
+    if (wake()) return true;
     int waiting = 0;
     for (int i = 0; i < n; i++) waiting += state[i] == at_barrier;
     if (waiting < live && !must) return false;
@@ -332,16 +350,21 @@ unsigned active_mask(int line) {
     w.wait(at_active_mask);
     return w.warps[r / 32].group[r % 32];
 }
-void wait_until(bool (*is_ready)(void *), void *arg, int line, const char *what) {
+void wait_until(bool (*is_ready)(void *), void *arg, int line, Says *says) {
     Worker &w = *worker;
     if (is_ready(arg)) return;
     const int r = current_rank();
     w.line[r] = line;
-    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].what = what;
+    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].says = says;
     w.wait(on_condition);
+    if (w.blamed) w.tell_of_waiting();
 }
 void yield_thread() {
-    if (worker && worker->running) { detector.settle(); worker->choose(); }
+    if (!worker || !worker->running) return;
+    Worker &w = *worker;
+    detector.settle();
+    w.wake();
+    w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
 }
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }
@@ -383,10 +406,21 @@ static size_t place(Worker &w, const char *name, const Shape &s) {
     detector.new_array(w, name, at, s);
     return at;
 }
+// An array lies at the same place in all blocks of a cluster, whichever of them comes to it first.
+static void place_in_cluster(Worker &w, size_t site, const char *name, const Shape &s) {
+    for (Worker *b : w.leader->cluster) {
+        if (b == &w) continue;
+        detector.enter(*b);
+        b->offset.resize(w.offset.size(), 0);
+        b->offset[site] = 1 + place(*b, name, s);
+    }
+    detector.enter(w);
+    w.offset[site] = 1 + place(w, name, s);
+}
 void *shared_alloc(int site, const char *name, const Shape &s) {
     Worker &w = *worker;
     if (size_t(site) >= w.offset.size()) w.offset.resize(size_t(site) + 16, 0);
-    if (!w.offset[size_t(site)]) w.offset[size_t(site)] = 1 + place(w, name, s);
+    if (!w.offset[size_t(site)]) place_in_cluster(w, size_t(site), name, s);
     return w.shared + w.offset[size_t(site)] - 1;
 }
 // A thread's variables of file scope begin to live all together, which may be before its first launch.
@@ -397,7 +431,8 @@ static FileScope &file_scope(Worker &w, const void *caller) {
 void *shared_at_file_scope(const char *name, const Shape &s) {
     Worker &w = this_worker();
     FileScope &f = file_scope(w, __builtin_return_address(0));
-    f.used += (s.bytes + shared_gap + 127) / 128 * 128;
+    const size_t by = s.bytes < 1024 ? 128 : 1024;
+    f.used = (f.used + s.bytes + shared_gap + by - 1) / by * by;
     f.arrays.emplace_back(name, shared_cap - f.used, s);
     detector.new_array(w, name, shared_cap - f.used, s);
     return w.shared + shared_cap - f.used;
@@ -464,7 +499,7 @@ bool guarded(void (*f)(void *), void *arg) {
 
 // Launches
 
-Names::Names(const char *kernel, const char *parameters, dim3 cluster) : kernel(kernel), parameters(parameters), cluster(cluster), next(all_names) { all_names = this; }
+Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters), next(all_names) { all_names = this; }
 
 static size_t &max_dynamic(const char *kernel, const void *code) {
     static std::unordered_map<std::string, size_t> known;   // by library and name
@@ -475,13 +510,9 @@ size_t &max_dynamic_of(const char *kernel) { return max_dynamic(kernel, __builti
 static size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
 
 // The names of a launch's arrays: those of the kernel's parameters.
-static const Names *names_of(const Launch &l) {
+static void name_arguments(const Launch &l, const std::string &kernel) {
     const Names *names = all_names;
-    const std::string kernel = base_name(l.kernel);
     while (names && kernel != names->kernel) names = names->next;
-    return names;
-}
-static void name_arguments(const Launch &l, const Names *names) {
     if (!names) return;
     std::string rest = names->parameters;
     for (int i = 0; i < l.nargs && !rest.empty(); i++) {
@@ -528,7 +559,7 @@ void Worker::begin_block(uint64_t b) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
     memset(state, ready, size_t(n));
-    next = 0, live = n, warps_used = false;
+    next = 0, live = n, warps_used = blamed = false;
     begin_engines(*this);
     detector.begin_block(*this);
 }
@@ -638,14 +669,22 @@ static void work(const Launch &l, std::atomic<uint64_t> &taken, uint64_t blocks)
     w.signal = w.missed = 0;
 }
 
-void run(const Launch &asked_for) {
-    Launch l = asked_for;
-    const Names *names = names_of(l);
-    if (names && names->cluster.x * names->cluster.y * names->cluster.z > 1) l.cluster = names->cluster;
+// A kernel says in its first line of which clusters its launch is to be. If it is not, it begins again.
+static dim3 wanted_clusters;
+static std::atomic<bool> wants_clusters{false};
+void in_clusters_of(dim3 blocks) {
+    const dim3 now = worker->leader->cluster_dims;
+    if (now.x == blocks.x && now.y == blocks.y && now.z == blocks.z) return;
+    if (!wants_clusters.exchange(true)) wanted_clusters = blocks;
+    stop = true;
+    end_launch();
+}
+
+void run(const Launch &l) {
     if (on_device()) fail(launch_failed, "a kernel launches a kernel, which is not emulated", "Launch from the host.");
     if (!possible(l)) return;
     Detector::Scope scope(l);
-    name_arguments(l, names);
+    name_arguments(l, base_name(l.kernel));
     if (found.kind == launch_failed) found.kind = nothing;
     stop = false;
     const uint64_t blocks = uint64_t(l.grid.x) * l.grid.y * l.grid.z;
@@ -666,6 +705,11 @@ void run(const Launch &asked_for) {
     if (ended_by == SIGUSR2) ended_by = 0;
     catch_signals(false);
     flush_printed();
+    if (wants_clusters.exchange(false)) {
+        Launch in_clusters = l;
+        in_clusters.cluster = wanted_clusters;
+        return run(in_clusters);
+    }
     if (stop && found.kind != launch_failed) throw Stop();
 }
 
@@ -689,8 +733,6 @@ void fence(Scope s) {
     if (detector.on && on_device()) detector.fence(*worker, s);
     if (on_device() && ++worker->spins % 64 == 0) yield_thread();
 }
-void arrive_at(const void *barrier) { if (detector.on && on_device()) detector.arrive(*worker, barrier); }
-void passed(const void *barrier) { if (detector.on && on_device()) detector.passed(*worker, barrier); }
 
 // Asynchronous copies are done at once. Only the detectors know that they might not be.
 

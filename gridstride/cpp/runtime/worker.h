@@ -11,7 +11,7 @@
 namespace gridstride {
 
 constexpr int max_threads = 1024, max_warps = 32;
-constexpr size_t shared_cap = 512 << 10;           // arrays with a gap behind each; `shared_limit` is what a block may use
+constexpr size_t shared_cap = 255 << 10;           // arrays with a gap behind each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a block may use
 constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
@@ -45,17 +45,6 @@ struct BlockClock;
 struct Engines;
 
 struct Worker {
-    // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
-    Worker *leader = this;
-    std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
-    dim3 cluster_dims = dim3(1, 1, 1);
-    std::vector<Worker *> peers;                   // workers that the leader made for other blocks
-    BlockClock *clock = nullptr;                   // while another block of the cluster is at work
-    Engines *engines = nullptr;                    // what its threads have asked the copy engine and the tensor cores for, if anything
-    Worker *block_of(const char *shared) const;
-    void choose_in_cluster(Fiber &self);
-    void begin_block(uint64_t block);
-    void run_cluster(uint64_t number, dim3 clusters);
     // the launch and the block
     const Launch *launch = nullptr;
     int n = 0;                                     // threads in a block
@@ -76,7 +65,7 @@ struct Worker {
     int predicate[max_threads], count = 0;
     Warp warps[max_warps];
     bool warps_used = false;
-    struct { bool (*ready)(void *); void *arg; const char *what; } condition[max_threads];
+    struct { bool (*ready)(void *); void *arg; Says *says; } condition[max_threads];
     // shared memory
     char *shared = nullptr;
     size_t shared_used = 0, shared_static = 0;
@@ -91,18 +80,34 @@ struct Worker {
     int missed = 0;                                // signals that came at a bad time
     void *fault = nullptr, *pc = nullptr;
     void *alternate = nullptr;
-    uint32_t spins = 0;
+    uint32_t spins = 0, yields = 0;
+    // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
+    Worker *leader = this;
+    std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
+    dim3 cluster_dims = dim3(1, 1, 1);
+    std::vector<Worker *> peers;                   // workers that the leader made for other blocks
+    BlockClock *clock = nullptr;                   // while another block of the cluster is at work
+    Engines *engines = nullptr;                    // what its threads have asked the copy engine and the tensor cores for, if anything
 
     void prepare_threads(const Launch &, uint32_t seed, int order);
+    Worker *block_of(const char *shared) const;
+    void choose_in_cluster(Fiber &self);
+    void begin_block(uint64_t block);
     void run_block(uint64_t block);
+    void run_cluster(uint64_t number, dim3 clusters);
     void start(int s);
     void finish();
     void wait(State s);
     void choose();
     bool find_ready(int &s) const;
     bool resolve(bool must = true);
+    bool wake();
+    bool is_to_blame() const;
     bool try_warp(Warp &, int lane);
     void stuck();
+    bool blamed = false;                           // the thread at work is to say what it waits for
+    [[noreturn]] void tell_of_waiting();
+    [[noreturn]] void stuck_on_condition(int rank);
     Fiber *a_fiber();
     void dynamic(const char *name, const Shape &);
 };

@@ -1,4 +1,4 @@
-// Cooperative groups of at most a block. A group inside of a warp is the mask of its lanes.
+// Cooperative groups, up to a cluster of blocks. A group inside of a warp is the mask of its lanes.
 #pragma once
 #include "emulator.h"
 
@@ -143,7 +143,29 @@ public:
     }
 };
 inline grid_group this_grid() { return {}; }
-template <bool emulated = false> void this_cluster() { static_assert(emulated, "the emulator has no clusters of blocks, and no this_cluster()"); }
+
+// The blocks of a cluster run at the same time, and reach each other's shared memory.
+class cluster_group {
+public:
+    static dim3 dim_blocks() { return gridstride::cluster_shape(); }
+    static dim3 block_index() {
+        const dim3 n = dim_blocks();
+        return dim3(blockIdx.x % n.x, blockIdx.y % n.y, blockIdx.z % n.z);
+    }
+    static unsigned block_rank() { return gridstride::cluster_rank(); }
+    static unsigned num_blocks() { return gridstride::cluster_blocks(); }
+    static unsigned num_threads() { return num_blocks() * blockDim.x * blockDim.y * blockDim.z; }
+    static unsigned size() { return num_threads(); }
+    static unsigned thread_rank() { return block_rank() * (blockDim.x * blockDim.y * blockDim.z) + unsigned(gridstride::thread_rank()); }
+    GRIDSTRIDE_INLINE static void barrier_arrive(int line = __builtin_LINE()) { gridstride::cluster_arrive(line); }
+    GRIDSTRIDE_INLINE static void barrier_wait(int line = __builtin_LINE()) { gridstride::cluster_wait(line); }
+    GRIDSTRIDE_INLINE static void sync(int line = __builtin_LINE()) { barrier_arrive(line), barrier_wait(line); }
+    // The same place in another block's shared memory
+    template <class T> GRIDSTRIDE_INLINE static T *map_shared_rank(T *p, unsigned rank, int line = __builtin_LINE()) {
+        return reinterpret_cast<T *>(gridstride::shared_at(gridstride::map_shared(gridstride::shared_address(p), rank, line), 1, "map_shared_rank", line));
+    }
+};
+inline cluster_group this_cluster() { return {}; }
 
 template <class G> GRIDSTRIDE_INLINE void sync(const G &group, int line = __builtin_LINE()) { group.sync(line); }
 template <class G> auto thread_rank(const G &group) { return group.thread_rank(); }

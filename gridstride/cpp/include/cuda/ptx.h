@@ -103,7 +103,7 @@ template <class S, class A> void arrive(int line, bool expects, S &&state, A at,
 template <class A> void expect(int line, A at, uint32_t bytes) { mbarrier_expect(window(at), bytes, line); }
 template <class A> void init(int line, A at, uint32_t count) { mbarrier_init(window(at), count, line); }
 template <class A> void invalidate(int line, A at) { mbarrier_invalidate(window(at), line); }
-template <class A, class P> bool over(int line, bool waits, A at, P phase) { return mbarrier_over(window(at), uint32_t(phase), waits, line); }
+template <class A, class P> bool over(int line, bool waits, A at, P phase) { return waits ? mbarrier_try(window(at), uint32_t(phase), line) : mbarrier_over(window(at), uint32_t(phase), false, line); }
 template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32_t bytes, B bar, uint32_t blocks = 0) {
     ::gridstride::bulk_load(window(to), reinterpret_cast<const void *>(from), bytes, window(bar), blocks, line);
 }

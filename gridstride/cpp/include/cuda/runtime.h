@@ -30,9 +30,8 @@ GRIDSTRIDE_API unsigned warp_exchange(unsigned mask, const void *mine, int bytes
 // What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before any goes on.
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
-GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), const char *what = nullptr);   // what: it waits ..., if it waits for ever
-GRIDSTRIDE_API void arrive_at(const void *barrier);                // for a barrier object: what came before is ordered before ...
-GRIDSTRIDE_API void passed(const void *barrier);                   // ... what comes after in whoever passes it
+typedef void Says(void *arg, char *text, size_t size);              // for what somebody waits, if he waits for ever
+GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), Says *says = nullptr);
 GRIDSTRIDE_API void yield_thread();                                // let the others run
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
@@ -79,7 +78,9 @@ GRIDSTRIDE_API void copy_async_wait_all();
 
 // Clusters: blocks that run at the same time and reach each other's shared memory. Block r of the cluster has its own at (r + 1) * block_window, too.
 constexpr uint32_t block_window = 1u << 20;
+GRIDSTRIDE_API void in_clusters_of(dim3 blocks);                   // the kernel's __cluster_dims__: the launch begins again if it is another one
 GRIDSTRIDE_API uint32_t cluster_rank();
+GRIDSTRIDE_API uint3 cluster_index();
 GRIDSTRIDE_API uint32_t cluster_blocks();
 GRIDSTRIDE_API dim3 cluster_shape();
 GRIDSTRIDE_API uint32_t map_shared(uint32_t address, uint32_t rank, int line);                  // mapa: the same place in another block
@@ -93,7 +94,9 @@ GRIDSTRIDE_API void mbarrier_init(uint32_t at, uint32_t count, int line);
 GRIDSTRIDE_API void mbarrier_invalidate(uint32_t at, int line);
 GRIDSTRIDE_API void mbarrier_expect(uint32_t at, uint32_t bytes, int line);
 GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line);                 // the phase, as a token
+GRIDSTRIDE_API void mbarrier_drop(uint32_t at, int line);                                      // arrives, and is not expected again
 GRIDSTRIDE_API bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line);          // is the phase of that parity over?
+GRIDSTRIDE_API bool mbarrier_try(uint32_t at, uint32_t parity, int line);                       // waits, but not the first time
 GRIDSTRIDE_API void fence_mbarrier_init();
 GRIDSTRIDE_API void fence_proxy_async();
 
@@ -130,11 +133,10 @@ GRIDSTRIDE_API void wgmma(const Wgmma &, int line);
 GRIDSTRIDE_API void wgmma_commit();
 GRIDSTRIDE_API void wgmma_wait(uint32_t groups, int line);
 
-struct Names {                       // of a kernel's parameters, separated by commas; and its __cluster_dims__
+struct Names {                       // of a kernel's parameters, separated by commas
     const char *kernel, *parameters;
-    dim3 cluster;
     const Names *next;
-    GRIDSTRIDE_API Names(const char *kernel, const char *parameters, dim3 cluster = dim3(1, 1, 1));
+    GRIDSTRIDE_API Names(const char *kernel, const char *parameters);
 };
 
 struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is no pointer
@@ -171,7 +173,7 @@ GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg);
 enum Kind { nothing, memcheck, racecheck, initcheck, synccheck, launch_failed, assertion, crash, timeout, interrupted, exited, warning };
 struct Place { int line, block[3], thread[3]; };
 struct Finding {
-    int kind, has_who, has_other, rank, column;   // column: where in the line, if the array is not known otherwise
+    int kind, has_who, has_other, rank, column, called;   // column: where in the line, if the array is not known otherwise; called: the kernel's own line, if it is another one
     char what[512], mend[256], kernel[128], file[256], array[64];
     long long index[8];
     Place at, other;

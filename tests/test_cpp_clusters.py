@@ -1,0 +1,73 @@
+"Clusters of blocks by cooperative groups on the emulator; what PTX says of them is in test_cpp_hopper.py."
+import pytest
+import torch
+
+from gridstride import cpp
+from gridstride.cpp import cuda_kernel
+from gridstride.sim.errors import *
+
+TOTAL = '''#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__global__ void __cluster_dims__(2, 2) total(const int *x, int *out) {
+    __shared__ int own;
+    auto cluster = cg::this_cluster();
+    if (threadIdx.x == 0) own = 0;
+    __syncthreads();
+    atomicAdd(&own, x[(blockIdx.y*gridDim.x + blockIdx.x)*blockDim.x + threadIdx.x]);
+    FIRST
+    if (threadIdx.x == 0) {
+        int sum = 0;
+        for (int i = 0; i < cluster.num_blocks(); i++) sum += *cluster.map_shared_rank(&own, i);
+        out[blockIdx.y*gridDim.x + blockIdx.x] = sum;
+    }
+    LAST
+}
+'''
+SYNC = 'cluster.sync();'
+
+def total(first=SYNC, last=SYNC, grid=(4,4), **more):
+    x,out = torch.arange(4*4*64, dtype=torch.int32),torch.full((4,4), -1, dtype=torch.int32)
+    cuda_kernel(TOTAL.replace('FIRST', first).replace('LAST', last), **more)[grid,64](x, out)
+    want = x.view(2, 2, 2, 2, 64).sum((1, 3, 4), dtype=torch.int32)
+    return out.equal(want.repeat_interleave(2, 0).repeat_interleave(2, 1))
+
+@pytest.fixture(autouse=True)
+def on_the_emulator():
+    with cpp.on_emulator(): yield
+
+@pytest.fixture(params=['forward','reverse','shuffle'])
+def order(request):
+    with cpp.options(order=request.param): yield request.param
+
+def test_blocks_read_each_others_shared_memory(order):
+    assert total() and total(checks=False)
+    assert total('cluster.barrier_arrive(); cluster.barrier_wait();')
+
+def test_reading_before_the_others_are_ready_is_a_race(order):
+    with pytest.raises(RacecheckError, match='own is (written|read) by one thread and (read|written|changed atomically) by another') as e: total(first='')
+    assert {e.value.line, e.value.other.line} < {6, 8, 12} and 12 in (e.value.line, e.value.other.line) and e.value.block != e.value.other.block
+    assert total()               # and leaves nothing behind
+
+def test_leaving_while_others_read_is_found(order):
+    with pytest.raises(MemcheckError, match='a block of the cluster that has ended') as e: total(last='')
+    assert e.value.line == 12
+
+def test_a_grid_has_whole_clusters():
+    with pytest.raises(LaunchError, match=r'a grid of \(3, 4, 1\) blocks in clusters of \(2, 2, 1\)'): total(grid=(3,4))
+
+def test_a_rank_that_does_not_exist():
+    with pytest.raises(MemcheckError, match='there is no block 4 in a cluster of 4'):
+        cuda_kernel(TOTAL.replace('FIRST', SYNC).replace('LAST', SYNC).replace('&own, i)', '&own, i+1)'))[(4,4),64](torch.zeros(1024, dtype=torch.int32), torch.zeros(16, dtype=torch.int32))
+
+def test_the_groups_numbers():
+    src = '''#include <cooperative_groups.h>
+    __global__ void __cluster_dims__(2, 1) numbers(int *out) {
+        auto c = cooperative_groups::this_cluster();
+        int *mine = out + 6*(blockIdx.x*blockDim.x + threadIdx.x);
+        mine[0] = c.block_rank(); mine[1] = c.num_blocks(); mine[2] = c.thread_rank(); mine[3] = c.size(); mine[4] = c.block_index().x; mine[5] = c.dim_blocks().x;
+    }'''
+    out = torch.zeros(4*32, 6, dtype=torch.int32)
+    cuda_kernel(src)[4,32](out)
+    thread = torch.arange(4*32)
+    block = thread//32
+    assert out.equal(torch.stack([block%2, torch.full_like(block, 2), thread%64, torch.full_like(block, 64), block%2, torch.full_like(block, 2)], 1).int())

@@ -1,0 +1,867 @@
+"Hopper's engines and clusters on the emulator: what mbarriers, bulk copies, wgmma and blocks of a cluster compute, and what the detectors say of mistakes with them."
+import re
+from functools import lru_cache
+
+import numpy as np
+import pytest
+import torch
+
+from gridstride import cpp
+from gridstride.cpp import NotEmulated, cuda_kernel
+from gridstride.kernels import hopper
+from gridstride.kernels.split import Split
+from gridstride.kernels.tma import swizzled, tensor_map, wgmma_d
+from gridstride.sim.errors import *
+
+@pytest.fixture(autouse=True)
+def on_the_emulator():
+    with cpp.on_emulator(): yield
+
+@pytest.fixture(params=['forward','reverse','shuffle'])
+def order(request):
+    with cpp.options(order=request.param, seed=3): yield request.param
+
+PTX = r'''
+typedef unsigned u32;
+typedef unsigned long long u64;
+struct alignas(64) TensorMap { char bytes[128]; };
+__device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
+__device__ void init(const u64 *bar, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(address(bar)), "r"(count) : "memory"); }
+__device__ void ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ void arrive(const u64 *bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address(bar)) : "memory"); }
+__device__ void expect(const u64 *bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address(bar)), "r"(bytes) : "memory"); }
+__device__ void wait(const u64 *bar, int parity) { asm volatile("{ .reg .pred p;\nwaits:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra waits;\ndone:\n}" :: "r"(address(bar)), "r"(parity & 1) : "memory"); }
+__device__ void bulk_load(void *to, const void *from, int bytes, const u64 *bar) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)) : "memory"); }
+__device__ void bulk_store(void *to, const void *from, int bytes) { asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" :: "l"(to), "r"(address(from)), "r"(bytes) : "memory"); }
+__device__ void tensor_load(void *to, const TensorMap *x, int r, int c, const u64 *bar) { asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" :: "r"(address(to)), "l"(x), "r"(c), "r"(r), "r"(address(bar)) : "memory"); }
+__device__ void tensor_store(const TensorMap *x, int r, int c, const void *from) { asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" :: "l"(x), "r"(c), "r"(r), "r"(address(from)) : "memory"); }
+__device__ void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ void have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+__device__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ u32 rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
+__device__ u32 blocks() { u32 n; asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n)); return n; }
+__device__ u32 map(const void *p, int rank) { u32 r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address(p)), "r"(rank)); return r; }
+__device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
+__device__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
+__device__ void cluster_sync() { cluster_arrive(); cluster_wait(); }
+'''
+
+def line(src, mark):
+    "The number of the line that ends with the comment `mark`, or of the function with that name that is one instruction"
+    at = [i for i,o in enumerate(src.splitlines(), 1) if o.endswith(f'// {mark}') or re.match(rf'__device__ \w+ {mark}\(.*asm', o)]
+    assert len(at)==1, mark
+    return at[0]
+
+@lru_cache
+def compiled(src, checks=True): return cuda_kernel(src, checks=checks)
+
+def raises(kind, says, src, mark, call, **where):
+    "`call` ends in this finding, on the marked line"
+    with pytest.raises(kind, match=says) as e: call()
+    assert not mark or e.value.line==line(src, mark), (e.value.line, str(e.value))
+    for k,v in where.items(): assert getattr(e.value, k)==v
+    return e.value
+
+# Copies
+
+COPIES = PTX + r'''
+template <int n> struct Bytes { alignas(1024) char at[n]; };
+__device__ void box_load(void *to, const TensorMap *x, int rank, const int *c, const u64 *bar) {
+    if (rank == 1) asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(address(bar)) : "memory");
+    if (rank == 2) tensor_load(to, x, c[1], c[0], bar);
+    if (rank == 3) asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(address(bar)) : "memory");
+    if (rank == 4) asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(address(bar)) : "memory");
+    if (rank == 5) asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "r"(address(bar)) : "memory");
+}
+__device__ void box_store(const TensorMap *x, int rank, const int *c, const void *from) {
+    if (rank == 1) asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%0, {%1}], [%2];" :: "l"(x), "r"(c[0]), "r"(address(from)) : "memory");
+    if (rank == 2) tensor_store(x, c[1], c[0], from);
+    if (rank == 3) asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(address(from)) : "memory");
+    if (rank == 4) asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(address(from)) : "memory");
+    if (rank == 5) asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], [%6];" :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "r"(address(from)) : "memory");
+}
+__global__ void load(const __grid_constant__ TensorMap x, char *out, int rank, const int *c, int bytes) {
+    __shared__ alignas(1024) char s[8192];
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) { init(&bar, 1); fence_async(); expect(&bar, bytes); box_load(s, &x, rank, c, &bar); }
+    __syncthreads();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) out[i] = s[i];
+}
+__global__ void save(const __grid_constant__ TensorMap x, const char *in, int rank, const int *c, int bytes) {
+    __shared__ alignas(1024) char s[8192];
+    for (int i = threadIdx.x; i < bytes; i += blockDim.x) s[i] = in[i];
+    fence_async();
+    __syncthreads();
+    if (threadIdx.x == 0) { box_store(&x, rank, c, s); commit(); have_read(); }
+}
+__global__ void there_and_back(const short *x, short *out, int n, int turns) {     // each turn: numbers in by a bulk copy, changed, out by another one
+    __shared__ alignas(16) short s[64], t[64];
+    __shared__ u64 bar;
+    int i = threadIdx.x;
+    if (i == 0) { init(&bar, 1); ready(); }
+    __syncthreads();
+    for (int turn = 0; turn < turns; turn++) {
+        if (i == 0) { expect(&bar, 2*n); bulk_load(s, x + turn*n, 2*n, &bar); }
+        wait(&bar, turn);
+        if (i == 0) have_read();
+        __syncthreads();
+        t[i] = s[i] + 1;
+        fence_async();
+        __syncthreads();
+        if (i == 0) { bulk_store(out + turn*n, t, 2*n); commit(); }
+    }
+    if (i == 0) have_read();
+}
+'''
+BOXES = [((40,),(24,),(0,)), ((40,),(24,),(30,)), ((40,),(16,),(-8,)), ((9,24),(4,16),(0,0)), ((9,24),(4,16),(7,16)), ((9,24),(4,16),(-3,-5)), ((9,24),(4,16),(20,0)),
+         ((3,5,16),(2,4,8),(2,3,10)), ((3,5,16),(2,4,8),(-1,-2,-3)), ((2,3,4,16),(2,2,3,8),(1,2,2,9)), ((2,2,3,3,16),(2,1,2,3,8),(1,1,-1,1,4)), ((2,2,3,3,16),(2,2,2,2,8),(0,0,0,0,0))]
+
+def window(shape, box, at):
+    "Where a box lies: the indices of its elements, and which of them are inside of the array"
+    index = np.indices(box).reshape(len(box), -1) + np.array(at)[:,None]
+    return index,((index >= 0) & (index < np.array(shape)[:,None])).all(0)
+
+@pytest.mark.parametrize('shape,box,at', BOXES)
+def test_boxes_of_one_to_five_axes(shape, box, at):
+    kernels = compiled(COPIES)
+    c = torch.tensor(at[::-1], dtype=torch.int32)
+    for dtype in torch.int32,torch.float16:
+        x = torch.arange(1, 1+np.prod(shape), dtype=dtype).view(shape)
+        index,inside = window(shape, box, at)
+        want = np.where(inside, x.numpy()[tuple(np.where(inside, index, 0))], 0)
+        got = torch.full((np.prod(box),), -1, dtype=dtype)
+        kernels.load[1,32](tensor_map(x, box, 0), got.view(torch.int8), len(box), c, got.nbytes)
+        assert got.numpy().tolist()==want.tolist()
+        new = torch.arange(-1, -1-len(want), -1, dtype=dtype)
+        want = x.clone().numpy()
+        want[tuple(index[:,inside])] = new.numpy()[inside]
+        kernels.save[1,32](tensor_map(x, box, 0), new.view(torch.int8), len(box), c, new.nbytes)
+        assert x.numpy().tolist()==want.tolist()
+
+@pytest.mark.parametrize('swizzle', [0,32,64,128])
+@pytest.mark.parametrize('at', [(0,0),(-3,8),(9,-24)])
+def test_swizzles_there_and_back(swizzle, at):
+    kernels = compiled(COPIES)
+    cols = (swizzle or 64)//2
+    x,box = torch.arange(1, 1+20*64, dtype=torch.float16).view(20, 64),(16,cols)
+    c,got = torch.tensor(at[::-1], dtype=torch.int32),torch.empty(16*cols, dtype=torch.float16)
+    index,inside = window(x.shape, box, at)
+    want = np.where(inside, x.numpy()[tuple(np.where(inside, index, 0))], 0)
+    kernels.load[1,64](tensor_map(x, box, swizzle), got.view(torch.int8), 2, c, got.nbytes)
+    assert got.numpy()[swizzled(np.arange(16*cols)*2, swizzle)//2].tolist()==want.tolist()
+    y = torch.zeros_like(x)
+    kernels.save[1,64](tensor_map(y, box, swizzle), got.view(torch.int8), 2, c, got.nbytes)
+    assert y.numpy()[tuple(index[:,inside])].tolist()==want[inside].tolist() and (y==0).sum()==y.numel()-inside.sum()
+
+def test_bulk_copies_there_and_back(order):
+    x = torch.arange(64*5, dtype=torch.int16)
+    for checks in True,False:
+        out = torch.zeros_like(x)
+        compiled(COPIES, checks).there_and_back[1,64](x, out, 64, 5)
+        assert out.equal(x+1)
+
+MISTAKES = PTX + r'''
+__global__ void bring(const int *x, int *out, int wrong) {
+    __shared__ alignas(16) int s[64];
+    __shared__ u64 bar, other;
+    int i = threadIdx.x;
+    if (i == 0) { if (wrong != 10) init(&bar, wrong == 1 ? 2 : 1); if (wrong != 2) ready(); }
+    if (wrong != 3) __syncthreads();
+    if (i == 32) {
+        expect(&bar, wrong == 4 ? 256+16 : wrong == 5 ? 256-16 : 256);
+        if (wrong == 6) arrive(&bar);
+        bulk_load((char *)s + (wrong == 7)*8, (const char *)x + (wrong == 8)*4, wrong == 9 ? 24 : 256, &bar);
+        if (wrong == 11) out[i] = s[0]; // issuer
+    }
+    if (wrong == 12) out[i] = s[i]; // early
+    if (wrong == 13) s[i] = 0; // rewritten
+    if (wrong != 14) wait(&bar, wrong == 15 ? 1 : 0);
+    if (wrong == 16) wait(&other, 0);
+    if (wrong < 12 || wrong > 14) out[i] = s[i]; // use
+    if (wrong == 18) { asm volatile("{ .reg .pred p;\nagain: mbarrier.test_wait.parity.shared::cta.b64 p, [%0], 1;\n@!p bra again; }" :: "r"(address(&bar)) : "memory"); } // asks
+    __syncthreads();
+    if (i == 1) asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(address(&bar)) : "memory"); // invalid
+    if (wrong == 17) wait(&bar, 0);
+}
+__global__ void take(int *out, int wrong) {
+    __shared__ alignas(128) int s[64];
+    int i = threadIdx.x;
+    s[i] = i; // write
+    if (wrong != 1) fence_async();
+    if (wrong != 2) __syncthreads();
+    if (i == 0) {
+        bulk_store(out + (wrong == 3), s, wrong == 4 ? 8 : 256);
+        if (wrong != 5) commit();
+        if (wrong != 6) have_read();
+    }
+    if (wrong != 7) __syncthreads();
+    s[i] = -i; // again
+}
+'''
+def copies(wrong, checks=True):
+    x,out = torch.arange(64, dtype=torch.int32),torch.zeros(64, dtype=torch.int32)
+    compiled(MISTAKES, checks).bring[1,64](x, out, wrong)
+    return out.equal(x)
+
+COPY_MISTAKES = [
+    (1, SynccheckError, 'at the mbarrier of line .*, whose phase 0 lacks 1 of 2 arrivals', 'wait'), (2, RacecheckError, 'an mbarrier that the copy engine may not see yet', 'bulk_load'),
+    (4, SynccheckError, 'whose phase 0 lacks 16 bytes, and no thread can go on', 'wait'), (5, SynccheckError, 'whose phase 0 got 16 bytes more than it expects', 'wait'),
+    (7, MemcheckError, r'cp.async.bulk: the address of s\[2\] is misaligned: it must be a multiple of 16', 'bulk_load'), (8, MemcheckError, r'cp.async.bulk: the address of x\[1\] is misaligned', 'bulk_load'),
+    (9, MemcheckError, 'cp.async.bulk copies 24 bytes; a bulk copy takes multiples of 16', 'bulk_load'), (10, SynccheckError, 'at a place where no mbarrier is', None),
+    (11, RacecheckError, r's\[0\] is read while a bulk copy to it may be under way', 'issuer'), (16, SynccheckError, 'a wait at a place where no mbarrier is', 'wait'),
+    (18, SynccheckError, 'this thread waits at the mbarrier of line .*, whose phase 1 lacks 1 of 1 arrivals', 'asks')]
+
+@pytest.mark.parametrize('wrong,kind,says,mark', COPY_MISTAKES)
+def test_mistakes_with_bulk_copies(wrong, kind, says, mark, order):
+    raises(kind, says, MISTAKES, mark, lambda: copies(wrong))
+    assert copies(0)             # and leaves nothing behind
+
+@pytest.mark.parametrize('wrong,kinds,marks', [
+    (3, (RacecheckError,SynccheckError), ('expect','init','wait')), (6, (RacecheckError,SynccheckError), ('arrive','expect','bulk_load','wait','use')),
+    (12, RacecheckError, ('early','bulk_load')), (13, RacecheckError, ('rewritten','bulk_load')), (14, RacecheckError, ('bulk_load',)), (15, (RacecheckError,SynccheckError), ('use','wait','bulk_load')), (17, (RacecheckError,SynccheckError), ('wait','invalid'))])
+def test_mistakes_that_show_in_several_ways(wrong, kinds, marks, order):
+    with pytest.raises(kinds) as e: copies(wrong)
+    assert e.value.line in [line(MISTAKES, o) for o in marks], (e.value.line, str(e.value))
+    assert copies(0)
+
+def test_what_an_unchecked_kernel_still_says():
+    assert copies(0, checks=False)
+    for wrong,kind,says,mark in COPY_MISTAKES:
+        if kind is not RacecheckError and wrong not in (7,8): raises(kind, says, MISTAKES, mark, lambda: copies(wrong, checks=False))
+    for wrong in 7,8:
+        with pytest.raises(MemcheckError, match='misaligned: it must be a multiple of 16'): copies(wrong, checks=False)
+
+def stores(wrong):
+    out = torch.zeros(68, dtype=torch.int32)
+    compiled(MISTAKES).take[1,64](out, wrong)
+    return out[:64].tolist()==list(range(64))
+
+@pytest.mark.parametrize('wrong,kind,says,mark', [
+    (1, RacecheckError, r's\[\d+\] is written by a thread, and read by the copy engine or the tensor cores with no fence.proxy.async between', 'bulk_store'), (2, (RacecheckError,InitcheckError), r's\[\d+\] is', None),
+    (3, MemcheckError, r'the address of out\[1\] is misaligned', 'bulk_store'), (4, MemcheckError, 'copies 8 bytes', 'bulk_store'), (5, RacecheckError, 'may still read', None), (6, RacecheckError, 'may still read', None), (7, RacecheckError, r's\[\d+\] is', None)])
+def test_mistakes_with_bulk_stores(wrong, kind, says, mark, order):
+    with pytest.raises(kind, match=says) as e: stores(wrong)
+    assert e.value.line in ([line(MISTAKES, mark)] if mark else [line(MISTAKES, o) for o in ('bulk_store','write','again')])
+    assert stores(0)
+
+def test_a_struct_that_is_no_map_and_a_map_of_other_axes():
+    out,c = torch.zeros(1024, dtype=torch.int8),torch.zeros(5, dtype=torch.int32)
+    with pytest.raises(MemcheckError, match='this is no tensor map'): compiled(COPIES).load[1,32](bytes(128), out, 2, c, 1024)
+    x = tensor_map(torch.zeros(16, 16), (16,16), 0)
+    with pytest.raises(MemcheckError, match='has 3 coordinates, and the tensor map 2 axes'): compiled(COPIES).load[1,32](x, out, 3, c, 1024)
+    with pytest.raises(MemcheckError, match='has 1 coordinates, and the tensor map 2 axes'): compiled(COPIES).save[1,32](x, out, 1, c, 1024)
+
+# Phases, named barriers, votes
+
+THREADS = PTX + r'''
+__device__ void named_sync(int n) { asm volatile("bar.sync 1, %0;" :: "r"(n) : "memory"); }
+__device__ void named_arrive(int n) { asm volatile("bar.arrive 2, %0;" :: "r"(n) : "memory"); }
+__device__ void named_wait(int n) { asm volatile("barrier.sync 2, %0;" :: "r"(n) : "memory"); }
+__global__ void tokens(int *out, int turns) {              // all arrive, then each waits for the phase of its own token
+    __shared__ int s[64];
+    __shared__ u64 bar;
+    int i = threadIdx.x;
+    if (i == 0) init(&bar, 64);
+    __syncthreads();
+    for (int turn = 0; turn < turns; turn++) {
+        u64 token;
+        s[i] = i + turn;
+        asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(token) : "r"(address(&bar)) : "memory");
+        asm volatile("{ .reg .pred p;\nagain: mbarrier.try_wait.shared::cta.b64 p, [%0], %1;\n@!p bra again; }" :: "r"(address(&bar)), "l"(token) : "memory");
+        out[turn*64 + i] = s[63 - i];
+        __syncthreads();
+    }
+}
+__global__ void asking(const int *x, int *out) {                // one warp asks, the other sleeps until it is told to copy
+    __shared__ alignas(16) int s[32];
+    __shared__ u64 full, go;
+    int i = threadIdx.x, asked = 0;
+    if (i == 0) { init(&full, 1); init(&go, 1); ready(); }
+    __syncthreads();
+    if (i < 32) {
+        if (i == 0) arrive(&go);
+        for (int done = 0; !done; asked++)
+            asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(address(&full)) : "memory");
+        out[i] = s[i];
+    } else if (i == 32) {
+        wait(&go, 0);
+        expect(&full, 128);
+        bulk_load(s, x, 128, &full);
+    }
+}
+__global__ void handed_on(const int *x, int *out, int wrong) {  // warps 0 and 1 make, 2 and 3 take
+    __shared__ int s[64];
+    int i = threadIdx.x;
+    if (i < 64) { s[i] = x[i]; if (wrong != 1) named_arrive(wrong == 2 ? 64 : wrong == 3 ? 96 : wrong == 4 ? 100 : 128); }
+    else {
+        if (wrong != 5) named_wait(wrong == 3 ? 96 : 128);
+        out[i-64] = s[127-i]; // take
+        named_sync(wrong == 6 ? 128 : 64);
+        s[i-64] = 0;
+        named_sync(64);
+        out[i] = s[127-i];
+    }
+}
+__global__ void looking_ahead(const int *x, int *out) {         // after each turn it tries whether the next one is there, also after the last, behind which nothing comes
+    __shared__ alignas(16) int s[32];
+    __shared__ u64 full;
+    int i = threadIdx.x, early = 0;
+    if (i == 0) { init(&full, 1); ready(); }
+    __syncwarp();
+    for (int turn = 0; turn < 3; turn++) {
+        if (i == 0) { expect(&full, 128); bulk_load(s, x + turn*32, 128, &full); }
+        if (!early) wait(&full, turn);
+        out[turn*32 + i] = s[i];
+        __syncwarp();
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(early) : "r"(address(&full)), "r"(turn + 1 & 1) : "memory");
+    }
+}
+__global__ void one_of_us(int *out) {
+    u32 leader, mine;
+    asm volatile("{ .reg .pred p; elect.sync %0|p, 0xffffffff; selp.b32 %1, 1, 0, p; }" : "=r"(leader), "=r"(mine));
+    out[threadIdx.x] = leader*10 + mine;
+    asm volatile("bar.sync 0, 64;" ::: "memory");               // the barrier of __syncthreads
+}
+'''
+
+def test_tokens_and_phases(order):
+    for checks in True,False:
+        out = torch.zeros(5*64, dtype=torch.int32)
+        compiled(THREADS, checks).tokens[1,64](out, 5)
+        assert out.view(5, 64).equal(torch.arange(63, -1, -1, dtype=torch.int32) + torch.arange(5, dtype=torch.int32)[:,None])
+
+def test_who_asks_lets_the_others_go_on(order):
+    for checks in True,False:
+        x,out = torch.arange(32, dtype=torch.int32),torch.zeros(32, dtype=torch.int32)
+        compiled(THREADS, checks).asking[1,64](x, out)
+        assert out.equal(x)
+
+def test_a_try_may_be_in_vain(order):
+    for checks in True,False:
+        x,out = torch.arange(96, dtype=torch.int32),torch.zeros(96, dtype=torch.int32)
+        compiled(THREADS, checks).looking_ahead[1,32](x, out)
+        assert out.equal(x)
+
+def handed_on(wrong=0, checks=True):
+    x,out = torch.arange(64, dtype=torch.int32),torch.full((128,), -1, dtype=torch.int32)
+    compiled(THREADS, checks).handed_on[1,128](x, out, wrong)
+    return out.tolist()==[*range(63, -1, -1), *[0]*64]
+
+def test_barriers_with_a_number(order): assert handed_on() and handed_on(checks=False)
+
+@pytest.mark.parametrize('wrong,kind,says,mark', [
+    (1, SynccheckError, 'this thread waits at barrier 2, where 64 of 128 threads are, and no thread can go on', 'named_wait'), (2, SynccheckError, 'barrier 2|used for', None), (3, RacecheckError, r's\[\d+\] is', None),
+    (4, SynccheckError, 'barrier 2 for 100 threads: there are barriers 0 to 15, and whole warps meet at them', 'named_arrive'), (5, RacecheckError, r's\[\d+\] is', None), (6, SynccheckError, 'barrier 1', 'named_sync')])
+def test_mistakes_with_named_barriers(wrong, kind, says, mark, order):
+    if wrong==3 and order=='forward': kind,says = (RacecheckError,SynccheckError),r's\[\d+\] is|barrier [12]'    # the makers and half of the takers: the other half waits for ever, if nobody came too early
+    raises(kind, says, THREADS, mark, lambda: handed_on(wrong))
+    assert handed_on()
+
+def test_one_lane_is_elected(order):
+    out = torch.zeros(64, dtype=torch.int32)
+    compiled(THREADS).one_of_us[1,64](out)
+    assert out.tolist()==[1, *[0]*31]*2
+
+# Clusters
+
+CLUSTERS = PTX + r'''
+__device__ int remote(const int *p, int rank) { int v; asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(v) : "r"(map(p, rank)) : "memory"); return v; }
+__device__ void remote_store(int *p, int rank, int v) { asm volatile("st.shared::cluster.b32 [%0], %1;" :: "r"(map(p, rank)), "r"(v) : "memory"); }
+__device__ void remote_arrive(const u64 *bar, int rank) { asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(map(bar, rank)) : "memory"); }
+__device__ void for_all(void *to, const void *from, int bytes, const u64 *bar, int mask) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" :: "r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)), "h"((short)mask) : "memory"); }
+__device__ void tensor_for_all(void *to, const TensorMap *x, int r, int c, const u64 *bar, int mask) { asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" :: "r"(address(to)), "l"(x), "r"(c), "r"(r), "r"(address(bar)), "h"((short)mask) : "memory"); }
+__device__ int number() { return (blockIdx.z*gridDim.y + blockIdx.y)*gridDim.x + blockIdx.x; }
+__global__ void neighbours(const int *x, int *out, int wrong) {        // each block hands its numbers to the next of its cluster, which reads those of the one after it, too
+    __shared__ int mine[32], got[32];
+    int i = threadIdx.x, n = blocks(), next = (rank() + 1)%n;
+    mine[i] = x[number()*32 + i]; // own
+    if (wrong == 1) __syncthreads();
+    else if (wrong == 4) cluster_arrive();
+    else cluster_sync();
+    remote_store(&got[i], wrong == 2 ? n : next, mine[i]);
+    int after = remote(&mine[i], (rank() + 2)%n);
+    if (wrong == 4) cluster_wait();
+    if (wrong == 5) cluster_arrive();
+    if (wrong != 3 && (wrong != 6 || i)) cluster_sync();
+    out[number()*32 + i] = got[31-i]*1000 + after; // out
+}
+// the blocks of a row of the cluster get the same numbers, each bringing a part of them
+__global__ void rows(const __grid_constant__ TensorMap map, const int *x, int *out, int columns, int tensor) {
+    __shared__ alignas(128) int s[64][16];
+    __shared__ u64 bar, gone;
+    int i = threadIdx.x, me = rank(), row = me/columns, part = 64/columns, first = me%columns*part, mask = ((1 << columns) - 1) << row*columns;
+    int from = (number() - me)*64 + row*64, all = blocks();            // blocks of a cluster lie together in this grid
+    if (i == 0) { init(&bar, 1); init(&gone, all); ready(); }
+    cluster_sync();
+    for (int turn = 0; turn < 2; turn++) {
+        if (i == 0) {
+            expect(&bar, sizeof s);
+            if (tensor) tensor_for_all(s[first], &map, from + first, turn*16, &bar, mask);
+            else for (int r = first; r < first + part; r++) for_all(s[r], x + (from + r)*32 + turn*16, 64, &bar, mask);
+        }
+        wait(&bar, turn);
+        for (int r = 0; r < 64; r++) if (i < 16) out[((number()*64 + r)*2 + turn)*16 + i] = s[r][i];
+        __syncwarp();
+        if (i < all) remote_arrive(&gone, i);
+        wait(&gone, turn);
+    }
+    if (tensor) cluster_sync();                                        // not needed: all have told that they have what is theirs
+}
+__global__ void __cluster_dims__(2) spinning(int *out) {                // block 0 spins until block 1, which comes later, has written
+    __shared__ volatile int flag;
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) { init(&bar, 1); ready(); }
+    cluster_sync();
+    if (rank() == 0) {
+        for (int done = 0; !done; ) asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(address(&bar)) : "memory");
+        out[threadIdx.x] = 1;
+    } else {
+        if (threadIdx.x == 0) remote_arrive(&bar, 0);
+        out[32 + threadIdx.x] = 2;
+    }
+    cluster_sync();
+}
+__global__ void stuck(int *out, int wrong) {
+    __shared__ u64 bar;
+    if (threadIdx.x == 0) { init(&bar, 1); ready(); }
+    cluster_sync();
+    if (wrong == 1 && rank() == 1) { int done = 0; while (!done) asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(address(&bar)) : "memory"); } // asks in vain
+    if (wrong == 2) cluster_wait();
+    cluster_sync();
+}
+__global__ void gone(int *out) {                                        // who has arrived and left is not waited for, and has not arrived for others
+    if (rank() == 0) { cluster_arrive(); return; }
+    __shared__ int s[32];
+    s[threadIdx.x] = 1;
+    if (threadIdx.x < 16) cluster_sync();
+    else { s[threadIdx.x] = 2; cluster_sync(); }
+    out[(rank() - 1)*32 + threadIdx.x] = s[31 - threadIdx.x];
+}
+'''
+
+def in_cluster(kernel, args, grid, cluster, threads=32, checks=True): compiled(CLUSTERS, checks)[kernel].launch(args, grid, threads, cluster=cluster)
+
+def neighbours(wrong=0, cluster=(4,1,1), grid=(8,2,1), checks=True):
+    "Whether the blocks of each cluster got the numbers of the one before and of the second behind them"
+    n = np.prod(grid)
+    x,out = torch.arange(n*32, dtype=torch.int32)%997,torch.zeros(n, 32, dtype=torch.int32)
+    in_cluster('neighbours', (x, out, wrong), grid, cluster, checks=checks)
+    z,y,c = np.indices(grid[::-1]).reshape(3, -1)
+    place = np.array([c, y, z])                                        # of each block, x first
+    size = np.array(cluster)[:,None]
+    home,of = place//size*size,place%size
+    rank,many = of[0] + size[0,0]*(of[1] + size[1,0]*of[2]),np.prod(cluster)
+    def block(r): a,b,d = home + np.array([r%cluster[0], r//cluster[0]%cluster[1], r//(cluster[0]*cluster[1])]); return (d*grid[1] + b)*grid[0] + a
+    x = x.view(n, 32)
+    return out.equal(x[block((rank-1)%many)].flip(1)*1000 + x[block((rank+2)%many)])
+
+@pytest.mark.parametrize('cluster,grid', [((2,1,1),(4,1,1)), ((4,1,1),(8,2,1)), ((2,2,1),(4,4,1)), ((1,2,2),(3,2,4)), ((8,1,1),(8,1,1)), ((1,1,1),(3,1,1))])
+def test_blocks_reach_each_others_shared_memory(cluster, grid, order): assert neighbours(0, cluster, grid) and neighbours(0, cluster, grid, checks=False)
+
+@pytest.mark.parametrize('wrong,kinds,says,marks', [
+    (1, RacecheckError, r'(mine|got)\[\d+\] is', ('remote','remote_store','own','out')), (2, MemcheckError, 'there is no block 4 in a cluster of 4', ('map',)), (4, RacecheckError, r'is used that may not have begun', ('remote_store',)),
+    (3, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|block of the cluster that has ended', ('remote','remote_store','out')), (5, SynccheckError, 'arrives twice', ('cluster_arrive',)), (6, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|that has ended', ('remote','remote_store','out'))])
+def test_mistakes_in_a_cluster(wrong, kinds, says, marks, order):
+    with pytest.raises(kinds, match=says) as e: neighbours(wrong)
+    assert e.value.line in [line(CLUSTERS, o) for o in marks], (e.value.line, str(e.value))
+    assert neighbours()
+
+def test_leaving_early_is_found_whoever_is_faster(order):
+    "Also where the others happen to have been there in time"
+    with cpp.options(checks='memcheck'), pytest.raises(MemcheckError, match='shared memory of a block of the cluster that has ended') as e: neighbours(3)
+    assert e.value.line in [line(CLUSTERS, o) for o in ('remote','remote_store')]
+    assert neighbours()
+
+def test_a_grid_has_whole_clusters():
+    with pytest.raises(LaunchError, match=r'a grid of \(6, 1, 1\) blocks in clusters of \(4, 1, 1\): .*the grid whole clusters'): neighbours(grid=(6,1,1))
+    with pytest.raises(LaunchError, match='a cluster has 8 blocks at most'): neighbours(cluster=(16,1,1), grid=(16,1,1))
+    assert neighbours()
+
+@pytest.mark.parametrize('tensor', [False,True])
+@pytest.mark.parametrize('cluster,columns', [((2,1,1),2), ((4,1,1),4), ((4,1,1),2), ((2,2,1),2), ((1,2,1),1)])
+def test_one_copy_for_several_blocks(cluster, columns, tensor, order):
+    grid = (cluster[0], cluster[1], 2)                                 # two clusters, whose blocks have numbers that lie together
+    n = np.prod(grid)
+    x = torch.arange(n*64*32, dtype=torch.int32).view(n*64, 32)
+    blocks = np.arange(n)
+    want = x.view(n, 64, 2, 16)[blocks//np.prod(cluster)*np.prod(cluster) + blocks%np.prod(cluster)//columns]
+    for checks in True,False:
+        out = torch.full((n,64,2,16), -1, dtype=torch.int32)
+        in_cluster('rows', (tensor_map(x, (64//columns, 16), 0), x, out, columns, int(tensor)), grid, cluster, checks=checks)
+        assert out.equal(want)
+
+def test_a_block_that_spins_lets_the_others_run(order):
+    for checks in True,False:
+        out = torch.zeros(64, dtype=torch.int32)
+        compiled(CLUSTERS, checks).spinning[2,32](out)
+        assert out.tolist()==[1]*32+[2]*32
+
+def test_the_block_that_is_to_blame_is_named(order):
+    for checks in True,False:
+        for wrong,says,mark in (1, 'waits at the mbarrier of line .*, whose phase 0 lacks 1 of 1 arrivals', 'asks in vain'), (2, 'waits at the cluster.s barrier and has not arrived', 'cluster_wait'):
+            e = raises(SynccheckError, says, CLUSTERS, mark, lambda: in_cluster('stuck', (torch.zeros(1, dtype=torch.int32), wrong), 4, 4, checks=checks))
+            assert wrong==2 or e.block==(1,0,0)
+
+def test_threads_that_have_left_are_not_waited_for(order):
+    for checks in True,False:
+        out = torch.zeros(3*32, dtype=torch.int32)
+        in_cluster('gone', (out,), 4, 4, checks=checks)
+        assert out.tolist()==([2]*16 + [1]*16)*3
+
+# wgmma
+
+def product(name, type, n, a_turned=0, b_turned=0, a_sign=1, b_sign=1, registers=False):
+    "A kernel: out (+)= a @ b for 64 x k16 (k8 for tf32) by k x `n`, whose operands come as images of shared memory, each at a multiple of 1024"
+    d,k = n//2,8 if type=='tf32' else 16
+    ds,more = ', '.join(f'%{i}' for i in range(d)),d+(5 if registers else 2)
+    a = f"{{{', '.join(f'%{d+i}' for i in range(4))}}}" if registers else f'%{d}'
+    turns = '' if type=='tf32' else f', {b_turned}' if registers else f', {a_turned}, {b_turned}'
+    outs = ', '.join(f'"+f"(d[{i}])' for i in range(d))
+    ins = ', '.join(f'"r"(words[{i}])' for i in range(4)) if registers else '"l"(da)'
+    return f"""
+__global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out, long long da, long long db, int more) {{
+    __shared__ alignas(1024) char as[8192], bs[32768];
+    __shared__ u64 bar;
+    u32 words[4];
+    float d[{d}];
+    for (int i = 0; i < 4; i++) words[i] = of_a[threadIdx.x*4 + i];
+    for (int i = 0; i < {d}; i++) d[i] = out[threadIdx.x*{d} + i];
+    if (threadIdx.x == 0) {{ init(&bar, 1); ready(); expect(&bar, 8192+32768); bulk_load(as, a, 8192, &bar); bulk_load(bs, b, 32768, &bar); }}
+    __syncthreads();
+    wait(&bar, 0);
+    da += address(as) >> 4; db += address(bs) >> 4;
+    asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{more}, 0; wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{type}.{type} {{{ds}}}, {a}, %{d+(4 if registers else 1)}, more, {a_sign}, {b_sign}{turns}; }}"
+                 : {outs} : {ins}, "l"(db), "r"(more) : "memory");
+    asm volatile("wgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
+    for (int i = 0; i < {d}; i++) out[threadIdx.x*{d} + i] = d[i];
+}}
+"""
+VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turned=('bf16',24,1,0), b_turned=('bf16',64,0,1), both_turned=('f16',128,1,1), negative=('f16',24,0,0,-1,1), twice=('f16',16,0,0,-1,-1),
+                single=('tf32',40), from_registers=('bf16',32,0,1,1,-1,True), half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True))
+PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items())
+
+def along_k(x, swizzle, spread):
+    "An operand, row after row, as shared memory holds it, its bytes; and the two distances of the descriptor"
+    x = x.contiguous().view(torch.uint8).numpy()
+    r,i = np.indices(x.shape)
+    wide = swizzle or 16
+    groups,pieces = x.shape[0]//8,x.shape[1]//16
+    stride,lead = (8*swizzle,16) if swizzle else (128*pieces,128) if spread else (128,128*groups)
+    return x,swizzled(r//8*stride + r%8*wide + i//wide*lead + i%wide, swizzle),lead,stride
+
+def across_k(x, swizzle, spread):
+    "The same for an operand whose memory holds its transpose"
+    x = x.t().contiguous().view(torch.uint8).numpy()      # k rows
+    i,r = np.indices(x.shape)
+    wide = swizzle or 16
+    atoms = -(-x.shape[1]//wide)
+    of_k,of_row = (8*wide,16*wide) if spread else (8*wide*atoms,8*wide)
+    at = i//8*of_k + r//wide*of_row + i%8*wide + r%wide
+    return x,swizzled(at, swizzle),*((of_row,of_k) if swizzle else (of_k,of_row))
+
+def image(x, turned, swizzle, spread, size):
+    "Shared memory with an operand, and its descriptor but for the address"
+    x,at,lead,stride = (across_k if turned else along_k)(x, swizzle, spread)
+    res = np.full(size, 0x7f, np.uint8)
+    assert len(np.unique(at))==at.size
+    res[at] = x
+    return torch.from_numpy(res.view(np.int8)),lead>>4 << 16 | stride>>4 << 32 | {0:0, 128:1, 64:-2, 32:-1}[swizzle] << 62
+
+def in_registers(a):
+    "The words of `a` that each of 128 threads holds"
+    per = 4//a.element_size()
+    t,w,e = np.indices((128,4,per))
+    rows,cols = t//32*16 + t%32//4 + w%2*8, w//2*4*per + t%4*per + e
+    return a[rows,cols].contiguous().view(torch.int32).view(128, 4)
+
+def multiplied(name, swizzle=128, spread=False, more=0, checks=True, seed=0):
+    type,n,a_turned,b_turned,a_sign,b_sign,registers = (*VARIANTS[name], *(0,0,1,1,False)[len(VARIANTS[name])-2:])
+    gen,dtype,k = torch.Generator().manual_seed(seed),dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32)[type],8 if type=='tf32' else 16
+    a,b,c = (torch.randn(*o, generator=gen) for o in ((64,k),(n,k),(64,n)))
+    a,b = a.to(dtype),b.to(dtype)
+    (ia,da),(ib,db) = image(a, a_turned, swizzle, spread, 8192),image(b, b_turned, swizzle, spread, 32768)
+    where = wgmma_d(n)
+    out = c[where] if more else torch.full((128,n//2), float('nan'))
+    compiled(PRODUCTS, checks)[name][1,128](ia, ib, in_registers(a), out, da, db, more)
+    if type=='tf32': a,b = ((x.view(torch.int32) & ~0x1fff).view(torch.float32) for x in (a,b))
+    want = (a_sign*b_sign*(a.double()@b.double().t()) + (c.double() if more else 0)).float()
+    return out,want[where]
+
+@pytest.mark.parametrize('name', VARIANTS)
+@pytest.mark.parametrize('swizzle', [0,32,64,128])
+def test_wgmma_is_the_exact_sum_rounded_once(name, swizzle):
+    for i,spread in enumerate((False,True)):
+        out,want = multiplied(name, swizzle, spread, more=i, seed=swizzle+i)
+        assert out.equal(want)
+
+def test_wgmma_in_any_order_and_unchecked(order):
+    for checks in True,False:
+        out,want = multiplied('middle', more=1, checks=checks)
+        assert out.equal(want)
+
+FAR = '#include <cuda_bf16.h>' + PTX + r"""
+struct Tile { alignas(1024) char at[8192]; };
+__shared__ Tile one, two;                                  // at file scope: beyond what a descriptor's address could say, if they lay anywhere
+__shared__ alignas(8) u64 bar;
+__global__ void far(const __grid_constant__ TensorMap x, char *out) {
+    if (threadIdx.x == 0) { init(&bar, 1); ready(); expect(&bar, 16384); tensor_load(one.at, &x, 0, 0, &bar); tensor_load(two.at, &x, 64, 0, &bar); }
+    __syncthreads();
+    wait(&bar, 0);
+    for (int i = threadIdx.x; i < 8192; i += blockDim.x) out[i] = one.at[i], out[8192 + i] = two.at[i];
+    if (threadIdx.x == 0) out[0] = address(two.at)%1024 + address(one.at)%1024 + (address(one.at) + 8192 > 1 << 18);
+}
+"""
+def test_shared_memory_of_file_scope_is_within_reach_of_a_descriptor():
+    x,out = torch.arange(128*64, dtype=torch.float16).view(128, 64),torch.empty(128*64, dtype=torch.float16)
+    compiled(FAR)[1,128](tensor_map(x, (64,64)), out.view(torch.int8))
+    assert out.view(torch.int8)[0]==0
+    assert out.view(2, 64*64)[:,swizzled(np.arange(64*64)*2)//2].flatten()[1:].equal(x.flatten()[1:])
+
+FENCED = PTX + r"""
+__global__ void fenced(const int *x, int *out, int who) {   // who fences: the writers, one lane for its warp behind a barrier of the warp, one thread for all
+    __shared__ alignas(16) int s[64];
+    int i = threadIdx.x;
+    s[i] = x[i];
+    if (who == 0) fence_async();
+    if (who == 1) { __syncwarp(); if (i%32 == 0) fence_async(); }
+    __syncthreads();
+    if (who == 2) { if (i == 40) fence_async(); __syncthreads(); }
+    if (who == 3 && i == 33) fence_async();
+    if (i == 33) { bulk_store(out, s, 256); commit(); have_read(); }
+}
+"""
+def test_who_may_fence(order):
+    def fenced(who):
+        x,out = torch.arange(64, dtype=torch.int32),torch.zeros(64, dtype=torch.int32)
+        compiled(FENCED)[1,64](x, out, who)
+        return out.equal(x)
+    assert all(fenced(o) for o in range(4))
+    with pytest.raises(RacecheckError, match='no fence.proxy.async between'): fenced(4)
+
+FINE = PTX + r'''
+template <int n> __device__ void have_read_all_but() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(n) : "memory"); }
+__global__ void two_rooms(int *out, int left) {
+    __shared__ alignas(128) int s[2][64];
+    int i = threadIdx.x;
+    for (int t = 0; t < 5; t++) {
+        s[t%2][i] = t*64 + i; // the next numbers
+        fence_async();
+        __syncthreads();
+        if (i == 0) { bulk_store(out + t*64, s[t%2], 256); commit(); if (left == 1) have_read_all_but<1>(); else have_read_all_but<2>(); }
+        __syncthreads();
+    }
+    if (i == 0) have_read_all_but<0>();
+}
+__global__ void reuse(const int *x, int *out) {      // shared memory: first a stage of a copy, then numbers of threads, then a bulk store's, then a stage again
+    __shared__ alignas(128) int s[64];
+    __shared__ u64 bar;
+    int i = threadIdx.x;
+    if (i == 0) { init(&bar, 1); ready(); }
+    __syncthreads();
+    for (int t = 0; t < 3; t++) {
+        if (i == 0) { expect(&bar, 256); bulk_load(s, x + t*64, 256, &bar); }
+        wait(&bar, t);
+        int v = s[63-i];
+        __syncthreads();
+        s[i] = v*2;
+        fence_async();
+        __syncthreads();
+        if (i == 0) { bulk_store(out + t*64, s, 256); commit(); have_read(); s[0] = 5; fence_async(); }
+        __syncthreads();
+    }
+}
+__global__ void one_waits(const int *x, int *out) {  // only lane 0 waits, then tells its warp; another warp is told by a named barrier
+    __shared__ alignas(128) int s[64];
+    __shared__ u64 bar;
+    int i = threadIdx.x;
+    if (i == 0) { init(&bar, 1); ready(); expect(&bar, 256); bulk_load(s, x, 256, &bar); wait(&bar, 0); }
+    __syncwarp();
+    if (i < 32) out[i] = s[i];
+    asm volatile("bar.sync 3, 64;" ::: "memory");
+    if (i >= 32) out[i] = s[i];
+}
+__global__ void halves(const int *x, int *out) {     // two barriers, two copies; each waits for its own
+    __shared__ alignas(128) int s[64];
+    __shared__ u64 bar[2];
+    int i = threadIdx.x;
+    if (i == 0) { init(bar, 1); init(bar+1, 1); fence_async(); }
+    __syncthreads();
+    if (i%32 == 0) { expect(bar + i/32, 128); bulk_load(s + i, x + i, 128, bar + i/32); }
+    wait(bar + i/32, 0);
+    out[i] = s[i];
+}
+__global__ void expects_later(const int *x, int *out) {   // the copy before the expectation: the count of bytes is below 0 for a while
+    __shared__ alignas(128) int s[64];
+    __shared__ u64 bar;
+    int i = threadIdx.x;
+    if (i == 0) { init(&bar, 64); ready(); }
+    __syncthreads();
+    if (i == 5) { bulk_load(s, x, 256, &bar); expect(&bar, 256); } else arrive(&bar);
+    wait(&bar, 0);
+    out[i] = s[i];
+    __syncthreads();
+    if (i == 0) { asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(address(&bar)) : "memory"); init(&bar, 1); ready(); expect(&bar, 256); bulk_load(s, x + 64, 256, &bar); }
+    __syncthreads();
+    wait(&bar, 0);
+    out[i] += s[i];
+}
+__global__ void generic(const int *x, int *out) {  // copies threads' numbers with cp.async beside bulk copies
+    __shared__ alignas(128) int s[64], t[64];
+    __shared__ u64 bar;
+    int i = threadIdx.x;
+    if (i == 0) { init(&bar, 1); ready(); }
+    __syncthreads();
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\ncp.async.commit_group;" :: "r"(address(t + i)), "l"(x + i) : "memory");
+    if (i == 0) { expect(&bar, 256); bulk_load(s, x, 256, &bar); }
+    asm volatile("cp.async.wait_group 0;" ::: "memory");
+    wait(&bar, 0);
+    out[i] = s[i] + t[i];
+}
+'''
+@pytest.mark.parametrize('name,want', [('reuse', lambda x: x.view(3, 64).flip(1).flatten()*2), ('one_waits', lambda x: x[:64]), ('halves', lambda x: x[:64]), ('expects_later', lambda x: x[:64]+x[64:128]), ('generic', lambda x: 2*x[:64])])
+def test_what_is_right_is_not_accused(name, want, order):
+    for checks in True,False:
+        x,out = torch.arange(192, dtype=torch.int32),torch.zeros(192, dtype=torch.int32)
+        compiled(FINE, checks)[name][1,64](x, out)
+        assert out[:len(want(x))].equal(want(x))
+
+def test_groups_of_stores_end_in_their_order(order):
+    out = torch.zeros(320, dtype=torch.int32)
+    compiled(FINE).two_rooms[1,64](out, 1)
+    assert out.equal(torch.arange(320, dtype=torch.int32))
+    raises(RacecheckError, r's\[0\]\[\d+\] is written while .* may still read it', FINE, 'the next numbers', lambda: compiled(FINE).two_rooms[1,64](out, 2))
+
+OUTSIDE = PTX + r'''
+DECLARED
+__global__ void __cluster_dims__(2) outside(int *out) { s[threadIdx.x] = threadIdx.x; cluster_sync(); out[threadIdx.x] = s[threadIdx.x]; }
+'''
+@pytest.mark.parametrize('declared', ['extern __shared__ int s[];', '__shared__ int s[32];'])
+def test_a_cluster_has_no_shared_memory_of_file_scope(declared, order):
+    source = OUTSIDE.replace('DECLARED', declared)
+    with pytest.raises(NotEmulated, match='in clusters the emulator has no __shared__ variables of file scope'): compiled(source)
+    with pytest.raises(KernelCrash, match='in clusters the emulator has no __shared__ variables of file scope'):
+        compiled(source.replace('__cluster_dims__(2)', '')).launch([torch.zeros(32, dtype=torch.int32)], 2, 32, None, 128, cluster=(2,1,1))
+
+# All together: a ring, its producer, its consumers; out by way of a bulk store
+
+RING = '#include <cuda_bf16.h>' + PTX + (r'''
+__device__ void wgmma(float (&d)[16], u64 a, u64 b, int more) { asm volatile("{ .reg .pred more; setp.ne.b32 more, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {DDD}, %16, %17, more, 1, 1, 0, 0; }" : OUTS : "l"(a), "l"(b), "r"(more) : "memory"); }
+__device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+__device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
+__device__ void consumers_sync() { asm volatile("bar.sync 1, 128;" ::: "memory"); }
+__device__ u64 descriptor(const void *p) { return (address(p) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62; }
+
+struct Stage { __nv_bfloat16 m[64][64], n[32][64]; };
+__global__ void ring(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n, const __grid_constant__ TensorMap out, int steps, int wrong) {
+    __shared__ alignas(1024) Stage s[2];
+    __shared__ alignas(1024) float o[64][32];
+    __shared__ u64 full[2], empty[2];
+    int t = threadIdx.x, bytes = sizeof(Stage) + (wrong == 3 ? 16 : wrong == 4 ? -16 : 0);
+    if (t == 0) {
+        for (int i = 0; i < 2; i++) { if (wrong != 14) init(full+i, wrong == 5 ? 2 : 1); init(empty+i, 1); }
+        if (wrong != 12) ready();
+    }
+    if (wrong != 13) __syncthreads();
+    if (t >= 128) {
+        if (t == 128) for (int i = 0; i < steps; i++) {
+            if (wrong != 7) wait(empty + i%2, i/2 - 1);
+            expect(full + i%2, bytes);
+            tensor_load((char *)s[i%2].m + (wrong == 20 ? 64 : 0), &m, blockIdx.x*64, i*64, full + i%2);
+            tensor_load(s[i%2].n, &n, 0, i*64, full + i%2);
+        }
+        return;
+    }
+    float d[16];
+    for (int i = 0; i < 16; i++) d[i] = 0;
+    for (int i = 0; i < steps; i++) {
+        if (wrong != 1) wait(full + i%2, wrong == 2 ? i/2 + 1 : i/2);
+        if (wrong != 11 && (wrong != 21 || !i)) wgmma_fence();
+        for (int kk = 0; kk < 64; kk += 16) {
+            if (wrong == 21 && i && kk == 0) for (int j = 0; j < 16; j++) d[j] *= 2;
+            if (wrong == 18 ? t < 96 : wrong == 19 ? t%32 : true) wgmma(d, descriptor(&s[i%2].m[0][kk]), descriptor(&s[i%2].n[0][kk]), i + kk);
+        }
+        if (wrong == 8 && t == 0) arrive(empty + i%2);
+        if (wrong != 10 && wrong != 22 || i < steps-1) {
+            wgmma_commit();
+            if (wrong != 9) wgmma_wait();
+        }
+        if (wrong == 6 || t == 0 && wrong != 8) arrive(empty + i%2);
+    }
+    for (int i = 0; i < 16; i++) o[t/32*16 + t%32/4 + i/2%2*8][i/4*8 + t%4*2 + i%2] = d[i];
+    if (wrong == 9 || wrong == 22) { wgmma_commit(); wgmma_wait(); }
+    if (wrong != 15) fence_async();
+    consumers_sync();
+    if (t == 0) { tensor_store(&out, blockIdx.x*64, 0, o); commit(); if (wrong != 16 && wrong != 17) have_read(); }
+    consumers_sync();
+    if (wrong == 16) { o[t%64][t/64] = 0; if (t == 0) have_read(); } // rewritten
+}
+''').replace('DDD', ', '.join(f'%{i}' for i in range(16))).replace('OUTS', ', '.join(f'"+f"(d[{i}])' for i in range(16)))
+
+def ring(wrong=0, h=64, k=200, checks=True):
+    "(the product, the exact one, what its error may be)"
+    gen = torch.Generator().manual_seed(h+k)
+    m,n = torch.randn(h, k, generator=gen).bfloat16(),torch.randn(27, k, generator=gen).bfloat16()
+    out = torch.full((h,28), float('nan'))
+    compiled(RING, checks)[-(-h//64),160](tensor_map(m, (64,64)), tensor_map(n, (32,64)), tensor_map(out, (64,32), 0), -(-k//64), wrong)
+    m,n = m.double(),n.double()
+    return out[:,:27],m@n.t(),(m.abs()@n.abs().t())*2**-24*(k//16+2)     # each wgmma rounds once
+
+@pytest.mark.parametrize('h,k', [(64,64), (1,8), (65,200), (200,392)])
+def test_a_ring_with_a_producer_and_consumers(h, k, order):
+    for checks in True,False:
+        out,want,may = ring(0, h, k, checks)
+        assert ((out-want).abs() <= may).all()
+
+@pytest.mark.parametrize('wrong,kinds,says,marks', [
+    (1, (RacecheckError,InitcheckError), r's\[\d+\]', ('wgmma','tensor_load')), (2, (RacecheckError,SynccheckError,InitcheckError), r's\[\d+\]|at the mbarrier', ('wgmma','tensor_load','wait')), (3, SynccheckError, 'lacks 16 bytes', ('wait',)), (4, SynccheckError, 'got 16 bytes more than it expects', ('wait',)),
+    (5, SynccheckError, 'lacks 1 of 2 arrivals', ('wait',)), (6, (SynccheckError,RacecheckError), r'whose phase \d+ lacks 1 of 1 arrivals|s\[\d+\]', ('wait','tensor_load')), (7, RacecheckError, r's\[\d+\]', ('tensor_load',)),
+    (8, RacecheckError, r's\[\d+\]', ('tensor_load','wgmma')), (10, RacecheckError, 'the thread ends, and has not waited for the result of this wgmma', ('wgmma',)), (11, RacecheckError, 'uses registers that the thread has written, with no wgmma.fence between', ('wgmma',)),
+    (12, RacecheckError, 'the copy engine may not see yet', ('tensor_load',)), (13, (RacecheckError,SynccheckError), 'mbarrier|full|empty', ('wait','expect','init')), (14, SynccheckError, 'at a place where no mbarrier is', ('wait','expect')),
+    (15, RacecheckError, r'o\[\d+\]\[\d+\] is written by a thread, and read by the copy engine', ('tensor_store',)), (16, RacecheckError, 'may still read', ('rewritten','tensor_store')), (17, RacecheckError, 'the thread ends while its bulk copy may still read', ('tensor_store',)),
+    (18, SynccheckError, 'a wgmma that not all four warps', ('wgmma_wait',)), (19, SynccheckError, 'wgmma.mma_async is for all 32 lanes of a warp together: lane 1 waits here, lane 0 waits at barrier 1, where 4 of 128 threads are', ('wgmma',)), (20, MemcheckError, 'misaligned: it must be a multiple of 128', ('tensor_load',)),
+    (21, RacecheckError, 'uses registers that the thread has written', ('wgmma',))])
+def test_mistakes_in_a_ring(wrong, kinds, says, marks, order):
+    with pytest.raises(kinds, match=says) as e: ring(wrong)
+    assert e.value.line in [line(RING, o) for o in marks], (e.value.line, str(e.value))
+
+@pytest.mark.parametrize('wrong', [9,22])
+def test_a_result_that_nobody_waited_for_is_nothing(wrong, order):
+    for checks in True,False:
+        try: assert ring(wrong, checks=checks)[0].isnan().all()
+        except RacecheckError: assert checks
+
+def test_nothing_stays_of_a_launch_that_failed():
+    for i in range(12):
+        for call in (lambda: ring(1+i), lambda: neighbours(1+i%6), lambda: copies(1+i%12)):
+            try: call()
+            except (RacecheckError,SynccheckError,MemcheckError,InitcheckError): pass
+        out,want,may = ring(0, 70, 136)
+        assert ((out-want).abs() <= may).all() and neighbours() and copies(0) and neighbours(0, (2,2,1), (4,4,1))
+
+# The course's own kernels
+
+def right(rung, h, w, k, dtype=torch.bfloat16):
+    gen = torch.Generator().manual_seed(h+w+k)
+    m,n,out = torch.randn(h, k, generator=gen).to(dtype),torch.randn(k, w, generator=gen).to(dtype),torch.full((h,w), float('nan')).to(dtype)
+    rung(m, n, out)
+    m,n = m.double(),n.double()
+    return ((out.double()-m@n).abs() <= (m.abs()@n.abs())*2**-24*(k//16+2) + (m@n).abs()*(2**-8 if dtype==torch.bfloat16 else 2**-23)).all()     # rounded once at the end
+
+@pytest.mark.parametrize('name', ['warpgroup','ring','consumers','persistent','pairs','stored'])
+def test_rungs_on_ragged_shapes(name):
+    rung = getattr(hopper, name)
+    for order,shape in ('forward',(70,136,72)),('reverse',(8,16,200)),('shuffle',(129,72,64)):
+        with cpp.options(order=order, seed=1): assert right(rung, *shape)
+
+@pytest.mark.parametrize('tile', [(256,160,1,2,0,0), (128,160,2,1,1,0), (64,64,1,1,0,0), (128,128,2,1,0,1)])
+def test_final_tiles_on_ragged_shapes(tile):
+    assert tile in hopper.FINAL
+    rung = hopper.final(*tile)
+    for order,shape in ('forward',(70,136,72)),('shuffle',(8,16,200)),('reverse',(200,136,712)):
+        with cpp.options(order=order, seed=1): assert right(rung, *shape)
+
+@pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
+def test_float32_by_tensor_cores(tile, order): assert right(Split(*tile), 70, 131, 101, torch.float32)
