@@ -205,12 +205,12 @@ def copies(wrong, checks=True):
     return out.equal(x)
 
 COPY_MISTAKES = [
-    (1, SynccheckError, 'at the mbarrier of line .*, whose phase 0 lacks 1 of 2 arrivals', 'wait'), (2, RacecheckError, 'an mbarrier that the copy engine may not see yet', 'bulk_load'),
+    (1, SynccheckError, 'at the mbarrier .*, whose phase 0 lacks 1 of 2 arrivals', 'wait'), (2, RacecheckError, 'an mbarrier that the copy engine may not see yet', 'bulk_load'),
     (4, SynccheckError, 'whose phase 0 lacks 16 bytes, and no thread can go on', 'wait'), (5, SynccheckError, 'whose phase 0 got 16 bytes more than it expects', 'wait'),
     (7, MemcheckError, r'cp.async.bulk: the address of s\[2\] is misaligned: it must be a multiple of 16', 'bulk_load'), (8, MemcheckError, r'cp.async.bulk: the address of x\[1\] is misaligned', 'bulk_load'),
     (9, MemcheckError, 'cp.async.bulk copies 24 bytes; a bulk copy takes multiples of 16', 'bulk_load'), (10, SynccheckError, 'at a place where no mbarrier is', None),
     (11, RacecheckError, r's\[0\] is read while a bulk copy to it may be under way', 'issuer'), (16, SynccheckError, 'a wait at a place where no mbarrier is', 'wait'),
-    (18, SynccheckError, 'this thread waits at the mbarrier of line .*, whose phase 1 lacks 1 of 1 arrivals', 'asks')]
+    (18, SynccheckError, 'this thread waits at the mbarrier .*, whose phase 1 lacks 1 of 1 arrivals', 'asks')]
 
 @pytest.mark.parametrize('wrong,kind,says,mark', COPY_MISTAKES)
 def test_mistakes_with_bulk_copies(wrong, kind, says, mark, order):
@@ -499,7 +499,7 @@ def test_a_block_that_spins_lets_the_others_run(order):
 
 def test_the_block_that_is_to_blame_is_named(order):
     for checks in True,False:
-        for wrong,says,mark in (1, 'waits at the mbarrier of line .*, whose phase 0 lacks 1 of 1 arrivals', 'asks in vain'), (2, 'waits at the cluster.s barrier and has not arrived', 'cluster_wait'):
+        for wrong,says,mark in (1, 'waits at the mbarrier .*, whose phase 0 lacks 1 of 1 arrivals', 'asks in vain'), (2, 'waits at the cluster.s barrier and has not arrived', 'cluster_wait'):
             e = raises(SynccheckError, says, CLUSTERS, mark, lambda: in_cluster('stuck', (torch.zeros(1, dtype=torch.int32), wrong), 4, 4, checks=checks))
             assert wrong==2 or e.block==(1,0,0)
 

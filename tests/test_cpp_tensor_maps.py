@@ -75,7 +75,7 @@ def line_of(text): return 1 + TILES[:TILES.index(text)].count('\n')
     (dict(FENCE=''), RacecheckError, 'with no fence.proxy.async between', 'cp_async_bulk_tensor_2d_shared_to_global'),
     (dict(FENCE_INIT=''), RacecheckError, 'an mbarrier that the copy engine may not see yet', 'cp_async_bulk_tensor_2d_global_to_shared'),
     (dict(LAST=''), RacecheckError, 'the thread ends while its bulk copy may still read shared memory', 'cp_async_bulk_tensor_2d_shared_to_global'),
-    (dict(BYTES='2*sizeof tile'), SynccheckError, 'lacks 1024 bytes', 'WAIT'),
+    (dict(BYTES='2*sizeof tile'), SynccheckError, 'at the mbarrier come, whose phase 0 lacks 1024 bytes', 'WAIT'),
     (dict(BYTES='sizeof tile/2'), SynccheckError, 'got 512 bytes more than it expects', 'WAIT')])
 def test_what_is_left_out_is_found(changed, error, what, line):
     for order in 'forward','reverse','shuffle':

@@ -9,6 +9,7 @@ namespace gridstride {
 struct Barrier {                       // an mbarrier
     uint32_t count, left, phase, clock;
     int64_t bytes;                     // still to come
+    const char *at;
     int line;
     bool seen;                         // have the engines been told of it, by a fence?
     std::vector<Copy> coming, there;   // copies of this phase; of those before, that nobody has waited for yet
@@ -183,7 +184,9 @@ static void maybe_over(Barrier &b) {
 }
 static void says_what_lacks(const Barrier &b, char *text, size_t size) {
     const long long bytes = static_cast<long long>(b.bytes);
-    const size_t n = size_t(snprintf(text, size, "at the mbarrier of line %d, whose phase %u ", b.line, b.phase));
+    const uintptr_t a = reinterpret_cast<uintptr_t>(b.at);
+    const size_t n = size_t(detector.on ? snprintf(text, size, "at the mbarrier %s, whose phase %u ", detector.named(a, detector.shared_cell(a).owner, nullptr).text, b.phase)
+                                        : snprintf(text, size, "at the mbarrier of line %d, whose phase %u ", b.line, b.phase));
     if (bytes < 0) snprintf(text + n, size - n, "got %lld bytes more than it expects", -bytes);
     else if (b.left && bytes) snprintf(text + n, size - n, "lacks %u of %u arrivals and %lld bytes", b.left, b.count, bytes);
     else if (bytes) snprintf(text + n, size - n, "lacks %lld bytes", bytes);
@@ -195,7 +198,7 @@ void mbarrier_init(uint32_t at, uint32_t count, int line) {
     accessed(p, 4, true, line);                          // a plain write: whoever uses the mbarrier must have waited for it
     memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(synccheck, "an mbarrier for no arrival, or for more than 2^20 - 1", "", line);
-    engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, 0, line, false, {}, {}};
+    engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, 0, p, line, false, {}, {}};
 }
 void mbarrier_invalidate(uint32_t at, int line) {
     must_be_own(at, "mbarrier.inval", line);
@@ -289,6 +292,7 @@ static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int 
     if (b == all.end()) barrier_at(bar, "a bulk copy ends", line);
     if (detector.on && checks(racecheck) && !b->second.seen)
         fail(racecheck, "a bulk copy is told to an mbarrier that the copy engine may not see yet", "Behind mbarrier.init: fence.mbarrier_init.release.cluster (or fence.proxy.async), then a barrier of the block.", line);
+    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(there.shared) + offset_of(bar) - shared_window, 8, true, atomic_bit | line_bit | uint32_t(line));
     if (detector.on) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(there.shared) + offset_of(to) - shared_window;
         detector.access(a, bytes, true, engine_line(line));
