@@ -299,6 +299,7 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                       'gridstride.cpp.build.Compiler': ('lib/cpp/build.html#compiler', 'gridstride/cpp/build.py'),
                                       'gridstride.cpp.build.CompilerMissing': ( 'lib/cpp/build.html#compilermissing',
                                                                                 'gridstride/cpp/build.py'),
+                                      'gridstride.cpp.build._at': ('lib/cpp/build.html#_at', 'gridstride/cpp/build.py'),
                                       'gridstride.cpp.build._brief': ('lib/cpp/build.html#_brief', 'gridstride/cpp/build.py'),
                                       'gridstride.cpp.build._compiler': ('lib/cpp/build.html#_compiler', 'gridstride/cpp/build.py'),
                                       'gridstride.cpp.build._errors': ('lib/cpp/build.html#_errors', 'gridstride/cpp/build.py'),

@@ -567,3 +567,11 @@ def test_clang():
     done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', '-k', f'({some}) and not clang', here/'test_cpp_load.py', here/'test_cpp_programs.py'],
                           env={**os.environ, 'CXX':'clang++', 'PYTHONPATH':str(REPO)}, cwd=REPO, capture_output=True, text=True, timeout=300)
     assert done.returncode==0 and int(re.search(r'(\d+) passed', done.stdout)[1]) >= 45, done.stdout[-4000:]
+
+
+def test_a_function_may_be_called_at():
+    m = load_cuda('__device__ int at(int i) { return 2*i; }\n__global__ void k(int *x) { x[threadIdx.x] = at(threadIdx.x); }\nvoid f(torch::Tensor x) { k<<<1, 4>>>(x.data_ptr<int>()); }')
+    x = torch.zeros(4, dtype=torch.int32)
+    m.f(x)
+    assert x.tolist() == [0, 2, 4, 6]
+    assert load_cuda('at::Tensor same(at::Tensor x) { return x; }').same(x) is x

@@ -156,6 +156,8 @@ def runtime()->Path: # a shared library
     try: return made('-fopenmp')
     except RuntimeError: return made()
 
+def _at(src): return '' if re.search(r'\bat\s*::', src) else '#define GRIDSTRIDE_WITHOUT_AT\n'   # then a function of the source may have that name
+
 def emulate(src:str,     # C++ for the emulator
             name:str,    # of the source, in messages: `name.cu`
             checks:bool, # tell the detectors of every access?
@@ -164,8 +166,7 @@ def emulate(src:str,     # C++ for the emulator
            )->Built:     # with `name.so` in its folder
     "Compile for the emulator; `CompileError` shows the learner's lines"
     c,file = compiler(),f'{name}.cu'
-    at = '' if re.search(r'\bat\s*::', src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
-    text = f'{at}#include "emulator.h"\n#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
+    text = f'{_at(src)}#include "emulator.h"\n#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     flags = [*common_flags(c), '-w', '-fsanitize=return', *more, *(checked_flags(c, original or src) if checks else [])]
     commands = [[c.path, *flags, '-c', f'{name}.cpp', '-o', f'{name}.o'], [c.path, '-shared', f'{name}.o', *link_flags(), '-o', f'{name}.so']]
     return build({f'{name}.cpp':text, file:original or src}, commands, c, cpu(), headers_hash(here/'include'), fail=lambda log: CompileError(original or src, file, log, commands[0]))
@@ -178,6 +179,6 @@ def native(src:str,     # CUDA C
           )->Built:     # with `name.so` in its folder
     "Compile by nvcc; `CompileError` shows the learner's lines"
     file,cc = f'{name}.cu',nvcc()
-    text = f'#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
+    text = f'{_at(src)}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     commands = [[cc, '-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940', f"-I{here/'include/torch'}", *more, f'{name}.gpu.cu', '-o', f'{name}.so']]
     return build({f'{name}.gpu.cu':text, file:original or src}, commands, os.stat(cc).st_mtime, headers_hash(here/'include/torch'), fail=lambda log: CompileError(original or src, file, log, commands[0]))

@@ -11,13 +11,14 @@ from pathlib import Path
 import numpy as np
 import torch
 from gridstride.kernels import Rung, explain, matmul, right
-from gridstride.kernels import tma
+from gridstride.kernels import thin, tma
 from gridstride.kernels.ladder import Reference, inputs, shapes_for
+from gridstride.kernels.split import Split
 from gridstride.utils import check
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ['tensor_cores', 'hopper', 'thin', 'split']
-RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257), (2049, 1023, 511)]
+RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257), (2049, 1023, 511), (50001, 10, 784), (20003, 1, 100), (9001, 12, 256), (7001, 20, 400)]
 EIGHTS = [(8, 8, 8), (1, 16, 304), (120, 264, 72), (136, 248, 56), (1000, 24, 784), (304, 80, 4992), (520, 1032, 264), (2056, 1016, 520), (4096, 4096, 4096)]
 
 
@@ -175,6 +176,11 @@ def sanitize():
         m, n = inputs(h, w, k, r.dtype, 'cuda')
         Reference(m, n)(r(m.t().contiguous() if r.layout[0] == 't' else m, n.t().contiguous() if r.layout[1] == 't' else n))
         print(f'  {name} {h}x{k} @ {k}x{w}')
+    products = [(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))] + [(thin.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785))]
+    for p, (h, w, k) in products:              # those that are no rungs
+        m, n = inputs(h, w, k, 'float32', 'cuda')
+        Reference(m, n)(p(m, n))
+        print(f'  {p.name} {h}x{k} @ {k}x{w}')
 
 
 CHECKS = [layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
