@@ -292,9 +292,9 @@ static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int 
     if (b == all.end()) barrier_at(bar, "a bulk copy ends", line);
     if (detector.on && checks(racecheck) && !b->second.seen)
         fail(racecheck, "a bulk copy is told to an mbarrier that the copy engine may not see yet", "Behind mbarrier.init: fence.mbarrier_init.release.cluster (or fence.proxy.async), then a barrier of the block.", line);
-    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(there.shared) + offset_of(bar) - shared_window, 8, true, atomic_bit | line_bit | uint32_t(line));
     if (detector.on) {
         const uintptr_t a = reinterpret_cast<uintptr_t>(there.shared) + offset_of(to) - shared_window;
+        detector.access(reinterpret_cast<uintptr_t>(b->second.at), 8, true, atomic_bit | line_bit | uint32_t(line));
         detector.access(a, bytes, true, engine_line(line));
         b->second.coming.push_back({a, bytes, detector.me, engine_line(line), 0});
     }
@@ -304,24 +304,29 @@ static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int 
 void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line) {
     check_bulk(from, bytes, "cp.async.bulk", line);
     accessed(from, bytes, false, line);
-    const uint32_t there = blocks ? offset_of(to) : to;
     to_each(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
-        char *p = shared_in(b, there, bytes, "cp.async.bulk", line);
+        char *p = shared_in(b, to, bytes, "cp.async.bulk", line);
         must_be_aligned(p, 16, "cp.async.bulk", line);
         comes(b, to, bytes, bar, line);
         memcpy(p, from, bytes);
     });
 }
-void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
-    check_bulk(to, bytes, "cp.async.bulk", line);
-    must_be_own(from, "cp.async.bulk", line);
-    char *p = shared_at(from, 16, "cp.async.bulk", line);
+// The block's own shared memory from which a copy to global memory reads, until it has been waited for.
+static char *stored_from(uint32_t from, uint32_t bytes, unsigned alignment, const char *what, int line) {
+    must_be_own(from, what, line);
+    char *p = shared_in(*worker, from, bytes, what, line);
+    must_be_aligned(p, alignment, what, line);
     if (detector.on) {
         detector.access(reinterpret_cast<uintptr_t>(p), bytes, false, engine_line(line));
         asked().stores.push_back({reinterpret_cast<uintptr_t>(p), bytes, detector.me, engine_line(line), asked().store_groups});
-        accessed(to, bytes, true, line);
     }
+    return p;
+}
+void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
+    check_bulk(to, bytes, "cp.async.bulk", line);
+    const char *p = stored_from(from, bytes, 16, "cp.async.bulk", line);
+    accessed(to, bytes, true, line);
     memcpy(to, p, bytes);
 }
 
@@ -388,13 +393,7 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
 }
 void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line) {
     const TensorMap &m = map_at(map, rank, "cp.async.bulk.tensor", line);
-    must_be_own(from, "cp.async.bulk.tensor", line);
-    char *first = shared_at(from, 128, "cp.async.bulk.tensor", line);
-    const uint32_t bytes = box_bytes(m);
-    if (detector.on) {
-        detector.access(reinterpret_cast<uintptr_t>(first), bytes, false, engine_line(line));
-        asked().stores.push_back({reinterpret_cast<uintptr_t>(first), bytes, detector.me, engine_line(line), asked().store_groups});
-    }
+    stored_from(from, box_bytes(m), 128, "cp.async.bulk.tensor", line);
     rows_of(m, at, [&](uint32_t offset, const char *to, uint32_t n) {
         if (!to) return;
         accessed(to, n, true, line);
