@@ -1,5 +1,5 @@
 "The room of matrix products: launches as the driver gets them, models of layouts, ladders, and the choice between a kernel and torch."
-import ctypes, importlib.util, json, re, struct, sys, threading, warnings
+import ctypes, importlib.util, json, math, re, struct, sys, threading, warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -9,7 +9,7 @@ import torch
 from gridstride.asm import CompilerMissing, ptx, resources
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.cpp.emulator import on_emulator
-from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, using
+from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import kernel
 from gridstride.kernels import ladder, rung, split, thin, tma
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
@@ -508,7 +508,7 @@ def hopper(monkeypatch):
     choice._plans.clear()
 
 
-@pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: the fastest'), ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'), ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
+@pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: by estimate the fastest'), ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'), ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
 def test_plans(hopper, args, words): assert words in repr(plan(*args, device=0))
 
 
@@ -526,6 +526,56 @@ def test_transposes_are_asked_of_the_module_that_knows_them(hopper, monkeypatch)
 def test_other_gpus(hopper, monkeypatch):
     monkeypatch.setattr(choice, '_gpu', lambda device: ((8, 0), 108))
     assert 'this GPU has 8.0' in plan(8, 8, 8, device=0).why
+
+
+@pytest.fixture
+def untimed(monkeypatch):
+    "No measurement: the last kernel is the fastest; a list of how many were measured"
+    import gridstride.bench as bench
+    seen = []
+    def compare(fns, m, n, out, **options):
+        for f in fns.values(): check(f(m, n), m@n, atol=1e-5)
+        seen.append(len(fns))
+        return SimpleNamespace(timings={name: SimpleNamespace(median=1/(i+1)) for i, name in enumerate(fns)})
+    monkeypatch.setattr(bench, 'compare', compare)
+    return seen
+
+
+def test_the_fastest_that_was_measured(untimed):
+    slow, fast, other = Counting('slow', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Counting('fast', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Transposing()
+    a, b = torch.randn(2, 3, 4), torch.randn(4, 5)
+    with using(slow, fast, other):
+        assert repr(tune(a, b)) == 'fast: the fastest of 2 that were measured' == repr(explain(a, b))
+        calls = slow.calls, fast.calls
+        matmul(a, b)
+        assert (slow.calls, fast.calls) == (calls[0], calls[1]+1)
+        assert explain(a[0], b).kernel is slow                                  # of another shape
+        assert tune(a.double(), b.double()).kernel is None and tune(a[0].t().contiguous().t(), b).kernel is other
+    with using(slow): assert tune(a, b).kernel is slow                          # there is nothing to choose from
+    assert untimed == [2] and not choice._tuned
+
+
+def test_what_was_measured_is_kept(hopper, monkeypatch):
+    "Also when there are too many plans, or `using` has thrown them all away"
+    ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
+    monkeypatch.setattr(choice, 'import_module', lambda name: SimpleNamespace(choose=lambda *s: ranked[0], ranked=lambda h, w, k, sms, n: ranked[:n]))
+    key = (8, 8, 8, 'bfloat16', 0, 'nn')
+    assert choice._plan(*key).kernel is ranked[0] and [r.name for r in choice._candidates(*key, 3)] == ['0', '1', '2']
+    assert choice._candidates(*key[:-1], 'tn', 3) == []
+    monkeypatch.setitem(choice._tuned, key, choice.Plan(ranked[2], 'the fastest'))
+    with using(): pass
+    assert choice._plan(*key).kernel is ranked[2] and choice._plan(16, *key[1:]).kernel is ranked[0]
+    with using(ranked[1]): assert choice._plan(*key).kernel is ranked[1]
+
+
+def test_the_best_estimates_come_first():
+    from gridstride.kernels.hopper import FINAL, choose, cost, ranked
+    for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
+        best = sorted(cost(*shape, tile) for tile in FINAL)
+        rungs = ranked(*shape)
+        assert len(rungs) == 6 and choose(*shape) is rungs[0]
+        def tile(r): return tuple(r.constants[o] for o in ('BM', 'BN', 'CM', 'CN', 'TURNED', 'BESIDE', 'SPLIT'))
+        assert [cost(*shape, tile(r)) for r in rungs] == best[:6] and best[5] < math.inf
 
 
 def test_a_copy_that_does_not_pay():
@@ -559,14 +609,14 @@ def test_tf32_is_seen_and_switched_off():
 def rungs_of(module): return {f'{module}.{k}': v for k, v in vars(importlib.import_module(f'gridstride.kernels.{module}')).items() if isinstance(v, Rung)}
 
 
-@pytest.mark.parametrize('module,least', [('tensor_cores', 6), ('hopper', 6)])
+@pytest.mark.parametrize('module,least', [('fp32', 8), ('tensor_cores', 6), ('hopper', 6)])
 def test_each_lesson_exports_its_rungs(module, least):
     "The package's kernels are the cells of the lessons: the benchmark climbs them in this order"
     names = [r.name for r in rungs_of(module).values()]
     assert len(names) >= least and len(set(names)) == len(names)
 
 
-@pytest.mark.parametrize('module', ['tensor_cores', 'hopper', 'split', 'thin'])
+@pytest.mark.parametrize('module', ['fp32', 'tensor_cores', 'hopper', 'split', 'thin'])
 def test_kernels_for_hopper_compile(module):
     "Kernels with TMA and wgmma: NVRTC makes code for Hopper of them that spills no register and fits an SM"
     far = {k: r for k, r in rungs_of(module).items() if r.hopper}
@@ -610,3 +660,50 @@ def test_planes_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
     stores = re.findall(r'\bst\.\S+', compiled(ptx, with_constants(split.pass_src, dict(BM=64, BN=128, M_ALONG=1, N_ALONG=0))))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}
+
+
+# The benchmark
+
+@pytest.fixture
+def benchmark():
+    spec = importlib.util.spec_from_file_location('benchmark_matmul', ROOT/'benchmarks/matmul.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize('draw', ['uniform', 'log_uniform'])
+def test_the_random_shapes_are_the_same_every_time(benchmark, draw):
+    draw = getattr(benchmark, draw)
+    f, b = (benchmark.shapes(dtype, draw) for dtype in ('float32', 'bfloat16'))
+    assert f == benchmark.shapes('float32', draw) and len(f) == len(b) == 20
+    assert all(64 <= n <= 8192 and all(n%p for p in (2, 3, 5, 7)) for s in f for n in s) and all(64 <= n <= 8192 and n%8 == 0 for s in b for n in s)
+
+
+@pytest.fixture
+def faked(benchmark, monkeypatch, tmp_path):
+    "The benchmark with two made-up rungs and figures; `slow` has them, `wrong` fails"
+    monkeypatch.setattr(benchmark, 'rungs', lambda module: [tiled(name='wrong'), tiled()])
+    def measured(kernel, shape, dtype, seconds):
+        if kernel.name == 'wrong': raise AssertionError('wrong is wrong\nmore')
+        return dict(figures(kernel), tflops=1., library_tflops=2., mhz=1980.)
+    monkeypatch.setattr(benchmark, 'measured', measured)
+    monkeypatch.setattr(benchmark, 'broken', lambda: False)
+    return benchmark
+
+
+def test_the_benchmark_says_what_is_missed(faked, capsys, tmp_path):
+    res = {}
+    assert faked.run(list(faked.PARTS), .1, res, tmp_path/'r.json')
+    text = capsys.readouterr().out
+    assert len(res['goals']) == 2*4+2 and {r['name'] for r in res['goals']} == {'matmul', 'tiled'} and text.count('MISSED') == 10+3+1
+    assert '50000x784 @ 784x10' in text and 'goal 1.5: MISSED' in text and text.count('geometric mean of 20 shapes 0.500; goal 1.0: MISSED') == 3
+    assert len(res['random']) == 60 and [r['failed'] for r in res['ladders'] if r['name'] == 'wrong'] == ['AssertionError: wrong is wrong']*3
+    assert json.loads((tmp_path/'r.json').read_text()) == res
+
+
+def test_the_benchmark_goes_on_in_another_process(faked, monkeypatch, capsys, tmp_path):
+    monkeypatch.setattr(faked, 'broken', lambda: True)
+    res, times = {}, 0
+    while not faked.run(['ladders'], .1, res, tmp_path/'r.json'): times += 1
+    assert times == 3 and len(res['ladders']) == 6 and capsys.readouterr().out.count('\nladders\n') == 1

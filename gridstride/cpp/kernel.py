@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['dtype_of', 'check_argument', 'check_arguments', 'Kernel', 'Kernels', 'cuda_kernel', 'driver', 'says', 'allow',
-           'enter', 'launched', 'on_gpu']
+           'enter', 'in_context', 'launched', 'on_gpu']
 
 # %% ../../nbs/lib/cpp/06_kernel.ipynb #26d41769
 import ctypes, re, sys, time
@@ -210,13 +210,16 @@ def enter():
     import torch
     _core().Device(torch.cuda.current_device()).set_current()
 
+def in_context(call):
+    "The driver's answer to `call()`; asked again in a thread in which torch has not worked yet, and that so has no context"
+    code = call()
+    if code!=_INVALID_CONTEXT: return code
+    enter()
+    return call()
+
 def launched(launch, name):
-    "Call `launch`, and again in a thread in which torch has not worked yet, and that so has no context; raise what the driver says"
-    code = launch()
-    if code==_INVALID_CONTEXT:
-        enter()
-        code = launch()
-    if code: raise LaunchError(says(code), kernel=name)
+    "Call `launch`, and raise what the driver says"
+    if code := in_context(launch): raise LaunchError(says(code), kernel=name)
 
 def on_gpu(handle, name, grid, block, shared, stream, places):
     "Launch a kernel of the driver; `places` are the addresses of its arguments"

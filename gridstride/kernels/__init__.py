@@ -7,5 +7,5 @@ __all__ = []
 
 # %% ../../nbs/lib/kernels/00_init.ipynb #2718c9df
 from .ladder import Ladder, right
-from .matmul import explain, matmul, plan, using
+from .matmul import explain, matmul, plan, tune, using
 from .rung import Rung

@@ -5,11 +5,13 @@
 # %% auto #0
 __all__ = ['types', 'copies', 'barriers', 'tensor_cores', 'products', 'store', 'hopper', 'warpgroup', 'larger', 'ring',
            'registers', 'consumers', 'order', 'persistent', 'clusters', 'pairs', 'stores_basics', 'stores',
-           'stored_src', 'stored', 'schedule', 'parts', 'final_src', 'FINAL', 'made', 'wgmma', 'boxes', 'tiles',
-           'boxes_with_out', 'tiles_and_out', 'box_out', 'stage_bytes', 'final_shared', 'final_boxes', 'final_grid',
-           'final', 'cost', 'choose']
+           'stored_src', 'stored', 'schedule', 'parts', 'final_src', 'FINAL', 'wgmma', 'boxes', 'tiles',
+           'boxes_with_out', 'tiles_and_out', 'box_out', 'stage_bytes', 'final_shared', 'final_boxes', 'at_once',
+           'final_grid', 'final', 'cost', 'ranked', 'choose']
 
 # %% ../../nbs/22_hopper_gemm.ipynb #7e5d3a37
+from functools import cache
+
 from .rung import Rung
 from ..utils import cdiv
 
@@ -412,13 +414,13 @@ struct Piece { int tile, from, to, x, y; };        // steps `from` to `to` of a 
 struct Schedule {
     int tall, wide, steps, clusters, whole, cut, sharers, share, pos, end;
     __device__ Schedule(int h, int w, int k, int cluster, int clusters) : tall(cdiv(h, HIGH)), wide(cdiv(w, WIDE)), steps(cdiv(k, BK)), clusters(clusters), whole(cluster) {
-        cut = SPLIT ? tall*wide%clusters : 0; sharers = min(clusters, min(cut*8, cut*steps/4));
+        cut = SPLIT ? tall*wide%clusters : 0; sharers = min(clusters, min(cut*8, cut*steps/4));     // at most 8 clusters for a tile, at least 4 steps for each
         if (sharers <= cut) cut = sharers = 0;     // the shares would be too short
         bool joins = cluster < sharers;
         share = joins ? dealt(cluster, sharers) : 0; pos = joins ? begin(share) : 0; end = joins ? begin(share + 1) : 0;
     }
     __device__ int begin(int share) { return (u32)(cut*steps*share)/(u32)sharers; }
-    // clusters go to the GPCs in turn: those of one GPC get neighbouring tiles
+    // dealt like cards: clusters 0, 8, 16, ... get neighbouring tiles, which some shapes are faster with
     __device__ static int dealt(int t, int n) { int gpc = t%GPCS; return gpc*(n/GPCS) + min(gpc, n%GPCS) + t/GPCS; }
     __device__ bool next(Piece &p) {
         int uncut = tall*wide - cut, wave = whole/clusters*clusters;
@@ -429,12 +431,16 @@ struct Schedule {
         p.x = TURNED ? tc : tr; p.y = TURNED ? tr : tc;
         return true;
     }
+    // has this later share a part of the piece's tile, too?
     __device__ bool adds(int share, const Piece &p) { return share < sharers && begin(share) < (p.tile - (tall*wide - cut) + 1)*steps; }
 };
 '''
 
 # %% ../../nbs/22_hopper_gemm.ipynb #bd7f3208
 parts = r'''
+__device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
+__device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
+__device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 __device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {     // a bit for each block
     asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;"
                  :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
@@ -444,6 +450,8 @@ template<int PARTS, int ROWS> __device__ void load_part(u32 to, const TensorMap 
     if (PARTS == 1) tma_load(to, x, r, c, bar);
     else tma_load_for(to + part*(ROWS/PARTS)*128, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
+// waits for those who fill the same piece of shared memory with results: the warpgroup, or the warp
+__device__ void together(int wg) { if (TURNED) asm volatile("bar.sync %0, 128;" :: "r"(wg + 1) : "memory"); else __syncwarp(); }
 __device__ void stmatrix_turned(u32 to, u32 a, u32 b, u32 c, u32 d) {
     asm volatile("stmatrix.sync.aligned.m8n8.x4.trans.shared.b16 [%0], {%1, %2, %3, %4};" :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
 }
@@ -451,9 +459,12 @@ __device__ void stmatrix_turned(u32 to, u32 a, u32 b, u32 c, u32 d) {
 
 # %% ../../nbs/22_hopper_gemm.ipynb #9e6f6cda
 final_src = r'''
-constexpr int M = BM/(64*WGS), B_ROOM = TURNED ? B_BYTES : (BN + 63)/64*BOX;                          // whole boxes
+constexpr int M = BESIDE ? BM/64 : BM/64/WGS, N = BESIDE ? BN/WGS : BN;                               // a consumer makes 64*M x N, below or beside the other's
+constexpr int B_ROOM = TURNED ? B_BYTES : (BN + 63)/64*BOX;                                           // whole boxes
 constexpr int A_STEP = TURNED ? 16*128 : 32, B_STEP = TURNED ? 32 : 16*128;                           // bytes from one k16 to the next
-constexpr int OC = BN%64 == 0 ? 64 : BN%32 == 0 ? 32 : 16;                                            // columns of a box that goes out
+constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : TURNED ? N*128 : N/64*BOX;         // from one consumer's tile to the other's
+constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                               // of each descriptor
+constexpr int OC = N%64 == 0 ? 64 : N%32 == 0 ? 32 : 16;                                              // columns of a box that goes out
 __device__ float4 partial[SPLIT ? 132*BM*BN/4 : 1];
 __device__ u32 ready[132*WGS*4];
 
@@ -463,27 +474,29 @@ __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1) fi
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_ROOM, full = o + WGS*64*OUT_COLS*2, empty = full + 8*STAGES;
     int me = blockIdx.x%CLUSTER, i = me%CM, j = me/CM, wg = __shfl_sync(~0u, threadIdx.x/128, 0), lane = threadIdx.x%32, s = 0, turn = 0;
     if (threadIdx.x == WGS*128) {
+        prefetch(m); prefetch(n);
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
         barriers_ready();
     }
-    cluster_sync();
-    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);
+    if (CLUSTER > 1) cluster_arrive();
+    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);                                    // while the others come
     Piece p;
+    if (CLUSTER > 1) cluster_wait(); else __syncthreads();
     if (wg == WGS) {                                        // producer
         registers_down<40>();
-        short alike = (1 | 1 << CM*(CN - 1)) << i, beside = ((1 << CM) - 1) << j*CM;                  // the blocks that want the same a, the same b
+        short same_i = ((1 << CLUSTER) - 1)/((1 << CM) - 1) << i, same_j = ((1 << CM) - 1) << j*CM;    // the blocks that want the same a, the same b
         if (threadIdx.x == WGS*128) while (work.next(p)) {
-            int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN;
-            for (int ph = p.from; ph < p.to; ph++) {
+            int x = (p.x*CM + i)*BM, y = (p.y*CN + j)*BN, by = p.tile/work.clusters%2 ? -BK : BK, at = by < 0 ? (p.to - 1)*BK : p.from*BK;
+            for (int ph = p.from; ph < p.to; ph++, at += by) {
                 u32 bar = full + 8*s, as = a + s*A_BYTES, bs = b + s*B_ROOM;
                 barrier_wait(empty + 8*s, turn-1);
                 barrier_expect(bar, A_BYTES + B_ROOM);
                 if (TURNED) {
-                    for (int c = 0; c < BM; c += 64) load_part<CN, BK>(as + c/64*BOX, n, ph*BK, x + c, bar, j, alike);
-                    load_part<CM, BN>(bs, m, y, ph*BK, bar, i, beside);
+                    for (int c = 0; c < BM; c += 64) load_part<CN, BK>(as + c/64*BOX, n, at, x + c, bar, j, same_i);
+                    load_part<CM, BN>(bs, m, y, at, bar, i, same_j);
                 } else {
-                    load_part<CN, BM>(as, m, x, ph*BK, bar, j, alike);
-                    for (int c = 0; c < BN; c += 64) load_part<CM, BK>(bs + c/64*BOX, n, ph*BK, y + c, bar, i, beside);
+                    load_part<CN, BM>(as, m, x, at, bar, j, same_i);
+                    for (int c = 0; c < BN; c += 64) load_part<CM, BK>(bs + c/64*BOX, n, at, y + c, bar, i, same_j);
                 }
                 if (++s == STAGES) { s = 0; turn++; }
             }
@@ -492,18 +505,20 @@ __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1) fi
         registers_up<WGS == 2 ? 232 : 240>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
         bool tells = t < CLUSTER && (t%CM == i || t/CM == j);                                         // thread t tells block t, if that one fills stages here
-        u32 mine = o + warp*16*OUT_COLS*2, flip = OC == 64 ? lane%8 : OC == 32 ? lane/2%4 : lane/4%2;
-        u64 da = descriptor(a + wg*M*64*128, TURNED ? BOX : 16), db = descriptor(b, TURNED ? 16 : BOX);
-        float d[M][BN/2];
+        bool stores = TURNED ? t == 0 : lane == 0;                                                    // for the warpgroup, for the warp
+        u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2, flip = OC == 64 ? lane%8 : OC == 32 ? lane/2%4 : lane/4%2;
+        u32 da = descriptor(a + wg*A_OWN, TURNED ? BOX : 16), db = descriptor(b + wg*B_OWN, TURNED ? 16 : BOX);
+        float d[M][N/2];
         while (work.next(p)) {
             for (int ph = p.from; ph < p.to; ph++) {
                 barrier_wait(full + 8*s, turn);
+                u32 sa = da + s*(A_BYTES/16), sb = db + s*(B_ROOM/16);
                 wgmma_fence();
                 #pragma unroll
                 for (int kk = 0; kk < BK/16; kk++)
                     #pragma unroll
                     for (int x = 0; x < M; x++)
-                        wgmma(d[x], da + (s*A_BYTES + x*64*128 + kk*A_STEP)/16, db + (s*B_ROOM + kk*B_STEP)/16, ph > p.from || kk > 0);
+                        wgmma(d[x], UPPER | (sa + (x*64*128 + kk*A_STEP)/16), UPPER | (sb + kk*B_STEP/16), ph > p.from || kk > 0);
                 wgmma_commit();
                 wgmma_wait<1>();                            // the step before is done, and its stage is free
                 if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, t);
@@ -519,7 +534,7 @@ __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1) fi
                 #pragma unroll
                 for (int x = 0; x < M; x++)
                     #pragma unroll
-                    for (int c = 0; c < BN/8; c++) __stcg(sum + (x*BN/8 + c)*WGS*128, make_float4(d[x][4*c], d[x][4*c + 1], d[x][4*c + 2], d[x][4*c + 3]));
+                    for (int c = 0; c < N/8; c++) __stcg(sum + (x*N/8 + c)*WGS*128, make_float4(d[x][4*c], d[x][4*c + 1], d[x][4*c + 2], d[x][4*c + 3]));
                 __syncwarp();
                 if (lane == 0) asm volatile("st.release.gpu.global.u32 [%0], 1;" :: "l"(ready + slot*WGS*4 + warp) : "memory");
                 continue;
@@ -536,83 +551,95 @@ __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1) fi
                 #pragma unroll
                 for (int x = 0; x < M; x++)
                     #pragma unroll
-                    for (int c = 0; c < BN/8; c++) {
-                        float4 v = __ldcg(sum + (x*BN/8 + c)*WGS*128);
+                    for (int c = 0; c < N/8; c++) {
+                        float4 v = __ldcg(sum + (x*N/8 + c)*WGS*128);
                         d[x][4*c] += v.x; d[x][4*c + 1] += v.y; d[x][4*c + 2] += v.z; d[x][4*c + 3] += v.w;
                     }
             }
-            int x0 = (p.x*CM + i)*BM + wg*64*M + warp%4*16, y0 = (p.y*CN + j)*BN;
+            int x0 = (p.x*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16), y0 = (p.y*CN + j)*BN + (BESIDE ? wg*N : 0);
             #pragma unroll
             for (int x = 0; x < M; x++)
                 #pragma unroll
-                for (int c0 = 0; c0 < BN; c0 += OUT_COLS) {
-                    if (lane == 0) stores_have_read();
-                    __syncwarp();
+                for (int from = 0; from < N; from += OUT_COLS) {
+                    int c0 = TURNED ? min(from, N - OUT_COLS) : from;                                 // the last piece may overlap the one before
+                    if (stores) stores_have_read();
+                    together(wg);
                     #pragma unroll
-                    for (int c = 0; c < OUT_COLS && c0 + c < BN; c += 16) {
+                    for (int c = 0; c < OUT_COLS && c0 + c < N; c += 16) {
                         float *e = d[x] + (c0 + c)/2;
-                        u32 v[4] = {pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7])};
-                        if (TURNED) stmatrix_turned(mine + (c + lane/16*8 + lane%8)*32 + (lane/8%2 ^ lane/4%2)*16, v[0], v[1], v[2], v[3]);
+                        int more = c + 8 < OUT_COLS;                                                  // else 8 columns are left: the same ones twice
+                        u32 v[4] = {pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4*more], e[4*more + 1]), pack(e[4*more + 2], e[4*more + 3])};
+                        if (TURNED) stmatrix_turned(mine + (c + more*(lane/16)*8 + lane%8)*128 + ((warp%4*2 + lane/8%2) ^ lane%8)*16, v[0], v[1], v[2], v[3]);
                         else stmatrix(mine + c/OC*OC*32 + lane%16*OC*2 + ((c%OC/8 + lane/16) ^ flip)*16, v[0], v[1], v[2], v[3]);
                     }
                     fence_for_tma();
-                    __syncwarp();
-                    if (lane == 0) {
-                        for (int c = 0; c < OUT_COLS && c0 + c < BN; c += OC) {
-                            int r = TURNED ? y0 + c0 + c : x0 + x*64, z = TURNED ? x0 + x*64 : y0 + c0 + c;
-                            if (r < h && z < w) tma_store(out, r, z, mine + c*32);
-                        }
+                    together(wg);
+                    if (stores) {
+                        if (TURNED) tma_store(out, y0 + c0, x0 + x*64, mine);
+                        else for (int c = 0; c < OUT_COLS && c0 + c < N; c += OC)
+                            if (x0 + x*64 < h && y0 + c0 + c < w) tma_store(out, x0 + x*64, y0 + c0 + c, mine + c*32);
                         stores_commit();
                     }
                 }
         }
-        if (lane == 0) stores_have_read();
+        if (stores) stores_have_read();
     }
-    cluster_sync();                                         // nobody leaves while another may still arrive at its barriers
+    if (CLUSTER > 1) cluster_sync();                        // nobody leaves while another may still arrive at its barriers
 }
 '''
 
 # %% ../../nbs/22_hopper_gemm.ipynb #9f91920d
-def box_out(BN): return 64 if BN%64==0 else 32 if BN%32==0 else 16
+def box_out(N): return 64 if N%64==0 else 32 if N%32==0 else 16
 def stage_bytes(BM, BN, TURNED): return 128*(BM + (BN if TURNED else cdiv(BN,64)*64))
 def final_shared(BM, BN, WGS, STAGES, TURNED, OUT_COLS): return STAGES*stage_bytes(BM, BN, TURNED) + WGS*128*OUT_COLS + 16*STAGES
-def final_boxes(BM, BN, CM, CN, TURNED):
-    if TURNED: return dict(m=(BN//CM,64), n=(64//CN,64), out=(box_out(BN),16,32))
-    return dict(m=(BM//CN,64), n=(64//CM,64), out=(16,box_out(BN),2*box_out(BN)))
+def final_boxes(BM, BN, CM, CN, TURNED, BESIDE, OUT_COLS):
+    if TURNED: return dict(m=(BN//CM,64), n=(64//CN,64), out=(OUT_COLS,64))
+    box = box_out(BN//2 if BESIDE else BN)
+    return dict(m=(BM//CN,64), n=(64//CM,64), out=(16,box,2*box))
+def at_once(size, sms): return min(sms,132)//size if size < 4 else min(sms,132)*10//11//size    # an H100 was seen to run 30 clusters of 4
 def final_grid(h, w, sms, BM, BN, CM, CN, TURNED, SPLIT):
     tall,wide = (BN*CN,BM*CM) if TURNED else (BM*CM,BN*CN)
-    clusters = min(sms,132)//(CM*CN)
+    clusters = at_once(CM*CN, sms)
     return (clusters if SPLIT else min(clusters, cdiv(h,tall)*cdiv(w,wide)))*CM*CN,1
 
-def final(BM, BN, CM, CN, TURNED, SPLIT):
+@cache                                                                          # asked for again, it gives the same rung, which is compiled once
+def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
     "The rung for a tile of BM x BN by clusters of CM x CN blocks"
-    WGS,stage = 1 if BM==64 else 2,stage_bytes(BM, BN, TURNED)
-    STAGES = min(8, (232192 - WGS*16384)//stage)
-    OUT_COLS = min(BN, (232192 - STAGES*stage)//(WGS*128)//box_out(BN)*box_out(BN))
-    src = types + copies + barriers + wgmma(BN, TURNED) + tensor_cores + registers + order + clusters + stores_basics + schedule + parts + final_src
-    return Rung(f"final {BM}x{BN}{' turned' if TURNED else ''}{' split' if SPLIT else ''}, {CM}x{CN}", src, threads=128*(WGS + 1), shared=final_shared, maps=final_boxes, grid=final_grid, dtype='bfloat16',
-                alone=bool(SPLIT), BM=BM, BN=BN, BK=64, WGS=WGS, STAGES=STAGES, CM=CM, CN=CN, TURNED=TURNED, SPLIT=SPLIT, OUT_COLS=OUT_COLS, GROUP=8, GPCS=8)
+    WGS,stage,N = 1 if BM==64 else 2,stage_bytes(BM, BN, TURNED),BN//2 if BESIDE else BN
+    def stages(cols): return (232192 - WGS*128*cols)//stage                     # if results of `cols` columns are to have room
+    STAGES = min(8, max(stages(128), min(4, stages(64))))                       # three are too few
+    OUT_COLS = (232192 - STAGES*stage)//(WGS*128)
+    OUT_COLS = cdiv(cdiv(N, cdiv(N, OUT_COLS//8*8)), 8)*8 if TURNED else min(N, OUT_COLS//box_out(N)*box_out(N))
+    src = types + copies + barriers + wgmma(N, TURNED) + tensor_cores + registers + order + clusters + stores_basics + schedule + parts + final_src
+    return Rung(f"final {BM}x{BN}{' turned' if TURNED else ''}{' beside' if BESIDE else ''}{' split' if SPLIT else ''}, {CM}x{CN}", src, threads=128*(WGS + 1), shared=final_shared, maps=final_boxes,
+                grid=final_grid, dtype='bfloat16', alone=bool(SPLIT), BM=BM, BN=BN, BK=64, WGS=WGS, STAGES=STAGES, CM=CM, CN=CN, TURNED=TURNED, BESIDE=BESIDE, SPLIT=SPLIT, OUT_COLS=OUT_COLS, GROUP=8, GPCS=8)
 
 # %% ../../nbs/22_hopper_gemm.ipynb #0525690b
-FINAL = [(128,256,2,1,0,0), (128,224,2,1,0,0), (128,192,2,1,0,0), (128,128,2,1,0,0), (256,192,1,2,0,0), (256,160,1,2,0,0), (128,240,2,1,1,0), (128,224,2,1,1,0), (128,208,2,1,1,0),
-         (128,192,2,1,1,0), (128,176,2,1,1,0), (128,160,2,1,1,0), (128,256,1,2,1,0), (256,192,1,2,1,0), (256,176,1,2,1,0), (256,144,1,2,1,0), (256,160,2,1,1,0), (64,64,1,1,0,0), (128,64,1,1,0,0),
-         (128,256,2,1,0,1), (128,192,2,1,0,1), (128,128,2,1,0,1), (128,176,2,1,1,1), (64,64,1,1,0,1)]       # BM, BN, CM, CN, TURNED, SPLIT
+# BM, BN, CM, CN, TURNED, BESIDE, SPLIT: its measured time, in units of what `cost` says without it
+FINAL = {(256,192,1,2,0,0,0):1.03, (256,160,1,1,0,0,0):1.05, (128,256,2,1,0,0,0):1.01, (128,192,2,1,0,0,0):1.01, (128,64,1,1,0,0,0):1.05,
+         (64,192,4,1,0,0,0):0.99, (64,128,2,2,0,0,0):1.02, (64,96,2,2,0,0,0):1.01, (64,64,2,2,0,0,0):1, (64,64,1,1,0,0,0):1.16, (256,192,1,2,1,0,0):1.02,
+         (256,176,1,2,1,0,0):1.03, (256,160,1,2,1,0,0):1.01, (256,152,1,2,1,0,0):1, (256,144,1,2,1,0,0):0.99, (128,240,2,1,1,0,0):1, (128,224,2,1,1,0,0):0.99,
+         (128,208,2,1,1,0,0):1, (128,208,2,2,1,0,0):1, (128,160,2,1,1,0,0):1, (128,160,4,1,1,0,0):0.96, (128,144,2,2,1,0,0):0.98, (128,112,2,2,1,0,0):0.96,
+         (128,112,2,1,1,0,0):1, (64,160,2,2,1,0,0):1, (192,208,2,1,1,1,0):0.98, (192,208,1,1,1,1,0):0.99, (192,192,1,1,1,1,0):0.97, (192,192,1,2,1,1,0):0.97,
+         (192,176,1,2,1,1,0):0.97, (192,160,1,1,1,1,0):1, (192,160,1,2,1,1,0):0.97, (128,272,2,1,1,1,0):0.99, (128,256,2,1,0,0,1):1}
 
 def cost(h, w, k, tile, sms=132):
     "About how many cycles the rung for `tile` takes"
-    BM,BN,CM,CN,turned,split = tile
-    tall,wide,clusters,steps = (BN*CN if turned else BM*CM),(BM*CM if turned else BN*CN),sms//(CM*CN),cdiv(k,64)
-    tiles,loaded = cdiv(h,tall)*cdiv(w,wide),BN if turned else cdiv(BN,64)*64
-    tensor,shared,l2 = BM*BN/32,.42*(BM//64*4*(16 + BN/4) + BM + loaded),(BM/CN + loaded/CM)*128/36
-    step,ends = max(tensor, shared, l2, 400),2000 + .44*BM*BN
+    BM,BN,CM,CN,turned,beside,split = tile
+    tall,wide,clusters,steps = (BN*CN if turned else BM*CM),(BM*CM if turned else BN*CN),at_once(CM*CN, sms),cdiv(k,64)
+    tiles,loaded,rows = cdiv(h,tall)*cdiv(w,wide),BN if turned else cdiv(BN,64)*64,(w,k) if turned else (k,w)
+    def lines(r, row): return r*(1.67 if row%64 else 1)                # a row that does not begin with a cache line has parts of two
+    tensor,shared,l2 = BM*BN/32,.74*(BM//64*4*(16*(1 + beside) + BN/4) + BM + loaded),(lines(BM/CN, rows[0]) + lines(loaded/CM, rows[1]))*128/63
+    step,once = (tensor**4 + shared**4 + l2**4)**.25,3500 + 6400*(CM*CN > 1)
     cut = tiles%clusters if split else 0
     sharers = min(clusters, cut*8, cut*steps//4)
-    if sharers <= cut: return float('inf') if split else 25000 + cdiv(tiles,clusters)*(steps*step + ends)
-    return 25000 + tiles//clusters*(steps*step + ends) + cut*steps/sharers*step + ends + 19000 + .033*BM*BN*cdiv(sharers,cut)
+    if sharers <= cut: return float('inf') if split else FINAL[tile]*(once + cdiv(tiles,clusters)*(steps*step + 500))
+    return FINAL[tile]*(once + tiles//clusters*(steps*step + 500) + cut*steps/sharers*step + 20500 + .1*BM*BN*cdiv(sharers,cut))
 
-made = {}
+def ranked(h, w, k, sms=132, n=6):
+    "The rungs with the `n` lowest estimates for h x k @ k x w, the lowest first"
+    return [final(*tile) for tile in sorted(FINAL, key=lambda o: cost(h, w, k, o, sms))[:n]]
+
 def choose(h, w, k, sms=132):
     "The rung for h x k @ k x w"
-    tile = min(FINAL, key=lambda o: cost(h, w, k, o, sms))
-    if tile not in made: made[tile] = final(*tile)
-    return made[tile]
+    return ranked(h, w, k, sms, 1)[0]

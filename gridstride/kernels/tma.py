@@ -11,7 +11,7 @@ import ctypes, struct
 
 import numpy as np
 
-from ..cpp.kernel import cuda_kernel, driver, says
+from ..cpp.kernel import cuda_kernel, driver, in_context, says
 from ..draw import cells
 from .rung import need_hopper
 from ..utils import backend
@@ -66,7 +66,8 @@ def tensor_map(x,           # a torch tensor, where kernels run
     kind,size = _KINDS[dtype]
     if not _on_gpu(x): return _for_the_emulator(res, x.shape, strides, box, size, swizzle)
     dims,steps,sides = (ctypes.c_uint64*n)(*x.shape[::-1]),(ctypes.c_uint64*n)(*(s*size for s in strides[-2::-1])),(ctypes.c_uint32*n)(*box[::-1])   # the driver names the innermost axis first
-    code = driver().cuTensorMapEncodeTiled(ctypes.c_void_p(res.address), kind, n, ctypes.c_void_p(x.data_ptr()), dims, steps, sides, (ctypes.c_uint32*n)(*[1]*n), 0, _SWIZZLES[swizzle], _PROMOTION, 0)
+    at,places,ones = ctypes.c_void_p(res.address),ctypes.c_void_p(x.data_ptr()),(ctypes.c_uint32*n)(*[1]*n)
+    code = in_context(lambda: driver().cuTensorMapEncodeTiled(at, kind, n, places, dims, steps, sides, ones, 0, _SWIZZLES[swizzle], _PROMOTION, 0))
     if code: raise RuntimeError(f'no tensor map of {dtype}{tuple(x.shape)}, box {tuple(box)}: {says(code)}')
     return res
 

@@ -32,9 +32,11 @@ def finish(cmd, seconds=None):
 
 def compiled(src, folder, arch):
     "The program for `src`, or None; and what nvcc said"
-    flags = re.match(r'// flags: (.*)', src.read_text())
+    said = re.match(r'// flags: (.*)', src.read_text())
+    flags = said[1].split() if said else []
+    if not any('arch=' in o for o in flags): flags.append(f'-arch={arch}')
     exe = folder/key(src).replace('/','_').replace('.cu','')
-    cmd = ['nvcc','-std=c++17',f'-arch={arch}', *(flags[1].split() if flags else []), *(['-lineinfo'] if sanitized(src) else []), '-o',exe,src]
+    cmd = ['nvcc','-std=c++17', *flags, *(['-lineinfo'] if sanitized(src) else []), '-o',exe,src]
     rc,out,err = finish(cmd)
     return (exe if rc==0 else None), out+err
 

@@ -1,4 +1,5 @@
 from . import wrong
+from .lesson_06 import changed
 
 
 @wrong('22.swizzle')
@@ -97,3 +98,82 @@ def edges_forgotten(tall, wide, BM, BN, at_once): return [(r,c) for first in ran
 
 @wrong('22.order')
 def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
+
+
+def mended(src, *which):
+    "`src` with some of its three mistakes mended"
+    arrive = '            if (threadIdx.x == 0) barrier_arrive(empty + 8*s);\n'
+    wait = '            wgmma_wait<0>();\n'
+    changes = dict(phase=('(empty + 8*s, turn)', '(empty + 8*s, turn-1)'), bytes=('A_BYTES);\n', 'A_BYTES + B_BYTES);\n'), release=(arrive + wait, wait + arrive))
+    return changed(src, *(changes[o] for o in which))
+
+@wrong('22.repair')
+def as_it_was(src): return src
+
+@wrong('22.repair')
+def phase_not_mended(src): return mended(src, 'bytes', 'release')
+
+@wrong('22.repair')
+def bytes_not_mended(src): return mended(src, 'phase', 'release')
+
+@wrong('22.repair')
+def release_not_mended(src): return mended(src, 'phase', 'bytes')
+
+@wrong('22.repair')
+def every_thread_releases(src): return changed(mended(src, 'phase', 'bytes', 'release'), ('if (threadIdx.x == 0) barrier_arrive', 'barrier_arrive'))
+
+@wrong('22.repair')
+def two_tiles_of_n_announced(src): return changed(mended(src, 'phase', 'bytes', 'release'), ('A_BYTES + B_BYTES', 'A_BYTES + 2*B_BYTES'))
+
+
+RELU = r'''
+__global__ void relu_k(const __grid_constant__ TensorMap x, const __grid_constant__ TensorMap out) {
+    __shared__ __align__(1024) __nv_bfloat16 box[64*64];
+    __shared__ u64 bar;
+    u32 at = address(box), full = address(&bar);
+    int r = blockIdx.y*64, c = blockIdx.x*64;
+    if (threadIdx.x == 0) {
+        barrier_init(full, 1); barriers_ready();
+        barrier_expect(full, sizeof box);
+        tma_load(at, x, r, c, full);
+    }
+    __syncthreads();
+    barrier_wait(full, 0);
+    for (int i = threadIdx.x; i < 64*64; i += 128) box[i] = __hmax(box[i], __float2bfloat16(0));
+    fence_for_tma();
+    __syncthreads();
+    if (threadIdx.x == 0) { tma_store(out, r, c, at); stores_commit(); stores_have_read(); }
+}
+'''
+
+@wrong('22.relu')
+def nothing_announced(): return changed(RELU, ('        barrier_expect(full, sizeof box);\n', ''))
+
+@wrong('22.relu')
+def nobody_waits(): return changed(RELU, ('    barrier_wait(full, 0);\n', ''))
+
+@wrong('22.relu')
+def no_fence_for_tma(): return changed(RELU, ('    fence_for_tma();\n', ''))
+
+@wrong('22.relu')
+def sent_before_all_have_written(): return changed(RELU, ('    fence_for_tma();\n    __syncthreads();\n', '    fence_for_tma();\n'))
+
+@wrong('22.relu')
+def leaves_while_it_is_read(): return changed(RELU, (' stores_commit(); stores_have_read();', ' stores_commit();'))
+
+@wrong('22.relu')
+def barrier_unknown_to_tma(): return changed(RELU, (' barriers_ready();', ''))
+
+@wrong('22.relu')
+def columns_first(): return changed(RELU, ('tma_store(out, r, c, at)', 'tma_store(out, c, r, at)'))
+
+@wrong('22.relu')
+def waits_for_the_next_phase(): return changed(RELU, ('barrier_wait(full, 0)', 'barrier_wait(full, 1)'))
+
+@wrong('22.relu')
+def without_tma(): return r'''
+__global__ void relu_k(const __nv_bfloat16 *x, __nv_bfloat16 *out) {
+    int i = blockIdx.x*128 + threadIdx.x;
+    out[i] = __hmax(x[i], __float2bfloat16(0));
+}
+'''

@@ -332,13 +332,20 @@ void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
 
 static uint32_t swizzled(uint32_t offset, int swizzle) { return offset ^ (offset >> 7 & uint32_t(std::max(swizzle / 16 - 1, 0))) * 16; }
 
-static const TensorMap &map_at(const void *map, int rank, const char *what, int line) {
+static const char *const ILLEGAL = "A GPU stops with an illegal instruction.";
+static const TensorMap &map_at(const void *map, const int32_t *at, int rank, const char *what, int line) {
     const auto &m = *static_cast<const TensorMap *>(map);
     if (!is_tensor_map(m)) fail(memcheck, "this is no tensor map", "On the host, tensor_map(x, box) makes one; the kernel takes it as `const __grid_constant__ TensorMap`, and gives its address.", line);
-    if (m.rank == rank) return m;
-    char text[160];
-    snprintf(text, sizeof text, "%s has %d coordinates, and the tensor map %d axes", what, rank, m.rank);
-    fail(memcheck, text, "", line);
+    char text[200];
+    if (m.rank != rank) {
+        snprintf(text, sizeof text, "%s has %d coordinates, and the tensor map %d axes", what, rank, m.rank);
+        fail(memcheck, text, "", line);
+    }
+    if (at[0] * m.itemsize % 16) {
+        snprintf(text, sizeof text, "%s: the box begins at element %d of its rows, and that must be a multiple of 16 bytes, %d elements", what, at[0], 16 / m.itemsize);
+        fail(memcheck, text, ILLEGAL, line);
+    }
+    return m;
 }
 // Calls f(offset in the box, address in global memory or null, bytes) for each row of the box that begins at `at`, innermost axis first; for its
 // parts inside of the array and outside.
@@ -376,7 +383,7 @@ template <class F> static void pieces(uint32_t at, uint32_t bytes, int swizzle, 
     }
 }
 void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line) {
-    const TensorMap &m = map_at(map, rank, "cp.async.bulk.tensor", line);
+    const TensorMap &m = map_at(map, at, rank, "cp.async.bulk.tensor", line);
     if (detector.on) rows_of(m, at, [&](uint32_t, const char *from, uint32_t n) { if (from) accessed(from, n, false, line); });
     to_each(blocks, line, [&](Worker &w) {
         Worker &b = blocks ? w : block_at(to, line);
@@ -392,7 +399,12 @@ void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint
     });
 }
 void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line) {
-    const TensorMap &m = map_at(map, rank, "cp.async.bulk.tensor", line);
+    const TensorMap &m = map_at(map, at, rank, "cp.async.bulk.tensor", line);
+    for (int d = 0; d < rank; d++) if (at[d] < 0) {
+        char text[160];
+        snprintf(text, sizeof text, "cp.async.bulk.tensor: the box begins at %d along axis %d, and a store may not begin before the array", at[d], d);
+        fail(memcheck, text, ILLEGAL, line);
+    }
     stored_from(from, box_bytes(m), 128, "cp.async.bulk.tensor", line);
     rows_of(m, at, [&](uint32_t offset, const char *to, uint32_t n) {
         if (!to) return;

@@ -33,4 +33,13 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type
     memcpy(to, &map, sizeof map);
     return CUDA_SUCCESS;
 }
+// Where a function of the driver is, by its name
+enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
+constexpr unsigned long long cudaEnableDefault = 0;
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long, cudaDriverEntryPointQueryResult *result = nullptr) {
+    const bool known = !strcmp(symbol, "cuTensorMapEncodeTiled");
+    *function = known ? reinterpret_cast<void *>(&cuTensorMapEncodeTiled) : nullptr;
+    if (result) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
+    return cudaSuccess;
+}
 inline CUresult cuGetErrorString(CUresult error, const char **text) { return *text = error ? "invalid argument" : "no error", CUDA_SUCCESS; }

@@ -1,0 +1,109 @@
+from gridstride.utils import cdiv
+
+from . import wrong
+from .lesson_06 import changed
+
+
+@wrong('13.waves')
+def no_waves(h, w, bm, bn, each, sms):
+    return h*w/(cdiv(h,bm)*cdiv(w,bn)*bm*bn)
+
+@wrong('13.waves')
+def edges_are_free(h, w, bm, bn, each, sms):
+    blocks,wave = cdiv(h,bm)*cdiv(w,bn),each*sms
+    return blocks/(cdiv(blocks,wave)*wave)
+
+@wrong('13.waves')
+def waves_not_rounded_up(h, w, bm, bn, each, sms):
+    return h*w/(h*w/(bm*bn)/(each*sms)*each*sms*bm*bn)
+
+@wrong('13.waves')
+def one_block_on_an_sm(h, w, bm, bn, each, sms):
+    return h*w/(cdiv(cdiv(h,bm)*cdiv(w,bn), sms)*sms*bm*bn)
+
+
+@wrong('13.swizzle')
+def row_after_row(y, x): return 32*y + x
+
+@wrong('13.swizzle')
+def padded(y, x): return 33*y + x
+
+@wrong('13.swizzle')
+def turned_by_a_constant(y, x): return 32*y + (x+1)%32
+
+@wrong('13.swizzle')
+def two_places_for_one(y, x): return 32*y + (x*y)%32
+
+@wrong('13.swizzle')
+def half_the_banks(y, x): return 32*y + (x ^ (y & 15))
+
+
+EDGES = r'''
+__device__ void put(float *out, int r, int c, int h, int w, float4 v) {
+    if (r >= h) return;
+    float *p = out + r*w + c;
+    if (c+3 < w && (size_t)p%16 == 0) { *(float4 *)p = v; return; }
+    float one[4] = {v.x, v.y, v.z, v.w};
+    for (int i = 0; i < 4; i++) if (c+i < w) p[i] = one[i];
+}
+'''
+
+@wrong('13.edges')
+def aligned_by_luck(): return changed(EDGES, (' && (size_t)p%16 == 0', ''))
+
+@wrong('13.edges')
+def column_instead_of_address(): return changed(EDGES, ('(size_t)p%16 == 0', 'c%4 == 0'))
+
+@wrong('13.edges')
+def width_instead_of_address(): return changed(EDGES, ('(size_t)p%16 == 0', 'w%4 == 0'))
+
+@wrong('13.edges')
+def past_the_row(): return changed(EDGES, ('c+3 < w && ', ''))
+
+@wrong('13.edges')
+def no_guard_for_the_singles(): return changed(EDGES, ('if (c+i < w) p[i]', 'p[i]'))
+
+@wrong('13.edges')
+def below_the_last_row(): return changed(EDGES, ('if (r >= h) return;', ''))
+
+@wrong('13.edges')
+def one_by_one(): return changed(EDGES, ('    if (c+3 < w && (size_t)p%16 == 0) { *(float4 *)p = v; return; }\n', ''))
+
+@wrong('13.edges')
+def only_whole_quads(): return changed(EDGES, ('if (c+i < w) p[i]', 'if (c+3 < w) p[i]'))
+
+
+TURNS = r'''
+__global__ void matmul_k(const float *m, const float *n, float *out, int h, int w, int k) {
+    __shared__ float ms[2][BM][BK], ns[2][BK][BN];
+    int tc = threadIdx.x, tr = threadIdx.y;
+    int r = blockIdx.y*BM + tr, c = blockIdx.x*BN + tc;
+    auto fill = [&](int buf, int idx) {
+        ms[buf][tr][tc] = r < h && idx+tc < k ? m[r*k + idx+tc] : 0;
+        ns[buf][tr][tc] = c < w && idx+tr < k ? n[(idx+tr)*w + c] : 0;
+    };
+    float o = 0;
+    fill(0, 0);
+    for (int idx = 0, buf = 0; idx < k; idx += BK, buf = 1-buf) {
+        __syncthreads();
+        if (idx+BK < k) fill(1-buf, idx+BK);
+        for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];
+    }
+    if (r < h && c < w) out[r*w + c] = o;
+}
+'''
+
+@wrong('13.turns')
+def two_barriers(): return changed(TURNS, ('o += ms[buf][tr][i] * ns[buf][i][tc];\n', 'o += ms[buf][tr][i] * ns[buf][i][tc];\n        __syncthreads();\n'))
+
+@wrong('13.turns')
+def one_buffer(): return changed(TURNS, ('1-buf)', '0)'), ('fill(1-buf, idx+BK)', 'fill(buf, idx+BK)'))
+
+@wrong('13.turns')
+def no_barrier_in_the_loop(): return changed(TURNS, ('        __syncthreads();\n', ''), ('    fill(0, 0);\n', '    fill(0, 0);\n    __syncthreads();\n'))
+
+@wrong('13.turns')
+def next_tile_before_the_barrier(): return changed(TURNS, ('        __syncthreads();\n        if (idx+BK < k) fill(1-buf, idx+BK);\n', '        if (idx+BK < k) fill(1-buf, idx+BK);\n        __syncthreads();\n'))
+
+@wrong('13.turns')
+def first_tile_never_filled(): return changed(TURNS, ('    fill(0, 0);\n', ''))
