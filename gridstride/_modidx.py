@@ -809,6 +809,8 @@ d = { 'settings': {'branch': 'main', 'doc_baseurl': '/', 'doc_host': '', 'git_ur
                                                                                            'gridstride/exercises/lesson_09.py')},
             'gridstride.exercises.lesson_13': { 'gridstride.exercises.lesson_13._': ( 'lib/exercises/lesson_13.html#_',
                                                                                       'gridstride/exercises/lesson_13.py'),
+                                                'gridstride.exercises.lesson_13.barriers': ( 'lib/exercises/lesson_13.html#barriers',
+                                                                                             'gridstride/exercises/lesson_13.py'),
                                                 'gridstride.exercises.lesson_13.product': ( 'lib/exercises/lesson_13.html#product',
                                                                                             'gridstride/exercises/lesson_13.py'),
                                                 'gridstride.exercises.lesson_13.rounds': ( 'lib/exercises/lesson_13.html#rounds',

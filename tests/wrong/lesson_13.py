@@ -107,3 +107,9 @@ def next_tile_before_the_barrier(): return changed(TURNS, ('        __syncthread
 
 @wrong('13.turns')
 def first_tile_never_filled(): return changed(TURNS, ('    fill(0, 0);\n', ''))
+
+@wrong('13.turns')
+def a_barrier_for_each_product(): return changed(TURNS, ('for (int i = 0; i < BK; i++) o +=', 'for (int i = 0; i < BK; i++, __syncthreads()) o +='))
+
+@wrong('13.turns')
+def a_barrier_within_two_loops(): return changed(TURNS, ('        __syncthreads();\n', ''), ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];', 'for (int i = 0; i < BK; i++) { if (i == 0) __syncthreads(); o += ms[buf][tr][i] * ns[buf][i][tc]; }'))
