@@ -202,6 +202,14 @@ def test_whole_numbers_for_grid_and_block(k):
     k.where[2, 4, None, 0](out)
     assert out.tolist()==[0,1,2,3,100,101,102,103]
 
+@pytest.mark.parametrize('beside', ['', '__shared__ int one;', '__shared__ __align__(128) float row[64]; row[threadIdx.x] = 0;'])
+def test_dynamic_shared_memory_that_the_launch_forgot(beside):
+    "Whatever other arrays the block has: no index of theirs is named"
+    k = cuda_kernel(f'__global__ void k(int *out) {{ extern __shared__ int all[]; {beside} all[threadIdx.x] = 1; out[threadIdx.x] = all[threadIdx.x]; }}')
+    for bytes,says in (0, 'shared memory is used that the launch did not ask for'), (64, r'all\[16\] is outside: all has shape \(16,\)'):
+        with pytest.raises(MemcheckError, match=says) as e: k[1,32,None,bytes](torch.zeros(32, dtype=torch.int32))
+        assert 'size of dynamic shared memory, in bytes' in str(e.value)
+
 def test_dynamic_shared_memory(k):
     x = torch.arange(70.)
     k.turned[1,70,None,70*4](x)

@@ -468,6 +468,8 @@ struct Detector : BlockClock {
         const SharedArray *s = nullptr;
         for (auto &o : w->arrays)
             if (o.offset <= off + shared_gap && (!s || o.offset >= s->offset) && (o.offset <= off || !s)) s = &o;
+        const bool none = !launch->shared && !w->file_scopes[image.base].dynamic.empty();      // it begins at 0, before all others, and has no bytes
+        if (none && s && off < s->offset) s = nullptr;
         char what[300];
         long long index = 0;
         if (s) {
@@ -476,7 +478,7 @@ struct Detector : BlockClock {
             for (int i = 0, n = 0; i < s->shape.rank; i++) n += snprintf(shape + n, sizeof shape - size_t(n), i ? ", %zu" : "%zu", s->shape.dims[i]);
             snprintf(what, sizeof what, "%s[%lld] is outside: %s has shape (%s%s)", s->name, index, s->name, shape, s->shape.rank == 1 ? "," : "");
         } else snprintf(what, sizeof what, "shared memory is used %s", w->launch->shared ? "outside of its arrays" : "that the launch did not ask for");
-        find(memcheck, what, (launch->shared ? s && !s->offset : !s && !w->file_scopes[image.base].dynamic.empty()) ? "The third number of the launch is the size of dynamic shared memory, in bytes." : "", {me, now, where}, nullptr, s ? s->name : "", s ? 1 : 0, &index);
+        find(memcheck, what, (launch->shared ? s && !s->offset : !s && none) ? "The third number of the launch is the size of dynamic shared memory, in bytes." : "", {me, now, where}, nullptr, s ? s->name : "", s ? 1 : 0, &index);
     }
     // Neither device memory nor the thread's own: constants of the program and what the launch itself keeps are fine, other memory is the host's.
     __attribute__((noinline)) void elsewhere(uintptr_t a, bool write, uint32_t where) {

@@ -84,7 +84,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
         for (auto &a : f.dynamic) dynamic(a.name, a.shape);
     }
     shared_static = 0;
-    shared_used = l.shared ? (l.shared + shared_gap + 127) / 128 * 128 : 0;
+    shared_used = (l.shared + (l.shared || checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;      // dynamic memory that the launch forgot is no other array
     blockDim = l.block, gridDim = l.grid;
 }
 
