@@ -29,15 +29,7 @@ __global__ void naive_k(const float *m, const float *n, float *out, int h, int w
 ''', threads=(32,32), BM=32, BN=32)
 
 # %% ../../nbs/13_matmul_ladder.ipynb #c83119f5
-coalesced = Rung('coalesced', r'''
-__global__ void coalesced_k(const float *m, const float *n, float *out, int h, int w, int k) {
-    int r = blockIdx.y*BM + threadIdx.y, c = blockIdx.x*BN + threadIdx.x;
-    if (r >= h || c >= w) return;
-    float o = 0;
-    for (int i = 0; i < k; i++) o += m[r*k + i] * n[i*w + c];
-    out[r*w + c] = o;
-}
-''', threads=(32,32), BM=32, BN=32)
+coalesced = changed(naive, 'coalesced', {'naive_k': 'coalesced_k', 'threadIdx.x, c': 'threadIdx.y, c', 'BN + threadIdx.y': 'BN + threadIdx.x'})
 
 # %% ../../nbs/13_matmul_ladder.ipynb #a6465afe
 shared = Rung('shared', r'''
