@@ -5,7 +5,8 @@ python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01)
     --port N                   first port to try (8888)
     --no-browser               print the address instead of opening a browser
 python3 course.py setup        set up only
-python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest (-n 2 -rsx --durations=10 tests)
+python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest
+    --fast                     without those that compile or start programs: half a minute, while editing
 python3 course.py run [NN ...] execute lessons, or all of them, and say how each went
     --save                     write the outputs back into the lessons that ran to their end
     --jobs N                   how many at a time (1)
@@ -14,22 +15,34 @@ python3 course.py doctor       what is here, what is missing, and the command th
 python3 course.py progress     which exercises are solved
 python3 course.py clean        remove .venv and what was built; notebooks and progress stay
 """
-import sys
+import signal, sys
+
+if __name__ == '__main__' and signal.getsignal(signal.SIGINT) is signal.default_int_handler:
+    signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl-C prints no traceback before main() can answer it
 
 if sys.version_info < (3, 10):
     sys.stderr.write('Python 3.10 or newer is needed, and this is %d.%d. Install a newer one and start with it, '
                      'like this: python3.12 course.py\n' % sys.version_info[:2])
     sys.exit(2)
 
-import argparse, errno, hashlib, json, os, re, secrets, shutil, signal, socket, subprocess, tempfile, threading, time, webbrowser
+import argparse, errno, hashlib, json, os, re, secrets, shutil, socket, subprocess, tempfile, threading
+import time, webbrowser
+from contextlib import contextmanager, suppress
 from importlib.util import find_spec
 from pathlib import Path
+
+try:
+    import fcntl
+except ImportError:
+    fcntl = None  # Windows
 
 ROOT = Path(__file__).resolve().parent
 VENV = ROOT/'.venv'
 PYTHON = VENV/('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
 STAMP = VENV/'setup.json'
 LOG = VENV/'setup.log'
+LOCK = ROOT/'.venv.lock'
+GONE = '.venv.gone-'  # how the name begins that .venv gets before it is removed
 INPUTS = ['constraints.txt', 'settings.ini', 'setup.py', 'pyproject.toml']
 PORTS = 100  # how many ports to try
 
@@ -68,11 +81,12 @@ def check_space():
              'Make room, then run the same command again.')
 
 
+AGAIN = 'then run the same command again; it goes on where it stopped.'
 CAUSES = [  # what the log says, and what to do
-    (r'No space left on device|Errno 28|disk quota', 'The disk is full. Make room, then run the same command again; it goes on where it stopped.'),
-    (r'NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ConnectionResetError|ProtocolError'
-     r'|Temporary failure in name resolution|Network is unreachable|Connection refused|Read timed out|Connection broken|IncompleteRead',
-     'The network cannot be reached, or broke off. Connect, then run the same command again; it goes on where it stopped.'),
+    (r'No space left on device|Errno 28|disk quota', f'The disk is full. Make room, {AGAIN}'),
+    (r'NewConnectionError|NameResolutionError|ConnectTimeoutError|ReadTimeoutError|ProxyError|ConnectionResetError'
+     r'|ProtocolError|Temporary failure in name resolution|Network is unreachable|Connection refused|Read timed out'
+     r'|Connection broken|IncompleteRead', f'The network cannot be reached, or broke off. Connect, {AGAIN}'),
 ]
 
 
@@ -117,25 +131,60 @@ def follow(child, log, lines):
         lines.append(line)
 
 
-def step(which, what, *cmd):
-    "Run `cmd` and show what it is doing; fail in one line if it does"
-    live, start, lines = sys.stdout.isatty(), time.monotonic(), []
-    if not live: print(f'{which} {what} ...', flush=True)
+def launch(cmd, lock):
+    "Start `cmd` in a session of its own. It holds the lock, too: should it outlive this process, others wait for it"
+    return subprocess.Popen(list(map(str, cmd)), cwd=ROOT, env=environment(), pass_fds=[lock.fileno()] if fcntl else [],
+                            stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
+                            encoding='utf-8', errors='replace', start_new_session=True)
+
+
+def follow_to_end(cmd, lock, lines, title):
+    "Run `cmd`, with what it does now beside `title()` in a terminal; its exit status"
     with open(LOG, 'a', encoding='utf-8') as log:
-        child = subprocess.Popen(list(map(str, cmd)), cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, stdin=subprocess.DEVNULL,
-                                 encoding='utf-8', errors='replace', start_new_session=True)
+        child = launch(cmd, lock)
         try:
             reader = threading.Thread(target=follow, args=(child, log, lines), daemon=True)
             reader.start()
             while reader.is_alive():
                 reader.join(.2)
                 now = next(filter(None, map(doing, reversed(lines))), '')
-                if live: show(f'{which} {what}, {time.monotonic()-start:.0f} s  {now}')
-            status = child.wait()
+                if sys.stdout.isatty(): show(f'{title()}  {now}')
+            return child.wait()
         finally: stop(child)
+
+
+def step(lock, which, what, *cmd):
+    "Run `cmd` and show what it is doing; fail in one line if it does"
+    live, start, lines = sys.stdout.isatty(), time.monotonic(), []
+    if not live: print(f'{which} {what} ...', flush=True)
+    status = follow_to_end(cmd, lock, lines, lambda: f'{which} {what}, {time.monotonic()-start:.0f} s')
     done = f"{which} {what}: {'failed' if status else 'done'}, {time.monotonic()-start:.0f} s"
     show(done, end='\n') if live else print(done, flush=True)
     if status: fail(f'{cause(lines)} The whole log: {LOG}')
+
+
+# One at a time. The lock is the operating system's: it ends with the last process that holds it, however that ends.
+
+def acquire(lock):
+    "Lock the file `lock`; say for whom this waits, if it must"
+    try: fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        lock.seek(0)
+        holder = lock.read().decode(errors='replace') or 'another course.py'
+        print(f'Waiting for {holder}, which is at work here (Ctrl-C ends the waiting) ...', flush=True)
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except OSError: pass  # a disk without locks, as some network drives are
+
+
+@contextmanager
+def locked(what):
+    "Keep every other set-up or clean of this folder waiting; they say that it is for `what`"
+    with open(LOCK, 'ab+', buffering=0) as lock:
+        if fcntl: acquire(lock)
+        with suppress(OSError):  # a full disk, where `clean` must work all the more
+            lock.truncate(0)
+            lock.write(f'{what} (process {os.getpid()})'.encode())
+        yield lock
 
 
 # The set-up: .venv, and a stamp in it that says for what it was made. No stamp means that it is not finished.
@@ -147,17 +196,18 @@ def fingerprint():
 
 
 def stamp():
-    "What the finished set-up in .venv was made for; an empty dict when it is not finished"
-    try: return json.loads(STAMP.read_text())
-    except (OSError, ValueError): return {}
+    "What the finished set-up in .venv was made for; an empty dict when it is not finished, or the stamp is damaged"
+    try:
+        made = json.loads(STAMP.read_bytes())
+        extras = made['extras']
+        whole = {'inputs', 'python'} < set(made) and extras == sorted(extras) and all(map(str.isidentifier, extras))
+    except (OSError, ValueError, TypeError, LookupError, RecursionError): return {}
+    return made if whole else {}
 
 
 def version():
-    "The version of .venv's Python, which must have pip; None when it does not work"
-    try: res = subprocess.run([str(PYTHON), '-c', 'import pip, sys; print("%d.%d" % sys.version_info[:2])'],
-                              stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True, timeout=60)
-    except (OSError, subprocess.SubprocessError): return None
-    return None if res.returncode else res.stdout.strip()
+    "The version of .venv's Python, which must be an environment of its own with pip; None when it is not"
+    return doctor.environment_version(VENV, environment())
 
 
 def remove(path):
@@ -168,14 +218,28 @@ def remove(path):
     return True
 
 
+def remove_environment():
+    """Remove .venv, and what removals that were interrupted left; the list of what was there
+
+    .venv gets another name first, which happens at once or not at all: nobody takes the half of one for a whole.
+    """
+    there = [p for p in [VENV, *ROOT.glob(f'{GONE}*')] if os.path.lexists(p)]
+    if VENV in there: VENV.rename(ROOT/f'{GONE}{secrets.token_hex(4)}')
+    for p in ROOT.glob(f'{GONE}*'): remove(p)
+    return there
+
+
 def drop_half_installed():
     "Make pip forget the packages whose installation was cut short: the list of files comes last"
     for d in VENV.glob('lib/*/site-packages/*.dist-info'):
         if not (d/'RECORD').exists(): shutil.rmtree(d)
 
 
-QUIET = {  # JupyterLab: no question about news, no look for updates. Kernels: no warning that they talk over TCP, as they always did
-    'share/jupyter/lab/settings/overrides.json': {'@jupyterlab/apputils-extension:notification': {'fetchNews': 'false', 'checkForUpdates': False}},
+# JupyterLab: no question about news, no look for updates.
+NOTIFICATION = {'fetchNews': 'false', 'checkForUpdates': False}
+# Kernels: no warning that they talk over TCP, as they always did.
+QUIET = {
+    'share/jupyter/lab/settings/overrides.json': {'@jupyterlab/apputils-extension:notification': NOTIFICATION},
     'etc/ipython/ipython_kernel_config.json': {'IPKernelApp': {'log_level': 'ERROR'}},
 }
 
@@ -187,43 +251,71 @@ def quieten():
         (VENV/path).write_text(json.dumps(settings, indent=1))
 
 
+BROKEN = (f'{VENV} is broken: its Python is not its own, or does not work, or its pip does not. '
+          'Run this, then start again: python3 course.py clean')
+
+
+def working_version():
+    "`version()`; fails where there is none"
+    return version() or fail(BROKEN)
+
+
+def wanted(made, extras):
+    "What .venv is to be made for: the requirements, this place, and all extras that were ever asked for"
+    return dict(inputs=fingerprint(), extras=sorted({'course', *extras, *made.get('extras', [])}))
+
+
+def finished(made, extras):
+    "Whether a set-up that left the stamp `made` needs nothing done for `extras`"
+    return bool(made) and {**made, **wanted(made, extras)} == made and version() == made['python']
+
+
 def setup(*extras):
     "Make .venv hold what the lessons need, and `extras`; nothing happens when it already does"
-    made, works = stamp(), version()
-    if made and works != made.get('python'):
-        fail(f'{VENV} is broken: its Python or its pip does not work. Run this, then start again: python3 course.py clean')
-    extras = sorted({'course', *extras, *made.get('extras', [])})
-    want = dict(inputs=fingerprint(), extras=extras)
-    if made and {k: made.get(k) for k in want} == want: return
+    if finished(stamp(), extras): return
     check_machine()
+    with locked('the set-up') as lock:
+        if not finished(stamp(), extras): complete(extras, lock)  # who had the lock before may have done it
+
+
+def complete(extras, lock):
+    "Make .venv, or bring it up to date, and stamp it; a finished one that broke is not removed without being asked"
+    made, works = stamp(), version()
+    if made and not works: fail(BROKEN)
+    want, start = wanted(made, extras), time.monotonic()
     if not works:
-        remove(VENV)
+        remove_environment()
         check_space()
-    start = time.monotonic()
-    install(extras, works)
-    STAMP.write_text(json.dumps(dict(want, python=version())))
+    install(want['extras'], works, lock)
+    STAMP.write_text(json.dumps(dict(want, python=working_version())))
     print(f'Set up in {time.monotonic()-start:.0f} s.', flush=True)
 
 
-def install(extras, works):
+def install(extras, works, lock):
     "The three steps; the first is left out when .venv works already"
     VENV.mkdir(exist_ok=True)
     LOG.write_text('')
-    STAMP.unlink(missing_ok=True)
+    remove(STAMP)
     drop_half_installed()
-    pip = [PYTHON, '-m', 'pip', '--disable-pip-version-check', '--no-input', 'install', '-c', 'constraints.txt']
-    if not works: step('1/3', 'making .venv', sys.executable, '-m', 'venv', VENV)
-    step('2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel')
-    step('3/3', 'installing the course', *pip, '--no-build-isolation', '-e', f".[{','.join(extras)}]")
+    if not works: step(lock, '1/3', 'making .venv', sys.executable, '-m', 'venv', VENV)
+    working_version()
+    pip = [PYTHON, '-m', 'pip', '--disable-pip-version-check', '--no-input', '--require-virtualenv',
+           'install', '-c', 'constraints.txt']
+    step(lock, '2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel')
+    step(lock, '3/3', 'installing the course', *pip, '--no-build-isolation', '-e', f".[{','.join(extras)}]")
     quieten()
 
 
 # The commands. What runs in .venv takes this process's place, so that Ctrl-C and the exit status are its own.
 
+LEAD_ELSEWHERE = {'PYTHONHOME', 'PIP_PREFIX', 'PIP_ROOT', 'PIP_TARGET'}
+
+
 def environment():
-    "The environment of what runs in .venv: its programs come first"
+    "The environment of what runs in .venv: its programs come first, and no variable leads Python or pip out of it"
     path = os.pathsep.join([str(PYTHON.parent), os.environ.get('PATH', '')])
-    return dict(os.environ, PATH=path, JUPYTER_PREFER_ENV_PATH='1')
+    kept = {k: v for k, v in os.environ.items() if k not in LEAD_ELSEWHERE}
+    return dict(kept, PATH=path, PIP_USER='0', JUPYTER_PREFER_ENV_PATH='1')
 
 
 def become(*cmd, **env):
@@ -256,7 +348,8 @@ def free_port(first):
 
 def has_browser():
     "Whether a browser can open a window here"
-    if sys.platform.startswith('linux') and not (os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')): return False
+    display = os.environ.get('DISPLAY') or os.environ.get('WAYLAND_DISPLAY')
+    if sys.platform.startswith('linux') and not display: return False
     try: return bool(webbrowser.get())
     except webbrowser.Error: return False
 
@@ -277,25 +370,32 @@ def open_lab(argv):
     if not 0 < args.port < 65536: p.error(f'{args.port} is no port')
     page = lesson_page(args.lesson)
     setup()
-    sign()
+    beside('gridstride.lessons', 'trust')  # or JupyterLab hides their pictures until a cell is run
+    beside('gridstride.cpp.build')  # the emulator, so that no cell waits for it
     start_lab(page, free_port(args.port), has_browser() and not args.no_browser)
 
 
-def sign():
-    "Let JupyterLab trust the lessons, or it hides their pictures; where that fails, they show when a cell is run"
-    with open(LOG, 'a', encoding='utf-8') as log:  # not waited for: it is done before JupyterLab, which takes longer, reads the first lesson
-        subprocess.Popen([str(PYTHON), '-m', 'gridstride.lessons', 'trust'], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+def beside(*module):
+    "Run a module of the package, which is done before JupyterLab, which takes longer, reads the first lesson"
+    with open(LOG, 'a', encoding='utf-8') as log:
+        subprocess.Popen([str(PYTHON), '-m', *module], cwd=ROOT, stdin=subprocess.DEVNULL, stdout=log, stderr=log)
+
+
+def lab_command(page, port, browser):
+    "The command that JupyterLab is started by"
+    cmd = [PYTHON, '-m', 'jupyterlab', '--Application.log_level=ERROR', f'--ServerApp.root_dir={ROOT}',
+           f'--ServerApp.port={port}', '--ServerApp.port_retries=0', f'--LabApp.default_url={page}',
+           f'--ServerApp.open_browser={browser}']
+    return cmd + ['--allow-root'] * (hasattr(os, 'geteuid') and not os.geteuid())  # root: as in most containers
 
 
 def start_lab(page, port, browser):
     "Say where JupyterLab will be, and become it"
     token = secrets.token_hex(16)
     where = f'http://localhost:{port}{page}?token={token}'
-    print(f"{'JupyterLab is at' if browser else 'Open this address in a browser'} (Ctrl-C here ends it):\n\n    {where}\n")
-    cmd = [PYTHON, '-m', 'jupyterlab', '--Application.log_level=ERROR', f'--ServerApp.root_dir={ROOT}', f'--ServerApp.port={port}', '--ServerApp.port_retries=0',
-           f'--LabApp.default_url={page}', f'--ServerApp.open_browser={browser}']
-    if hasattr(os, 'geteuid') and not os.geteuid(): cmd.append('--allow-root')  # as in most containers
-    become(*cmd, JUPYTER_TOKEN=token)
+    said = 'JupyterLab is at' if browser else 'Open this address in a browser'
+    print(f'{said} (Ctrl-C here ends it):\n\n    {where}\n')
+    become(*lab_command(page, port, browser), JUPYTER_TOKEN=token)
 
 
 def setup_only(argv):
@@ -306,9 +406,12 @@ def setup_only(argv):
 
 
 def test(argv):
-    "Set up with what the tests need, and run them"
+    "Set up with what the tests need, and run them: those that are named, the fast ones (--fast), or all"
     setup('test')
-    become(PYTHON, '-m', 'pytest', *(argv or ['-n', '2', '-rsx', '--durations=10', 'tests']))
+    workers = ['-n', str(max(2, min(os.cpu_count() or 2, 8))), '--dist', 'worksteal']
+    if argv == ['--fast']:
+        argv = [*workers, '--fast', '-q', 'tests']
+    become(PYTHON, '-m', 'pytest', *(argv or [*workers, '-rsx', '--durations=10', 'tests']))
 
 
 def run(argv):
@@ -331,15 +434,20 @@ def record(argv):
     except (LookupError, ValueError) as e: fail(e)
     setup()
     before = written()
+    status, missed = run_recording(argv)
+    new = sorted(k for k, t in written().items() if before.get(k) != t)
+    print(f"\nWritten: {', '.join(new) or 'nothing'}", *(f'Not written: {o}' for o in missed), sep='\n')
+    sys.exit(status or int(bool(missed or not new)))
+
+
+def run_recording(argv):
+    "Execute lessons in recording mode; their exit status, and a line for each recording that could not be made"
     with tempfile.TemporaryDirectory() as folder:
         missed = Path(folder)/'missed'
         missed.touch()
         env = dict(environment(), GRIDSTRIDE_RECORD='1', GRIDSTRIDE_MISSED=str(missed))
         status = subprocess.call([str(PYTHON), '-m', 'gridstride.lessons', 'run', *argv], cwd=ROOT, env=env)
-        not_made = missed.read_text(encoding='utf-8').splitlines()
-    new = sorted(k for k, t in written().items() if before.get(k) != t)
-    print(f"\nWritten: {', '.join(new) or 'nothing'}", *(f'Not written: {o}' for o in not_made), sep='\n')
-    sys.exit(status or int(bool(not_made or not new)))
+        return status, missed.read_text(encoding='utf-8').splitlines()
 
 
 def examine(argv):
@@ -358,27 +466,42 @@ def progress(argv):
 def clean(argv):
     "Remove .venv and what was built"
     parser('clean', 'Remove .venv and what was built.').parse_args(argv)
-    gone = [VENV, ROOT/'build', ROOT/'dist', ROOT/'.pytest_cache', *ROOT.glob('*.egg-info')]
-    gone = [p for p in gone if remove(p)]
-    gone += [p for p in sorted(ROOT.rglob('__pycache__')) if remove(p)]
+    with locked('the removal'):
+        gone = remove_environment()
+        built = [ROOT/'build', ROOT/'dist', ROOT/'.pytest_cache', *ROOT.glob('*.egg-info')]
+        gone += [p for p in built + sorted(ROOT.rglob('__pycache__')) if remove(p)]
     print(f"Removed {', '.join(str(p.relative_to(ROOT)) for p in gone)}." if gone else 'There was nothing to remove.')
 
 
-COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, doctor=examine, progress=progress, clean=clean)
+COMMANDS = dict(open=open_lab, setup=setup_only, test=test, run=run, record=record, doctor=examine, progress=progress,
+                clean=clean)
+
+
+def command_of(argv):
+    "The command that `argv` means, and its own arguments"
+    if not argv or argv[0].isdigit() or argv[0].startswith('-'): return open_lab, argv
+    if argv[0] in COMMANDS: return COMMANDS[argv[0]], argv[1:]
+    fail(f"There is no command {argv[0]!r}. There are: {', '.join(COMMANDS)}. See: python3 course.py --help")
+
+
+def interrupt_at(*names):
+    "Let the signals `names` interrupt, so that no child is left behind; not those that are ignored, as under nohup"
+    for number in (getattr(signal, name) for name in names if hasattr(signal, name)):
+        if signal.getsignal(number) != signal.SIG_IGN: signal.signal(number, signal.default_int_handler)
 
 
 def main(argv):
     "Do what the command line says"
     if argv[:1] and argv[0] in ('-h', '--help', 'help'): return print(__doc__)
-    command = 'open' if not argv or argv[0].isdigit() or argv[0].startswith('-') else argv.pop(0)
-    if command not in COMMANDS: fail(f"There is no command {command!r}. There are: {', '.join(COMMANDS)}. See: python3 course.py --help")
-    for name in ('SIGTERM', 'SIGHUP'):  # end as Ctrl-C does, so that no child is left behind
-        if hasattr(signal, name): signal.signal(getattr(signal, name), signal.default_int_handler)
-    try: COMMANDS[command](argv)
+    command, rest = command_of(argv)
+    interrupt_at('SIGINT', 'SIGTERM', 'SIGHUP')
+    try: command(rest)
     except KeyboardInterrupt:
         sys.stderr.write('\nStopped; the same command goes on where it stopped.\n')
         sys.exit(130)
-    except OSError as e: fail(f'{e.filename or ROOT} cannot be used: {e.strerror or e}. Mend that, then run the same command again.')
+    except OSError as e:
+        what, why = e.filename or ROOT, e.strerror or e
+        fail(f'{what} cannot be used: {why}. Mend that, then run the same command again.')
 
 
 if __name__ == '__main__': main(sys.argv[1:])

@@ -1,7 +1,6 @@
 "CUDA C: from an edited cell to its first result, and the emulator's speed. With a GPU, against torch's load_inline; `--numba` adds Numba's simulator (a minute)."
 import argparse, os, platform, statistics, subprocess, sys, tempfile, time
 
-import numpy as np
 import torch
 
 from gridstride import cpp

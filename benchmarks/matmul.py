@@ -14,8 +14,8 @@ from pathlib import Path
 import numpy as np
 import torch
 from gridstride.bench.clocks import Sensors
-from gridstride.kernels.ladder import Reference, Step, inputs, taken, timed
-from gridstride.kernels.matmul import explain, matmul, tune
+from gridstride.kernels.ladder import Reference, Step, inputs, resources, time_rung
+from gridstride.kernels.choice import explain, matmul, tune
 from gridstride.kernels.rung import Rung
 from gridstride.recording import machine
 
@@ -86,10 +86,10 @@ def measured(kernel, shape, dtype, seconds):
     h, w, k = shape
     m, n = inputs(h, w, k, dtype, 'cuda')
     if isinstance(kernel, Tuned): tune(m, n)
-    fields = timed(kernel, m, n, Reference(m, n), seconds)
+    fields = time_rung(kernel, m, n, Reference(m, n), seconds)
     step = Step(shape, **fields)
     row = dict(fields, tflops=step.tflops, library_tflops=step.library_tflops, gbs=(h*k+k*w+h*w)*m.element_size()/step.seconds/1e9)
-    if isinstance(kernel, Rung): row.update(taken(kernel), numbers=kernel.constants)
+    if isinstance(kernel, Rung): row.update(resources(kernel), numbers=kernel.constants)
     if isinstance(kernel, Chosen): row['kernel'] = repr(explain(m, n))
     return row
 

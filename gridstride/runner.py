@@ -124,7 +124,8 @@ class Barrier:
         def first(threads): return min(threads, key=lambda t: t.number).name
         more = f' and {len(self.left)-1} more have' if len(self.left)>1 else ' has'
         return RuntimeError(f'{first(self.left)}{more} left, and {len(self.waiting)} wait at a barrier for them, '
-            f'{first(self.waiting)} first. All threads of a block must reach every wait: guard the data, not the barrier')
+            f'{first(self.waiting)} first. All threads of a block must reach every wait: '
+            'guard the data, not the barrier')
 
 # %% ../nbs/04_threads_and_barriers.ipynb #45b8c2dc
 def _report(barrier, f, args):

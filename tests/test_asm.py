@@ -1,5 +1,5 @@
 "What the compilers made of kernels: occupancy against CUDA's calculator and a GPU, listings against what is known of the source, and what happens without compilers."
-import json, os, random, re, shutil, subprocess, sys
+import json, random, re, subprocess, sys
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -181,7 +181,7 @@ def test_hoppers_own_instructions():
 @pytest.mark.parametrize('arch', ['sm_75', 'sm_90', 'sm_120'])
 def test_every_instruction_of_many_kernels_has_a_kind(arch):
     "The kernels of the programs that a GPU and the emulator run alike"
-    from gridstride.cpp.source import kernels
+    from gridstride.cpp.reader import kernels
     found, rest = 0, set()
     for path in sorted((HERE.parent/'cuda/same').glob('*.cu'))[::6]:
         src = path.read_text()
@@ -254,7 +254,7 @@ def test_kernels_of_the_simulator_and_of_numba():
 
 def test_kernels_of_triton(tmp_path, monkeypatch):
     if sys.platform != 'linux': pytest.skip('Triton is for Linux')
-    import triton   # the course installs it
+    import triton  # noqa: F401, the course installs it
     import torch
     (tmp_path/'in_triton.py').write_text('import triton, triton.language as tl\n@triton.jit\ndef double_k(x, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n')
     monkeypatch.syspath_prepend(tmp_path)
@@ -273,8 +273,8 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
 def bare(monkeypatch):
     "As on a machine without NVIDIA's compilers"
     def hide():
-        monkeypatch.setattr(tools, '_homes', lambda: [])
-        monkeypatch.setattr(tools, 'program', lambda name, why: (_ for _ in ()).throw(tools.missing(name, why, name)))
+        monkeypatch.setattr(tools, 'homes', lambda: [])
+        monkeypatch.setattr(tools, 'program', lambda name, why: (_ for _ in ()).throw(tools.missing_tool(name, why, name)))
         for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
         report._made.clear()
     yield hide

@@ -135,7 +135,7 @@ def test_no_ceiling_no_share(): assert Timing('k', [1e-3]*20, flops=1e9, peak='i
 def test_one_line_without_doubts():
     t = timed(lambda i, _: .001, bytes=1e6)
     assert '\n' not in str(t) and re.fullmatch(r'<lambda>: 1 ms \(1 ms to 1 ms\), 1 GB/s; runs: \d+, a fake GPU', str(t))
-    assert t._repr_html_().startswith('<table><caption>&lt;lambda&gt;</caption>') and t._repr_html_().count('<tr>') == 4
+    assert t._repr_html_().startswith('<p style="margin:.4em 0 .2em"><b>&lt;lambda&gt;</b></p><table>') and t._repr_html_().count('<tr>') == 4
 
 
 # Without a GPU
@@ -191,7 +191,7 @@ def test_a_returned_block_that_is_not_written_is_seen():
     def poison(x): fill(blocks[0])
     with pytest.MonkeyPatch.context() as m:
         m.setattr(timing, '_poison', poison)
-        with pytest.raises(AssertionError, match='10 of them are NaN'): timing.checked(lazy, (), np.ones(10))
+        with pytest.raises(AssertionError, match='10 of them are NaN'): timing.call_checked(lazy, (), np.ones(10))
 
 
 @pytest.mark.parametrize('dtype', ['float32', 'float16', 'bfloat16', 'int32', 'int64', 'uint8', 'complex64', 'bool'])
@@ -263,7 +263,7 @@ def short(monkeypatch):
     "`bench` of a kernel of 5 µs, with what a GPU would give put in place: seconds a call in a row, and what making a graph does"
     def run(row=8e-6, graphed=lambda fn, n: (lambda: None)):
         monkeypatch.setattr(clocks, 'in_a_row', lambda fn: row)
-        monkeypatch.setattr(clocks, 'graphed', graphed)
+        monkeypatch.setattr(clocks, 'capture', graphed)
         clock = FakeEvents(lambda i, _: 5e-6)
         t = bench(lambda: None, check=lambda: None, clock=clock)
         return t
@@ -273,7 +273,7 @@ def short(monkeypatch):
 def test_short_kernels_are_timed_in_two_more_ways(short):
     t = short()
     assert t.row == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01) and '8 µs a call in a row' in str(t) and 'in a CUDA graph' in str(t)
-    assert len(t._repr_html_().split('<tr>')) == len(t._parts())+len(t.doubts)+1
+    assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.doubts)+1
 
 
 def test_a_graph_that_cannot_be_made_is_told(short):
@@ -285,7 +285,7 @@ def test_a_graph_that_cannot_be_made_is_told(short):
 @pytest.mark.parametrize('us,graph_us,told', [(30, 5, True), (30, 20, False), (5, 1, False)], ids=['a part', 'all', 'very short'])
 def test_a_graph_of_a_part_is_told(monkeypatch, us, graph_us, told):
     monkeypatch.setattr(clocks, 'in_a_row', lambda fn: us*1e-6)
-    monkeypatch.setattr(clocks, 'graphed', lambda fn, n: n)
+    monkeypatch.setattr(clocks, 'capture', lambda fn, n: n)
     class Clock(FakeEvents):   # what is replayed is the number of calls in the graph
         def times(self, fn, n): return [fn*graph_us*1e-6]*n if isinstance(fn, int) else super().times(fn, n)
     assert any('all of the work' in d for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).doubts)==told
@@ -416,6 +416,7 @@ on_gpu = pytest.mark.skipif(not gpu_count(), reason='needs an NVIDIA GPU')
 
 
 @on_gpu
+@pytest.mark.real_backend
 def test_gpu_time_and_its_notes():
     import torch
     x = torch.randn(2**26, device='cuda')
@@ -425,6 +426,7 @@ def test_gpu_time_and_its_notes():
 
 
 @on_gpu
+@pytest.mark.real_backend
 def test_a_graph_of_a_short_kernel():
     import torch
     x = torch.randn(1000, device='cuda')
@@ -433,6 +435,7 @@ def test_a_graph_of_a_short_kernel():
 
 
 @on_gpu
+@pytest.mark.real_backend
 def test_cuda_c_is_captured_in_a_graph():
     import torch
     from gridstride.cpp import cuda_kernel
@@ -443,6 +446,7 @@ def test_cuda_c_is_captured_in_a_graph():
 
 
 @on_gpu
+@pytest.mark.real_backend
 def test_what_waits_for_the_gpu_has_no_graph():
     import torch
     x = torch.randn(1000, device='cuda')
@@ -452,4 +456,5 @@ def test_what_waits_for_the_gpu_has_no_graph():
 
 
 @on_gpu
+@pytest.mark.real_backend
 def test_work_on_the_cpu_is_timed_by_the_wall_clock_even_here(rng): assert not bench(np.sort, rng.standard_normal(1000), check=np.sort, seconds=.2).gpu

@@ -1,31 +1,59 @@
-"course.py as a learner meets it: in a copy of the course, with stand-ins for the packages that it installs."
-import ast, errno, importlib.util, json, os, re, shutil, signal, socket, subprocess, sys, time, zipfile
+"""course.py as a learner meets it: in a copy of the course, with stand-ins for the packages that it installs.
+
+It is started by a Python of its own, made here: what would go astray goes there, and is seen.
+"""
+import ast, errno, fcntl, importlib.util, json, os, re, shutil, signal, socket, subprocess, sys, time, zipfile
 from configparser import ConfigParser
+from importlib.metadata import distribution
 from pathlib import Path
 
 import psutil
 import pytest
+from gridstride import doctor
 
 ROOT = Path(__file__).resolve().parents[1]
 PINS = 'setuptools==84.0\nwheel==1.0\n'
 
-BACKEND = '''
-import os, sys, time, zipfile
-META = "Metadata-Version: 2.1\\nName: gridstride\\nVersion: 0.1.0\\nProvides-Extra: course\\nRequires-Dist: jupyterlab; extra == 'course'\\n" \\
-       "Provides-Extra: test\\nRequires-Dist: pytest; extra == 'test'\\n"
+# What waits in a step of setting up: it writes its process into the file that the variable names, until that is gone.
+PAUSE = '''
+import os, time
+def pause(variable):
+    path, end = os.environ.get(variable), time.monotonic() + 60
+    if not path: return
+    with open(path + '.new', 'w') as f: f.write(str(os.getpid()))
+    os.rename(path + '.new', path)
+    while os.path.exists(path) and time.monotonic() < end: time.sleep(.02)
+'''
+BACKEND = PAUSE + '''
+import zipfile
+META = """Metadata-Version: 2.1
+Name: gridstride
+Version: 0.1.0
+Provides-Extra: course
+Requires-Dist: jupyterlab; extra == 'course'
+Provides-Extra: test
+Requires-Dist: pytest; extra == 'test'
+"""
 
 def build_editable(folder, config_settings=None, metadata_directory=None):
-    if os.environ.get('SLOW'):
-        with open(os.environ['SLOW'], 'w') as f: f.write(str(os.getpid()))
-        time.sleep(60)
+    pause('SLOW')
     if os.environ.get('SAY'): raise SystemExit(os.environ['SAY'])
     name = 'gridstride-0.1.0-py3-none-any.whl'
+    tags = 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n'
     with zipfile.ZipFile(os.path.join(folder, name), 'w') as z:
         z.writestr('gridstride.pth', os.getcwd())
         z.writestr('gridstride-0.1.0.dist-info/METADATA', META)
-        z.writestr('gridstride-0.1.0.dist-info/WHEEL', 'Wheel-Version: 1.0\\nGenerator: x\\nRoot-Is-Purelib: true\\nTag: py3-none-any\\n')
+        z.writestr('gridstride-0.1.0.dist-info/WHEEL', tags)
         z.writestr('gridstride-0.1.0.dist-info/RECORD', '')
     return name
+'''
+# The base's ensurepip: the base's own pip, in a fifth of a second instead of six.
+ENSUREPIP = PAUSE + '''
+import shutil, sysconfig
+from pathlib import Path
+pause('SLOW_PIP')
+for p in Path(__file__).parents[1].glob('site-packages/pip*'):
+    shutil.copytree(p, Path(sysconfig.get_path('purelib'))/p.name, copy_function=os.link)
 '''
 ECHO = "import json, os, sys\nprint(json.dumps(dict(argv=sys.argv[1:], cwd=os.getcwd(), env=dict(os.environ))))\n"
 
@@ -45,10 +73,27 @@ def make_wheels(folder):
     folder.mkdir()
     wheel(folder, 'setuptools', '84.0', {'setuptools/__init__.py': '', 'setuptools/build_meta.py': BACKEND})
     wheel(folder, 'wheel', '1.0', {'wheel/__init__.py': ''})
-    lab = {'jupyterlab/__init__.py': '', 'jupyterlab/__main__.py': ECHO, 'tqdm.py': ECHO + 'sys.exit(7)\n'}  # the runner of lessons imports tqdm
-    wheel(folder, 'jupyterlab', '1.0', lab)
+    runner = {'tqdm.py': ECHO + 'sys.exit(7)\n'}  # the runner of lessons imports tqdm
+    wheel(folder, 'jupyterlab', '1.0', {'jupyterlab/__init__.py': '', 'jupyterlab/__main__.py': ECHO, **runner})
     wheel(folder, 'pytest', '1.0', {'pytest/__init__.py': '', 'pytest/__main__.py': ECHO})
     return folder
+
+
+OWN = ('site-packages', 'dist-packages', 'ensurepip', 'EXTERNALLY-MANAGED')  # what a base does not share
+
+
+def make_base(folder):
+    "A Python with pip in site-packages of its own, and this one's standard library; its executable"
+    stdlib, real = Path(os.__file__).parent, Path(sys._base_executable).resolve()
+    lib = folder/'lib'/stdlib.name
+    for d in (folder/'bin', lib/'ensurepip'): d.mkdir(parents=True)
+    for p in stdlib.iterdir():
+        if p.name not in OWN: (lib/p.name).symlink_to(p)
+    (lib/'ensurepip/__init__.py').write_text('')
+    (lib/'ensurepip/__main__.py').write_text(ENSUREPIP)
+    pip = distribution('pip')
+    for p in (pip.locate_file('pip'), pip._path): shutil.copytree(p, lib/'site-packages'/Path(p).name)
+    return Path(shutil.copy(real, folder/'bin'))
 
 
 def make_course(folder):
@@ -57,26 +102,49 @@ def make_course(folder):
     shutil.copytree(ROOT/'gridstride', folder/'gridstride', ignore=shutil.ignore_patterns('__pycache__'))
     for f in ('course.py', 'settings.ini', 'setup.py', 'pyproject.toml'): shutil.copy(ROOT/f, folder)
     (folder/'constraints.txt').write_text(PINS)
-    for name in ('01_first', '02_second'): (folder/'nbs'/f'{name}.ipynb').write_text(notebook("@exercise('%s.a')\ndef f(): ..." % name[:2]))
+    for name in ('01_first', '02_second'):
+        (folder/'nbs'/f'{name}.ipynb').write_text(notebook("@exercise('%s.a')\ndef f(): ..." % name[:2]))
     return folder
 
 
 def notebook(*sources):
     "The JSON of a notebook with these code cells"
-    cells = [dict(cell_type='code', id=f'c{i}', metadata={}, source=s, outputs=[], execution_count=None) for i, s in enumerate(sources)]
+    kept = dict(cell_type='code', metadata={}, outputs=[], execution_count=None)
+    cells = [dict(kept, id=f'c{i}', source=s) for i, s in enumerate(sources)]
     return json.dumps(dict(cells=cells, metadata={}, nbformat=4, nbformat_minor=5))
 
 
+def foreign(name):
+    "Whether an environment variable of these tests' own would change what course.py does"
+    tools = ('PIP_', 'JUPYTER', 'PYTEST', 'VIRTUAL_ENV', 'GRIDSTRIDE')
+    return name.startswith(tools) or name in ('DISPLAY', 'WAYLAND_DISPLAY', 'CXX')
+
+
 def environ(folder, **env):
-    "A learner's environment: an empty home, no display, and pip that sees the stand-ins alone"
-    keep = {k: v for k, v in os.environ.items() if not k.startswith(('PIP_', 'JUPYTER', 'PYTEST', 'VIRTUAL_ENV', 'GRIDSTRIDE')) and k not in ('DISPLAY', 'WAYLAND_DISPLAY', 'CXX')}
-    own = dict(HOME=str(folder), PIP_NO_INDEX='1', PIP_FIND_LINKS=str(folder.parent/'wheels'), PIP_CONFIG_FILE=os.devnull)
-    return {**keep, **own, **{k: str(v) for k, v in env.items()}}
+    "A learner's environment: an empty home, no display, pip that sees the stand-ins alone; the base stays as it is"
+    keep = {k: v for k, v in os.environ.items() if not foreign(k)}
+    wheels = str(folder.parent/'wheels')
+    pip = dict(PIP_NO_INDEX='1', PIP_FIND_LINKS=wheels, PIP_CONFIG_FILE=os.devnull)
+    return {**keep, **pip, 'HOME': str(folder), 'PYTHONDONTWRITEBYTECODE': '1', **{k: str(v) for k, v in env.items()}}
 
 
-def course(folder, *args, python=sys.executable, **env):
+def start(folder, *args, python=None, before=(), **env):
+    "course.py, started in `folder`: by the base beside it, if there is one; `before` begins the command line"
+    base = folder.parent/'base'
+    python = python or (base.resolve() if base.exists() else sys.executable)
+    return subprocess.Popen([*before, python, 'course.py', *args], cwd=folder, env=environ(folder, **env), text=True,
+                            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+
+
+def end(child):
+    "What `child`, which `start` started, did to its end"
+    out, err = child.communicate(timeout=120)
+    return subprocess.CompletedProcess(child.args, child.returncode, out, err)
+
+
+def course(folder, *args, **kw):
     "What course.py does in `folder`"
-    return subprocess.run([python, 'course.py', *args], cwd=folder, env=environ(folder, **env), text=True, capture_output=True, timeout=120, stdin=subprocess.DEVNULL)
+    return end(start(folder, *args, **kw))
 
 
 def refused(res, *words):
@@ -101,29 +169,67 @@ def load():
     return m
 
 
+def in_folder(folder):
+    "course.py as a module that works in `folder`"
+    m = load()
+    m.ROOT, m.VENV, m.LOCK = folder, folder/'.venv', folder/'.venv.lock'
+    return m
+
+
 @pytest.fixture(scope='session')
-def made(tmp_path_factory):
+def base(tmp_path_factory):
+    "The Python that course.py is started by"
+    python = make_base(tmp_path_factory.mktemp('base')/'python')
+    prefix = subprocess.run([python, '-c', 'import sys; print(sys.prefix)'], text=True, capture_output=True).stdout
+    if prefix.strip() != str(python.parents[1]): pytest.skip(f'a copied Python has another home here: {prefix}')
+    return python
+
+
+def place(folder, base):
+    "A course that is not set up, in `folder`, beside what it needs for that"
+    make_wheels(folder/'wheels')
+    (folder/'base').symlink_to(base)
+    return make_course(folder/'course')
+
+
+@pytest.fixture(scope='session')
+def made(tmp_path_factory, base):
     "A course that is set up, and what that printed"
-    base = tmp_path_factory.mktemp('made')
-    make_wheels(base/'wheels')
-    folder = make_course(base/'course')
+    folder = place(tmp_path_factory.mktemp('made'), base)
     res = course(folder, 'setup')
     assert res.returncode == 0, res
     return folder, res
 
 
+def contents(base):
+    "What is in the base, and when it was last changed"
+    files = (p for p in base.parents[1].rglob('*') if '__pycache__' not in p.parts)
+    return {p: (p.lstat().st_mtime_ns, p.lstat().st_size) for p in files}
+
+
 @pytest.fixture
-def fresh(tmp_path):
-    "A course that is not set up"
-    make_wheels(tmp_path/'wheels')
-    return make_course(tmp_path/'course')
+def fresh(tmp_path, base):
+    "A course that is not set up; afterwards, the Python that it was set up by is as it was"
+    before = contents(base)
+    yield place(tmp_path, base)
+    assert contents(base) == before, 'something was installed into the base'
+
+
+@pytest.fixture
+def ready(fresh, made):
+    "A course that is set up, to be changed: a copy, with the stamp of its own folder"
+    shutil.copytree(made[0]/'.venv', fresh/'.venv', symlinks=True)
+    stamp = fresh/'.venv/setup.json'
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), 'inputs': in_folder(fresh).fingerprint()}))
+    return fresh
 
 
 # Setting up
 
 def test_first_setup_shows_its_steps(made):
     folder, res = made
-    for line in ('1/3 making .venv ...', '1/3 making .venv: done', '2/3', '3/3 installing the course: done', 'Set up in'): assert line in res.stdout
+    said = ('1/3 making .venv ...', '1/3 making .venv: done', '2/3', '3/3 installing the course: done', 'Set up in')
+    for line in said: assert line in res.stdout
     assert '\r' not in res.stdout, 'a log file gets whole lines'
     assert 'Successfully installed' in (folder/'.venv/setup.log').read_text()
     assert 'Successfully installed' not in res.stdout
@@ -141,26 +247,29 @@ def test_second_setup_installs_nothing(made):
 def test_jupyterlab_and_kernels_are_quiet(made):
     settings = json.loads((made[0]/'.venv/share/jupyter/lab/settings/overrides.json').read_text())
     assert settings == {'@jupyterlab/apputils-extension:notification': {'fetchNews': 'false', 'checkForUpdates': False}}
-    assert json.loads((made[0]/'.venv/etc/ipython/ipython_kernel_config.json').read_text()) == {'IPKernelApp': {'log_level': 'ERROR'}}
+    settings = json.loads((made[0]/'.venv/etc/ipython/ipython_kernel_config.json').read_text())
+    assert settings == {'IPKernelApp': {'log_level': 'ERROR'}}
 
 
-def test_changed_pins_and_a_moved_folder_install_again(fresh):
-    assert course(fresh, 'setup').returncode == 0
-    (fresh/'constraints.txt').write_text(PINS+'# changed\n')
-    again = course(fresh, 'setup').stdout
+def test_changed_pins_and_a_moved_folder_install_again(ready):
+    (ready/'constraints.txt').write_text(PINS+'# changed\n')
+    again = course(ready, 'setup').stdout
     assert '3/3 installing the course: done' in again and '1/3' not in again
-    moved = fresh.rename(fresh.with_name('moved'))
+    moved = ready.rename(ready.with_name('moved'))
     assert '3/3 installing the course: done' in course(moved, 'setup').stdout
     assert (next((moved/'.venv').glob('lib/*/site-packages/gridstride.pth'))).read_text() == str(moved)
 
 
+STOPPED = 'Stopped; the same command goes on where it stopped.'
+
+
 def test_interrupt_then_the_same_command_goes_on(fresh):
     pid = fresh/'pid'
-    child = subprocess.Popen([sys.executable, 'course.py', 'setup'], cwd=fresh, env=environ(fresh, SLOW=pid), text=True, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
-    wait_for(lambda: pid.exists() and pid.read_text(), child)
+    child = start(fresh, 'setup', SLOW=pid)
+    wait_for(pid.exists, child)
     child.send_signal(signal.SIGINT)
-    out, err = child.communicate(timeout=30)
-    assert child.returncode == 130 and err.strip() == 'Stopped; the same command goes on where it stopped.', err
+    res = end(child)
+    assert res.returncode == 130 and res.stderr.strip() == STOPPED, res
     assert not running(int(pid.read_text())), 'what pip started must end too'
     again = course(fresh, 'setup')
     assert again.returncode == 0 and 'making .venv' not in again.stdout, again
@@ -188,13 +297,13 @@ def test_half_made_environment_is_made_anew(fresh):
     assert res.returncode == 0 and not res.stderr and not (fresh/'.venv/left_over').exists(), res
 
 
-def test_broken_environment(fresh):
-    assert course(fresh, 'setup').returncode == 0
-    shutil.rmtree(next((fresh/'.venv').glob('lib/*/site-packages/pip')))
-    for args in (['setup'], [], ['run', '1'], ['test']): refused(course(fresh, *args), 'broken', 'python3 course.py clean')
-    assert 'does not work' in course(fresh, 'doctor').stdout
-    assert course(fresh, 'clean').returncode == 0
-    assert course(fresh, 'setup').returncode == 0
+def test_broken_environment(ready):
+    shutil.rmtree(next((ready/'.venv').glob('lib/*/site-packages/pip')))
+    for args in (['setup'], [], ['run', '1'], ['test']):
+        refused(course(ready, *args), 'broken', 'python3 course.py clean')
+    assert 'does not work' in course(ready, 'doctor').stdout
+    assert course(ready, 'clean').returncode == 0
+    assert course(ready, 'setup').returncode == 0
 
 
 def test_half_installed_package_is_forgotten(tmp_path):
@@ -211,13 +320,15 @@ def test_half_installed_package_is_forgotten(tmp_path):
 def test_progress_line_in_a_terminal(fresh):
     import pty
     ours, theirs = pty.openpty()
-    child = subprocess.Popen([sys.executable, 'course.py', 'setup'], cwd=fresh, env=environ(fresh, COLUMNS=60), stdout=theirs, stderr=theirs, stdin=theirs)
+    cmd = [(fresh.parent/'base').resolve(), 'course.py', 'setup']
+    child = subprocess.Popen(cmd, cwd=fresh, env=environ(fresh, COLUMNS=60), stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
     text = b''.join(iter(lambda: read(ours), b'')).decode().replace('\x1b[K', '')
     assert child.wait(60) == 0
     line = next(l for l in text.split('\n') if '1/3' in l)
     shown = [l.rstrip() for l in line.split('\r') if l.strip()]
-    assert re.fullmatch(r'1/3 making \.venv, \d+ s', shown[0]) and re.fullmatch(r'1/3 making \.venv: done, \d+ s', shown[-1]), shown
+    assert re.fullmatch(r'1/3 making \.venv, \d+ s', shown[0]), shown
+    assert re.fullmatch(r'1/3 making \.venv: done, \d+ s', shown[-1]), shown
     assert all(len(l) < 60 for l in line.split('\r')), 'a line that wraps cannot be overwritten'
     assert text.count('\n') < 12
 
@@ -238,6 +349,193 @@ def read(fd):
 def test_what_pip_does(line, want): assert load().doing(line) == want
 
 
+# An environment of its own. Without pyvenv.cfg, the Python in .venv is the base, whose pip works as well.
+
+def test_a_real_environment(tmp_path):
+    "By the Python of these tests, and its own ensurepip"
+    make_wheels(tmp_path/'wheels')
+    folder = make_course(tmp_path/'course')
+    res = course(folder, 'setup', python=sys.executable, PIP_REQUIRE_VIRTUALENV=1)
+    assert res.returncode == 0 and (folder/'.venv/pyvenv.cfg').exists(), res
+    assert doctor.environment_version(folder/'.venv') == '%d.%d' % sys.version_info[:2]
+
+
+def test_unfinished_environment_that_is_none_is_made_anew(ready):
+    for name in ('pyvenv.cfg', 'setup.json'): (ready/'.venv'/name).unlink()
+    res = course(ready, 'setup')
+    assert res.returncode == 0 and '1/3 making .venv: done' in res.stdout, res
+    assert (ready/'.venv/pyvenv.cfg').exists()
+
+
+def test_finished_environment_that_is_none_any_more(ready):
+    (ready/'.venv/pyvenv.cfg').unlink()
+    refused(course(ready, 'setup'), 'broken', 'python3 course.py clean')
+    assert re.search(r'missing +\.venv +does not work', course(ready, 'doctor').stdout)
+
+
+def test_environment_that_cannot_be_made(fresh, base):
+    "It is looked at before anything is installed"
+    venv = f'import os, sys; os.makedirs(sys.argv[1] + "/bin"); os.symlink({str(base)!r}, sys.argv[1] + "/bin/python")'
+    (fresh.parent/'hook/venv').mkdir(parents=True)
+    (fresh.parent/'hook/venv/__init__.py').write_text('')
+    (fresh.parent/'hook/venv/__main__.py').write_text(venv)
+    res = course(fresh, 'setup', PYTHONPATH=fresh.parent/'hook')
+    refused(res, 'broken', 'its Python is not its own')
+    assert '2/3' not in res.stdout
+
+
+@pytest.fixture
+def environment(tmp_path, base):
+    "A virtual environment with pip"
+    subprocess.run([base, '-m', 'venv', tmp_path/'env'], check=True)
+    return tmp_path/'env'
+
+
+def test_what_counts_as_an_environment(environment):
+    works = doctor.environment_version(environment)
+    assert works == '%d.%d' % sys.version_info[:2]
+    moved = environment.rename(environment.with_name('moved'))
+    environment.symlink_to(moved)
+    assert doctor.environment_version(moved) == doctor.environment_version(environment) == works
+
+
+def test_what_does_not_count_as_one(environment, base):
+    pip = next(environment.glob('lib/*/site-packages/pip-*.dist-info'))
+    (pip/'RECORD').rename(pip/'kept')
+    assert doctor.environment_version(environment) is None, 'pip was not installed to its end'
+    (pip/'kept').rename(pip/'RECORD')
+    other = environment.with_name('other')
+    (other/'bin').mkdir(parents=True)
+    (other/'bin/python').symlink_to(environment/'bin/python')
+    assert doctor.environment_version(other) is None, 'its Python is another environment\'s'
+    (environment/'pyvenv.cfg').unlink()
+    assert doctor.environment_version(environment) is None and doctor.environment_version(base.parents[1]) is None
+
+
+def test_settings_that_lead_elsewhere(fresh, tmp_path):
+    there = tmp_path/'elsewhere'
+    for name in ('PIP_TARGET', 'PIP_PREFIX', 'PIP_ROOT', 'PYTHONHOME'):
+        assert name in load().LEAD_ELSEWHERE
+    res = course(fresh, 'setup', PIP_TARGET=there, PIP_PREFIX=there, PIP_ROOT=there, PIP_USER=1)
+    assert res.returncode == 0 and not there.exists(), res
+    assert list((fresh/'.venv').glob('lib/*/site-packages/jupyterlab'))
+
+
+DAMAGED = [b'', b'[]', b'{}', b'null', b'3', b'"inputs"', b'{"inputs": "a"', b'\xff\x00', b'['*100_000,
+           b'{"inputs": "a", "python": "3.11", "extras": "course"}', b'{"inputs": "a", "python": "3.11", "extras": 3}',
+           b'{"inputs": "a", "python": "3.11", "extras": [3]}', b'["inputs", "python", "extras"]',
+           b'{"inputs": "a", "python": "3.11", "extras": ["\\u0000", "\\ud800"]}', b'{"extras": []}']
+
+
+@pytest.mark.parametrize('text', DAMAGED, ids=lambda t: ascii(t[:60]))
+def test_damaged_stamp_counts_as_none(tmp_path, text):
+    m = load()
+    m.STAMP = tmp_path/'setup.json'
+    m.STAMP.write_bytes(text)
+    assert m.stamp() == {}
+
+
+def test_damaged_stamp_means_unfinished(ready):
+    whole = (ready/'.venv/setup.json').read_text()
+    (ready/'.venv/setup.json').write_text('[]')
+    res = course(ready, 'setup')
+    assert res.returncode == 0 and '1/3' not in res.stdout and '3/3 installing the course: done' in res.stdout, res
+    assert (ready/'.venv/setup.json').read_text() == whole
+
+
+# One at a time
+
+@pytest.mark.parametrize('where', ['SLOW_PIP', 'SLOW'])
+def test_second_setup_waits_and_says_for_whom(fresh, tmp_path, where):
+    first = start(fresh, 'setup', **{where: tmp_path/'pause'})
+    wait_for((tmp_path/'pause').exists, first)
+    second = start(fresh, 'setup')
+    said = second.stdout.readline()
+    (tmp_path/'pause').unlink()
+    holder = f'the set-up (process {first.pid})'
+    assert said == f'Waiting for {holder}, which is at work here (Ctrl-C ends the waiting) ...\n'
+    first, second = end(first), end(second)
+    assert first.returncode == second.returncode == 0, (first, second)
+    assert 'Set up in' in first.stdout and second.stdout == 'The course is set up. Open it with: python3 course.py\n'
+
+
+def test_what_a_killed_setup_started_is_waited_for(fresh, tmp_path):
+    first = start(fresh, 'setup', SLOW_PIP=tmp_path/'pause')
+    wait_for((tmp_path/'pause').exists, first)
+    first.kill()
+    second = start(fresh, 'setup')
+    assert second.stdout.readline().startswith('Waiting for the set-up'), 'it still fills .venv'
+    (tmp_path/'pause').unlink()
+    second, _ = end(second), first.communicate()
+    assert second.returncode == 0 and 'Set up in' in second.stdout, second
+
+
+@pytest.mark.parametrize('command', ['setup', 'clean'])
+def test_waiting_ends_with_ctrl_c(fresh, command):
+    (fresh/'.venv').mkdir()
+    with open(fresh/'.venv.lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        child = start(fresh, command)
+        assert child.stdout.readline().startswith('Waiting for another course.py, ')
+        child.send_signal(signal.SIGINT)
+        res = end(child)
+    assert res.returncode == 130 and not res.stdout and res.stderr.strip() == STOPPED, res
+    assert not list((fresh/'.venv').iterdir())
+
+
+def test_hang_up_is_ignored_under_nohup(fresh):
+    with open(fresh/'.venv.lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        child = start(fresh, 'clean', before=['nohup'])
+        assert child.stdout.readline().startswith('Waiting for another course.py, ')
+        child.send_signal(signal.SIGHUP)
+        with pytest.raises(subprocess.TimeoutExpired): child.wait(.5)
+    assert end(child).returncode == 0
+
+
+def test_ctrl_c_before_anything_is_done(fresh):
+    early = fresh.parent/'hook'
+    early.mkdir()
+    (early/'webbrowser.py').write_text('import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n')
+    res = course(fresh, 'setup', PYTHONPATH=early)
+    assert res.returncode == -signal.SIGINT and not res.stderr, res
+
+
+def test_finished_setup_waits_for_nobody(made):
+    "It writes nothing, either: the folder may be read-only"
+    with open(made[0]/'.venv.lock') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        assert course(made[0], 'setup').returncode == 0
+
+
+def test_lock_on_a_disk_without_locks_or_room(tmp_path, monkeypatch):
+    m = in_folder(tmp_path)
+    def no_locks(*args): raise OSError(errno.ENOLCK, 'No locks available')
+    monkeypatch.setattr(m.fcntl, 'flock', no_locks)
+    monkeypatch.setattr(m, 'open', lambda *args, **kw: open('/dev/full', 'ab', buffering=0), raising=False)
+    with m.locked('the removal') as lock: assert not lock.closed
+
+
+# Removing: an environment is whole, or under another name
+
+def test_interrupted_clean_leaves_no_half_environment(tmp_path, monkeypatch, capsys):
+    m = in_folder(tmp_path)
+    (m.VENV/'bin').mkdir(parents=True)
+    def interrupt(path): raise KeyboardInterrupt
+    with monkeypatch.context() as patch, pytest.raises(KeyboardInterrupt):
+        patch.setattr(m.shutil, 'rmtree', interrupt)
+        m.clean([])
+    left = [p.name for p in tmp_path.glob('.venv*') if p != m.LOCK]
+    assert len(left) == 1 and left[0].startswith('.venv.gone-')
+    m.clean([])
+    assert capsys.readouterr().out == f'Removed {left[0]}.\n' and list(tmp_path.iterdir()) == [m.LOCK]
+
+
+def test_setup_removes_what_an_interrupted_clean_left(fresh):
+    (fresh/'.venv.gone-1/bin').mkdir(parents=True)
+    assert course(fresh, 'setup').returncode == 0 and not (fresh/'.venv.gone-1').exists()
+
+
 # What can be wrong
 
 def test_old_python(tmp_path):
@@ -246,13 +544,15 @@ def test_old_python(tmp_path):
     cfg = ConfigParser()
     cfg.read(ROOT/'settings.ini')
     old = hook(tmp_path/'hook', "import sys\nsys.version_info = (3, 8, 18, 'final', 0)\n")
-    refused(course(ROOT, 'setup', PYTHONPATH=old), f"Python {cfg['DEFAULT']['min_python']} or newer is needed", 'this is 3.8')
+    needed = f"Python {cfg['DEFAULT']['min_python']} or newer is needed"
+    refused(course(ROOT, 'setup', PYTHONPATH=old), needed, 'this is 3.8')
 
 
 @pytest.mark.parametrize('version', ['3.6', '3.7', '3.8', '3.9'])
 def test_real_old_python(version):
     python = shutil.which(f'python{version}')
-    if not (python and subprocess.run([python, '-V'], capture_output=True).returncode == 0): pytest.skip(f'no Python {version} here')
+    if not (python and subprocess.run([python, '-V'], capture_output=True).returncode == 0):
+        pytest.skip(f'no Python {version} here')
     refused(course(ROOT, 'setup', python=python), 'or newer is needed', f'this is {version}')
 
 
@@ -299,14 +599,18 @@ def test_pip_fails_for_another_reason(fresh):
     assert not (fresh/'.venv/setup.json').exists()
 
 
+def read_only(folder):
+    "How a command line begins that runs in `folder`, where it cannot write"
+    if os.geteuid(): return folder.chmod(0o555) or []
+    if subprocess.run(['sh', '-c', 'unshare -m true'], capture_output=True).returncode:
+        pytest.skip('root writes everywhere, and no read-only mount can be made')
+    mount = f'mount --bind {folder} {folder} && mount -o remount,ro,bind {folder} && cd {folder} && exec "$@"'
+    return ['unshare', '-m', 'sh', '-c', mount, 'sh']
+
+
 def test_read_only_folder(fresh):
-    if os.geteuid():
-        fresh.chmod(0o555)
-        cmd = [sys.executable, 'course.py', 'setup']
-    else:
-        mount = f'mount --bind {fresh} {fresh} && mount -o remount,ro,bind {fresh} && cd {fresh} && exec {sys.executable} course.py setup'
-        cmd = ['unshare', '-m', 'sh', '-c', mount]
-        if not shutil.which('unshare') or subprocess.run(['unshare', '-m', 'true'], capture_output=True).returncode: pytest.skip('root writes everywhere, and no read-only mount can be made')
+    python = (fresh.parent/'base').resolve()
+    cmd = [*read_only(fresh), python, 'course.py', 'setup']
     res = subprocess.run(cmd, cwd=fresh, env=environ(fresh), text=True, capture_output=True, timeout=60)
     fresh.chmod(0o755)
     refused(res, str(fresh/'.venv'), 'cannot be used')
@@ -342,10 +646,13 @@ def test_open_prints_the_address_without_a_display(made):
     folder, _ = made
     url, called = lab(course(folder))
     assert re.fullmatch(r'http://localhost:\d+/lab/tree/nbs/01_first\.ipynb\?token=[0-9a-f]{32}', url)
-    assert called['env']['JUPYTER_TOKEN'] == url.split('=')[1] and url.split('=')[1] not in ' '.join(called['argv']), 'other users can read a command line'
+    token = url.split('=')[1]
+    assert called['env']['JUPYTER_TOKEN'] == token
+    assert token not in ' '.join(called['argv']), 'other users can read a command line'
     assert called['env']['JUPYTER_PREFER_ENV_PATH'] == '1' and called['cwd'] == str(folder)
     assert called['env']['PATH'].startswith(str(folder/'.venv'))
-    assert {f'--ServerApp.root_dir={folder}', '--LabApp.default_url=/lab/tree/nbs/01_first.ipynb', '--ServerApp.open_browser=False'} <= set(called['argv'])
+    page = '--LabApp.default_url=/lab/tree/nbs/01_first.ipynb'
+    assert {f'--ServerApp.root_dir={folder}', page, '--ServerApp.open_browser=False'} <= set(called['argv'])
 
 
 @pytest.mark.parametrize('args,browser', [([], True), (['--no-browser'], False)])
@@ -376,9 +683,12 @@ def test_a_taken_port_moves_to_the_next(made, family, host):
 def test_test_command(fresh):
     res = course(fresh, 'test')
     assert res.returncode == 0, res
-    assert json.loads(res.stdout.splitlines()[-1])['argv'] == ['-n', '2', '-rsx', '--durations=10', 'tests']
+    argv = json.loads(res.stdout.splitlines()[-1])['argv']
+    assert argv[0] == '-n' and 2 <= int(argv[1]) <= 8 and argv[2:] == ['--dist', 'worksteal', '-rsx', '--durations=10', 'tests']
+    assert json.loads(course(fresh, 'test', '--fast').stdout)['argv'] == [*argv[:4], '--fast', '-q', 'tests']
     res = course(fresh, 'test', '-x', 'tests/test_a.py', '-k', 'b')
-    assert json.loads(res.stdout)['argv'] == ['-x', 'tests/test_a.py', '-k', 'b'], 'the second time it is set up already'
+    called = json.loads(res.stdout)  # nothing else: the second time it is set up already
+    assert called['argv'] == ['-x', 'tests/test_a.py', '-k', 'b']
     lab(course(fresh))
 
 
@@ -413,7 +723,8 @@ def test_record_says_what_was_written(tmp_path, monkeypatch, capsys, missed, sta
     monkeypatch.setattr(m.subprocess, 'call', lesson)
     with pytest.raises(SystemExit) as e: m.record(['08'])
     said = capsys.readouterr().out
-    assert e.value.code == status and 'Written: 08_a.json, 08_new.json\n' in said and ('Not written: 08_b: needs ncu' in said) == bool(missed)
+    assert e.value.code == status and 'Written: 08_a.json, 08_new.json\n' in said
+    assert ('Not written: 08_b: needs ncu' in said) == bool(missed)
 
 
 def test_nothing_recorded_is_a_failure(tmp_path, monkeypatch, capsys):
@@ -454,16 +765,21 @@ def test_progress_file_that_cannot_be_read(fresh, text):
     assert (fresh/'.progress.json').read_text() == text
 
 
+BUILT = ['.venv/bin', 'build/lib', 'dist', 'gridstride.egg-info', 'gridstride/__pycache__', '.pytest_cache']
+
+
 def test_clean(fresh):
-    kept = {p: p.read_bytes() for p in (fresh/'nbs').iterdir()}
     (fresh/'.progress.json').write_text('{"solved": {}}')
-    for d in ('.venv/bin', 'build/lib', 'dist', 'gridstride.egg-info', 'gridstride/__pycache__', '.pytest_cache', 'nbs/.ipynb_checkpoints'): (fresh/d).mkdir(parents=True, exist_ok=True)
-    res = course(fresh, 'clean', PYTHONDONTWRITEBYTECODE=1)
+    (fresh/'nbs/.ipynb_checkpoints').mkdir()
+    top = {p.name for p in fresh.iterdir()}
+    kept = {p: p.read_bytes() for p in (fresh/'nbs').iterdir() if p.is_file()}
+    for d in BUILT: (fresh/d).mkdir(parents=True)
+    res = course(fresh, 'clean')
     assert res.returncode == 0 and '.venv' in res.stdout, res
-    assert {p.name for p in fresh.iterdir()} == {'nbs', 'gridstride', 'course.py', 'settings.ini', 'setup.py', 'pyproject.toml', 'constraints.txt', '.progress.json'}
+    assert {p.name for p in fresh.iterdir()} == top | {'.venv.lock'}
     assert not (fresh/'gridstride/__pycache__').exists() and (fresh/'nbs/.ipynb_checkpoints').exists()
     assert all(p.read_bytes() == b for p, b in kept.items())
-    assert course(fresh, 'clean', PYTHONDONTWRITEBYTECODE=1).stdout == 'There was nothing to remove.\n'
+    assert course(fresh, 'clean').stdout == 'There was nothing to remove.\n'
 
 
 def test_clean_of_a_linked_environment_leaves_the_target(fresh, tmp_path):

@@ -2,9 +2,8 @@
 import pytest
 import torch
 
-from gridstride import cpp
 from gridstride.cpp import cuda_kernel
-from gridstride.sim.errors import *
+from gridstride.findings import *
 
 TOTAL = '''#include <cooperative_groups.h>
 namespace cg = cooperative_groups;
@@ -30,14 +29,6 @@ def total(first=SYNC, last=SYNC, grid=(4,4), **more):
     cuda_kernel(TOTAL.replace('FIRST', first).replace('LAST', last), **more)[grid,64](x, out)
     want = x.view(2, 2, 2, 2, 64).sum((1, 3, 4), dtype=torch.int32)
     return out.equal(want.repeat_interleave(2, 0).repeat_interleave(2, 1))
-
-@pytest.fixture(autouse=True)
-def on_the_emulator():
-    with cpp.on_emulator(): yield
-
-@pytest.fixture(params=['forward','reverse','shuffle'])
-def order(request):
-    with cpp.options(order=request.param): yield request.param
 
 def test_blocks_read_each_others_shared_memory(order):
     assert total() and total(checks=False)

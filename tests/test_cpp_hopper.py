@@ -10,16 +10,9 @@ from gridstride import cpp
 from gridstride.cpp import NotEmulated, cuda_kernel
 from gridstride.kernels import hopper
 from gridstride.kernels.split import Split
-from gridstride.kernels.tma import swizzled, tensor_map, wgmma_d
-from gridstride.sim.errors import *
-
-@pytest.fixture(autouse=True)
-def on_the_emulator():
-    with cpp.on_emulator(): yield
-
-@pytest.fixture(params=['forward','reverse','shuffle'])
-def order(request):
-    with cpp.options(order=request.param, seed=3): yield request.param
+from gridstride.findings import *
+from gridstride.kernels.maps import tensor_map
+from gridstride.kernels.tma import swizzled, wgmma_d
 
 PTX = r'''
 typedef unsigned u32;
@@ -578,7 +571,7 @@ def in_registers(a):
     return a[rows,cols].contiguous().view(torch.int32).view(128, 4)
 
 def multiplied(name, swizzle=128, spread=False, more=0, checks=True, seed=0):
-    type,n,a_turned,b_turned,a_sign,b_sign,registers = (*VARIANTS[name], *(0,0,1,1,False)[len(VARIANTS[name])-2:])
+    type,n,a_turned,b_turned,a_sign,b_sign,_ = (*VARIANTS[name], *(0,0,1,1,False)[len(VARIANTS[name])-2:])
     gen,dtype,k = torch.Generator().manual_seed(seed),dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32)[type],8 if type=='tf32' else 16
     a,b,c = (torch.randn(*o, generator=gen) for o in ((64,k),(n,k),(64,n)))
     a,b = a.to(dtype),b.to(dtype)

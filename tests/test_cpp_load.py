@@ -1,19 +1,19 @@
 "`load_cuda` without a GPU: what it takes and gives, what it says of every mistake, its cache and its compilers."
-import os, re, shutil, signal, subprocess, sys, textwrap, time
+import os, re, shutil, signal, subprocess, sys, textwrap, time, warnings
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import numpy as np, pytest, torch
 
-from gridstride import cpp, sim
-from gridstride.cpp import build, load_cuda
+from gridstride import cpp
+from gridstride.cpp import build, cache, load_cuda
 from gridstride.cpp.build import CompileError, CompilerMissing
-from gridstride.cpp.source import NotEmulated
+from gridstride.cpp.compile_errors import CompileWarning
+from gridstride.cpp import NotEmulated
 from gridstride.sim import cuda
-from gridstride.sim.errors import *
+from gridstride.findings import *
 from gridstride.utils import cuda_begin
 
-pytestmark = pytest.mark.usefixtures('emulated')
 REPO = Path(__file__).parent.parent
 GREY = r'''
 __global__ void grey_kernel(unsigned char *x, unsigned char *out, int n) {
@@ -148,16 +148,10 @@ void host_reads(torch::Tensor x) { volatile float y = P(x)[0]; }
 void refuses(torch::Tensor x) { TORCH_CHECK(x.dim() == 2, "x has ", x.dim(), " dimensions, not 2"); }
 '''
 
-@pytest.fixture
-def emulated(monkeypatch):
-    monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
-
 @pytest.fixture(scope='session')
 def modules():
     "The same mistakes, checked and unchecked"
-    with pytest.MonkeyPatch.context() as m:
-        m.setenv('GRIDSTRIDE_BACKEND', 'sim')
-        return {checks: load_cuda(MISTAKES, cuda_begin, name='mistakes', checks=checks) for checks in (True,False)}
+    return {checks: load_cuda(MISTAKES, cuda_begin, name='mistakes', checks=checks) for checks in (True,False)}
 
 @pytest.fixture
 def wrong(modules): return modules[True]
@@ -207,7 +201,7 @@ print("counted")'''
 def test_module():
     m = load_cuda(cuda_begin + GREY)
     assert m.__file__==str(Path(m.build_directory)/'grey.so') and Path(m.__file__).exists() and m.__name__=='grey'
-    assert m.sources()['grey.cu']==cuda_begin + GREY and '#line 1 "grey.cu"' in m.sources()['grey.cpp']
+    assert m.sources()['grey.cu']==GREY and '#line 1 "grey.cu"' in m.sources()['grey.cpp']
     assert build.compiler().path in m.command and '-c grey.cpp' in m.command and '-fsanitize=thread' in m.command
     assert load_cuda(cuda_begin + GREY).cached and load_cuda(cuda_begin + GREY).seconds==0
     with pytest.raises(AttributeError, match="no function 'gray'. It has grey"): m.gray
@@ -264,7 +258,8 @@ BAD = '\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\nvoid go(tor
 
 @pytest.mark.parametrize('src,cpp_src,line,what', [
     (BAD, cuda_begin, 3, 'unknown_name'),
-    (cuda_begin + BAD, None, cuda_begin.count('\n')+3, 'unknown_name'),
+    (cuda_begin + BAD, None, 3, 'unknown_name'),
+    (cuda_begin + BAD, '#include <vector>\n', 3, 'unknown_name'),
     ('int f(torch::Tensor x) {\n    CHECK_INPUT(y);\n    return 1;\n}', cuda_begin, 2, 'y'),
     ('#include <cuda/ptx>\nint f() { return 1; }', None, 1, 'PTX needs a GPU'),
     ('\n#include <curand_kernel.h>\nint f() { return 1; }', None, 2, 'curand'),
@@ -274,12 +269,17 @@ BAD = '\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\nvoid go(tor
 def test_compile_error(src, cpp_src, line, what):
     e = fails((CompileError,NotEmulated), load_cuda, src, cpp_src)
     assert re.search(what, str(e)) and f'line {line}' in str(e)
-    if isinstance(e, CompileError): assert e.line==line and src.splitlines()[line-1] in str(e) and e.log
+    if isinstance(e, CompileError): assert e.line==line and src.removeprefix(cuda_begin).splitlines()[line-1] in str(e) and e.log
 
 def test_inline_ptx():
     src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %%clock;" : "=r"(x[0]));\n}\n'
     e = fails(NotEmulated, load_cuda, src)
     assert 'inline PTX' in str(e) and '%%clock' in str(e) and 'line 3' in str(e)
+    for args in ((src, cuda_begin), (cuda_begin + src,)): assert str(fails(NotEmulated, load_cuda, *args))==str(e)
+
+def test_a_bracket_counts_its_lines_from_the_learners_first():
+    for args in (('int f() {\n  g(;\n}', cuda_begin), (cuda_begin + 'int f() {\n  g(;\n}',)):
+        assert 'line 2: g(;' in str(fails(ValueError, load_cuda, *args))
 
 def test_errors_are_not_cached():
     "The second time it is the same error"
@@ -527,13 +527,15 @@ def own_cache(tmp_path, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
     return tmp_path/'cache'
 
+def compiled(folder): return [p for p in folder.iterdir() if p.name!='headers']
+
 TINY = 'int tiny() { return 1; }'
 
 def test_cache(own_cache):
     first = load_cuda(TINY)
     assert not first.cached and first.seconds>0 and first.build_directory.startswith(str(own_cache))
     second = load_cuda(TINY)
-    assert second.cached and second.build_directory==first.build_directory and len(list(own_cache.iterdir()))==1
+    assert second.cached and second.build_directory==first.build_directory and len(compiled(own_cache))==1
     other = load_cuda(TINY.replace('1', '2'))
     assert not other.cached and (first.tiny(),second.tiny(),other.tiny())==(1,1,2)
     assert not load_cuda(TINY, checks=False).cached and not load_cuda(TINY, opt=False).cached
@@ -542,7 +544,7 @@ def test_cache(own_cache):
 def test_two_processes_fill_the_cache(tmp_path):
     both = [python("m = load_cuda(cuda_begin + GREY); print(int(m.grey(torch.full((3,4,4), 100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(tmp_path/'cache')) for _ in range(2)]
     assert [said(p) for p in both]==['99\n']*2
-    assert len(list((tmp_path/'cache').iterdir()))==2 # the runtime and the module
+    assert len(compiled(tmp_path/'cache'))==2 # the runtime and the module
 
 def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path/'file').write_text('')
@@ -550,7 +552,7 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match='cannot be written.*set GRIDSTRIDE_CACHE'): load_cuda(TINY)
     def refused(**_): raise PermissionError(13, 'Permission denied')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
-    monkeypatch.setattr(build.tempfile, 'mkdtemp', refused)
+    monkeypatch.setattr(cache.tempfile, 'mkdtemp', refused)
     with pytest.raises(RuntimeError, match='cannot be written .Permission denied.; set GRIDSTRIDE_CACHE'): load_cuda(TINY)
 
 def test_no_compiler(tmp_path, monkeypatch):
@@ -575,3 +577,25 @@ def test_a_function_may_be_called_at():
     m.f(x)
     assert x.tolist() == [0, 2, 4, 6]
     assert load_cuda('at::Tensor same(at::Tensor x) { return x; }').same(x) is x
+
+# What compiles, and is probably wrong
+
+DOUBTFUL = '''__device__ int sign(int n) { if (n < 0) return -1; }
+__global__ void k(float *x, int n) {
+    float sum;
+    if (n = 3) x[0] = 1;
+    sum += sign(n);
+    x[1] = sum;
+}
+void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>(), 3); }
+'''
+
+def test_doubtful_lines_are_told_once():
+    with pytest.warns(CompileWarning) as w: load_cuda(DOUBTFUL, cuda_begin, name=f'doubtful_{time.time_ns()}')
+    said = '\n'.join(str(o.message) for o in w)
+    assert [int(o) for o in re.findall(r'line (\d+): ', said)]==[4, 1, 5] and 'float sum;' not in said and w[0].filename==__file__
+
+def test_right_lines_are_not_told_of():
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        load_cuda(GREY, cuda_begin, name=f'grey_{time.time_ns()}')

@@ -5,11 +5,7 @@ import torch
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel
 from gridstride.cpp.build import CompileError
-from gridstride.sim.errors import *
-
-@pytest.fixture(autouse=True)
-def on_the_emulator():
-    with cpp.on_emulator(): yield
+from gridstride.findings import *
 
 ADDRESS = '__device__ unsigned address(const void *p) { return static_cast<unsigned>(__cvta_generic_to_shared(p)); }\n'
 

@@ -4,10 +4,13 @@ from pathlib import Path
 
 import pytest
 
-import gridstride.cpp.source as source
-from gridstride.cpp.source import NotEmulated, emulated, host_functions, kernels
+import gridstride.cpp
+from gridstride.cpp.edits import NotEmulated
+from gridstride.cpp.reader import host_functions, kernels
+from gridstride.cpp.rewrite import to_cpp
+from gridstride.cpp.tokens import tokens
 
-INCLUDE = Path(source.__file__).parent/'include'/'cuda'
+INCLUDE = Path(gridstride.cpp.__file__).parent/'include'/'cuda'
 COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
 assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 
@@ -16,46 +19,46 @@ def launch(callee, config, args='', takes='auto... gs_a', gives='gs_a...'):
 def shared(name, type_): return f'auto &{name} = ::gridstride::shared<{type_}, __COUNTER__>("{name}")'
 def symbol(name, kind='d'): return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''
 def host(body): return f'void host() {{ {body} }}'
-def same(src): assert emulated(src)==src
+def same(src): assert to_cpp(src)==src
 
 # Launches
 
 @pytest.mark.parametrize('callee', ['k', '::k', 'ns::k', '::ns::k<float, 16>', 'k<A<B<int>>>', 'k<A<B<C<int>>>>', 'k<(N>>1)>', 'k<1<<2, sizeof(int)>', 'k<(a<b)>', 'k<x->y>', 'k<int_<3>.value>', 'table[i]', 'table[i>0][j]', 'o.t',
-    'p->t[i]', 'get(i)', 'get<T>(i, j)', '(cond ? a : b)', '(a > b ? k<1> : k<2>)', 'A<T>::template k<3>', 'A<T>::k', 'this->k'])
+    'p->t[i]', 'o.t[i](2)', 'K(3)', 'get(i)', 'get<T>(i, j)', '(cond ? a : b)', '(a > b ? k<1> : k<2>)', 'A<T>::template k<3>', 'A<T>::k', 'this->k'])
 @pytest.mark.parametrize('before', ['', 'return ', '(void)', 'if (x) ', 'if (x) y; else ', 'while (f(x)) ', 'do ', 'a, ', 'a = b; ', 'case 3: ', 'x && ', '!'])
 def test_callee(callee, before):
-    assert emulated(host(f'{before}{callee}<<<g, b>>>(x);'))==host(f"{before}{launch(callee, 'g, b', 'x')};")
+    assert to_cpp(host(f'{before}{callee}<<<g, b>>>(x);'))==host(f"{before}{launch(callee, 'g, b', 'x')};")
 
 @pytest.mark.parametrize('config', ['1, 32', 'dim3(2, 2), dim3(n >> 5)', 'n>>5, 32', 'n >> (5), 32', 'g, A<3>', 'g, A<B<3>>', 'g, sizeof(A<B<C<int>>>)', 'g, A<B<3>>::v, 0, s', '{2, 2}, {16, 16}',
     '[=] { return a, b; }(), 1', 'f<A<int>>(n), b', 'n > 3 ? 1 : 2, 32', 'g, b, sizeof(float[3]), stream[i]', 'cdiv(n, 256), 256', '"<<<", \'>\', 3'])
-def test_config(config): assert emulated(host(f'k<<<{config}>>>(x);'))==host(launch('k', config, 'x')+';')
+def test_config(config): assert to_cpp(host(f'k<<<{config}>>>(x);'))==host(launch('k', config, 'x')+';')
 
 @pytest.mark.parametrize('args', ['', 'x', 'x, y', 'a << b, c >> d', '[=] { return P<1, 2>{3, 4}; }, n', 'f(a, {1, 2})', 'P{1, 2}, ")"', "')', x", 'args...', '(T *)x', 'sizeof(NULL), f(NULL)', 'NULL + 1', '0'])
-def test_arguments(args): assert emulated(host(f'k<<<1, 2>>>({args});'))==host(launch('k', '1, 2', args)+';')
+def test_arguments(args): assert to_cpp(host(f'k<<<1, 2>>>({args});'))==host(launch('k', '1, 2', args)+';')
 
 def test_null_pointers():
-    assert emulated(host('k<<<1, 2>>>(NULL, x, NULL);'))==host(launch('k', '1, 2', 'nullptr, x, nullptr')+';')
+    assert to_cpp(host('k<<<1, 2>>>(NULL, x, NULL);'))==host(launch('k', '1, 2', 'nullptr, x, nullptr')+';')
     k = '__global__ void k(int n, float *x, T *const y, int (*f)(int)); '
-    assert launch('k<3>', '1, 2', '0, nullptr, 0, 0') in emulated(k + host('k<3><<<1, 2>>>(0, 0, 0, 0);'))
+    assert launch('k<3>', '1, 2', '0, nullptr, 0, 0') in to_cpp(k + host('k<3><<<1, 2>>>(0, 0, 0, 0);'))
     macro = '#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)\n#define M(x) x\n'
-    assert 'L(k, nullptr, x); M(NULL);' in emulated(macro + host('L(k, NULL, x); M(NULL);'))
+    assert 'L(k, nullptr, x); M(NULL);' in to_cpp(macro + host('L(k, NULL, x); M(NULL);'))
 
 def test_braces_meet_the_parameter():
     want = launch('k', '1, 2', 'x, nullptr, f({}), nullptr', 'auto gs_a0, auto, auto gs_a2, auto', 'gs_a0, {1, n}, gs_a2, {}')
-    assert emulated(host('k<<<1, 2>>>(x, {1, n}, f({}), {});'))==host(want+';')
-    assert launch('k', '1, 2', 'nullptr, a...', 'auto, auto... gs_a1', '{}, gs_a1...') in emulated(host('k<<<1, 2>>>({}, a...);'))
+    assert to_cpp(host('k<<<1, 2>>>(x, {1, n}, f({}), {});'))==host(want+';')
+    assert launch('k', '1, 2', 'nullptr, a...', 'auto, auto... gs_a1', '{}, gs_a1...') in to_cpp(host('k<<<1, 2>>>({}, a...);'))
 
 def test_launch_in_a_launch_and_in_a_lambda():
-    assert emulated(host('k<<<1, f([&] { j<<<3, 4>>>(y); })>>>(x);'))==host(launch('k', f"1, f([&] {{ {launch('j', '3, 4', 'y')}; }})", 'x')+';')
-    assert emulated(host('D(t, "n", [&] { k<T><<<1, 2>>>(x); });'))==host(f"D(t, \"n\", [&] {{ {launch('k<T>', '1, 2', 'x')}; }});")
-    assert emulated(host('CHECK((k<<<1, 2>>>(x)));'))==host(f"CHECK(({launch('k', '1, 2', 'x')}));")
+    assert to_cpp(host('k<<<1, f([&] { j<<<3, 4>>>(y); })>>>(x);'))==host(launch('k', f"1, f([&] {{ {launch('j', '3, 4', 'y')}; }})", 'x')+';')
+    assert to_cpp(host('D(t, "n", [&] { k<T><<<1, 2>>>(x); });'))==host(f"D(t, \"n\", [&] {{ {launch('k<T>', '1, 2', 'x')}; }});")
+    assert to_cpp(host('CHECK((k<<<1, 2>>>(x)));'))==host(f"CHECK(({launch('k', '1, 2', 'x')}));")
 
 def test_two_launches_in_a_statement():
-    assert emulated(host('k<<<1, 2>>>(x), j<3><<<3, 4>>>(y);'))==host(f"{launch('k', '1, 2', 'x')}, {launch('j<3>', '3, 4', 'y')};")
+    assert to_cpp(host('k<<<1, 2>>>(x), j<3><<<3, 4>>>(y);'))==host(f"{launch('k', '1, 2', 'x')}, {launch('j<3>', '3, 4', 'y')};")
 
 def test_comments_and_lines_between_the_tokens():
     src = host('k /* a <<< */ <float, // >>>\n 2>\n  <<< /* ( */ g, // ,\n b\n>>> // )\n  (x, // y\n   z)\n;')
-    got = emulated(src).split('\n')
+    got = to_cpp(src).split('\n')
     assert len(got)==src.count('\n')+1
     assert 'GRIDSTRIDE_NAME(k <float, 2>)' in got[4] and '/* ( */ g' in got[2] and got[3]==' b' and got[5:]==['  , x, // y', '   z)', '; }']
 
@@ -66,21 +69,21 @@ def test_left_alone(src): same(src)
 
 def test_macros():
     src = '#define L(k, n, ...) do { \\\n  k /* why */ <<<(n + 31) / 32, \\\n    32>>>(a, n); \\\n } while (0)\n'
-    got = emulated(src)
+    got = to_cpp(src)
     assert got.count('\n')==src.count('\n') and got.count('\\\n')==3 and launch('k', '(n + 31) / 32, \\\n    32', 'a, n') in got
-    assert emulated('#define L k<3, \\\n  4> \\\n <<<1, 2>>>(x)\nint a;\n')==f"#define L {launch('k<3, 4>', chr(92)+chr(10)+chr(92)+chr(10)+'1, 2', 'x')}\nint a;\n"
-    assert launch('kern_##T', '1, 2', 'x') in emulated('#define L(T) kern_##T<<<1, 2>>>(x)')
+    assert to_cpp('#define L k<3, \\\n  4> \\\n <<<1, 2>>>(x)\nint a;\n')==f"#define L {launch('k<3, 4>', chr(92)+chr(10)+chr(92)+chr(10)+'1, 2', 'x')}\nint a;\n"
+    assert launch('kern_##T', '1, 2', 'x') in to_cpp('#define L(T) kern_##T<<<1, 2>>>(x)')
     later = '[&](auto... gs_b) { ' + launch('k', '__VA_ARGS__', 'gs_b...') + '; }'
-    assert emulated('#define L(k, ...) k<<<__VA_ARGS__>>>')==f'#define L(k, ...) {later}'
-    assert emulated('#define L(k, args) k<<<1, 2>>> args')==f"#define L(k, args) {later.replace('__VA_ARGS__', '1, 2')} args"
-    assert emulated('#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)')==f"#define L(k, ...) {later.replace('__VA_ARGS__', '1, 2')}(__VA_ARGS__)"
-    assert launch('k', '1, 2', 'x') in emulated('#define L k<<<1, 2>>>(x) // \\\n more\n')
+    assert to_cpp('#define L(k, ...) k<<<__VA_ARGS__>>>')==f'#define L(k, ...) {later}'
+    assert to_cpp('#define L(k, args) k<<<1, 2>>> args')==f"#define L(k, args) {later.replace('__VA_ARGS__', '1, 2')} args"
+    assert to_cpp('#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)')==f"#define L(k, ...) {later.replace('__VA_ARGS__', '1, 2')}(__VA_ARGS__)"
+    assert launch('k', '1, 2', 'x') in to_cpp('#define L k<<<1, 2>>>(x) // \\\n more\n')
 
 @pytest.mark.parametrize('src,line,what', [('\n\nvoid f() {\n  <<<1, 2>>>(x);\n}', 4, 'name of a kernel'), ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no arguments'),
     ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"), ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'closes nothing'), ('a;\n/* b\n', 2, 'comment'),
     ('void f() {\n  __shared__ int n = 3;\n}', 2, 'n is in shared memory')])
 def test_errors_name_the_line(src, line, what):
-    with pytest.raises(ValueError, match=re.escape(what)) as e: emulated(src)
+    with pytest.raises(ValueError, match=re.escape(what)) as e: to_cpp(src)
     assert f"line {line}: {src.split(chr(10))[line-1].strip()}" in str(e.value)
 
 # Shared memory
@@ -101,34 +104,35 @@ def test_errors_name_the_line(src, line, what):
     ('__shared__ struct S a[3];', [('a', 'struct S [3]')]),
     ('__shared__ decltype(x + y) a[3];', [('a', 'decltype(x + y) [3]')]),
     ('__shared__ TYPE(int, 3) a[3];', [('a', 'TYPE(int, 3) [3]')]),
+    ('__shared__ Pair<int, A<float>> a[2], *b, (*c)[4];', [('a', 'Pair<int, A<float>> [2]'), ('b', 'Pair<int, A<float>> *'), ('c', 'Pair<int, A<float>> (*)[4]')]),
     ('__shared__ MAYBE_CONST float a[3];', [('a', 'MAYBE_CONST float [3]')]),
     ('__shared__ float a[N > 4 ? N : 4][2];', [('a', 'float [(N > 4 ? N : 4)][2]')]),
     ('__shared__ cuda::barrier<cuda::thread_scope_block> a;', [('a', 'cuda::barrier<cuda::thread_scope_block>')])])
 def test_shared(src, want):
     rewritten = '; '.join(shared(*o) for o in want)+';'
     for scope in ('__global__ void {} k() {{ {} }}', 'template <class T> __device__ T{} f(T x) {{ if (x) {{ {} }} }}', 'struct S {{ __device__ void{} f() {{ {} }} }};', 'namespace n {{ auto f{} = [] {{ {} }}; }}', '__global__ void{} k() {{ case 3: {} }}'):
-        assert scope.format('', rewritten) in emulated(scope.format('', src))
+        assert scope.format('', rewritten) in to_cpp(scope.format('', src))
 
 def test_shared_arrays_are_as_aligned_as_they_say():
-    for said in '__align__(16) __shared__ T a[3];','alignas(16) __shared__ T a[3];','__shared__ T a[3] __attribute__((aligned(16)));':
-        assert 'struct gs_align_a { alignas(16) char c; }; auto &a = ::gridstride::shared<T [3], __COUNTER__, alignof(gs_align_a)>("a");' in emulated(f'__global__ void k() {{ {said} }}')
+    for said in '__align__(16) __shared__ T a[3];','alignas(16) __shared__ T a[3];','__shared__ T a[3] __attribute__((aligned(16)));','static __shared__ __align__(16) T a[3];':
+        assert 'struct gs_align_a { alignas(16) char c; }; auto &a = ::gridstride::shared<T [3], __COUNTER__, alignof(gs_align_a)>("a");' in to_cpp(f'__global__ void k() {{ {said} }}')
 
 def test_shared_outside_and_dynamic():
-    assert emulated('extern __shared__ float s[];')=='static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");'
-    assert emulated('namespace n { __shared__ int a[3]; }')=='namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }'
+    assert to_cpp('extern __shared__ float s[];')=='static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");'
+    assert to_cpp('namespace n { __shared__ int a[3]; }')=='namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }'
     dynamic = 'extern volatile __shared__ __align__(sizeof(T)) unsigned char s[], t[][4];'
-    assert emulated(host(dynamic))==host('auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); auto &t = ::gridstride::dynamic_shared<volatile unsigned char [][4]>("t");')
+    assert to_cpp(host(dynamic))==host('auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); auto &t = ::gridstride::dynamic_shared<volatile unsigned char [][4]>("t");')
 
 def test_shared_types_defined_in_place():
-    assert emulated(host('__shared__ union U { int i; T t; } a, *b;'))==host(f"union U {{ int i; T t; }}; {shared('a', 'U')}; {shared('b', 'U *')};")
-    assert re.search(r'struct (gs_type_\d+) \{ int i; \}; auto &a = ::gridstride::shared<volatile \1 \[3\], __COUNTER__>\("a"\);', emulated(host('volatile __shared__ struct { int i; } a[3];')))
+    assert to_cpp(host('__shared__ union U { int i; T t; } a, *b;'))==host(f"union U {{ int i; T t; }}; {shared('a', 'U')}; {shared('b', 'U *')};")
+    assert re.search(r'struct (gs_type_\d+) \{ int i; \}; auto &a = ::gridstride::shared<volatile \1 \[3\], __COUNTER__>\("a"\);', to_cpp(host('volatile __shared__ struct { int i; } a[3];')))
 
 def test_shared_in_macros():
-    assert emulated('#define TILE(T, n) __shared__ T n[32]')=='#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))'
-    assert emulated('#define TILE(T, n) __shared__ T buf_##n[32], o;')=='#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));'
+    assert to_cpp('#define TILE(T, n) __shared__ T n[32]')=='#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))'
+    assert to_cpp('#define TILE(T, n) __shared__ T buf_##n[32], o;')=='#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));'
     alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
-    assert emulated(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))==alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};")
-    with pytest.raises(NotEmulated, match='line 1'): emulated('#define S __shared__ float\n')
+    assert to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))==alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};")
+    with pytest.raises(NotEmulated, match='line 1'): to_cpp('#define S __shared__ float\n')
 
 # Variables of the device
 
@@ -142,6 +146,7 @@ def test_shared_in_macros():
     ('__device__ const char *a = "};//";', f"static const char *gs_init_a = \"}};//\"; {symbol('a')};"),
     ('__constant__ P<int, A<B<3>>> a = P<int, A<B<3>>>{1, {2, 3}};', f"static P<int, A<B<3>>> gs_init_a = P<int, A<B<3>>>{{1, {{2, 3}}}}; {symbol('a', 'c')};"),
     ('__device__ int (*a)(int, float) = f, b;', f"static int (*gs_init_a)(int, float) = f; {symbol('a')}; static int gs_init_b; {symbol('b')};"),
+    ('__device__ __align__(16) P<int, float> a = P<int, float>("};", 2);', f"__align__(16) static P<int, float> gs_init_a = P<int, float>(\"}};\", 2); {symbol('a')};"),
     ('__device__ P a(1, 2);', f"static P gs_init_a(1, 2); {symbol('a')};"),
     ('__device__ auto a = [] __device__ (int i) { return i, 2; };', f"static auto gs_init_a = [] __device__ (int i) {{ return i, 2; }}; {symbol('a')};"),
     ('__device__ __align__(16) float a[4];', f"__align__(16) static float gs_init_a[4]; {symbol('a')};"),
@@ -154,8 +159,8 @@ def test_shared_in_macros():
     ('#define DEV static __device__\nDEV int a;', f"#define DEV static __device__\nstatic int gs_init_a; {symbol('a')};"),
     ('#define TABLE(n, T) __constant__ T n##_t[4]', "#define TABLE(n, T) static T gs_init_##n##_t[4]; static decltype(gs_init_##n##_t) &n##_t = ::gridstride::symbol(gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])
 def test_symbol(src, want):
-    assert emulated(src)==want
-    if '#' not in src: assert emulated(f'namespace a::b {{ extern "C" {{ {src} }} }}')==f'namespace a::b {{ extern "C" {{ {want} }} }}'
+    assert to_cpp(src)==want
+    if '#' not in src: assert to_cpp(f'namespace a::b {{ extern "C" {{ {src} }} }}')==f'namespace a::b {{ extern "C" {{ {want} }} }}'
 
 @pytest.mark.parametrize('src', ['__device__ float f(float x) { return x; }', '__device__ float f(float), g(int);', '__host__ __device__ __forceinline__ A<B<int>> f(A<B<int>> x = {}, int y = 3);', '__device__ Foo<int> f(A<B> a);',
     '__device__ const int N = 32;', '__constant__ const float pi = 3.14f, e = 2.7f;', 'constexpr __device__ int a[3] = {1, 2, 3};', '__device__ constexpr float x = 3;', 'template <class T> __device__ T a = 3;', '__device__ S::S(int x) : x{x} {}',
@@ -168,7 +173,7 @@ def test_no_symbol(src): same(src)
 # Keywords, and what cannot be emulated
 
 def test_noinline():
-    assert emulated('__noinline__ int f();\n#define SLOW __noinline__\n')=='GRIDSTRIDE_NOINLINE int f();\n#define SLOW GRIDSTRIDE_NOINLINE\n'
+    assert to_cpp('__noinline__ int f();\n#define SLOW __noinline__\n')=='GRIDSTRIDE_NOINLINE int f();\n#define SLOW GRIDSTRIDE_NOINLINE\n'
     same('__attribute__((__noinline__)) int f(); // __noinline__')
 
 @pytest.mark.parametrize('asm,says', [
@@ -176,13 +181,13 @@ def test_noinline():
     ('asm("mov.u32 %0, %1;" : "=r"(x));', 'no operand %1 .* has 1'), ('asm("mov.u32 %0, 1;" : "r"(x));', "no operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "no operands '=q'"), ('asm("mov.u32 %0, 1" : "=r"(x));', 'ends with a semicolon'),
     ('asm("bar.sync 1;");', 'no barrier 1 without a number of threads'), ('asm(TEXT : "=r"(x));', "'TEXT' is no string literal"), ('asm volatile;', 'cannot read this asm')])
 def test_inline_ptx_that_is_not_known(asm, says):
-    with pytest.raises(NotEmulated, match=f"{says}.*\n  line 3: {re.escape(asm)}") as e: emulated(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
+    with pytest.raises(NotEmulated, match=f"{says}.*\n  line 3: {re.escape(asm)}") as e: to_cpp(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
     assert isinstance(e.value, NotImplementedError)
-    with pytest.raises(NotEmulated, match='line 2'): emulated(f'int a;\n#define X {asm}\n')
+    with pytest.raises(NotEmulated, match='line 2'): to_cpp(f'int a;\n#define X {asm}\n')
     for guard in '#if 0', '#ifndef GRIDSTRIDE_EMULATOR', '#if !defined(GRIDSTRIDE_EMULATOR) // PTX', '#ifdef GRIDSTRIDE_EMULATOR\n#else', '#if 1\n#else', '#if 1\n#elif B\n#else': same(f'{guard}\n#ifdef X\n{asm}\n#else\n{asm}\n#endif\n#endif\n')
 
 def test_what_ptx_is_known_is_said():
-    with pytest.raises(NotEmulated, match='it knows cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'): emulated('void f() { asm("vmad.u32 5;"); }')
+    with pytest.raises(NotEmulated, match='it knows cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'): to_cpp('void f() { asm("vmad.u32 5;"); }')
 
 @pytest.mark.parametrize('asm,becomes', [
     ('asm("");', 'do { } while (0);'), ('__asm__ __volatile__("" ::: "memory");', 'do { } while (0);'), (r'asm volatile("// nothing\n" : :);', 'do { } while (0);'),
@@ -192,22 +197,22 @@ def test_what_ptx_is_known_is_said():
     ('asm("{ .reg .pred %%p; setp.ge.u32 %%p, %0, 3; @!%%p cp.async.wait_all; }" : : "r"(x));',
      "do { const auto gs_0 = ::gridstride::ptx::in<'r'>((x)); { bool gs_register___p{}; gs_register___p = (gs_0) >= (3); if (!gs_register___p) ::gridstride::copy_async_wait_all(); } } while (0);")])
 def test_inline_ptx(asm, becomes):
-    assert re.sub(' +', ' ', emulated(f'void f() {{ {asm} }}'))==f'void f() {{ {becomes} }}'
+    assert re.sub(' +', ' ', to_cpp(f'void f() {{ {asm} }}'))==f'void f() {{ {becomes} }}'
     same('int asm_(int x) { return x; } // asm("")')
 
 def test_inline_ptx_in_macros():
-    assert emulated('#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")\n')=='#define WAIT(n) do { ::gridstride::copy_async_wait((n)); } while (0)\n'
-    assert 'copy_async_wait_all();' in emulated('#define WAIT "cp.async.wait_all;"\nvoid f() { asm volatile(WAIT); }\n')
-    with pytest.raises(NotEmulated, match="'WAIT' is no string literal"): emulated('#ifdef A\n#define WAIT "cp.async.wait_all;"\n#else\n#define WAIT ""\n#endif\nvoid f() { asm volatile(WAIT); }\n')
-    two = emulated('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n  "=f"(a) : "r"(b))\nint x;\n')
+    assert to_cpp('#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")\n')=='#define WAIT(n) do { ::gridstride::copy_async_wait((n)); } while (0)\n'
+    assert 'copy_async_wait_all();' in to_cpp('#define WAIT "cp.async.wait_all;"\nvoid f() { asm volatile(WAIT); }\n')
+    with pytest.raises(NotEmulated, match="'WAIT' is no string literal"): to_cpp('#ifdef A\n#define WAIT "cp.async.wait_all;"\n#else\n#define WAIT ""\n#endif\nvoid f() { asm volatile(WAIT); }\n')
+    two = to_cpp('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n  "=f"(a) : "r"(b))\nint x;\n')
     assert two.count('\n')==4 and two.count('\\\n')==2 and 'load_shared(__LINE__, gs_1 + 4, gs_0)' in two and two.endswith('\nint x;\n')
 
 def test_branches_may_open_the_same_bracket():
     same('#ifdef A\nvoid f(int x) {\n#elif B\nvoid f(long x) {\n#else\nvoid f(float x) {\n#endif\n  g();\n}\n')
     same('void f() {\n#ifdef A\n}\n#else\n#error "A"\n#endif\nint x;')
     same('#ifdef __cplusplus\nextern "C" {\n#endif\nint x;\n#ifdef __cplusplus\n}\n#endif\n')
-    assert emulated('#ifdef A\nvoid f(int x) {\n#else\nvoid f() {\n#endif\n__shared__ int a;\n}\n__device__ int b;')==f"#ifdef A\nvoid f(int x) {{\n#else\nvoid f() {{\n#endif\n{shared('a', 'int')};\n}}\nstatic int gs_init_b; {symbol('b')};"
-    with pytest.raises(NotEmulated, match='preprocessor'): emulated('void f() {\n__shared__ int a[\n#ifdef A\n3\n#else\n4\n#endif\n];}')
+    assert to_cpp('#ifdef A\nvoid f(int x) {\n#else\nvoid f() {\n#endif\n__shared__ int a;\n}\n__device__ int b;')==f"#ifdef A\nvoid f(int x) {{\n#else\nvoid f() {{\n#endif\n{shared('a', 'int')};\n}}\nstatic int gs_init_b; {symbol('b')};"
+    with pytest.raises(NotEmulated, match='preprocessor'): to_cpp('void f() {\n__shared__ int a[\n#ifdef A\n3\n#else\n4\n#endif\n];}')
     same('#define OPEN namespace x {\n#define CLOSE }\nOPEN int a; CLOSE void f() { if (a) {\n} }')
     same('#define OPEN namespace x {\nOPEN int a; }\n')
 
@@ -244,7 +249,7 @@ def test_kernels():
     assert [tuple(p) for p in scale.params]==[('const float *', 'x', ''), ('T *', 'out', ''), ('int', 'n', 'N'), ('float (*)[4]', 'w', 'nullptr')]
     assert [p.name for p in got['', 'add'].params]==['first', 'second', 'third', 'c'] and got['', 'add'].params[3].type=='unsigned long long'
     assert got['', 'no_parameters'].params==[] and got['', 'aliased'].params==[('const Params', 'p', '')]
-    footer = emulated(SRC).split('\n')[-2]
+    footer = to_cpp(SRC).split('\n')[-2]
     assert footer.startswith('static const ::gridstride::Names gs_names_0("scale", "x,out,n,w"); static const ::gridstride::Names gs_names_1("add", "first,second,third,c");') and footer.count('Names gs_names_')==5
 
 def test_host_functions():
@@ -278,13 +283,13 @@ def test_no_token_moves_to_another_line(seed):
     pieces = [spread(rng.choice(PIECES), rng, names) for _ in range(12)]
     between = [f'int keep_{i}; // __shared__ {i} <<<\n#define KEEP_{i} (x) \\\n  {i}\n' for i in range(12)]
     src = ''.join(a+'\n'+b for a,b in zip(pieces, between))
-    got = emulated(src)
+    got = to_cpp(src)
     names = kernels(src)
     assert got.count('\n')==src.count('\n')+bool(names) and where(got)==where(src) and len(where(src)) > 3
     for o in between: assert o in got and got.count('\n', 0, got.index(o))==src.count('\n', 0, src.index(o))
-    left = {t.text for t in source._tokens(got)}
+    left = {t.text for t in tokens(got)}
     assert not left & {'<<<', '__shared__', '__constant__', '__noinline__'}
-    assert emulated(got)==got + (got.split('\n')[-2]+'\n' if names else '')  # nothing is left to rewrite
+    assert to_cpp(got)==got + (got.split('\n')[-2]+'\n' if names else '')  # nothing is left to rewrite
 
 # Compilers
 
@@ -373,7 +378,7 @@ __global__ void kern_float(float *x) { x[0] = 1; }
 
 def compiled(compiler, src):
     "What `compiler` has against `src`, with the lines of `src`"
-    res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h', '-x', 'c++', '-'], input=emulated(src), capture_output=True, text=True)
+    res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h', '-x', 'c++', '-'], input=to_cpp(src), capture_output=True, text=True)
     return res.stderr
 
 def test_compilers_take_it():
@@ -388,6 +393,6 @@ def test_messages_keep_their_lines(line):
 
 @pytest.mark.parametrize('header', ['curand_kernel.h', 'thrust/device_vector.h', 'cub/cub.cuh', 'cublas_v2.h', 'cuda/ptx', 'texture_types.h'])
 def test_headers_without_a_stand_in_are_named(header):
-    with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'): emulated(f'int a;\n#include <{header}>')
+    with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'): to_cpp(f'int a;\n#include <{header}>')
     plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'
-    assert emulated(plain) == plain
+    assert to_cpp(plain) == plain

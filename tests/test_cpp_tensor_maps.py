@@ -4,7 +4,7 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import load_cuda
-from gridstride.sim.errors import *
+from gridstride.findings import *
 
 # Tiles of 8 x 32 numbers come in by the copy engine, are doubled by threads, and go out by the copy engine.
 TILES = '''#include <cuda.h>
@@ -58,10 +58,6 @@ def twice(x, **changed):
     text = TILES
     for k,v in {**PARTS, **changed}.items(): text = text.replace(f' {k} ', f' {v} ').replace(f' {k}\n', f' {v}\n').replace(f' {k})', f' {v})')
     return load_cuda(text, funcs='twice').twice(x)
-
-@pytest.fixture(autouse=True)
-def on_the_emulator():
-    with cpp.on_emulator(): yield
 
 @pytest.mark.parametrize('shape', [(8, 32), (16, 64), (13, 36), (1, 4)])
 def test_tiles_come_and_go(shape):

@@ -1,11 +1,11 @@
 "Values between Python and compiled CUDA C: types, errors, references. Host code by g++; a few kernels on the emulator."
-import gc, inspect, math, shutil, subprocess, sys, threading, warnings, weakref
+import gc, inspect, math, shutil, subprocess, sys, threading, weakref
 from pathlib import Path
 
 import numpy as np, pytest, torch
 import gridstride.cpp
 from gridstride.cpp import emulator
-from gridstride.cpp.source import emulated
+from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.values import Library
 
 HERE = Path(gridstride.cpp.__file__).parent
@@ -481,7 +481,7 @@ def emu(tmp_path_factory):
     d,cuda = tmp_path_factory.mktemp('emulated'),HERE/'include'/'cuda'
     emulator.device()     # a process has one runtime: a second one would take the findings of all other tests
     emulator.prepare(True)
-    src = '#include "emulator.h"\n' + emulated(KERNELS) + '\n#include <gridstride/tensor.h>\n' + KERNEL_EXPORTS
+    src = '#include "emulator.h"\n' + to_cpp(KERNELS) + '\n#include <gridstride/tensor.h>\n' + KERNEL_EXPORTS
     return Emulated(build(src, d/'kernels.so', '-fsanitize=thread', '-Wno-tsan', f'-I{cuda}'), emulated=True)
 
 def test_emulated_tensors_are_on_the_device(emu):

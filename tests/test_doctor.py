@@ -25,7 +25,16 @@ def test_every_row_says_what_it_is_for_and_how_to_mend_it():
     for what, why, row in rows:
         assert why and row.found and row.state in ('ok', 'missing', 'optional', 'mismatch')
         assert row.mend and '\n' not in row.mend or row.state == 'ok', what
-    assert {w for w, _, r in rows if r.state == 'missing'} == {'Python', 'venv, pip', '.venv', 'disk', 'C++ compiler', 'torch', 'jupyterlab', 'nvcc'}
+    missing = {'Python', 'venv, pip', '.venv', 'disk', 'C++ compiler', 'numpy', 'torch', 'jupyterlab', 'nvcc'}
+    assert {w for w, _, r in rows if r.state == 'missing'} == missing
+
+
+@pytest.mark.parametrize('works,how', [('3.12', '.venv/bin/python -m pip install -c constraints.txt {}'),
+                                       (None, 'python3 course.py setup')])
+def test_what_is_needed_is_installed_by_pip_where_a_set_up_would_find_nothing_to_do(monkeypatch, works, how):
+    monkeypatch.setattr(doctor, 'environment_version', lambda home: works)
+    rows = examined(site=[])
+    for name in ('numpy', 'torch', 'jupyterlab'): assert rows[name] == ('missing', 'not installed', how.format(name))
 
 
 def test_without_a_gpu_nothing_of_it_is_missing():

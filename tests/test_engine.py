@@ -8,7 +8,7 @@ import pytest
 import test_sim
 from gridstride import sim
 from gridstride.sim import cuda
-from gridstride.sim.errors import *
+from gridstride.findings import *
 from gridstride.translate import Untranslatable, engine
 from test_sim import *
 from test_sim import HEAD, KINDS, WRONG, cell, line
@@ -123,7 +123,7 @@ def test_compiled_once_for_each_kind_of_arguments(monkeypatch):
     x = np.ones(8)
     k[1,8](x, 2)
     made = []
-    monkeypatch.setattr(engine, 'build', lambda *a, **kw: made.append(a) or pytest.fail('compiled again'))
+    monkeypatch.setattr(engine, 'compile_module', lambda *a, **kw: made.append(a) or pytest.fail('compiled again'))
     k[2,4](x, 3)
     k[1,4](x[4:], 5)
     assert x.tolist()==[6.]*4+[30.]*4
@@ -142,6 +142,26 @@ def test_arrays_that_share_memory():
     x = np.zeros(12)
     k[1,6](x[:6], x[3:9])
     assert x.tolist()==[1,1,1,2,2,2,1,1,1,0,0,0]
+
+def rows(x, out):
+    a,b,tile = cuda.shared.array(4, np.float64),cuda.shared.array(4, np.float64),cuda.shared.array((4,4), np.float64)
+    t = cuda.threadIdx.x
+    tile[t,3-t] = x[t]
+    a[t],b[t] = 0.,x[t]
+    cuda.syncthreads()
+    a,b = b,a
+    row = tile[t]
+    out[t] = 10*a[3-t]+row[3-t]
+
+def test_arrays_change_places_and_have_rows():
+    x,out = np.arange(4.),np.zeros(4)
+    cuda.jit(rows)[1,4](x, out)
+    assert out.tolist()==[30,21,12,3]
+
+def test_a_row_that_is_outside():
+    src = HEAD % 'x'+'    s = cuda.shared.array((4,4), np.float64)\n    row = s[t+1] # here\n    row[0] = x[t]\n'
+    with pytest.raises(MemcheckError) as e: cell(src, 'row').k[1,4](np.zeros(4))
+    assert e.value.line==line(src, '# here') and e.value.array=='s'
 
 def test_arrays_that_are_only_read_may_be_read_only():
     @cuda.jit

@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.exercise import WrongAnswer, exercise, problems, solved
+from gridstride.exercise import WrongAnswer, exercise, problems
+from gridstride.lessons import read_progress
 from wrong import answers
 
 root = Path(__file__).parents[1]
@@ -57,19 +58,19 @@ def test_lesson_has_its_exercises(nb):
 def test_stub_is_not_tried(name, capsys):
     run(by_name[name], stubs(by_name[name])[name], name)
     assert 'not tried yet' in capsys.readouterr().out
-    assert solved() == {}
+    assert read_progress() == {}
 
 @pytest.mark.parametrize('name', by_name)
 def test_solution_passes_and_is_remembered(name, capsys):
     for _ in range(3): run(by_name[name], solutions(by_name[name])[name], name)
     assert capsys.readouterr().out.count(f'{name}: right, on all') == 3
-    assert list(solved()) == [name]
+    assert list(read_progress()) == [name]
 
 @pytest.mark.parametrize('name,fn', answers, ids=[f'{name}-{fn.__name__}' for name,fn in answers])
 def test_wrong_answer_is_refused(name, fn):
     with pytest.raises(WrongAnswer) as e: exercise(name)(fn)
     assert str(e.value).startswith(name) and f"hint('{name}')" in str(e.value)
-    assert solved() == {}
+    assert read_progress() == {}
 
 def in_place(blockIdx, threadIdx, blockDim, shared, syncb, x):
     t,first = threadIdx.x,blockIdx.x*blockDim.x
@@ -114,7 +115,7 @@ def views(shared, na, nb):
                                      ('02.grid_stride',slices_of_the_stride), ('03.split',views)], ids=lambda o: getattr(o,'__name__',o))
 def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
-    assert list(solved()) == [name]
+    assert list(read_progress()) == [name]
 
 def test_a_wrong_answer_shows_its_message_and_its_own_line(name='01.invert'):
     def f(i, x, out, n):

@@ -6,20 +6,18 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from gridstride.asm import CompilerMissing, ptx, resources
+from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
-from gridstride.cpp.emulator import on_emulator
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
-from gridstride.cpp import kernel
-from gridstride.kernels import ladder, rung, split, thin, tma
+from gridstride.cpp import driver as nvidia
+from gridstride.kernels import choice, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
-from gridstride.kernels.rung import with_constants
+from gridstride.kernels.rung import H100
 from gridstride.recording import Unavailable
 from gridstride.sim import LaunchError
 from gridstride.utils import check, gpu_count
 from hypothesis import given, settings, strategies as st
 
-choice = importlib.import_module('gridstride.kernels.matmul')
 ROOT = Path(__file__).resolve().parents[1]
 
 SRC = r'''
@@ -40,12 +38,6 @@ MAP = 'struct alignas(64) TensorMap { char bytes[128]; };\n__global__ void k(con
 
 
 def tiled(src=SRC, name='tiled', **more): return Rung(name, src, **{**dict(threads=(8, 8), BM=8, BN=8, BK=8), **more})
-
-
-@pytest.fixture(autouse=True)
-def emulated():
-    "Kernels run on the emulator, on a machine with a GPU too"
-    with on_emulator(): yield
 
 
 # A rung
@@ -171,8 +163,8 @@ class Driver:
 def fake(monkeypatch):
     d = Driver()
     monkeypatch.setattr(rung, 'driver', lambda: d)
-    monkeypatch.setattr(tma, 'driver', lambda: d)
-    monkeypatch.setattr(tma, '_on_gpu', lambda x: True)
+    monkeypatch.setattr(maps, 'driver', lambda: d)
+    monkeypatch.setattr(maps, '_on_gpu', lambda x: True)
     return d
 
 
@@ -193,7 +185,7 @@ def test_a_launch_has_all_in_its_place(fake):
 def test_a_launch_that_fails_says_why(fake, monkeypatch):
     fake.codes.append(701)
     fake.codes.append(701)
-    monkeypatch.setattr(kernel, 'says', lambda code: f'the driver says {code}')
+    monkeypatch.setattr(nvidia, 'says', lambda code: f'the driver says {code}')
     with pytest.raises(LaunchError, match='the driver says 701(.|\n)*tiled'): prepared(tiled(), 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
 
 
@@ -272,8 +264,8 @@ def test_threads_do_not_mix_their_arguments(fake):
 
 
 def test_the_error_of_the_driver_is_the_readers(fake):
-    with pytest.raises(ValueError, match='pad the rows to 56 elements'): tma.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
-    with pytest.raises(ValueError, match='clone'): tma.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
+    with pytest.raises(ValueError, match='pad the rows to 56 elements'): maps.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
+    with pytest.raises(ValueError, match='clone'): maps.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
     assert not fake.maps
 
 
@@ -337,11 +329,11 @@ def test_no_ladder_without_a_gpu():
 
 def test_a_rung_is_timed_beside_the_library_after_it_is_right():
     m, n = inputs(24, 16, 8)
-    got = ladder.timed(tiled(), m, n, Reference(m, n), seconds=.02)
+    got = ladder.time_rung(tiled(), m, n, Reference(m, n), seconds=.02)
     assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0 and got['error'] < 1e-6 > got['library_error'] and got['name'] == 'tiled'
     assert set(got) <= set(ladder.FIELDS)
-    with pytest.raises(AssertionError, match='wrong is wrong, so nothing was timed'): ladder.timed(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
-    with pytest.raises(AssertionError, match='NaN'): ladder.timed(tiled(SRC.replace('if (r < h && c < w) out', 'if (r < h-1 && c < w) out'), 'lazy'), m, n, Reference(m, n), seconds=.02)
+    with pytest.raises(AssertionError, match='wrong is wrong, so nothing was timed'): ladder.time_rung(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
+    with pytest.raises(AssertionError, match='NaN'): ladder.time_rung(tiled(SRC.replace('if (r < h && c < w) out', 'if (r < h-1 && c < w) out'), 'lazy'), m, n, Reference(m, n), seconds=.02)
 
 
 def test_a_gpu_is_timed_by_its_events_alone(monkeypatch):
@@ -357,7 +349,7 @@ def test_a_gpu_is_timed_by_its_events_alone(monkeypatch):
             return [1e-6]*n
     monkeypatch.setattr(clocks, 'Events', Events)
     monkeypatch.setattr(versus.limits, 'ceilings', lambda: 1/0)
-    monkeypatch.setattr(clocks, 'graphed', lambda *a: 1/0)
+    monkeypatch.setattr(clocks, 'capture', lambda *a: 1/0)
     m, n = inputs(8, 8, 8)
     clock = ladder.Gpu()
     c = versus.compare(dict(a=lambda m, n: m@n), m, n, clock=clock, flops=1., seconds=.01, check=lambda got: None)
@@ -369,7 +361,7 @@ def figures(r, **more): return dict(name=r.name, seconds=.01, library=.005, rati
 
 
 @pytest.fixture
-def measured(monkeypatch): monkeypatch.setattr(Ladder, '_measured', lambda self, r: figures(r))
+def measured(monkeypatch): monkeypatch.setattr(Ladder, '_measure', lambda self, r: figures(r))
 
 
 def test_the_table_of_a_ladder(measured):
@@ -387,7 +379,7 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     Ladder(tiled(), tiled(name='two words'), record='99_ladder', folder=tmp_path)
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
-    monkeypatch.setattr(Ladder, '_measured', lambda self, r: (_ for _ in ()).throw(Unavailable('no GPU')))
+    monkeypatch.setattr(Ladder, '_measure', lambda self, r: (_ for _ in ()).throw(Unavailable('no GPU')))
     l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
     assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].mark and '[recorded' in repr(l)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
@@ -497,11 +489,10 @@ def test_a_given_output():
 
 
 @pytest.fixture
-def hopper(monkeypatch):
+def on_hopper(monkeypatch):
     "A GPU that is not there, and a chooser for it"
-    module = ModuleType('chooser')
-    module.choose = lambda h, w, k, sms: f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
-    monkeypatch.setattr(choice, 'import_module', lambda name: module)
+    def choose(h, w, k, sms): return f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
+    monkeypatch.setattr(choice, 'CHOOSE', {(dtype, 'nn'): choose for dtype in choice.TYPES})
     monkeypatch.setattr(choice, '_gpu', lambda device: ((9, 0), 132))
     choice._plans.clear()
     yield
@@ -509,21 +500,26 @@ def hopper(monkeypatch):
 
 
 @pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: by estimate the fastest'), ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'), ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
-def test_plans(hopper, args, words): assert words in repr(plan(*args, device=0))
+def test_plans(on_hopper, args, words): assert words in repr(plan(*args, device=0))
 
 
-def test_transposes_are_asked_of_the_module_that_knows_them(hopper, monkeypatch):
-    asked = []
-    def module(name):
-        asked.append(name.split('.')[-1])
-        return SimpleNamespace(choose=lambda *s: 'none', choose_tn=lambda *s: Transposing())
-    monkeypatch.setattr(choice, 'import_module', module)
+def test_transposes_are_asked_of_the_function_that_knows_them(on_hopper, monkeypatch):
+    def transposing(*s): return Transposing()
+    monkeypatch.setattr(choice, 'CHOOSE', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing, ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
     assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16') for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
-    assert asked == ['split']*3+['hopper']+['transposed']*2
     assert 'does not take this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why and plan(8, 8, 8, device=0, layout='nt').why == 'no kernel reads nt'
 
 
-def test_other_gpus(hopper, monkeypatch):
+def test_the_table_has_a_chooser_for_each_type_and_layout():
+    "Each names a kernel of its type and layout that takes the shape, or says why there is none"
+    assert set(choice.CHOOSE) == {(dtype, layout) for dtype in ('float32', 'bfloat16') for layout in ('nn', 'tn', 'nt')}
+    for (dtype, layout), choose in choice.CHOOSE.items():
+        kernel = choose(8192, 8192, 8192, 132)
+        assert (kernel.dtype, kernel.layout) == (dtype, layout) and kernel.supports(8192, 8192, 8192)
+    assert 'faster' in choice.CHOOSE['bfloat16', 'tn'](64, 64, 64, 132)
+
+
+def test_other_gpus(on_hopper, monkeypatch):
     monkeypatch.setattr(choice, '_gpu', lambda device: ((8, 0), 108))
     assert 'this GPU has 8.0' in plan(8, 8, 8, device=0).why
 
@@ -555,10 +551,11 @@ def test_the_fastest_that_was_measured(untimed):
     assert untimed == [2] and not choice._tuned
 
 
-def test_what_was_measured_is_kept(hopper, monkeypatch):
+def test_what_was_measured_is_kept(on_hopper, monkeypatch):
     "Also when there are too many plans, or `using` has thrown them all away"
     ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
-    monkeypatch.setattr(choice, 'import_module', lambda name: SimpleNamespace(choose=lambda *s: ranked[0], ranked=lambda h, w, k, sms, n: ranked[:n]))
+    monkeypatch.setattr(choice, 'CHOOSE', {('bfloat16', 'nn'): lambda *s: ranked[0]})
+    monkeypatch.setattr(choice, 'RANKED', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
     key = (8, 8, 8, 'bfloat16', 0, 'nn')
     assert choice._plan(*key).kernel is ranked[0] and [r.name for r in choice._candidates(*key, 3)] == ['0', '1', '2']
     assert choice._candidates(*key[:-1], 'tn', 3) == []
@@ -579,15 +576,14 @@ def test_the_best_estimates_come_first():
 
 
 def test_a_copy_that_does_not_pay():
-    assert choice._copied(torch.empty(1, 1), 4096, 'float32') and not choice._copied(torch.empty(1, 1), 1024, 'float32')
-    assert not choice._copied(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
+    assert choice._copy_pays(torch.empty(1, 1), 4096, 'float32') and not choice._copy_pays(torch.empty(1, 1), 1024, 'float32')
+    assert not choice._copy_pays(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
 
 
+@pytest.mark.real_backend
 @pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
 def test_on_the_gpu():
     "The same kernel there, with its gradients"
-    import os
-    os.environ.pop('GRIDSTRIDE_BACKEND', None)
     assert right(tiled()) >= 6
 
 
@@ -627,18 +623,14 @@ def test_kernels_for_hopper_compile(module):
 
 
 def made_on_demand():
-    "One of each kind of kernel that the choosers have made for Hopper: (name, source, threads, dynamic shared memory, blocks that it counts on an SM)"
-    from gridstride.kernels import hopper, transposed
+    "One of each kind of kernel that the choosers have made for Hopper: (name, the launch, blocks that it counts on an SM)"
+    large = 8192, 8192, 8192
     finals = [hopper.final(*o) for o in {o[4:]: o for o in hopper.FINAL}.values()]          # n turned or not, k shared or not
-    for r in (*finals, *(transposed.transposed(hopper.stored, o) for o in ('tn', 'nt'))): yield r.name, r.src, int(np.prod(r.threads)), r.shared, 1
-    for (BM, BN), (blocks, *_) in split.TILES.items():
-        s = split.Split(BM, BN, 4)
-        yield s.name, s.src, 2*BM+32, s.shared, blocks
-    for name, src, c in (('thin, ring', thin.sums_src+thin.thin_src, thin.THIN.numbers(10, 785)), ('thin, rows', thin.sums_src+thin.rows_src, thin.THIN.by_rows(10, 784)),
-                         ('thin, turned', thin.turned_src, {k: v for k, v in thin.THIN_TN.numbers(10, 784).items() if k != 'LANES'})):
-        yield name, with_constants(thin.copies_src+src, c), 32*c['WARPS'], 0, 1
-    yield thin.SMALL.name, thin.SMALL.src, int(np.prod(thin.SMALL.threads)), thin.SMALL.shared, 1
-    for along in (0, 1): yield f'planes, along {along}', with_constants(split.pass_src, dict(BM=64, BN=128, M_ALONG=along, N_ALONG=along)), 256, 0, 8
+    wanted = [(p, large, {}) for p in (*finals, *transposed.every(), thin.SMALL)]
+    wanted += [(split.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8)) for (BM, BN), (blocks, *_) in split.TILES.items() for layout in ('nn', 'tn')]
+    wanted += [(p, shape, {}) for p, shape in ((thin.THIN, (50000, 10, 785)), (thin.THIN, (50000, 10, 784)), (thin.THIN_TN, (784, 10, 50000)))]
+    for product, shape, blocks in wanted:
+        for call in product.recipe(*shape, H100).calls: yield f'{product.name}, {call.name}', call, blocks.get(call.name, 1)
 
 
 def compiled(ask, *args, **options):
@@ -649,23 +641,60 @@ def compiled(ask, *args, **options):
         pytest.skip(str(e))
 
 
-@pytest.mark.parametrize('src,threads,shared,blocks', [pytest.param(*o, id=name) for name, *o in made_on_demand()])
-def test_what_is_made_on_demand_compiles(src, threads, shared, blocks):
+@pytest.mark.parametrize('call,blocks', [pytest.param(*o, id=name) for name, *o in made_on_demand()])
+def test_what_is_made_on_demand_compiles(call, blocks):
     "As above, and as many blocks fit an SM as the choice of a kernel counts on"
-    took = compiled(resources, src, block=threads, shared_bytes=shared)
+    took = compiled(resources, call.src, block=int(np.prod(call.block)), shared_bytes=call.shared)
     assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= blocks, took
+
+
+def instructions(r):
+    "The machine code of a rung, without addresses"
+    machine = compiled(tools.nvrtc, r.src, r.recipe(8192, 8192, 8192, H100).calls[0].name)[1]
+    return re.findall(r'/\*[0-9a-f]{4}\*/\s+(.*?;)', tools.disassemble(machine))
+
+
+def test_the_kernel_with_layouts_is_the_lessons_rung():
+    "With neither operand turned, to the instruction"
+    both = [instructions(r) for r in (transposed.stored('nn'), hopper.stored)]
+    assert both[0] == both[1] and len(both[0]) > 500
+
+
+def functions(src):
+    "name -> text of each `__device__` function, without comments and blanks; `unsigned` is spelt u32"
+    src, res = re.sub(r'\bunsigned\b(?! long)', 'u32', re.sub(r'//[^\n]*', '', src)), {}
+    for m in re.finditer(r'(?:template<[^>]*> )?__device__ (?:[\w]+ )(\w+)\([^{]*\) \{', src):
+        depth, i = 1, m.end()
+        while depth: depth, i = depth + {'{': 1, '}': -1}.get(src[i], 0), i+1
+        res[m[1]] = re.sub(r'\s+', '', re.sub(r'"\s+"', '', m[0]+src[m.end():i]))
+    return res
+
+
+def test_lessons_show_what_the_header_has():
+    "A primitive has one spelling"
+    header = functions(ptx_header.PTX)
+    for module, least in ((tensor_cores, 3), (hopper, 20)):
+        shown = functions('\n'.join(o for o in vars(module).values() if isinstance(o, str)))
+        both = set(shown) & set(header)
+        assert len(both) >= least and {o: shown[o] for o in both} == {o: header[o] for o in both}
+
+
+def test_no_name_is_both_a_module_and_something_else():
+    import gridstride.kernels as room
+    for path in Path(room.__file__).parent.glob('[a-z]*.py'):
+        assert not hasattr(room, path.stem) or isinstance(getattr(room, path.stem), ModuleType), path.stem
 
 
 def test_planes_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
-    stores = re.findall(r'\bst\.\S+', compiled(ptx, with_constants(split.pass_src, dict(BM=64, BN=128, M_ALONG=1, N_ALONG=0))))
+    stores = re.findall(r'\bst\.\S+', compiled(ptx, split.Split(64, 128).pass_src))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}
 
 
 # The benchmark
 
 @pytest.fixture
-def benchmark():
+def bench_matmul():
     spec = importlib.util.spec_from_file_location('benchmark_matmul', ROOT/'benchmarks/matmul.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
@@ -673,23 +702,23 @@ def benchmark():
 
 
 @pytest.mark.parametrize('draw', ['uniform', 'log_uniform'])
-def test_the_random_shapes_are_the_same_every_time(benchmark, draw):
-    draw = getattr(benchmark, draw)
-    f, b = (benchmark.shapes(dtype, draw) for dtype in ('float32', 'bfloat16'))
-    assert f == benchmark.shapes('float32', draw) and len(f) == len(b) == 20
+def test_the_random_shapes_are_the_same_every_time(bench_matmul, draw):
+    draw = getattr(bench_matmul, draw)
+    f, b = (bench_matmul.shapes(dtype, draw) for dtype in ('float32', 'bfloat16'))
+    assert f == bench_matmul.shapes('float32', draw) and len(f) == len(b) == 20
     assert all(64 <= n <= 8192 and all(n%p for p in (2, 3, 5, 7)) for s in f for n in s) and all(64 <= n <= 8192 and n%8 == 0 for s in b for n in s)
 
 
 @pytest.fixture
-def faked(benchmark, monkeypatch, tmp_path):
+def faked(bench_matmul, monkeypatch, tmp_path):
     "The benchmark with two made-up rungs and figures; `slow` has them, `wrong` fails"
-    monkeypatch.setattr(benchmark, 'rungs', lambda module: [tiled(name='wrong'), tiled()])
+    monkeypatch.setattr(bench_matmul, 'rungs', lambda module: [tiled(name='wrong'), tiled()])
     def measured(kernel, shape, dtype, seconds):
         if kernel.name == 'wrong': raise AssertionError('wrong is wrong\nmore')
         return dict(figures(kernel), tflops=1., library_tflops=2., mhz=1980.)
-    monkeypatch.setattr(benchmark, 'measured', measured)
-    monkeypatch.setattr(benchmark, 'broken', lambda: False)
-    return benchmark
+    monkeypatch.setattr(bench_matmul, 'measured', measured)
+    monkeypatch.setattr(bench_matmul, 'broken', lambda: False)
+    return bench_matmul
 
 
 def test_the_benchmark_says_what_is_missed(faked, capsys, tmp_path):

@@ -11,8 +11,9 @@ LONG = '''
 import sys
 import numpy as np
 from gridstride import sim
-from gridstride.sim import cuda, launch
-launch.settings.lanes = 256            # many small groups, so that the launch takes its time
+from gridstride import options
+from gridstride.sim import cuda, run
+options.settings.lanes = 256            # many small groups, so that the launch takes its time
 
 @cuda.jit
 def long(x, n):
@@ -25,7 +26,7 @@ x = np.zeros(256*4000)
 print('started', flush=True)
 try: long[4000,256](x, 400)
 except KeyboardInterrupt: print('stopped')
-assert launch.Run.current is None
+assert run.Run.current is None
 y = np.zeros(256)
 long[1,256](y, 1)
 print('and on', y[0], flush=True)

@@ -198,7 +198,7 @@ def test_what_cannot_travel_is_named():
         return lambda: y
     with pytest.raises(ValueError, match='uses y of the function around it'): carry.program(around())
     with pytest.raises(ValueError, match='Wrap the call'): carry.program(math.sqrt)
-    with pytest.raises(ValueError, match='argument 2, a lock'): carry.packed((1, threading.Lock()), {})
+    with pytest.raises(ValueError, match='argument 2, a lock'): carry.pack((1, threading.Lock()), {})
     assert carry.program(textwrap.dedent) == ('from textwrap import dedent', 'dedent')
 
 
@@ -349,7 +349,7 @@ def test_a_recording_takes_ncus_place_where_counters_are_not_permitted(fake, tmp
 def test_a_profile_is_recorded_and_shown_without_a_gpu(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(trace, 'gpu_count', lambda: 1)
-    monkeypatch.setattr(trace, '_traced', lambda *args: json.loads(sample('torch_2.11_trace.json')))
+    monkeypatch.setattr(trace, '_trace', lambda *args: json.loads(sample('torch_2.11_trace.json')))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     there = prof.profile(talks, 'x', record='99_profile')
     monkeypatch.delenv('GRIDSTRIDE_RECORD')

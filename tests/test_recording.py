@@ -1,11 +1,10 @@
 "Recordings as a lesson meets them: with a machine that can, without, and after an edit."
 import asyncio, json, os, re, subprocess, sys
-from pathlib import Path
 
 import numpy as np
 import pytest
 from gridstride import lessons, recording
-from gridstride.recording import Recording, Unavailable, key, read, recorded, write
+from gridstride.recording import Unavailable, key, read, recorded, write
 
 CELLS = '''
 import os
@@ -124,7 +123,6 @@ def test_torch_and_numpy_arrays_have_the_same_key():
 
 def test_kernels_count_with_their_source():
     from gridstride.sim import cuda
-    ns = {}
     @cuda.jit
     def k(x): x[0] = 1
     def plain(x): x[0] = 1

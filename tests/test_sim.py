@@ -11,7 +11,7 @@ from gridstride.sim.cuda import syncthreads as sync
 ORDERS = ['forward', 'reverse', 'shuffle']
 TPB,TILE = 32,4
 TABLE = np.array([3.,1.,4.,1.])
-pytestmark = pytest.mark.filterwarnings('error::gridstride.sim.errors.SameValueRace')  # a warning is a finding, too
+pytestmark = pytest.mark.filterwarnings('error::gridstride.findings.SameValueRace')  # a warning is a finding, too
 
 @pytest.fixture(params=ORDERS, autouse=True)
 def order(request):
@@ -743,7 +743,7 @@ wrong('mask of the whole warp in a branch', 'synccheck', 'x', 'if t < 16:\n    x
 wrong('mask without me', 'synccheck', 'x', 'x[t] = cuda.any_sync(0xffff, t > 3) # here', ('0xffff','0xffffffff'), (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] >= 16)
 wrong('lock by all threads of a warp', 'synccheck', 'm, c', 'if t < 32:\n    while cuda.atomic.cas(m, 0, 0, 1)!=0: # here\n        pass\n    cuda.atomic.add(c, 0, 1)\n    cuda.threadfence()\n    cuda.atomic.exch(m, 0, 0)', ('t < 32','t < 1'), (1,32), lambda: (Z(1,int),Z(1)))
 
-KINDS = dict(memcheck=sim.errors.MemcheckError, racecheck=sim.errors.RacecheckError, initcheck=sim.errors.InitcheckError, synccheck=sim.errors.SynccheckError)
+KINDS = dict(memcheck=sim.MemcheckError, racecheck=sim.RacecheckError, initcheck=sim.InitcheckError, synccheck=sim.SynccheckError)
 
 def line(src, mark): return next(n for n,l in enumerate(src.splitlines(),1) if mark in l)
 
@@ -770,17 +770,17 @@ def test_mended(name):
 def test_impossible_launches(config, args):
     @cuda.jit
     def k(x): x[0] = 1
-    with pytest.raises(sim.errors.LaunchError) as e: k[config](*[np.zeros(1)]*args)
+    with pytest.raises(sim.LaunchError) as e: k[config](*[np.zeros(1)]*args)
     assert e.value.kind=='launch' and e.value.kernel=='k'
 
 def test_too_much_shared_memory():
     src = HEAD % 'x' + '    s = cuda.shared.array(7000, np.float64) # here\n    x[t] = 1\n'
-    with pytest.raises(sim.errors.LaunchError) as e: cell(src, 'shared').k[1,1](np.zeros(1))
+    with pytest.raises(sim.LaunchError) as e: cell(src, 'shared').k[1,1](np.zeros(1))
     assert e.value.line==line(src, '# here')
 
 @pytest.mark.parametrize('race', ['if x[i] > 0: out[0] = 1', 'out[t%2] = 5'])
 def test_same_value_is_a_warning(race):
-    with pytest.warns(sim.errors.SameValueRace): cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
+    with pytest.warns(sim.SameValueRace): cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
 
 def test_checks_can_be_switched_off():
     for name,checks in (('no barrier','memcheck,initcheck,synccheck'),('shared not written','racecheck'),('barrier in a branch','none'),('histogram','none')):
@@ -788,7 +788,7 @@ def test_checks_can_be_switched_off():
         with sim.options(checks=checks): cell(src, name).k[config](*args())
 
 def test_what_is_not_simulated_says_so():
-    with pytest.raises(sim.errors.NotSimulated) as e: cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))
+    with pytest.raises(sim.NotSimulated) as e: cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))
     assert e.value.kind=='not simulated'
 
 # what was wrong once
@@ -862,13 +862,13 @@ def test_enumerate_zip_modf_and_operators():
 def test_a_kernel_without_source_says_so():
     space = {}
     exec('def k(x): x[0] = 1', space)
-    with pytest.raises(sim.errors.NotSimulated, match='source cannot be read'): sim.cuda.jit(space['k'])[1,1](np.zeros(1))
+    with pytest.raises(sim.NotSimulated, match='source cannot be read'): sim.cuda.jit(space['k'])[1,1](np.zeros(1))
 
 def test_a_plain_function_is_refused_as_numba_does():
     def half(v): return v/2
     @sim.cuda.jit
     def k(x): x[0] = half(x[0])
-    with pytest.raises(sim.errors.NotSimulated, match=r'half is a plain Python function(.|\n)*device=True'): k[1,1](np.zeros(1))
+    with pytest.raises(sim.NotSimulated, match=r'half is a plain Python function(.|\n)*device=True'): k[1,1](np.zeros(1))
 
 def test_arrays_have_no_methods_in_a_kernel():
     @sim.cuda.jit

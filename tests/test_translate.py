@@ -1,15 +1,16 @@
 "`to_cuda`: kernels become CUDA C that compiles without a warning and means the same."
-import math, operator, re, shutil, subprocess, types, warnings
+import math, operator, re, subprocess, types, warnings
 from functools import lru_cache
 
 import numpy as np, pytest, torch
 
 from gridstride import sim
 from gridstride.cpp import cuda_kernel, load_cuda
-from gridstride.cpp.build import CompilerMissing, common_flags, compiler, here, nvcc
-from gridstride.cpp.source import emulated, kernels
+from gridstride.cpp.build import CompilerMissing, common_flags, compiler, nvcc
+from gridstride.cpp.reader import kernels
+from gridstride.cpp.rewrite import to_cpp
 from gridstride.sim import cuda
-from gridstride.sim.errors import KernelError
+from gridstride.findings import KernelError
 from gridstride.translate import Translation, Untranslatable, to_cuda
 
 TPB,TILE,SCALE,TAPS,OFFSETS,FLAG,BIG = 64,8,0.25,(0.25,0.5,0.25),(-1,0,1),True,2**40
@@ -17,9 +18,6 @@ TABLE,K33 = np.array([3.,1.,4.,1.]),np.arange(9.).reshape(3,3).astype('f4')
 CONFIG = types.SimpleNamespace(n=3, eps=1e-6)
 MODES = dict(plain={}, doubles=dict(doubles=True), wide=dict(doubles=True, wide=True))
 HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
-
-@pytest.fixture(autouse=True)
-def on_the_emulator(monkeypatch): monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
 
 def rng(): return np.random.default_rng(0)
 def f4(*s): return rng().normal(size=s).astype('f4')
@@ -557,7 +555,7 @@ def test_means_the_same(name, mode):
     mine,its = list(map(copied, given)),list(map(copied, given))
     t,made = compiled(mode)[name]
     with warnings.catch_warnings():
-        warnings.simplefilter('ignore', sim.errors.SameValueRace)
+        warnings.simplefilter('ignore', sim.SameValueRace)
         k[grid,block,0,shared](*mine)
         made[grid,block,None,shared](*t.pack(its))
     # float32 sums may be fused, and come in another order; without `doubles`, what Numba computes in double is computed in float
@@ -568,7 +566,7 @@ def test_means_the_same(name, mode):
 
 @pytest.mark.parametrize('mode', MODES)
 def test_no_warnings(mode, tmp_path):
-    (tmp_path/'all.cpp').write_text(f'#include "emulator.h"\n#include "gridstride/tensor.h"\n{emulated(together(translated(mode)))}')
+    (tmp_path/'all.cpp').write_text(f'#include "emulator.h"\n#include "gridstride/tensor.h"\n{to_cpp(together(translated(mode)))}')
     c = compiler()
     done = subprocess.run([c.path, *common_flags(c), '-Wall', '-Wextra', '-c', 'all.cpp', '-o', 'all.o'], cwd=tmp_path, capture_output=True, text=True)
     assert done.returncode==0 and done.stderr==''
@@ -842,6 +840,10 @@ def endless(n): return 1 if n < 2 else n*endless(n-1)
 def sometimes(n):
     if n > 3: return 5
 def not_compiled(v): return v
+@cuda.jit(device=True)
+def array_and_number(x): return x,1
+@cuda.jit(device=True)
+def nested(v): return v,(v,v)
 HIDDEN = {}
 exec('def hidden(x, out): x[0] = 1', HIDDEN)
 
@@ -871,10 +873,18 @@ exec('def hidden(x, out): x[0] = 1', HIDDEN)
     ('x[0] = q\nq = 1', 'q is read before it has a value', ''),
     ('cuda.atomic.add(x, 0)', 'does not take these arguments', ''),
     ('x[0] = tree_sum(x, x)', 'tree_sum is a kernel', 'device=True'),
+    ('x[0] = cuda.syncthreads()', 'cannot hold this', ''),
+    ('x[0] = x[1]+cuda.syncthreads()', 'a call that gives nothing beside \\+', ''),
+    ('if cuda.syncthreads(): x[0] = 1', 'a call that gives nothing where a number is needed', ''),
+    ('x[cuda.syncthreads()] = 1', 'a call that gives nothing where a number is needed', ''),
+    ('x["a"] = 1', "'a' where a number is needed", ''),
+    ('a,b = array_and_number(x)\nx[0] = b', 'returns an array', 'Pass the array in'),
+    ('a,b = nested(x[0])', 'returns numbers, side by side', 'one tuple'),
+    ('s = cuda.shared.array(0, np.float32)\ns[0] = 1\nx[0] = s.shape[0]', 'the size of s is not known', 'argument'),
 ])
 def test_untranslatable(src, what, mend):
     with pytest.raises(Untranslatable, match=what) as e: one(src)
-    assert re.search(mend, str(e.value)) and e.value.kernel in ('k','endless','sometimes') and e.value.source and f'line {e.value.line}: {e.value.source}' in str(e.value)
+    assert re.search(mend, str(e.value)) and e.value.kernel in ('k','endless','sometimes','array_and_number','nested') and e.value.source and f'line {e.value.line}: {e.value.source}' in str(e.value)
     assert isinstance(e.value, KernelError)
 
 @pytest.mark.parametrize('make,what', [

@@ -100,8 +100,14 @@ template<int M> __device__ void store(float (&d)[M][BN/2], __nv_bfloat16 *out, i
 
 # %% ../../nbs/22_hopper_gemm.ipynb #a2b2b479
 hopper = types + copies + barriers + products
-def boxes(BM): return dict(m=(BM,64), n=(64,64))                   # rows and columns of TMA's boxes
-def tiles(BM, BN, BK, STAGES): return STAGES*(BM + BN)*BK*2        # bytes of shared memory
+
+def boxes(BM):
+    "Rows and columns of TMA's boxes, for m and for n"
+    return dict(m=(BM,64), n=(64,64))
+
+def tiles(BM, BN, BK, STAGES): # bytes
+    "Shared memory for both tiles, in all stages"
+    return STAGES*(BM + BN)*BK*2
 
 warpgroup = Rung('warpgroup', hopper + store + r'''
 __global__ void __launch_bounds__(128) warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
@@ -398,8 +404,14 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1) stored_k(const __g
     cluster_sync();
 }
 '''
-def boxes_with_out(BM): return dict(m=(BM,64), n=(64,64), out=(16,64))
-def tiles_and_out(BM, BN, BK, STAGES): return tiles(BM, BN, BK, STAGES) + 8*2048
+
+def boxes_with_out(BM):
+    "Rows and columns of TMA's boxes, for the result as well: 16 rows a warp"
+    return dict(m=(BM,64), n=(64,64), out=(16,64))
+
+def tiles_and_out(BM, BN, BK, STAGES): # bytes
+    "Shared memory for the tiles, and for a box of results of each of 8 warps"
+    return tiles(BM, BN, BK, STAGES) + 8*2048
 
 stored = Rung('stored', hopper + registers + order + clusters + stores + stored_src, threads=384, shared=tiles_and_out, maps=boxes_with_out,
               grid=lambda sms: (sms//2*2,1), dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4, GROUP=8)
@@ -589,15 +601,30 @@ __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), 1) fi
 '''
 
 # %% ../../nbs/22_hopper_gemm.ipynb #9f91920d
-def box_out(N): return 64 if N%64==0 else 32 if N%32==0 else 16
-def stage_bytes(BM, BN, TURNED): return 128*(BM + (BN if TURNED else cdiv(BN,64)*64))
-def final_shared(BM, BN, WGS, STAGES, TURNED, OUT_COLS): return STAGES*stage_bytes(BM, BN, TURNED) + WGS*128*OUT_COLS + 16*STAGES
+def box_out(N):
+    "Columns of the boxes in which N columns of results are stored"
+    return 64 if N%64==0 else 32 if N%32==0 else 16
+
+def stage_bytes(BM, BN, TURNED):
+    "Bytes of both tiles of a stage, 64 numbers along k; those of n in whole boxes, unless the product is turned"
+    return 128*(BM + (BN if TURNED else cdiv(BN,64)*64))
+
+def final_shared(BM, BN, WGS, STAGES, TURNED, OUT_COLS): # bytes
+    "Shared memory for all stages, OUT_COLS columns of results of each warpgroup, and two barriers a stage"
+    return STAGES*stage_bytes(BM, BN, TURNED) + WGS*128*OUT_COLS + 16*STAGES
+
 def final_boxes(BM, BN, CM, CN, TURNED, BESIDE, OUT_COLS):
+    "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n"
     if TURNED: return dict(m=(BN//CM,64), n=(64//CN,64), out=(OUT_COLS,64))
     box = box_out(BN//2 if BESIDE else BN)
     return dict(m=(BM//CN,64), n=(64//CM,64), out=(16,box,2*box))
-def at_once(size, sms): return min(sms,132)//size if size < 4 else min(sms,132)*10//11//size    # an H100 was seen to run 30 clusters of 4
+
+def at_once(size, sms):
+    "Clusters of `size` blocks that run at the same time"
+    return min(sms,132)//size if size < 4 else min(sms,132)*10//11//size    # an H100 was seen to run 30 clusters of 4
+
 def final_grid(h, w, sms, BM, BN, CM, CN, TURNED, SPLIT):
+    "Blocks: all clusters that run at the same time, but no more than there are tiles, unless these are split"
     tall,wide = (BN*CN,BM*CM) if TURNED else (BM*CM,BN*CN)
     clusters = at_once(CM*CN, sms)
     return (clusters if SPLIT else min(clusters, cdiv(h,tall)*cdiv(w,wide)))*CM*CN,1

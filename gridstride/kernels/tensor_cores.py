@@ -220,8 +220,13 @@ template<int ROWS, int COLS> __device__ void copy_tile(unsigned tile, const bf16
 '''
 
 # %% ../../nbs/21_tensor_cores.ipynb #a7cfce3e
-def warps_of(BM, BN, WM, WN): return BM//WM*(BN//WN)*32    # threads
-def all_stages(BM, BN, BK, STAGES): return 2*STAGES*(BM*BK + BK*BN)    # bytes
+def warps_of(BM, BN, WM, WN):       # threads
+    "A warp for each WM x WN results of a tile"
+    return BM//WM*(BN//WN)*32
+
+def all_stages(BM, BN, BK, STAGES): # bytes
+    "Both tiles, in all stages"
+    return 2*STAGES*(BM*BK + BK*BN)
 
 stages = Rung('stages', basics + swizzle + copies + copy_tile + mma + store + ldmatrix + r'''
 __global__ void __launch_bounds__(THREADS, BLOCKS) matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {

@@ -4,14 +4,14 @@
     python tests/kernels/check_gpu.py gradients_are_right ...    # some of it
     python tests/kernels/check_gpu.py sanitize    # every rung once on a small ragged shape: to be run under compute-sanitizer
 """
-import json, math, os, subprocess, sys, threading, time, traceback, warnings
+import json, math, os, subprocess, sys, tempfile, threading, time, traceback, warnings
 from importlib import import_module
 from pathlib import Path
 
 import numpy as np
 import torch
 from gridstride.kernels import Rung, explain, matmul, right
-from gridstride.kernels import thin, tma
+from gridstride.kernels import export, thin, tma
 from gridstride.kernels.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.split import Split
 from gridstride.utils import check
@@ -118,7 +118,8 @@ def streams_threads_and_graphs():
     "Launches on several streams at once, from a thread that has no context, and out of a graph"
     for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (704, 904, 4096)), ('float32', (257, 10, 784))):
         m, n = inputs(h, w, k, dtype, 'cuda')
-        want, judge = matmul(m, n), Reference(m, n)
+        judge = Reference(m, n)
+        matmul(m, n)  # what it makes at its first call
         torch.cuda.synchronize()
         streams, got = [torch.cuda.Stream() for _ in range(4)], []
         for _ in range(5):
@@ -165,6 +166,15 @@ def rungs_that_must_be_alone_are():
         if bool(wrong) == alone: yield f'{wrong} of 8 products are wrong with alone={alone}'
 
 
+def exported_kernels_pass():
+    "Each as a program of its own: compiled by nvcc, checked and timed by itself"
+    with tempfile.TemporaryDirectory() as folder:
+        n = len(export.export(folder))
+        done = subprocess.run(['sh', f'{folder}/run.sh'], stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+    print(done.stdout)
+    if done.returncode or done.stdout.splitlines()[-1] != f'{n} of {n} pass': yield done.stdout.splitlines()[-1]
+
+
 def layouts_are_those_of_the_recording():
     kept = tma.load(json.loads((ROOT/'nbs/recorded/22_layouts.json').read_text())['data'])
     for k, v in tma.dumps().items():
@@ -185,7 +195,7 @@ def sanitize():
         print(f'  {p.name} {h}x{k} @ {k}x{w}')
 
 
-CHECKS = [layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
+CHECKS = [exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
 
 
 def main():

@@ -1,16 +1,20 @@
 "Cases as CUDA C on the emulator, many in one compilation, against the simulator."
-import os, tempfile, warnings
+import hashlib, os, pickle, sys, tempfile, warnings
+from pathlib import Path
 
 os.environ.setdefault('HYPOTHESIS_STORAGE_DIRECTORY', os.path.join(tempfile.gettempdir(), 'hypothesis'))
+os.environ.setdefault('GRIDSTRIDE_VERIFY', '1')     # every tree that is translated here is well formed
+import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 
 from cases import arguments, difference, kernel, simulated
 from generator import kernels
-from gridstride import cpp, sim
-from gridstride.cpp.emulator import found
+from gridstride import sim
+from gridstride.cpp.emulator import last_exception
 from gridstride.translate import engine, to_cuda
-from gridstride.utils import dim3
+from gridstride.utils import cache_dir, dim3
 
+HERE = Path(__file__).parent
 TOGETHER = 100   # kernels in one compilation: starting the compiler costs as much as a dozen of them
 
 def translated(case, **how):
@@ -23,7 +27,7 @@ def emulated(compiled, n, case):
     t = compiled.translations[n]
     values = t.pack(args)
     arrays = {i:v for i,(p,v) in enumerate(zip(t.params, values)) if p.kind=='array'}
-    if not compiled.call(n, values, arrays, {}, dim3(tuple(case.grid)), dim3(tuple(case.block)), case.shared): raise found({})
+    if not compiled.call(n, values, arrays, {}, dim3(tuple(case.grid)), dim3(tuple(case.block)), case.shared): raise last_exception({})
     return made
 
 def outcome(compiled, n, case, want):
@@ -39,7 +43,7 @@ def rightly(case):
 
 def _simulated(case):
     with warnings.catch_warnings():
-        warnings.simplefilter('error' if case.name.startswith('generated') else 'ignore', sim.errors.SameValueRace)
+        warnings.simplefilter('error' if case.name.startswith('generated') else 'ignore', sim.SameValueRace)
         return simulated(case)
 
 def differences(cases, checks=False, flags=('-O1',), **how):
@@ -69,7 +73,17 @@ def visit(f, most, phases):
     finally: visitor.pop()
 
 def generated(most):
-    "The different ones among the first `most` cases"
+    "The different ones among the first `most` cases; making them takes long, so they are kept"
+    texts = [(HERE/f'{o}.py').read_bytes() for o in ('cases','compare','generator')]
+    key = hashlib.sha256(repr((texts, most, sys.version_info, hypothesis.__version__)).encode()).hexdigest()[:20]
+    path = cache_dir()/'generated'/f'{key}.pickle'
+    if not path.exists():
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f: pickle.dump(_generated(most), f)
+        os.replace(f.name, path)
+    return pickle.loads(path.read_bytes())
+
+def _generated(most):
     found = {}
     visit(lambda c: found.setdefault(c.source, c), most, [Phase.generate])
     return [c._replace(name=f'generated_{n}') for n,c in enumerate(found.values())]

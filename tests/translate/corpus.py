@@ -10,7 +10,7 @@ from unittest.mock import patch
 import numpy as np
 
 from cases import Case, array, described
-from gridstride import sim
+from gridstride import options, sim
 from gridstride.sim import cuda
 
 TESTS = Path(__file__).parents[1]
@@ -79,7 +79,7 @@ def recording():
     def _launch(self, grid, block, dynamic, *args):
         before = [as_described(a) for a in args]
         launch(self, grid, block, dynamic, *args)
-        if sim.launch.settings.checks=='all': found.append((self.__name__, text_of(self), before, list(np.atleast_1d(grid)), list(np.atleast_1d(block)), dynamic))   # cells are overwritten: the text now
+        if options.settings.checks==options.CHECKS: found.append((self.__name__, text_of(self), before, list(np.atleast_1d(grid)), list(np.atleast_1d(block)), dynamic))   # cells are overwritten: the text now
     with patch.object(cuda.Kernel, '_launch', _launch): yield found
 
 def as_described(a):

@@ -5,24 +5,31 @@
 #include <string.h>
 #include <vector>
 #include <sys/mman.h>
+#include <unistd.h>
 #include "runtime.h"
 
 namespace gridstride {
 
 struct Piece {
-    uintptr_t lo, hi;              // the bytes that were asked for
+    uintptr_t lo, hi; // the bytes that were asked for
     size_t itemsize;
-    bool live, fresh, host, constant, symbol;   // fresh: what was never written must not be read; host: the CPU may touch it, too
+    // fresh: what was never written must not be read; host: the CPU may touch it, too
+    bool live, fresh, host, constant, symbol;
     char name[64];
+    const char *shown_name() const { return name[0] ? name : "memory"; }
 };
 
-struct Adopted { char *host; char *device; size_t bytes; };
+struct Adopted {
+    char *host;
+    char *device;
+    size_t bytes;
+};
 
 struct Memory {
     char *base = nullptr;
     size_t size = 0, used = 0, page = 0, bytes = 0;
     std::vector<Piece> pieces;
-    uint32_t *piece_of = nullptr;  // for each page: 1 + the number of the piece that lies there
+    uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece that lies there
     std::vector<Adopted> adopted;
 
     bool reserve() {
@@ -31,8 +38,12 @@ struct Memory {
         for (size = size_t(16) << 30; size >= size_t(1) << 28; size /= 2) {
             void *p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED) continue;
-            void *q = mmap(nullptr, size / page * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
-            if (q != MAP_FAILED) { base = static_cast<char *>(p), piece_of = static_cast<uint32_t *>(q); return true; }
+            void *q = mmap(
+                nullptr, size / page * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            if (q != MAP_FAILED) {
+                base = static_cast<char *>(p), piece_of = static_cast<uint32_t *>(q);
+                return true;
+            }
             munmap(p, size);
         }
         return false;
@@ -44,7 +55,10 @@ struct Memory {
     char *alloc(size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name) {
         if (!reserve()) return nullptr;
         recycle();
-        const size_t gap = pages(n < (size_t(1) << 20) ? size_t(1) << 20 : n < (size_t(64) << 20) ? n : size_t(64) << 20), whole = pages(n ? n : 1);
+        const size_t gap = pages(n < (size_t(1) << 20)    ? size_t(1) << 20
+                                 : n < (size_t(64) << 20) ? n
+                                                          : size_t(64) << 20),
+                     whole = pages(n ? n : 1);
         if (used + 2 * gap + whole > size) return nullptr;
         char *start = base + used + gap;
         if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
@@ -68,10 +82,11 @@ struct Memory {
         }
     }
     void forget(const Piece &p) {
-        const size_t first = (p.lo - reinterpret_cast<uintptr_t>(base)) / page, last = (p.hi - 1 - reinterpret_cast<uintptr_t>(base)) / page;
+        const size_t first = (p.lo - reinterpret_cast<uintptr_t>(base)) / page,
+                     last = (p.hi - 1 - reinterpret_cast<uintptr_t>(base)) / page;
         for (size_t i = first; i <= last; i++) piece_of[i] = 0;
     }
-    Piece *at(uintptr_t a) {       // the piece in whose pages `a` lies
+    Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
         if (!holds(a)) return nullptr;
         const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) / page];
         return i ? &pieces[i - 1] : nullptr;

@@ -1,19 +1,24 @@
 // The detectors' memory: for every 4-byte word who wrote it last and who read it, and when.
 //
-// Time counts what can order two accesses: barriers, warp barriers, fences, launches. Two accesses of one place are in order if one
-// thread made both, or if something between them made the one wait for the other. That does not depend on which thread happened to
-// run first, so a race is found whatever the schedule was.
+// Time counts what can order two accesses: barriers, warp barriers, fences, launches. Two accesses of one place are in
+// order if one thread made both, or if something between them made the one wait for the other. That does not depend on
+// which thread happened to run first, so a race is found whatever the schedule was.
 #pragma once
 #include <stdint.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <unistd.h>
 
 namespace gridstride {
 
 struct Access {
     uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; an offset in the code, or a line
 };
-// in `where`: an atomic access; the rest is a line, not an offset in the code; atomic for one block only; with line_bit, an asynchronous access;
-// one by the copy engine or the tensor cores, which see shared memory on a way of their own (PTX: the asynchronous proxy)
-constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28, engine_bit = 1u << 27;
+// in `where`: an atomic access; the rest is a line, not an offset in the code; atomic for one block only; with
+// line_bit, an asynchronous access; one by the copy engine or the tensor cores, which see shared memory on a way of
+// their own (PTX: the asynchronous proxy)
+constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
+                   engine_bit = 1u << 27;
 constexpr uint32_t under_way = ~0u;   // the time of an asynchronous access, until somebody has waited for it
 
 struct Cell {
@@ -43,8 +48,12 @@ struct Cells {
         clear(reinterpret_cast<char *>(bytes + from / 4 * 4), (n + 3) / 4 * 4 * sizeof(Cell), page);
     }
     static void clear(char *p, size_t n, size_t page) {
-        char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page), *b = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(p + n) / page * page);
-        if (b <= a) { memset(p, 0, n); return; }
+        char *a = reinterpret_cast<char *>((reinterpret_cast<uintptr_t>(p) + page - 1) / page * page),
+             *b = reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(p + n) / page * page);
+        if (b <= a) {
+            memset(p, 0, n);
+            return;
+        }
         memset(p, 0, size_t(a - p));
         madvise(a, size_t(b - a), MADV_DONTNEED);
         memset(b, 0, size_t(p + n - b));

@@ -1,6 +1,7 @@
 // An OS thread at work on one block: the block's threads as fibers, its shared memory, its clock.
 #pragma once
 #include <setjmp.h>
+#include <string.h>
 #include <unordered_map>
 #include <vector>
 #include "fiber.h"
@@ -11,12 +12,17 @@
 namespace gridstride {
 
 constexpr int max_threads = 1024, max_warps = 32;
-constexpr size_t shared_cap = 255 << 10;           // arrays with a gap behind each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a block may use
+// arrays with a gap behind each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a
+// block may use
+constexpr size_t shared_cap = 255 << 10;
 constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
-struct Exchange { alignas(16) char slot[32][16]; int readers; };   // what the lanes of a warp told each other
+struct Exchange {
+    alignas(16) char slot[32][16];
+    int readers;
+};   // what the lanes of a warp told each other
 
 struct Warp {
     uint32_t exists, finished, arrived;            // by lane
@@ -32,7 +38,9 @@ struct SharedArray {
     char name[48] = "";
     size_t offset;
     Shape shape;
-    SharedArray(const char *called, size_t offset, const Shape &shape) : offset(offset), shape(shape) { strncpy(name, called, sizeof name - 1); }
+    SharedArray(const char *called, size_t offset, const Shape &shape) : offset(offset), shape(shape) {
+        strncpy(name, called, sizeof name - 1);
+    }
 };
 // What a library declares at file scope: a thread meets it only once, in whatever launch comes first.
 struct FileScope {
@@ -65,7 +73,11 @@ struct Worker {
     int predicate[max_threads], count = 0;
     Warp warps[max_warps];
     bool warps_used = false;
-    struct { bool (*ready)(void *); void *arg; Says *says; } condition[max_threads];
+    struct {
+        bool (*ready)(void *);
+        void *arg;
+        Says *says;
+    } condition[max_threads];
     // shared memory
     char *shared = nullptr;
     size_t shared_used = 0, shared_static = 0;
@@ -87,7 +99,8 @@ struct Worker {
     dim3 cluster_dims = dim3(1, 1, 1);
     std::vector<Worker *> peers;                   // workers that the leader made for other blocks
     BlockClock *clock = nullptr;                   // while another block of the cluster is at work
-    Engines *engines = nullptr;                    // what its threads have asked the copy engine and the tensor cores for, if anything
+    // what its threads have asked the copy engine and the tensor cores for, if anything
+    Engines *engines = nullptr;
 
     void prepare_threads(const Launch &, uint32_t seed, int order);
     Worker *block_of(const char *shared) const;
@@ -104,7 +117,9 @@ struct Worker {
     bool wake();
     bool is_to_blame() const;
     bool try_warp(Warp &, int lane);
-    void stuck();
+    [[noreturn]] void stuck();
+    [[noreturn]] void stuck_together(int rank);
+    [[noreturn]] void stuck_at_mask(int rank);
     bool blamed = false;                           // the thread at work is to say what it waits for
     [[noreturn]] void tell_of_waiting();
     [[noreturn]] void stuck_on_condition(int rank);

@@ -20,11 +20,22 @@ template <class T> GRIDSTRIDE_UNSEEN T compare_and_swap(T *p, T expected, T valu
     return old;
 }
 
-template <class T, bool = std::is_integral_v<T>> struct wrapping { using type = T; };   // the type in which sums may overflow
+// the type in which sums may overflow
+template <class T, bool = std::is_integral_v<T>> struct wrapping { using type = T; };
 template <class T> struct wrapping<T, true> { using type = std::make_unsigned_t<T>; };
 
-struct Add { template <class T> static T of(T old, T v) { using W = typename wrapping<T>::type; return T(W(old) + W(v)); } };
-struct Subtract { template <class T> static T of(T old, T v) { using W = typename wrapping<T>::type; return T(W(old) - W(v)); } };
+struct Add {
+    template <class T> static T of(T old, T v) {
+        using W = typename wrapping<T>::type;
+        return T(W(old) + W(v));
+    }
+};
+struct Subtract {
+    template <class T> static T of(T old, T v) {
+        using W = typename wrapping<T>::type;
+        return T(W(old) - W(v));
+    }
+};
 struct Exchange { template <class T> static T of(T, T v) { return v; } };
 struct Minimum { template <class T> static T of(T old, T v) { return v < old ? v : old; } };
 struct Maximum { template <class T> static T of(T old, T v) { return old < v ? v : old; } };
@@ -32,7 +43,9 @@ struct And { template <class T> static T of(T old, T v) { return old & v; } };
 struct Or { template <class T> static T of(T old, T v) { return old | v; } };
 struct Xor { template <class T> static T of(T old, T v) { return old ^ v; } };
 struct Increment { static unsigned of(unsigned old, unsigned last) { return old >= last ? 0 : old + 1; } };
-struct Decrement { static unsigned of(unsigned old, unsigned last) { return old == 0 || old > last ? last : old - 1; } };
+struct Decrement {
+    static unsigned of(unsigned old, unsigned last) { return old == 0 || old > last ? last : old - 1; }
+};
 struct AddEach {
     static float2 of(float2 a, float2 b) { return {a.x + b.x, a.y + b.y}; }
     static float4 of(float4 a, float4 b) { return {a.x + b.x, a.y + b.y, a.z + b.z, a.w + b.w}; }
@@ -49,7 +62,9 @@ struct AddEach {
     GRIDSTRIDE_INLINE T name##_system(T *p, T value, int line = __builtin_LINE()) { \
         return gridstride::atomically<gridstride::Op, T>(p, value, gridstride::Scope::system, line); \
     }
-#define GRIDSTRIDE_ATOMIC_INTEGERS(name, Op) GRIDSTRIDE_ATOMIC(name, Op, int) GRIDSTRIDE_ATOMIC(name, Op, unsigned) GRIDSTRIDE_ATOMIC(name, Op, unsigned long long)
+#define GRIDSTRIDE_ATOMIC_INTEGERS(name, Op) \
+    GRIDSTRIDE_ATOMIC(name, Op, int) \
+    GRIDSTRIDE_ATOMIC(name, Op, unsigned) GRIDSTRIDE_ATOMIC(name, Op, unsigned long long)
 GRIDSTRIDE_ATOMIC_INTEGERS(atomicAdd, Add)
 GRIDSTRIDE_ATOMIC(atomicAdd, Add, float)
 GRIDSTRIDE_ATOMIC(atomicAdd, Add, double)

@@ -10,8 +10,13 @@ public:
     explicit thread_group(unsigned mask) : mask(mask) {}
     unsigned size() const { return mask ? unsigned(__popc(mask)) : blockDim.x * blockDim.y * blockDim.z; }
     unsigned num_threads() const { return size(); }
-    unsigned thread_rank() const { return mask ? unsigned(__popc(mask & ((1u << gridstride::lane()) - 1))) : unsigned(gridstride::thread_rank()); }
-    GRIDSTRIDE_INLINE void sync(int line = __builtin_LINE()) const { if (mask) gridstride::sync_warp(mask, line); else gridstride::sync_block(line); }
+    unsigned thread_rank() const {
+        return mask ? unsigned(__popc(mask & ((1u << gridstride::lane()) - 1))) : unsigned(gridstride::thread_rank());
+    }
+    GRIDSTRIDE_INLINE void sync(int line = __builtin_LINE()) const {
+        if (mask) gridstride::sync_warp(mask, line);
+        else gridstride::sync_block(line);
+    }
 };
 
 class thread_block : public thread_group {
@@ -35,9 +40,15 @@ public:
     template <class T> GRIDSTRIDE_INLINE T shfl_down(T value, unsigned delta, int line = __builtin_LINE()) const {
         return from(int(thread_rank() + delta), value, line);
     }
-    GRIDSTRIDE_INLINE unsigned ballot(int predicate, int line = __builtin_LINE()) const { return ranks(__ballot_sync(mask, predicate, line)); }
-    GRIDSTRIDE_INLINE int any(int predicate, int line = __builtin_LINE()) const { return __any_sync(mask, predicate, line); }
-    GRIDSTRIDE_INLINE int all(int predicate, int line = __builtin_LINE()) const { return __all_sync(mask, predicate, line); }
+    GRIDSTRIDE_INLINE unsigned ballot(int predicate, int line = __builtin_LINE()) const {
+        return ranks(__ballot_sync(mask, predicate, line));
+    }
+    GRIDSTRIDE_INLINE int any(int predicate, int line = __builtin_LINE()) const {
+        return __any_sync(mask, predicate, line);
+    }
+    GRIDSTRIDE_INLINE int all(int predicate, int line = __builtin_LINE()) const {
+        return __all_sync(mask, predicate, line);
+    }
     template <class T> GRIDSTRIDE_INLINE unsigned match_any(T value, int line = __builtin_LINE()) const {
         return ranks(__match_any_sync(mask, value, line));
     }
@@ -45,10 +56,12 @@ public:
         return ranks(__match_all_sync(mask, value, &all, line));
     }
 protected:
-    warp_group(unsigned mask, unsigned meta_rank, unsigned meta_size) : thread_group(mask), meta_rank(meta_rank), meta_size(meta_size) {}
+    warp_group(unsigned mask, unsigned meta_rank, unsigned meta_size)
+        : thread_group(mask), meta_rank(meta_rank), meta_size(meta_size) {}
     int lane_of(int rank) const { return int(__fns(mask, 0, rank + 1)); }
     template <class T> GRIDSTRIDE_INLINE T from(int rank, T value, int line) const {
-        return gridstride::shuffled(mask, value, rank >= 0 && rank < int(size()) ? lane_of(rank) : gridstride::lane(), line);
+        return gridstride::shuffled(
+            mask, value, rank >= 0 && rank < int(size()) ? lane_of(rank) : gridstride::lane(), line);
     }
     unsigned ranks(unsigned lanes) const {
         unsigned r = 0;
@@ -60,15 +73,22 @@ protected:
 
 class coalesced_group : public warp_group {
 public:
-    template <class T> GRIDSTRIDE_INLINE T shfl(T value, unsigned rank, int line = __builtin_LINE()) const { return from(int(rank), value, line); }
-    explicit coalesced_group(unsigned mask, unsigned meta_rank = 0, unsigned meta_size = 1) : warp_group(mask, meta_rank, meta_size) {}
+    template <class T> GRIDSTRIDE_INLINE T shfl(T value, unsigned rank, int line = __builtin_LINE()) const {
+        return from(int(rank), value, line);
+    }
+    explicit coalesced_group(unsigned mask, unsigned meta_rank = 0, unsigned meta_size = 1)
+        : warp_group(mask, meta_rank, meta_size) {}
 };
-GRIDSTRIDE_INLINE coalesced_group coalesced_threads(int line = __builtin_LINE()) { return coalesced_group(gridstride::active_mask(line)); }
+GRIDSTRIDE_INLINE coalesced_group coalesced_threads(int line = __builtin_LINE()) {
+    return coalesced_group(gridstride::active_mask(line));
+}
 
 template <unsigned n, class Parent = void> class thread_block_tile;
 
 template <unsigned n> class thread_block_tile<n, void> : public warp_group {
-    static_assert(n >= 1 && n <= 32 && (n & (n - 1)) == 0, "a tile has 1, 2, 4, 8, 16 or 32 threads; the emulator has none that span warps");
+    static_assert(n >= 1 && n <= 32 && (n & (n - 1)) == 0,
+        "a tile has 1, 2, 4, 8, 16 or 32 threads; the emulator has none that span warps");
+
 public:
     static constexpr unsigned size() { return n; }
     static constexpr unsigned num_threads() { return n; }
@@ -80,7 +100,8 @@ public:
         return this->from(int(thread_rank() ^ ranks), value, line);
     }
     thread_block_tile(unsigned meta_rank, unsigned meta_size)
-        : warp_group((n == 32 ? ~0u : (1u << n % 32) - 1) << (unsigned(gridstride::lane()) & ~(n - 1)), meta_rank, meta_size) {}
+        : warp_group((n == 32 ? ~0u : (1u << n % 32) - 1) << (unsigned(gridstride::lane()) & ~(n - 1)), meta_rank,
+              meta_size) {}
 };
 template <unsigned n, class Parent> class thread_block_tile : public thread_block_tile<n, void> {
 public:
@@ -92,7 +113,8 @@ inline thread_block_tile<1> this_thread() { return thread_block_tile<1>(0, 1); }
 template <unsigned n, class Parent> thread_block_tile<n, Parent> tiled_partition(const Parent &parent) {
     return thread_block_tile<n, Parent>(parent);
 }
-template <unsigned n, unsigned m, class P> thread_block_tile<n, thread_block_tile<m, P>> tiled_partition(const thread_block_tile<m, P> &parent) {
+template <unsigned n, unsigned m, class P>
+thread_block_tile<n, thread_block_tile<m, P>> tiled_partition(const thread_block_tile<m, P> &parent) {
     static_assert(n <= m, "a part is no larger than the whole");
     return tiled_partition<n, thread_block_tile<m, P>>(parent);
 }
@@ -104,21 +126,25 @@ inline unsigned lanes_of_tile(unsigned mask, unsigned rank, unsigned n) {
     return lanes;
 }
 inline thread_group tiled_partition(const thread_group &parent, unsigned n) {
-    if (n == 0 || n > 32 || n & (n - 1)) gridstride::trap("tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32");
-    return thread_group(lanes_of_tile(parent.mask ? parent.mask : ~0u, parent.mask ? parent.thread_rank() : unsigned(gridstride::lane()), n));
+    if (n == 0 || n > 32 || n & (n - 1)) gridstride::trap(gridstride::Code::tile_threads);
+    return thread_group(lanes_of_tile(
+        parent.mask ? parent.mask : ~0u, parent.mask ? parent.thread_rank() : unsigned(gridstride::lane()), n));
 }
 inline coalesced_group tiled_partition(const coalesced_group &parent, unsigned n) {
-    if (n == 0 || n > 32 || n & (n - 1)) gridstride::trap("tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32");
-    return coalesced_group(lanes_of_tile(parent.mask, parent.thread_rank(), n), parent.thread_rank() / n, (parent.size() + n - 1) / n);
+    if (n == 0 || n > 32 || n & (n - 1)) gridstride::trap(gridstride::Code::tile_threads);
+    return coalesced_group(
+        lanes_of_tile(parent.mask, parent.thread_rank(), n), parent.thread_rank() / n, (parent.size() + n - 1) / n);
 }
 
 // The threads of a group that gave the same label, or the same answer
-template <class T> GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, T label, int line = __builtin_LINE()) {
+template <class T>
+GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, T label, int line = __builtin_LINE()) {
     const unsigned part = __match_any_sync(group.mask, label, line), first = part & (0 - part);
     const unsigned leaders = __ballot_sync(group.mask, first == 1u << gridstride::lane(), line);
     return coalesced_group(part, unsigned(__popc(leaders & (first - 1))), unsigned(__popc(leaders)));
 }
-GRIDSTRIDE_INLINE coalesced_group binary_partition(const warp_group &group, bool predicate, int line = __builtin_LINE()) {
+GRIDSTRIDE_INLINE coalesced_group binary_partition(
+    const warp_group &group, bool predicate, int line = __builtin_LINE()) {
     const unsigned yes = __ballot_sync(group.mask, predicate, line), part = group.mask & (predicate ? yes : ~yes);
     return part == group.mask ? coalesced_group(part) : coalesced_group(part, predicate, 2);
 }
@@ -132,14 +158,19 @@ public:
     static dim3 block_index() { return blockIdx; }
     static dim3 dim_blocks() { return gridDim; }
     static dim3 group_dim() { return gridDim; }
-    static unsigned long long block_rank() { return blockIdx.x + gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z); }
+    static unsigned long long block_rank() {
+        return blockIdx.x + gridDim.x * (blockIdx.y + (unsigned long long)gridDim.y * blockIdx.z);
+    }
     static unsigned long long num_blocks() { return (unsigned long long)gridDim.x * gridDim.y * gridDim.z; }
     static unsigned long long num_threads() { return num_blocks() * blockDim.x * blockDim.y * blockDim.z; }
     static unsigned long long size() { return num_threads(); }
-    static unsigned long long thread_rank() { return block_rank() * (blockDim.x * blockDim.y * blockDim.z) + unsigned(gridstride::thread_rank()); }
+    static unsigned long long thread_rank() {
+        return block_rank() * (blockDim.x * blockDim.y * blockDim.z) + unsigned(gridstride::thread_rank());
+    }
     static bool is_valid() { return false; }
     template <bool emulated = false> static void sync(int = 0) {
-        static_assert(emulated, "the emulator has no this_grid().sync(): end the kernel and launch another one, which waits for all blocks");
+        static_assert(emulated, "the emulator has no this_grid().sync(): end the kernel and launch another one, which "
+                                "waits for all blocks");
     }
 };
 inline grid_group this_grid() { return {}; }
@@ -156,13 +187,16 @@ public:
     static unsigned num_blocks() { return gridstride::cluster_blocks(); }
     static unsigned num_threads() { return num_blocks() * blockDim.x * blockDim.y * blockDim.z; }
     static unsigned size() { return num_threads(); }
-    static unsigned thread_rank() { return block_rank() * (blockDim.x * blockDim.y * blockDim.z) + unsigned(gridstride::thread_rank()); }
+    static unsigned thread_rank() {
+        return block_rank() * (blockDim.x * blockDim.y * blockDim.z) + unsigned(gridstride::thread_rank());
+    }
     GRIDSTRIDE_INLINE static void barrier_arrive(int line = __builtin_LINE()) { gridstride::cluster_arrive(line); }
     GRIDSTRIDE_INLINE static void barrier_wait(int line = __builtin_LINE()) { gridstride::cluster_wait(line); }
     GRIDSTRIDE_INLINE static void sync(int line = __builtin_LINE()) { barrier_arrive(line), barrier_wait(line); }
     // The same place in another block's shared memory
     template <class T> GRIDSTRIDE_INLINE static T *map_shared_rank(T *p, unsigned rank, int line = __builtin_LINE()) {
-        return reinterpret_cast<T *>(gridstride::shared_at(gridstride::map_shared(gridstride::shared_address(p), rank, line), 1, "map_shared_rank", line));
+        return reinterpret_cast<T *>(gridstride::shared_at(
+            gridstride::map_shared(gridstride::shared_address(p), rank, line), 1, "map_shared_rank", line));
     }
 };
 inline cluster_group this_cluster() { return {}; }
@@ -175,14 +209,17 @@ template <class G> auto group_size(const G &group) { return group.size(); }
 template <class G, class F, class... A> GRIDSTRIDE_INLINE void invoke_one(const G &group, F &&f, A &&...args) {
     if (group.thread_rank() == 0) f(static_cast<A &&>(args)...);
 }
-template <class G, class F, class... A> GRIDSTRIDE_INLINE auto invoke_one_broadcast(const G &group, F &&f, A &&...args) -> decltype(f(static_cast<A &&>(args)...)) {
+template <class G, class F, class... A>
+GRIDSTRIDE_INLINE auto invoke_one_broadcast(const G &group, F &&f, A &&...args)
+    -> decltype(f(static_cast<A &&>(args)...)) {
     decltype(f(static_cast<A &&>(args)...)) result{};
     if (group.thread_rank() == 0) result = f(static_cast<A &&>(args)...);
     return group.shfl(result, 0);
 }
 
 // Thread r gets op(... op(value 0, value 1) ..., value r).
-template <class G, class T, class F> GRIDSTRIDE_INLINE auto scanned(const G &group, T value, F op, int line) -> decltype(op(value, value)) {
+template <class G, class T, class F>
+GRIDSTRIDE_INLINE auto scanned(const G &group, T value, F op, int line) -> decltype(op(value, value)) {
     decltype(op(value, value)) r = value;
     for (unsigned d = 1; d < group.size(); d *= 2) {
         const auto before = group.shfl_up(r, d, line);

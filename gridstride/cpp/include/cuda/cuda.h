@@ -8,23 +8,55 @@ typedef uint32_t cuuint32_t;
 typedef uint64_t cuuint64_t;
 struct alignas(64) CUtensorMap { cuuint64_t opaque[16]; };
 enum CUtensorMapDataType {
-    CU_TENSOR_MAP_DATA_TYPE_UINT8, CU_TENSOR_MAP_DATA_TYPE_UINT16, CU_TENSOR_MAP_DATA_TYPE_UINT32, CU_TENSOR_MAP_DATA_TYPE_INT32, CU_TENSOR_MAP_DATA_TYPE_UINT64, CU_TENSOR_MAP_DATA_TYPE_INT64,
-    CU_TENSOR_MAP_DATA_TYPE_FLOAT16, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, CU_TENSOR_MAP_DATA_TYPE_FLOAT64, CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
-    CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32, CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ
+    CU_TENSOR_MAP_DATA_TYPE_UINT8,
+    CU_TENSOR_MAP_DATA_TYPE_UINT16,
+    CU_TENSOR_MAP_DATA_TYPE_UINT32,
+    CU_TENSOR_MAP_DATA_TYPE_INT32,
+    CU_TENSOR_MAP_DATA_TYPE_UINT64,
+    CU_TENSOR_MAP_DATA_TYPE_INT64,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT16,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT32,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT64,
+    CU_TENSOR_MAP_DATA_TYPE_BFLOAT16,
+    CU_TENSOR_MAP_DATA_TYPE_FLOAT32_FTZ,
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32,
+    CU_TENSOR_MAP_DATA_TYPE_TFLOAT32_FTZ
 };
-enum CUtensorMapInterleave { CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_INTERLEAVE_16B, CU_TENSOR_MAP_INTERLEAVE_32B };
-enum CUtensorMapSwizzle { CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_SWIZZLE_32B, CU_TENSOR_MAP_SWIZZLE_64B, CU_TENSOR_MAP_SWIZZLE_128B };
-enum CUtensorMapL2promotion { CU_TENSOR_MAP_L2_PROMOTION_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_64B, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_L2_PROMOTION_L2_256B };
+enum CUtensorMapInterleave {
+    CU_TENSOR_MAP_INTERLEAVE_NONE,
+    CU_TENSOR_MAP_INTERLEAVE_16B,
+    CU_TENSOR_MAP_INTERLEAVE_32B
+};
+enum CUtensorMapSwizzle {
+    CU_TENSOR_MAP_SWIZZLE_NONE,
+    CU_TENSOR_MAP_SWIZZLE_32B,
+    CU_TENSOR_MAP_SWIZZLE_64B,
+    CU_TENSOR_MAP_SWIZZLE_128B
+};
+enum CUtensorMapL2promotion {
+    CU_TENSOR_MAP_L2_PROMOTION_NONE,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_64B,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+    CU_TENSOR_MAP_L2_PROMOTION_L2_256B
+};
 enum CUtensorMapFloatOOBfill { CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE, CU_TENSOR_MAP_FLOAT_OOB_FILL_NAN_REQUEST_ZERO_FMA };
 
-// `steps` has the bytes from one element to the next along the second axis, the third, ...; the first axis lies close together.
-inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type, cuuint32_t rank, void *base, const cuuint64_t *sizes, const cuuint64_t *steps, const cuuint32_t *box, const cuuint32_t *every,
-                                       CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion, CUtensorMapFloatOOBfill fill) {
+// `steps` has the bytes from one element to the next along the second axis, the third, ...; the first axis lies close
+// together.
+inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type, cuuint32_t rank, void *base,
+    const cuuint64_t *sizes, const cuuint64_t *steps, const cuuint32_t *box, const cuuint32_t *every,
+    CUtensorMapInterleave interleave, CUtensorMapSwizzle swizzle, CUtensorMapL2promotion,
+    CUtensorMapFloatOOBfill fill) {
     constexpr int bytes[] = {1, 2, 4, 4, 8, 8, 2, 4, 8, 2, 4, 4, 4};
-    if (!to || rank < 1 || rank > 5 || unsigned(type) > 12 || reinterpret_cast<uintptr_t>(base) % 16 || interleave || fill) return CUDA_ERROR_INVALID_VALUE;
-    ::gridstride::TensorMap map = {{'g', 's', ' ', 't', 'm', 'a', 'p'}, static_cast<char *>(base), int(rank), bytes[type], swizzle ? 16 << swizzle : 0, 0, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {bytes[type]}};
+    if (!to || rank < 1 || rank > 5 || unsigned(type) > 12 || reinterpret_cast<uintptr_t>(base) % 16 || interleave ||
+        fill)
+        return CUDA_ERROR_INVALID_VALUE;
+    ::gridstride::TensorMap map = {{'g', 's', ' ', 't', 'm', 'a', 'p'}, static_cast<char *>(base), int(rank),
+        bytes[type], swizzle ? 16 << swizzle : 0, 0, {1, 1, 1, 1, 1}, {1, 1, 1, 1, 1}, {bytes[type]}};
     for (unsigned i = 0; i < rank; i++) {
-        if (!sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || (every && every[i] != 1) || (i && (steps[i - 1] % 16 || steps[i - 1] >= 1ull << 40))) return CUDA_ERROR_INVALID_VALUE;
+        if (!sizes[i] || sizes[i] > 1ull << 32 || !box[i] || box[i] > 256 || (every && every[i] != 1) ||
+            (i && (steps[i - 1] % 16 || steps[i - 1] >= 1ull << 40)))
+            return CUDA_ERROR_INVALID_VALUE;
         map.sizes[i] = int32_t(sizes[i]), map.box[i] = int32_t(box[i]);
         if (i) map.steps[i] = int64_t(steps[i - 1]);
     }
@@ -36,10 +68,13 @@ inline CUresult cuTensorMapEncodeTiled(CUtensorMap *to, CUtensorMapDataType type
 // Where a function of the driver is, by its name
 enum cudaDriverEntryPointQueryResult { cudaDriverEntryPointSuccess, cudaDriverEntryPointSymbolNotFound };
 constexpr unsigned long long cudaEnableDefault = 0;
-inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long, cudaDriverEntryPointQueryResult *result = nullptr) {
+inline cudaError_t cudaGetDriverEntryPointByVersion(const char *symbol, void **function, unsigned, unsigned long long,
+    cudaDriverEntryPointQueryResult *result = nullptr) {
     const bool known = !strcmp(symbol, "cuTensorMapEncodeTiled");
     *function = known ? reinterpret_cast<void *>(&cuTensorMapEncodeTiled) : nullptr;
     if (result) *result = known ? cudaDriverEntryPointSuccess : cudaDriverEntryPointSymbolNotFound;
     return cudaSuccess;
 }
-inline CUresult cuGetErrorString(CUresult error, const char **text) { return *text = error ? "invalid argument" : "no error", CUDA_SUCCESS; }
+inline CUresult cuGetErrorString(CUresult error, const char **text) {
+    return *text = error ? "invalid argument" : "no error", CUDA_SUCCESS;
+}

@@ -9,7 +9,7 @@
 #define GRIDSTRIDE_WORD2 bfloat162
 #define GRIDSTRIDE_SELF 2bfloat162
 #define GRIDSTRIDE_M 7
-#include "sixteen_bits_functions.h"
+#include "sixteen_bits_functions.inc"
 
 inline __half::__half(__nv_bfloat16 v) : __half(float(v)) {}
 inline __nv_bfloat16::__nv_bfloat16(__half v) : __nv_bfloat16(float(v)) {}

@@ -12,7 +12,7 @@ struct __nv_bfloat16;
 #define GRIDSTRIDE_WORD2 half2
 #define GRIDSTRIDE_SELF 2half2
 #define GRIDSTRIDE_M 10
-#include "sixteen_bits_functions.h"
+#include "sixteen_bits_functions.inc"
 
 typedef __half half, nv_half, __nv_half;
 typedef __half2 half2, nv_half2, __nv_half2;

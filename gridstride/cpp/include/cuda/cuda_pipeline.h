@@ -3,9 +3,11 @@
 #include "emulator.h"
 
 // `bytes` (4, 8 or 16), of which the last `zeros` are not read but set to 0
-GRIDSTRIDE_INLINE void __pipeline_memcpy_async(void *to, const void *from, size_t bytes, size_t zeros = 0, int line = __builtin_LINE()) {
-    if (bytes != 4 && bytes != 8 && bytes != 16) gridstride::trap("__pipeline_memcpy_async copies 4, 8 or 16 bytes");
-    gridstride::copy_async(to, from, unsigned(bytes), unsigned(zeros < bytes ? bytes - zeros : 0), "__pipeline_memcpy_async", line);
+GRIDSTRIDE_INLINE void __pipeline_memcpy_async(
+    void *to, const void *from, size_t bytes, size_t zeros = 0, int line = __builtin_LINE()) {
+    if (bytes != 4 && bytes != 8 && bytes != 16) gridstride::trap(gridstride::Code::copy_bytes);
+    gridstride::copy_async(
+        to, from, unsigned(bytes), unsigned(zeros < bytes ? bytes - zeros : 0), "__pipeline_memcpy_async", line);
 }
 inline void __pipeline_commit() { gridstride::copy_async_commit(); }
 inline void __pipeline_wait_prior(size_t groups) { gridstride::copy_async_wait(unsigned(groups)); }

@@ -52,8 +52,20 @@ inline cudaError_t failed_unless(bool ok, cudaError_t e) { return ok ? cudaSucce
 
 // Memory
 
-enum cudaMemcpyKind { cudaMemcpyHostToHost, cudaMemcpyHostToDevice, cudaMemcpyDeviceToHost, cudaMemcpyDeviceToDevice, cudaMemcpyDefault };
-enum { cudaHostAllocDefault = 0, cudaHostAllocPortable = 1, cudaHostAllocMapped = 2, cudaMemAttachGlobal = 1, cudaMemAttachHost = 2 };
+enum cudaMemcpyKind {
+    cudaMemcpyHostToHost,
+    cudaMemcpyHostToDevice,
+    cudaMemcpyDeviceToHost,
+    cudaMemcpyDeviceToDevice,
+    cudaMemcpyDefault
+};
+enum {
+    cudaHostAllocDefault = 0,
+    cudaHostAllocPortable = 1,
+    cudaHostAllocMapped = 2,
+    cudaMemAttachGlobal = 1,
+    cudaMemAttachHost = 2
+};
 
 namespace gridstride {
 template <class T> cudaError_t host_too(T **p, size_t bytes, bool cleared) {
@@ -72,8 +84,12 @@ template <class T> cudaError_t cudaMalloc(T **p, size_t bytes) {
     return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
 }
 template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t) { return cudaMalloc(p, bytes); }
-template <class T> cudaError_t cudaMallocManaged(T **p, size_t bytes, unsigned = cudaMemAttachGlobal) { return gridstride::host_too(p, bytes, false); }
-inline cudaError_t cudaFree(void *p) { return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue); }
+template <class T> cudaError_t cudaMallocManaged(T **p, size_t bytes, unsigned = cudaMemAttachGlobal) {
+    return gridstride::host_too(p, bytes, false);
+}
+inline cudaError_t cudaFree(void *p) {
+    return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue);
+}
 inline cudaError_t cudaFreeAsync(void *p, cudaStream_t) { return cudaFree(p); }
 template <class T> cudaError_t cudaMallocPitch(T **p, size_t *pitch, size_t width, size_t height) {
     *pitch = (width + 511) / 512 * 512;
@@ -82,57 +98,90 @@ template <class T> cudaError_t cudaMallocPitch(T **p, size_t *pitch, size_t widt
 // Pinned memory can be read by kernels as well: it is device memory that the host may touch.
 template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes) { return gridstride::host_too(p, bytes, true); }
 template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned) { return cudaMallocHost(p, bytes); }
-template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) { *p = static_cast<T *>(host); return cudaSuccess; }
+template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
+    *p = static_cast<T *>(host);
+    return cudaSuccess;
+}
 inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     if (kind < 0 || kind > cudaMemcpyDefault) return gridstride::told(cudaErrorInvalidMemcpyDirection);
     if (bytes && (!to || !from)) return gridstride::told(cudaErrorInvalidValue);
     const bool to_device = gridstride::is_device(to), from_device = gridstride::is_device(from);
-    if ((to_device && !gridstride::device_range(to, bytes)) || (from_device && !gridstride::device_range(from, bytes))) return gridstride::told(cudaErrorInvalidValue);
-    if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) && !to_device && bytes) return gridstride::told(cudaErrorInvalidValue);
-    if ((kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) && !from_device && bytes) return gridstride::told(cudaErrorInvalidValue);
+    if ((to_device && !gridstride::device_range(to, bytes)) || (from_device && !gridstride::device_range(from, bytes)))
+        return gridstride::told(cudaErrorInvalidValue);
+    if ((kind == cudaMemcpyHostToDevice || kind == cudaMemcpyDeviceToDevice) && !to_device && bytes)
+        return gridstride::told(cudaErrorInvalidValue);
+    if ((kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) && !from_device && bytes)
+        return gridstride::told(cudaErrorInvalidValue);
     gridstride::device_copy(to, from, bytes);
     if (to_device) gridstride::device_written(to, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemcpyAsync(void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr) { return cudaMemcpy(to, from, bytes, kind); }
-inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
+inline cudaError_t cudaMemcpyAsync(
+    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    return cudaMemcpy(to, from, bytes, kind);
+}
+inline cudaError_t cudaMemcpy2D(
+    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
     if (width > to_pitch || width > from_pitch) return gridstride::told(cudaErrorInvalidPitchValue);
     for (size_t row = 0; row < height; row++)
-        if (cudaError_t e = cudaMemcpy(static_cast<char *>(to) + row * to_pitch, static_cast<const char *>(from) + row * from_pitch, width, kind)) return e;
+        if (cudaError_t e = cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
+                static_cast<const char *>(from) + row * from_pitch, width, kind))
+            return e;
     return cudaSuccess;
 }
-inline cudaError_t cudaMemcpy2DAsync(void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t = nullptr) { return cudaMemcpy2D(to, tp, from, fp, w, h, k); }
+inline cudaError_t cudaMemcpy2DAsync(
+    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t = nullptr) {
+    return cudaMemcpy2D(to, tp, from, fp, w, h, k);
+}
 inline cudaError_t cudaMemset(void *p, int value, size_t bytes) {
-    if (!gridstride::is_device(p) || !gridstride::device_range(p, bytes)) return gridstride::told(cudaErrorInvalidValue);
+    if (!gridstride::is_device(p) || !gridstride::device_range(p, bytes))
+        return gridstride::told(cudaErrorInvalidValue);
     gridstride::device_fill(p, value, bytes);
     gridstride::device_written(p, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t = nullptr) { return cudaMemset(p, value, bytes); }
+inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t = nullptr) {
+    return cudaMemset(p, value, bytes);
+}
 inline cudaError_t cudaMemset2D(void *p, size_t pitch, int value, size_t width, size_t height) {
     for (size_t row = 0; row < height; row++)
         if (cudaError_t e = cudaMemset(static_cast<char *>(p) + row * pitch, value, width)) return e;
     return cudaSuccess;
 }
-inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) { *total = size_t(16) << 30; *free = *total - gridstride::device_total(); return cudaSuccess; }
+inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    *total = size_t(16) << 30;
+    *free = *total - gridstride::device_total();
+    return cudaSuccess;
+}
 inline cudaError_t cudaMemPrefetchAsync(const void *, size_t, int, cudaStream_t = nullptr) { return cudaSuccess; }
 
-template <class T> cudaError_t cudaMemcpyToSymbol(T &symbol, const void *from, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
+template <class T>
+cudaError_t cudaMemcpyToSymbol(
+    T &symbol, const void *from, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
     if (offset + bytes > sizeof(T)) return gridstride::told(cudaErrorInvalidValue);
     char *to = reinterpret_cast<char *>(const_cast<std::remove_cv_t<T> *>(&symbol)) + offset;
     gridstride::device_copy(to, from, bytes);
     gridstride::device_written(to, bytes);
     return cudaSuccess;
 }
-template <class T> cudaError_t cudaMemcpyToSymbolAsync(T &symbol, const void *from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) { return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind); }
-template <class T> cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+template <class T>
+cudaError_t cudaMemcpyToSymbolAsync(
+    T &symbol, const void *from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+}
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(
+    void *to, const T &symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
     if (offset + bytes > sizeof(T)) return gridstride::told(cudaErrorInvalidValue);
     gridstride::device_copy(to, reinterpret_cast<const char *>(&symbol) + offset, bytes);
     return cudaSuccess;
 }
-template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, T &symbol) { *p = (P *)&symbol; return cudaSuccess; }
+template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, T &symbol) {
+    *p = (P *)&symbol;
+    return cudaSuccess;
+}
 template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &) { *bytes = sizeof(T); return cudaSuccess; }
 
 // Streams and events: every piece of work is over when the call returns, and the clock is the CPU's.
@@ -142,7 +191,13 @@ struct GridstrideEvent { double seconds; };
 typedef GridstrideEvent *cudaEvent_t;
 typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void *);
 typedef void (*cudaHostFn_t)(void *);
-enum { cudaStreamDefault = 0, cudaStreamNonBlocking = 1, cudaEventDefault = 0, cudaEventBlockingSync = 1, cudaEventDisableTiming = 2 };
+enum {
+    cudaStreamDefault = 0,
+    cudaStreamNonBlocking = 1,
+    cudaEventDefault = 0,
+    cudaEventBlockingSync = 1,
+    cudaEventDisableTiming = 2
+};
 #define cudaStreamLegacy ((cudaStream_t)0)
 #define cudaStreamPerThread ((cudaStream_t)0)
 
@@ -153,7 +208,10 @@ inline cudaError_t cudaStreamDestroy(cudaStream_t s) { delete s; return cudaSucc
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
-inline cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned) { f(s, cudaSuccess, data); return cudaSuccess; }
+inline cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned) {
+    f(s, cudaSuccess, data);
+    return cudaSuccess;
+}
 inline cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void *data) { f(data); return cudaSuccess; }
 inline cudaError_t cudaEventCreate(cudaEvent_t *e) { *e = new GridstrideEvent{-1}; return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
@@ -176,10 +234,12 @@ inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b)
 
 struct cudaDeviceProp {
     char name[256];
-    size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor, reservedSharedMemPerBlock, totalConstMem, memPitch;
-    int major, minor, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], regsPerBlock, regsPerMultiprocessor, multiProcessorCount,
-        maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor, clockRate, memoryClockRate, memoryBusWidth, l2CacheSize, concurrentKernels, integrated,
-        canMapHostMemory, unifiedAddressing, managedMemory, cooperativeLaunch, asyncEngineCount, ECCEnabled, computeMode, deviceOverlap;
+    size_t totalGlobalMem, sharedMemPerBlock, sharedMemPerBlockOptin, sharedMemPerMultiprocessor,
+        reservedSharedMemPerBlock, totalConstMem, memPitch;
+    int major, minor, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], regsPerBlock,
+        regsPerMultiprocessor, multiProcessorCount, maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor, clockRate,
+        memoryClockRate, memoryBusWidth, l2CacheSize, concurrentKernels, integrated, canMapHostMemory,
+        unifiedAddressing, managedMemory, cooperativeLaunch, asyncEngineCount, ECCEnabled, computeMode, deviceOverlap;
 };
 inline cudaError_t cudaGetDeviceCount(int *n) { *n = 1; return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int *d) { *d = 0; return cudaSuccess; }
@@ -189,19 +249,29 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     *p = {};
     strcpy(p->name, "gridstride emulator (CPU) with the limits of an H100");
     p->totalGlobalMem = size_t(16) << 30;
-    p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10, p->reservedSharedMemPerBlock = 1024;
-    p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->major = 9, p->minor = 0, p->warpSize = 32, p->maxThreadsPerBlock = 1024;
+    p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10,
+    p->reservedSharedMemPerBlock = 1024;
+    p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->major = 9, p->minor = 0, p->warpSize = 32,
+    p->maxThreadsPerBlock = 1024;
     p->maxThreadsDim[0] = p->maxThreadsDim[1] = 1024, p->maxThreadsDim[2] = 64;
     p->maxGridSize[0] = 2147483647, p->maxGridSize[1] = p->maxGridSize[2] = 65535;
-    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->multiProcessorCount = 132, p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
+    p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->multiProcessorCount = 132,
+    p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
     p->clockRate = 1980000, p->memoryClockRate = 2619000, p->memoryBusWidth = 5120, p->l2CacheSize = 50 << 20;
     p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = 1, p->asyncEngineCount = 3;
     return cudaSuccess;
 }
 enum cudaDeviceAttr {
-    cudaDevAttrMaxThreadsPerBlock = 1, cudaDevAttrMaxSharedMemoryPerBlock = 8, cudaDevAttrWarpSize = 10, cudaDevAttrMultiProcessorCount = 16,
-    cudaDevAttrMaxThreadsPerMultiProcessor = 39, cudaDevAttrComputeCapabilityMajor = 75, cudaDevAttrComputeCapabilityMinor = 76,
-    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81, cudaDevAttrMaxRegistersPerMultiprocessor = 82, cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxThreadsPerBlock = 1,
+    cudaDevAttrMaxSharedMemoryPerBlock = 8,
+    cudaDevAttrWarpSize = 10,
+    cudaDevAttrMultiProcessorCount = 16,
+    cudaDevAttrMaxThreadsPerMultiProcessor = 39,
+    cudaDevAttrComputeCapabilityMajor = 75,
+    cudaDevAttrComputeCapabilityMinor = 76,
+    cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrMaxRegistersPerMultiprocessor = 82,
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
 inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
     cudaDeviceProp p;
@@ -226,20 +296,32 @@ inline cudaError_t cudaThreadSynchronize() { return cudaSuccess; }
 inline cudaError_t cudaDeviceReset() { gridstride::device_reset(); return cudaSuccess; }
 inline cudaError_t cudaDriverGetVersion(int *v) { *v = CUDA_VERSION; return cudaSuccess; }
 inline cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }
-enum cudaFuncCache { cudaFuncCachePreferNone, cudaFuncCachePreferShared, cudaFuncCachePreferL1, cudaFuncCachePreferEqual };
+enum cudaFuncCache {
+    cudaFuncCachePreferNone,
+    cudaFuncCachePreferShared,
+    cudaFuncCachePreferL1,
+    cudaFuncCachePreferEqual
+};
 enum cudaLimit { cudaLimitStackSize, cudaLimitPrintfFifoSize, cudaLimitMallocHeapSize };
 inline cudaError_t cudaDeviceSetCacheConfig(cudaFuncCache) { return cudaSuccess; }
 inline cudaError_t cudaDeviceSetLimit(cudaLimit, size_t) { return cudaSuccess; }
 
 // What is said of one kernel; it is known by its name.
 
-enum cudaFuncAttribute { cudaFuncAttributeMaxDynamicSharedMemorySize = 8, cudaFuncAttributePreferredSharedMemoryCarveout = 9 };
+enum cudaFuncAttribute {
+    cudaFuncAttributeMaxDynamicSharedMemorySize = 8,
+    cudaFuncAttributePreferredSharedMemoryCarveout = 9
+};
 enum { cudaSharedmemCarveoutDefault = -1, cudaSharedmemCarveoutMaxShared = 100, cudaSharedmemCarveoutMaxL1 = 0 };
-struct cudaFuncAttributes { size_t sharedSizeBytes, constSizeBytes, localSizeBytes; int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, maxDynamicSharedSizeBytes; };
+struct cudaFuncAttributes {
+    size_t sharedSizeBytes, constSizeBytes, localSizeBytes;
+    int maxThreadsPerBlock, numRegs, ptxVersion, binaryVersion, maxDynamicSharedSizeBytes;
+};
 namespace gridstride {
 template <class K> cudaError_t set_attribute(const char *kernel, K, cudaFuncAttribute a, int value) {
     if (a == cudaFuncAttributePreferredSharedMemoryCarveout) return cudaSuccess;
-    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > 227 << 10) return told(cudaErrorInvalidValue);
+    if (a != cudaFuncAttributeMaxDynamicSharedMemorySize || value < 0 || value > 227 << 10)
+        return told(cudaErrorInvalidValue);
     max_dynamic_of(kernel) = size_t(value);
     return cudaSuccess;
 }
@@ -247,10 +329,12 @@ inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
     *p = {0, 0, 0, 1024, 0, 90, 90, int(max_dynamic_of(kernel))};
     return cudaSuccess;
 }
-// Blocks that fit on one multiprocessor, as far as threads and shared memory say; how many registers nvcc would use is not known here.
+// Blocks that fit on one multiprocessor, as far as threads and shared memory say; how many registers nvcc would use is
+// not known here.
 inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
     if (threads < 1 || threads > 1024) return told(cudaErrorInvalidValue);
-    int by_threads = 2048 / ((threads + 31) / 32 * 32), by_memory = int((size_t(228) << 10) / ((dynamic + 127) / 128 * 128 + 1024));
+    int by_threads = 2048 / ((threads + 31) / 32 * 32),
+        by_memory = int((size_t(228) << 10) / ((dynamic + 127) / 128 * 128 + 1024));
     *n = by_threads < by_memory ? by_threads : by_memory;
     if (*n > 32) *n = 32;
     return cudaSuccess;
@@ -266,7 +350,12 @@ inline cudaError_t best_block(int *grid, int *block, size_t dynamic, int limit) 
 #define cudaFuncSetAttribute(...) ::gridstride::set_attribute(GRIDSTRIDE_TEXT(__VA_ARGS__), __VA_ARGS__)
 #define cudaFuncGetAttributes(p, ...) ::gridstride::get_attributes(p, GRIDSTRIDE_TEXT(__VA_ARGS__))
 #define cudaFuncSetCacheConfig(kernel, config) ((void)(config), cudaSuccess)
-template <class K> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, K, int threads, size_t dynamic) { return gridstride::max_blocks(n, threads, dynamic); }
-template <class K> cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, K, size_t dynamic = 0, int limit = 0) { return gridstride::best_block(grid, block, dynamic, limit); }
+template <class K> cudaError_t cudaOccupancyMaxActiveBlocksPerMultiprocessor(int *n, K, int threads, size_t dynamic) {
+    return gridstride::max_blocks(n, threads, dynamic);
+}
+template <class K>
+cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, K, size_t dynamic = 0, int limit = 0) {
+    return gridstride::best_block(grid, block, dynamic, limit);
+}
 inline cudaError_t cudaProfilerStart() { return cudaSuccess; }
 inline cudaError_t cudaProfilerStop() { return cudaSuccess; }

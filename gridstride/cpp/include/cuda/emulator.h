@@ -1,5 +1,5 @@
 // CUDA C for an ordinary C++ compiler: what nvcc predefines. Always included first.
-// The launches and the declarations of shared memory were rewritten by gridstride.cpp.source to the functions below.
+// The launches and the declarations of shared memory were rewritten by gridstride.cpp.rewrite to the functions below.
 #pragma once
 #define GRIDSTRIDE_EMULATOR 1
 #include <assert.h>
@@ -41,18 +41,22 @@ struct Config {
     size_t shared;
     void *stream;
     dim3 cluster;
-    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1)) : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster) {}
+    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1))
+        : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster) {}
 };
 
 template <class T> Arg arg(const T &x) {
-    if constexpr (std::is_class_v<T> && sizeof(T) == sizeof(TensorMap) && std::is_trivially_copyable_v<T>) {   // a tensor map names its array
+    // a tensor map names its array
+    if constexpr (std::is_class_v<T> && sizeof(T) == sizeof(TensorMap) && std::is_trivially_copyable_v<T>) {
         TensorMap map;
         __builtin_memcpy(&map, &x, sizeof map);
         if (is_tensor_map(map)) return {map.base, size_t(map.itemsize)};
     }
     return {nullptr, 0};
 }
-template <class T> Arg arg(T *const &p) { return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T)}; }
+template <class T> Arg arg(T *const &p) {
+    return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T)};
+}
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
 
@@ -66,8 +70,11 @@ GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line
 
 template <class T> Shape shape() {
     using Item = std::remove_all_extents_t<T>;
-    return {std::extent_v<T> || !std::is_array_v<T> ? sizeof(std::conditional_t<std::is_array_v<T> && !std::extent_v<T>, Item, T>) : 0, sizeof(Item),
-            int(std::rank_v<T>), {std::extent_v<T>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>}};
+    return {std::extent_v<T> || !std::is_array_v<T>
+                ? sizeof(std::conditional_t<std::is_array_v<T> && !std::extent_v<T>, Item, T>)
+                : 0,
+        sizeof(Item), int(std::rank_v<T>),
+        {std::extent_v<T>, std::extent_v<T, 1>, std::extent_v<T, 2>, std::extent_v<T, 3>}};
 }
 
 template <class T, int> struct Site { static inline const int number = shared_site(); };
@@ -84,7 +91,8 @@ template <class T> inline T &dynamic_shared(const char *name) {
     return *reinterpret_cast<T *>(shared_dynamic(name, shape<T>()));
 }
 template <class T> T &symbol(T &init, const char *name, char kind) {
-    return *static_cast<T *>(symbol_alloc(const_cast<const void *>(static_cast<const volatile void *>(&init)), sizeof(T), sizeof(std::remove_all_extents_t<T>), name, kind));
+    return *static_cast<T *>(symbol_alloc(const_cast<const void *>(static_cast<const volatile void *>(&init)),
+        sizeof(T), sizeof(std::remove_all_extents_t<T>), name, kind));
 }
 }
 
@@ -96,8 +104,16 @@ template <class... A> inline int gridstride_printf(const char *format, A... args
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }
-[[noreturn]] __attribute__((always_inline)) inline void gridstride_abort() { ::gridstride::trap("abort() was called"); }
-namespace std { using ::gridstride_printf; using ::gridstride_puts; using ::gridstride_putchar; using ::gridstride_exit; using ::gridstride_abort; }
+[[noreturn]] __attribute__((always_inline)) inline void gridstride_abort() {
+    ::gridstride::trap(::gridstride::Code::abort_called);
+}
+namespace std {
+using ::gridstride_abort;
+using ::gridstride_exit;
+using ::gridstride_printf;
+using ::gridstride_putchar;
+using ::gridstride_puts;
+}
 #define printf gridstride_printf
 #define puts gridstride_puts
 #undef putchar
@@ -111,8 +127,13 @@ namespace std { using ::gridstride_printf; using ::gridstride_puts; using ::grid
 extern "C" {
 void *__tsan_memcpy(void *, const void *, size_t);
 void *__tsan_memset(void *, int, size_t);
-__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memcpy(void *to, const void *from, size_t n) noexcept { return __tsan_memcpy(to, from, n); }
-__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memset(void *to, int value, size_t n) noexcept { return __tsan_memset(to, value, n); }
+__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memcpy(
+    void *to, const void *from, size_t n) noexcept {
+    return __tsan_memcpy(to, from, n);
+}
+__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memset(void *to, int value, size_t n) noexcept {
+    return __tsan_memset(to, value, n);
+}
 }
 #endif
 #endif

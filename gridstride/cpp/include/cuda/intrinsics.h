@@ -34,10 +34,13 @@ template <class T> constexpr T magnitude(T x) { return x < 0 ? -x : x; }
 // `op` on each pair of parts of two words that are `I`s
 template <class I, class F> unsigned each(unsigned a, unsigned b, F op) {
     unsigned r = 0;
-    for (unsigned s = 0; s < 32; s += 8 * sizeof(I)) r |= (unsigned(op(int(I(a >> s)), int(I(b >> s)))) & 0xffffffffu >> (32 - 8 * sizeof(I))) << s;
+    for (unsigned s = 0; s < 32; s += 8 * sizeof(I))
+        r |= (unsigned(op(int(I(a >> s)), int(I(b >> s)))) & 0xffffffffu >> (32 - 8 * sizeof(I))) << s;
     return r;
 }
-template <class I> constexpr int clamped(int x) { return x > largest<I> ? largest<I> : x < smallest<I> ? smallest<I> : x; }
+template <class I> constexpr int clamped(int x) {
+    return x > largest<I> ? largest<I> : x < smallest<I> ? smallest<I> : x;
+}
 
 template <class A, class B> int dot(A a, B b, int start, int n) {   // a0*b[start] + a1*b[start+1] + ...
     unsigned r = 0;
@@ -60,18 +63,29 @@ inline unsigned __brev(unsigned x) {
     x = (x >> 4 & 0x0f0f0f0fu) | (x & 0x0f0f0f0fu) << 4;
     return __builtin_bswap32(x);
 }
-inline unsigned long long __brevll(unsigned long long x) { return (unsigned long long)__brev(unsigned(x)) << 32 | __brev(unsigned(x >> 32)); }
+inline unsigned long long __brevll(unsigned long long x) {
+    return (unsigned long long)__brev(unsigned(x)) << 32 | __brev(unsigned(x >> 32));
+}
 inline unsigned __byte_perm(unsigned x, unsigned y, unsigned s) {
     const unsigned long long bytes = (unsigned long long)y << 32 | x;
     unsigned r = 0;
     for (int i = 0; i < 4; i++) r |= unsigned(bytes >> 8 * (s >> 4 * i & 7) & 255) << 8 * i;
     return r;
 }
-inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) { return unsigned((((unsigned long long)hi << 32 | lo) << (n & 31)) >> 32); }
-inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) { return unsigned(((unsigned long long)hi << 32 | lo) >> (n & 31)); }
-inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned n) { return n >= 32 ? lo : __funnelshift_l(lo, hi, n); }
-inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned n) { return n >= 32 ? hi : __funnelshift_r(lo, hi, n); }
-inline unsigned __fns(unsigned mask, unsigned base, int offset) {   // the offset-th set bit from base on, upwards or downwards
+inline unsigned __funnelshift_l(unsigned lo, unsigned hi, unsigned n) {
+    return unsigned((((unsigned long long)hi << 32 | lo) << (n & 31)) >> 32);
+}
+inline unsigned __funnelshift_r(unsigned lo, unsigned hi, unsigned n) {
+    return unsigned(((unsigned long long)hi << 32 | lo) >> (n & 31));
+}
+inline unsigned __funnelshift_lc(unsigned lo, unsigned hi, unsigned n) {
+    return n >= 32 ? lo : __funnelshift_l(lo, hi, n);
+}
+inline unsigned __funnelshift_rc(unsigned lo, unsigned hi, unsigned n) {
+    return n >= 32 ? hi : __funnelshift_r(lo, hi, n);
+}
+// the offset-th set bit from base on, upwards or downwards
+inline unsigned __fns(unsigned mask, unsigned base, int offset) {
     if (offset == 0) return base < 32 && mask >> base & 1 ? base : ~0u;
     int left = offset < 0 ? -offset : offset;
     for (int i = int(base); i >= 0 && i < 32; i += offset < 0 ? -1 : 1)
@@ -86,7 +100,9 @@ inline long long __mul64hi(long long a, long long b) { return (long long)(__exte
 inline unsigned long long __umul64hi(unsigned long long a, unsigned long long b) {
     return (unsigned long long)(__extension__ (unsigned __int128)a * b >> 64);
 }
-inline int __mul24(int a, int b) { return int(unsigned((long long)(int(unsigned(a) << 8) >> 8) * (int(unsigned(b) << 8) >> 8))); }
+inline int __mul24(int a, int b) {
+    return int(unsigned((long long)(int(unsigned(a) << 8) >> 8) * (int(unsigned(b) << 8) >> 8)));
+}
 inline unsigned __umul24(unsigned a, unsigned b) { return (a & 0xffffffu) * (b & 0xffffffu); }
 inline unsigned __sad(int a, int b, unsigned c) { return c + unsigned(gridstride::magnitude((long long)a - b)); }
 inline unsigned __usad(unsigned a, unsigned b, unsigned c) { return c + (a > b ? a - b : b - a); }
@@ -105,7 +121,9 @@ inline unsigned __dp4a(unsigned a, unsigned b, unsigned c) {
     return c + unsigned(gridstride::dot(gridstride::as<Bytes>(a), gridstride::as<Bytes>(b), 0, 4));
 }
 inline int __dp4a(char4 a, char4 b, int c) { return __dp4a(gridstride::as<int>(a), gridstride::as<int>(b), c); }
-inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) { return __dp4a(gridstride::as<unsigned>(a), gridstride::as<unsigned>(b), c); }
+inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) {
+    return __dp4a(gridstride::as<unsigned>(a), gridstride::as<unsigned>(b), c);
+}
 #define GRIDSTRIDE_DP2A(name, start) \
     inline int name(int a, int b, int c) { \
         using namespace gridstride; \
@@ -116,7 +134,9 @@ inline unsigned __dp4a(uchar4 a, uchar4 b, unsigned c) { return __dp4a(gridstrid
         return c + unsigned(dot(as<Parts<unsigned short, 2>>(a), as<Parts<unsigned char, 4>>(b), start, 2)); \
     } \
     inline int name(short2 a, char4 b, int c) { return name(gridstride::as<int>(a), gridstride::as<int>(b), c); } \
-    inline unsigned name(ushort2 a, uchar4 b, unsigned c) { return name(gridstride::as<unsigned>(a), gridstride::as<unsigned>(b), c); }
+    inline unsigned name(ushort2 a, uchar4 b, unsigned c) { \
+        return name(gridstride::as<unsigned>(a), gridstride::as<unsigned>(b), c); \
+    }
 GRIDSTRIDE_DP2A(__dp2a_lo, 0)
 GRIDSTRIDE_DP2A(__dp2a_hi, 2)
 #undef GRIDSTRIDE_DP2A
@@ -187,7 +207,9 @@ inline long long __double_as_longlong(double x) { return gridstride::as<long lon
 inline double __longlong_as_double(long long x) { return gridstride::as<double>(x); }
 inline int __double2hiint(double x) { return int(__double_as_longlong(x) >> 32); }
 inline int __double2loint(double x) { return int(__double_as_longlong(x)); }
-inline double __hiloint2double(int hi, int lo) { return __longlong_as_double((long long)((unsigned long long)unsigned(hi) << 32 | unsigned(lo))); }
+inline double __hiloint2double(int hi, int lo) {
+    return __longlong_as_double((long long)((unsigned long long)unsigned(hi) << 32 | unsigned(lo)));
+}
 
 // Conversions to integers: to the nearest (ties to even), towards zero, up, down
 #define GRIDSTRIDE_TO_INTEGER(T, name, I) \
@@ -208,9 +230,15 @@ GRIDSTRIDE_TO_INTEGER(double, __double2ull, unsigned long long)
 // Conversions to floats; of 0, some processors make -0 when they round down
 #define GRIDSTRIDE_TO_FLOAT(T, name, I) \
     inline T name##_rn(I x) { return T(x); } \
-    inline T name##_rz(I x) { return x == 0 ? T(x) : gridstride::directed(FE_TOWARDZERO, gridstride::converted<T, I>, x); } \
-    inline T name##_ru(I x) { return x == 0 ? T(x) : gridstride::directed(FE_UPWARD, gridstride::converted<T, I>, x); } \
-    inline T name##_rd(I x) { return x == 0 ? T(x) : gridstride::directed(FE_DOWNWARD, gridstride::converted<T, I>, x); }
+    inline T name##_rz(I x) { \
+        return x == 0 ? T(x) : gridstride::directed(FE_TOWARDZERO, gridstride::converted<T, I>, x); \
+    } \
+    inline T name##_ru(I x) { \
+        return x == 0 ? T(x) : gridstride::directed(FE_UPWARD, gridstride::converted<T, I>, x); \
+    } \
+    inline T name##_rd(I x) { \
+        return x == 0 ? T(x) : gridstride::directed(FE_DOWNWARD, gridstride::converted<T, I>, x); \
+    }
 GRIDSTRIDE_TO_FLOAT(float, __int2float, int)
 GRIDSTRIDE_TO_FLOAT(float, __uint2float, unsigned)
 GRIDSTRIDE_TO_FLOAT(float, __ll2float, long long)
@@ -227,13 +255,13 @@ namespace gridstride {
 template <class T> constexpr bool cached = false;   // can a cached load move it?
 #define GRIDSTRIDE_CACHED(T) template <> constexpr bool cached<T> = true;
 #define GRIDSTRIDE_CACHED_VECTORS(T) GRIDSTRIDE_CACHED(T##2) GRIDSTRIDE_CACHED(T##4)
-GRIDSTRIDE_CACHED(char) GRIDSTRIDE_CACHED(signed char) GRIDSTRIDE_CACHED(unsigned char)
-GRIDSTRIDE_CACHED(short) GRIDSTRIDE_CACHED(unsigned short) GRIDSTRIDE_CACHED(int) GRIDSTRIDE_CACHED(unsigned)
-GRIDSTRIDE_CACHED(long) GRIDSTRIDE_CACHED(unsigned long) GRIDSTRIDE_CACHED(long long) GRIDSTRIDE_CACHED(unsigned long long)
-GRIDSTRIDE_CACHED(float) GRIDSTRIDE_CACHED(double)
-GRIDSTRIDE_CACHED_VECTORS(char) GRIDSTRIDE_CACHED_VECTORS(uchar) GRIDSTRIDE_CACHED_VECTORS(short) GRIDSTRIDE_CACHED_VECTORS(ushort)
-GRIDSTRIDE_CACHED_VECTORS(int) GRIDSTRIDE_CACHED_VECTORS(uint) GRIDSTRIDE_CACHED_VECTORS(float)
-GRIDSTRIDE_CACHED(longlong2) GRIDSTRIDE_CACHED(ulonglong2) GRIDSTRIDE_CACHED(double2)
+GRIDSTRIDE_CACHED(char) GRIDSTRIDE_CACHED(signed char) GRIDSTRIDE_CACHED(unsigned char) GRIDSTRIDE_CACHED(short)
+GRIDSTRIDE_CACHED(unsigned short) GRIDSTRIDE_CACHED(int) GRIDSTRIDE_CACHED(unsigned) GRIDSTRIDE_CACHED(long)
+GRIDSTRIDE_CACHED(unsigned long) GRIDSTRIDE_CACHED(long long) GRIDSTRIDE_CACHED(unsigned long long)
+GRIDSTRIDE_CACHED(float) GRIDSTRIDE_CACHED(double) GRIDSTRIDE_CACHED_VECTORS(char) GRIDSTRIDE_CACHED_VECTORS(uchar)
+GRIDSTRIDE_CACHED_VECTORS(short) GRIDSTRIDE_CACHED_VECTORS(ushort) GRIDSTRIDE_CACHED_VECTORS(int)
+GRIDSTRIDE_CACHED_VECTORS(uint) GRIDSTRIDE_CACHED_VECTORS(float) GRIDSTRIDE_CACHED(longlong2)
+GRIDSTRIDE_CACHED(ulonglong2) GRIDSTRIDE_CACHED(double2)
 #undef GRIDSTRIDE_CACHED_VECTORS
 }
 #define GRIDSTRIDE_LOAD(name) \
@@ -266,8 +294,8 @@ inline long long clock64() {
     return now.tv_sec * 1000000000ll + now.tv_nsec;
 }
 inline void __nanosleep(unsigned) { gridstride::yield_thread(); }
-[[noreturn]] inline void __trap() { gridstride::trap("__trap() was called"); }
-[[noreturn]] inline void __brkpt() { gridstride::trap("__brkpt() was called, and no debugger is there"); }
+[[noreturn]] inline void __trap() { gridstride::trap(gridstride::Code::trap_called); }
+[[noreturn]] inline void __brkpt() { gridstride::trap(gridstride::Code::breakpoint); }
 inline void __prof_trigger(int) {}
 #ifndef __clang__
 #define __builtin_assume(...) ((__VA_ARGS__) ? (void)0 : __builtin_unreachable())

@@ -104,7 +104,8 @@ inline float __frsqrt_rn(float x) { return float(1 / sqrt(double(x))); }
 #define GRIDSTRIDE_EXTREMA(R, A, B) \
     constexpr R min(A a, B b) { return gridstride::smaller<R>(a, b); } \
     constexpr R max(A a, B b) { return gridstride::larger<R>(a, b); }
-#define GRIDSTRIDE_INTEGER_EXTREMA(S, U) GRIDSTRIDE_EXTREMA(S, S, S) GRIDSTRIDE_EXTREMA(U, U, U) GRIDSTRIDE_EXTREMA(U, S, U) GRIDSTRIDE_EXTREMA(U, U, S)
+#define GRIDSTRIDE_INTEGER_EXTREMA(S, U) \
+    GRIDSTRIDE_EXTREMA(S, S, S) GRIDSTRIDE_EXTREMA(U, U, U) GRIDSTRIDE_EXTREMA(U, S, U) GRIDSTRIDE_EXTREMA(U, U, S)
 GRIDSTRIDE_INTEGER_EXTREMA(int, unsigned)
 GRIDSTRIDE_INTEGER_EXTREMA(long, unsigned long)
 GRIDSTRIDE_INTEGER_EXTREMA(long long, unsigned long long)
@@ -157,7 +158,8 @@ inline double erfcx(double x) noexcept {   // exp(x*x) * erfc(x), which far out 
 }
 inline double normcdf(double x) noexcept {
     constexpr double root = 0.70710678118654752440, rest = -4.83364665672645672e-17;   // their sum is sqrt(1/2)
-    const double t = -x * root, lost = fma(-x, root, -t) - x * rest;                    // far out, erfc makes much of little
+    // far out, erfc makes much of little
+    const double t = -x * root, lost = fma(-x, root, -t) - x * rest;
     return isinf(x) ? x > 0 : (erfc(t) - lost * 2 / sqrt(gridstride::pi) * exp(-t * t)) / 2;
 }
 inline double normcdfinv(double p) noexcept { return -sqrt(2.0) * erfcinv(2 * p); }
@@ -181,15 +183,19 @@ GRIDSTRIDE_ALSO_FLOAT(cyl_bessel_i0)
 GRIDSTRIDE_ALSO_FLOAT(cyl_bessel_i1)
 #undef GRIDSTRIDE_ALSO_FLOAT
 
-// Instead of the C library's functions, which an address of them still means: the stores of sine and cosine are to be the
-// caller's; the least and the greatest are to be as quick and as exact (about -0) as on a GPU.
+// Instead of the C library's functions, which an address of them still means: the stores of sine and cosine are to be
+// the caller's; the least and the greatest are to be as quick and as exact (about -0) as on a GPU.
 #ifdef __APPLE__
 GRIDSTRIDE_INLINE void sincosf(float x, float *s, float *c) noexcept { const float t = sinf(x); *c = cosf(x); *s = t; }
 GRIDSTRIDE_INLINE void sincos(double x, double *s, double *c) noexcept { const double t = sin(x); *c = cos(x); *s = t; }
 #else
 #define GRIDSTRIDE_INSTEAD extern inline __attribute__((gnu_inline, always_inline))
 GRIDSTRIDE_INSTEAD void sincosf(float x, float *s, float *c) noexcept { const float t = sinf(x); *c = cosf(x); *s = t; }
-GRIDSTRIDE_INSTEAD void sincos(double x, double *s, double *c) noexcept { const double t = sin(x); *c = cos(x); *s = t; }
+GRIDSTRIDE_INSTEAD void sincos(double x, double *s, double *c) noexcept {
+    const double t = sin(x);
+    *c = cos(x);
+    *s = t;
+}
 GRIDSTRIDE_INSTEAD float fminf(float a, float b) noexcept { return gridstride::minimum(a, b); }
 GRIDSTRIDE_INSTEAD float fmaxf(float a, float b) noexcept { return gridstride::maximum(a, b); }
 GRIDSTRIDE_INSTEAD double fmin(double a, double b) noexcept { return gridstride::minimum(a, b); }
@@ -212,7 +218,11 @@ inline float norm4df(float a, float b, float c, float d) noexcept { return float
 inline float rhypotf(float a, float b) noexcept { return float(rhypot(double(a), double(b))); }
 inline float rnorm3df(float a, float b, float c) noexcept { return float(rnorm3d(a, b, c)); }
 inline float rnorm4df(float a, float b, float c, float d) noexcept { return float(rnorm4d(a, b, c, d)); }
-GRIDSTRIDE_INLINE double norm(int n, const double *p) noexcept { double r = 0; for (int i = 0; i < n; i++) r = hypot(r, p[i]); return r; }
+GRIDSTRIDE_INLINE double norm(int n, const double *p) noexcept {
+    double r = 0;
+    for (int i = 0; i < n; i++) r = hypot(r, p[i]);
+    return r;
+}
 GRIDSTRIDE_INLINE float normf(int n, const float *p) noexcept {
     double r = 0; for (int i = 0; i < n; i++) r = hypot(r, double(p[i])); return float(r);
 }
@@ -232,7 +242,8 @@ inline float __sinf(float x) noexcept { return sinf(x); }
 inline float __cosf(float x) noexcept { return cosf(x); }
 inline float __tanf(float x) noexcept { return tanf(x); }
 inline float __tanhf(float x) noexcept { return tanhf(x); }
-inline float __powf(float x, float y) noexcept { return float(exp2(y * log2(double(x)))); }   // a negative x: not a number
+// a negative x: not a number
+inline float __powf(float x, float y) noexcept { return float(exp2(y * log2(double(x)))); }
 #ifndef __APPLE__
 inline float __exp10f(float x) noexcept { return exp10f(x); }
 GRIDSTRIDE_INLINE void __sincosf(float x, float *s, float *c) noexcept { sincosf(x, s, c); }

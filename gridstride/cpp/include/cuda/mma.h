@@ -1,5 +1,6 @@
-// nvcuda::wmma: matrices in pieces, the lanes of a warp holding some elements each. Who holds which is a GPU's own affair, and another here: element
-// i of a lane is number lane*num_elements + i of the piece, rows one after another (columns, if it was declared col_major).
+// nvcuda::wmma: matrices in pieces, the lanes of a warp holding some elements each. Who holds which is a GPU's own
+// affair, and another here: element i of a lane is number lane*num_elements + i of the piece, rows one after another
+// (columns, if it was declared col_major).
 #pragma once
 #include "cuda_bf16.h"
 #include "ptx.h"
@@ -16,18 +17,29 @@ enum layout_t { mem_row_major, mem_col_major };
 
 inline float __float_to_tf32(float x) { return gridstride::as<float>(gridstride::ptx::tf32_rounded(x)); }
 
-template <class Use, int m, int n, int k, class T, class Layout> constexpr bool emulated =
-    std::is_same_v<Use, accumulator> ? std::is_void_v<Layout> && (std::is_same_v<T, float> || (std::is_same_v<T, __half> && k == 16)) && m * n == 256 && (m == 8 || m == 16 || m == 32) && (k == 16 || (k == 8 && m == 16))
+template <class Use, int m, int n, int k, class T, class Layout>
+constexpr bool emulated =
+    std::is_same_v<Use, accumulator>
+        ? std::is_void_v<Layout> && (std::is_same_v<T, float> || (std::is_same_v<T, __half> && k == 16)) &&
+              m * n == 256 && (m == 8 || m == 16 || m == 32) && (k == 16 || (k == 8 && m == 16))
     : !(std::is_same_v<Layout, row_major> || std::is_same_v<Layout, col_major>) ? false
     : std::is_same_v<T, precision::tf32> ? m == 16 && n == 16 && k == 8
-    : (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) && m * n == 256 && (m == 8 || m == 16 || m == 32) && k == 16;
+                                         : (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) &&
+                                               m * n == 256 && (m == 8 || m == 16 || m == 32) && k == 16;
 
 template <class Use, int m, int n, int k, class T, class Layout = void> struct alignas(8) fragment {
-    static_assert(emulated<Use, m, n, k, T, Layout>, "the emulator has fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16) and 16x16x8 (precision::tf32), with float or half accumulators");
+    static_assert(emulated<Use, m, n, k, T, Layout>,
+        "the emulator has fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16) and 16x16x8 "
+        "(precision::tf32), with float or half accumulators");
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
-    static constexpr int inner = std::is_same_v<Layout, col_major> ? rows : columns;       // what lies in a row, or column, of memory
-    enum { num_elements = std::is_same_v<T, __half> && (is_a || is_b) ? 16 : size / 32, num_storage_elements = num_elements };   // some of half's have two holders, or four
+    // what lies in a row, or column, of memory
+    static constexpr int inner = std::is_same_v<Layout, col_major> ? rows : columns;
+    // some of half's have two holders, or four
+    enum {
+        num_elements = std::is_same_v<T, __half> && (is_a || is_b) ? 16 : size / 32,
+        num_storage_elements = num_elements
+    };
     using element_type = T;
     using storage_element_type = std::conditional_t<std::is_same_v<T, precision::tf32>, float, T>;
     storage_element_type x[num_elements];
@@ -39,13 +51,15 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
 
 namespace emulator {
 template <class T, class X> GRIDSTRIDE_UNSEEN float value(X x) {
-    if constexpr (std::is_same_v<T, precision::tf32>) return gridstride::ptx::tf32::value(gridstride::as<uint32_t>(x), 0);
+    if constexpr (std::is_same_v<T, precision::tf32>)
+        return gridstride::ptx::tf32::value(gridstride::as<uint32_t>(x), 0);
     else return float(x);
 }
 inline void nothing(void *const *) {}
 
 // The lane's elements, of which as many as lie in a row of memory are one access
-template <bool stores, class F, class P> GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool turned, int line) {
+template <bool stores, class F, class P>
+GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool turned, int line) {
     gridstride::must_be_aligned(p, 32, what, line);
     constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
     const int step = turned ? 1 : run;
@@ -60,7 +74,8 @@ template <bool stores, class F, class P> GRIDSTRIDE_UNSEEN void move(const char 
     gridstride::warp_together(what, nullptr, nothing, line);
 }
 template <class T> GRIDSTRIDE_INLINE void check(unsigned ldm) {
-    if (ldm * sizeof(T) % 16) gridstride::trap("load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes");
+    if (ldm * sizeof(T) % 16)
+        gridstride::trap(gridstride::Code::matrix_stride);
 }
 
 template <class D, class A, class B, class C> struct Product {
@@ -76,42 +91,57 @@ template <class D, class A, class B, class C> struct Product {
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < D::num_elements; i++) {
                 const int number = D::number(lane, i);
-                static_cast<Product *>(all[lane])->d->x[i] = typename D::element_type(sum[D::row(number)][D::column(number)]);
+                static_cast<Product *>(all[lane])->d->x[i] =
+                    typename D::element_type(sum[D::row(number)][D::column(number)]);
             }
     }
-    template <class Array, class F> static GRIDSTRIDE_UNSEEN void fill(void *const *all, Array &to, const F *Product::*which) {
+    template <class Array, class F>
+    static GRIDSTRIDE_UNSEEN void fill(void *const *all, Array &to, const F *Product::*which) {
         for (int lane = 0; lane < 32; lane++)
             for (int i = 0; i < F::num_elements; i++) {
                 const int number = F::number(lane, i);
-                to[F::row(number)][F::column(number)] = value<typename F::element_type>((static_cast<const Product *>(all[lane])->*which)->x[i]);
+                to[F::row(number)][F::column(number)] =
+                    value<typename F::element_type>((static_cast<const Product *>(all[lane])->*which)->x[i]);
             }
     }
 };
 }
 
-template <class Use, int m, int n, int k, class T, class Layout, class V> void fill_fragment(fragment<Use, m, n, k, T, Layout> &f, const V &value) {
+template <class Use, int m, int n, int k, class T, class Layout, class V>
+void fill_fragment(fragment<Use, m, n, k, T, Layout> &f, const V &value) {
     for (auto &x : f.x) x = value;
 }
 template <class Use, int m, int n, int k, class T, class Layout, class P>
-GRIDSTRIDE_INLINE void load_matrix_sync(fragment<Use, m, n, k, T, Layout> &f, const P *p, unsigned ldm, int line = __builtin_LINE()) {
-    static_assert(!std::is_same_v<Use, accumulator>, "load_matrix_sync of an accumulator needs a layout: mem_row_major or mem_col_major");
-    static_assert(std::is_same_v<P, typename fragment<Use, m, n, k, T, Layout>::storage_element_type>, "load_matrix_sync: the memory and the fragment have different types");
+GRIDSTRIDE_INLINE void load_matrix_sync(
+    fragment<Use, m, n, k, T, Layout> &f, const P *p, unsigned ldm, int line = __builtin_LINE()) {
+    static_assert(!std::is_same_v<Use, accumulator>,
+        "load_matrix_sync of an accumulator needs a layout: mem_row_major or mem_col_major");
+    static_assert(std::is_same_v<P, typename fragment<Use, m, n, k, T, Layout>::storage_element_type>,
+        "load_matrix_sync: the memory and the fragment have different types");
     emulator::check<P>(ldm);
     emulator::move<false>("load_matrix_sync", f, p, ldm, false, line);
 }
-template <int m, int n, int k, class T> GRIDSTRIDE_INLINE void load_matrix_sync(fragment<accumulator, m, n, k, T> &f, const T *p, unsigned ldm, layout_t layout, int line = __builtin_LINE()) {
+template <int m, int n, int k, class T>
+GRIDSTRIDE_INLINE void load_matrix_sync(
+    fragment<accumulator, m, n, k, T> &f, const T *p, unsigned ldm, layout_t layout, int line = __builtin_LINE()) {
     emulator::check<T>(ldm);
     emulator::move<false>("load_matrix_sync", f, p, ldm, layout == mem_col_major, line);
 }
-template <int m, int n, int k, class T> GRIDSTRIDE_INLINE void store_matrix_sync(T *p, const fragment<accumulator, m, n, k, T> &f, unsigned ldm, layout_t layout, int line = __builtin_LINE()) {
+template <int m, int n, int k, class T>
+GRIDSTRIDE_INLINE void store_matrix_sync(
+    T *p, const fragment<accumulator, m, n, k, T> &f, unsigned ldm, layout_t layout, int line = __builtin_LINE()) {
     emulator::check<T>(ldm);
     emulator::move<true>("store_matrix_sync", f, p, ldm, layout == mem_col_major, line);
 }
 template <int m, int n, int k, class T, class LA, class LB, class D, class C>
-GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const fragment<matrix_a, m, n, k, T, LA> &a, const fragment<matrix_b, m, n, k, T, LB> &b,
-                                const fragment<accumulator, m, n, k, C> &c, int line = __builtin_LINE()) {
-    static_assert(std::is_same_v<T, __half> || (std::is_same_v<C, float> && std::is_same_v<D, float>), "mma_sync: only half can be summed in half");
-    emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>, fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>> product{&d, &a, &b, &c};
+GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const fragment<matrix_a, m, n, k, T, LA> &a,
+    const fragment<matrix_b, m, n, k, T, LB> &b, const fragment<accumulator, m, n, k, C> &c,
+    int line = __builtin_LINE()) {
+    static_assert(std::is_same_v<T, __half> || (std::is_same_v<C, float> && std::is_same_v<D, float>),
+        "mma_sync: only half can be summed in half");
+    emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
+        fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>
+        product{&d, &a, &b, &c};
     gridstride::warp_together("mma_sync", &product, decltype(product)::together, line);
 }
 }

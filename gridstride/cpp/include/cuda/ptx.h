@@ -1,5 +1,6 @@
-// Inline PTX: what gridstride.cpp.ptx makes of an asm statement calls these, an instruction each, with the line first, then the
-// destinations, then the sources. Registers are what their constraints say: "r" uint32_t, "f" float, "l" uint64_t, "h" uint16_t.
+// Inline PTX: what gridstride.cpp.ptx makes of an asm statement calls these, an instruction each, with the line first,
+// then the destinations, then the sources. Registers are what their constraints say: "r" uint32_t, "f" float, "l"
+// uint64_t, "h" uint16_t.
 #pragma once
 #include "sixteen_bits.h"
 #include "warp.h"
@@ -13,21 +14,27 @@ template <class T> constexpr bool whole = std::is_integral_v<T> || std::is_enum_
 template <char constraint, class T> auto in(T x) {
     using U = std::decay_t<T>;
     if constexpr (constraint == 'f' || constraint == 'd') {
-        static_assert(std::is_floating_point_v<U> && sizeof(U) == (constraint == 'f' ? 4 : 8), "an \"f\" operand is a float, a \"d\" operand a double");
+        static_assert(std::is_floating_point_v<U> && sizeof(U) == (constraint == 'f' ? 4 : 8),
+            "an \"f\" operand is a float, a \"d\" operand a double");
         return x;
     } else if constexpr (std::is_pointer_v<U>) {
         static_assert(constraint == 'l', "a pointer is an \"l\" operand");
         return uint64_t(reinterpret_cast<uintptr_t>(x));
     } else {
         constexpr int bytes = constraint == 'l' ? 8 : constraint == 'r' ? 4 : 2;
-        static_assert(whole<U> && sizeof(U) <= bytes, "\"h\", \"r\" and \"l\" operands are integers of at most 16, 32 and 64 bits");
+        static_assert(whole<U> && sizeof(U) <= bytes,
+            "\"h\", \"r\" and \"l\" operands are integers of at most 16, 32 and 64 bits");
         return std::conditional_t<bytes == 8, uint64_t, std::conditional_t<bytes == 4, uint32_t, uint16_t>>(x);
     }
 }
-template <char constraint> using Register = std::conditional_t<constraint == 'f', float, std::conditional_t<constraint == 'd', double, std::conditional_t<constraint == 'l', uint64_t,
-                                            std::conditional_t<constraint == 'r', uint32_t, uint16_t>>>>;
+template <char constraint>
+using Register = std::conditional_t<constraint == 'f', float,
+    std::conditional_t<constraint == 'd', double,
+        std::conditional_t<constraint == 'l', uint64_t, std::conditional_t<constraint == 'r', uint32_t, uint16_t>>>>;
 template <class T, class R> GRIDSTRIDE_INLINE void out(T &to, R value) {
-    static_assert(sizeof(T) == sizeof(R) && std::is_floating_point_v<T> == std::is_floating_point_v<R>, "an output operand's type must have its constraint's size: \"=h\" 16 bits, \"=r\" 32, \"=l\" 64, \"=f\" float, \"=d\" double");
+    static_assert(sizeof(T) == sizeof(R) && std::is_floating_point_v<T> == std::is_floating_point_v<R>,
+        "an output operand's type must have its constraint's size: \"=h\" 16 bits, \"=r\" 32, \"=l\" 64, \"=f\" float, "
+        "\"=d\" double");
     if constexpr (std::is_pointer_v<T>) to = reinterpret_cast<T>(value);
     else to = T(value);
 }
@@ -45,7 +52,9 @@ template <class D, class S> void mov(int, D &d, S s) {
 }
 inline void convert(int, uint32_t &d, uint64_t s) { d = uint32_t(s); }
 inline void convert(int, uint64_t &d, uint32_t s) { d = s; }
-inline void to_shared(int, uint64_t &d, uint64_t generic) { d = shared_address(reinterpret_cast<const void *>(generic)); }
+inline void to_shared(int, uint64_t &d, uint64_t generic) {
+    d = shared_address(reinterpret_cast<const void *>(generic));
+}
 inline void to_global(int, uint64_t &d, uint64_t generic) { d = generic; }
 // To 10 bits of mantissa, of two that are as near the one with the larger magnitude
 inline uint32_t tf32_rounded(float x) {
@@ -53,7 +62,9 @@ inline uint32_t tf32_rounded(float x) {
     return x != x ? 0x7fffffff : (bits & 0x7f800000) == 0x7f800000 ? bits : (bits + 0x1000) & ~0x1fffu;
 }
 template <class D> void to_tf32(int, D &d, float x) { put(d, tf32_rounded(x)); }
-template <int m> void to_pair(int, uint32_t &d, float upper, float lower) { d = uint32_t(narrowed<m>(upper)) << 16 | narrowed<m>(lower); }
+template <int m> void to_pair(int, uint32_t &d, float upper, float lower) {
+    d = uint32_t(narrowed<m>(upper)) << 16 | narrowed<m>(lower);
+}
 
 // Shared memory, by addresses of 32 bits
 
@@ -88,37 +99,53 @@ template <class... S> GRIDSTRIDE_UNSEEN void store_global(int line, uint64_t add
 // Asynchronous copies
 
 template <bool only_16, unsigned bytes, class A> void copy(int line, A to, uint64_t from, unsigned read = bytes) {
-    static_assert(bytes == 16 || ((bytes == 4 || bytes == 8) && !only_16), "cp.async.ca copies 4, 8 or 16 bytes, cp.async.cg 16");
-    copy_async(shared_at(window(to), bytes, "cp.async", line), reinterpret_cast<const void *>(from), bytes, read < bytes ? read : bytes, "cp.async", line);
+    static_assert(
+        bytes == 16 || ((bytes == 4 || bytes == 8) && !only_16), "cp.async.ca copies 4, 8 or 16 bytes, cp.async.cg 16");
+    copy_async(shared_at(window(to), bytes, "cp.async", line), reinterpret_cast<const void *>(from), bytes,
+        read < bytes ? read : bytes, "cp.async", line);
 }
 
 // What a Hopper GPU has beside threads: see runtime.h. A destination that nobody wants is `_`.
 
 struct Sink { template <class T> Sink &operator=(const T &) { return *this; } };
-template <class D, class A> void mapa(int line, D &d, A at, uint32_t rank) { d = D(map_shared(window(at), rank, line)); }
-template <class S, class A> void arrive(int line, bool expects, S &&state, A at, uint32_t n = 1) {   // n: bytes if it expects some, else arrivals
+template <class D, class A> void mapa(int line, D &d, A at, uint32_t rank) {
+    d = D(map_shared(window(at), rank, line));
+}
+// n: bytes if it expects some, else arrivals
+template <class S, class A> void arrive(int line, bool expects, S &&state, A at, uint32_t n = 1) {
     if (expects) mbarrier_expect(window(at), n, line);
     state = mbarrier_arrive(window(at), expects ? 1 : n, line);
 }
 template <class A> void expect(int line, A at, uint32_t bytes) { mbarrier_expect(window(at), bytes, line); }
 template <class A> void init(int line, A at, uint32_t count) { mbarrier_init(window(at), count, line); }
 template <class A> void invalidate(int line, A at) { mbarrier_invalidate(window(at), line); }
-template <class A, class P> bool over(int line, bool waits, A at, P phase) { return waits ? mbarrier_try(window(at), uint32_t(phase), line) : mbarrier_over(window(at), uint32_t(phase), false, line); }
+template <class A, class P> bool over(int line, bool waits, A at, P phase) {
+    return waits ? mbarrier_try(window(at), uint32_t(phase), line)
+                 : mbarrier_over(window(at), uint32_t(phase), false, line);
+}
 template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32_t bytes, B bar, uint32_t blocks = 0) {
     ::gridstride::bulk_load(window(to), reinterpret_cast<const void *>(from), bytes, window(bar), blocks, line);
 }
-template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) { ::gridstride::bulk_store(reinterpret_cast<void *>(to), window(from), bytes, line); }
-template <class A, class B> void tensor_load(int line, const int32_t *at, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
+template <class A> void bulk_store(int line, uint64_t to, A from, uint32_t bytes) {
+    ::gridstride::bulk_store(reinterpret_cast<void *>(to), window(from), bytes, line);
+}
+template <class A, class B>
+void tensor_load(int line, const int32_t *at, int rank, A to, uint64_t map, B bar, uint32_t blocks = 0) {
     ::gridstride::tensor_load(window(to), reinterpret_cast<const void *>(map), at, rank, window(bar), blocks, line);
 }
 template <class A> void tensor_store(int line, const int32_t *at, int rank, uint64_t map, A from) {
     ::gridstride::tensor_store(reinterpret_cast<const void *>(map), at, rank, window(from), line);
 }
-template <Number type, int n, bool registers> void wgmma(int line, float *const *to, float *const *now, const uint32_t *a_registers, uint64_t a, uint64_t b, bool more, int a_sign, int b_sign, bool a_turned = false, bool b_turned = false) {
+template <Number type, int n, bool registers>
+void wgmma(int line, float *const *to, float *const *now, const uint32_t *a_registers, uint64_t a, uint64_t b,
+    bool more, int a_sign, int b_sign, bool a_turned = false, bool b_turned = false) {
     static_assert(n % 8 == 0 && n >= 8 && n <= 256, "wgmma: n is a multiple of 8, from 8 to 256");
-    ::gridstride::wgmma({type, n, a, b, registers ? a_registers : nullptr, more, a_sign, b_sign, a_turned, b_turned, to, now}, line);
+    ::gridstride::wgmma(
+        {type, n, a, b, registers ? a_registers : nullptr, more, a_sign, b_sign, a_turned, b_turned, to, now}, line);
 }
-template <int n> void set_registers() { static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: a multiple of 8, from 24 to 256"); }
+template <int n> void set_registers() {
+    static_assert(n % 8 == 0 && n >= 24 && n <= 256, "setmaxnreg: a multiple of 8, from 24 to 256");
+}
 template <class D, class P> void elect(int line, D &&d, P &p, uint32_t mask) {
     sync_warp(mask, line);
     d = uint32_t(__builtin_ctz(mask)), p = lane() == __builtin_ctz(mask);
@@ -139,7 +166,8 @@ template <class S> GRIDSTRIDE_UNSEEN void store_ordered(int line, Order order, S
     atomic_end(p);
 }
 
-// ldmatrix and stmatrix: of each 8 x 8 matrix lane i knows in part, elements 2*(i%4) and the next of row i/4; transposed, of column i/4.
+// ldmatrix and stmatrix: of each 8 x 8 matrix lane i knows in part, elements 2*(i%4) and the next of row i/4;
+// transposed, of column i/4.
 // A row is 16 bytes, and the lanes 8*n to 8*n+7 give the addresses of those of matrix n.
 
 template <int n> struct Rows { char *row; uint32_t part[n]; };
@@ -149,12 +177,15 @@ template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void exchange_r
         for (int i = 0; i < n; i++)
             for (int e = 0; e < 2; e++) {
                 auto &mine = *static_cast<Rows<n> *>(all[lane]);
-                const int row = transposed ? lane % 4 * 2 + e : lane / 4, column = transposed ? lane / 4 : lane % 4 * 2 + e;
-                char *in_memory = static_cast<Rows<n> *>(all[8 * i + row])->row + 2 * column, *in_register = reinterpret_cast<char *>(&mine.part[i]) + 2 * e;
+                const int row = transposed ? lane % 4 * 2 + e : lane / 4,
+                          column = transposed ? lane / 4 : lane % 4 * 2 + e;
+                char *in_memory = static_cast<Rows<n> *>(all[8 * i + row])->row + 2 * column,
+                     *in_register = reinterpret_cast<char *>(&mine.part[i]) + 2 * e;
                 stores ? __builtin_memcpy(in_memory, in_register, 2) : __builtin_memcpy(in_register, in_memory, 2);
             }
 }
-template <int n, bool transposed, bool stores> GRIDSTRIDE_UNSEEN void matrices(const char *what, Rows<n> &mine, uint32_t address, int line) {
+template <int n, bool transposed, bool stores>
+GRIDSTRIDE_UNSEEN void matrices(const char *what, Rows<n> &mine, uint32_t address, int line) {
     if (lane() < 8 * n) {
         mine.row = shared_at(address, 16, what, line);
         accessed(mine.row, 16, stores, line);
@@ -174,23 +205,34 @@ template <int n, bool transposed, class A, class... S> GRIDSTRIDE_UNSEEN void st
     matrices<n, transposed, true>("stmatrix", mine, window(address), line);
 }
 
-// Multiplication by tensor cores: the products and their sum are exact (as far as double is), and rounded once. A GPU sums in its own
-// order and cuts off what is far below the largest term; both are right to a few units in float's last place of that term.
+// Multiplication by tensor cores: the products and their sum are exact (as far as double is), and rounded once. A GPU
+// sums in its own order and cuts off what is far below the largest term; both are right to a few units in float's last
+// place of that term.
 
 struct f32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w); } };
-struct tf32 { static constexpr int in_word = 1; static float value(uint32_t w, int) { return as<float>(w & ~0x1fffu); } };
-struct f16 { static constexpr int in_word = 2; static float value(uint32_t w, int e) { return widened<10>((unsigned short)(w >> 16 * e)); } };
-struct bf16 { static constexpr int in_word = 2; static float value(uint32_t w, int e) { return as<float>(w >> 16 * e << 16); } };
+struct tf32 {
+    static constexpr int in_word = 1;
+    static float value(uint32_t w, int) { return as<float>(w & ~0x1fffu); }
+};
+struct f16 {
+    static constexpr int in_word = 2;
+    static float value(uint32_t w, int e) { return widened<10>((unsigned short)(w >> 16 * e)); }
+};
+struct bf16 {
+    static constexpr int in_word = 2;
+    static float value(uint32_t w, int e) { return as<float>(w >> 16 * e << 16); }
+};
 
 // out[m][n] = a[m][k] @ b[k][n] + c[m][n]
-template <int m, int n, int k> GRIDSTRIDE_UNSEEN void multiply(const float (*a)[k], const float (*b)[n], double (*c)[n]) {
+template <int m, int n, int k>
+GRIDSTRIDE_UNSEEN void multiply(const float (*a)[k], const float (*b)[n], double (*c)[n]) {
     for (int row = 0; row < m; row++)
         for (int i = 0; i < k; i++)
             for (int column = 0; column < n; column++) c[row][column] += double(a[row][i]) * double(b[i][column]);
 }
 
-// The registers of one lane. Group g = lane/4, thread t = lane%4 of it: a word of `a` is of row g or g+8, one of `b` of column g, and t says
-// which elements along k; words of the result are of row g or g+8, columns 2*t and 2*t+1.
+// The registers of one lane. Group g = lane/4, thread t = lane%4 of it: a word of `a` is of row g or g+8, one of `b` of
+// column g, and t says which elements along k; words of the result are of row g or g+8, columns 2*t and 2*t+1.
 template <int k, class T, class Sum> struct Mma {
     static constexpr int step = 4 * T::in_word, a_words = k / step * 2, b_words = k / step, sums = 4 / Sum::in_word;
     uint32_t a[a_words], b[b_words], c[sums];
@@ -202,10 +244,12 @@ template <int k, class T, class Sum> struct Mma {
             const auto &mine = *static_cast<const Mma *>(all[lane]);
             const int g = lane / 4, t = lane % 4;
             for (int e = 0; e < T::in_word; e++) {
-                for (int i = 0; i < a_words; i++) a[g + i % 2 * 8][i / 2 * step + t * T::in_word + e] = T::value(mine.a[i], e);
+                for (int i = 0; i < a_words; i++)
+                    a[g + i % 2 * 8][i / 2 * step + t * T::in_word + e] = T::value(mine.a[i], e);
                 for (int i = 0; i < b_words; i++) b[i * step + t * T::in_word + e][g] = T::value(mine.b[i], e);
             }
-            for (int i = 0; i < 4; i++) c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(mine.c[i / Sum::in_word], i % Sum::in_word);
+            for (int i = 0; i < 4; i++)
+                c[g + i / 2 * 8][2 * t + i % 2] = Sum::value(mine.c[i / Sum::in_word], i % Sum::in_word);
         }
         multiply<16, 8, k>(a, b, c);
         for (int lane = 0; lane < 32; lane++) {
@@ -225,14 +269,18 @@ template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void mma_on(i
     warp_together("mma.sync", &mine, M::together, line);
     __builtin_memcpy(sums, mine.c, sizeof mine.c);
 }
-template <int k, class T, class Sum, class D, class... R> GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
-    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 1, "mma.sync: this shape has another number of registers");
+template <int k, class T, class Sum, class D, class... R>
+GRIDSTRIDE_UNSEEN void mma(int line, D &d0, D &d1, D &d2, D &d3, R... r) {
+    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 1,
+        "mma.sync: this shape has another number of registers");
     uint32_t sums[4];
     mma_on<k, T, Sum>(line, sums, r...);
     put(d0, sums[0]), put(d1, sums[1]), put(d2, sums[2]), put(d3, sums[3]);
 }
-template <int k, class T, class Sum, class... R> GRIDSTRIDE_UNSEEN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
-    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 2, "mma.sync: this shape has another number of registers");
+template <int k, class T, class Sum, class... R>
+GRIDSTRIDE_UNSEEN void mma_f16(int line, uint32_t &d0, uint32_t &d1, R... r) {
+    static_assert(sizeof...(R) * 4 == sizeof(Mma<k, T, Sum>) && Sum::in_word == 2,
+        "mma.sync: this shape has another number of registers");
     uint32_t sums[2];
     mma_on<k, T, Sum>(line, sums, r...);
     d0 = sums[0], d1 = sums[1];

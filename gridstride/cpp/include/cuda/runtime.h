@@ -3,6 +3,7 @@
 #pragma once
 #include <stddef.h>
 #include <stdint.h>
+#include "finding.h"
 #include "vector_types.h"
 
 #define GRIDSTRIDE_NOINLINE __attribute__((noinline))
@@ -26,11 +27,12 @@ GRIDSTRIDE_API int sync_block_count(int predicate, int line = __builtin_LINE());
 GRIDSTRIDE_API void sync_warp(unsigned mask = ~0u, int line = __builtin_LINE());
 // Each lane in `mask` gives `bytes` (at most 16) at `mine`; `all` points to 32 slots of 16 bytes until this lane's next
 // collective. Returns the lanes that took part.
-GRIDSTRIDE_API unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&all, int line = __builtin_LINE());
-// What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before any goes on.
+GRIDSTRIDE_API unsigned warp_exchange(
+    unsigned mask, const void *mine, int bytes, const void *&all, int line = __builtin_LINE());
+// What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before
+// any goes on.
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
-typedef void Says(void *arg, char *text, size_t size);              // for what somebody waits, if he waits for ever
 GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), Says *says = nullptr);
 GRIDSTRIDE_API void yield_thread();                                // let the others run
 GRIDSTRIDE_API int lane();
@@ -42,7 +44,8 @@ GRIDSTRIDE_API void atomic_end(const void *address);
 GRIDSTRIDE_API void fence(Scope);
 
 // Device memory: apart from the host's, with unmapped pages around every piece.
-GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false);   // host: the CPU may touch it, too
+// host: the CPU may touch it, too
+GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false);
 GRIDSTRIDE_API bool device_free(void *p);                          // false: nothing was allocated there
 GRIDSTRIDE_API bool is_device(const void *p);
 GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host filled it (cudaMemcpy, cudaMemset)
@@ -51,13 +54,16 @@ GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
 GRIDSTRIDE_API size_t device_total();
 GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: forgets every piece
-// The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: nobody has written it.
+// The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: nobody has written
+// it.
 GRIDSTRIDE_API void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh = false);
 GRIDSTRIDE_API void give_back();
-GRIDSTRIDE_API void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind);   // 'd', 'c' or 'm'
+// 'd', 'c' or 'm'
+GRIDSTRIDE_API void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind);
 
 // Shared memory of the block at work.
-struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool said = true; };   // said: the declaration asks for that alignment
+// said: the declaration asks for that alignment
+struct Shape { size_t bytes, itemsize; int rank; size_t dims[4], alignment = 16; bool said = true; };
 GRIDSTRIDE_API int shared_site();                                  // a number for a declaration
 GRIDSTRIDE_API void *shared_alloc(int site, const char *name, const Shape &);
 GRIDSTRIDE_API void *shared_at_file_scope(const char *name, const Shape &);
@@ -66,24 +72,31 @@ GRIDSTRIDE_API void *shared_dynamic(const char *name, const Shape &);
 // Shared memory as PTX addresses it: by 32 bits, from `shared_window` on.
 constexpr uint32_t shared_window = 1024;
 GRIDSTRIDE_API uint32_t shared_address(const void *p);             // 0, where nothing lies, for what is not shared
-GRIDSTRIDE_API char *shared_at(uint32_t address, unsigned bytes, const char *what, int line);   // a finding if it is not there or not aligned to `bytes`
+// a finding if it is not there or not aligned to `bytes`
+GRIDSTRIDE_API char *shared_at(uint32_t address, unsigned bytes, const char *what, int line);
 GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *what, int line);
-GRIDSTRIDE_API void accessed(const void *p, unsigned bytes, bool write, int line);              // what the compiler does not tell the detectors
+// what the compiler does not tell the detectors
+GRIDSTRIDE_API void accessed(const void *p, unsigned bytes, bool write, int line);
 
-// cp.async: copies `read` of the `bytes`, clears the rest. Until the thread has waited for it nobody may look at what it writes.
+// cp.async: copies `read` of the `bytes`, clears the rest. Until the thread has waited for it nobody may look at what
+// it writes.
 GRIDSTRIDE_API void copy_async(void *to, const void *from, unsigned bytes, unsigned read, const char *what, int line);
 GRIDSTRIDE_API void copy_async_commit();
-GRIDSTRIDE_API void copy_async_wait(unsigned groups);              // until at most so many of the thread's groups are under way
+// until at most so many of the thread's groups are under way
+GRIDSTRIDE_API void copy_async_wait(unsigned groups);
 GRIDSTRIDE_API void copy_async_wait_all();
 
-// Clusters: blocks that run at the same time and reach each other's shared memory. Block r of the cluster has its own at (r + 1) * block_window, too.
+// Clusters: blocks that run at the same time and reach each other's shared memory. Block r of the cluster has its own
+// at (r + 1) * block_window, too.
 constexpr uint32_t block_window = 1u << 20;
-GRIDSTRIDE_API void in_clusters_of(dim3 blocks);                   // the kernel's __cluster_dims__: the launch begins again if it is another one
+// the kernel's __cluster_dims__: the launch begins again if it is another one
+GRIDSTRIDE_API void in_clusters_of(dim3 blocks);
 GRIDSTRIDE_API uint32_t cluster_rank();
 GRIDSTRIDE_API uint3 cluster_index();
 GRIDSTRIDE_API uint32_t cluster_blocks();
 GRIDSTRIDE_API dim3 cluster_shape();
-GRIDSTRIDE_API uint32_t map_shared(uint32_t address, uint32_t rank, int line);                  // mapa: the same place in another block
+// mapa: the same place in another block
+GRIDSTRIDE_API uint32_t map_shared(uint32_t address, uint32_t rank, int line);
 GRIDSTRIDE_API void cluster_arrive(int line);
 GRIDSTRIDE_API void cluster_wait(int line);
 // bar.sync and bar.arrive with a number of threads. Number 0 with all of them is sync_block().
@@ -94,9 +107,12 @@ GRIDSTRIDE_API void mbarrier_init(uint32_t at, uint32_t count, int line);
 GRIDSTRIDE_API void mbarrier_invalidate(uint32_t at, int line);
 GRIDSTRIDE_API void mbarrier_expect(uint32_t at, uint32_t bytes, int line);
 GRIDSTRIDE_API uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line);                 // the phase, as a token
-GRIDSTRIDE_API void mbarrier_drop(uint32_t at, int line);                                      // arrives, and is not expected again
-GRIDSTRIDE_API bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line);          // is the phase of that parity over?
-GRIDSTRIDE_API bool mbarrier_try(uint32_t at, uint32_t parity, int line);                       // waits, but not the first time
+// arrives, and is not expected again
+GRIDSTRIDE_API void mbarrier_drop(uint32_t at, int line);
+// is the phase of that parity over?
+GRIDSTRIDE_API bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line);
+// waits, but not the first time
+GRIDSTRIDE_API bool mbarrier_try(uint32_t at, uint32_t parity, int line);
 GRIDSTRIDE_API void fence_mbarrier_init();
 GRIDSTRIDE_API void fence_proxy_async();
 
@@ -111,12 +127,14 @@ inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.m
 // Bulk copies: `blocks` has a bit for each block of the cluster that gets the box; 0: the one that asks.
 GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
-GRIDSTRIDE_API void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line);
+GRIDSTRIDE_API void tensor_load(
+    uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line);
 GRIDSTRIDE_API void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line);
 GRIDSTRIDE_API void bulk_commit();
 GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
-// wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `more`. What a thread holds of d is nothing until it has waited.
+// wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `more`. What a thread holds of d is nothing until it has
+// waited.
 enum class Number { bf16, f16, tf32 };
 struct Wgmma {
     Number type;
@@ -159,9 +177,14 @@ GRIDSTRIDE_API size_t &max_dynamic_of(const char *kernel);         // cudaFuncSe
 GRIDSTRIDE_API bool on_device();
 GRIDSTRIDE_API int set_error(int code);                            // remembers it for cudaGetLastError, returns it
 GRIDSTRIDE_API int last_error(bool clear);
-GRIDSTRIDE_API bool refused();                                     // was the last launch impossible? The finding tells why
+// was the last launch impossible? The finding tells why
+GRIDSTRIDE_API bool refused();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
-[[noreturn]] GRIDSTRIDE_API void trap(const char *what);
+// A crash that the kernel calls for; a phrase says by what.
+[[noreturn]] GRIDSTRIDE_API void trap(Code);
+// An index, of `rank` numbers, that is outside of an array with these sizes.
+[[noreturn]] GRIDSTRIDE_API void index_outside(
+    const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
@@ -169,22 +192,20 @@ GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 
 struct Stop {};
 // Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`.
 GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg);
-
-enum Kind { nothing, memcheck, racecheck, initcheck, synccheck, launch_failed, assertion, crash, timeout, interrupted, exited, warning };
-struct Place { int line, block[3], thread[3]; };
-struct Finding {
-    int kind, has_who, has_other, rank, column, called;   // column: where in the line, if the array is not known otherwise; called: the kernel's own line, if it is another one
-    char what[512], mend[256], kernel[128], file[256], array[64];
-    long long index[8];
-    Place at, other;
-};
 }
 
 extern "C" {
-GRIDSTRIDE_API gridstride::Finding *gridstride_finding();          // of the last call; its kind is `nothing` if all was well
-GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));      // called when threads write the same value to one place
-struct gridstride_options { int checks, order, seed, threads; double seconds; };   // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
+// of the last call; its kind is `nothing` if all was well
+GRIDSTRIDE_API gridstride::Finding *gridstride_finding();
+GRIDSTRIDE_API const gridstride::Abi *gridstride_abi();
+// every code, a line each: its kind, a blank, its name
+GRIDSTRIDE_API const char *gridstride_codes();
+// called when threads write the same value to one place
+GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));
+// checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
+struct gridstride_options { int checks, order, seed, threads; double seconds; };
 GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
-GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);      // of a fresh piece, after a checked launch: which of its bytes somebody has written
+// of a fresh piece, after a checked launch: which of its bytes somebody has written
+GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);
 GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
 }

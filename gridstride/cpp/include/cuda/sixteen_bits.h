@@ -10,7 +10,8 @@ enum class Toward { nearest, zero, up, down };
 // A float as 16 bits; what is not a number becomes 0x7fff, as on a GPU
 template <int m> unsigned short narrowed(float x, Toward toward = Toward::nearest) {
     constexpr unsigned drop = 23 - m, bias = 127 - ((1 << (14 - m)) - 1), infinity = (0x7fffu >> m) << m;
-    const unsigned bits = as<unsigned>(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff, exponent = magnitude >> 23;
+    const unsigned bits = as<unsigned>(x), sign = bits >> 16 & 0x8000, magnitude = bits & 0x7fffffff,
+                   exponent = magnitude >> 23;
     if (magnitude >= 0x7f800000) return (unsigned short)(magnitude > 0x7f800000 ? 0x7fff : sign | infinity);
     unsigned lost = drop, value = magnitude - (bias << 23);
     if (exponent <= bias && bias) {                       // denormal: one bit less for each exponent below
@@ -18,9 +19,12 @@ template <int m> unsigned short narrowed(float x, Toward toward = Toward::neares
         lost = drop + 1 + bias - exponent < 25 ? drop + 1 + bias - exponent : 25;
     }
     const unsigned rest = value & ((1u << lost) - 1), tie = 1u << (lost - 1), kept = value >> lost;
-    const bool away = toward == Toward::nearest ? rest > tie || (rest == tie && kept & 1) : rest && toward == (sign ? Toward::down : Toward::up);
+    const bool away = toward == Toward::nearest ? rest > tie || (rest == tie && kept & 1)
+                                                : rest && toward == (sign ? Toward::down : Toward::up);
     if (kept + away < infinity) return (unsigned short)(sign | (kept + away));
-    return (unsigned short)(sign | (toward == Toward::nearest || toward == (sign ? Toward::down : Toward::up) ? infinity : infinity - 1));
+    return (unsigned short)(sign |
+                            (toward == Toward::nearest || toward == (sign ? Toward::down : Toward::up) ? infinity
+                                                                                                       : infinity - 1));
 }
 
 template <int m> float widened(unsigned short h) {
@@ -32,7 +36,8 @@ template <int m> float widened(unsigned short h) {
     return as<float>(sign | ((magnitude << drop) + (bias << 23)));
 }
 
-// To fewer bits without rounding twice: what is inexact becomes odd, so that the last rounding still sees on which side it lies.
+// To fewer bits without rounding twice: what is inexact becomes odd, so that the last rounding still sees on which side
+// it lies.
 inline float odd(double x) {
     const float f = float(x);
     if (double(f) == x || x != x || as<unsigned>(f) & 1) return f;
@@ -49,7 +54,9 @@ inline float odd(unsigned x) { return odd(double(x)); }
 inline float odd(float x) { return x; }
 
 inline float odd_fma(float a, float b, float c) {
-    const double p = double(a) * double(b), s = p + double(c), back = s - p, error = (p - (s - back)) + (double(c) - back);   // s + error is exact
+    // s + error is exact
+    const double p = double(a) * double(b), s = p + double(c), back = s - p,
+                 error = (p - (s - back)) + (double(c) - back);
     const long long bits = as<long long>(s);
     if (!(error < 0 || error > 0) || bits & 1) return odd(s);
     return odd(as<double>(bits + ((error > 0) == (s > 0) ? 1 : -1)));

@@ -15,7 +15,8 @@
 #define GRIDSTRIDE_ALIGNED_VECTOR(T, name, bytes) \
     struct alignas(bytes) name##4_##bytes##a { T x, y, z, w; }; \
     constexpr name##4_##bytes##a make_##name##4_##bytes##a(T x, T y, T z, T w) { return {x, y, z, w}; }
-#define GRIDSTRIDE_LONG_VECTOR(T, name) GRIDSTRIDE_VECTOR(T, name) GRIDSTRIDE_ALIGNED_VECTOR(T, name, 16) GRIDSTRIDE_ALIGNED_VECTOR(T, name, 32)
+#define GRIDSTRIDE_LONG_VECTOR(T, name) \
+    GRIDSTRIDE_VECTOR(T, name) GRIDSTRIDE_ALIGNED_VECTOR(T, name, 16) GRIDSTRIDE_ALIGNED_VECTOR(T, name, 32)
 
 GRIDSTRIDE_VECTOR(signed char, char)
 GRIDSTRIDE_VECTOR(unsigned char, uchar)

@@ -6,9 +6,15 @@
 
 // The block
 GRIDSTRIDE_INLINE void __syncthreads(int line = __builtin_LINE()) { gridstride::sync_block(line); }
-GRIDSTRIDE_INLINE int __syncthreads_count(int predicate, int line = __builtin_LINE()) { return gridstride::sync_block_count(predicate, line); }
-GRIDSTRIDE_INLINE int __syncthreads_and(int predicate, int line = __builtin_LINE()) { return gridstride::sync_block_count(!predicate, line) == 0; }
-GRIDSTRIDE_INLINE int __syncthreads_or(int predicate, int line = __builtin_LINE()) { return gridstride::sync_block_count(predicate, line) != 0; }
+GRIDSTRIDE_INLINE int __syncthreads_count(int predicate, int line = __builtin_LINE()) {
+    return gridstride::sync_block_count(predicate, line);
+}
+GRIDSTRIDE_INLINE int __syncthreads_and(int predicate, int line = __builtin_LINE()) {
+    return gridstride::sync_block_count(!predicate, line) == 0;
+}
+GRIDSTRIDE_INLINE int __syncthreads_or(int predicate, int line = __builtin_LINE()) {
+    return gridstride::sync_block_count(predicate, line) != 0;
+}
 inline void __threadfence_block() { gridstride::fence(gridstride::Scope::block); }
 inline void __threadfence() { gridstride::fence(gridstride::Scope::device); }
 inline void __threadfence_system() { gridstride::fence(gridstride::Scope::system); }
@@ -18,7 +24,9 @@ namespace gridstride {
 template <class T> struct Brought {
     const void *all;
     unsigned took;
-    GRIDSTRIDE_UNSEEN Brought(unsigned mask, const T &mine, int line) { took = warp_exchange(mask, &mine, sizeof(T), all, line); }
+    GRIDSTRIDE_UNSEEN Brought(unsigned mask, const T &mine, int line) {
+        took = warp_exchange(mask, &mine, sizeof(T), all, line);
+    }
     GRIDSTRIDE_UNSEEN T operator[](int i) const {
         T value;
         __builtin_memcpy(static_cast<void *>(&value), static_cast<const char *>(all) + 16 * i, sizeof value);
@@ -32,7 +40,8 @@ template <class T> GRIDSTRIDE_UNSEEN T shuffled(unsigned mask, T mine, int from,
         const int bytes = left < 16 ? left : 16;
         char *part = reinterpret_cast<char *>(&mine) + done;
         const void *all;
-        if (warp_exchange(mask, part, bytes, all, line) >> from & 1) __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
+        if (warp_exchange(mask, part, bytes, all, line) >> from & 1)
+            __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
     }
     return mine;
 }
@@ -79,20 +88,26 @@ inline size_t __cvta_generic_to_shared(const void *p) { return gridstride::share
 inline size_t __cvta_generic_to_global(const void *p) { return size_t(p); }
 
 // The warp
-GRIDSTRIDE_INLINE void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) { gridstride::sync_warp(mask, line); }
+GRIDSTRIDE_INLINE void __syncwarp(unsigned mask = ~0u, int line = __builtin_LINE()) {
+    gridstride::sync_warp(mask, line);
+}
 GRIDSTRIDE_INLINE unsigned __activemask(int line = __builtin_LINE()) { return gridstride::active_mask(line); }
 
 #define GRIDSTRIDE_SHUFFLES(T) \
-    GRIDSTRIDE_INLINE T __shfl_sync(unsigned mask, T value, int from, int width = warpSize, int line = __builtin_LINE()) { \
+    GRIDSTRIDE_INLINE T __shfl_sync( \
+        unsigned mask, T value, int from, int width = warpSize, int line = __builtin_LINE()) { \
         return gridstride::shuffled<T>(mask, value, gridstride::Segment(width).at(from), line); \
     } \
-    GRIDSTRIDE_INLINE T __shfl_up_sync(unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
+    GRIDSTRIDE_INLINE T __shfl_up_sync( \
+        unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
         return gridstride::shuffled<T>(mask, value, gridstride::Segment(width).up(delta), line); \
     } \
-    GRIDSTRIDE_INLINE T __shfl_down_sync(unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
+    GRIDSTRIDE_INLINE T __shfl_down_sync( \
+        unsigned mask, T value, unsigned delta, int width = warpSize, int line = __builtin_LINE()) { \
         return gridstride::shuffled<T>(mask, value, gridstride::Segment(width).down(delta), line); \
     } \
-    GRIDSTRIDE_INLINE T __shfl_xor_sync(unsigned mask, T value, int lanes, int width = warpSize, int line = __builtin_LINE()) { \
+    GRIDSTRIDE_INLINE T __shfl_xor_sync( \
+        unsigned mask, T value, int lanes, int width = warpSize, int line = __builtin_LINE()) { \
         return gridstride::shuffled<T>(mask, value, gridstride::Segment(width).across(lanes), line); \
     }
 GRIDSTRIDE_SHUFFLES(int)
@@ -108,8 +123,12 @@ GRIDSTRIDE_INLINE unsigned __ballot_sync(unsigned mask, int predicate, int line 
     unsigned took;
     return gridstride::ballot(mask, predicate, took, line);
 }
-GRIDSTRIDE_INLINE int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE()) { return __ballot_sync(mask, predicate, line) != 0; }
-GRIDSTRIDE_INLINE int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE()) { return __ballot_sync(mask, !predicate, line) == 0; }
+GRIDSTRIDE_INLINE int __any_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
+    return __ballot_sync(mask, predicate, line) != 0;
+}
+GRIDSTRIDE_INLINE int __all_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
+    return __ballot_sync(mask, !predicate, line) == 0;
+}
 GRIDSTRIDE_INLINE int __uni_sync(unsigned mask, int predicate, int line = __builtin_LINE()) {
     unsigned took;
     const unsigned yes = gridstride::ballot(mask, predicate, took, line);
@@ -121,7 +140,8 @@ template <class T> GRIDSTRIDE_INLINE unsigned __match_any_sync(unsigned mask, T 
     unsigned took;
     return gridstride::matching(mask, value, took, line);
 }
-template <class T> GRIDSTRIDE_INLINE unsigned __match_all_sync(unsigned mask, T value, int *all, int line = __builtin_LINE()) {
+template <class T>
+GRIDSTRIDE_INLINE unsigned __match_all_sync(unsigned mask, T value, int *all, int line = __builtin_LINE()) {
     static_assert(std::is_arithmetic_v<T> && sizeof(T) >= 4, "__match_all_sync compares integers, float and double");
     unsigned took;
     const bool same = gridstride::matching(mask, value, took, line) == took;
@@ -147,7 +167,8 @@ GRIDSTRIDE_REDUCTION(xor, unsigned, a ^ b)
 // Those of before 2017, which no GPU of today has
 #define GRIDSTRIDE_GONE(name) \
     template <class... A> int name(A...) { \
-        static_assert(gridstride::never<A...>, #name " is gone: say which lanes take part, " #name "_sync(mask, ...)"); \
+        static_assert( \
+            gridstride::never<A...>, #name " is gone: say which lanes take part, " #name "_sync(mask, ...)"); \
         return 0; \
     }
 GRIDSTRIDE_GONE(__shfl)

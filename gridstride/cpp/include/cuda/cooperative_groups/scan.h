@@ -3,7 +3,9 @@
 #include "../cooperative_groups.h"
 
 namespace cooperative_groups {
-template <class G, class T, class F> GRIDSTRIDE_INLINE auto inclusive_scan(const G &group, T value, F op, int line = __builtin_LINE()) -> decltype(op(value, value)) {
+template <class G, class T, class F>
+GRIDSTRIDE_INLINE auto inclusive_scan(const G &group, T value, F op, int line = __builtin_LINE())
+    -> decltype(op(value, value)) {
     return scanned(group, value, op, line);
 }
 template <class G, class T> GRIDSTRIDE_INLINE T inclusive_scan(const G &group, T value, int line = __builtin_LINE()) {
@@ -11,7 +13,9 @@ template <class G, class T> GRIDSTRIDE_INLINE T inclusive_scan(const G &group, T
 }
 
 // The same without the thread's own value; thread 0 gets T(), as for sums
-template <class G, class T, class F> GRIDSTRIDE_INLINE auto exclusive_scan(const G &group, T value, F op, int line = __builtin_LINE()) -> decltype(op(value, value)) {
+template <class G, class T, class F>
+GRIDSTRIDE_INLINE auto exclusive_scan(const G &group, T value, F op, int line = __builtin_LINE())
+    -> decltype(op(value, value)) {
     const auto r = group.shfl_up(inclusive_scan(group, value, op, line), 1, line);
     return group.thread_rank() == 0 ? decltype(op(value, value))() : r;
 }

@@ -1,5 +1,6 @@
 // x.packed_accessor32<float, 2>(): a tensor that a kernel can take as a parameter and index, a[i][j].
 #pragma once
+#include "tensor_class.h"
 
 namespace torch {
 
@@ -10,7 +11,8 @@ protected:
     const Index *lengths, *steps;
 public:
     using PtrType = typename Traits<T>::PtrType;
-    GRIDSTRIDE_BOTH GenericAccessor(PtrType pointer, const Index *lengths, const Index *steps) : pointer(pointer), lengths(lengths), steps(steps) {}
+    GRIDSTRIDE_BOTH GenericAccessor(PtrType pointer, const Index *lengths, const Index *steps)
+        : pointer(pointer), lengths(lengths), steps(steps) {}
     GRIDSTRIDE_BOTH Index size(int d) const { return lengths[d]; }
     GRIDSTRIDE_BOTH Index stride(int d) const { return steps[d]; }
     GRIDSTRIDE_BOTH PtrType data() const { return pointer; }
@@ -42,17 +44,22 @@ public:
         else return GenericAccessor<T, N - 1, Traits, Index>(pointer + i * steps[0], lengths + 1, steps + 1);
     }
 };
-template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> using PackedTensorAccessor32 = GenericPackedTensorAccessor<T, N, Traits, int32_t>;
-template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> using PackedTensorAccessor64 = GenericPackedTensorAccessor<T, N, Traits, int64_t>;
-template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t> using PackedTensorAccessor = GenericPackedTensorAccessor<T, N, Traits, Index>;
+template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
+using PackedTensorAccessor32 = GenericPackedTensorAccessor<T, N, Traits, int32_t>;
+template <class T, size_t N, template <class> class Traits = DefaultPtrTraits>
+using PackedTensorAccessor64 = GenericPackedTensorAccessor<T, N, Traits, int64_t>;
+template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
+using PackedTensorAccessor = GenericPackedTensorAccessor<T, N, Traits, Index>;
 
 template <class T, size_t N> TensorAccessor<T, N> Tensor::accessor() const {
     TORCH_CHECK(dim() == int64_t(N), "TensorAccessor expected ", N, " dims but tensor has ", dim());
     return TensorAccessor<T, N>(data_ptr<T>(), sizes().data(), strides().data());
 }
-template <class T, size_t N, template <class> class Traits, class Index> GenericPackedTensorAccessor<T, N, Traits, Index> Tensor::packed_accessor() const {
+template <class T, size_t N, template <class> class Traits, class Index>
+GenericPackedTensorAccessor<T, N, Traits, Index> Tensor::packed_accessor() const {
     TORCH_CHECK(dim() == int64_t(N), "TensorAccessor expected ", N, " dims but tensor has ", dim());
-    TORCH_CHECK(sizeof(Index) == 8 || numel() <= INT32_MAX, "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
+    TORCH_CHECK(sizeof(Index) == 8 || numel() <= INT32_MAX,
+        "numel needs to be smaller than int32_t max; otherwise, please use packed_accessor64");
     return {data_ptr<T>(), sizes().data(), strides().data()};
 }
 }

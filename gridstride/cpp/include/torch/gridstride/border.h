@@ -1,7 +1,17 @@
 // The border to Python. Values cross it as 64-bit words: what it is, then what it holds.
 //   none | bool x | int x | float bits | string n bytes... | list n items... | dtype code | device type index
-//   from Python: tensor object data dtype device_type device_index dim sizes... strides...      to Python: tensor object
+//   from Python: tensor object data dtype device_type device_index dim sizes... strides...
+//   to Python: tensor object
 #pragma once
+#include <initializer_list>
+#include <optional>
+#include <stdint.h>
+#include <string>
+#include <string_view>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
 #include "check.h"
 
 extern "C" {
@@ -63,7 +73,11 @@ struct Writer {
 
 // How values of a C++ type are read and written. `held` lives during the call; pass() makes the argument of it.
 template <class T, class = void> struct Type { static constexpr bool known = false; };
-template <class T> struct Plain { static constexpr bool known = true; using held = T; static T &pass(T &x) { return x; } };
+template <class T> struct Plain {
+    static constexpr bool known = true;
+    using held = T;
+    static T &pass(T &x) { return x; }
+};
 
 template <> struct Type<bool> : Plain<bool> {
     static bool read(Reader &r, bool &x) { return r.is(boolean) && (x = r.next(), true); }
@@ -74,7 +88,8 @@ template <class T> struct Type<T, std::enable_if_t<std::is_integral_v<T>>> : Pla
         if (!r.is(integer) && !r.is(boolean)) return false;
         const int64_t value = r.next();
         x = T(value);
-        return (int64_t(x) == value && (std::is_signed_v<T> || value >= 0)) || r.refuse("the number does not fit into it");
+        return (int64_t(x) == value && (std::is_signed_v<T> || value >= 0)) ||
+               r.refuse("the number does not fit into it");
     }
     static void write(Writer &w, T x) { w.put(integer); w.put(int64_t(x)); }
 };
@@ -87,7 +102,12 @@ template <class T> struct Type<T, std::enable_if_t<std::is_floating_point_v<T>>>
         x = T(value);
         return true;
     }
-    static void write(Writer &w, double x) { int64_t bits; __builtin_memcpy(&bits, &x, 8); w.put(floating); w.put(bits); }
+    static void write(Writer &w, double x) {
+        int64_t bits;
+        __builtin_memcpy(&bits, &x, 8);
+        w.put(floating);
+        w.put(bits);
+    }
 };
 template <> struct Type<std::string> : Plain<std::string> {
     static bool read(Reader &r, std::string &x) {
@@ -109,7 +129,8 @@ template <> struct Type<std::string_view> : Plain<std::string> {
 };
 
 template <class T, class = void> constexpr bool is_plain = false;
-template <class T> constexpr bool is_plain<T, std::void_t<typename Type<T>::held>> = std::is_same_v<typename Type<T>::held, T>;
+template <class T>
+constexpr bool is_plain<T, std::void_t<typename Type<T>::held>> = std::is_same_v<typename Type<T>::held, T>;
 
 template <class T> struct Type<std::vector<T>, std::enable_if_t<is_plain<T>>> : Plain<std::vector<T>> {
     static bool read(Reader &r, std::vector<T> &x) {
@@ -122,7 +143,11 @@ template <class T> struct Type<std::vector<T>, std::enable_if_t<is_plain<T>>> : 
         }
         return true;
     }
-    static void write(Writer &w, const std::vector<T> &x) { w.put(list); w.put(int64_t(x.size())); for (const T &item : x) Type<T>::write(w, item); }
+    static void write(Writer &w, const std::vector<T> &x) {
+        w.put(list);
+        w.put(int64_t(x.size()));
+        for (const T &item : x) Type<T>::write(w, item);
+    }
 };
 template <class T> struct Type<std::optional<T>, std::enable_if_t<is_plain<T>>> : Plain<std::optional<T>> {
     static bool read(Reader &r, std::optional<T> &x) {
@@ -145,20 +170,31 @@ template <class... T> struct Type<std::tuple<T...>, std::enable_if_t<(is_plain<T
         std::apply([&](const auto &...item) { (Type<std::decay_t<decltype(item)>>::write(w, item), ...); }, x);
     }
 };
-template <class A, class B> struct Type<std::pair<A, B>, std::enable_if_t<is_plain<A> && is_plain<B>>> : Plain<std::pair<A, B>> {
+template <class A, class B>
+struct Type<std::pair<A, B>, std::enable_if_t<is_plain<A> && is_plain<B>>> : Plain<std::pair<A, B>> {
     static bool read(Reader &r, std::pair<A, B> &x) {
         if (!r.is(list)) return false;
         const int64_t n = r.next();
-        return (n == 2 || n == -3 || r.refuse("its length differs")) && Type<A>::read(r, x.first) && Type<B>::read(r, x.second);
+        return (n == 2 || n == -3 || r.refuse("its length differs")) && Type<A>::read(r, x.first) &&
+               Type<B>::read(r, x.second);
     }
-    static void write(Writer &w, const std::pair<A, B> &x) { w.put(list); w.put(-3); Type<A>::write(w, x.first); Type<B>::write(w, x.second); }
+    static void write(Writer &w, const std::pair<A, B> &x) {
+        w.put(list);
+        w.put(-3);
+        Type<A>::write(w, x.first);
+        Type<B>::write(w, x.second);
+    }
 };
 
 struct Item {                         // an argument of a question
     const void *value;
     void (*write)(Writer &, const void *);
-    Item(const char *x) : value(x), write([](Writer &w, const void *p) { Type<const char *>::write(w, static_cast<const char *>(p)); }) {}
-    template <class T> Item(const T &x) : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
+    Item(const char *x)
+        : value(x),
+          write([](Writer &w, const void *p) { Type<const char *>::write(w, static_cast<const char *>(p)); }) {}
+    template <class T>
+    Item(const T &x)
+        : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
 };
 // Asks Python for an operation, e.g. ask("sum", {x}); PythonError if that raised.
 GRIDSTRIDE_RARE inline Reader ask(const char *operation, std::initializer_list<Item> args) {
@@ -171,10 +207,18 @@ GRIDSTRIDE_RARE inline Reader ask(const char *operation, std::initializer_list<I
 template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
     Reader r = ask(operation, args);
     R result{};
-    if (!Type<R>::read(r, result)) fail(type_error, std::string(operation) + " gave something that C++ does not take here");
+    if (!Type<R>::read(r, result))
+        fail(type_error, std::string(operation) + " gave something that C++ does not take here");
     return result;
 }
 }
 }
 #define TORCH_WARN(...) ((void)::gridstride::border::ask("warn", {::torch::str(__VA_ARGS__)}))
-#define TORCH_WARN_ONCE(...) do { static bool gs_warned; if (!gs_warned) { gs_warned = true; TORCH_WARN(__VA_ARGS__); } } while (0)
+#define TORCH_WARN_ONCE(...) \
+    do { \
+        static bool gs_warned; \
+        if (!gs_warned) { \
+            gs_warned = true; \
+            TORCH_WARN(__VA_ARGS__); \
+        } \
+    } while (0)

@@ -1,24 +1,54 @@
 // TORCH_CHECK and its family: a condition that does not hold becomes an exception, in Python too.
 #pragma once
+#include <exception>
+#include <initializer_list>
+#include <stddef.h>
+#include <stdio.h>
+#include <string>
+#include <type_traits>
 
 namespace gridstride {
 namespace border {
 
 // Which exception Python raises.
-enum Outcome { done, runtime_error, python_error, type_error, value_error, index_error, memory_error, not_implemented, overflow_error, finding };
+enum Outcome {
+    done,
+    runtime_error,
+    python_error,
+    type_error,
+    value_error,
+    index_error,
+    memory_error,
+    not_implemented,
+    overflow_error,
+    finding
+};
 
-#define GRIDSTRIDE_RARE __attribute__((noinline, cold))   // small rather than fast: most of what the compiler sees here runs once a call
+// small rather than fast: most of what the compiler sees here runs once a call
+#define GRIDSTRIDE_RARE __attribute__((noinline, cold))
 
 inline void say(std::string &s, const std::string &x) { s += x; }
 inline void say(std::string &s, const char *x) { s += x ? x : "(null)"; }
 inline void say(std::string &s, char x) { s += x; }
 inline void say(std::string &s, bool x) { s += x ? '1' : '0'; }
-GRIDSTRIDE_RARE inline void say(std::string &s, double x) { char text[32]; snprintf(text, sizeof text, "%g", x); s += text; }
-GRIDSTRIDE_RARE inline void say(std::string &s, const void *x) { char text[32]; snprintf(text, sizeof text, "%p", x); s += text; }
+GRIDSTRIDE_RARE inline void say(std::string &s, double x) {
+    char text[32];
+    snprintf(text, sizeof text, "%g", x);
+    s += text;
+}
+GRIDSTRIDE_RARE inline void say(std::string &s, const void *x) {
+    char text[32];
+    snprintf(text, sizeof text, "%p", x);
+    s += text;
+}
 GRIDSTRIDE_RARE inline void say(std::string &s, long long x) { s += std::to_string(x); }
 GRIDSTRIDE_RARE inline void say(std::string &s, unsigned long long x) { s += std::to_string(x); }
-template <class T> std::enable_if_t<std::is_integral_v<T>> say(std::string &s, T x) { say(s, std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>(x)); }
-template <class T> std::enable_if_t<std::is_enum_v<T>> say(std::string &s, T x) { s += std::to_string(static_cast<long long>(x)); }
+template <class T> std::enable_if_t<std::is_integral_v<T>> say(std::string &s, T x) {
+    say(s, std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>(x));
+}
+template <class T> std::enable_if_t<std::is_enum_v<T>> say(std::string &s, T x) {
+    s += std::to_string(static_cast<long long>(x));
+}
 template <class T> auto say(std::string &s, const T &list) -> decltype(list.begin(), list.size(), void()) {
     s += '[';
     for (size_t i = 0; i < list.size(); i++) { if (i) s += ", "; say(s, list.begin()[i]); }
@@ -29,7 +59,8 @@ struct Said {                         // a part of a message
     const void *value;
     void (*put)(std::string &, const void *);
     Said(const char *x) : value(x), put([](std::string &s, const void *p) { say(s, static_cast<const char *>(p)); }) {}
-    template <class T> Said(const T &x) : value(&x), put([](std::string &s, const void *p) { say(s, *static_cast<const T *>(p)); }) {}
+    template <class T>
+    Said(const T &x) : value(&x), put([](std::string &s, const void *p) { say(s, *static_cast<const T *>(p)); }) {}
 };
 GRIDSTRIDE_RARE inline std::string text(std::initializer_list<Said> parts) {
     std::string s;
@@ -45,44 +76,61 @@ class Error : public std::exception {
     std::string message;
 public:
     int outcome;
-    explicit Error(std::string message, int outcome = ::gridstride::border::runtime_error) : message(static_cast<std::string &&>(message)), outcome(outcome) {}
+    explicit Error(std::string message, int outcome = ::gridstride::border::runtime_error)
+        : message(static_cast<std::string &&>(message)), outcome(outcome) {}
     const char *what() const noexcept override { return message.c_str(); }
     const char *what_without_backtrace() const noexcept { return message.c_str(); }
     const std::string &msg() const noexcept { return message; }
 };
 
-template <class... A> std::string str(const A &...a) { return ::gridstride::border::text({::gridstride::border::Said(a)...}); }
+template <class... A> std::string str(const A &...a) {
+    return ::gridstride::border::text({::gridstride::border::Said(a)...});
+}
 }
 
 namespace gridstride {
 namespace border {
-[[noreturn]] GRIDSTRIDE_RARE inline void fail(int outcome, std::string message) { throw torch::Error(static_cast<std::string &&>(message), outcome); }
+[[noreturn]] GRIDSTRIDE_RARE inline void fail(int outcome, std::string message) {
+    throw torch::Error(static_cast<std::string &&>(message), outcome);
+}
 
 template <class... A> std::string failed(const char *condition, const A &...a) {
     if constexpr (sizeof...(a)) return torch::str(a...);
     else return std::string("Expected ") + condition + " to be true, but got false.";
 }
-template <class A, class B> std::string compared(const char *what, const A &a, const B &b) { return torch::str("Check failed: ", what, " (", a, " vs. ", b, ")."); }
+template <class A, class B> std::string compared(const char *what, const A &a, const B &b) {
+    return torch::str("Check failed: ", what, " (", a, " vs. ", b, ").");
+}
 }
 }
 
 #define GRIDSTRIDE_CHECK(outcome, condition, ...) \
-    do { if (!(condition)) ::gridstride::border::fail(::gridstride::border::outcome, ::gridstride::border::failed(#condition, ##__VA_ARGS__)); } while (0)
+    do { \
+        if (!(condition)) \
+            ::gridstride::border::fail( \
+                ::gridstride::border::outcome, ::gridstride::border::failed(#condition, ##__VA_ARGS__)); \
+    } while (0)
 #define TORCH_CHECK(condition, ...) GRIDSTRIDE_CHECK(runtime_error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_VALUE(condition, ...) GRIDSTRIDE_CHECK(value_error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_INDEX(condition, ...) GRIDSTRIDE_CHECK(index_error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_TYPE(condition, ...) GRIDSTRIDE_CHECK(type_error, condition, ##__VA_ARGS__)
 #define TORCH_CHECK_NOT_IMPLEMENTED(condition, ...) GRIDSTRIDE_CHECK(not_implemented, condition, ##__VA_ARGS__)
-#define TORCH_CHECK_ARG(condition, n, ...) GRIDSTRIDE_CHECK(runtime_error, condition, "invalid argument ", n, ": ", ##__VA_ARGS__)
-#define TORCH_INTERNAL_ASSERT(condition, ...) GRIDSTRIDE_CHECK(runtime_error, condition, #condition " INTERNAL ASSERT FAILED at ", __FILE__, ":", __LINE__, ". ", ##__VA_ARGS__)
+#define TORCH_CHECK_ARG(condition, n, ...) \
+    GRIDSTRIDE_CHECK(runtime_error, condition, "invalid argument ", n, ": ", ##__VA_ARGS__)
+#define TORCH_INTERNAL_ASSERT(condition, ...) \
+    GRIDSTRIDE_CHECK(runtime_error, condition, #condition " INTERNAL ASSERT FAILED at ", __FILE__, ":", __LINE__, \
+        ". ", ##__VA_ARGS__)
 #define TORCH_INTERNAL_ASSERT_DEBUG_ONLY(...) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
 #define AT_ASSERT(...) TORCH_INTERNAL_ASSERT(__VA_ARGS__)
 #define AT_ASSERTM(condition, ...) TORCH_CHECK(condition, ##__VA_ARGS__)
 #define AT_ERROR(...) ::gridstride::border::fail(::gridstride::border::runtime_error, ::torch::str(__VA_ARGS__))
 
 #define GRIDSTRIDE_COMPARE(a, op, b) \
-    do { const auto &gs_a = (a); const auto &gs_b = (b); \
-         if (!(gs_a op gs_b)) ::gridstride::border::fail(::gridstride::border::runtime_error, ::gridstride::border::compared(#a " " #op " " #b, gs_a, gs_b)); } while (0)
+    [](const auto &gs_a, const auto &gs_b) { \
+        if (!(gs_a op gs_b)) \
+            ::gridstride::border::fail( \
+                ::gridstride::border::runtime_error, ::gridstride::border::compared(#a " " #op " " #b, gs_a, gs_b)); \
+    }((a), (b))
 #define TORCH_CHECK_EQ(a, b) GRIDSTRIDE_COMPARE(a, ==, b)
 #define TORCH_CHECK_NE(a, b) GRIDSTRIDE_COMPARE(a, !=, b)
 #define TORCH_CHECK_LT(a, b) GRIDSTRIDE_COMPARE(a, <, b)

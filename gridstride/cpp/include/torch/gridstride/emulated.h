@@ -1,6 +1,9 @@
-// Where tensors are when a GPU is emulated. What Python gives counts as being on the GPU: the first data_ptr() of a call
-// makes device memory of it, by the stretches of memory that the arguments cover together, so that views stay views.
+// Where tensors are when a GPU is emulated. What Python gives counts as being on the GPU: the first data_ptr() of a
+// call makes device memory of it, by the stretches of memory that the arguments cover together, so that views stay
+// views.
 #pragma once
+#include <emulator.h>
+#include "object.h"
 
 namespace gridstride {
 namespace border {
@@ -16,7 +19,8 @@ GRIDSTRIDE_RARE inline Stretch &cover(const Handle &h) {
     Stretch s{h->data, h->end(), nullptr, h};
     while (Stretch *old = stretch_of(s.begin, s.end)) {
         if (old->begin <= s.begin && s.end <= old->end) return *old;
-        TORCH_CHECK(!old->copy, "a view reaches beyond the memory of the tensor that it was made from; give the function the whole tensor");
+        TORCH_CHECK(!old->copy,
+            "a view reaches beyond the memory of the tensor that it was made from; give the function the whole tensor");
         if (old->begin < s.begin) s.begin = old->begin;
         if (old->end > s.end) s.end = old->end;
         *old = stretches.back();
@@ -39,7 +43,9 @@ static thread_local struct Question *asked;
 struct Question {                     // while Python computes
     std::vector<Handle> handles;
     bool in_place;
-    explicit Question(const char *operation) : in_place(operation[__builtin_strlen(operation) - 1] == '_') { asked = this; }
+    explicit Question(const char *operation) : in_place(operation[__builtin_strlen(operation) - 1] == '_') {
+        asked = this;
+    }
     Question(const Question &) = delete;
     static void about(const Handle &h) {
         h->fresh = false;             // from here on Python may have written it

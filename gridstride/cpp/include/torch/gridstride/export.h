@@ -1,26 +1,38 @@
 // GRIDSTRIDE_EXPORT(f) makes the host function f callable from Python, GRIDSTRIDE_KERNEL(k) the kernel k.
 // Argument types are deduced; what cannot cross the border is reported when the function is called, not before.
 #pragma once
+#include <new>
+#include <stdexcept>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include "tensor_class.h"
 
 namespace gridstride {
 namespace border {
 
 template <class T, class = void> struct Argument : Type<T> {};
 
-// A pointer takes a tensor's data, or None. One to an integer type takes integers of its size, whatever their sign; void and structs that are no vectors take all.
+// A pointer takes a tensor's data, or None. One to an integer type takes integers of its size, whatever their sign;
+// void and structs that are no vectors take all.
 template <class T> bool points_at(torch::ScalarType type) {
     constexpr torch::ScalarType want = torch::dtype_of<std::remove_const_t<T>>;
     if (want == torch::ScalarType::Undefined || want == type) return true;
-    return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) && torch::elementSize(want) == torch::elementSize(type);
+    return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
+           torch::elementSize(want) == torch::elementSize(type);
 }
-template <class T> struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T> && !std::is_same_v<T, torch::Tensor> && !std::is_same_v<T, const char>>> {
+template <class T>
+struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T> &&
+                                  !std::is_same_v<T, torch::Tensor> && !std::is_same_v<T, const char>>> {
     static constexpr bool known = true;
     using held = torch::Tensor;
     static bool read(Reader &r, held &x) {
         static thread_local std::string why;
         if (!Type<torch::Tensor>::read(r, x)) return false;
         if (!x.defined() || points_at<T>(x.scalar_type())) return true;
-        why = torch::str("expected scalar type ", torch::dtype_of<std::remove_const_t<T>>, " but found ", x.scalar_type());
+        why = torch::str(
+            "expected scalar type ", torch::dtype_of<std::remove_const_t<T>>, " but found ", x.scalar_type());
         return r.refuse(why.c_str());
     }
     static T *pass(held &x) { return x.defined() ? static_cast<T *>(x.data_ptr()) : nullptr; }
@@ -30,13 +42,18 @@ struct Text { std::string string; torch::Tensor tensor; };
 template <> struct Argument<const char *> {   // a string, or a tensor of bytes
     static constexpr bool known = true;
     using held = Text;
-    static bool read(Reader &r, Text &x) { return Type<std::string>::read(r, x.string) || Type<const signed char *>::read(r, x.tensor); }
-    static const char *pass(Text &x) { return x.tensor.defined() ? static_cast<const char *>(x.tensor.data_ptr()) : x.string.c_str(); }
+    static bool read(Reader &r, Text &x) {
+        return Type<std::string>::read(r, x.string) || Type<const signed char *>::read(r, x.tensor);
+    }
+    static const char *pass(Text &x) {
+        return x.tensor.defined() ? static_cast<const char *>(x.tensor.data_ptr()) : x.string.c_str();
+    }
 };
 
 // A struct by value: its bytes. A tensor map comes with the tensor that it is of, whose address it gets here.
 template <class T> struct Struct { T value; torch::Tensor of; };
-template <class T> struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::known>> {
+template <class T>
+struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::known>> {
     static constexpr bool known = true;
     using held = Struct<T>;
     static bool read(Reader &r, held &x) {
@@ -44,7 +61,8 @@ template <class T> struct Argument<T, std::enable_if_t<std::is_class_v<T> && std
         std::string bytes;
         const bool with_tensor = r.is(list);
         if (with_tensor) r.next();
-        if (!Type<std::string>::read(r, bytes)) return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
+        if (!Type<std::string>::read(r, bytes))
+            return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
         why = torch::str("it has ", sizeof(T), " bytes, and ", bytes.size(), " were given");
         if (bytes.size() != sizeof(T)) return r.refuse(why.c_str());
         __builtin_memcpy(static_cast<void *>(&x.value), bytes.data(), sizeof(T));
@@ -115,9 +133,16 @@ GRIDSTRIDE_RARE inline int caught(void (*f)(gs_call *), gs_call *call) {
     catch (...) { return outcome(runtime_error, "something was thrown that is no std::exception"); }
 }
 #ifdef GRIDSTRIDE_EMULATOR
-inline int protected_from_crashes(void (*f)(gs_call *), gs_call *call) {   // a crash of host code must not end the notebook, either
+// a crash of host code must not end the notebook, either
+inline int protected_from_crashes(void (*f)(gs_call *), gs_call *call) {
     struct Run { void (*f)(gs_call *); gs_call *call; int code; } run{f, call, done};
-    if (!guarded([](void *p) { auto &r = *static_cast<Run *>(p); r.code = caught(r.f, r.call); }, &run)) run.code = outcome(finding, "");
+    if (!guarded(
+            [](void *p) {
+                auto &r = *static_cast<Run *>(p);
+                r.code = caught(r.f, r.call);
+            },
+            &run))
+        run.code = outcome(finding, "");
     return run.code;
 }
 #endif
@@ -131,12 +156,18 @@ GRIDSTRIDE_RARE inline int64_t run_call(void (*f)(gs_call *), gs_call *call) {
 }
 
 template <class T> using Of = Argument<std::decay_t<T>>;
-template <class T> void read_argument(Reader &r, typename Of<T>::held &x, int64_t number) { if (!Of<T>::read(r, x)) throw Refused{number, r.problem}; }
+template <class T> void read_argument(Reader &r, typename Of<T>::held &x, int64_t number) {
+    if (!Of<T>::read(r, x)) throw Refused{number, r.problem};
+}
 
 template <class R, class = void> constexpr bool returns = std::is_void_v<R>;
-template <class R> constexpr bool returns<R, std::void_t<decltype(Type<std::decay_t<R>>::write(std::declval<Writer &>(), std::declval<const R &>()))>> = true;
+template <class R>
+constexpr bool returns<R,
+    std::void_t<decltype(Type<std::decay_t<R>>::write(std::declval<Writer &>(), std::declval<const R &>()))>> = true;
 template <class All, size_t i> using Nth = std::tuple_element_t<i, All>;
-template <class F, class All, size_t... i> constexpr bool takes(std::index_sequence<i...>) { return std::is_invocable_v<F, Nth<All, i>...>; }
+template <class F, class All, size_t... i> constexpr bool takes(std::index_sequence<i...>) {
+    return std::is_invocable_v<F, Nth<All, i>...>;
+}
 
 // Calls F with the first of the arguments All, as Python gave them.
 template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
@@ -148,8 +179,7 @@ template <class F, class R, class All, size_t... i> void apply(gs_call *call, st
         static thread_local Writer w;
         w.words.clear();
         w.giving = true;
-        const auto &result = F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
-        Type<std::decay_t<R>>::write(w, result);
+        Type<std::decay_t<R>>::write(w, F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...));
         call->result = w.words.data();
     }
 }
@@ -157,8 +187,10 @@ template <class F, class R, class All, size_t... i> void apply(gs_call *call, st
 template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
     constexpr size_t all = std::tuple_size_v<All>;
     if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
-    if constexpr (n > 0) if constexpr (takes<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
-    fail(type_error, torch::str("it takes ", n == all ? "" : torch::str(n, " to "), all, all == 1 ? " argument" : " arguments", ", not ", call->n));
+    if constexpr (n > 0)
+        if constexpr (takes<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
+    fail(type_error, torch::str("it takes ", n == all ? "" : torch::str(n, " to "), all,
+                         all == 1 ? " argument" : " arguments", ", not ", call->n));
 }
 template <class F, class R, class... A> int64_t call_function(gs_call *call) {
     return run_call([]([[maybe_unused]] gs_call *c) {
@@ -172,34 +204,60 @@ template <class F> struct Launched {  // what apply() calls for a kernel
     template <class... A> auto operator()(A... a) const -> decltype(F()(a...)) {
         const auto *c = current;
         const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
-        size_t &allowed = max_dynamic_of(F::gs_name());            // who asks for more from Python need not say it twice
+        // who asks for more from Python need not say it twice
+        size_t &allowed = max_dynamic_of(F::gs_name());
         if (size_t(c->shared) > allowed && c->shared <= 227 << 10) allowed = size_t(c->shared);
-        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream), xyz(c->cluster)), F::gs_name(), 0, F(), a...);
+        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream),
+                   xyz(c->cluster)),
+            F::gs_name(), 0, F(), a...);
     }
 };
 #endif
 
 // A function F that Python may call, of the type of `f`; Launched<F> is a kernel.
 struct Export : Exported {
-    template <class F, class R, class... A> Export(const char *name, R (*)(A...), F, bool kernel = false) : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, kernel, exports} { exports = this; }
+    template <class F, class R, class... A>
+    Export(const char *name, R (*)(A...), F, bool kernel = false)
+        : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, kernel, exports} {
+        exports = this;
+    }
     Export(const Export &) = delete;
 };
 }
 }
 
 extern "C" {
-__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::border::Exported *gs_exports() { return gridstride::border::exports; }
-__attribute__((visibility("default"))) inline __attribute__((used)) void gs_connect(const gs_python *p) { gridstride::border::python = *p; }
+__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::border::Exported *gs_exports() {
+    return gridstride::border::exports;
+}
+__attribute__((visibility("default"))) inline __attribute__((used)) void gs_connect(const gs_python *p) {
+    gridstride::border::python = *p;
+}
 }
 
 // The struct calls by name, so that default arguments count. `id` is what Python calls it.
 #define GRIDSTRIDE_EXPORT_AS(id, ...) \
-    namespace { struct gs_function_##id { template <class... GsA> auto operator()(GsA &&...gs_a) const -> decltype(__VA_ARGS__(static_cast<GsA &&>(gs_a)...)) { return __VA_ARGS__(static_cast<GsA &&>(gs_a)...); } }; } \
+    namespace { \
+    struct gs_function_##id { \
+        template <class... GsA> \
+        auto operator()(GsA &&...gs_a) const -> decltype(__VA_ARGS__(static_cast<GsA &&>(gs_a)...)) { \
+            return __VA_ARGS__(static_cast<GsA &&>(gs_a)...); \
+        } \
+    }; \
+    } \
     static const ::gridstride::border::Export gs_export_##id(#id, __VA_ARGS__, gs_function_##id());
 #define GRIDSTRIDE_EXPORT(name) GRIDSTRIDE_EXPORT_AS(name, name)
 #define GRIDSTRIDE_KERNEL_AS(id, ...) \
-    namespace { struct gs_kernel_##id { static const char *gs_name() { return #__VA_ARGS__; } template <class... GsA> auto operator()(GsA... gs_a) const -> decltype(__VA_ARGS__(gs_a...)) { __VA_ARGS__(gs_a...); } }; } \
-    static const ::gridstride::border::Export gs_export_kernel_##id(#id, __VA_ARGS__, ::gridstride::border::Launched<gs_kernel_##id>(), true);
+    namespace { \
+    struct gs_kernel_##id { \
+        static const char *gs_name() { return #__VA_ARGS__; } \
+        template <class... GsA> auto operator()(GsA... gs_a) const -> decltype(__VA_ARGS__(gs_a...)) { \
+            __VA_ARGS__(gs_a...); \
+        } \
+    }; \
+    } \
+    static const ::gridstride::border::Export gs_export_kernel_##id( \
+        #id, __VA_ARGS__, ::gridstride::border::Launched<gs_kernel_##id>(), true);
 #define GRIDSTRIDE_KERNEL(name) GRIDSTRIDE_KERNEL_AS(name, name)
 
 // A pybind11 module is accepted, and not needed: GRIDSTRIDE_EXPORT knows the functions.
@@ -221,4 +279,5 @@ using module = module_;
 }
 #define PYBIND11_MODULE(name, m) [[maybe_unused]] static void gs_pybind11_module(::pybind11::module_ &m)
 #define TORCH_LIBRARY(name, m) [[maybe_unused]] static void gs_torch_library_##name(::pybind11::module_ &m)
-#define TORCH_LIBRARY_IMPL(name, key, m) [[maybe_unused]] static void gs_torch_library_##name##_##key(::pybind11::module_ &m)
+#define TORCH_LIBRARY_IMPL(name, key, m) \
+    [[maybe_unused]] static void gs_torch_library_##name##_##key(::pybind11::module_ &m)

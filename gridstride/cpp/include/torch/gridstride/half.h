@@ -1,5 +1,9 @@
-// torch::Half and torch::BFloat16: 16 bits in memory, arithmetic in float, rounded to nearest even after each operation.
+// torch::Half and torch::BFloat16: 16 bits in memory, arithmetic in float, rounded to nearest even after each
+// operation.
 #pragma once
+#include <stdint.h>
+#include <string.h>
+#include <type_traits>
 
 #ifdef __CUDACC__
 #define GRIDSTRIDE_BOTH __host__ __device__ inline
@@ -20,7 +24,8 @@ GRIDSTRIDE_BOTH float half_to_float(uint16_t h) {
 #else
     const uint32_t sign = uint32_t(h & 0x8000) << 16, rest = uint32_t(h & 0x7fff) << 13;
     if (rest >= 0x7c00u << 13) return as_float(sign | 0x7f800000u | rest);      // infinity, NaN
-    const float x = as_float(rest) * as_float(0x77800000u);                     // * 2^112: from half's exponent to float's; subnormals too
+    // * 2^112: from half's exponent to float's; subnormals too
+    const float x = as_float(rest) * as_float(0x77800000u);
     return as_float(sign | as_bits(x));
 #endif
 }
@@ -33,7 +38,8 @@ GRIDSTRIDE_BOTH uint16_t float_to_half(float x) {
     const uint32_t sign = as_bits(x) >> 16 & 0x8000, rest = as_bits(x) & 0x7fffffff;
     if (rest > 0x7f800000) return uint16_t(sign | 0x7e00);
     if (rest >= 0x477ff000) return uint16_t(sign | 0x7c00);                     // rounds to 65536 or more
-    if (rest < 0x38800000) return uint16_t(sign | (as_bits(as_float(rest) + 0.5f) - 0x3f000000));  // subnormal: the addition rounds
+    // subnormal: the addition rounds
+    if (rest < 0x38800000) return uint16_t(sign | (as_bits(as_float(rest) + 0.5f) - 0x3f000000));
     return uint16_t(sign | (rest - 0x38000000 + 0xfff + (rest >> 13 & 1)) >> 13);
 #endif
 }
@@ -73,10 +79,13 @@ template <class T> constexpr bool is_short = false;
 template <class Bits> constexpr bool is_short<Short<Bits>> = true;
 
 // Of two short numbers, or of one and an integer, the result is short; with float or double it is that.
-template <class S, class B> using Wider = std::enable_if_t<is_short<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
+template <class S, class B>
+using Wider = std::enable_if_t<is_short<S> && (std::is_same_v<S, B> || std::is_integral_v<B>), S>;
 #define GRIDSTRIDE_SHORT(op) \
     template <class S, class B> GRIDSTRIDE_BOTH Wider<S, B> operator op(S a, B b) { return S(float(a) op float(b)); } \
-    template <class S, class B> GRIDSTRIDE_BOTH std::enable_if_t<!is_short<B>, Wider<S, B>> operator op(B a, S b) { return S(float(a) op float(b)); }
+    template <class S, class B> GRIDSTRIDE_BOTH std::enable_if_t<!is_short<B>, Wider<S, B>> operator op(B a, S b) { \
+        return S(float(a) op float(b)); \
+    }
 GRIDSTRIDE_SHORT(+) GRIDSTRIDE_SHORT(-) GRIDSTRIDE_SHORT(*) GRIDSTRIDE_SHORT(/)
 #undef GRIDSTRIDE_SHORT
 }

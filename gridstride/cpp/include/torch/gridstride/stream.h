@@ -1,14 +1,23 @@
 // Streams, devices and the checks of CUDA's calls.
 #pragma once
 #include <cuda_runtime.h>
+#include "tensor_class.h"
 
 #define C10_CUDA_CHECK(...) \
     do { \
         const cudaError_t gs_error = (__VA_ARGS__); \
-        if (gs_error != cudaSuccess) { cudaGetLastError(); ::gridstride::border::fail(::gridstride::border::runtime_error, ::torch::str("CUDA error: ", cudaGetErrorString(gs_error))); } \
+        if (gs_error != cudaSuccess) { \
+            cudaGetLastError(); \
+            ::gridstride::border::fail( \
+                ::gridstride::border::runtime_error, ::torch::str("CUDA error: ", cudaGetErrorString(gs_error))); \
+        } \
     } while (0)
 #ifdef GRIDSTRIDE_EMULATOR
-#define C10_CUDA_KERNEL_LAUNCH_CHECK() do { if (::gridstride::refused()) throw ::gridstride::Stop(); C10_CUDA_CHECK(cudaGetLastError()); } while (0)
+#define C10_CUDA_KERNEL_LAUNCH_CHECK() \
+    do { \
+        if (::gridstride::refused()) throw ::gridstride::Stop(); \
+        C10_CUDA_CHECK(cudaGetLastError()); \
+    } while (0)
 #else
 #define C10_CUDA_KERNEL_LAUNCH_CHECK() C10_CUDA_CHECK(cudaGetLastError())
 #endif
@@ -20,7 +29,10 @@ namespace torch {
 namespace cuda {
 
 inline DeviceIndex current_device() { int d = 0; C10_CUDA_CHECK(cudaGetDevice(&d)); return DeviceIndex(d); }
-inline DeviceIndex device_count() { int n = 0; return cudaGetDeviceCount(&n) == cudaSuccess ? DeviceIndex(n) : DeviceIndex(0); }
+inline DeviceIndex device_count() {
+    int n = 0;
+    return cudaGetDeviceCount(&n) == cudaSuccess ? DeviceIndex(n) : DeviceIndex(0);
+}
 inline bool is_available() { return device_count() > 0; }
 inline void set_device(DeviceIndex d) { C10_CUDA_CHECK(cudaSetDevice(d)); }
 inline void synchronize(DeviceIndex = -1) { C10_CUDA_CHECK(cudaDeviceSynchronize()); }
@@ -46,7 +58,8 @@ public:
 inline CUDAStream getCurrentCUDAStream(DeviceIndex d = -1) {
     using namespace ::gridstride::border;
     if (d < 0) d = current_device();
-    void *s = current && current->device == d ? current->stream : reinterpret_cast<void *>(ask_for<int64_t>("stream", {int(d)}));
+    void *s = current && current->device == d ? current->stream
+                                              : reinterpret_cast<void *>(ask_for<int64_t>("stream", {int(d)}));
     return CUDAStream(static_cast<cudaStream_t>(s), d);
 }
 inline CUDAStream getDefaultCUDAStream(DeviceIndex d = -1) { return CUDAStream(nullptr, d < 0 ? current_device() : d); }

@@ -14,7 +14,8 @@ namespace torch {
 #define GRIDSTRIDE_DTYPES(X) \
     X(Byte, 0, 1, uint8_t) X(Char, 1, 1, int8_t) X(Short, 2, 2, int16_t) X(Int, 3, 4, int32_t) X(Long, 4, 8, int64_t) \
     X(Half, 5, 2, ::gridstride::border::Half) X(Float, 6, 4, float) X(Double, 7, 8, double) X(Bool, 11, 1, bool) \
-    X(BFloat16, 15, 2, ::gridstride::border::BFloat16) X(UInt16, 27, 2, uint16_t) X(UInt32, 28, 4, uint32_t) X(UInt64, 29, 8, uint64_t)
+    X(BFloat16, 15, 2, ::gridstride::border::BFloat16) X(UInt16, 27, 2, uint16_t) X(UInt32, 28, 4, uint32_t) \
+    X(UInt64, 29, 8, uint64_t)
 #define GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X) \
     X(ComplexFloat, 9, 8, 0) X(ComplexDouble, 10, 16, 0) X(Float8_e5m2, 23, 1, 0) X(Float8_e4m3fn, 24, 1, 0)
 
@@ -25,9 +26,12 @@ enum class ScalarType : int8_t {
     Undefined = 44
 };
 #define X(name, code, size, T) constexpr ScalarType k##name = ScalarType::name;
-GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
+GRIDSTRIDE_DTYPES(X)
+GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
 #undef X
-constexpr ScalarType kUInt8 = kByte, kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf, kFloat32 = kFloat, kFloat64 = kDouble;
+    constexpr ScalarType kUInt8 = kByte,
+                         kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf,
+                         kFloat32 = kFloat, kFloat64 = kDouble;
 
 inline const char *toString(ScalarType t) {
 #define X(name, code, size, T) if (t == ScalarType::name) return #name;
@@ -41,9 +45,12 @@ constexpr size_t elementSize(ScalarType t) {
 #undef X
     return 0;
 }
-constexpr bool isFloatingType(ScalarType t) { return t == kHalf || t == kFloat || t == kDouble || t == kBFloat16 || t == kFloat8_e5m2 || t == kFloat8_e4m3fn; }
+constexpr bool isFloatingType(ScalarType t) {
+    return t == kHalf || t == kFloat || t == kDouble || t == kBFloat16 || t == kFloat8_e5m2 || t == kFloat8_e4m3fn;
+}
 constexpr bool isIntegralType(ScalarType t, bool with_bool = false) {
-    return t == kByte || t == kChar || t == kShort || t == kInt || t == kLong || t == kUInt16 || t == kUInt32 || t == kUInt64 || (with_bool && t == kBool);
+    return t == kByte || t == kChar || t == kShort || t == kInt || t == kLong || t == kUInt16 || t == kUInt32 ||
+           t == kUInt64 || (with_bool && t == kBool);
 }
 
 template <ScalarType> struct ScalarTypeToCPPType;
@@ -80,14 +87,17 @@ template <> constexpr ScalarType dtype_of<__nv_bfloat16> = kBFloat16;
 template <> constexpr ScalarType dtype_of<__nv_bfloat162> = kBFloat16;
 template <class T> constexpr ScalarType dtype_of<const T> = dtype_of<T>;
 // float4, uchar3, ...: that of their x
-template <class T> constexpr ScalarType dtype_of<T, std::void_t<decltype(T::x), decltype(T::y)>> = dtype_of<std::decay_t<decltype(T::x)>>;
+template <class T>
+constexpr ScalarType dtype_of<T, std::void_t<decltype(T::x), decltype(T::y)>> = dtype_of<std::decay_t<decltype(T::x)>>;
 template <class T> struct CppTypeToScalarType { static constexpr ScalarType value = dtype_of<T>; };
 
 template <class T> struct OpMathType { using type = T; };
 template <> struct OpMathType<Half> { using type = float; };
 template <> struct OpMathType<BFloat16> { using type = float; };
 template <class T> using opmath_type = typename OpMathType<T>::type;
-template <class T, bool cuda> using acc_type = std::conditional_t<std::is_integral_v<T>, int64_t, std::conditional_t<cuda || !std::is_same_v<T, float>, opmath_type<T>, double>>;
+template <class T, bool cuda>
+using acc_type = std::conditional_t<std::is_integral_v<T>, int64_t,
+    std::conditional_t<cuda || !std::is_same_v<T, float>, opmath_type<T>, double>>;
 
 enum class DeviceType : int8_t { CPU = 0, CUDA = 1 };
 constexpr DeviceType kCPU = DeviceType::CPU, kCUDA = DeviceType::CUDA;
@@ -100,7 +110,8 @@ struct Device {
     Device(DeviceType kind, DeviceIndex number = -1) : kind(kind), number(number) {}
     Device(const std::string &name) : kind(name.compare(0, 4, "cuda") ? kCPU : kCUDA) {
         const size_t colon = name.find(':');
-        TORCH_CHECK(kind == kCUDA || !name.compare(0, 3, "cpu"), "Expected cpu or cuda at start of device string: ", name);
+        TORCH_CHECK(
+            kind == kCUDA || !name.compare(0, 3, "cpu"), "Expected cpu or cuda at start of device string: ", name);
         if (colon != std::string::npos) number = DeviceIndex(std::stoi(name.substr(colon + 1)));
     }
     Device(const char *name) : Device(std::string(name)) {}
@@ -109,7 +120,9 @@ struct Device {
     bool has_index() const { return number >= 0; }
     bool is_cuda() const { return kind == kCUDA; }
     bool is_cpu() const { return kind == kCPU; }
-    std::string str() const { return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : ""); }
+    std::string str() const {
+        return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : "");
+    }
     friend bool operator==(Device a, Device b) { return a.kind == b.kind && a.number == b.number; }
     friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
@@ -129,14 +142,18 @@ public:
     ArrayRef(const T *begin, const T *end) : items(begin), count(size_t(end - begin)) {}
     ArrayRef(const std::vector<T> &v) : items(v.data()), count(v.size()) {}
     template <size_t n> ArrayRef(const T (&v)[n]) : items(v), count(n) {}
-    ArrayRef(const std::initializer_list<T> &v) { items = v.begin(); count = v.size(); }    // lives as long as the call it is written in
+    // lives as long as the call it is written in
+    ArrayRef(const std::initializer_list<T> &v) { items = v.begin(); count = v.size(); }
     const T *begin() const { return items; }
     const T *end() const { return items + count; }
     const T *data() const { return items; }
     size_t size() const { return count; }
     bool empty() const { return !count; }
     const T &operator[](size_t i) const { return items[i]; }
-    const T &at(size_t i) const { TORCH_CHECK(i < count, "index ", i, " is out of range for ", count, " items"); return items[i]; }
+    const T &at(size_t i) const {
+        TORCH_CHECK(i < count, "index ", i, " is out of range for ", count, " items");
+        return items[i];
+    }
     const T &front() const { return at(0); }
     const T &back() const { return at(count - 1); }
     std::vector<T> vec() const { return {begin(), end()}; }
@@ -226,7 +243,8 @@ template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
     }
 };
 template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
-// In an emulated build every tensor of Python's is on the CPU; which of them are "on the GPU" is known on this side only.
+// In an emulated build every tensor of Python's is on the CPU; which of them are "on the GPU" is known on this side
+// only.
 template <> struct Type<torch::Device> : Plain<torch::Device> {
     static bool read(Reader &r, torch::Device &x) {
         if (!r.is(device)) return false;
@@ -259,7 +277,11 @@ template <class T> struct Type<torch::ArrayRef<T>, std::enable_if_t<is_plain<T>>
     using held = std::vector<T>;
     static bool read(Reader &r, held &x) { return Type<held>::read(r, x); }
     static torch::ArrayRef<T> pass(held &x) { return x; }
-    static void write(Writer &w, torch::ArrayRef<T> x) { w.put(list); w.put(int64_t(x.size())); for (const T &item : x) Type<T>::write(w, item); }
+    static void write(Writer &w, torch::ArrayRef<T> x) {
+        w.put(list);
+        w.put(int64_t(x.size()));
+        for (const T &item : x) Type<T>::write(w, item);
+    }
 };
 template <class Bits> struct Type<Short<Bits>> : Plain<Short<Bits>> {
     static bool read(Reader &r, Short<Bits> &x) { float f; return Type<float>::read(r, f) && (x = f, true); }

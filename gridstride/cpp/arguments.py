@@ -1,0 +1,129 @@
+"""A kernel's parameters, known from its source: what may be given for each, and what is wrong with what was given."""
+
+import ctypes, re
+from functools import partial
+
+import numpy as np
+
+from ..launching import argument_error, count_arguments
+
+# A pointer takes a tensor of its type; a tensor of floats may stand for `float4 *`, and so on. A type that the
+# source made up itself takes any tensor, and by value the bytes that it consists of.
+_TYPES = {
+    'bool': 'bool',
+    'int8': 'char, signed char, int8_t',
+    'uint8': 'unsigned char, uint8_t',
+    'int16': 'short, int16_t',
+    'uint16': 'unsigned short, uint16_t',
+    'int32': 'int, int32_t, signed',
+    'uint32': 'unsigned, unsigned int, uint32_t',
+    'int64': 'long, long int, long long, long long int, int64_t, ptrdiff_t',
+    'uint64': 'unsigned long, unsigned long long, unsigned long long int, uint64_t, size_t',
+    'float32': 'float',
+    'float64': 'double',
+    'float16': 'half, __half, __half2, half2',
+    'bfloat16': '__nv_bfloat16, nv_bfloat16, __nv_bfloat162',
+}
+_DTYPE = {name: dtype for dtype, names in _TYPES.items() for name in names.split(', ')}
+SCALARS = {
+    'bool': ctypes.c_bool,
+    'int8': ctypes.c_int8,
+    'uint8': ctypes.c_uint8,
+    'int16': ctypes.c_int16,
+    'uint16': ctypes.c_uint16,
+    'int32': ctypes.c_int32,
+    'uint32': ctypes.c_uint32,
+    'int64': ctypes.c_int64,
+    'uint64': ctypes.c_uint64,
+    'float32': ctypes.c_float,
+    'float64': ctypes.c_double,
+}
+_VECTOR = re.compile(r'(u?)(char|short|int|long|longlong|float|double)([1-4])$')
+_BASE = dict(char='int8', short='int16', int='int32', long='int64', longlong='int64', float='float32', double='float64')
+_NO_TYPE = re.compile(
+    r'\b(const|volatile|__restrict__|__restrict|restrict|std::|__grid_constant__)\b|[*&]|\[\w*\]|std::'
+)
+_SAME = {'uint8': 'bool', 'bool': 'uint8', 'int8': 'uint8'}  # of one byte, and given for another
+
+
+def dtype_of(
+    type: str,  # as C writes it, such as `const float *__restrict__`
+):  # (name of the dtype or None, is it a pointer)
+    "The dtype of a parameter's elements; None for a type that is not C's own"
+    pointer = '*' in type or '[' in type
+    base = ' '.join(_NO_TYPE.sub(' ', type).split())
+    if m := _VECTOR.match(base):
+        return ('u' if m[1] else '') + _BASE[m[2]], pointer
+    return _DTYPE.get(base), pointer
+
+
+def spell_param(p) -> str:
+    "A `Param` as messages show it: `const float * x`"
+    return f'{p.type} {p.name}'
+
+
+def _is_array(x):
+    return hasattr(x, 'dtype') and hasattr(x, 'shape') and not isinstance(x, np.generic)
+
+
+def _is_struct(x):
+    return isinstance(x, (ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
+
+
+def _dtype_name(x):
+    return str(x.dtype).removeprefix('torch.')
+
+
+def _check_value(x, dtype, wrong):
+    "Raise unless `x` can be given by value; `wrong(what)` makes the exception"
+    kind = type(x).__name__
+    if _is_struct(x):
+        if dtype:
+            raise wrong('is a number, and a struct was given')
+        return
+    if _is_array(x):
+        mend = '.item() takes the number out of a tensor of one'
+        raise wrong(f'is a number, and a {kind} of shape {tuple(x.shape)} was given; {mend}')
+    if not isinstance(x, (bool, int, float, np.generic)):
+        raise wrong(f'is a number, and a {kind} was given')
+    whole = dtype and 'int' in dtype
+    if whole and isinstance(x, (float, np.floating)):
+        raise wrong(f'is a whole number, and {x!r} was given; use int(...) or //')
+    if whole and dtype in SCALARS and SCALARS[dtype](int(x)).value != int(x):
+        raise wrong(f'cannot hold {x}')
+
+
+def _check_array(x, dtype, wrong, device):
+    "Raise unless `x` is an array whose address can be given"
+    if not _is_array(x):
+        mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
+        raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{mend}')
+    if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
+        raise wrong(f'takes {dtype}, and the tensor is {_dtype_name(x)}; convert it with .to(torch.{dtype})')
+    where = str(getattr(x, 'device', 'cpu')).split(':')[0]
+    if where != device:
+        raise wrong(f'is on {where}, and the kernel runs on {device}; move it with .to({device!r})')
+    contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
+    if not contiguous:
+        raise wrong('is not contiguous: the kernel would read its memory in another order; use .contiguous()')
+
+
+def check_argument(
+    x,  # what was given
+    p,  # the `Param` it was given for
+    wrong,  # makes an exception of what is said of it
+    device: str,  # on which the kernel runs: 'cpu' or 'cuda'
+):
+    "Raise if `x` cannot be given for the parameter `p`"
+    dtype, pointer = dtype_of(p.type)
+    if not pointer:
+        _check_value(x, dtype, wrong)
+    elif x is not None:
+        _check_array(x, dtype, wrong, device)
+
+
+def check_arguments(kernel: str, params: list, args, device: str):
+    "`LaunchError` unless there are as many as the kernel takes; `TypeError` says which one does not fit, and why"
+    count_arguments(kernel, [spell_param(p) for p in params], len(args))
+    for i, (x, p) in enumerate(zip(args, params)):
+        check_argument(x, p, partial(argument_error, kernel, i, spell_param(p)), device)

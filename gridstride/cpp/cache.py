@@ -1,0 +1,171 @@
+"""What compilers made, kept in the user's cache.
+
+Everything that is compiled lands in a folder of its own, whose name is a hash of all that decides the
+result: the sources, the compiler and its flags, our headers, the kind of CPU. So nothing that is found
+there can be stale, and nothing is ever overwritten. Deleting it all costs only the time to compile again.
+"""
+
+import hashlib, os, platform, re, shutil, subprocess, sys, tempfile, threading, time
+from collections import namedtuple
+from contextlib import contextmanager, nullcontext
+from functools import lru_cache, partial
+from pathlib import Path
+
+from ..utils import cache_dir
+
+
+def _hash(*parts):
+    h = hashlib.sha256()
+    for p in parts:
+        h.update(repr(p).encode())
+    return h.hexdigest()[:20]
+
+
+@lru_cache
+def headers_hash(folder):
+    "Hash of all files below `folder`: what includes them depends on it"
+    files = sorted(p for p in Path(folder).rglob('*') if p.is_file())
+    return _hash(*((str(p.relative_to(folder)), p.read_bytes()) for p in files))
+
+
+@lru_cache
+def cpu():
+    "What kind of CPU this is: code compiled for one may not run on another that shares the home folder"
+    try:
+        info = Path('/proc/cpuinfo').read_text()
+    except OSError:
+        return platform.machine(), platform.processor()
+    lines = re.findall(r'^(?:flags|Features|model name|CPU part)\s*:.*', info, re.M)
+    return platform.machine(), _hash(*sorted(set(lines)))
+
+
+# A learner who waits is told what for. One line at a time: what is compiled meanwhile is part of it.
+SLOW = 2.0  # seconds, after which a compilation is told
+_told = threading.Lock()
+
+
+@contextmanager
+def telling(
+    what,  # takes so long
+    after=SLOW,  # seconds; what is done by then is not told
+):
+    "Say on stderr what goes on in the `with` block, with a dot for each second; `GRIDSTRIDE_QUIET` says nothing"
+    if os.environ.get('GRIDSTRIDE_QUIET') or not _told.acquire(blocking=False):
+        return (yield)
+    over = threading.Event()
+    teller = threading.Thread(target=_tell, args=(what, after, over), daemon=True)
+    teller.start()
+    try:
+        yield
+    finally:
+        over.set()
+        teller.join()
+        _told.release()
+
+
+def _tell(what, after, over):
+    start = time.perf_counter()
+    if over.wait(after):
+        return
+
+    def say(text):
+        print(text, end='', file=sys.stderr, flush=True)
+
+    say(f'gridstride: {what} ')
+    while not over.wait(1):
+        say('.')
+    say(f' {time.perf_counter() - start:.0f} s\n')
+
+
+# `build` runs commands in a folder beside the final one, and renames it when all went well. Two processes
+# that build the same thing at once do the work twice, and the second finds that the first was there before:
+# nobody ever sees half a folder.
+Built = namedtuple('Built', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
+
+
+def build(
+    sources: dict,  # file name -> text
+    commands: list,  # each a list of strings; they run in the folder that holds the sources
+    *decides,  # whatever else decides the result
+    fail=None,  # called with the log when a command fails; returns an exception
+    run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
+    room='',  # a folder inside the cache
+    shared=False,  # is it made for many? Then other processes that need it, too, wait
+) -> Built:
+    "The folder in which `commands` have made what they make from `sources`"
+    final, start = cache_dir() / room / _hash(sources, commands, *decides), time.perf_counter()
+    if final.exists():
+        return Built(final, commands, 0.0, True)
+    with one_at_a_time(final) if shared else nullcontext():
+        if not final.exists():
+            _make(final, sources, commands, run or run_command, fail)
+    return Built(final, commands, time.perf_counter() - start, False)
+
+
+def _make(final, sources, commands, run, fail):
+    work = _folder_beside(final)
+    try:
+        for name, text in sources.items():
+            (work / name).parent.mkdir(parents=True, exist_ok=True)
+            (work / name).write_text(text)
+        for command in commands:
+            status, log = run(command, work)
+            if status:
+                raise fail(log) if fail else RuntimeError(f"{' '.join(command)}\n{log}")
+        os.chmod(work, 0o755)
+        _put(work, final)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def _folder_beside(final):
+    try:
+        final.parent.mkdir(parents=True, exist_ok=True)
+        return Path(tempfile.mkdtemp(dir=final.parent, prefix=f'{final.name}.'))
+    except OSError as e:
+        why = f'{final.parent} cannot be written ({e.strerror}); set GRIDSTRIDE_CACHE to a folder that can'
+        raise RuntimeError(why) from None
+
+
+def _put(work, final):
+    try:
+        os.rename(work, final)
+    except OSError:
+        if not final.exists():
+            raise
+
+
+def run_command(
+    command: list,  # of strings
+    folder,  # to run it in
+    what='compiling',  # is told when it takes long
+    after=SLOW,  # seconds
+) -> tuple:  # its status and all that it said
+    "Run a compiler, which shall speak English"
+    how = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
+    with telling(what, after):
+        done = subprocess.run(command, cwd=folder, env={**os.environ, 'LC_ALL': 'C'}, **how)
+    return done.returncode, done.stdout
+
+
+# What is slow to make and needed by all is made by one process, while the others wait.
+@contextmanager
+def one_at_a_time(final):
+    "No other process is inside of this block for the same folder `final`, where the system has such locks"
+    path = final.with_suffix('.lock')
+    try:
+        import fcntl
+
+        path.parent.mkdir(parents=True, exist_ok=True)
+        lock = open(path, 'w')
+        fcntl.flock(lock, fcntl.LOCK_EX)
+    except (ImportError, OSError):
+        return (yield)
+    with lock:
+        try:
+            yield
+        finally:
+            path.unlink(missing_ok=True)
+
+
+first_use = partial(run_command, what='preparing the emulator for this compiler, once', after=0.0)

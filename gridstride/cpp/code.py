@@ -1,0 +1,231 @@
+"""Tokens with their brackets: which belong together, what each opens, and where an expression ends.
+
+It is all the structure of C++ that this package reads: brackets, and the few rules by which one can tell a
+namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
+"""
+
+from .preprocessor import directive_word
+from .tokens import error_at, line_at
+
+CLOSES = {')': '(', ']': '[', '}': '{'}
+OPENS = set(CLOSES.values())
+
+# words that may stand before a `(` and do not name what is called or declared
+ALIGNMENTS = {
+    'alignas', '__align__', '__attribute__', '__declspec', '__launch_bounds__', '__cluster_dims__', '__maxnreg__',
+}  # fmt: skip
+NOT_NAMES = ALIGNMENTS | {
+    'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
+    'switch', 'return', 'typeof', '__typeof__', 'defined',
+}  # fmt: skip
+_AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
+
+
+class Code:
+    """A run of tokens: the source, or the body of a macro (`macro`: the set of its parameters).
+
+    `mate[i]` is the bracket that belongs to the bracket `i`, `outer[i]` the bracket around token `i`, -1 for
+    none; `c[i]` is the text of token `i`, '' past either end. `aliases` says which specifiers a macro stands
+    for. `ValueError` for brackets that do not close, if `strict`."""
+
+    def __init__(self, src, tokens, aliases, name='', macro=None, strict=True):
+        self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
+        self.tokens, self.directives, self.kinds = [], {}, {}  # directives: those before each token
+        for t in tokens:
+            if t.kind == 'directive':
+                self.directives.setdefault(len(self.tokens), []).append(t)
+            else:
+                self.tokens.append(t)
+        self._match_brackets()
+
+    def __len__(self):
+        return len(self.tokens)
+
+    def __getitem__(self, i):
+        return self.tokens[i].text if 0 <= i < len(self.tokens) else ''
+
+    def is_word(self, i):
+        "Is token `i` a name or a keyword?"
+        return 0 <= i < len(self.tokens) and self.tokens[i].kind == 'word'
+
+    def is_string(self, i):
+        "Is token `i` a string literal?"
+        return 0 <= i < len(self.tokens) and self.tokens[i].kind == 'string'
+
+    def words(self, i):
+        "The specifiers that token `i` stands for, if a macro's name, else itself"
+        return self.aliases.get(self[i], (self[i],))
+
+    def line(self, i):
+        "The line of token `i`"
+        return line_at(self.src, self.tokens[i].start)
+
+    def error(self, kind, what, i):
+        "An exception of class `kind` that says `what`, with the line of token `i`"
+        return error_at(kind, what, self.src, self.tokens[min(i, len(self) - 1)].start)
+
+    # The branches of an `#if` may each open the same bracket. Only one of them counts: the likely one, or the
+    # first, should the likely one leave a bracket open.
+    def _match_brackets(self):
+        try:
+            self._match(_likely)
+        except ValueError as e:
+            try:
+                self._match(lambda branches: branches[0])
+            except ValueError:
+                raise e from None
+
+    def _match(self, choose):
+        self.mate, self.outer = {}, []
+        opened, groups = [], []
+        for i in range(len(self) + 1):
+            for d in self.directives.get(i, ()):
+                opened = _pass_directive(d, opened, groups, choose)
+            if self[i] in CLOSES:
+                self._close(i, opened)
+            self.outer.append(opened[-1] if opened else -1)
+            if self[i] in OPENS:
+                opened.append(i)
+        if opened and self.strict:
+            raise self.error(ValueError, f'this {self[opened[-1]]!r} is never closed', opened[-1])
+
+    def _close(self, i, opened):
+        if opened and self[opened[-1]] == CLOSES[self[i]]:
+            self.mate[i] = opened.pop()
+            self.mate.setdefault(self.mate[i], i)
+        elif self.strict and opened:
+            what = f'this {self[opened[-1]]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
+            raise self.error(ValueError, what, opened[-1])
+        elif self.strict:
+            raise self.error(ValueError, f'this {self[i]!r} closes nothing', i)
+
+    # `<` and `>` are brackets only sometimes.
+    def angle(self, i):
+        "Index of the `>` that closes the `<` at `i`; None where that compares"
+        depth = 0
+        while i < len(self):
+            depth += (self[i] == '<') - (self[i] == '>')
+            if not depth:
+                return i
+            if self[i] in CLOSES or self[i] == ';':
+                return
+            i = self.mate.get(i, i) + 1
+
+    def angle_back(self, i):
+        "Index of the `<` that the `>` at `i` closes; None where that compares"
+        depth = 0
+        while i >= 0:
+            depth += (self[i] == '>') - (self[i] == '<')
+            if not depth:
+                return i
+            if self[i] in OPENS or self[i] == ';':
+                return
+            i = self.mate.get(i, i) - 1
+
+    def until(self, i, stops):
+        "Index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
+        while i < len(self) and self[i] not in stops and self[i] not in CLOSES:
+            if self[i] == '<':
+                i = self.angle(i) or i
+            i = self.mate.get(i, i) + 1
+        return i
+
+    def arguments(self, p):
+        "(start, end) of each argument of the call with its `(` at `p`"
+        res, i, q = [], p + 1, self.mate.get(p, len(self))
+        while i < q:
+            end = min(self.until(i, (',',)), q)
+            res.append((i, end))
+            i = end + 1
+        return res
+
+    def call(self, a, b):
+        "Index of the first `(` in `a:b` that follows the name of a function; None if there is none"
+        i = a
+        while i < b and self[i] != '=' and self[i] != 'operator':
+            named = self[i] == '(' and self.is_word(i - 1) and self[i - 1] not in NOT_NAMES
+            if named and not self._goes_on(self.mate.get(i, i) + 1, b):
+                return i
+            if self[i] == '<':
+                i = self.angle(i) or i
+            i = self.mate.get(i, i) + 1
+
+    def _goes_on(self, i, b):
+        "Does another name follow at `i`, so that what came before was an attribute or a macro?"
+        return i < b and self.is_word(i) and self[i] not in _AFTER_PARAMETERS
+
+    def after_template(self, i):
+        "Index of the token after a template's header at `i`, and after what that requires"
+        while self[i] == 'template' and self[i + 1] == '<':
+            i = (self.angle(i + 1) or i + 1) + 1
+        while self[i] in ('requires', '&&', '||'):
+            i = self._after_constraint(i + 1)
+        return i
+
+    def _after_constraint(self, i):
+        if self[i] == '(':
+            return self.mate.get(i, i) + 1
+        while self.is_word(i) or self[i] == '::':
+            i += 1
+            if self[i] == '<':
+                return (self.angle(i) or i) + 1
+        return i
+
+    # A brace opens a namespace, a type, or code. This decides whether a `__device__ int x;` is a variable or a
+    # member, and whether an `extern __shared__` is in a function.
+    def kind(self, o):
+        "What the bracket `o` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
+        if o == -1:
+            return 'namespace'
+        if o not in self.kinds:
+            braces = self[o] == '{' and self.kind(self.outer[o]) != 'code'
+            self.kinds[o] = self._kind_of_braces(o) if braces else 'code'
+        return self.kinds[o]
+
+    def _kind_of_braces(self, o):
+        a = o
+        while a > 0 and self[a - 1] not in (';', '{', '}', '('):
+            a = self.mate.get(a - 1, a - 1)
+        a = self.after_template(a)
+        if 'namespace' in (self[a], self[a + 1]) or (self[o - 2] == 'extern' and self.is_string(o - 1)):
+            return 'namespace'
+        keys = ('struct', 'class', 'union', 'enum')
+        types = any(self[i] in keys for i in range(a, o) if self.outer[i] == self.outer[o])
+        return 'type' if types and self.call(a, o) is None else 'code'
+
+    def scope(self, i):
+        "What token `i` is in: 'namespace', 'type' or 'code'"
+        return self.kind(self.outer[i])
+
+    def text(self, ids):
+        "The tokens `ids` on one line, without comments"
+        ids = list(ids)
+        return ''.join((self._gap(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
+
+    def _gap(self, i, j):
+        "What separates token `i` from `j` when they are written in a row"
+        apart = self.tokens[j].start > self.tokens[i].end if j == i + 1 else self.is_word(i) and self.is_word(j)
+        return ' ' if apart else ''
+
+
+def _pass_directive(d, opened, groups, choose):
+    "The open brackets after a preprocessor line: each branch starts from those before its `#if`"
+    word = directive_word(d.text)
+    if word.startswith('if'):
+        groups.append((list(opened), [], [d.likely]))
+    elif word.startswith('el') and groups:
+        before, ended, likely = groups[-1]
+        ended.append((likely[0], opened))
+        likely[0] = d.likely
+        return list(before)
+    elif word == 'endif' and groups:
+        before, ended, likely = groups.pop()
+        ended.append((likely[0], opened))
+        if all(o is False for o, _ in ended):
+            ended.append((True, before))  # none of the branches
+        return choose(ended)[1]
+    return opened
+
+
+def _likely(branches):
+    return max(branches, key=lambda o: (o[0] is True, o[0] is None))

@@ -1,0 +1,139 @@
+"""What a compiler says, as a learner wants to see it: his own line, the message, and which line led there.
+
+A compiler says `name.cu:3:5: error: ...`, then much more. An error in a header or in a template belongs to the
+line of the learner's source that used it. Each line is told once, whatever else it makes the compiler say.
+"""
+
+import re, warnings
+from pathlib import Path
+from typing import NamedTuple
+
+from ..findings import outside_level
+
+
+class Diagnostic(NamedTuple):
+    "An error or a warning: the line and column (0: unknown) of the learner's source, the message, and who led there"
+
+    line: int
+    column: int
+    what: str
+    used: int = None  # line that used the template or the macro in which the error is
+
+
+class CompileError(RuntimeError):
+    """The source does not compile: the learner's lines with the compiler's messages.
+
+    `errors` is a list of `Diagnostic`, `line` that of the first, `log` all that the compiler said."""
+
+    def __init__(self, src, name, log, command=()):
+        self.log, self.command, self.errors = log, command, read_log(log, name)
+        self.line = self.errors[0].line if self.errors else None
+        super().__init__(describe(self.errors, src, name) if self.errors else _last_lines(log, name))
+
+
+class CompileWarning(UserWarning):
+    "The source compiles, and a line of it probably does something else than is meant"
+
+
+_NVCC = r'^(?P<file>[^\s(][^(\n]*)\((?P<line>\d+)\): (?:catastrophic )?{kind}(?: #[\w-]+)?: (?P<what>.*)'
+_GCC = r'^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?:(?P<column>\d+):)? (?:fatal )?{kind}: (?P<what>.*)'
+
+# which line used what the error is in: before the error by g++, after it by clang and nvcc
+_BEFORE = r'^{name}:(\d+):(?:\d+:)?\s+required from here'
+_AFTER = (
+    r'^{name}:(\d+):(?:\d+:)? note: in expansion of macro',
+    r'^{name}:(\d+):(?:\d+:)? note: in instantiation of .* requested here',
+    r'detected during .*?at line (\d+)',
+)
+
+
+def read_log(
+    log: str,  # of g++, clang or nvcc
+    name: str,  # of the learner's source, as in the log
+    kind='error',  # or 'warning'
+) -> list:  # of `Diagnostic`, at most one for a place
+    "The errors that the source has, or led to"
+    found = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
+    found.sort(key=re.Match.start)
+    ends = [0, *(m.end() for m in found)]
+    starts = [*(m.start() for m in found), len(log)]
+    res = {}
+    for n, m in enumerate(found):
+        d = _diagnose(m, name, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
+        if d:
+            res.setdefault((d.line, 0 if d.used else d.column), d)
+    return list(res.values())
+
+
+def _diagnose(m, name, before, after, all_before):
+    "The `Diagnostic` for a match, given what stands before and after it in the log; None for one that is nobody's"
+    used = _user(name, before, after)
+    column = int(m.groupdict().get('column') or 0)
+    if Path(m['file']).name == name:
+        line = int(m['line'])
+        return Diagnostic(line, column, m['what'], used if used != line else None)
+    line = used or _mentioned(name, before, -1) or _mentioned(name, all_before, -1) or _mentioned(name, after, 0)
+    return Diagnostic(line, 0, m['what']) if line else None
+
+
+def _user(name, before, after):
+    "The line that used the template or the macro of an error; None if there is none"
+    if found := re.findall(_BEFORE.format(name=re.escape(name)), before, re.M):
+        return int(found[-1])
+    for pattern in _AFTER:
+        if found := re.findall(pattern.format(name=re.escape(name)), after, re.M | re.S * ('during' in pattern)):
+            return int(found[-1])
+
+
+def _mentioned(name, text, which):
+    found = re.findall(rf'{re.escape(name)}:(\d+)', text)
+    return int(found[which]) if found else None
+
+
+_REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')  # for the emulator, so the column is another
+
+
+def describe(
+    found: list,  # of `Diagnostic`
+    src: str,  # the learner's source
+    name: str,
+    most=3,  # shown
+) -> str:
+    "The lines of the source with what the compiler says of them"
+    res = [line for d in found[:most] for line in _describe(d, src.splitlines(), name)]
+    more = len(found) - most
+    if more > 0:
+        res.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
+    return '\n'.join(res)
+
+
+def _describe(d, lines, name):
+    text = _line(lines, d.line)
+    yield f'{name}, line {d.line}: {d.what}'
+    yield f'  {text}'
+    if d.column and not _REWRITTEN.search(text):
+        yield f"  {' ' * (d.column - 1)}^"
+    if d.used:
+        yield f'used in line {d.used}: {_line(lines, d.used).strip()}'
+
+
+def _line(lines, n):
+    return lines[n - 1] if n <= len(lines) else ''
+
+
+def _last_lines(log, name, most=12):
+    return '\n'.join([f'{name} does not compile:', *log.strip().splitlines()[-most:]])
+
+
+# Of a compiler's many warnings these are nearly always right.
+WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type')
+_WANTED = re.compile(
+    rf"(.*) \[-W(?:{'|'.join(WARNINGS)}|dangling-else|(?:logical|bitwise)-op-parentheses|sometimes-uninitialized)=?\]$"
+)
+
+
+def warn_of(log: str, src: str, name: str):
+    "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
+    found = [d._replace(what=m[1]) for d in read_log(log, name, 'warning') if (m := _WANTED.match(d.what))]
+    if found:
+        warnings.warn(describe(found, src, name, most=9), CompileWarning, stacklevel=outside_level())

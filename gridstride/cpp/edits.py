@@ -1,0 +1,55 @@
+"""Edits of a source that keep every token on its line."""
+
+from .code import Code
+from .reader import Source
+from .tokens import error_at
+
+
+class NotEmulated(NotImplementedError):
+    "Something that a GPU can do and the emulator cannot; the message names the line and repeats it"
+
+
+class Edits:
+    "A `Code` and what shall become of it; `source` is what it belongs to, `pointers` what its kernels take"
+
+    def __init__(self, code: Code, source: Source, pointers: dict):
+        self.code, self.literals = code, source.literals
+        self.launchers = {c.name for c in source.macros if '<<<' in (t.text for t in c.tokens)}  # macros that launch
+        self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
+        self.made = []  # (start, end, text)
+
+    def replace(self, start: int, end: int, text=''):
+        "Note that `src[start:end]` becomes `text`, and the line ends that were in it"
+        c = self.code
+        if any(start < d.start < end for ds in c.directives.values() for d in ds):
+            what = 'the emulator cannot read a preprocessor line in the middle of this'
+            raise error_at(NotEmulated, what, c.src, start)
+        line_end = '\n' if c.macro is None else '\\\n'
+        self.made.append((start, end, text + line_end * c.src.count('\n', start, end)))
+
+    def replace_tokens(self, i: int, j: int, text: str):
+        "Note that the tokens from `i` to `j`, both included, become `text`"
+        self.replace(self.code.tokens[i].start, self.code.tokens[j].end, text)
+
+    def insert(self, pos: int, text: str):
+        "Note that `text` is put before `src[pos]`"
+        self.replace(pos, pos, text)
+
+    def pasted(self, prefix: str) -> str:
+        "`prefix` as it is put before a name: in a macro the name may be a parameter"
+        return prefix if self.code.macro is None else f'{prefix}##'
+
+    def quoted(self, name: str) -> str:
+        "C++ for the name of a variable as a string"
+        return f'"{name}"' if self.code.macro is None else f'GRIDSTRIDE_NAME({name})'
+
+
+def apply(src: str, edits: list) -> str:
+    "`src` after all of `edits`, (start, end, text); one inside of another is dropped"
+    res, at = [], 0
+    for start, end, text in sorted(edits, key=lambda e: e[:2]):
+        if start < at:
+            continue
+        res += [src[at:start], text]
+        at = end
+    return ''.join(res) + src[at:]

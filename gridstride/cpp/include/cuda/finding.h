@@ -1,0 +1,118 @@
+// What stopped a kernel: a code, fields, where and by whom, and no text. gridstride/findings.py has the wording of each
+// code and says what a field may be; tests/test_cpp_findings.py holds the list below against it.
+#pragma once
+#include <initializer_list>
+#include <stdint.h>
+#include "vector_types.h"
+
+namespace gridstride {
+
+// clang-format off
+enum Kind {
+    nothing, memcheck, racecheck, initcheck, synccheck, launch_failed, assertion, crash, timeout, interrupted, warning,
+    phrase                             // of a code: no finding, a part of one
+};
+
+#define GRIDSTRIDE_CODES(X) \
+    X(memcheck, outside) X(memcheck, before) X(memcheck, outside_type) X(memcheck, outside_shared) \
+    X(memcheck, outside_dynamic) X(memcheck, outside_arrays) X(memcheck, no_shared) X(memcheck, no_dynamic) \
+    X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) X(memcheck, freed) \
+    X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) X(memcheck, kernel_reads_host) \
+    X(memcheck, kernel_writes_host) X(memcheck, host_reads) X(memcheck, host_writes) X(memcheck, fault_outside) \
+    X(memcheck, fault_no_array) X(memcheck, fault_freed) X(memcheck, fault_null) X(memcheck, fault_address) \
+    X(memcheck, misaligned) X(memcheck, misplaced) X(memcheck, block_ended) X(memcheck, block_may_end) \
+    X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, not_its_own) X(memcheck, bulk_bytes) \
+    X(memcheck, no_tensor_map) X(memcheck, coordinates) X(memcheck, box_misaligned) X(memcheck, box_before) \
+    X(memcheck, descriptor) \
+    X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, same_value) X(racecheck, copy_not_waited_for) \
+    X(racecheck, copy_not_committed) X(racecheck, bulk_under_way) X(racecheck, no_proxy_fence) \
+    X(racecheck, engine_reads) X(racecheck, engine_has_read) X(racecheck, after_engine) X(racecheck, before_engine) \
+    X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
+    X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
+    X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
+    X(synccheck, returned) X(synccheck, diverged) X(synccheck, others_wait) X(synccheck, waits_elsewhere) \
+    X(synccheck, stuck) X(synccheck, stuck_together) X(synccheck, warp_apart) X(synccheck, lane_elsewhere) \
+    X(synccheck, different_calls) X(synccheck, own_mask) X(synccheck, arrives_twice) X(synccheck, waits_unarrived) \
+    X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
+    X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
+    X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
+    X(launch_failed, dynamic_size) X(launch_failed, shared_sum) X(launch_failed, static_size) \
+    X(launch_failed, kernel_in_kernel) \
+    X(assertion, fails) \
+    X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
+    X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) X(crash, host) \
+    X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
+    X(timeout, endless) \
+    X(interrupted, stopped) \
+    X(phrase, own_copy) X(phrase, other_copy) X(phrase, a_thread) X(phrase, a_bulk_copy) X(phrase, an_engine) \
+    X(phrase, element) X(phrase, of_line) X(phrase, at_cluster) X(phrase, at_barrier) X(phrase, gets_more) \
+    X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) X(phrase, for_wgmma) \
+    X(phrase, apart_waits) X(phrase, apart_absent) X(phrase, apart_returned) X(phrase, apart_elsewhere) \
+    X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, tile_threads) \
+    X(phrase, copy_bytes) X(phrase, matrix_stride)
+
+enum class Code {
+#define X(kind, code) code,
+    GRIDSTRIDE_CODES(X)
+#undef X
+};
+// clang-format on
+
+struct Field {
+    enum Type { number, text, numbers, phrase };
+    static constexpr int most = 8;
+    char name[16];
+    int type, count;                   // how many numbers; how many of the next fields belong to the phrase
+    long long number_at[most];
+    char string[384];                  // a text; the code of a phrase
+
+    Field() = default;
+    template <class I> Field(const char *name, I x) : Field(name, number, 1) {
+        number_at[0] = static_cast<long long>(x);
+    }
+    Field(const char *name, const char *x) : Field(name, text, 0) { copy(string, x); }
+    Field(const char *name, const long long *x, int n) : Field(name, numbers, n < most ? n : most) {
+        for (int i = 0; i < count; i++) number_at[i] = x[i];
+    }
+    Field(const char *name, uint3 x) : Field(name, numbers, 3) {
+        number_at[0] = x.x, number_at[1] = x.y, number_at[2] = x.z;
+    }
+    Field(const char *name, dim3 x) : Field(name, uint3(x)) {}
+    Field(const char *name, Code, int of = 0);
+
+    template <int n> static void copy(char (&to)[n], const char *from) {
+        int i = 0;
+        for (; i < n - 1 && from[i]; i++) to[i] = from[i];
+        to[i] = 0;
+    }
+
+private:
+    Field(const char *called, Type type, int count) : name(), type(type), count(count), number_at(), string() {
+        copy(name, called);
+    }
+};
+using Fields = std::initializer_list<Field>;
+
+struct Place {
+    int line, block[3], thread[3];
+    char file[256];
+};
+
+// As Python reads it: gridstride/cpp/emulator.py has a mirror, whose sizes gridstride_abi() is there to check.
+struct Finding {
+    int kind, has_who, has_other;
+    int column;                        // where in the line, if the array is not known otherwise
+    int called;                        // the kernel's own line, if it is another one
+    int count;                         // of fields
+    char code[32], kernel[128];
+    Place at, other;
+    Field fields[24];
+
+    void add(Fields);
+};
+// What sizes and versions the two sides must agree on.
+struct Abi { int version, options, place, field, finding; };
+
+// For what a thread waits, if it waits for ever: adds a phrase of that name to the finding.
+typedef void Says(void *arg, Finding &, const char *name);
+}

@@ -1,0 +1,353 @@
+// torch::Tensor, the functions that make tensors, and how they cross the border to Python.
+#pragma once
+#include "object.h"
+#ifdef GRIDSTRIDE_EMULATOR
+#include "emulated.h"
+#endif
+
+namespace torch {
+
+class Tensor;
+template <class T, size_t N> class TensorAccessor;
+template <class T> struct DefaultPtrTraits { using PtrType = T *; };
+template <class T> struct RestrictPtrTraits { using PtrType = T *__restrict__; };
+template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
+class GenericPackedTensorAccessor;
+
+class Tensor {
+    ::gridstride::border::Handle h;
+    friend struct ::gridstride::border::Type<Tensor>;
+    const ::gridstride::border::Object &get() const {
+        TORCH_CHECK(h, "this tensor is undefined: None in Python, torch::Tensor() in C++");
+        return *h.get();
+    }
+    int64_t wrapped(int64_t d) const {
+        TORCH_CHECK_INDEX(d >= -dim() && d < dim(), "Dimension out of range (expected to be in range of [", -dim(),
+            ", ", dim() - 1, "], but got ", d, ")");
+        return d < 0 ? d + dim() : d;
+    }
+    void *address() const {
+#ifdef GRIDSTRIDE_EMULATOR
+        return ::gridstride::border::device_address(h, get());
+#else
+        return get().data;
+#endif
+    }
+    template <class R = Tensor>
+    R ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const {
+        return ask_for<R>(device(), operation, args);
+    }
+    template <class R>
+    R ask_for(Device where, const char *operation, std::initializer_list<::gridstride::border::Item> args) const;
+
+public:
+    Tensor() = default;
+    explicit Tensor(::gridstride::border::Handle h) : h(static_cast<::gridstride::border::Handle &&>(h)) {}
+    const ::gridstride::border::Handle &handle() const { return h; }
+
+    bool defined() const { return bool(h); }
+    int64_t dim() const { return int64_t(get().sizes.size()); }
+    int64_t ndimension() const { return dim(); }
+    int64_t numel() const { return get().numel; }
+    IntArrayRef sizes() const { return get().sizes; }
+    IntArrayRef strides() const { return get().strides; }
+    int64_t size(int64_t d) const { return get().sizes[size_t(wrapped(d))]; }
+    int64_t stride(int64_t d) const { return get().strides[size_t(wrapped(d))]; }
+    ScalarType scalar_type() const { return get().type; }
+    TypeMeta dtype() const { return {get().type}; }
+    size_t element_size() const { return get().itemsize(); }
+    size_t itemsize() const { return get().itemsize(); }
+    size_t nbytes() const { return size_t(numel()) * itemsize(); }
+    Device device() const { return get().device; }
+    DeviceIndex get_device() const { return device().index(); }
+    bool is_cuda() const { return device().is_cuda(); }
+    bool is_cpu() const { return device().is_cpu(); }
+    bool is_contiguous(MemoryFormat = MemoryFormat::Contiguous) const { return get().is_contiguous(); }
+    bool is_floating_point() const { return isFloatingType(scalar_type()); }
+    bool is_same(const Tensor &t) const { return h && t.h ? h->python == t.h->python : !h == !t.h; }
+    Layout layout() const { return kStrided; }
+    TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
+
+    struct Properties {               // what the old x.type() gives
+        const Tensor &t;
+        operator ScalarType() const { return t.scalar_type(); }
+        ScalarType scalarType() const { return t.scalar_type(); }
+        bool is_cuda() const { return t.is_cuda(); }
+    };
+    Properties type() const { return {*this}; }
+
+    void *data_ptr() const { return address(); }
+    void *mutable_data_ptr() const { return address(); }
+    const void *const_data_ptr() const { return address(); }
+    template <class T> T *data_ptr() const {
+        const ScalarType want = dtype_of<std::remove_const_t<T>>;
+        static_assert(!std::is_arithmetic_v<T> || dtype_of<std::remove_const_t<T>> != ScalarType::Undefined,
+            "no tensor has elements of this type");
+        TORCH_CHECK(want == ScalarType::Undefined || scalar_type() == want, "expected scalar type ", want,
+            " but found ", scalar_type());
+        return static_cast<T *>(address());
+    }
+    template <class T> T *mutable_data_ptr() const { return data_ptr<T>(); }
+    template <class T> const T *const_data_ptr() const { return data_ptr<T>(); }
+    template <class T> T *data() const { return data_ptr<T>(); }
+    template <class T, size_t N> TensorAccessor<T, N> accessor() const;
+    template <class T, size_t N, template <class> class Traits = DefaultPtrTraits, class Index = int64_t>
+    GenericPackedTensorAccessor<T, N, Traits, Index> packed_accessor() const;
+    template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> auto packed_accessor32() const {
+        return packed_accessor<T, N, Traits, int32_t>();
+    }
+    template <class T, size_t N, template <class> class Traits = DefaultPtrTraits> auto packed_accessor64() const {
+        return packed_accessor<T, N, Traits, int64_t>();
+    }
+
+    // What computes.
+    Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const {
+        return ask_for<Tensor>(d, "to", {*this, d, t, copy || d.type() != device().type()});
+    }
+    Tensor to(ScalarType t, bool = false, bool copy = false) const { return to(device(), t, false, copy); }
+    Tensor to(TypeMeta t) const { return to(t.type); }
+    Tensor to(Device d, bool = false, bool copy = false) const { return to(d, scalar_type(), false, copy); }
+    Tensor to(DeviceType d) const { return to(Device(d)); }
+    Tensor to(const TensorOptions &o) const {
+        return to(o.has_device() ? o.device() : device(), o.has_dtype() ? o.dtype().type : scalar_type());
+    }
+    Tensor to(const Tensor &like) const { return to(like.device(), like.scalar_type()); }
+    Tensor toType(ScalarType t) const { return to(t); }
+    Tensor type_as(const Tensor &like) const { return to(like); }
+    Tensor cpu() const { return is_cpu() ? *this : to(kCPU); }
+    Tensor cuda() const { return is_cuda() ? *this : to(kCUDA); }
+    Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const {
+        return is_contiguous() ? *this : ask("contiguous", {*this});
+    }
+#define GRIDSTRIDE_METHOD(name) \
+    template <class... A> Tensor name(const A &...a) const { return ask(#name, {*this, a...}); }
+#define GRIDSTRIDE_METHOD_OF_SIZES(name) Tensor name(IntArrayRef sizes) const { return ask(#name, {*this, sizes}); }
+#define GRIDSTRIDE_IN_PLACE(name) \
+    template <class... A> const Tensor &name(const A &...a) const { \
+        ask(#name, {*this, a...}); \
+        return *this; \
+    }
+    GRIDSTRIDE_METHOD_OF_SIZES(view) GRIDSTRIDE_METHOD_OF_SIZES(reshape) GRIDSTRIDE_METHOD_OF_SIZES(permute)
+    GRIDSTRIDE_METHOD_OF_SIZES(expand) GRIDSTRIDE_METHOD_OF_SIZES(repeat) GRIDSTRIDE_METHOD(clone)
+    GRIDSTRIDE_METHOD(detach) GRIDSTRIDE_METHOD(t) GRIDSTRIDE_METHOD(transpose) GRIDSTRIDE_METHOD(flatten)
+    GRIDSTRIDE_METHOD(squeeze) GRIDSTRIDE_METHOD(unsqueeze) GRIDSTRIDE_METHOD(select) GRIDSTRIDE_METHOD(narrow)
+    GRIDSTRIDE_METHOD(expand_as) GRIDSTRIDE_METHOD(view_as) GRIDSTRIDE_METHOD(flip) GRIDSTRIDE_METHOD(diagonal)
+    GRIDSTRIDE_METHOD(index_select) GRIDSTRIDE_METHOD(gather) GRIDSTRIDE_METHOD(sum) GRIDSTRIDE_METHOD(mean)
+    GRIDSTRIDE_METHOD(std) GRIDSTRIDE_METHOD(var) GRIDSTRIDE_METHOD(prod) GRIDSTRIDE_METHOD(amax)
+    GRIDSTRIDE_METHOD(amin) GRIDSTRIDE_METHOD(max) GRIDSTRIDE_METHOD(min) GRIDSTRIDE_METHOD(argmax)
+    GRIDSTRIDE_METHOD(argmin) GRIDSTRIDE_METHOD(cumsum) GRIDSTRIDE_METHOD(norm) GRIDSTRIDE_METHOD(any)
+    GRIDSTRIDE_METHOD(all) GRIDSTRIDE_METHOD(softmax) GRIDSTRIDE_METHOD(abs) GRIDSTRIDE_METHOD(neg)
+    GRIDSTRIDE_METHOD(exp) GRIDSTRIDE_METHOD(log) GRIDSTRIDE_METHOD(sqrt) GRIDSTRIDE_METHOD(rsqrt)
+    GRIDSTRIDE_METHOD(sin) GRIDSTRIDE_METHOD(cos) GRIDSTRIDE_METHOD(tanh) GRIDSTRIDE_METHOD(sigmoid)
+    GRIDSTRIDE_METHOD(relu) GRIDSTRIDE_METHOD(square) GRIDSTRIDE_METHOD(floor) GRIDSTRIDE_METHOD(ceil)
+    GRIDSTRIDE_METHOD(round) GRIDSTRIDE_METHOD(clamp) GRIDSTRIDE_METHOD(pow) GRIDSTRIDE_METHOD(add)
+    GRIDSTRIDE_METHOD(sub) GRIDSTRIDE_METHOD(mul) GRIDSTRIDE_METHOD(div) GRIDSTRIDE_METHOD(matmul) GRIDSTRIDE_METHOD(mm)
+    GRIDSTRIDE_METHOD(bmm) GRIDSTRIDE_METHOD(dot) GRIDSTRIDE_METHOD(eq) GRIDSTRIDE_METHOD(ne) GRIDSTRIDE_METHOD(lt)
+    GRIDSTRIDE_METHOD(le) GRIDSTRIDE_METHOD(gt) GRIDSTRIDE_METHOD(ge) GRIDSTRIDE_METHOD(masked_fill)
+    GRIDSTRIDE_IN_PLACE(zero_) GRIDSTRIDE_IN_PLACE(copy_) GRIDSTRIDE_IN_PLACE(add_) GRIDSTRIDE_IN_PLACE(sub_)
+    GRIDSTRIDE_IN_PLACE(mul_) GRIDSTRIDE_IN_PLACE(div_) GRIDSTRIDE_IN_PLACE(clamp_) GRIDSTRIDE_IN_PLACE(relu_)
+    GRIDSTRIDE_IN_PLACE(exp_) GRIDSTRIDE_IN_PLACE(uniform_) GRIDSTRIDE_IN_PLACE(normal_)
+#undef GRIDSTRIDE_METHOD
+#undef GRIDSTRIDE_METHOD_OF_SIZES
+#undef GRIDSTRIDE_IN_PLACE
+    const Tensor &fill_(Scalar value) const {
+        ask("fill_", {*this, value});
+        return *this;
+    }
+    bool equal(const Tensor &t) const { return ask<bool>("equal", {*this, t}); }
+    bool requires_grad() const { return ask<bool>("requires_grad", {*this}); }
+    Scalar item() const { return ask<Scalar>("item", {*this}); }
+    template <class T> T item() const { return item().to<T>(); }
+    Tensor operator[](int64_t i) const { return select(0, i); }
+    Tensor operator-() const { return neg(); }
+    void print() const { ask("print", {*this}); }
+};
+using TensorList = ArrayRef<Tensor>;
+}
+
+namespace gridstride {
+namespace border {
+template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
+    GRIDSTRIDE_RARE static bool read(Reader &r, torch::Tensor &x) {
+        if (r.is(none)) { x = torch::Tensor(); return true; }
+        if (!r.is(tensor)) return false;
+        Handle h(new Object);
+        h->python = reinterpret_cast<void *>(r.next());
+        h->owned = r.owned;
+        h->data = reinterpret_cast<char *>(r.next());
+        h->type = torch::ScalarType(r.next());
+        const auto device = torch::DeviceType(r.next());
+        h->device = torch::Device(device, torch::DeviceIndex(r.next()));
+        const int64_t dim = r.next();
+        h->sizes.assign(r.at, r.at + dim);
+        h->strides.assign(r.at + dim, r.at + 2 * dim);
+        r.at += 2 * dim;
+        for (int64_t n : h->sizes) h->numel *= n;
+        if (!r.owned) {
+            borrowed.push_back(h);
+#ifdef GRIDSTRIDE_EMULATOR
+            if (device != torch::kCPU) return r.refuse("the emulator takes tensors on the CPU; x.cpu() makes one");
+            h->device = torch::Device(torch::kCUDA, 0);
+            if (h->numel) cover(h);
+#endif
+        }
+        x = torch::Tensor(h);
+        return true;
+    }
+    GRIDSTRIDE_RARE static void write(Writer &w, const torch::Tensor &x) {
+        if (!x.defined()) return w.put(none);
+        if (w.giving) x.handle()->retain();
+#ifdef GRIDSTRIDE_EMULATOR
+        else Question::about(x.handle());
+#endif
+        w.put(tensor); w.put(reinterpret_cast<int64_t>(x.handle()->python));
+    }
+};
+
+// Has Python do it. In an emulated build the host's memory is brought up to date before, and the device's after.
+template <class R>
+GRIDSTRIDE_RARE R compute(
+    [[maybe_unused]] torch::Device where, const char *operation, std::initializer_list<Item> args) {
+#ifdef GRIDSTRIDE_EMULATOR
+    const Question question(operation);
+#endif
+    R result = ask_for<R>(operation, args);
+#ifdef GRIDSTRIDE_EMULATOR
+    if constexpr (std::is_same_v<R, torch::Tensor>)
+        if (result.defined()) result.handle()->device = where.is_cuda() ? torch::Device(torch::kCUDA, 0) : where;
+#endif
+    return result;
+}
+template <class... A> torch::Tensor made(const torch::TensorOptions &o, const char *operation, const A &...a) {
+    return compute<torch::Tensor>(o.device(), operation, {a..., o.dtype(), o.device(), o.requires_grad_()});
+}
+inline torch::Tensor uninitialised(torch::Tensor t) { t.handle()->fresh = t.is_cuda(); return t; }
+inline torch::TensorOptions like(const torch::Tensor &x, torch::TensorOptions o) {
+    if (!o.has_dtype()) o = o.dtype(x.dtype());
+    return o.has_device() ? o : o.device(x.device());
+}
+}
+}
+
+namespace torch {
+
+template <class R>
+R Tensor::ask_for(Device where, const char *operation, std::initializer_list<::gridstride::border::Item> args) const {
+    return ::gridstride::border::compute<R>(where, operation, args);
+}
+
+inline Tensor empty(IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::uninitialised(::gridstride::border::made(o, "empty", sizes));
+}
+inline Tensor zeros(IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "zeros", sizes);
+}
+inline Tensor ones(IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "ones", sizes);
+}
+inline Tensor rand(IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "rand", sizes);
+}
+inline Tensor randn(IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "randn", sizes);
+}
+inline Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "full", sizes, value);
+}
+inline Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "randint", int64_t(0), high, sizes);
+}
+inline Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "randint", low, high, sizes);
+}
+inline Tensor arange(Scalar end, const TensorOptions &o = {}) { return ::gridstride::border::made(o, "arange", end); }
+inline Tensor arange(Scalar start, Scalar end, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "arange", start, end);
+}
+inline Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "arange", start, end, step);
+}
+inline Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "linspace", start, end, steps);
+}
+inline Tensor eye(int64_t n, const TensorOptions &o = {}) { return ::gridstride::border::made(o, "eye", n); }
+template <class T> Tensor tensor(const std::vector<T> &values, TensorOptions o = {}) {
+    return ::gridstride::border::made(o.has_dtype() ? o : o.dtype(dtype_of<T>), "tensor", values);
+}
+template <class T> Tensor tensor(std::initializer_list<T> values, TensorOptions o = {}) {
+    return tensor(std::vector<T>(values), o);
+}
+inline Tensor tensor(Scalar value, const TensorOptions &o = {}) {
+    return ::gridstride::border::made(o, "tensor", value);
+}
+inline Tensor empty_like(const Tensor &x) {
+    return ::gridstride::border::uninitialised(::gridstride::border::compute<Tensor>(x.device(), "empty_like", {x}));
+}
+inline Tensor zeros_like(const Tensor &x) {
+    return ::gridstride::border::compute<Tensor>(x.device(), "zeros_like", {x});
+}
+inline Tensor ones_like(const Tensor &x) { return ::gridstride::border::compute<Tensor>(x.device(), "ones_like", {x}); }
+inline Tensor rand_like(const Tensor &x) { return ::gridstride::border::compute<Tensor>(x.device(), "rand_like", {x}); }
+inline Tensor randn_like(const Tensor &x) {
+    return ::gridstride::border::compute<Tensor>(x.device(), "randn_like", {x});
+}
+inline Tensor full_like(const Tensor &x, Scalar value) {
+    return ::gridstride::border::compute<Tensor>(x.device(), "full_like", {x, value});
+}
+inline Tensor empty_like(const Tensor &x, const TensorOptions &o) {
+    return empty(x.sizes(), ::gridstride::border::like(x, o));
+}
+inline Tensor zeros_like(const Tensor &x, const TensorOptions &o) {
+    return zeros(x.sizes(), ::gridstride::border::like(x, o));
+}
+inline Tensor ones_like(const Tensor &x, const TensorOptions &o) {
+    return ones(x.sizes(), ::gridstride::border::like(x, o));
+}
+
+inline Tensor cat(TensorList list, int64_t dim = 0) {
+    return ::gridstride::border::compute<Tensor>(list.at(0).device(), "cat", {list, dim});
+}
+inline Tensor stack(TensorList list, int64_t dim = 0) {
+    return ::gridstride::border::compute<Tensor>(list.at(0).device(), "stack", {list, dim});
+}
+inline Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
+    return ::gridstride::border::compute<Tensor>(c.device(), "where", {c, a, b});
+}
+inline bool equal(const Tensor &a, const Tensor &b) { return a.equal(b); }
+inline bool allclose(const Tensor &a, const Tensor &b, double rtol = 1e-5, double atol = 1e-8) {
+    return ::gridstride::border::compute<bool>(a.device(), "allclose", {a, b, rtol, atol});
+}
+#define GRIDSTRIDE_FUNCTION(name) \
+    template <class... A> Tensor name(const Tensor &x, const A &...a) { return x.name(a...); }
+GRIDSTRIDE_FUNCTION(sum) GRIDSTRIDE_FUNCTION(mean) GRIDSTRIDE_FUNCTION(max) GRIDSTRIDE_FUNCTION(min)
+GRIDSTRIDE_FUNCTION(abs) GRIDSTRIDE_FUNCTION(exp) GRIDSTRIDE_FUNCTION(log) GRIDSTRIDE_FUNCTION(sqrt)
+GRIDSTRIDE_FUNCTION(rsqrt) GRIDSTRIDE_FUNCTION(sin) GRIDSTRIDE_FUNCTION(cos) GRIDSTRIDE_FUNCTION(tanh)
+GRIDSTRIDE_FUNCTION(sigmoid) GRIDSTRIDE_FUNCTION(relu) GRIDSTRIDE_FUNCTION(softmax) GRIDSTRIDE_FUNCTION(clamp)
+GRIDSTRIDE_FUNCTION(pow) GRIDSTRIDE_FUNCTION(matmul) GRIDSTRIDE_FUNCTION(mm) GRIDSTRIDE_FUNCTION(bmm)
+GRIDSTRIDE_FUNCTION(dot) GRIDSTRIDE_FUNCTION(add) GRIDSTRIDE_FUNCTION(sub) GRIDSTRIDE_FUNCTION(mul)
+GRIDSTRIDE_FUNCTION(div) GRIDSTRIDE_FUNCTION(amax) GRIDSTRIDE_FUNCTION(amin) GRIDSTRIDE_FUNCTION(argmax)
+GRIDSTRIDE_FUNCTION(cumsum) GRIDSTRIDE_FUNCTION(transpose) GRIDSTRIDE_FUNCTION(flatten) GRIDSTRIDE_FUNCTION(clone)
+#undef GRIDSTRIDE_FUNCTION
+
+#define GRIDSTRIDE_OPERATOR(op, name) \
+    inline Tensor operator op(const Tensor &a, const Tensor &b) { return a.name(b); } \
+    inline Tensor operator op(const Tensor &a, Scalar b) { return a.name(b); } \
+    inline Tensor operator op(Scalar a, const Tensor &b) { \
+        return ::gridstride::border::compute<Tensor>(b.device(), #op, {a, b}); \
+    }
+GRIDSTRIDE_OPERATOR(+, add) GRIDSTRIDE_OPERATOR(-, sub) GRIDSTRIDE_OPERATOR(*, mul) GRIDSTRIDE_OPERATOR(/, div)
+GRIDSTRIDE_OPERATOR(<, lt) GRIDSTRIDE_OPERATOR(<=, le) GRIDSTRIDE_OPERATOR(>, gt) GRIDSTRIDE_OPERATOR(>=, ge)
+GRIDSTRIDE_OPERATOR(==, eq) GRIDSTRIDE_OPERATOR(!=, ne)
+#undef GRIDSTRIDE_OPERATOR
+#define GRIDSTRIDE_ASSIGNMENT(op, name) \
+    inline const Tensor &operator op(const Tensor &a, const Tensor &b) { return a.name(b); } \
+    inline const Tensor &operator op(const Tensor &a, Scalar b) { return a.name(b); }
+GRIDSTRIDE_ASSIGNMENT(+=, add_) GRIDSTRIDE_ASSIGNMENT(-=, sub_) GRIDSTRIDE_ASSIGNMENT(*=, mul_)
+GRIDSTRIDE_ASSIGNMENT(/=, div_)
+#undef GRIDSTRIDE_ASSIGNMENT
+
+                                                        inline void say(std::string &s, const Tensor &t) {
+    if (!t.defined()) { s += "[an undefined tensor]"; return; }
+    s += str("[", t.device(), " ", t.scalar_type(), " tensor of sizes ", t.sizes(), "]");
+}
+}

@@ -1,0 +1,47 @@
+"""The headers of a learner's own that a source includes: what is compiled depends on them."""
+
+import os
+from pathlib import Path
+
+from .preprocessor import read_include, live
+from .tokens import tokens
+
+
+def read_headers(
+    src: str,  # CUDA C
+    folder,  # in which its own headers are
+) -> tuple:  # (dict: path below `folder` -> text, dict: any other path -> text)
+    "The headers that `src` includes, and those that these include, as far as they can be found"
+    root, own, others = Path(folder), {}, {}
+    waiting = [(name, root) for name in _names(src)]
+    while waiting:
+        (quoted, name), beside = waiting.pop()
+        path = _find(name, [beside, *_elsewhere()] if quoted else _elsewhere())
+        if path is None or path in others or path.is_relative_to(root) and str(path.relative_to(root)) in own:
+            continue
+        text = path.read_text(errors='replace')
+        if path.is_relative_to(root) and '..' not in name:
+            own[str(path.relative_to(root))] = text
+        else:
+            others[path] = text
+        waiting += [(o, path.parent) for o in _names(text)]
+    return own, others
+
+
+def _names(src):
+    "(is it in quotes, the name) of each header that `src` may include; none where that cannot be read"
+    try:
+        found = [read_include(t.text) for t in live(tokens(src)) if t.kind == 'directive']
+    except ValueError:
+        return []
+    return [o for o in found if o]
+
+
+def _elsewhere():
+    "Folders that the compilers search, too, because the environment names them"
+    paths = (os.environ.get(o, '') for o in ('CPATH', 'CPLUS_INCLUDE_PATH'))
+    return [Path(o) for p in paths for o in p.split(os.pathsep) if o]
+
+
+def _find(name, folders):
+    return next((p for p in (Path(o, name) for o in folders) if p.is_file()), None)

@@ -1,0 +1,123 @@
+"""Launches: `k<<<grid, block>>>(args)` becomes a call of a function.
+
+The name of the kernel is the expression that ends before `<<<`: `k`, `ns::k<float, 16>`, `table[i]`,
+`(fast ? a : b)`. It is found by walking back. Since `>` may end a `>>>` of its own, the end of the launch's
+configuration is the last three of a run of `>` that has a `(` after it.
+"""
+
+from .code import CLOSES
+from .declarations import KEYWORDS
+from .edits import Edits
+
+
+def rewrite_launches(e: Edits):
+    "`k<<<grid, block>>>(args)` becomes a call, whose lambda makes the kernel one object whatever it is"
+    c = e.code
+    for i in range(len(c)):
+        if c[i] == '<<<' and c[i - 1] != 'operator':
+            _rewrite_launch(e, i)
+        elif c[i] in e.launchers and c[i + 1] == '(':
+            _write_null_pointers(e, c.arguments(i + 1))
+
+
+def _rewrite_launch(e, i):
+    c = e.code
+    first, close = _kernel(c, i), _config_end(c, i)
+    p, kernel = close + 3, c.text(range(first, i))
+    # a macro's argument may be empty, or hold the parentheses too: then the comma before it is up to the compiler
+    if c[p] != '(' and c.macro is None and not c.is_word(p):
+        raise c.error(ValueError, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
+    late = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
+    args = [] if late else c.arguments(p)
+    takes, gives = _pass_arguments(e, args)
+    head = '::gridstride::launch(::gridstride::Config('
+    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [&]({takes}) {{ {kernel}({gives}); }}'
+    if late:
+        head, call = '[&](auto... gs_b) { ' + head, call + ', gs_b...); }'
+    e.replace_tokens(first, i, head)
+    e.replace_tokens(close, close + 2, call)
+    if not late:
+        e.replace_tokens(p, p, ', ' if args else '')
+    _write_null_pointers(e, args, _name(c, i))
+
+
+def _kernel(c, i):
+    "Index of the first token of the expression that ends before token `i`"
+    while True:
+        i = _piece(c, i - 1)
+        if c[i - 1] == 'template' and c[i - 2] in ('::', '.', '->'):
+            i -= 1
+        if c[i - 1] == '::' and not (_names(c, i - 2) or c[i - 2] == '>'):
+            return i - 1
+        if c[i - 1] not in ('::', '.', '->', '##'):
+            return i
+        i -= 1
+
+
+def _names(c, i):
+    return c.is_word(i) and c[i] not in KEYWORDS
+
+
+def _piece(c, end):
+    "Index of the first token of the name, subscript, call or parentheses that end at `end`"
+    if _names(c, end):
+        return end
+    o = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
+    if o is None:
+        what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
+        raise c.error(ValueError, what, end + 1)
+    return _piece(c, o - 1) if c[end] != ')' or _is_called(c, o) else o
+
+
+def _is_called(c, o):
+    "Does something stand before the `(` at `o` that it calls? `if (x)`, `return` and `(void)` are not called"
+    if c[o - 1] in (')', ']'):
+        return c[c.mate.get(o - 1, 0) - 1] not in KEYWORDS and c[o - 2] != 'void'
+    if c[o - 1] == '>':
+        return c.is_word((c.angle_back(o - 1) or 0) - 1)
+    return _names(c, o - 1)
+
+
+def _config_end(c, i):
+    "Index of the first `>` of the `>>>` that ends the configuration opened at `i`"
+    found, j = [], i + 1
+    while j < len(c) and c[j] not in CLOSES and c[j] != ';':
+        n = 0
+        while c[j + n] == '>' and (not n or c.tokens[j + n].start == c.tokens[j + n - 1].end):
+            n += 1
+        if n >= 3:
+            found.append(j + n - 3)
+        j = j + n if n else c.mate.get(j, j) + 1
+    if not found:
+        raise c.error(ValueError, 'this launch has no `>>>`', i)
+    return next((j for j in found if c[j + 3] == '('), found[0])
+
+
+def _name(c, i):
+    "The last name in the expression before token `i`"
+    return c[(c.angle_back(i - 1) or i) - 1] if c[i - 1] == '>' else c[i - 1]
+
+
+def _pass_arguments(e, args):
+    """What the lambda takes, and what it gives to the kernel.
+
+    `{1, 2}` has no type before it meets the kernel's parameter, so it goes straight there."""
+    c = e.code
+    if not any(c[a] == '{' for a, _ in args):
+        return 'auto... gs_a', 'gs_a...'
+    names = ['' if c[a] == '{' else f'gs_a{n}' + '...' * (c[b - 1] == '...') for n, (a, b) in enumerate(args)]
+    for a, b in args:
+        if c[a] == '{':
+            e.replace_tokens(a, b - 1, 'nullptr')
+    takes = ['auto... ' + o[:-3] if o.endswith('...') else f'auto {o}'.strip() for o in names]
+    return ', '.join(takes), ', '.join(o or c.text(range(a, b)) for o, (a, b) in zip(names, args))
+
+
+def _write_null_pointers(e, args, kernel=None):
+    """`NULL`, and `0` for a parameter of the kernel that is a pointer, become `nullptr`.
+
+    In a template they would be numbers."""
+    c = e.code
+    for n, (a, b) in enumerate(args):
+        if b == a + 1 and (c[a] == 'NULL' or (c[a] == '0' and n in e.pointers.get(kernel, ()))):
+            e.replace_tokens(a, a, 'nullptr')

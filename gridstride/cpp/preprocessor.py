@@ -1,0 +1,232 @@
+"""Which branches of `#if`, `#ifdef` and `#else` are compiled, as far as the source alone can tell.
+
+Two questions are asked of each. What is *surely* not compiled (`#if 0`, `#ifndef GRIDSTRIDE_EMULATOR`) is not
+looked at. Where nothing is sure, all branches are rewritten for the emulator, and the one that is *likely*
+says which brackets count and what functions there are: a name that nobody defines here is likely undefined.
+A condition has one of three values: True, False, and None where it is unknown.
+"""
+
+import operator, re
+
+_GAP = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
+_WORD = re.compile(rf'\#{_GAP}*(\w*)', re.S)
+DEFINE = re.compile(rf'\#{_GAP}*define{_GAP}+(\w+)(?:\(([^)]*)\))?', re.S)  # name, parameters; then comes the body
+_UNDEF = re.compile(rf'\#{_GAP}*undef{_GAP}+(\w+)', re.S)
+_INCLUDE = re.compile(rf'\#{_GAP}*include{_GAP}*([<"])([^>"\n]+)[>"]', re.S)
+
+# what `emulator.h` and the compiler define, and names that other headers may define
+_SURE = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
+_LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __cplusplus='201703')
+_OTHERS = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(NULL|EOF|assert)$')
+
+
+def directive_word(text: str) -> str:
+    "The word of a preprocessor line: 'if', 'define', ..."
+    return _WORD.match(text)[1]
+
+
+def read_include(text: str):  # a preprocessor line
+    "(does the name stand in quotes, the header's name) of an `#include`; None for any other line"
+    m = _INCLUDE.match(text)
+    return m and (m[1] == '"', m[2])
+
+
+class Macros:
+    "What is known of the preprocessor's names; `likely`: also what is only probable"
+
+    def __init__(self, likely=False):
+        self.likely, self.own_headers = likely, False
+        start = {**_SURE, **_LIKELY} if likely else _SURE
+        self.known = {k: (True, v) for k, v in start.items()}  # name -> (is it defined, its body), None for unknown
+
+    def follow(self, text: str, live):
+        "Learn from the preprocessor line `text`, which is compiled if `live`"
+        if m := DEFINE.match(text):
+            body = text[m.end() :].strip() if m[2] is None else None
+            self.known[m[1]] = (True, body) if live else (self.look_up(m[1])[0] or None, None)
+        elif m := _UNDEF.match(text):
+            self.known[m[1]] = (False, '0') if live else (None, None)
+        elif (header := read_include(text)) and header[0]:
+            self.own_headers = True  # which may define any name
+
+    def look_up(self, name: str):
+        "(is `name` defined, its body)"
+        undefined = self.likely and not self.own_headers and not _OTHERS.match(name)
+        return self.known.get(name, (False, '0') if undefined else (None, None))
+
+
+# A condition is evaluated by precedence climbing. What is unknown makes only that unknown which depends on
+# it; what is written in a way that is not known here makes all of it unknown.
+def _truth(a):
+    return None if a is None else bool(a)
+
+
+def _and(a, b):
+    a, b = _truth(a), _truth(b)
+    return False if a is False or b is False else None if a is None or b is None else True
+
+
+def _not(a):
+    return None if a is None else not a
+
+
+def _or(a, b):
+    return _not(_and(_not(a), _not(b)))
+
+
+def _known(f):
+    return lambda a, b: None if a is None or b is None else int(f(a, b))
+
+
+_LOGIC = {'||': (0, _or), '&&': (1, _and)}
+_LEVELS = (
+    {'|': operator.or_},
+    {'^': operator.xor},
+    {'&': operator.and_},
+    {'==': operator.eq, '!=': operator.ne},
+    {'<': operator.lt, '>': operator.gt, '<=': operator.le, '>=': operator.ge},
+    {'<<': operator.lshift, '>>': operator.rshift},
+    {'+': operator.add, '-': operator.sub},
+    {'*': operator.mul, '/': operator.floordiv, '%': operator.mod},
+)
+_BINARY = _LOGIC | {op: (n, _known(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
+_UNARY = {'!': _not, '-': lambda a: a and -a, '+': lambda a: a, '~': lambda a: None if a is None else ~a}
+_COMMENT = re.compile(r'//.*|/\*.*?\*/|\\\r?\n', re.S)
+_PIECE = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
+
+
+class _Condition:
+    "The words of one condition, taken from the left while it is evaluated"
+
+    def __init__(self, words, macros, depth):
+        self.words, self.macros, self.depth = words, macros, depth
+
+    def whole(self):
+        value = self.binary(0)
+        if self.words:
+            raise ValueError(self.words)
+        return value
+
+    def binary(self, level):
+        "The value of what has operators of this `level` or tighter ones"
+        a = self.unary()
+        while self.words and _BINARY.get(self.words[0], (-1,))[0] >= level:
+            n, f = _BINARY[self.words.pop(0)]
+            a = f(a, self.binary(n + 1))
+        return a
+
+    def unary(self):
+        word = self.words.pop(0)
+        if word in _UNARY:
+            return _UNARY[word](self.unary())
+        if word == '(':
+            return self.closed(self.binary(0))
+        if word == 'defined':
+            return self.defined()
+        if word[0].isdigit():
+            return int(word.rstrip('uUlL').replace("'", ''), 0)
+        return evaluate(self.macros.look_up(word)[1], self.macros, self.depth + 1)
+
+    def defined(self):
+        name = self.words.pop(0)
+        if name != '(':
+            return self.macros.look_up(name)[0]
+        return self.closed(self.macros.look_up(self.words.pop(0))[0])
+
+    def closed(self, value):
+        if self.words.pop(0) != ')':
+            raise ValueError(self.words)
+        return value
+
+
+def evaluate(
+    text,  # of a condition; None: unknown
+    macros: Macros,
+    depth=0,  # macros that led here
+):  # a number or a boolean; None: unknown
+    "The value of a condition, such as `defined(A) && N > 3`"
+    if text is None or depth > 9:
+        return None
+    try:
+        return _Condition(_PIECE.findall(_COMMENT.sub(' ', text)), macros, depth).whole()
+    except (ValueError, IndexError, ArithmeticError):
+        return None
+
+
+class _Group:
+    "An open `#if`: is its place compiled (`outer`), was a branch taken, is the present one (`own`)?"
+
+    def __init__(self, outer, condition):
+        self.outer, self.taken, self.own = outer, condition, condition
+
+    def go_on(self, condition):
+        "The next branch begins"
+        self.own, self.taken = _and(_not(self.taken), condition), _or(self.taken, condition)
+
+
+class Branches:
+    "The open `#if`s at a place of the source, and the macros known there; `likely` as for `Macros`"
+
+    def __init__(self, likely=False):
+        self.groups, self.macros = [], Macros(likely)
+
+    @property
+    def own(self):
+        "Is the innermost branch the one that is taken?"
+        return self.groups[-1].own if self.groups else True
+
+    @property
+    def live(self):
+        "Is this place compiled?"
+        return _and(self.groups[-1].outer, self.own) if self.groups else True
+
+    def follow(self, text: str):
+        "Go past the preprocessor line `text`"
+        word = directive_word(text)
+        if word.startswith('if'):
+            self.groups.append(_Group(self.live, self.condition(text)))
+        elif word.startswith('el') and self.groups:
+            self.groups[-1].go_on(self.condition(text))
+        elif word == 'endif' and self.groups:
+            self.groups.pop()
+        elif self.live is not False:
+            self.macros.follow(text, self.live)
+
+    def condition(self, text):
+        "The condition of a preprocessor line; an `else` has True"
+        m = _WORD.match(text)
+        word, rest = m[1], text[m.end() :]
+        if word in ('ifdef', 'ifndef', 'elifdef', 'elifndef'):
+            defined = self.macros.look_up(re.search(r'\w*$', _COMMENT.sub(' ', rest).rstrip())[0])[0]
+            return _not(defined) if 'ndef' in word else defined
+        return True if word == 'else' else _truth(evaluate(rest, self.macros))
+
+
+def live(
+    tokens,
+    likely=False,  # also without those that are probably not compiled?
+):
+    """Generator of the tokens of branches that may be compiled.
+
+    The lines of a conditional stay where nothing decides between its branches, with what is likely of each."""
+    here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: for each open conditional
+    for t in tokens:
+        outer = here.live
+        if t.kind == 'directive':
+            here.follow(t.text)
+            probably.follow(t.text)
+        word = directive_word(t.text) if t.kind == 'directive' else ''
+        if word.startswith('if'):
+            stays.append(outer is not False and here.own is None)
+            if stays[-1]:
+                yield t._replace(likely=probably.own)
+        elif word.startswith('el') and stays:
+            begins = not stays[-1] and here.own is None and here.groups[-1].outer is not False
+            if begins or stays[-1]:
+                yield t._replace(text='#if' if begins else t.text, likely=probably.own)
+            stays[-1] |= begins
+        elif word == 'endif' and stays:
+            if stays.pop():
+                yield t
+        elif here.live is not False:
+            yield t

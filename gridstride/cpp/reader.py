@@ -1,0 +1,256 @@
+"""What functions a source in CUDA C defines: the one reader behind `load_cuda`, `cuda_kernel` and `get_signature`.
+
+It reads tokens, brackets and the heads of functions (see `code` and `declarations`); what is in a function
+is of no concern here. Of the branches of an `#if` it takes the one that is compiled, as far as can be told.
+"""
+
+import re
+from typing import NamedTuple
+
+from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code
+from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
+from .preprocessor import DEFINE, live
+from .tokens import literal, tokens
+
+
+class Param(NamedTuple):
+    "A parameter of a function, as texts; '' for no name and no default"
+
+    type: str
+    name: str
+    default: str
+
+
+class Function(NamedTuple):
+    "A function as its head says: `template` is its header, `scope` its namespace, both '' for none"
+
+    name: str
+    returns: str  # type
+    params: list  # of `Param`
+    line: int
+    template: str
+    scope: str
+    words: frozenset  # its specifiers and what else stands before its name
+    signature: str  # the whole head on one line, without comments
+    defined: bool  # or only declared?
+
+    @property
+    def on_host(self):
+        "Can the host call it?"
+        return '__global__' not in self.words and ('__device__' not in self.words or '__host__' in self.words)
+
+
+class Head(NamedTuple):
+    "What stands before an outermost `{` or `;`: tokens at which it begins and ends, and whether a `{` follows"
+
+    start: int
+    end: int
+    defines: bool
+
+
+def heads(c: Code):
+    "Generator of the `Head`s of what is in no function or type"
+    i = head = 0
+    while i < len(c):
+        if c[i] == '{' and c.kind(i) == 'namespace' or c[i] == '}':
+            head = i + 1
+        elif c[i] in ('{', ';') and c.scope(i) == 'namespace':
+            yield Head(head, i, c[i] == '{')
+            if c[i] == '{':
+                i = c.mate.get(i, i)
+            head = i + 1
+        elif c[i] in OPENS:
+            i = c.mate.get(i, i)
+        i += 1
+
+
+def parenthesis(c: Code, head: Head):
+    "Index of the `(` of the function with this head; None for something else"
+    first = c.after_template(head.start)
+    return None if c[first] in ('template', 'using', 'typedef') else c.call(first, head.end)
+
+
+def read_functions(c: Code):
+    "Generator of each `Function` outside of types that `c` defines or declares"
+    for head in heads(c):
+        p = parenthesis(c, head)
+        if p is None or p not in c.mate or c[p - 2] in ('::', '~'):
+            continue
+        first = c.after_template(head.start)
+        words = frozenset(w for i in range(first, p - 1) for w in c.words(i))
+        template, returns = c.text(range(head.start, first)), _returns(c, first, p, head.end)
+        signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
+        where = c.line(p - 1), template, _namespace(c, p)
+        yield Function(c[p - 1], returns, _params(c, p), *where, words, signature, head.defines)
+
+
+def _returns(c, first, p, end):
+    "Type that the function with its parameters at `p` returns"
+    arrow = c.until(c.mate[p] + 1, ('->', '{', ';'))
+    if c[arrow] == '->':
+        return spell([c[i] for i in range(arrow + 1, min(end, c.until(arrow, ('requires', 'try'))))])
+    while c.is_word(first) and c[first + 1] == '(' and c[first] not in NOT_NAMES:
+        first = c.mate[first + 1] + 1  # a macro before it
+    return spell([c[i] for i in of_type(c, first, p - 1) if c[i] != 'constexpr'])
+
+
+def _params(c, p):
+    "The `Param`s between the `(` at `p` and its mate"
+    res = [_param(c, a, b) for a, b in c.arguments(p)]
+    return [] if [o[:2] for o in res] == [('void', '')] else res
+
+
+def _param(c, i, end):
+    init = min(c.until(i, ('=',)), end)
+    d = specifiers(c, i, init)
+    bracket = next((j for j in range(d, init) if c[j] == '['), init)
+    name, past = declared_name(c, d, init) or (bracket, bracket)
+    own = _as_pointer([c[j] for j in of_type(c, past, init)])
+    words = [w for w in [c[j] for j in of_type(c, i, name)] + own if w not in ('__restrict__', '__restrict')]
+    return Param(spell(words), c.text(range(name, past)), c.text(range(init + 1, end)))
+
+
+def _as_pointer(own):
+    "An array's own part of a parameter's type is that of a pointer: `[3]` is `*`, `[][4]` is `(*)[4]`"
+    if own[:1] != ['[']:
+        return own
+    rest = own[own.index(']') + 1 :]
+    return ['(', '*', ')', *rest] if ']' in rest else ['*', *rest]
+
+
+def _namespace(c, i):
+    "The namespaces around token `i`, as `a::b`"
+    names = []
+    while (i := c.outer[i]) >= 0:
+        j = i
+        while c.is_word(j - 1) and c[j - 1] != 'namespace' or c[j - 1] == '::':
+            j -= 1
+        if c[j - 1] == 'namespace':
+            names.insert(0, c.text(range(j, i)))
+    return '::'.join(o for o in names if o)
+
+
+# Macros have bodies, which are code as well. One whose body is nothing but specifiers, such as `#define HD
+# __host__ __device__`, counts as them wherever it is used.
+class Source(NamedTuple):
+    "A source that was read: its own `Code`, those of its macros' bodies, and the macros that are string literals"
+
+    main: Code
+    macros: list
+    literals: dict  # name -> text
+
+
+def read(
+    src: str,  # CUDA C
+    likely=False,  # without the branches that are probably not compiled
+) -> Source:
+    "Read a source; `ValueError` names the line of a bracket that does not close"
+    found = list(live(tokens(src), likely))
+    aliases, macros = {}, []
+    for t in found:
+        if t.kind == 'directive' and (m := DEFINE.match(t.text)):
+            macros.append(_macro(src, t, m, aliases))
+    balanced = all(c[i] not in '()[]{}' or i in c.mate for c in macros for i in range(len(c)))
+    return Source(Code(src, found, aliases, strict=balanced), macros, _literals(macros))
+
+
+def _macro(src, t, m, aliases):
+    "The body of a macro; if it is nothing but specifiers, `aliases` gets to know them"
+    params = {o.strip().replace('...', '__VA_ARGS__') for o in (m[2] or '').split(',')}
+    body = Code(src, tokens(src, t.start + m.end(), t.end, macro=True), aliases, m[1], params, strict=False)
+    if words := _specifiers_of(body):
+        aliases.setdefault(m[1], words)
+    return body
+
+
+def _specifiers_of(c):
+    "The words of a macro's body that is nothing but specifiers, such as `__host__ __device__`"
+    words = tuple(w for i in range(len(c)) for w in c.words(i) if c.outer[i] == -1 and c.is_word(i))
+    only = all(c.is_word(i) or c.is_string(i) or c.outer[i] >= 0 or c[i] in '()' for i in range(len(c)))
+    known = STORAGE | QUALIFIERS | BUILTIN | ALIGNMENTS
+    if only and set(words) & (STORAGE | ALIGNMENTS) and set(words) <= known:
+        return words
+
+
+def _literals(macros):
+    "The text of each macro that is nothing but string literals, whatever the condition"
+    res = {}
+    for c in macros:
+        strings = c.tokens and all(t.kind == 'string' for t in c.tokens)
+        res.setdefault(c.name, set()).add(''.join(literal(t.text) for t in c.tokens) if strings else None)
+    return {k: text for k, (text, *more) in res.items() if text is not None and not more}
+
+
+def read_compiled(src: str) -> Code:
+    "The `Code` of what is probably compiled, or of everything if that does not fit together"
+    try:
+        return read(src, likely=True).main
+    except ValueError:
+        return read(src).main
+
+
+def kernels_in(c: Code) -> list:
+    "A `Function` for each `__global__` function of `c`, once, as its definition says if there is one"
+    found = {}
+    for f in read_functions(c):
+        if '__global__' in f.words and (f.defined or (f.scope, f.name, len(f.params)) not in found):
+            found[f.scope, f.name, len(f.params)] = f
+    return list(found.values())
+
+
+def kernels(
+    src: str,  # CUDA C
+) -> list:  # a `Function` for each `__global__` function, in order
+    "The kernels that `src` declares or defines outside of macros"
+    return kernels_in(read_compiled(src))
+
+
+def functions(
+    src: str,  # CUDA C
+) -> list:  # a `Function` for each, also for kernels and those of the device
+    "The functions that `src` defines, without members of classes"
+    return [f for f in read_functions(read_compiled(src)) if f.defined and f.returns]
+
+
+def host_functions(
+    src: str,  # CUDA C
+) -> list:  # a `Function` for each one that the host can call
+    "The functions that `src` defines for the host, without members of classes"
+    return [f for f in functions(src) if f.on_host]
+
+
+def signature(
+    name: str,  # of a host function defined in `src`
+    src: str,  # CUDA C
+) -> str:  # its declaration, ending in `;` (one line for each overload)
+    "The declaration of a function, read off its definition; `ValueError` names what `src` does define"
+    found = functions(src)
+    if own := [f.signature for f in found if f.name == name and f.on_host]:
+        return '\n'.join(f'{o};' for o in own)
+    raise not_on_host(name, found)
+
+
+def not_on_host(name: str, found: list) -> ValueError:
+    "What is wrong with asking for the function `name`, given all those that were `found`"
+    is_there = any(f.name == name for f in found)
+    what = 'is a kernel or device function, which the host cannot call' if is_there else 'is not defined in this source'
+    host = ', '.join(dict.fromkeys(f.name for f in found if f.on_host)) or 'none'
+    return ValueError(f'{name!r} {what}. Host functions it defines: {host}')
+
+
+# NVRTC compiles for the GPU only: what the host does is no part of its language. So the host's functions
+# become empty lines, and all others keep their numbers.
+_FOR_GPU, _TORCH = {'__global__', '__device__', 'constexpr'}, {'torch', 'at', 'c10', 'pybind11'}
+
+
+def device_only(
+    src: str,  # CUDA C, as load_cuda takes it
+) -> str:
+    "`src` without what only the host uses; each line keeps its number"
+    c = read(src).main
+    for head in heads(c):
+        words = {w for i in range(head.start, head.end) for w in c.words(i)}
+        if words & _TORCH if parenthesis(c, head) is None else not words & _FOR_GPU:
+            start, end = c.tokens[head.start].start, c.tokens[c.mate.get(head.end, head.end)].end
+            src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
+    return src

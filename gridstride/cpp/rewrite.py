@@ -1,0 +1,111 @@
+"""CUDA C to C++ that a CPU's compiler accepts, line by line.
+
+Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
+a header. Five things cannot, since they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
+memory, variables that live on the device, inline PTX, and a keyword that collides with the standard
+library. `to_cpp` rewrites these and nothing else, and keeps every token on its line (but the name of a
+kernel whose launch is spread over several: it goes to the one with the `>>>`), so that the compiler's
+messages fit the source as it was written.
+"""
+
+from .edits import Edits, NotEmulated, apply
+from .inline_asm import rewrite_asm
+from .launches import rewrite_launches
+from .preprocessor import read_include, live
+from .reader import kernels_in, read
+from .tokens import error_at, tokens
+from .variables import rewrite_shared, rewrite_symbols
+
+# Some headers have no stand-in. Including one says so, and what to do instead.
+_ABSENT = {
+    'thrust/': 'write a kernel, or call torch from Python',
+    'cub/': 'use shuffles or cooperative groups',
+    'cublas': 'call torch.matmul from Python',
+    'cudnn': 'call torch.nn from Python',
+    'cufft': 'call torch.fft from Python',
+    'cusparse': 'call torch.sparse from Python',
+    'cusolver': 'call torch.linalg from Python',
+    'curand': 'pass random numbers in as a tensor, or write a generator of a few lines',
+    'nccl': 'several GPUs are needed for it',
+    'nvtx': 'leave the marks out',
+    'nvToolsExt': 'leave the marks out',
+    'texture_': 'read arrays instead',
+    'surface_': 'read arrays instead',
+    'cuda_fp8': 'use cuda_fp16.h or cuda_bf16.h',
+    'cuda_fp6': 'use cuda_fp16.h or cuda_bf16.h',
+    'cuda_fp4': 'use cuda_fp16.h or cuda_bf16.h',
+    'cuda/ptx': 'PTX needs a GPU',
+    'cuda/semaphore': 'use cuda::atomic',
+    'cuda/latch': 'use cuda::barrier',
+    'cuda/std/semaphore': 'use cuda::atomic',
+    'cuda/std/latch': 'use cuda::barrier',
+    'cuda/std/barrier': 'use <cuda/barrier>',
+    'cuda_awbarrier': 'use <cuda/barrier>',
+    'cuda_device_runtime_api': 'launch kernels from the host',
+    'cutlass/': 'it needs a GPU',
+    'cute/': 'it needs a GPU',
+}
+
+
+def _refuse_headers(src):
+    for t in live(tokens(src)):
+        _, header = t.kind == 'directive' and read_include(t.text) or (False, '')
+        for start, instead in _ABSENT.items():
+            if header.startswith(start):
+                what = f'the emulator has no {header}: {instead}, or run on a GPU'
+                raise error_at(NotEmulated, what, src, t.start)
+
+
+def _rewrite_noinline(e):
+    "The keyword is also an attribute's name in the standard library, so it cannot be a macro"
+    c = e.code
+    for i in range(len(c)):
+        if c[i] == '__noinline__' and c[i - 1] != '(':
+            e.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
+
+
+def _rewrite_clusters(e):
+    "A kernel with `__cluster_dims__` begins by saying so: a template's may depend on its arguments"
+    c = e.code
+    for i in range(len(c)):
+        if c[i] != '__cluster_dims__' or not c.is_word(i) or c[i + 1] != '(':
+            continue
+        if any('static thread_local' in text for *_, text in e.made):
+            what = 'beside a kernel in clusters the emulator has no __shared__ variables of file scope'
+            raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
+        body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
+        if body and c[body] == '{':
+            shape = c.text(range(i + 2, c.mate[i + 1]))
+            e.insert(c.tokens[body].end, f' ::gridstride::in_clusters_of(dim3({shape}));')
+
+
+_REWRITES = (rewrite_asm, _rewrite_noinline, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_clusters)
+
+
+def _names(i, kernel):
+    "C++ that tells the emulator how the parameters of a kernel are called"
+    names = ','.join(p.name for p in kernel.params)
+    return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
+
+
+def to_cpp(
+    src: str,  # CUDA C
+    names=True,  # tell the emulator how the kernels' parameters are called? Not in a header, which may come twice
+) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
+    """`src` for the emulator.
+
+    `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that
+    do not close. All branches of an `#if` are rewritten that may be compiled."""
+    _refuse_headers(src)
+    source = read(src)
+    found = kernels_in(source.main)
+    pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
+    edits = [Edits(c, source, pointers) for c in (source.main, *source.macros)]
+    for e in edits:
+        for rewrite in _REWRITES:
+            rewrite(e)
+    res = apply(src, [o for e in edits for o in e.made])
+    if not names or not found:
+        return res
+    told = ' '.join(_names(i, k) for i, k in enumerate(found))
+    return f'{res}{"" if res.endswith(chr(10)) else chr(10)}{told}\n'

@@ -1,0 +1,166 @@
+// Bulk copies (TMA), of rows and of boxes of a tensor map.
+#include <algorithm>
+#include <string.h>
+#include "clusters.h"
+#include "engines.h"
+#include "findings.h"
+
+namespace gridstride {
+
+static char *shared_in(Worker &there, uint32_t at, uint32_t bytes, const char *what, int line) {
+    const uint32_t offset = offset_of(at) - shared_window;
+    if (offset > shared_cap - bytes) shared_at(at, 1, what, line);
+    return there.shared + offset;
+}
+static void check_bulk(const void *p, uint32_t bytes, const char *what, int line) {
+    must_be_aligned(p, 16, what, line);
+    if (bytes % 16 == 0 && bytes) return;
+    fail(Code::bulk_bytes, {{"operation", what}, {"bytes", bytes}}, line);
+}
+// The blocks of the cluster that get a copy.
+template <class F> static void to_each(uint32_t blocks, int line, F f) {
+    if (!blocks) return f(*worker);
+    const auto &c = worker->leader->cluster;
+    for (uint32_t i = 0; i < 16; i++) {
+        if (!(blocks >> i & 1)) continue;
+        if (i >= c.size() && (i || !c.empty())) fail(Code::copy_to_no_block, {}, line);
+        f(c.empty() ? *worker : *c[i]);
+    }
+}
+// `bytes` of a bulk copy to shared memory come at `to`, in the block `there`, which has an mbarrier at the same place
+// as this one.
+static void comes(Worker &there, uint32_t to, uint32_t bytes, uint32_t bar, int line) {
+    auto &all = engines_of(there).barriers;
+    auto b = all.find(offset_of(bar));
+    if (b == all.end()) barrier_at(bar, "a bulk copy ends", line);
+    if (detector.on && checks(racecheck) && !b->second.seen) fail(Code::barrier_not_visible, {}, line);
+    if (detector.on) {
+        const uintptr_t a = reinterpret_cast<uintptr_t>(there.shared) + offset_of(to) - shared_window;
+        detector.access(reinterpret_cast<uintptr_t>(b->second.at), 8, true, atomic_bit | line_bit | uint32_t(line));
+        detector.access(a, bytes, true, engine_line(line));
+        b->second.coming.push_back({a, bytes, detector.me, engine_line(line), 0});
+    }
+    b->second.bytes -= bytes;
+    maybe_over(b->second);
+}
+void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line) {
+    check_bulk(from, bytes, "cp.async.bulk", line);
+    accessed(from, bytes, false, line);
+    to_each(blocks, line, [&](Worker &w) {
+        Worker &b = blocks ? w : block_at(to, line);
+        char *p = shared_in(b, to, bytes, "cp.async.bulk", line);
+        must_be_aligned(p, 16, "cp.async.bulk", line);
+        comes(b, to, bytes, bar, line);
+        memcpy(p, from, bytes);
+    });
+}
+// The block's own shared memory from which a copy to global memory reads, until it has been waited for.
+static char *stored_from(uint32_t from, uint32_t bytes, unsigned alignment, const char *what, int line) {
+    must_be_own(from, what, line);
+    char *p = shared_in(*worker, from, bytes, what, line);
+    must_be_aligned(p, alignment, what, line);
+    if (detector.on) {
+        detector.access(reinterpret_cast<uintptr_t>(p), bytes, false, engine_line(line));
+        asked().stores.push_back(
+            {reinterpret_cast<uintptr_t>(p), bytes, detector.me, engine_line(line), asked().store_groups});
+    }
+    return p;
+}
+void bulk_store(void *to, uint32_t from, uint32_t bytes, int line) {
+    check_bulk(to, bytes, "cp.async.bulk", line);
+    const char *p = stored_from(from, bytes, 16, "cp.async.bulk", line);
+    accessed(to, bytes, true, line);
+    memcpy(to, p, bytes);
+}
+
+static const TensorMap &map_at(const void *map, const int32_t *at, int rank, const char *what, int line) {
+    const auto &m = *static_cast<const TensorMap *>(map);
+    if (!is_tensor_map(m)) fail(Code::no_tensor_map, {}, line);
+    if (m.rank != rank) fail(Code::coordinates, {{"operation", what}, {"given", rank}, {"axes", m.rank}}, line);
+    if (at[0] * m.itemsize % 16)
+        fail(Code::box_misaligned, {{"operation", what}, {"at", at[0]}, {"elements", 16 / m.itemsize}}, line);
+    return m;
+}
+// Calls f(offset in the box, address in global memory or null, bytes) for each row of the box that begins at `at`,
+// innermost axis first; for its parts inside of the array and outside.
+template <class F> static void rows_of(const TensorMap &m, const int32_t *at, F f) {
+    int32_t i[5] = {};
+    const int inner = m.box[0] * m.itemsize;
+    for (uint32_t offset = 0;; offset += uint32_t(inner)) {
+        const char *row = m.base;
+        bool inside = true;
+        for (int d = 1; d < m.rank; d++) {
+            const int64_t x = int64_t(at[d]) + i[d];
+            inside &= x >= 0 && x < m.sizes[d];
+            row += x * m.steps[d];
+        }
+        const int from = int(std::clamp<int64_t>(-int64_t(at[0]), 0, m.box[0])),
+                  to = inside ? int(std::clamp<int64_t>(int64_t(m.sizes[0]) - at[0], from, m.box[0])) : from;
+        const uint32_t a = uint32_t(from * m.itemsize), b = uint32_t(to * m.itemsize);
+        if (a) f(offset, nullptr, a);
+        if (b > a) f(offset + a, row + int64_t(at[0] + from) * m.itemsize, b - a);
+        if (uint32_t(inner) > b) f(offset + b, nullptr, uint32_t(inner) - b);
+        int d = 1;
+        while (d < m.rank && ++i[d] == m.box[d]) i[d++] = 0;
+        if (d >= m.rank) return;
+    }
+}
+static uint32_t box_bytes(const TensorMap &m) {
+    uint32_t n = uint32_t(m.itemsize);
+    for (int d = 0; d < m.rank; d++) n *= uint32_t(m.box[d]);
+    return n;
+}
+// Sixteen bytes at a time, as the swizzle moves them.
+template <class F> static void pieces(uint32_t at, uint32_t bytes, int swizzle, F f) {
+    for (uint32_t i = 0, n; i < bytes; i += n) {
+        n = std::min(16 - (at + i) % 16, bytes - i);
+        f(swizzled(at + i, swizzle), i, n);
+    }
+}
+void tensor_load(uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line) {
+    const TensorMap &m = map_at(map, at, rank, "cp.async.bulk.tensor", line);
+    if (detector.on)
+        rows_of(m, at, [&](uint32_t, const char *from, uint32_t n) {
+            if (from) accessed(from, n, false, line);
+        });
+    to_each(blocks, line, [&](Worker &w) {
+        Worker &b = blocks ? w : block_at(to, line);
+        const uint32_t first = offset_of(to);
+        must_be_aligned(
+            shared_in(b, to, box_bytes(m), "cp.async.bulk.tensor", line), 128, "cp.async.bulk.tensor", line);
+        comes(b, to, box_bytes(m), bar, line);
+        rows_of(m, at, [&](uint32_t offset, const char *from, uint32_t bytes) {
+            pieces(first + offset, bytes, m.swizzle, [&](uint32_t place, uint32_t i, uint32_t n) {
+                char *p = b.shared + place - shared_window;
+                from ? memcpy(p, from + i, n) : memset(p, 0, n);
+            });
+        });
+    });
+}
+void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, int line) {
+    const TensorMap &m = map_at(map, at, rank, "cp.async.bulk.tensor", line);
+    for (int d = 0; d < rank; d++)
+        if (at[d] < 0) fail(Code::box_before, {{"at", at[d]}, {"axis", d}}, line);
+    stored_from(from, box_bytes(m), 128, "cp.async.bulk.tensor", line);
+    rows_of(m, at, [&](uint32_t offset, const char *to, uint32_t n) {
+        if (!to) return;
+        accessed(to, n, true, line);
+        pieces(offset_of(from) + offset, n, m.swizzle, [&](uint32_t place, uint32_t i, uint32_t k) {
+            memcpy(const_cast<char *>(to) + i, worker->shared + place - shared_window, k);
+        });
+    });
+}
+void bulk_commit() { asked().store_groups++; }
+// What an engine read in groups that are over, it has read now.
+void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
+    const auto over = [&](const Copy &c) { return c.group + groups < committed; };
+    ++detector.now;                                          // later than all that threads have told each other
+    for (const Copy &c : reads)
+        if (over(c)) detector.has_read(c);
+    reads.erase(std::remove_if(reads.begin(), reads.end(), over), reads.end());
+    detector.knows(current_rank(), ++detector.now);
+}
+void bulk_wait(uint32_t groups) {
+    if (detector.on) finish_reads(asked().stores, asked().store_groups, groups);
+}
+}

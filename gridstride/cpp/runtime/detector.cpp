@@ -1,0 +1,113 @@
+// The detectors, from the start of a launch to its end, and what the host does to the memory that they watch.
+#include <dlfcn.h>
+#include "detector.h"
+#include "findings.h"
+#include "launch.h"
+
+#ifndef __APPLE__
+#include <link.h>
+#endif
+
+namespace gridstride {
+
+Image image_of(void *code) {
+    Dl_info info;
+    Image image = {};
+    if (!dladdr(code, &info)) return image;
+    image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
+#ifndef __APPLE__                          // there dladdr() answers for each address
+    dl_iterate_phdr(
+        [](dl_phdr_info *o, size_t, void *p) {
+            auto &r = *static_cast<Image *>(p);
+            for (int i = 0; i < o->dlpi_phnum && o->dlpi_addr == r.base; i++) {
+                const auto &part = o->dlpi_phdr[i];
+                if (part.p_type == PT_LOAD)
+                    r.end = std::max(r.end, uintptr_t(o->dlpi_addr + part.p_vaddr + part.p_memsz));
+                if (part.p_type == PT_TLS)
+                    r.own = reinterpret_cast<uintptr_t>(o->dlpi_tls_data), r.own_end = r.own + part.p_memsz;
+            }
+            return 0;
+        },
+        &image);
+#endif
+    return image;
+}
+
+Detector::Scope::Scope(const Launch &l) {
+    if (!options.checks) return;
+    if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap))
+        fail(Code::no_addresses, {});
+    detector.on = true;
+    Worker &w = this_worker();
+    detector.w = &w;
+    detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
+    detector.launch_start = ++detector.now;
+    detector.pending.active = false;
+    detector.suspicion.cell = nullptr;
+    detector.released.clear();
+    for (size_t i = 0; i < (w.shared_used + shared_gap) / 4; i++) detector.shared_cells.words[i] = {};
+    detector.image = image_of(reinterpret_cast<void *>(l.thread));
+    detector.launch = &l;
+    detector.launch_frame = reinterpret_cast<uintptr_t>(&l);
+    const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
+        reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
+    detector.builtins = *std::min_element(builtins, builtins + 4);
+    detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
+}
+Detector::Scope::~Scope() { detector.on = false, detector.shared_base = nowhere; }
+
+void Detector::enter(Worker &to) {
+    if (!on || w == &to) return;
+    if (!w->clock) w->clock = new BlockClock();
+    if (!to.clock) {
+        to.clock = new BlockClock();
+        to.clock->w = &to, to.clock->shared_base = reinterpret_cast<uintptr_t>(to.shared);
+        if (!to.clock->shared_cells.reserve(shared_cap)) fail(Code::no_addresses, {});
+    }
+    std::swap(*w->clock, static_cast<BlockClock &>(*this));
+    std::swap(*to.clock, static_cast<BlockClock &>(*this));
+}
+
+// Shared memory of another block of the cluster.
+void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where) {
+    // What is declared at file scope is bound once, to the first block's memory.
+    const FileScope &scope = there.file_scopes[image.base];
+    const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
+    if (&there == w->leader &&
+        (off >= shared_cap - scope.used || (!w->dynamic_met && !scope.dynamic.empty() && off < launch->shared)))
+        find(Code::cluster_variable, {}, {me, now, where});
+    there.clock->used_by_others = {me, now, where};
+    words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
+}
+
+void Detector::new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
+    if (!on) return;
+    worker.arrays.emplace_back(name, at, s);
+    for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++)
+        shared_cells.words[i].owner = uint16_t(worker.arrays.size());
+}
+void Detector::forget(const Piece &p) {
+    if (cells.words) cells.forget(p.lo - reinterpret_cast<uintptr_t>(memory.base), p.hi - p.lo);
+}
+void Detector::host_wrote(uintptr_t a, size_t n) {
+    Piece *p = memory.at(a);
+    if (!p || !p->fresh) return;
+    if (a == p->lo && a + n == p->hi) {
+        p->fresh = false;
+        return;
+    }
+    if (!cells.reserve(memory.size)) return;
+    const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
+    for (uintptr_t i = a; i < a + n;) {
+        if (i % 4 == 0 && i + 4 <= a + n) cells.words[(i - base) / 4].written = 1, i += 4;
+        else {
+            Cell &c = cells.words[(i - base) / 4], *b = cells.bytes + (i - base) / 4 * 4;
+            if (!c.split) {
+                for (int k = 0; k < 4; k++) b[k] = c;
+                c.split = 1;
+            }
+            b[(i - base) % 4].written = 1, i++;
+        }
+    }
+}
+}

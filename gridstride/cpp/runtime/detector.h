@@ -1,0 +1,310 @@
+// memcheck, racecheck and initcheck: what they remember, and what happens at an access. The compiler calls
+// `__tsan_read4` and its sisters at every access of the learner's code (hooks.cpp); those calls end in
+// Detector::access.
+#pragma once
+#include <algorithm>
+#include <string.h>
+#include <unordered_map>
+#include <vector>
+#include "memory.h"
+#include "shadow.h"
+#include "state.h"
+#include "worker.h"
+
+namespace gridstride {
+
+// What of the learner's code is the program's own: its image, and its variables of this OS thread.
+struct Image {
+    uintptr_t base, end, own, own_end;
+};
+Image image_of(void *code);
+
+struct Copy {
+    uintptr_t to;
+    uint32_t bytes, who, where, group;
+};
+
+// What the detectors know of one block.
+struct BlockClock {
+    static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
+    // waited: up to when it knows what engines did
+    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads], waited[max_threads];
+    // up to when the engines see what a thread, a warp, the block has written: fence.proxy.async
+    uint32_t engines_see[max_threads], engines_see_warp[max_warps], engines_see_block = 0;
+    Access used_by_others = {};            // the last use of the shared memory by another block of the cluster
+    // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
+    std::vector<uint32_t> partial;
+    bool any_acquired = false;
+    struct {
+        const Cell *cell;
+        uintptr_t a;
+        Access at;
+    } suspicion = {};
+    // by thread: its asynchronous copies, and how many groups of them it has committed
+    struct {
+        std::vector<Copy> open;
+        uint32_t group;
+    } copies[max_threads] = {};
+    // what every access needs lies close together, here and where a Detector begins
+    alignas(64) Worker *w = nullptr;
+    uint32_t block_start = 1, block_floor = 1;
+    uintptr_t shared_base = nowhere;
+    Cells shared_cells;
+};
+
+struct Detector : BlockClock {
+    uint32_t now = 1, launch_start = 1, me = 0;
+    bool on = false;
+    struct {
+        bool active;
+        unsigned n;
+        uintptr_t a;
+        char old[16];
+        Access other, mine;
+    } pending = {};
+    Image image = {};
+    Cells cells;
+    uintptr_t launch_frame = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
+    const Launch *launch = nullptr;
+    struct Release {
+        uint32_t device, block_scope, waited;
+        uint64_t block;
+    };
+    std::unordered_map<const void *, Release> released;
+    std::vector<uint32_t> warned_at;
+
+    struct Scope {                         // the detectors are on from the start of a launch to its end
+        explicit Scope(const Launch &);
+        ~Scope();
+    };
+
+    // The clock (clock.cpp)
+
+    void begin_block(Worker &);
+    void enter(Worker &);                  // another block of the cluster goes on
+    void begin_thread(Worker &worker) {
+        if (!on) return;
+        me = (uint32_t(worker.block) + 1) * max_threads + uint32_t(worker.rank[worker.current]);
+        own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
+    }
+    void block_barrier(Worker &);
+    void warp_barrier(Worker &, int warp, uint32_t lanes);
+    void fence(Worker &worker, gridstride::Scope s) {
+        if (s != gridstride::Scope::thread)
+            fenced[worker.rank[worker.current]] = ++now | (s == gridstride::Scope::block ? line_bit : 0);
+    }
+    // What engines did is in order for who has waited for them, and for who has met such a thread since.
+    void knows(int rank, uint32_t time) {
+        waited[rank] = std::max(waited[rank], time);
+        any_acquired = true;
+    }
+    void acquire(int rank, uint32_t time) {
+        acquired[rank] = std::max(acquired[rank], time);
+        any_acquired = true;
+    }
+
+    // no library is so long that an offset has it
+    static bool is_engine(const Access &a) { return a.where & engine_bit; }
+    // `since`: what was before is in order: the launch, or for shared memory the block
+    bool ordered(const Access &a, uint32_t since) const {
+        if (a.when < since) return true;
+        const uint32_t mine = me % max_threads;
+        if (is_engine(a)) return a.when < waited[mine];
+        if (a.who == me) return true;
+        if (a.who / max_threads == me / max_threads) {
+            if (a.when < block_floor) return true;
+            const uint32_t rank = a.who % max_threads;
+            if (rank / 32 == mine / 32 &&
+                a.when < std::max(warp_floor[rank / 32], partial.empty() ? 0u : partial[size_t(mine) * 32 + rank % 32]))
+                return true;
+        }
+        return a.when < acquired[mine];
+    }
+    bool conflicts(const Access &earlier, const Access &later, uint32_t since) const {
+        if (earlier.when < since || (earlier.who == me && !is_engine(earlier))) return false;
+        const bool narrow = (earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads;
+        return (!(earlier.where & later.where & atomic_bit) || narrow) && !ordered(earlier, since);
+    }
+
+    // Asynchronous copies (copies.cpp)
+
+    void copy(uintptr_t to, uintptr_t from, unsigned bytes, unsigned read, uint32_t where);
+    void commit() { copies[me % max_threads].group++; }
+    void wait_for_copies(unsigned groups);
+    void landed(const Copy &);
+    void has_read(const Copy &);
+    void fence_engines();
+    bool engines_saw(const Access &) const;
+    static bool in_flight(const Access &a) { return a.when == under_way; }
+
+    // An access
+
+    // What most accesses of a correct kernel are: a word of shared memory, written before the last barrier, read after
+    // it, or the other way round.
+    inline __attribute__((always_inline)) bool plain_shared(uintptr_t off, bool write, uint32_t where) {
+        Cell &c = shared_cells.words[off / 4];
+        if (c.split | !c.owner | (c.write.when >= block_floor)) return false;
+        const bool read = c.read.when >= block_floor, read2 = c.read2.when >= block_floor;
+        if (write) {
+            if (read | read2) return false;
+            c.write = {me, now, where};
+            return true;
+        }
+        if (c.write.when < block_start) return false;
+        if (!read) c.read = {me, now, where};
+        else if (c.read.who == me) c.read.when = now, c.read.where = where;
+        else if (!read2 && !w->warps_used) c.read2 = {me, now, where};
+        else return read2 && !w->warps_used && (c.read.who / 32 != c.read2.who / 32 || c.read.who / 32 == me / 32);
+        return true;
+    }
+    inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {
+        if (__builtin_expect(pending.active, 0)) settle();
+        const uintptr_t off = a - shared_base;
+        if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
+        if (memory.holds(a)) {
+            Piece *p = memory.at(a);
+            if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, where);
+            if (write && p->constant) return constant(*p, a, where);
+            return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
+        }
+        if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
+        if (Worker *there = w->block_of(reinterpret_cast<const char *>(a)))
+            return in_another_block(*there, a, n, write, where);
+        elsewhere(a, write, where);
+    }
+    void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where);
+    const Worker &home_of(uintptr_t a) const {
+        const Worker *there = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
+        return there ? *there : *w;
+    }
+    const Cell &shared_cell(uintptr_t a) const {
+        const Worker &home = home_of(a);
+        return (&home == w ? shared_cells : home.clock->shared_cells)
+            .words[(a - reinterpret_cast<uintptr_t>(home.shared)) / 4];
+    }
+    inline void words(Cells &c, uintptr_t off, unsigned n, bool write, uint32_t where, uintptr_t a, Piece *p) {
+        while (n) {
+            const unsigned part = std::min(n, 4 - unsigned(off % 4));
+            Cell &cell = c.words[off / 4];
+            if (!p && !cell.owner) return outside_shared(off, where);
+            if (part == 4 && !cell.split) touch(cell, cell.owner, cell.written, a, 4, write, where, p);
+            else {
+                Cell *b = c.bytes + off / 4 * 4;
+                if (!cell.split) {
+                    for (int i = 0; i < 4; i++) b[i] = cell;
+                    cell.split = 1;
+                }
+                for (unsigned i = 0; i < part; i++)
+                    touch(b[off % 4 + i], cell.owner, cell.written, a + i, 1, write, where, p);
+            }
+            off += part, a += part, n -= part;
+        }
+    }
+    inline void touch(
+        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
+        const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) ? under_way : now, where};
+        const uint32_t since = p ? launch_start : block_start;
+        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, write ? "written" : "read", a, owner, p);
+        if (!write) {
+            if (conflicts(c.write, mine, since)) race(c.write, mine, "written", "read", a, owner, p);
+            if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
+                p || is_engine(mine) ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
+            if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
+            note_read(c, mine, since);
+            return;
+        }
+        if (conflicts(c.write, mine, since)) two_writes(c.write, mine, a, n, owner, p);
+        for (const Access *r : {&c.read, &c.read2})
+            if (conflicts(*r, mine, since))
+                race(*r, mine, "read", where & atomic_bit ? "changed atomically" : "written", a, owner, p);
+        // An atomic change after one's own plain write: for the others the plain one still has nothing between it and
+        // them.
+        if (!(where & atomic_bit && c.write.who == me && c.write.when >= since && !(c.write.where & atomic_bit)))
+            c.write = mine;
+    }
+    void note_read(Cell &c, const Access &mine, uint32_t since) {
+        if (c.read.who == me) c.read = mine;
+        else if (c.read2.who == me) c.read2 = mine;
+        else if (ordered(c.read, since)) c.read = mine;
+        else if (ordered(c.read2, since) || (c.read.who / 32 == c.read2.who / 32 && me / 32 != c.read.who / 32))
+            c.read2 = mine;
+    }
+    void atomic(Worker &, const void *address, int bytes, Use, gridstride::Scope, Order, uint32_t at);
+
+    // Findings (report.cpp)
+
+    const void *pc_of(uint32_t where) const {
+        return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & ~atomic_bit) - 1);
+    }
+    static int line_of(uint32_t where) {
+        return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit | async_bit | engine_bit)) : 0;
+    }
+    void find(Code, Fields, const Access &at, const Access *other = nullptr);
+    void put_line(const Access &, Place &) const;
+    // The name and the index of an element; without an array no name.
+    struct Named {
+        char name[64];
+        int rank;
+        long long at[4];
+        Field array() const { return {"array", name}; }
+        Field index() const { return {"index", at, rank}; }
+    };
+    Named named(uintptr_t a, unsigned owner, const Piece *p) const;
+
+    // racecheck (racecheck.cpp)
+
+    void race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
+        unsigned owner, const Piece *p);
+    void engine_race(const Access &earlier, const Access &later, const Named &x, const char *before, const char *then);
+    void two_writes(
+        const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p);
+    void settle() {
+        if (pending.active) settle_pending();
+    }
+    void settle_pending();
+    void too_early(
+        const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
+    void too_early_for_engine(
+        const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
+    void not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner);
+
+    // initcheck (initcheck.cpp)
+
+    void suspect(const Cell &c, uintptr_t a, const Access &at);
+    void judge();
+    void unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p);
+
+    // memcheck (memcheck.cpp)
+
+    void outside(uintptr_t a, uint32_t where);
+    void outside_shared(uintptr_t off, uint32_t where);
+    void elsewhere(uintptr_t a, bool write, uint32_t where);
+    void null(bool write, uint32_t where);
+    void constant(const Piece &p, uintptr_t a, uint32_t where);
+    void misaligned(uintptr_t a, unsigned n, uint32_t where);
+    [[noreturn]] void misplaced(const void *p, unsigned n, const char *instruction, int line);
+    void host_access(uintptr_t a, bool write, void *pc);
+
+    // What the host does (detector.cpp)
+
+    void new_array(Worker &worker, const char *name, size_t at, const Shape &s);
+    void forget(const Piece &p);
+    void host_wrote(uintptr_t a, size_t n);
+    void end_host() {
+        released.clear();
+        warned_at.clear();
+    }
+
+private:
+    void settled(Access &a, const Copy &c) const {
+        if (in_flight(a) && a.who == c.who && a.where == c.where) a.when = now;
+    }
+    template <class F> void each_cell(const Copy &c, F f) {
+        for (uintptr_t i = c.to - shared_base; i < c.to - shared_base + c.bytes; i += 4)
+            if (Cell &word = shared_cells.words[i / 4]; !word.split) f(word);
+            else
+                for (uintptr_t b = i; b < i + 4; b++) f(shared_cells.bytes[b]);
+    }
+};
+extern Detector detector;
+}

@@ -1,0 +1,92 @@
+// Device memory as the headers and Python see it; CUDA's last error.
+#include <string.h>
+#include "detector.h"
+#include "memory.h"
+#include "state.h"
+
+namespace gridstride {
+
+void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host) {
+    return memory.alloc(bytes, itemsize, !cleared, host, false, "");
+}
+bool device_free(void *p) {
+    Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    if (!m || !m->live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
+    detector.forget(*m);
+    memory.free(*m);
+    return true;
+}
+bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
+bool device_range(const void *p, size_t bytes) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    const Piece *m = memory.at(a);
+    return m && m->live && a >= m->lo && a + bytes <= m->hi;
+}
+void device_written(void *p, size_t bytes) { detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes); }
+void device_copy(void *to, const void *from, size_t bytes) { memmove(to, from, bytes); }
+void device_fill(void *p, int value, size_t bytes) { memset(p, value, bytes); }
+size_t device_total() { return memory.bytes; }
+void device_reset() {
+    for (auto &p : memory.pieces)
+        if (p.live && !p.symbol) {
+            detector.forget(p);
+            memory.free(p);
+        }
+}
+void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind) {
+    char *p = memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name);
+    if (!p) return nullptr;
+    memory.pieces.back().symbol = true;
+    memcpy(p, init, bytes);
+    return p;
+}
+
+// Ranges that overlap are one piece: what is written through one argument is read through the other.
+void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
+    if (!bytes) return host;
+    char *h = static_cast<char *>(host);
+    for (auto &a : memory.adopted)
+        if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
+    char *d = memory.alloc(bytes, itemsize, fresh, false, false, "");
+    if (!d) return nullptr;
+    memcpy(d, h, bytes);
+    for (auto &a : memory.adopted)                          // a larger range around one that is known
+        if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
+    memory.adopted.push_back({h, d, bytes});
+    return d;
+}
+void give_back() {
+    for (auto &a : memory.adopted) {
+        memcpy(a.host, a.device, a.bytes);
+        device_free(a.device);
+    }
+    memory.adopted.clear();
+}
+
+int set_error(int code) {
+    if (code) error_code = code;
+    return code;
+}
+bool refused() { return found.kind == launch_failed; }
+int last_error(bool clear) {
+    const int e = error_code;
+    if (clear) {
+        error_code = 0;
+        if (found.kind == launch_failed) found.kind = nothing;   // somebody looked
+    }
+    return e;
+}
+}
+
+extern "C" {
+gridstride::Finding *gridstride_finding() { return &gridstride::found; }
+void gridstride_set(const gridstride_options *o) { gridstride::options = *o; }
+void gridstride_written(const void *p, size_t n, unsigned char *out) {
+    const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);
+    const gridstride::Cells &c = gridstride::detector.cells;
+    for (size_t i = at; i < at + n; i++) {
+        const gridstride::Cell &word = c.words[i / 4], &cell = word.split ? c.bytes[i] : word;
+        *out++ = cell.write.when || cell.written || word.written;
+    }
+}
+}

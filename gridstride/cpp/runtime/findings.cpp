@@ -1,0 +1,209 @@
+// What went wrong, where and by whom; how a launch ends when it does.
+#include <algorithm>
+#include <dlfcn.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include "detector.h"
+#include "findings.h"
+#ifndef __APPLE__
+#include <execinfo.h>
+#endif
+
+namespace gridstride {
+
+struct Row {
+    Kind kind;
+    const char *name;
+};
+static constexpr Row rows[] = {
+#define X(kind, code) {kind, #code},
+    GRIDSTRIDE_CODES(X)
+#undef X
+};
+
+Field::Field(const char *name, Code code, int of) : Field(name, phrase, of) { copy(string, rows[int(code)].name); }
+void Finding::add(Fields more) {
+    for (const Field &f : more)
+        if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
+}
+
+void begin_finding(Code code, Fields fields) {
+    memset(&found, 0, sizeof found);
+    found.kind = rows[int(code)].kind;
+    Field::copy(found.code, rows[int(code)].name);
+    found.add(fields);
+}
+
+// Where a piece of code stands in the source: the innermost line that is the learner's own, not one of these headers.
+void locate(const void *pc, Place &at) {
+    Dl_info info;
+    if (!pc || !dladdr(pc, &info)) return;
+    char command[1200], text[1024];
+#ifdef __APPLE__
+    snprintf(
+        command, sizeof command, "atos -i -fullPath -o '%s' -l %p %p 2>/dev/null", info.dli_fname, info.dli_fbase, pc);
+#else
+    // An access that clang has moved has no line: what follows it tells.
+    const size_t offset = size_t(static_cast<const char *>(pc) - static_cast<char *>(info.dli_fbase));
+    snprintf(command, sizeof command, "addr2line -i -e '%s' %#zx %#zx %#zx %#zx 2>/dev/null", info.dli_fname, offset,
+        offset + 8, offset + 16, offset + 24);
+#endif
+    FILE *pipe = popen(command, "r");
+    if (!pipe) return;
+    while (fgets(text, sizeof text, pipe)) {
+        char *colon = strrchr(text, ':');
+#ifdef __APPLE__
+        if (char *open = strrchr(text, '(')) memmove(text, open + 1, strlen(open)), colon = strrchr(text, ':');
+#endif
+        if (!colon || strstr(text, "cpp/include/") || !atoi(colon + 1)) continue;
+        at.line = atoi(colon + 1);
+        *colon = 0;
+        snprintf(at.file, sizeof at.file, "%.255s", text);
+        break;
+    }
+    pclose(pipe);
+}
+
+bool on_stack_of(const Fiber &f) {
+    char here;
+    return size_t(&here - f.stack) < stack_bytes;
+}
+
+// The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
+// cannot be told, or if another thread is spoken of than the one that runs. On the way it meets the file of `at`, of
+// which perhaps only the line is known.
+int find_call_in_kernel(const Worker &w, Place &at) {
+#ifdef __APPLE__
+    return (void)w, (void)at, 0;
+#else
+    void *frames[64];
+    Dl_info kernel, info;
+    if (!on_stack_of(*w.fiber[w.current]) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel))
+        return 0;
+    char command[3000], function[1024], text[1024];
+    int n = snprintf(command, sizeof command, "addr2line -f -C -i -e '%s'", kernel.dli_fname), line = 0;
+    for (int i = 0, all = backtrace(frames, 64); i < all && n < 2900; i++)
+        if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
+            n += snprintf(command + n, sizeof command - size_t(n), " %#zx",
+                size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - 1);
+    snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
+    FILE *pipe = popen(command, "r");
+    if (!pipe) return 0;
+    const std::string name = base_name(w.launch->kernel);
+    // what is inlined comes first; a lambda of the kernel begins with the kernel's name
+    while (fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {     // file:line
+        const bool nested = strstr(function, "::{lambda") != nullptr;
+        function[strcspn(function, "(<\n")] = 0;
+        char *colon = strrchr(text, ':');
+        if (!colon) continue;
+        *colon = 0;
+        const int here = atoi(colon + 1);
+        if (!at.file[0] && here == at.line && !strstr(text, "cpp/include/"))
+            snprintf(at.file, sizeof at.file, "%.255s", text);
+        if (!line && !nested && base_name(function) == name) line = here;
+    }
+    pclose(pipe);
+    return line;
+#endif
+}
+
+void who(Worker &w, int rank, uint64_t block, Place &p) {
+    const uint64_t gx = w.launch->grid.x, gy = w.launch->grid.y;
+    const unsigned bx = w.launch->block.x, by = w.launch->block.y, r = unsigned(rank);
+    const int b[3] = {int(block % gx), int(block / gx % gy), int(block / (gx * gy))},
+              t[3] = {int(r % bx), int(r / bx % by), int(r / (bx * by))};
+    memcpy(p.block, b, sizeof b);
+    memcpy(p.thread, t, sizeof t);
+}
+
+void say_who(Worker &w) {
+    Field::copy(found.kernel, base_name(w.launch->kernel).c_str());
+    found.has_who = 1;
+    who(w, w.rank[w.current], w.block, found.at);
+}
+
+// Ends the launch: back to `work`, whatever fiber this is.
+[[noreturn]] void end_launch() { siglongjmp(worker->leader->escape, 1); }
+
+bool take_finding(Code code, Fields fields) {
+    static std::atomic_flag taken = {};
+    while (taken.test_and_set()) {}
+    const bool first = !stop.exchange(true);
+    if (first) begin_finding(code, fields);
+    taken.clear();
+    return first;
+}
+
+void note(const void *pc, int line) {
+    say_who(*worker);
+    locate(pc, found.at);
+    if (line) found.at.line = line;
+    found.called = find_call_in_kernel(*worker, found.at);
+}
+void tell(Code code, Fields fields, const void *pc, int line) {
+    if (take_finding(code, fields)) note(pc, line);
+}
+
+// For who has no Python: the code and the fields as they are.
+static void print_finding(FILE *to) {
+    fprintf(to, "%s", found.code);
+    for (int i = 0; i < found.count; i++) {
+        const Field &f = found.fields[i];
+        fprintf(to, "%s %s=%s", i ? "," : ":", f.name, f.string);
+        for (int k = 0; k < f.count && f.type != Field::phrase; k++) fprintf(to, k ? " %lld" : "%lld", f.number_at[k]);
+    }
+    fprintf(to, " (%s:%d)\n", found.at.file, found.at.line);
+}
+
+[[noreturn]] void fail_at(Code code, Fields fields, const void *pc, int line) {
+    if (on_device()) {
+        tell(code, fields, pc, line);
+        end_launch();
+    }
+    begin_finding(code, fields);
+    locate(pc, found.at);
+    if (line) found.at.line = line;
+    if (guard) siglongjmp(*guard, 1);
+    print_finding(stderr);
+    abort();
+}
+[[noreturn]] void fail(Code code, Fields fields, int line) { fail_at(code, fields, nullptr, line); }
+
+// An index that its array's type forbids. Which array that is stands in the source, at the column.
+[[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
+    if (take_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
+        say_who(*worker);
+        locate(pc, found.at);
+        found.column = column;
+    }
+    end_launch();
+}
+
+void assert_failed(const char *expression, const char *, int line) {
+    fail(Code::fails, {{"expression", expression}}, line);
+}
+// The address before the one to return to still belongs to the call.
+#define CALLER (static_cast<char *>(__builtin_return_address(0)) - 1)
+void trap(Code operation) { fail_at(Code::trap, {{"operation", operation}}, CALLER, 0); }
+void leave(int code) { fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, CALLER, 0); }
+void index_outside(const char *array, const long long *index, const long long *sizes, int rank, int line) {
+    const bool before = std::any_of(index, index + rank, [](long long i) { return i < 0; });
+    fail(before ? Code::before : Code::outside, {{"array", array}, {"index", index, rank}, {"shape", sizes, rank}},
+        line);
+}
+}
+
+extern "C" {
+const gridstride::Abi *gridstride_abi() {
+    using namespace gridstride;
+    static const Abi abi = {abi_version, sizeof(gridstride_options), sizeof(Place), sizeof(Field), sizeof(Finding)};
+    return &abi;
+}
+const char *gridstride_codes() {
+#define X(kind, code) #kind " " #code "\n"
+    return GRIDSTRIDE_CODES(X);
+#undef X
+}
+}

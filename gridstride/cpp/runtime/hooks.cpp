@@ -1,0 +1,169 @@
+// The compiler's calls: one at every access (-fsanitize=thread, without its library), and where a type forbids an index
+// or an address (-fsanitize=bounds, -fsanitize=alignment).
+#include "detector.h"
+#include "findings.h"
+
+using gridstride::detector;
+// The commonest access, without a call. `shared_base` is no address while the detectors are off.
+static inline __attribute__((always_inline)) bool quick(const void *p, bool write, void *pc) {
+    const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
+    return off < gridstride::shared_cap && off % 4 == 0 && !detector.pending.active &&
+           detector.plain_shared(off, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+}
+static inline void seen(const volatile void *p, unsigned n, bool write, void *pc) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (__builtin_expect(detector.on, 1))
+        detector.access(a, n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+    else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, write, pc);
+}
+// A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
+static inline void aligned(const volatile void *p, unsigned n, void *pc) {
+    n = std::min(n, 8u);
+    if (reinterpret_cast<uintptr_t>(p) % n && detector.on)
+        detector.misaligned(
+            reinterpret_cast<uintptr_t>(p), n, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+}
+// PTX counts a volatile access of global memory as a relaxed atomic one; in shared memory it orders nothing.
+static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
+    if (detector.on && gridstride::memory.at(reinterpret_cast<uintptr_t>(p))) {
+        gridstride::yield_thread();
+        detector.atomic(*gridstride::worker, const_cast<void *>(p), int(n),
+            write ? gridstride::Use::store : gridstride::Use::load, gridstride::Scope::system,
+            gridstride::Order::relaxed, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+    } else seen(p, n, write, pc);
+}
+// -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
+struct SourcePlace {
+    const char *file;
+    uint32_t line, column;
+};
+struct TypeName {
+    uint16_t kind, info;
+    char text[1];
+};
+struct IndexFault {
+    SourcePlace at;
+    const TypeName *array, *index;
+};
+struct PointerFault {
+    SourcePlace at;
+    const TypeName *type;
+    unsigned char log_alignment, check;
+};
+static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
+    if (!gridstride::on_device() || !gridstride::checks(gridstride::memcheck)) return;
+    gridstride::fail_index(static_cast<int>(index), f->array->text, static_cast<char *>(pc) - 1, int(f->at.column));
+}
+static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
+    if (!gridstride::on_device() || a % (size_t(1) << f->log_alignment) == 0) return;
+    detector.misaligned(a, 1u << f->log_alignment, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+}
+extern "C" {
+GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {
+    wrong_index(f, i, __builtin_return_address(0));
+}
+GRIDSTRIDE_API void __ubsan_handle_out_of_bounds_abort(IndexFault *f, uintptr_t i) {
+    wrong_index(f, i, __builtin_return_address(0));
+}
+GRIDSTRIDE_API void __ubsan_handle_missing_return(SourcePlace *f) {
+    gridstride::fail(gridstride::Code::no_return, {}, int(f->line));
+}
+GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1(PointerFault *f, uintptr_t a) {
+    wrong_address(f, a, __builtin_return_address(0));
+}
+GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintptr_t a) {
+    wrong_address(f, a, __builtin_return_address(0));
+}
+#define PC __builtin_return_address(0)
+#define GRIDSTRIDE_HOOKS(n) \
+    GRIDSTRIDE_API void __tsan_read##n(void *p) { \
+        if (n == 4 && quick(p, false, PC)) return; \
+        aligned(p, n, PC); \
+        seen(p, n, false, PC); \
+    } \
+    GRIDSTRIDE_API void __tsan_write##n(void *p) { \
+        if (n == 4 && quick(p, true, PC)) return; \
+        aligned(p, n, PC); \
+        seen(p, n, true, PC); \
+    } \
+    GRIDSTRIDE_API void __tsan_unaligned_read##n(void *p) { seen(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_write##n(void *p) { seen(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_volatile_write##n(void *p) { seen_volatile(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \
+    GRIDSTRIDE_API void __tsan_unaligned_volatile_write##n(void *p) { seen_volatile(p, n, true, PC); } \
+    GRIDSTRIDE_API void __tsan_read##n##_pc(void *p, void *pc) { seen(p, n, false, pc); } \
+    GRIDSTRIDE_API void __tsan_write##n##_pc(void *p, void *pc) { seen(p, n, true, pc); } \
+    GRIDSTRIDE_API void __tsan_read_write##n(void *p) { \
+        seen(p, n, false, PC); \
+        seen(p, n, true, PC); \
+    } \
+    GRIDSTRIDE_API void __tsan_unaligned_read_write##n(void *p) { \
+        seen(p, n, false, PC); \
+        seen(p, n, true, PC); \
+    }
+GRIDSTRIDE_HOOKS(1)
+GRIDSTRIDE_HOOKS(2)
+GRIDSTRIDE_HOOKS(4) GRIDSTRIDE_HOOKS(8) GRIDSTRIDE_HOOKS(16) GRIDSTRIDE_API void __tsan_read_range(void *p, size_t n) {
+    seen(p, unsigned(n), false, PC);
+}
+GRIDSTRIDE_API void __tsan_write_range(void *p, size_t n) { seen(p, unsigned(n), true, PC); }
+GRIDSTRIDE_API void *__tsan_memcpy(void *a, const void *b, size_t n) {
+    seen(b, unsigned(n), false, PC);
+    seen(a, unsigned(n), true, PC);
+    return memcpy(a, b, n);
+}
+GRIDSTRIDE_API void *__tsan_memmove(void *a, const void *b, size_t n) {
+    seen(b, unsigned(n), false, PC);
+    seen(a, unsigned(n), true, PC);
+    return memmove(a, b, n);
+}
+GRIDSTRIDE_API void *__tsan_memset(void *a, int v, size_t n) {
+    seen(a, unsigned(n), true, PC);
+    return memset(a, v, n);
+}
+GRIDSTRIDE_API void __tsan_init() {}
+GRIDSTRIDE_API void __tsan_func_entry(void *) {}
+GRIDSTRIDE_API void __tsan_func_exit() {}
+GRIDSTRIDE_API void __tsan_vptr_read(void **) {}
+GRIDSTRIDE_API void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
+GRIDSTRIDE_API void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
+GRIDSTRIDE_API void __tsan_atomic_signal_fence(int) {}
+#define GRIDSTRIDE_ATOMICS(bits, T) \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_load(const volatile T *p, int) { \
+        return __atomic_load_n(p, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API void __tsan_atomic##bits##_store(volatile T *p, T v, int) { \
+        __atomic_store_n(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_exchange(volatile T *p, T v, int) { \
+        return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_add(volatile T *p, T v, int) { \
+        return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_sub(volatile T *p, T v, int) { \
+        return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_and(volatile T *p, T v, int) { \
+        return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_or(volatile T *p, T v, int) { \
+        return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_xor(volatile T *p, T v, int) { \
+        return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API int __tsan_atomic##bits##_compare_exchange_strong(volatile T *p, T *c, T v, int, int) { \
+        return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API int __tsan_atomic##bits##_compare_exchange_weak(volatile T *p, T *c, T v, int, int) { \
+        return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+    } \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_compare_exchange_val(volatile T *p, T c, T v, int, int) { \
+        __atomic_compare_exchange_n(p, &c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
+        return c; \
+    }
+GRIDSTRIDE_ATOMICS(8, uint8_t)
+GRIDSTRIDE_ATOMICS(16, uint16_t) GRIDSTRIDE_ATOMICS(32, uint32_t) GRIDSTRIDE_ATOMICS(64, uint64_t)
+}

@@ -1,0 +1,257 @@
+// A launch: is it possible, and its blocks one after the other.
+#include <dlfcn.h>
+#include <signal.h>
+#include <string.h>
+#include <unordered_map>
+#include "detector.h"
+#include "engines.h"
+#include "findings.h"
+#include "launch.h"
+#include "output.h"
+#include "signals.h"
+#include "threads.h"
+#ifdef _OPENMP
+#include <omp.h>
+#endif
+
+namespace gridstride {
+
+Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters), next(all_names) {
+    all_names = this;
+}
+
+int refuse(const Launch &l, Code code, Fields fields) {
+    begin_finding(code, fields);
+    Field::copy(found.kernel, base_name(l.kernel).c_str());
+    found.at.line = l.line;
+    return set_error(1);
+}
+
+static size_t &max_dynamic(const char *kernel, const void *code) {
+    static std::unordered_map<std::string, size_t> known;   // by library and name
+    Dl_info info;
+    return known.emplace((dladdr(code, &info) ? info.dli_fname : "") + (':' + base_name(kernel)), size_t(48) << 10)
+        .first->second;
+}
+
+size_t &max_dynamic_of(const char *kernel) { return max_dynamic(kernel, __builtin_return_address(0)); }
+size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
+
+// The names of a launch's arrays: those of the kernel's parameters.
+static void name_arguments(const Launch &l, const std::string &kernel) {
+    const Names *names = all_names;
+    while (names && kernel != names->kernel) names = names->next;
+    if (!names) return;
+    std::string rest = names->parameters;
+    for (int i = 0; i < l.nargs && !rest.empty(); i++) {
+        const size_t comma = rest.find(',');
+        if (Piece *p = l.args[i].pointer ? memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)) : nullptr;
+            p && !p->symbol) {
+            memset(p->name, 0, sizeof p->name);
+            strncpy(p->name, rest.substr(0, comma).c_str(), sizeof p->name - 1);
+            if (l.args[i].itemsize > 1) p->itemsize = l.args[i].itemsize;
+        }
+        rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
+    }
+}
+
+static bool possible(const Launch &l) {
+    const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
+    const dim3 c = l.cluster;
+    const unsigned together = c.x * c.y * c.z;
+    constexpr unsigned most = 1024, most_z = 64, most_x = 2147483647, most_yz = 65535;
+    if (!threads || !l.grid.x || !l.grid.y || !l.grid.z) refuse(l, Code::empty, {{"grid", l.grid}, {"block", l.block}});
+    else if (threads > most || l.block.x > most || l.block.y > most || l.block.z > most_z)
+        refuse(l, Code::block_size, {{"block", l.block}, {"threads", threads}, {"most", most}, {"most_z", most_z}});
+    else if (l.grid.x > most_x || l.grid.y > most_yz || l.grid.z > most_yz)
+        refuse(l, Code::grid_size, {{"grid", l.grid}, {"most_x", most_x}, {"most_yz", most_yz}});
+    else if (!together || together > 8 || l.grid.x % c.x || l.grid.y % c.y || l.grid.z % c.z)
+        refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", c}});
+    else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_of(l))
+        refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_of(l)}});
+    else return true;
+    return false;
+}
+
+void Worker::begin_block(uint64_t b) {
+    block = b;
+    const uint64_t gx = launch->grid.x, gy = launch->grid.y;
+    block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
+    memset(state, ready, size_t(n));
+    next = 0, live = n, warps_used = blamed = false;
+    begin_engines(*this);
+    detector.begin_block(*this);
+}
+void Worker::run_block(uint64_t b) {
+    begin_block(b);
+    blockIdx = block_index;
+    Fiber *first = a_fiber();
+    prepare(*first, fiber_main);
+    fiber[current = 0] = first;
+    running = true;
+    switch_fiber(main, *first);
+    detector.judge();
+    running = false;
+}
+
+// The cluster with this number, of so many along each axis; block r of it is the r-th, along x first.
+void Worker::run_cluster(uint64_t number, dim3 clusters) {
+    const uint64_t x = number % clusters.x, y = number / clusters.x % clusters.y, z = number / clusters.x / clusters.y;
+    for (size_t r = 0; r < cluster.size(); r++) {
+        const uint64_t bx = x * cluster_dims.x + r % cluster_dims.x,
+                       by = y * cluster_dims.y + r / cluster_dims.x % cluster_dims.y,
+                       bz = z * cluster_dims.z + r / (cluster_dims.x * cluster_dims.y);
+        detector.enter(*cluster[r]);
+        cluster[r]->begin_block((bz * launch->grid.y + by) * launch->grid.x + bx);
+        cluster[r]->running = true;
+    }
+    const size_t first = options.order == 1 ? cluster.size() - 1 : 0;
+    Worker &b = *cluster[first];
+    detector.enter(b);
+    worker = &b;
+    blockIdx = b.block_index;
+    Fiber *fiber = b.a_fiber();
+    prepare(*fiber, fiber_main);
+    b.fiber[b.current = 0] = fiber;
+    switch_fiber(main, *fiber);
+    for (Worker *o : cluster) {
+        detector.enter(*o);
+        worker = o;
+        detector.judge();
+        o->running = false;
+    }
+    worker = this;
+    detector.enter(*this);
+}
+
+Worker &this_worker() {
+    if (!worker) worker = new Worker();                     // OpenMP keeps its threads, so they keep their workers
+    Worker &mine = *worker;
+    if (!mine.alternate) {
+        mine.shared = static_cast<char *>(Cells::map(shared_cap));
+        mine.alternate = Cells::map(64 << 10);
+        stack_t s{};
+        s.ss_sp = mine.alternate, s.ss_size = 64 << 10;
+        sigaltstack(&s, nullptr);
+    }
+    return mine;
+}
+
+// Workers for the blocks of a cluster.
+static void prepare_cluster(Worker &w, const Launch &l, uint32_t seed) {
+    const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
+    w.cluster.clear();
+    w.cluster_dims = l.cluster;
+    if (n < 2) return w.prepare_threads(l, seed, options.order);
+    w.cluster.push_back(&w);
+    while (w.peers.size() + 1 < n) {
+        w.peers.push_back(new Worker());
+        w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
+        w.peers.back()->leader = &w, w.peers.back()->alternate = w.alternate;
+    }
+    w.cluster.insert(w.cluster.end(), w.peers.begin(), w.peers.begin() + std::ptrdiff_t(n - 1));
+    for (Worker *b : w.cluster) {
+        detector.enter(*b);
+        worker = b;
+        for (size_t i = 0; b != &w && detector.on && i < (b->shared_used + shared_gap) / 4; i++)
+            detector.shared_cells.words[i] = {};
+        b->prepare_threads(l, seed, options.order);
+    }
+    detector.enter(w);
+    worker = &w;
+}
+// Blocks (or clusters of them) are handed out in order, so that one may wait for those before it.
+static void work(const Launch &l, std::atomic<uint64_t> &taken, uint64_t blocks) {
+    Worker &w = this_worker();
+    const uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
+    if (sigsetjmp(w.escape, 1) == 0) {
+        prepare_cluster(w, l, seed);
+        watch(true);
+        const dim3 clusters(l.grid.x / l.cluster.x, l.grid.y / l.cluster.y, l.grid.z / l.cluster.z);
+        const uint64_t n = w.cluster.empty() ? blocks : blocks / w.cluster.size();
+        for (uint64_t b; !stop && (b = taken++) < n;) {
+            const uint64_t number = options.order == 1 ? n - 1 - b : b;
+            w.cluster.empty() ? w.run_block(number) : w.run_cluster(number, clusters);
+        }
+    } else {
+        tell_signal(*worker);
+        for (Worker *b : w.cluster.empty() ? std::vector<Worker *>{&w} : w.cluster) {
+            b->running = false;
+            b->signal = b->missed = 0;
+            b->idle.clear();
+            for (int i = 0; i < b->made; i++) b->idle.push_back(&b->fibers[i]);
+        }
+        detector.enter(w);
+        worker = &w;
+        stop = true;
+    }
+    watch(false);
+    w.signal = w.missed = 0;
+}
+
+// A kernel says in its first line of which clusters its launch is to be. If it is not, it begins again.
+static dim3 wanted_clusters;
+static std::atomic<bool> wants_clusters{false};
+void in_clusters_of(dim3 blocks) {
+    const dim3 now = worker->leader->cluster_dims;
+    if (now.x == blocks.x && now.y == blocks.y && now.z == blocks.z) return;
+    if (!wants_clusters.exchange(true)) wanted_clusters = blocks;
+    stop = true;
+    end_launch();
+}
+
+void run(const Launch &l) {
+    if (on_device()) fail(Code::kernel_in_kernel, {});
+    if (!possible(l)) return;
+    Detector::Scope scope(l);
+    name_arguments(l, base_name(l.kernel));
+    if (found.kind == launch_failed) found.kind = nothing;
+    stop = false;
+    const uint64_t blocks = uint64_t(l.grid.x) * l.grid.y * l.grid.z;
+    std::atomic<uint64_t> taken{0};
+    catch_signals(true);
+    deadline = seconds_now() + options.seconds;
+#ifdef _OPENMP
+    int threads = detector.on ? 1 : options.threads ? options.threads : omp_get_max_threads();
+    if (uint64_t(threads) > blocks) threads = int(blocks);
+    launching = threads > 1;
+#pragma omp parallel num_threads(threads) if (threads > 1)
+    work(l, taken, blocks);
+    launching = false;
+#else
+    work(l, taken, blocks);
+#endif
+    deadline = 0;
+    if (ended_by == SIGUSR2) ended_by = 0;
+    catch_signals(false);
+    flush_printed();
+    if (wants_clusters.exchange(false)) {
+        Launch in_clusters = l;
+        in_clusters.cluster = wanted_clusters;
+        return run(in_clusters);
+    }
+    if (stop && found.kind != launch_failed) throw Stop();
+}
+
+// What Python calls runs guarded: a crash of the host code is a finding, too.
+bool guarded(void (*f)(void *), void *arg) {
+    sigjmp_buf here, *outer = guard;
+    found.kind = warned.kind = nothing;
+    this_worker();
+    catch_signals(true);
+    bool ok = true;
+    if (sigsetjmp(here, 1) == 0) {
+        guard = &here;
+        try {
+            f(arg);
+        } catch (const Stop &) {}
+    } else ok = false;
+    guard = outer;
+    catch_signals(false);
+    detector.end_host();
+    flush_printed();
+    if (found.kind == launch_failed) error_code = 0;        // it is told now
+    if (warned.kind == warning && warn) warn(&warned);
+    return ok && found.kind == nothing;
+}
+}

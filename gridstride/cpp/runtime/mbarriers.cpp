@@ -1,0 +1,129 @@
+// mbarriers, in shared memory.
+#include <string.h>
+#include "clusters.h"
+#include "engines.h"
+#include "findings.h"
+
+namespace gridstride {
+
+void must_be_own(uint32_t at, const char *what, int line) {
+    if (&block_at(at, line) == worker) return;
+    fail(Code::not_its_own, {{"operation", what}}, line);
+}
+
+Barrier &barrier_at(uint32_t at, const char *what, int line) {
+    Worker &there = block_at(at, line);
+    char *p = shared_at(at, 8, what, line);
+    if (detector.on) detector.access(reinterpret_cast<uintptr_t>(p), 8, true, atomic_bit | line_bit | uint32_t(line));
+    auto &all = engines_of(there).barriers;
+    auto found_one = all.find(offset_of(at));
+    if (found_one != all.end() && !found_one->second.gone) return found_one->second;
+    fail(Code::no_mbarrier, {{"operation", what}}, line);
+}
+void maybe_over(Barrier &b) {
+    if (b.left || b.bytes) return;
+    b.left = b.count, b.phase++;
+    b.there.insert(b.there.end(), b.coming.begin(), b.coming.end());
+    b.coming.clear();
+    b.clock = detector.on ? ++detector.now : 0;
+    b.knows = b.collects;
+}
+
+// The phrase has five fields or fewer: the mbarrier, itself a phrase, the phase, and what is missing.
+static void says_what_lacks(const Barrier &b, Finding &f, const char *name) {
+    const long long bytes = static_cast<long long>(b.bytes);
+    const uintptr_t a = reinterpret_cast<uintptr_t>(b.at);
+    const Code code = bytes < 0         ? Code::gets_more
+                      : b.left && bytes ? Code::lacks_both
+                      : bytes           ? Code::lacks_bytes
+                                        : Code::lacks_arrivals;
+    const bool counts_arrivals = code == Code::lacks_both || code == Code::lacks_arrivals;
+    f.add({{name, code, 1 + (detector.on ? 3 : 2) + 1 + (counts_arrivals ? 2 : 0)}});
+    if (detector.on) {
+        const auto x = detector.named(a, detector.shared_cell(a).owner, nullptr);
+        f.add({{"mbarrier", Code::element, 2}, x.array(), x.index()});
+    } else f.add({{"mbarrier", Code::of_line, 1}, {"line", b.line}});
+    f.add({{"phase", b.phase}, {"bytes", bytes < 0 ? -bytes : bytes}});
+    if (counts_arrivals) f.add({{"left", b.left}, {"count", b.count}});
+}
+void mbarrier_init(uint32_t at, uint32_t count, int line) {
+    must_be_own(at, "mbarrier.init", line);
+    char *p = shared_at(at, 8, "mbarrier.init", line);
+    // a plain write: whoever uses the mbarrier must have waited for it
+    accessed(p, 4, true, line);
+    memcpy(p, &count, 4);
+    if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
+    engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, 0, p, line, false, {}, {}};
+}
+void mbarrier_invalidate(uint32_t at, int line) {
+    must_be_own(at, "mbarrier.inval", line);
+    char *p = shared_at(at, 8, "mbarrier.inval", line);
+    accessed(p, 4, true, line);
+    memset(p, 0xff, 4);
+    barrier_at(at, "mbarrier.inval", line).gone = true;
+}
+void fence_mbarrier_init() {
+    for (auto &b : engines_of(*worker).barriers) b.second.seen = true;
+}
+void fence_proxy_async() {
+    fence_mbarrier_init();
+    if (detector.on) detector.fence_engines();
+}
+void mbarrier_expect(uint32_t at, uint32_t bytes, int line) {
+    barrier_at(at, "mbarrier.expect_tx", line).bytes += bytes;
+}
+uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
+    Barrier &b = barrier_at(at, "mbarrier.arrive", line);
+    const uint64_t phase = b.phase;
+    if (count > b.left) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", b.line}}, line);
+    b.left -= count;
+    if (detector.on) b.collects = std::max(b.collects, detector.waited[current_rank()]);
+    maybe_over(b);
+    return phase;
+}
+void mbarrier_drop(uint32_t at, int line) {
+    Barrier &b = barrier_at(at, "mbarrier.arrive_drop", line);
+    if (b.count) b.count--;
+    mbarrier_arrive(at, 1, line);
+}
+bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
+    must_be_own(at, "a wait", line);
+    Barrier &b = barrier_at(at, "a wait", line);
+    struct Wait {
+        const Barrier *b;
+        uint32_t parity;
+    } wait{&b, parity & 1};
+    const auto over = [](void *p) {
+        const auto &x = *static_cast<Wait *>(p);
+        return (x.b->phase & 1) != x.parity;
+    };
+    if (!waits && !over(&wait)) {
+        yield_thread();
+        if (!over(&wait) && ++b.polls < 100000) return false;    // else nobody does anything but ask: as if it waited
+    }
+    wait_until(over, &wait, line,
+        [](void *p, Finding &f, const char *name) { says_what_lacks(*static_cast<Wait *>(p)->b, f, name); });
+    b.polls = 0;
+    if (!detector.on) {
+        b.there.clear();
+        return true;
+    }
+    if (!b.there.empty()) {
+        for (const Copy &c : b.there) detector.landed(c);
+        b.there.clear();
+        b.clock = b.knows = ++detector.now;
+    }
+    detector.acquire(current_rank(), b.clock), detector.knows(current_rank(), b.knows);
+    return true;
+}
+// mbarrier.try_wait may come back in vain. Here it does the first time, so that a thread may look and then do something
+// else; the second time it waits.
+bool mbarrier_try(uint32_t at, uint32_t parity, int line) {
+    if (mbarrier_over(at, parity, false, line)) return true;
+    const Barrier &b = barrier_at(at, "a wait", line);
+    Asked &mine = asked();
+    if (mine.tried == &b && mine.tried_phase == b.phase) return mbarrier_over(at, parity, true, line);
+    mine.tried = &b, mine.tried_phase = b.phase;
+    return false;
+}
+}

@@ -1,0 +1,90 @@
+// Addresses that a kernel, or the host, may not use.
+#include <dlfcn.h>
+#include "detector.h"
+#include "findings.h"
+
+namespace gridstride {
+
+void Detector::outside(uintptr_t a, uint32_t where) {
+    if (!checks(memcheck)) return;
+    const Access at = {me, now, where};
+    const Piece *p = memory.nearest(a);
+    if (!p) return find(Code::no_array, {{"address", a}}, at);
+    if (!p->live) return find(Code::freed, {{"array", p->shown_name()}}, at);
+    if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
+    const long long item = static_cast<long long>(p->itemsize), size = static_cast<long long>(p->hi - p->lo) / item,
+                    d = static_cast<long long>(a) - static_cast<long long>(p->lo),
+                    index = d < 0 ? -((-d + item - 1) / item) : d / item;
+    find(index < 0 ? Code::before : Code::outside,
+        {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, at);
+}
+void Detector::outside_shared(uintptr_t off, uint32_t where) {
+    if (!checks(memcheck)) return;
+    const Access at = {me, now, where};
+    const SharedArray *s = nullptr;
+    for (auto &o : w->arrays)
+        if (o.offset <= off + shared_gap && (!s || o.offset >= s->offset) && (o.offset <= off || !s)) s = &o;
+    // it begins at 0, before all others, and has no bytes
+    const bool none = !launch->shared && !w->file_scopes[image.base].dynamic.empty();
+    if (none && s && off < s->offset) s = nullptr;
+    if (!s) return find(launch->shared ? Code::outside_arrays : none ? Code::no_dynamic : Code::no_shared, {}, at);
+    const long long index =
+        (static_cast<long long>(off) - static_cast<long long>(s->offset)) / static_cast<long long>(s->shape.itemsize);
+    const auto &n = s->shape.dims;
+    const long long shape[] = {(long long)n[0], (long long)n[1], (long long)n[2], (long long)n[3]};
+    find(launch->shared && !s->offset ? Code::outside_dynamic : Code::outside_shared,
+        {{"array", s->name}, {"index", &index, 1}, {"shape", shape, s->shape.rank}}, at);
+}
+// Neither device memory nor the thread's own: constants of the program and what the launch itself keeps are fine, other
+// memory is the host's.
+void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
+    if (!checks(memcheck) || (a >= image.base && a < image.end) || (a >= image.own && a < image.own_end)) return;
+    if (a < 4096) return null(write, where);
+    bool given = false;
+    for (int i = 0; i < launch->nargs; i++) {
+        const uintptr_t p = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
+        given |= p && !memory.holds(p) && a >= p && a - p < size_t(64) << 20;
+    }
+    Dl_info info;
+    if (!given &&
+        (a - launch_frame + (size_t(1) << 20) < size_t(2) << 20 || dladdr(reinterpret_cast<void *>(a), &info)))
+        return;
+    find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
+}
+void Detector::null(bool write, uint32_t where) {
+    if (checks(memcheck)) find(write ? Code::null_written : Code::null_read, {}, {me, now, where});
+}
+void Detector::constant(const Piece &p, uintptr_t a, uint32_t where) {
+    const Named x = named(a, 0, &p);
+    if (checks(memcheck)) find(Code::constant, {x.array(), x.index()}, {me, now, where});
+}
+void Detector::misaligned(uintptr_t a, unsigned n, uint32_t where) {
+    if (!checks(memcheck)) return;
+    const Access at = {me, now, where};
+    const Named x = named(a, 0, memory.at(a));
+    if (x.name[0]) find(Code::misaligned, {x.array(), x.index(), {"bytes", n}}, at);
+    find(Code::misaligned, {{"space", "shared memory"}, {"bytes", n}}, at);
+}
+
+// An address that an instruction forbids, whatever the type of the pointer: a GPU stops there, too.
+[[noreturn]] void Detector::misplaced(const void *p, unsigned n, const char *instruction, int line) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p), off = a - shared_base;
+    const Piece *piece = memory.at(a);
+    const Named x = on ? named(a, off < shared_cap ? shared_cell(a).owner : 0, piece) : Named{};
+    if (x.name[0])
+        find(Code::misplaced, {x.array(), x.index(), {"operation", instruction}, {"bytes", n}},
+            {me, now, line_bit | uint32_t(line)});
+    fail(Code::misplaced,
+        {{"space", piece ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", n}}, line);
+}
+
+void Detector::host_access(uintptr_t a, bool write, void *pc) {
+    Piece *p = memory.at(a);
+    if (p && p->live && p->host) {
+        if (write) p->fresh = false;
+        return;
+    }
+    fail_at(write ? Code::host_writes : Code::host_reads, {{"array", p ? p->shown_name() : "memory"}},
+        static_cast<char *>(pc) - 1, 0);
+}
+}

@@ -1,0 +1,44 @@
+#include <atomic>
+#include <stdarg.h>
+#include <stdio.h>
+#include <string>
+#include "output.h"
+
+namespace gridstride {
+
+static std::string printed;
+static std::atomic_flag printing = {};
+static void (*sink)(const char *, size_t) = nullptr;
+void (*warn)(const Finding *) = nullptr;
+
+int print(const char *format, ...) {
+    va_list args, again;
+    va_start(args, format);
+    va_copy(again, args);
+    char text[1024];
+    const int n = vsnprintf(text, sizeof text, format, args);
+    while (printing.test_and_set()) {}
+    if (n >= int(sizeof text)) {
+        const size_t before = printed.size();
+        printed.resize(before + size_t(n) + 1);
+        vsnprintf(&printed[before], size_t(n) + 1, format, again);
+        printed.pop_back();
+    } else if (n > 0) printed.append(text, size_t(n));
+    printing.clear();
+    va_end(again);
+    va_end(args);
+    if (!on_device()) flush_printed();
+    return n;
+}
+void flush_printed() {
+    fflush(stdout);                                         // what host code wrote there by other means came first
+    if (printed.empty()) return;
+    if (sink) sink(printed.data(), printed.size());
+    else fwrite(printed.data(), 1, printed.size(), stdout), fflush(stdout);
+    printed.clear();
+}
+}
+extern "C" {
+void gridstride_print_to(void (*f)(const char *, size_t)) { gridstride::sink = f; }
+void gridstride_warn_to(void (*f)(const gridstride::Finding *)) { gridstride::warn = f; }
+}

@@ -1,0 +1,9 @@
+// Printing: kept until the launch is over, so that Python can put it where the notebook's output is.
+#pragma once
+#include "runtime.h"
+
+namespace gridstride {
+
+extern void (*warn)(const Finding *);  // Python's, for what is no finding
+void flush_printed();
+}

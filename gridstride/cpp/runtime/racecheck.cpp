@@ -1,0 +1,84 @@
+// Two accesses of one place with nothing between them.
+#include "detector.h"
+#include "findings.h"
+
+namespace gridstride {
+
+void Detector::too_early(
+    const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+    if (!checks(racecheck)) return;
+    if (is_engine(copy)) return too_early_for_engine(copy, mine, then, a, owner, p);
+    const auto &theirs = copies[copy.who % max_threads];
+    const uint32_t now_open = theirs.group;
+    const bool committed = std::any_of(theirs.open.begin(), theirs.open.end(),
+        [&](const Copy &c) { return a - c.to < c.bytes && c.where == copy.where && c.group < now_open; });
+    const Named x = named(a, owner, p);
+    const Code whose = copy.who == me ? Code::own_copy : Code::other_copy;
+    find(committed ? Code::copy_not_waited_for : Code::copy_not_committed,
+        {x.array(), x.index(), {"now", then}, {"whose", whose}}, mine, &copy);
+}
+void Detector::too_early_for_engine(
+    const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p) {
+    const Named x = named(a, owner, p);
+    find(Code::bulk_under_way, {x.array(), x.index(), {"now", then}}, mine, &copy);
+}
+// The engines see what threads have written to shared memory only behind a fence of either the writer or whoever starts
+// them.
+void Detector::not_yet_seen(const Cell &c, const Access &mine, uintptr_t a, unsigned owner) {
+    if (!checks(racecheck)) return;
+    const Named x = named(a, owner, nullptr);
+    find(Code::no_proxy_fence, {x.array(), x.index()}, mine, &c.write);
+}
+
+void Detector::race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
+    unsigned owner, const Piece *p) {
+    if (!checks(racecheck)) return;
+    const Named x = named(a, owner, p);
+    if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, then);
+    const bool within = earlier.who / max_threads == later.who / max_threads;
+    find(within ? Code::race : Code::race_of_blocks, {x.array(), x.index(), {"before", before}, {"now", then}}, later,
+        &earlier);
+}
+void Detector::engine_race(
+    const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {
+    const bool read_before = before[0] == 'r', reads_now = then[0] == 'r';
+    if (is_engine(earlier) && read_before)
+        return find(in_flight(earlier) ? Code::engine_reads : Code::engine_has_read,
+            {x.array(), x.index(), {"now", then}}, later, &earlier);
+    const Code first = is_engine(earlier) ? Code::a_bulk_copy : Code::a_thread,
+               second = !is_engine(later) ? Code::a_thread
+                        : reads_now       ? Code::an_engine
+                                          : Code::a_bulk_copy;
+    find(is_engine(earlier) ? Code::after_engine : Code::before_engine,
+        {x.array(), x.index(), {"before", before}, {"first", first}, {"now", then}, {"second", second}}, later,
+        &earlier);
+}
+
+// Two threads write one place. Whether they write the same value shows as soon as the second has written it.
+void Detector::two_writes(
+    const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
+    if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
+    if (later.where & atomic_bit) return race(earlier, later, "written", "changed atomically", a, owner, p);
+    if (pending.active) settle();
+    pending.a = a, pending.n = n, pending.other = earlier, pending.mine = later, pending.active = true;
+    memcpy(pending.old, reinterpret_cast<const void *>(a), n);
+}
+void Detector::settle_pending() {
+    pending.active = false;
+    const Piece *p = memory.at(pending.a);
+    const unsigned owner = p ? 0 : shared_cell(pending.a).owner;
+    if (memcmp(pending.old, reinterpret_cast<const void *>(pending.a), pending.n))
+        return race(pending.other, pending.mine, "written", "written", pending.a, owner, p);
+    if (!checks(racecheck)) return;
+    for (uint32_t where : warned_at)
+        if (where == pending.mine.where) return;
+    warned_at.push_back(pending.mine.where);
+    if (warned.kind == warning) return;
+    const Named x = named(pending.a, owner, p);
+    memset(&warned, 0, sizeof warned);
+    warned.kind = warning;
+    Field::copy(warned.kernel, base_name(w->launch->kernel).c_str());
+    warned.add({x.array(), x.index()});
+    put_line(pending.mine, warned.at);
+}
+}

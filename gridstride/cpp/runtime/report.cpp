@@ -1,0 +1,48 @@
+// A detector's finding: who, where, and the element's name.
+#include "detector.h"
+#include "findings.h"
+
+namespace gridstride {
+
+void Detector::find(Code code, Fields fields, const Access &at, const Access *other) {
+    if (take_finding(code, fields)) {
+        Field::copy(found.kernel, base_name(w->launch->kernel).c_str());
+        found.has_who = 1;
+        who(*w, int(at.who % max_threads), at.who / max_threads - 1, found.at);
+        put_line(at, found.at);
+        if (at.when >= now || at.when == under_way) found.called = find_call_in_kernel(*w, found.at);
+        if (other) {
+            found.has_other = 1;
+            who(*w, int(other->who % max_threads), other->who / max_threads - 1, found.other);
+            put_line(*other, found.other);
+        }
+    }
+    end_launch();
+}
+
+void Detector::put_line(const Access &a, Place &p) const {
+    if (const int line = line_of(a.where)) p.line = line;
+    else locate(pc_of(a.where), p);
+}
+
+Detector::Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {
+    Named r = {};
+    if (p) {
+        Field::copy(r.name, p->shown_name());
+        r.rank = 1;
+        r.at[0] = (static_cast<long long>(a) - static_cast<long long>(p->lo)) / static_cast<long long>(p->itemsize);
+    } else if (owner) {
+        const Worker &home = home_of(a);
+        const SharedArray &s = home.arrays[owner - 1];
+        Field::copy(r.name, s.name);
+        long long rest =
+            (static_cast<long long>(a - reinterpret_cast<uintptr_t>(home.shared)) - static_cast<long long>(s.offset)) /
+            static_cast<long long>(s.shape.itemsize);
+        r.rank = s.shape.rank;
+        for (int i = r.rank - 1; i > 0; i--)
+            r.at[i] = rest % static_cast<long long>(s.shape.dims[i]), rest /= static_cast<long long>(s.shape.dims[i]);
+        if (r.rank) r.at[0] = rest;
+    }
+    return r;
+}
+}

@@ -1,0 +1,158 @@
+#include <dlfcn.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdio.h>
+#include <time.h>
+#include <unistd.h>
+#include <vector>
+#include "findings.h"
+#include "memory.h"
+#include "signals.h"
+#include <ucontext.h>
+
+namespace gridstride {
+
+static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGINT, SIGUSR2};
+static struct sigaction before[sizeof caught / sizeof *caught];
+static int catching = 0;
+std::atomic<int> ended_by{0};
+
+static void *program_counter(void *context) {
+    ucontext_t *u = static_cast<ucontext_t *>(context);
+#if defined(__APPLE__) && defined(__x86_64__)
+    return reinterpret_cast<void *>(u->uc_mcontext->__ss.__rip);
+#elif defined(__APPLE__)
+    return reinterpret_cast<void *>(u->uc_mcontext->__ss.__pc);
+#elif defined(__x86_64__)
+    return reinterpret_cast<void *>(u->uc_mcontext.gregs[REG_RIP]);
+#elif defined(__aarch64__)
+    return reinterpret_cast<void *>(u->uc_mcontext.pc);
+#else
+    return (void)u, nullptr;
+#endif
+}
+
+// The OS threads that work on the launch, for the watch and for Ctrl-C.
+static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
+static std::vector<pthread_t> watched;
+std::atomic<double> deadline{0};
+static bool watch_runs = false;
+
+double seconds_now() {
+    timespec t;
+    clock_gettime(CLOCK_MONOTONIC, &t);
+    return double(t.tv_sec) + t.tv_nsec * 1e-9;
+}
+static void end_all(int why) {
+    ended_by = why;
+    pthread_mutex_lock(&watched_lock);
+    for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
+    pthread_mutex_unlock(&watched_lock);
+}
+static void *watch_loop(void *) {
+    for (;;) {
+        const double d = deadline;
+        if (ended_by == SIGINT) end_all(SIGINT);
+        else if (d && seconds_now() > d) end_all(SIGUSR2);
+        usleep(ended_by ? 1000 : 50000);                    // until the signal meets it where it may be ended
+    }
+    return nullptr;
+}
+void watch(bool on) {
+    pthread_mutex_lock(&watched_lock);
+    if (on) watched.push_back(pthread_self());
+    else
+        for (size_t i = 0; i < watched.size(); i++)
+            if (pthread_equal(watched[i], pthread_self())) {
+                watched.erase(watched.begin() + long(i));
+                break;
+            }
+    pthread_mutex_unlock(&watched_lock);
+}
+
+// A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. Who never comes back
+// from elsewhere is ended there.
+static bool may_end(Worker &w, const void *pc) {
+    Dl_info kernel, here;
+    const bool own = dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel) && dladdr(pc, &here) &&
+                     kernel.dli_fbase == here.dli_fbase;
+    return own || ++w.missed > 5000;
+}
+static void on_signal(int sig, siginfo_t *info, void *context) {
+    if (sig == SIGINT) {
+        ended_by = SIGINT;
+        return;
+    }       // the watch sees it
+    Worker *w = worker;
+    if (w && w->running) {
+        if (sig == SIGUSR2 && !may_end(*w, program_counter(context))) return;
+        w->signal = sig;
+        w->fault = info->si_addr;
+        w->pc = program_counter(context);
+        siglongjmp(w->leader->escape, 1);
+    }
+    if (sig == SIGUSR2) return;
+    if (guard) {
+        const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
+        begin_finding(memory_fault ? Code::host_memory : sig == SIGFPE ? Code::host_division : Code::host, {});
+        locate(program_counter(context), found.at);
+        siglongjmp(*guard, 1);
+    }
+    signal(sig, SIG_DFL);
+    raise(sig);
+}
+void catch_signals(bool on) {
+    if (on ? catching++ : --catching) return;
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
+        if (!on) {
+            sigaction(caught[i], &before[i], nullptr);
+            continue;
+        }
+        struct sigaction a{};
+        a.sa_sigaction = on_signal;
+        a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
+        sigaction(caught[i], &a, &before[i]);
+    }
+    if (on) ended_by = 0;
+    if (on && !watch_runs) {
+        watch_runs = true;
+        pthread_t t;
+        pthread_create(&t, nullptr, watch_loop, nullptr);
+        pthread_detach(t);
+    }
+    if (!on && ended_by.exchange(0) == SIGINT) found.kind = interrupted;
+}
+
+static void tell_memory_fault(Worker &w);
+
+// After a signal ended a kernel: what it means.
+void tell_signal(Worker &w) {
+    char seconds[32];
+    switch (w.signal) {
+        case 0: return;
+        case SIGUSR2:
+            if (ended_by == SIGINT) return (void)take_finding(Code::stopped, {});
+            snprintf(seconds, sizeof seconds, "%g", options.seconds);
+            return tell(Code::endless, {{"seconds", static_cast<const char *>(seconds)}}, w.pc, 0);
+        case SIGFPE: return tell(Code::division, {}, w.pc, 0);
+        case SIGSEGV:
+        case SIGBUS: return tell_memory_fault(w);
+        case SIGABRT: return tell(Code::aborts, {}, w.pc, 0);
+        default: return tell(Code::instruction, {}, w.pc, 0);
+    }
+}
+
+static void tell_memory_fault(Worker &w) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
+    for (int i = 0; i < w.made; i++)
+        if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
+            return tell(Code::stack, {}, w.pc, 0);
+    if (!memory.holds(a)) return tell(a < 4096 ? Code::fault_null : Code::fault_address, {{"address", a}}, w.pc, 0);
+    const Piece *p = memory.nearest(a);
+    if (!p) return tell(Code::fault_no_array, {{"address", a}}, w.pc, 0);
+    if (!p->live) return tell(Code::fault_freed, {{"array", p->shown_name()}}, w.pc, 0);
+    const long long item = static_cast<long long>(p->itemsize), size = static_cast<long long>(p->hi - p->lo) / item,
+                    index = (static_cast<long long>(a) - static_cast<long long>(p->lo)) / item;
+    tell(Code::fault_outside, {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
+}
+}

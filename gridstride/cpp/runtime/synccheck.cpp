@@ -1,0 +1,134 @@
+// Barriers that not all reach, and threads that wait for what never comes.
+#include "detector.h"
+#include "findings.h"
+#include "threads.h"
+#include "clusters.h"
+
+namespace gridstride {
+
+static Field thread_field(Worker &w, int rank) {
+    Place p = {};
+    who(w, rank, w.block, p);
+    const long long xyz[] = {p.thread[0], p.thread[1], p.thread[2]};
+    return {"thread", xyz, 3};
+}
+
+void check_barrier(Worker &w) {
+    if (!detector.on || !checks(synccheck)) return;
+    int here = 0, first = -1, other = -1;
+    for (int i = 0; i < w.n; i++)
+        if (w.state[w.slot[i]] == at_barrier) {
+            if (first < 0) first = i;
+        }
+    for (int i = 0; i < w.n; i++) {
+        const bool same = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first];
+        here += same;
+        if (!same && other < 0) other = i;
+    }
+    if (other < 0) return;
+    const bool gone = w.state[w.slot[other]] == done;
+    w.current = w.slot[first];
+    tell(gone ? Code::returned : Code::diverged, {{"here", here}, {"threads", w.n}, thread_field(w, other)}, nullptr,
+        w.line[first]);
+    end_launch();
+}
+
+// Of the lanes of a warp that wait for all the others, one where most of them are.
+static int most_lanes_at_one_line(const Worker &w, int warp) {
+    int best = -1, most = 0;
+    for (int i = 32 * warp; i < 32 * warp + 32; i++) {
+        int here = 0;
+        for (int l = 0; l < 32; l++) here += (w.warps[warp].arrived >> l & 1) && w.line[32 * warp + l] == w.line[i];
+        if ((w.warps[warp].arrived >> (i % 32) & 1) && w.warps[warp].op[i % 32] == 2 && here > most)
+            best = i, most = here;
+    }
+    return best;
+}
+[[noreturn]] void Worker::stuck_on_condition(int r) {
+    worker = this;
+    current = slot[r], blamed = true;
+    // it tells itself, so that the line in the kernel is found
+    if (!on_stack_of(*fiber[current])) switch_fiber(main, *fiber[current]);
+    tell_of_waiting();
+}
+void Worker::tell_of_waiting() {
+    const int r = rank[current];
+    if (!take_finding(Code::stuck, {})) end_launch();
+    static Finding mine, other;                             // too large for a fiber's stack; nobody else is here
+    mine.count = 0;
+    condition[r].says(condition[r].arg, mine, "why");
+    for (int i = 0; i < n && !found.count; i++) {           // another one that waits elsewhere
+        const int s = slot[i];
+        if (state[s] != on_condition || !condition[i].says) continue;
+        other.count = 0;
+        condition[i].says(condition[i].arg, other, "why");
+        if (other.count == mine.count && !memcmp(other.fields, mine.fields, sizeof(Field) * size_t(mine.count)))
+            continue;
+        begin_finding(Code::stuck_together, {thread_field(*this, i)});
+        condition[i].says(condition[i].arg, found, "other_why");
+    }
+    condition[r].says(condition[r].arg, found, "why");
+    note(nullptr, line[r]);
+    end_launch();
+}
+// No thread can go on, and not all of them wait for the same.
+void Worker::stuck() {
+    int s = 0;
+    for (int i = n - 1; i >= 0; i--)
+        if (state[slot[i]] != done && (state[slot[i]] == in_warp || state[s] != in_warp)) s = slot[i];
+    if (state[s] == in_warp && warps[rank[s] / 32].op[rank[s] % 32] == 2)
+        s = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
+    const int r = rank[s];
+    current = s;
+    if (state[s] == in_warp && warps[r / 32].op[r % 32] == 2) stuck_together(r);
+    if (state[s] == in_warp) stuck_at_mask(r);
+    for (bool any : {false, true})                          // who waits for the other blocks tells last
+        for (int i = 0; i < n; i++)
+            if (state[slot[i]] == on_condition && condition[i].says && (any || condition[i].says != waits_for_cluster))
+                stuck_on_condition(i);
+    int here = 0;
+    for (int i = 0; i < n; i++) here += state[i] == at_barrier;
+    tell(state[s] == at_barrier ? Code::others_wait : Code::waits_elsewhere, {{"here", here}, {"threads", n}}, nullptr,
+        line[r]);
+    end_launch();
+}
+// At what all lanes of a warp do as one, and not all of them come.
+void Worker::stuck_together(int r) {
+    const Warp &p = warps[r / 32];
+    int other = 0;
+    while (
+        p.arrived >> other & 1 && p.op[other] == 2 && line[r / 32 * 32 + other] == line[r] && p.f[other] == p.f[r % 32])
+        other++;
+    const int o = r / 32 * 32 + other;
+    const bool exists = p.exists >> other & 1, waits = exists && state[slot[o]] == on_condition && condition[o].says;
+    const Code state_of_other = waits                     ? Code::apart_waits
+                                : !exists                 ? Code::apart_absent
+                                : p.finished >> other & 1 ? Code::apart_returned
+                                                          : Code::apart_elsewhere;
+    if (take_finding(Code::warp_apart, {{"operation", p.what[r % 32]}, {"lane", r % 32}, {"other_lane", other}})) {
+        Finding why = {};
+        if (waits) condition[o].says(condition[o].arg, why, "why");
+        found.add({{"state", state_of_other, why.count}});
+        for (int i = 0; i < why.count; i++) found.add({why.fields[i]});
+        note(nullptr, line[r]);
+    }
+    end_launch();
+}
+// At an operation with a mask, and not all lanes of the mask come.
+void Worker::stuck_at_mask(int r) {
+    const Warp &p = warps[r / 32];
+    const uint32_t missing = p.mask[r % 32] & p.exists & ~p.finished & ~p.arrived;
+    for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
+        if (const int o = r / 32 * 32 + __builtin_ctz(left); state[slot[o]] == on_condition && condition[o].says)
+            stuck_on_condition(o);
+    if (missing)
+        tell(Code::lane_elsewhere, {{"lane", r % 32}, {"mask", p.mask[r % 32]}, {"other_lane", __builtin_ctz(missing)}},
+            nullptr, line[r]);
+    else tell(Code::different_calls, {{"mask", p.mask[r % 32]}}, nullptr, line[r]);
+    end_launch();
+}
+
+void wrong_mask(Worker &w, unsigned mask, int line) {
+    fail(Code::own_mask, {{"lane", w.rank[w.current] % 32}, {"mask", mask}}, line);
+}
+}

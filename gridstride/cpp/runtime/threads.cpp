@@ -1,0 +1,241 @@
+// The threads of a block take turns: one runs until it must wait, or ends.
+#include <algorithm>
+#include <string.h>
+#include "clusters.h"
+#include "detector.h"
+#include "engines.h"
+#include "findings.h"
+#include "synccheck.h"
+#include "threads.h"
+
+namespace gridstride {
+
+void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
+    launch = &l;
+    n = int(l.block.x * l.block.y * l.block.z);
+    for (int i = 0; i < n; i++) {
+        rank[i] = order == 1 ? n - 1 - i : i;
+        index[i] = {
+            unsigned(i) % l.block.x, unsigned(i) / l.block.x % l.block.y, unsigned(i) / (l.block.x * l.block.y)};
+    }
+    for (int i = n - 1; order == 2 && i > 0; i--) {          // Fisher and Yates
+        seed = seed * 1664525u + 1013904223u;
+        std::swap(rank[i], rank[seed % unsigned(i + 1)]);
+    }
+    for (int i = 0; i < n; i++) slot[rank[i]] = i;
+    offset.assign(offset.size(), 0);
+    arrays.clear();
+    dynamic_array = 0, dynamic_met = false;
+    if (detector.on) {
+        FileScope &f = file_scopes[detector.image.base];
+        for (auto &a : f.arrays) detector.new_array(*this, a.name, a.offset, a.shape);
+        for (auto &a : f.dynamic) dynamic(a.name, a.shape);
+    }
+    shared_static = 0;
+    // dynamic memory that the launch forgot is no other array
+    shared_used = (l.shared + (l.shared || checks(memcheck) ? shared_gap : 0) + 127) / 128 * 128;
+    blockDim = l.block, gridDim = l.grid;
+}
+
+Fiber *Worker::a_fiber() {
+    if (idle.empty()) {
+        if (!give_stack(fibers[made])) fail(Code::no_stack, {});
+        idle.push_back(&fibers[made++]);
+    }
+    Fiber *f = idle.back();
+    idle.pop_back();
+    return f;
+}
+
+// A fiber starts threads until none is left: threads that never wait all run on the first one, as a plain loop.
+void fiber_main() {
+    Worker &w = *worker;
+    while (w.next < w.n) {
+        w.start(w.next++);
+        w.launch->thread(w.launch->call);
+        w.finish();
+    }
+    w.idle.push_back(w.fiber[w.current]);
+    w.choose();
+    __builtin_unreachable();
+}
+
+inline void Worker::start(int s) {
+    Fiber *self = fiber[current];
+    current = s;
+    fiber[s] = self;
+    threadIdx = index[rank[s]];
+    detector.begin_thread(*this);
+}
+
+inline void Worker::finish() {
+    detector.settle();
+    if (leader->engines) thread_ends(*this);
+    state[current] = done;
+    live--;
+    if (warps_used) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
+}
+
+inline bool Worker::find_ready(int &s) const {
+    if (current + 1 < n && state[current + 1] == ready) return s = current + 1, true;
+    const void *p = current + 1 < n ? memchr(state + current + 1, ready, size_t(n - current - 1)) : nullptr;
+    if (!p) p = memchr(state, ready, size_t(current + 1));
+    if (p) s = int(static_cast<const uint8_t *>(p) - state);
+    return p;
+}
+
+// Switches to a thread that can go on; returns when it is this one's turn again.
+inline void Worker::choose() {
+    Fiber &self = *fiber[current];
+    int s = current;
+    if (next < n) {
+        Fiber *fresh = a_fiber();
+        prepare(*fresh, fiber_main);
+        fiber[current = next] = fresh;
+        switch_fiber(self, *fresh);
+        return;
+    }
+    if (!find_ready(s)) {
+        if (!leader->cluster.empty()) return choose_in_cluster(self);
+        if (!live) {
+            switch_fiber(self, main);
+            return;
+        }
+        resolve();
+        find_ready(s);
+    }
+    if (s != current || fiber[s] != &self) {
+        current = s;
+        threadIdx = index[rank[s]];
+        detector.begin_thread(*this);
+        if (s + 2 < n && s + 2 < next) {                    // two lines of its stack, while there is other work
+            const char *sp = static_cast<const char *>(fiber[s + 2]->sp_hint());
+            __builtin_prefetch(sp), __builtin_prefetch(sp + 64);
+        }
+        switch_fiber(self, *fiber[s]);
+    }
+}
+
+inline void Worker::wait(State s) {
+    detector.settle();
+    state[current] = s;
+    choose();
+}
+
+// No thread of this block can go on: one of another block of the cluster, or one that may now.
+void Worker::choose_in_cluster(Fiber &self) {
+    const auto &all = leader->cluster;
+    const size_t n = all.size(), mine = size_t(std::find(all.begin(), all.end(), this) - all.begin());
+    for (size_t i = 1; i <= n; i++) {
+        Worker &b = *all[(mine + i) % n];
+        detector.enter(b);
+        int s = b.current;
+        if (b.next == b.n && !b.find_ready(s) && !(b.live && b.resolve(false) && b.find_ready(s))) continue;
+        worker = &b;
+        blockIdx = b.block_index;
+        if (b.next < b.n) {
+            Fiber *fresh = b.a_fiber();
+            prepare(*fresh, fiber_main);
+            b.fiber[b.current = b.next] = fresh;
+            return switch_fiber(self, *fresh);
+        }
+        b.current = s;
+        threadIdx = b.index[b.rank[s]];
+        detector.begin_thread(b);
+        if (b.fiber[s] != &self) switch_fiber(self, *b.fiber[s]);
+        return;
+    }
+    for (bool any : {false, true})                          // who waits for more than the other blocks tells first
+        for (Worker *b : all)
+            if (b->live && (any || b->is_to_blame())) {
+                detector.enter(*b);
+                worker = b;
+                b->resolve();
+            }
+    detector.enter(*leader);
+    worker = leader;
+    switch_fiber(self, leader->main);
+}
+
+// Does one of its threads wait for something else than the other blocks?
+bool Worker::is_to_blame() const {
+    for (int i = 0; i < n; i++)
+        if (state[i] != done && (state[i] != on_condition || condition[rank[i]].says != waits_for_cluster)) return true;
+    return false;
+}
+
+// Those go on whose condition holds.
+bool Worker::wake() {
+    bool freed = false;
+    for (uint8_t *p = state; (p = static_cast<uint8_t *>(memchr(p, on_condition, size_t(state + n - p)))); p++)
+        if (const auto &c = condition[rank[p - state]]; c.ready(c.arg)) *p = ready, freed = true;
+    return freed;
+}
+
+// Nobody can go on: let those go on who may; if there is none, and there `must` be, that is a finding.
+bool Worker::resolve(bool must) {
+    bool freed = false;
+    if (warps_used)
+        for (int i = 0; i < (n + 31) / 32; i++) {            // lanes that waited for one that has returned since
+            Warp &p = warps[i];
+            for (uint32_t left = p.arrived; left; left &= left - 1)
+                freed |= (p.arrived >> __builtin_ctz(left) & 1) && try_warp(p, __builtin_ctz(left));
+        }
+    if (freed) return true;
+    // all lanes of a warp that wait at one line are active together
+    for (int i = 0; i < n; i++)
+        if (state[slot[i]] == at_active_mask) {
+            uint32_t mask = 0;
+            for (int j = i; j < n && j / 32 == i / 32; j++)
+                if (state[slot[j]] == at_active_mask && line[j] == line[i]) mask |= 1u << j % 32;
+            for (uint32_t left = mask; left; left &= left - 1) {
+                const int j = i / 32 * 32 + __builtin_ctz(left);
+                warps[i / 32].group[j % 32] = mask;
+                state[slot[j]] = ready;
+            }
+            freed = true;
+        }
+    if (freed) return true;
+    if (wake()) return true;
+    int waiting = 0;
+    for (int i = 0; i < n; i++) waiting += state[i] == at_barrier;
+    if (waiting < live && !must) return false;
+    if (waiting < live) stuck();
+    check_barrier(*this);
+    count = 0;
+    for (int i = 0; i < n; i++)
+        if (state[i] == at_barrier) count += predicate[i] != 0, state[i] = ready;
+    detector.block_barrier(*this);
+    return true;
+}
+
+static inline int barrier(int predicate, int line) {
+    Worker &w = *worker;
+    w.line[current_rank()] = line;
+    w.predicate[w.current] = predicate;
+    w.wait(at_barrier);
+    return w.count;
+}
+void sync_block(int line) { barrier(0, line); }
+int sync_block_count(int predicate, int line) { return barrier(predicate, line); }
+
+void wait_until(bool (*is_ready)(void *), void *arg, int line, Says *says) {
+    Worker &w = *worker;
+    if (is_ready(arg)) return;
+    const int r = current_rank();
+    w.line[r] = line;
+    w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].says = says;
+    w.wait(on_condition);
+    if (w.blamed) w.tell_of_waiting();
+}
+void yield_thread() {
+    if (!worker || !worker->running) return;
+    Worker &w = *worker;
+    detector.settle();
+    w.wake();
+    w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
+}
+int lane() { return current_rank() % 32; }
+int thread_rank() { return current_rank(); }
+bool on_device() { return worker && worker->running; }
+}

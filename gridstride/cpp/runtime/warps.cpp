@@ -1,0 +1,97 @@
+// What the lanes of a warp do together.
+#include <string.h>
+#include "detector.h"
+#include "synccheck.h"
+#include "threads.h"
+
+namespace gridstride {
+
+// Are all the lanes there that `lane` waits for? Then they go on.
+bool Worker::try_warp(Warp &p, int l) {
+    const bool together = p.op[l] == 2;
+    const uint32_t wanted = together ? ~0u : p.mask[l] & p.exists & ~p.finished;
+    if (wanted & ~p.arrived) return false;
+    const int first = int(&p - warps) * 32;
+    for (uint32_t left = wanted; left; left &= left - 1) {
+        const int i = __builtin_ctz(left);
+        if (p.mask[i] != p.mask[l] || p.op[i] != p.op[l] ||
+            (together && (p.f[i] != p.f[l] || line[first + i] != line[first + l])))
+            return false;
+    }
+    if (together) {
+        void *all[32];
+        for (int i = 0; i < 32; i++) memcpy(&all[i], p.given[i], sizeof *all);
+        p.f[l](all);
+        for (int i = 0; i < 32; i++) state[slot[first + i]] = ready;
+        p.arrived = 0;
+        return true;
+    }
+    Exchange *x = p.exchange;
+    while (x->readers) x++;
+    x->readers = p.op[l] ? __builtin_popcount(wanted) : 0;
+    for (uint32_t left = wanted; left; left &= left - 1) {
+        const int i = __builtin_ctz(left);
+        if (p.op[l]) memcpy(x->slot[i], p.given[i], 16), p.got[i] = x;
+        p.group[i] = wanted;
+        state[slot[first + i]] = ready;
+    }
+    p.arrived &= ~wanted;
+    if (!p.op[l]) detector.warp_barrier(*this, int(&p - warps), wanted);
+    return true;
+}
+
+static void begin_warps(Worker &w) {
+    if (w.warps_used) return;
+    w.warps_used = true;
+    for (int i = 0; i < (w.n + 31) / 32; i++) {
+        Warp &p = w.warps[i];
+        p.exists = w.n - 32 * i >= 32 ? ~0u : (1u << (w.n - 32 * i)) - 1;
+        p.finished = p.arrived = 0;
+        for (int l = 0; l < 32; l++) {
+            p.got[l] = nullptr;
+            const int r = 32 * i + l;
+            if (r < w.n && w.slot[r] < w.next && w.state[w.slot[r]] == done) p.finished |= 1u << l;
+        }
+        for (auto &x : p.exchange) x.readers = 0;
+    }
+}
+
+static unsigned meet(unsigned mask, int op, const void *mine, int bytes, int line) {
+    Worker &w = *worker;
+    begin_warps(w);
+    const int r = current_rank(), l = r % 32;
+    Warp &p = w.warps[r / 32];
+    if (p.got[l]) p.got[l]->readers--, p.got[l] = nullptr;
+    if (!(mask >> l & 1)) wrong_mask(w, mask, line);
+    if (bytes) memcpy(p.given[l], mine, size_t(bytes));
+    p.mask[l] = mask, p.op[l] = uint8_t(op), p.arrived |= 1u << l;
+    w.line[r] = line;
+    w.state[w.current] = in_warp;
+    detector.settle();
+    if (!w.try_warp(p, l)) w.choose();
+    return p.group[l];
+}
+
+void sync_warp(unsigned mask, int line) { meet(mask, 0, nullptr, 0, line); }
+unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&all, int line) {
+    const unsigned group = meet(mask, 1, mine, bytes, line);
+    const int r = current_rank();
+    all = worker->warps[r / 32].got[r % 32]->slot;
+    return group;
+}
+void warp_together(const char *what, void *mine, void (*f)(void *const *), int line) {
+    Worker &w = *worker;
+    begin_warps(w);
+    Warp &p = w.warps[current_rank() / 32];
+    p.what[lane()] = what, p.f[lane()] = f;
+    meet(~0u, 2, &mine, sizeof mine, line);
+}
+unsigned active_mask(int line) {
+    Worker &w = *worker;
+    begin_warps(w);
+    const int r = current_rank();
+    w.line[r] = line;
+    w.wait(at_active_mask);
+    return w.warps[r / 32].group[r % 32];
+}
+}

@@ -1,0 +1,185 @@
+// wgmma: the tensor cores' products, a warpgroup at a time.
+#include <math.h>
+#include <string.h>
+#include "engines.h"
+#include "findings.h"
+
+namespace gridstride {
+
+// A NaN that nobody computes: number `i` of d, until it has been waited for.
+static float promise(size_t i) {
+    const uint32_t bits = 0x7fbad000u | uint32_t(i);
+    float x;
+    memcpy(&x, &bits, 4);
+    return x;
+}
+static bool is_promise(const float *p, size_t i) {
+    const float x = promise(i);
+    return !memcmp(p, &x, 4);
+}
+
+static float half_value(uint16_t h) {
+    const int exponent = h >> 10 & 31, mantissa = h & 1023;
+    const float x = exponent == 31 ? (mantissa ? NAN : INFINITY)
+                                   : ldexpf(float(exponent ? mantissa + 1024 : mantissa), std::max(exponent, 1) - 25);
+    return h >> 15 ? -x : x;
+}
+static float as_number(Number type, const char *p) {
+    uint16_t half;
+    uint32_t word = 0;
+    float x;
+    if (type == Number::tf32) memcpy(&word, p, 4), word &= ~0x1fffu;
+    else memcpy(&half, p, 2), word = uint32_t(half) << 16;
+    if (type == Number::f16) return half_value(half);
+    memcpy(&x, &word, 4);
+    return x;
+}
+
+// Where an operand of wgmma lies: PTX's matrix descriptor. `row` counts along h or w, `i` along k.
+struct Operand {
+    uint32_t start, lead, stride;
+    int swizzle, size;
+    bool turned;
+    Operand(uint64_t d, int size, bool turned)
+        : start(uint32_t(d & 0x3fff) << 4), lead(uint32_t(d >> 16 & 0x3fff) << 4),
+          stride(uint32_t(d >> 32 & 0x3fff) << 4), swizzle(d >> 62 == 0 ? 0 : 256 >> (d >> 62)), size(size),
+          turned(turned) {}
+    uint32_t at(int row, int i) const {
+        const int wide = std::max(swizzle, 16), along = (turned ? row : i) * size;     // as many bytes lie together
+        if (turned) {
+            const uint32_t right = swizzle ? lead : stride, down = swizzle ? stride : lead;
+            return swizzled(
+                start + uint32_t(along / wide) * right + uint32_t(i / 8) * down + uint32_t(i % 8 * wide + along % wide),
+                swizzle);
+        }
+        return swizzled(start + uint32_t(row / 8) * stride + uint32_t(along / wide) * (swizzle ? 0 : lead) +
+                            uint32_t(row % 8 * wide + along % wide),
+            swizzle);
+    }
+};
+
+struct Lane {
+    const Wgmma *call;
+    int warp, line;
+    float mine[128];
+};
+
+static const char *operand_at(const Operand &o, int row, int i, int line) {
+    const uint32_t offset = o.at(row, i) - shared_window;
+    if (offset >= shared_cap) fail(Code::descriptor, {}, line);
+    return worker->shared + offset;
+}
+static void note_operand(
+    const Operand &o, int first, int rows, int k, std::vector<Copy> &reads, uint32_t group, int line) {
+    const int step = 16 / o.size;                        // of 16 bytes that lie together
+    for (int r = 0; r < rows; r += o.turned ? step : 1)
+        for (int i = 0; i < k; i += o.turned ? 1 : step) {
+            const uintptr_t a = reinterpret_cast<uintptr_t>(operand_at(o, first + r, i, line));
+            detector.access(a, 16, false, engine_line(line));
+            reads.push_back({a, 16, detector.me, engine_line(line), group});
+        }
+}
+
+// One warp's 16 rows of the 64.
+static void multiply_rows(void *const *all) {
+    const Wgmma &w = *static_cast<Lane *>(all[0])->call;
+    const int line = static_cast<Lane *>(all[0])->line, size = w.type == Number::tf32 ? 4 : 2, k = 32 / size,
+              warp = static_cast<Lane *>(all[0])->warp, first = warp % 4 * 16;
+    for (int l = 1; l < 32; l++) {
+        const Wgmma &other = *static_cast<Lane *>(all[l])->call;
+        if (other.a != w.a || other.b != w.b || other.more != w.more) fail(Code::different_descriptors, {}, line);
+    }
+    const Operand a(w.a, size, w.a_turned), b(w.b, size, w.b_turned);
+    if (detector.on) {
+        // A warpgroup's first thread stands for it, with what this thread has waited for.
+        const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128),
+                       acquired = detector.acquired[first_thread], sees = detector.engines_see[first_thread],
+                       waited = detector.waited[first_thread];
+        detector.me = (uint32_t(worker->block) + 1) * max_threads + first_thread;
+        detector.acquired[first_thread] = std::max(acquired, detector.acquired[me % max_threads]);
+        detector.engines_see[first_thread] = std::max(sees, detector.engines_see[me % max_threads]);
+        detector.waited[first_thread] = std::max(waited, detector.waited[me % max_threads]);
+        Engines &e = engines_of(*worker);
+        auto &reads = e.asked[first_thread].reads;
+        const uint32_t group = uint32_t(e.asked[size_t(warp * 32)].groups.size());
+        if (!w.a_registers) note_operand(a, first, 16, k, reads, group, line);
+        if (warp % 4 == 0) note_operand(b, 0, w.n, k, reads, group, line);
+        detector.me = me, detector.acquired[first_thread] = acquired, detector.engines_see[first_thread] = sees,
+        detector.waited[first_thread] = waited;
+    }
+    float as[16][16], bs[16][256];
+    for (int i = 0; i < k; i++) {
+        for (int r = 0; r < 16; r++) {
+            if (!w.a_registers) {
+                as[r][i] = float(w.a_sign) * as_number(w.type, operand_at(a, first + r, i, line));
+                continue;
+            }
+            const int in_word = 4 / size, t = i / in_word % 4, word = i / in_word / 4 * 2 + r / 8;
+            as[r][i] = float(w.a_sign) *
+                       as_number(w.type, reinterpret_cast<const char *>(
+                                             &static_cast<Lane *>(all[r % 8 * 4 + t])->call->a_registers[word]) +
+                                             i % in_word * size);
+        }
+        for (int c = 0; c < w.n; c++) bs[i][c] = float(w.b_sign) * as_number(w.type, operand_at(b, c, i, line));
+    }
+    for (int r = 0; r < 16; r++) {
+        double sum[256];
+        for (int c = 0; c < w.n; c++)
+            sum[c] = w.more ? static_cast<Lane *>(all[r % 8 * 4 + c % 8 / 2])->mine[c / 8 * 4 + r / 8 * 2 + c % 2] : 0;
+        for (int i = 0; i < k; i++)
+            for (int c = 0; c < w.n; c++) sum[c] += double(as[r][i]) * double(bs[i][c]);
+        for (int c = 0; c < w.n; c++)
+            static_cast<Lane *>(all[r % 8 * 4 + c % 8 / 2])->mine[c / 8 * 4 + r / 8 * 2 + c % 2] = float(sum[c]);
+    }
+}
+static Held *held_at(Asked &mine, const float *place) {
+    for (auto &h : mine.held)
+        if (h.places[0] == place) return &h;
+    return nullptr;
+}
+void wgmma_fence() { asked().fenced = true; }
+void wgmma(const Wgmma &w, int line) {
+    Asked &mine = asked();
+    const size_t n = size_t(w.n / 2);
+    Held *h = held_at(mine, w.to[0]);
+    Lane lane{&w, current_rank() / 32, line, {}};
+    bool changed = !h;                                   // has the thread written it since?
+    for (size_t i = 0; i < n; i++) {
+        const bool promised = h && !h->given;
+        lane.mine[i] = promised ? h->values[i] : *w.now[i];
+        changed |= h && (promised ? !is_promise(w.now[i], i) : memcmp(w.now[i], &h->values[i], 4) != 0);
+    }
+    if (changed && !mine.fenced && detector.on && checks(racecheck)) fail(Code::registers_written, {}, line);
+    warp_together("wgmma.mma_async", &lane, multiply_rows, line);
+    if (!h) mine.held.emplace_back(), h = &mine.held.back();
+    h->places.assign(w.to, w.to + n), h->values.assign(lane.mine, lane.mine + n);
+    h->group = uint32_t(mine.groups.size()), h->line = line, h->given = false;
+    mine.products++;
+    for (size_t i = 0; i < n; i++) *w.now[i] = promise(i);
+}
+void wgmma_commit() { asked().groups.push_back(asked().products); }
+// The four warps of a warpgroup multiply together: it is over when all of them have asked for it.
+void wgmma_wait(uint32_t groups, int line) {
+    Asked &mine = asked();
+    const uint32_t all = uint32_t(mine.groups.size()), due = all > groups ? all - groups : 0;
+    struct Wait {
+        Asked *first;
+        uint32_t due, products;
+    } wait{&engines_of(*worker).asked[size_t(current_rank() / 128 * 128)], due, due ? mine.groups[due - 1] : 0};
+    wait_until(
+        [](void *p) {
+            const auto &x = *static_cast<Wait *>(p);
+            for (int i = 0; i < 128; i += 32)
+                if (x.first[i].groups.size() < x.due || x.first[i].products < x.products) return false;
+            return true;
+        },
+        &wait, line, [](void *, Finding &f, const char *name) { f.add({{name, Code::for_wgmma}}); });
+    for (auto &h : mine.held) {
+        if (h.given || h.group >= due) continue;
+        h.given = true, mine.fenced = false;
+        for (size_t i = 0; i < h.places.size(); i++)
+            if (is_promise(h.places[i], i)) *h.places[i] = h.values[i];
+    }
+    if (detector.on) finish_reads(wait.first->reads, all, groups);
+}
+}

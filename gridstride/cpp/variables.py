@@ -1,0 +1,198 @@
+"""Variables in shared memory and on the device: references to memory that the emulator has.
+
+The type of such a reference is that of the declaration without the name.
+"""
+
+import re
+
+from .declarations import is_alignment, is_storage, of_type, past_attribute, read_declaration
+from .edits import Edits, NotEmulated
+
+
+def rewrite_shared(e: Edits):
+    "`__shared__ T a[N], b;` becomes references to memory of the block"
+    c, end = e.code, -1
+    for i in range(len(c)):
+        if i <= end or '__shared__' not in c.words(i):
+            continue
+        d = read_declaration(c, i)
+        if declarators := list(d.declarators):
+            _rewrite_shared(e, d, declarators)
+        elif not _only_specifies(c):
+            what = 'the emulator cannot read this declaration of a __shared__ variable: write its type and its name'
+            raise c.error(NotEmulated, what, i)
+        end = declarators[-1].end if declarators else i
+
+
+def _only_specifies(c):
+    "Is this the body of a macro that is nothing but specifiers?"
+    words = [j for j in range(len(c)) if c.is_word(j)]
+    return c.macro is not None and all(is_storage(c, j) or is_alignment(c, j) for j in words)
+
+
+def _rewrite_shared(e, d, declarators):
+    c = e.code
+    common = _type_of_all(e, d)
+    if not _defines_type(c, d):
+        e.replace(c.tokens[d.start].start, c.tokens[d.first].start)
+    for o in declarators:
+        if o.init < o.end:
+            name = c[o.name]
+            what = f'{name} is in shared memory, so it cannot have an initial value here'
+            raise c.error(ValueError, f'{what}: let a thread write it, then __syncthreads()', o.name)
+        e.replace_tokens(o.first, o.end - 1, _shared_reference(e, d, o, common))
+        if c[o.end] == ',':
+            e.replace_tokens(o.end, o.end, ';')
+
+
+def _shared_reference(e, d, o, common):
+    "C++ for the reference that the declarator `o` becomes; `common` is the type of all declarators"
+    c, dynamic = e.code, 'extern' in d.words
+    outside = c.macro is None and c.scope(d.start) == 'namespace'
+    make = 'dynamic_shared' if dynamic else 'file_shared' if outside else 'shared'
+    own = _guard_bounds(c.text([j for j in of_type(c, o.first, o.end) if not o.name <= j < o.past]))
+    name, type_ = c.text(range(o.name, o.past)), f'{common} {own}'.strip() + ('' if dynamic else ', __COUNTER__')
+    before = 'static thread_local ' if outside else ''
+    by = _alignment(c, d.start, o.end) if make == 'shared' and c.macro is None else None
+    if by:
+        before = f'struct gs_align_{name} {{ alignas({by}) char c; }}; '
+        type_ += f', alignof(gs_align_{name})'
+    return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quoted(name)})'
+
+
+def _guard_bounds(own):
+    "The part of a type that is a declarator's own; a `>` in its brackets must not end a template's arguments"
+    return re.sub(r'\[([^\[\]]*>[^\[\]]*)\]', r'[(\1)]', own)
+
+
+def _alignment(c, i, end):
+    "What the declaration `i:end` says of its alignment; None if nothing"
+    for j in range(i, end):
+        says = c[j] in ('alignas', '__align__') or c[j] == 'aligned' and c[j - 1] == '('
+        if says and c[j + 1] == '(':
+            return c.text(range(j + 2, c.mate[j + 1]))
+
+
+def _defines_type(c, d):
+    return any(c[j] == '{' for j in range(d.start, d.first))
+
+
+def _type_of_all(e, d):
+    "The type that all declarators of `d` share; one that is defined there becomes a declaration of its own"
+    return _take_type_out(e, d) if _defines_type(e.code, d) else e.code.text(of_type(e.code, d.start, d.first))
+
+
+def _take_type_out(e, d):
+    c = e.code
+    brace = next(j for j in range(d.start, d.first) if c[j] == '{')
+    key = next(j for j in range(d.start, brace) if c[j] in ('struct', 'union', 'class'))
+    j = key + 1
+    while j < brace and past_attribute(c, j) > j:
+        j = past_attribute(c, j)
+    name = c[j] if j < brace else f'gs_type_{c.tokens[key].start}'
+    if d.start < key:
+        e.replace(c.tokens[d.start].start, c.tokens[key].start)
+    if j == brace:
+        e.insert(c.tokens[key].end, f' {name}')
+    e.replace(c.tokens[c.mate[brace]].end, c.tokens[d.first].start, '; ')
+    around = (*range(d.start, key), *range(c.mate[brace] + 1, d.first))
+    return ' '.join([c[i] for i in around if c[i] in ('const', 'volatile')] + [name])
+
+
+# `__device__ int n = 3;` outside of functions becomes the initial value, and a reference to the place on the
+# device that starts with it. Functions stay as they are; so do constants that the compiler needs to know.
+_SPACES = {'__managed__': 'm', '__constant__': 'c', '__device__': 'd'}
+_NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'friend', 'template'}
+
+
+def rewrite_symbols(e: Edits):
+    "`__device__ T a = 3;` outside of functions becomes a reference to memory of the device"
+    c = e.code
+    found = list(_device_variables(c))
+    names = ((c.text(range(o.name, o.past)), o, d) for d, declarators in found for o in declarators)
+    defined = {name for name, o, d in names if not _declares(o, d)}
+    seen = {}  # name that was declared -> is its size known by now?
+    for d, declarators in found:
+        _rewrite_symbol(e, d, declarators, defined, seen)
+
+
+def _device_variables(c):
+    "(`Declaration`, its declarators) of each declaration of variables of the device"
+    end = -1
+    for i in range(len(c)):
+        if i <= end or not _SPACES.keys() & set(c.words(i)) or c.scope(i) != 'namespace':
+            continue
+        d = read_declaration(c, i)
+        first = next(d.declarators, None)
+        if not first or not _is_symbol(c, d, first):
+            continue
+        declarators = [first, *d.declarators]
+        end = declarators[-1].end
+        if not ('const' in d.words and all(_is_number(c, o) for o in declarators)):
+            yield d, declarators
+
+
+def _declares(o, d):
+    "Is it a declaration only, if the same source has a definition? Without one it is the definition, as for nvcc"
+    return 'extern' in d.words and o.init == o.end
+
+
+def _is_symbol(c, d, o):
+    "Does the declaration with the first declarator `o` make a variable?"
+    if d.words & _NO_SYMBOL or c[d.start - 1] == 'template':
+        return False
+    if c[o.past] == '(':
+        return _is_value(c, o.past + 1)
+    if c[o.past] == '':
+        return bool(d.words & {'__constant__', '__managed__'})
+    return c[o.past] in ('[', '=', '{', ',', ';', ')') or past_attribute(c, o.past) > o.past
+
+
+def _is_value(c, i):
+    literal = i < len(c) and c.tokens[i].kind in ('number', 'string')
+    return literal or c[i] in ('-', '!', '~', '&', '{', 'true', 'false', 'nullptr')
+
+
+def _is_number(c, o):
+    return o.init < o.end and not any(c[j] in ('*', '[') for j in range(o.first, o.init))
+
+
+def _rewrite_symbol(e, d, declarators, defined, seen):
+    c = e.code
+    aligned, defines = _alignments(c, d), _defines_type(c, d)
+    common = _type_of_all(e, d)
+    for n, o in enumerate(declarators):
+        name = c.text(range(o.name, o.past))
+        declares = _declares(o, d) and name in defined
+        prefix = aligned + ('extern ' if declares else '' if name in seen else 'static ') + common
+        if n:
+            e.replace_tokens(o.first - 1, o.first - 1, f'; {prefix}')
+        elif defines:
+            e.insert(c.tokens[d.first].start, f'{prefix} ')
+        else:
+            e.replace(c.tokens[d.start].start, c.tokens[d.first].start, f'{prefix} ')
+        e.insert(c.tokens[o.name].start, e.pasted('gs_init_'))
+        _refer(e, d, o, name, declares, seen)
+
+
+def _alignments(c, d):
+    "The alignments among the specifiers of `d`, as they are written"
+    found = [j for j in range(d.start, d.first) if c.is_word(j) and not is_storage(c, j) and past_attribute(c, j) > j]
+    return ''.join(c.text(range(j, past_attribute(c, j))) + ' ' for j in found)
+
+
+def _refer(e, d, o, name, declares, seen):
+    """Write the reference by the variable's own name, once.
+
+    One that is declared before it is defined gets its reference where its size is first known."""
+    c = e.code
+    if seen.get(name):
+        return
+    known = not (declares and c[o.past] == '[' and c[o.past + 1] == ']')
+    if known:
+        value = e.pasted('gs_init_') + name
+        space = next(v for k, v in _SPACES.items() if k in d.words)
+        made = f"::gridstride::symbol({value}, {e.quoted(name)}, '{space}')"
+        e.insert(c.tokens[o.end - 1].end, f'; static decltype({value}) &{name} = {made}')
+    if declares:
+        seen[name] = known

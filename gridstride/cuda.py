@@ -1,0 +1,22 @@
+"""`numba.cuda` where a GPU works, the simulator elsewhere: importing this module gives the one that runs kernels here.
+
+It says which, once, in one line. GRIDSTRIDE_BACKEND=sim or =gpu chooses; `gpu` without one is an error.
+"""
+
+import sys
+from importlib import import_module
+
+from .utils import backend
+
+
+def choose():
+    "The module that runs kernels here, and where that is, in words"
+    if backend() != 'gpu':
+        return import_module('gridstride.sim.cuda'), 'the simulator, on the CPU'
+    cuda = import_module('numba.cuda')
+    name = cuda.get_current_device().name
+    return cuda, f'the GPU, {name.decode() if isinstance(name, bytes) else name}'
+
+
+sys.modules[__name__], _where = choose()  # the import system hands out what stands there
+print(f'gridstride: kernels run on {_where}')

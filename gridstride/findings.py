@@ -1,0 +1,696 @@
+"""What a kernel can do wrong: exceptions that say what, where, by whom, and how such a thing is usually mended.
+
+The kinds carry the names of compute-sanitizer's tools, so that a finding here and one on a GPU are called
+the same.
+
+| kind | what was found |
+|---|---|
+| `memcheck` | an index outside of an array |
+| `racecheck` | two threads, one place, at least one write, and nothing between them |
+| `initcheck` | a read of memory that nobody wrote |
+| `synccheck` | a barrier that not all threads reach, a wrong warp mask, a loop that never ends |
+| `launch` | a launch that no GPU would accept |
+| `assert`, `crash`, `timeout` | an assertion that does not hold, a kernel that crashed, one that did not end |
+
+Whoever finds something hands over a *kind*, a *code* and *fields*, and no text. `WORDS` has the wording of
+every code, and `exception_of` is the one place where a finding becomes an exception:
+
+    exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
+                 Place(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
+
+There are two *dialects*, because what mends a kernel reads differently in them: `'python'` for kernels in
+Numba's dialect, whoever runs them (the simulator, or the emulator with `engine='c'`), and `'cuda'` for CUDA C.
+A template names its fields as `str.format` does. Some of them mean the same in every row:
+
+- `array`, a name, and `index`, a tuple of whole numbers, become attributes of the exception; `element` is
+  made of the two as the dialect writes it, `s[3, 4]` or `s[3][4]`. Where there is no array, `space` says what
+  there is instead: 'shared memory'.
+- `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
+
+A code for the C++ side of the emulator is one word that is a C identifier. To add one: a row in `WORDS`, the
+same kind and code in the C++ list of codes (`cpp/include/cuda/finding.h`), and the call that finds it, which
+gives a value to each field that the row names (`field_names` lists them). A field is a whole number, a text, a
+tuple of whole numbers, or a `Phrase`: a part of the sentence that has a row of its own, in `PHRASES`, and fields
+of its own. Addresses and masks are numbers there; how they look is the row's affair (`{mask:#x}`).
+A test holds the C++ side against the rows: its list, and the fields that each call gives.
+
+What an executor cannot do is no finding: `NotSimulated` carries its own text, made where it is raised.
+"""
+
+import os
+import re
+import sys
+import warnings
+from collections import namedtuple
+from string import Formatter
+from typing import NamedTuple
+
+__all__ = [
+    'Access',
+    'Phrase',
+    'Place',
+    'KernelError',
+    'MemcheckError',
+    'RacecheckError',
+    'InitcheckError',
+    'SynccheckError',
+    'LaunchError',
+    'DeviceAssert',
+    'KernelCrash',
+    'KernelTimeout',
+    'NotSimulated',
+    'SameValueRace',
+    'DIALECTS',
+    'PHRASES',
+    'WORDS',
+    'element',
+    'exception_of',
+    'field_names',
+    'outside_level',
+    'position',
+    'text_of',
+    'warn_of_same_value',
+]
+
+_PACKAGE = os.path.dirname(__file__) + os.sep
+
+Access = namedtuple('Access', 'line block thread')  # the other side of a race
+Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
+
+
+class KernelError(Exception):
+    "What a kernel did wrong; the attributes that do not apply are None"
+
+    kind = None
+
+    def __init__(
+        self,
+        what,  # one line: what happened
+        mend='',  # how it is usually mended
+        kernel=None,  # its name
+        file=None,
+        line=None,
+        source='',  # where, and the text of that line
+        block=None,
+        thread=None,  # who, as (x, y, z)
+        array=None,
+        index=None,  # on what
+        other=None,  # an `Access`
+        called=None,  # (line, its text) of the kernel's own line from which the function of `line` was called
+        code=None,  # which of the findings of this kind, as `WORDS` has it
+        fields=None,  # what it is told with: name -> value
+    ):
+        self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
+        self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
+        self.code, self.fields = code, fields or {}
+        lines = (
+            f'{self.kind}: {what}',
+            f'  line {line}: {source}' if line else '',
+            f'  called on line {called[0]}: {called[1]}' if called else '',
+            kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread)}'),
+            other and f'  against line {other.line}, {_who(other.block, other.thread)}',
+            mend and f'  {mend}',
+        )
+        super().__init__('\n'.join(filter(None, lines)))
+
+
+def position(p):  # (x, y, z)
+    "A position as the reader wants it: without the dimensions that are not used"
+    x, y, z = (int(o) for o in p)
+    return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
+
+
+def _who(block, thread):
+    return f'block {position(block)}, thread {position(thread)}'
+
+
+class MemcheckError(KernelError, IndexError):
+    "An access outside of the array that is meant, or of memory that is not the kernel's"
+
+    kind = 'memcheck'
+
+
+class RacecheckError(KernelError):
+    "Two threads use one place, at least one of them writes, and nothing orders them; `other` is the earlier access"
+
+    kind = 'racecheck'
+
+
+class InitcheckError(KernelError):
+    "Memory is read that nobody has written"
+
+    kind = 'initcheck'
+
+
+class SynccheckError(KernelError):
+    "Threads that must meet do not: at a barrier, at a warp's operation, or in a loop that waits"
+
+    kind = 'synccheck'
+
+
+class LaunchError(KernelError, ValueError, RuntimeError):
+    "A launch that no GPU would accept: its sizes, its shared memory, the number of its arguments"
+
+    kind = 'launch'
+
+
+class DeviceAssert(KernelError, AssertionError):
+    "An `assert` in a kernel does not hold"
+
+    kind = 'assert'
+
+
+class KernelCrash(KernelError, RuntimeError):
+    "A compiled kernel crashed: a division by zero, a full stack, a trap"
+
+    kind = 'crash'
+
+
+class KernelTimeout(KernelError, TimeoutError):
+    "A kernel did not end in time"
+
+    kind = 'timeout'
+
+
+class NotSimulated(KernelError, NotImplementedError):
+    "Something that a GPU can do and the simulator cannot"
+
+    kind = 'not simulated'
+
+
+class SameValueRace(RuntimeWarning):
+    "Several threads write the same value to one place: harmless today, a race all the same"
+
+
+CLASSES = {
+    c.kind: c
+    for c in (
+        MemcheckError,
+        RacecheckError,
+        InitcheckError,
+        SynccheckError,
+        LaunchError,
+        DeviceAssert,
+        KernelCrash,
+        KernelTimeout,
+    )
+}
+
+
+class Place(NamedTuple):
+    "Where something was found and by whom; what is not known is None"
+
+    kernel: str = None  # its name
+    file: str = None
+    line: int = None
+    source: str = ''  # the text of that line
+    block: tuple = None  # (x, y, z)
+    thread: tuple = None  # (x, y, z)
+    called: tuple = None  # (line, its text) of the kernel's own line from which the function of `line` was called
+
+
+# The words. A text that is the same in both dialects stands once.
+DIALECTS = ('python', 'cuda')
+Words = namedtuple('Words', 'what mend', defaults=('',))  # each a template, or one for each dialect
+
+_EVERYBODY = 'All threads of a block must reach it: guard the data, not the barrier.'
+_GUARD = dict(
+    python='A thread past the end must do nothing: guard it, as in `if i < {array}.size`.',
+    cuda='A thread past the end must do nothing: guard it, as in `if (i < n)`.',
+)
+_OUTSIDE = '{element} is outside: {array} has shape {shape}'
+_DYNAMIC = 'The third number of the launch is the size of dynamic shared memory, in bytes.'
+_LOOK = dict(
+    python="sim.options(checks='all') shows the first access that is outside.",
+    cuda='Compile with checks=True to see the first access that is outside.',
+)
+_NEVER_ALLOCATED = 'An array that was never allocated, or a failed cudaMalloc.'
+_TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
+_TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can use a device pointer.'
+_MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
+_ENDS_LATE = 'A block stays until the others need it no more: barrier.cluster.arrive and .wait at the end.'
+_UNWRITTEN = '{element} is read, and nobody has written it'
+_RACE = '{element} is {before} by one thread and {now} by another, with nothing between'
+_COPY_UNDER_WAY = '{element} is {now} while {whose} asynchronous copy to it may be under way'
+_UNREAD = (
+    'Wait for it (wgmma.wait_group, cp.async.bulk.wait_group.read), then tell whoever writes: '
+    'an mbarrier, or a barrier of the block.'
+)
+_AT_MBARRIER = 'at the mbarrier {mbarrier}, whose phase {phase}'
+_PAIRS = 'barrier.cluster.arrive and barrier.cluster.wait come in pairs.'
+_ILLEGAL = 'A GPU stops with an illegal instruction.'
+
+WORDS = {
+    # An index outside of an array: past its end, before its beginning, or of a kind that none takes
+    ('memcheck', 'outside'): Words(_OUTSIDE, _GUARD),
+    ('memcheck', 'before'): Words(
+        _OUTSIDE,
+        dict(
+            python='Numba counts a negative index from the end, CUDA C reads the memory before the array: '
+            'write the index that is meant.',
+            cuda='A negative index is the memory before the array.',
+        ),
+    ),
+    ('memcheck', 'indices'): Words('{array} has {dimensions} dimensions, and {given} indices were given'),
+    ('memcheck', 'index_type'): Words(
+        'an index of {array} is {type}; it must be a whole number', 'Divide with //, or use int(...).'
+    ),
+    ('memcheck', 'outside_type'): Words(
+        'index {index[0]} is outside of {type}', _GUARD['cuda']
+    ),  # of an array without a name
+    ('memcheck', 'outside_named'): Words('{array}: index {index[0]} is outside of {type}', _GUARD),
+    # Shared memory: outside of an array of it, of all of them, and where the launch asked for none
+    ('memcheck', 'outside_shared'): Words(_OUTSIDE),
+    ('memcheck', 'outside_dynamic'): Words(_OUTSIDE, _DYNAMIC),
+    ('memcheck', 'outside_arrays'): Words('shared memory is used outside of its arrays'),
+    ('memcheck', 'no_shared'): Words('shared memory is used that the launch did not ask for'),
+    ('memcheck', 'no_dynamic'): Words('shared memory is used that the launch did not ask for', _DYNAMIC),
+    ('memcheck', 'no_shared_address'): Words(
+        '{operation}: {address:#x} is no address in shared memory',
+        'PTX addresses shared memory by 32 bits: __cvta_generic_to_shared(pointer).',
+    ),
+    ('memcheck', 'copy_target'): Words(
+        '{operation} copies to shared memory, and {address:#x} is no address there',
+        'From shared memory, or to registers, an ordinary assignment copies.',
+    ),
+    # Memory that is not the kernel's
+    ('memcheck', 'no_array'): Words('address {address:#x} is in no array'),
+    ('memcheck', 'freed'): Words('{array} is used after cudaFree'),
+    ('memcheck', 'null_read'): Words('a null pointer is read', _NEVER_ALLOCATED),
+    ('memcheck', 'null_written'): Words('a null pointer is written', _NEVER_ALLOCATED),
+    ('memcheck', 'constant'): Words(
+        '{element} is written, and it is __constant__', 'The host fills it with cudaMemcpyToSymbol.'
+    ),
+    ('memcheck', 'kernel_reads_host'): Words("a kernel reads the host's memory", _TO_THE_GPU),
+    ('memcheck', 'kernel_writes_host'): Words("a kernel writes the host's memory", _TO_THE_GPU),
+    ('memcheck', 'host_reads'): Words('the host reads {array}, which is on the GPU', _TO_THE_HOST),
+    ('memcheck', 'host_writes'): Words('the host writes {array}, which is on the GPU', _TO_THE_HOST),
+    # The same, found by the operating system, because the detectors did not look on
+    ('memcheck', 'fault_outside'): Words(_OUTSIDE, _LOOK),
+    ('memcheck', 'fault_no_array'): Words('address {address:#x} is in no array', _LOOK),
+    ('memcheck', 'fault_freed'): Words('{array} is used after cudaFree', _LOOK),
+    ('memcheck', 'fault_null'): Words('a null pointer is read or written', _NEVER_ALLOCATED),
+    ('memcheck', 'fault_address'): Words('address {address:#x} is not device memory'),
+    # Addresses that must be multiples of something
+    ('memcheck', 'misaligned'): Words(
+        'an access of {bytes} bytes at {element} is misaligned: the address must be a multiple of {bytes}',
+        'A float4 can be read and written only where the index of its first float is a multiple of 4.',
+    ),
+    ('memcheck', 'misplaced'): Words(
+        '{operation}: the address of {element} is misaligned: it must be a multiple of {bytes}', _MULTIPLES
+    ),
+    # One place, two threads: of one block, of two blocks, and with the same value
+    ('racecheck', 'race'): Words(
+        _RACE,
+        dict(
+            python='In one block, a cuda.syncthreads() between the two orders them.',
+            cuda='In one block, a __syncthreads() between the two orders them.',
+        ),
+    ),
+    ('racecheck', 'race_of_blocks'): Words(
+        _RACE,
+        dict(
+            python='Across blocks: blocks run in any order: let each write its own place, or use cuda.atomic.',
+            cuda='Blocks run in any order: let each write its own place, or use atomicAdd and its kin.',
+        ),
+    ),
+    ('racecheck', 'same_value'): Words(
+        'line {line} of {kernel}: several threads write the same value to {element}. '
+        'Harmless as it is; one thread would do'
+    ),
+    # A thread and an asynchronous copy; `whose` is a phrase
+    ('racecheck', 'copy_not_waited_for'): Words(
+        _COPY_UNDER_WAY,
+        'Whoever copies waits for it (cp.async.wait_group, __pipeline_wait_prior), '
+        'then a __syncthreads() orders it for the others.',
+    ),
+    ('racecheck', 'copy_not_committed'): Words(
+        _COPY_UNDER_WAY,
+        'Whoever copies commits it (cp.async.commit_group, __pipeline_commit) and waits for the group, '
+        'then a __syncthreads() orders it for the others.',
+    ),
+    # A thread and an engine: one that copies in bulk, or the tensor cores; `first`, `second`: phrases
+    ('racecheck', 'bulk_under_way'): Words(
+        '{element} is {now} while a bulk copy to it may be under way',
+        'Wait at the mbarrier that the copy is told to (mbarrier.try_wait), for the phase in which it comes; '
+        'announce all its bytes there (expect_tx).',
+    ),
+    ('racecheck', 'no_proxy_fence'): Words(
+        '{element} is written by a thread, and read by the copy engine or the tensor cores '
+        'with no fence.proxy.async between',
+        'Whoever wrote it: fence.proxy.async, then the barrier.',
+    ),
+    ('racecheck', 'engine_reads'): Words(
+        '{element} is {now} while the tensor cores or the copy engine may still read it', _UNREAD
+    ),
+    ('racecheck', 'engine_has_read'): Words(
+        '{element} is {now}, and nothing orders it after what read it: the tensor cores or the copy engine', _UNREAD
+    ),
+    ('racecheck', 'after_engine'): Words(
+        '{element} is {before} by {first} and {now} by {second}, with nothing between',
+        'Every thread that uses what a bulk copy brings waits at its mbarrier (mbarrier.try_wait).',
+    ),
+    ('racecheck', 'before_engine'): Words(
+        '{element} is {before} by {first} and {now} by {second}, with nothing between',
+        'An mbarrier or a barrier of the block between the two orders them.',
+    ),
+    ('racecheck', 'registers_written'): Words(
+        'wgmma.mma_async uses registers that the thread has written, with no wgmma.fence between',
+        'wgmma.fence.sync.aligned comes before the first wgmma, and whenever its registers were written.',
+    ),
+    ('racecheck', 'result_not_awaited'): Words(
+        'the thread ends, and has not waited for the result of this wgmma',
+        'wgmma.commit_group, then wgmma.wait_group before the first use of what it computes.',
+    ),
+    ('racecheck', 'store_not_awaited'): Words(
+        'the thread ends while its bulk copy may still read shared memory',
+        'cp.async.bulk.commit_group, then cp.async.bulk.wait_group.read 0.',
+    ),
+    ('racecheck', 'load_not_awaited'): Words(
+        'the block ends, and nobody has waited for this bulk copy to its shared memory',
+        'Wait at the mbarrier that the copy is told to, for the phase in which it comes.',
+    ),
+    ('racecheck', 'barrier_not_visible'): Words(
+        'a bulk copy is told to an mbarrier that the copy engine may not see yet',
+        'Behind mbarrier.init: fence.mbarrier_init.release.cluster (or fence.proxy.async), '
+        'then a barrier of the block.',
+    ),
+    # Blocks of a cluster
+    ('racecheck', 'block_not_begun'): Words(
+        'shared memory of a block of the cluster is used that may not have begun',
+        "barrier.cluster.arrive and .wait come before the first use of another block's shared memory.",
+    ),
+    ('memcheck', 'block_may_end'): Words(
+        'shared memory of a block of the cluster that has ended may be used here: nothing makes it wait', _ENDS_LATE
+    ),
+    ('memcheck', 'block_ended'): Words('shared memory of a block of the cluster that has ended is used', _ENDS_LATE),
+    ('memcheck', 'no_block'): Words(
+        'mapa: there is no block {block_rank} in a cluster of {blocks}',
+        'Ranks count from 0 to %cluster_nctarank - 1; __cluster_dims__ says how many blocks are in a cluster.',
+    ),
+    ('memcheck', 'copy_to_no_block'): Words(
+        'a copy for a block that the cluster does not have', 'The mask has a bit for each block of the cluster.'
+    ),
+    ('memcheck', 'not_its_own'): Words(
+        "{operation} takes the block's own shared memory, and this address is in another block's",
+        "Of other blocks' shared memory there are loads, stores, mbarrier.arrive and .expect_tx.",
+    ),
+    ('synccheck', 'arrives_twice'): Words(
+        "a thread arrives twice at the cluster's barrier without waiting between", _PAIRS
+    ),
+    ('synccheck', 'waits_unarrived'): Words("a thread waits at the cluster's barrier and has not arrived", _PAIRS),
+    # Bulk copies, tensor maps and the descriptors of wgmma
+    ('memcheck', 'bulk_bytes'): Words(
+        '{operation} copies {bytes} bytes; a bulk copy takes multiples of 16',
+        'Pad the rows, or copy the rest by threads.',
+    ),
+    ('memcheck', 'no_tensor_map'): Words(
+        'this is no tensor map',
+        'On the host, tensor_map(x, box) makes one; the kernel takes it as `const __grid_constant__ TensorMap`, '
+        'and gives its address.',
+    ),
+    ('memcheck', 'coordinates'): Words('{operation} has {given} coordinates, and the tensor map {axes} axes'),
+    ('memcheck', 'box_misaligned'): Words(
+        '{operation}: the box begins at element {at} of its rows, '
+        'and that must be a multiple of 16 bytes, {elements} elements',
+        _ILLEGAL,
+    ),
+    ('memcheck', 'box_before'): Words(
+        'cp.async.bulk.tensor: the box begins at {at} along axis {axis}, and a store may not begin before the array',
+        _ILLEGAL,
+    ),
+    ('memcheck', 'descriptor'): Words(
+        'wgmma.mma_async: a descriptor leads outside of shared memory',
+        'Its lowest 14 bits are the address divided by 16, then come the two distances, each divided by 16.',
+    ),
+    # Memory that nobody has written, by where it lies
+    ('initcheck', 'unwritten'): Words(
+        _UNWRITTEN,
+        dict(
+            python='device_array does not clear memory: write it, or copy zeros.',
+            cuda='cudaMalloc and torch::empty do not clear memory: write it, or cudaMemset it first.',
+        ),
+    ),
+    ('initcheck', 'unwritten_shared'): Words(
+        _UNWRITTEN,
+        dict(
+            python='Shared memory starts with what the last block left there: '
+            'write it, then cuda.syncthreads(), then read.',
+            cuda='Shared memory starts with what the last block left there: write it, then __syncthreads(), then read.',
+        ),
+    ),
+    ('initcheck', 'unwritten_local'): Words(_UNWRITTEN, 'Local memory starts with anything: write it first.'),
+    ('initcheck', 'unwritten_for_engine'): Words(
+        '{element} is read by the tensor cores or the copy engine, and nothing has written it',
+        'If a bulk copy is to bring it: wait at its mbarrier first, and announce all its bytes.',
+    ),
+    # A barrier of the block or the grid that not all threads reach, and loops that wait
+    ('synccheck', 'returned'): Words(
+        "{here} of the block's {threads} threads reach this barrier; thread {thread} has returned", _EVERYBODY
+    ),
+    ('synccheck', 'diverged'): Words(
+        "{here} of the block's {threads} threads reach this barrier; thread {thread} is in another branch", _EVERYBODY
+    ),
+    ('synccheck', 'others_wait'): Words(
+        "{here} of the block's {threads} threads reach this barrier; the others wait for something else", _EVERYBODY
+    ),
+    ('synccheck', 'waits_elsewhere'): Words(
+        '{here} of {threads} threads wait at a barrier, and this one for what never comes', _EVERYBODY
+    ),
+    ('synccheck', 'grid_diverged'): Words('not all threads of the grid reach this barrier'),
+    ('synccheck', 'endless_wait'): Words(
+        '{threads} threads wait here for a change of memory that never comes',
+        'Threads that run in step cannot wait for each other in a loop; use a barrier, '
+        'or let one thread of a block take the lock.',
+    ),
+    # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
+    ('synccheck', 'no_such_barrier'): Words(
+        'barrier {barrier} for {threads} threads: there are barriers 0 to 15, and whole warps meet at them'
+    ),
+    ('synccheck', 'barrier_threads'): Words(
+        'barrier {barrier} is used for {threads} threads here and for {others} by those who wait there',
+        'All who meet at a barrier give the same number of threads.',
+    ),
+    ('synccheck', 'no_mbarrier'): Words(
+        '{operation} at a place where no mbarrier is',
+        'One thread makes it: mbarrier.init, then fence.mbarrier_init, then a barrier of the block '
+        '(of the cluster, if other blocks use it).',
+    ),
+    ('synccheck', 'mbarrier_count'): Words('an mbarrier for no arrival, or for more than 2^20 - 1'),
+    ('synccheck', 'too_many_arrive'): Words(
+        'more threads arrive at an mbarrier than the {count} of a phase, which it was made for on line {made_on}',
+        'mbarrier.init gets the number of arrivals of one phase.',
+    ),
+    ('synccheck', 'stuck'): Words(
+        'this thread waits {why}, and no thread can go on',
+        'Count who arrives in a phase, the bytes that come, and the parity that is waited for.',
+    ),
+    ('synccheck', 'stuck_together'): Words(
+        'this thread waits {why}, and no thread can go on; thread {thread} waits {other_why}',
+        'Count who arrives in a phase, the bytes that come, and the parity that is waited for.',
+    ),
+    # A warp and its masks; `operation`: 'a shuffle', 'a vote', 'syncwarp'
+    ('synccheck', 'unnamed_lane'): Words(
+        '{operation} is reached by a thread that its mask {mask:#x} does not name',
+        'The mask names all lanes that take part: 0xffffffff for the whole warp.',
+    ),
+    ('synccheck', 'absent_lane'): Words(
+        '{operation} waits for lane {lane} of the warp, which its mask names and which is in another branch',
+        'Name only the lanes that come here, or call it before the branch.',
+    ),
+    ('synccheck', 'source_lane'): Words(
+        'a shuffle reads from lane {lane}, which does not take part', 'All lanes that are read must call the shuffle.'
+    ),
+    ('synccheck', 'own_mask'): Words(
+        'lane {lane} is not in the mask {mask:#x} that it calls this with',
+        'A lane may wait only for a group that it belongs to.',
+    ),
+    ('synccheck', 'lane_elsewhere'): Words(
+        'lane {lane} waits here for the lanes of mask {mask:#x}; lane {other_lane} is elsewhere',
+        'Every lane that the mask names must reach the same call with the same mask.',
+    ),
+    ('synccheck', 'different_calls'): Words(
+        'the lanes of mask {mask:#x} wait at different operations or with different masks',
+        'Every lane that the mask names must reach the same call with the same mask.',
+    ),
+    ('synccheck', 'warp_apart'): Words(
+        '{operation} is for all 32 lanes of a warp together: lane {lane} waits here, lane {other_lane} {state}',
+        'No branch around it may depend on the lane; blocks are multiples of 32 threads.',
+    ),
+    ('synccheck', 'different_descriptors'): Words(
+        'wgmma.mma_async: the lanes of a warp give different descriptors', 'All threads of a warpgroup give the same.'
+    ),
+    # What no GPU launches
+    ('launch', 'no_brackets'): Words(
+        '{kernel} is a kernel: say how many blocks of how many threads, as in {kernel}[grid, block](...)'
+    ),
+    ('launch', 'brackets'): Words(
+        '{kernel}[...] takes grid and block, then stream and bytes of shared memory if need be: '
+        'two to four things, not {given}'
+    ),
+    ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), and {given} were given'),
+    ('launch', 'sizes'): Words('{kernel}: {why}'),
+    ('launch', 'empty'): Words(
+        'a grid of {grid} blocks of {block} threads: every size is at least 1', 'An empty input needs no launch.'
+    ),
+    ('launch', 'block_size'): Words(
+        'a block of {block} is {threads} threads; a GPU takes {most} at most, and {most_z} along z',
+        'Use smaller blocks and more of them.',
+    ),
+    ('launch', 'grid_size'): Words('a grid of {grid} blocks; a GPU takes {most_x} along x, {most_yz} along y and z'),
+    ('launch', 'cluster_size'): Words(
+        'a grid of {grid} blocks in clusters of {cluster}: a cluster has 8 blocks at most, and the grid whole clusters',
+        'Round the grid up, and let the blocks that are too many do nothing.',
+    ),
+    ('launch', 'shared_number'): Words('{given!r} bytes of shared memory: it is a whole number, 0 or more'),
+    ('launch', 'shared_size'): Words(
+        '{bytes} bytes of shared memory; a block has {most} unless a kernel asks for more'
+    ),
+    ('launch', 'shared_arrays'): Words('{bytes} bytes of shared memory for a block; it has {most}'),
+    ('launch', 'dynamic_size'): Words(
+        '{bytes} bytes of dynamic shared memory; this kernel may use {most}',
+        'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
+    ),
+    ('launch', 'shared_sum'): Words(
+        '{bytes} bytes of static and {dynamic} of dynamic shared memory; this kernel may use {most}'
+    ),
+    ('launch', 'static_size'): Words(
+        "the block's shared arrays need more than a block has",
+        'A block has 48 KB of static shared memory; use smaller arrays, or dynamic shared memory for up to 227 KB.',
+    ),
+    ('launch', 'kernel_in_kernel'): Words('a kernel launches a kernel, which is not emulated', 'Launch from the host.'),
+    # An end before the end
+    ('assert', 'fails'): Words(
+        dict(python='an assert does not hold', cuda='the assertion `{expression}` does not hold')
+    ),
+    ('crash', 'division'): Words(
+        'an integer is divided by zero', 'A GPU goes on with a meaningless number; test the divisor first.'
+    ),
+    ('crash', 'stack'): Words("a thread's stack is full", 'Recursion that does not end, or a large local array.'),
+    ('crash', 'aborts'): Words('the kernel called abort(), or threw an exception'),
+    ('crash', 'instruction'): Words('the kernel executed an instruction that traps'),
+    ('crash', 'trap'): Words('{operation}'),
+    ('crash', 'no_return'): Words('a function that promises a result ends without `return`'),
+    ('crash', 'exits'): Words('exit({status}) was called'),
+    ('crash', 'exits_in_kernel'): Words(
+        'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
+    ),
+    ('crash', 'host_memory'): Words('the host code reads or writes memory that is not its own'),
+    ('crash', 'host_division'): Words('the host code divides an integer by zero'),
+    ('crash', 'host'): Words('the host code crashed'),
+    ('crash', 'cluster_variable'): Words(
+        'in clusters the emulator has no __shared__ variables of file scope',
+        'Declare it in the kernel, or in the function that uses it.',
+    ),
+    ('crash', 'no_addresses'): Words(
+        'no addresses are left for the detectors',
+        'A limit on virtual memory (ulimit -v) is in their way; checks=False runs without them.',
+    ),
+    ('crash', 'no_stack'): Words("no memory for another thread's stack"),
+    ('timeout', 'endless'): Words(
+        'the kernel still runs after {seconds} s: an endless loop, or threads that wait for what never comes',
+        'If it is only slow: cpp.options(seconds=...). If a block waits for a later one: here blocks run one after '
+        "the other, and cpp.options(order='reverse') begins with the last.",
+    ),
+}
+
+
+# The parts of sentences that a `Phrase` names
+PHRASES = {
+    # who copies or reads, what an mbarrier is called
+    'own_copy': "the thread's own",
+    'other_copy': "another thread's",
+    'a_thread': 'a thread',
+    'a_bulk_copy': 'a bulk copy',
+    'an_engine': 'the tensor cores or the copy engine',
+    'element': '{element}',
+    'of_line': 'of line {line}',
+    # what a thread waits for
+    'at_cluster': "at the cluster's barrier for threads that do not come",
+    'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads are',
+    'gets_more': f'{_AT_MBARRIER} got {{bytes}} bytes more than it expects',
+    'lacks_both': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',
+    'lacks_bytes': f'{_AT_MBARRIER} lacks {{bytes}} bytes',
+    'lacks_arrivals': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals',
+    'for_wgmma': 'for a wgmma that not all four warps of its warpgroup have asked for',
+    # what the other lane of a warp does
+    'apart_waits': 'waits {why}',
+    'apart_absent': 'does not exist',
+    'apart_returned': 'has returned',
+    'apart_elsewhere': 'is elsewhere',
+    # and what a kernel called that ends it
+    'trap_called': '__trap() was called',
+    'breakpoint': '__brkpt() was called, and no debugger is there',
+    'abort_called': 'abort() was called',
+    'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
+    'copy_bytes': '__pipeline_memcpy_async copies 4, 8 or 16 bytes',
+    'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
+}
+
+
+def element(array, index, dialect):
+    "An element as the dialect writes it: `s[3, 4]` or `s[3][4]`; without an index the array's name"
+    if index is None or len(index) == 0:
+        return array
+    return f'{array}[{", ".join(map(str, index))}]' if dialect == 'python' else array + ''.join(f'[{i}]' for i in index)
+
+
+def _templates(kind, code, dialect):
+    "The templates of `what` and `mend`"
+    return tuple(o if isinstance(o, str) else o[dialect] for o in WORDS[kind, code])
+
+
+def field_names(kind, code):
+    "The names of the fields that whoever finds this must give, in any dialect; `element` needs `array` and `index`"
+    texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
+    names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
+    return (names - {'element'}) | ({'array', 'index'} if 'element' in names else set())
+
+
+def _shown(fields, dialect):
+    "Fields as the templates show them"
+    shown = {k: _phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
+    if 'thread' in shown:
+        shown['thread'] = position(shown['thread'])
+    name = shown.get('array') or shown.get('space') or ''
+    shown.setdefault('element', element(name, shown.get('index'), dialect))
+    return shown
+
+
+def _phrase(phrase, dialect):
+    return PHRASES[phrase.code].format(**_shown(phrase.fields, dialect))
+
+
+def text_of(kind, code, dialect, fields=None):
+    "(what, mend): the wording of a finding with its fields filled in; `KeyError` names a field that is missing"
+    shown = _shown(fields, dialect)
+    return tuple(o.format(**shown) for o in _templates(kind, code, dialect))
+
+
+def exception_of(
+    kind,  # 'memcheck', 'racecheck', ...
+    code,  # which one, as `WORDS` has it
+    dialect,  # 'python' or 'cuda'
+    fields=None,  # name -> value, for the templates
+    place=Place(),  # where it was found
+    other=None,  # an `Access`: the other side of a race
+) -> KernelError:  # of the class that belongs to the kind
+    "The exception that tells of a finding; `KeyError` if there is no such code, or a field is missing"
+    what, mend = text_of(kind, code, dialect, fields)
+    array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
+    on = dict(array=array, index=index, other=other, code=code, fields=fields)
+    return CLASSES[kind](what, mend, **on, **place._asdict())
+
+
+def outside_level():
+    "How far above its caller the code outside of this package is: the `stacklevel` of a warning about it"
+    frame, n = sys._getframe(1), 1
+    while frame.f_back and frame.f_code.co_filename.startswith(_PACKAGE):
+        frame, n = frame.f_back, n + 1
+    return n
+
+
+def warn_of_same_value(dialect, fields):
+    "Warn that several threads write the same value to one place; at the kernel's line, or where it was launched"
+    text, _ = text_of('racecheck', 'same_value', dialect, fields)
+    warnings.warn(text, SameValueRace, stacklevel=outside_level())

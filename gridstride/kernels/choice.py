@@ -1,0 +1,355 @@
+"""`matmul(a, b)`: the right rung where there is one, torch where there is none; differentiable, for use in a model."""
+
+import threading
+from collections import namedtuple
+from contextlib import contextmanager
+from functools import lru_cache
+
+from . import hopper, split, transposed
+from ..cpp.driver import enter
+from ..utils import backend, gpu_count
+
+
+# For each type and layout one function knows the kernels, and says which of them is the fastest for a shape:
+# large tiles where there is work for every SM, smaller ones or a split of `k` where there is not. Called with
+# (h, w, k, sms), it returns the kernel, or a sentence that says why it has none. A plan is made once for a
+# shape, and kept.
+CHOOSE = {
+    ('float32', 'nn'): split.choose,
+    ('float32', 'tn'): split.choose_tn,  # the first matrix lies column after column, as a transpose does
+    ('float32', 'nt'): split.choose_nt,  # the second one does
+    ('bfloat16', 'nn'): hopper.choose,
+    ('bfloat16', 'tn'): transposed.choose_tn,
+    ('bfloat16', 'nt'): transposed.choose_nt,
+}
+RANKED = {('bfloat16', 'nn'): hopper.ranked}  # called with (h, w, k, sms, n): the `n` that `tune` shall measure
+TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
+KEPT = 4096
+
+
+class Plan(namedtuple('Plan', 'kernel why')):
+    "The kernel that multiplies, None if torch does, and why"
+
+    __slots__ = ()
+
+    def __repr__(self):
+        return f"{self.kernel.name if self.kernel else 'torch.matmul'}: {self.why}"
+
+
+_used = []  # kernels that `using` gave
+_plans, _tuned = {}, {}  # plans by shape, type and device; those that `tune` measured
+
+
+@contextmanager
+def using(
+    *kernels,
+):  # such as rungs: called with (m, n, out), with a `name`, and `supports(h, w, k)` if they do not take all
+    "Inside of the `with` block, `matmul` takes the first of these kernels that can, on the emulator too, and no other"
+    before = list(_used)
+    _used[:] = kernels
+    _plans.clear()
+    try:
+        yield
+    finally:
+        _used[:] = before
+        _plans.clear()
+
+
+def _fits(kernel, h, w, k, dtype):
+    return getattr(kernel, 'dtype', 'float32') == dtype and getattr(kernel, 'supports', lambda *_: True)(h, w, k)
+
+
+def _layout(kernel):
+    return getattr(kernel, 'layout', 'nn')
+
+
+def _kernels_given(h, w, k, dtype, layout):
+    return [o for o in _used if layout == _layout(o) and _fits(o, h, w, k, dtype)]
+
+
+@lru_cache
+def _gpu(device):
+    "(compute capability, SMs) of a GPU"
+    import torch
+
+    p = torch.cuda.get_device_properties(device)
+    return (p.major, p.minor), p.multi_processor_count
+
+
+def _make_plan(h, w, k, dtype, device, layout):
+    if min(h, w, k) < 1:
+        return Plan(None, 'a size is 0')
+    if _used:
+        asked = _kernels_given(h, w, k, dtype, layout)
+        return (
+            Plan(asked[0], 'asked for by `using`')
+            if asked
+            else Plan(None, 'no kernel given to `using` takes this shape and type')
+        )
+    if device is None:
+        return Plan(None, 'it is not on a GPU')
+    if dtype not in TYPES:
+        return Plan(None, f'there is no kernel for {dtype}')
+    capability, sms = _gpu(device)
+    if capability != (9, 0):
+        has = '.'.join(map(str, capability))
+        return Plan(None, f'the kernels are made for Hopper (compute capability 9.0), and this GPU has {has}')
+    choose = CHOOSE.get((dtype, layout))
+    kernel = choose(h, w, k, sms) if choose else f'no kernel reads {layout}'
+    if isinstance(kernel, str):
+        return Plan(None, kernel)
+    return (
+        Plan(kernel, 'by estimate the fastest kernel for this shape')
+        if _fits(kernel, h, w, k, dtype)
+        else Plan(None, f'{kernel.name} does not take this shape')
+    )
+
+
+def plan(
+    h,
+    w,
+    k,  # of h x k @ k x w
+    dtype='float32',  # its name, or torch's
+    device=None,  # number of the GPU; None: the current one, if there is one
+    layout='nn',  # 'tn': the first matrix lies column after column, as a transpose does; 'nt': the second
+) -> Plan:
+    "Which kernel multiplies such matrices, and why"
+    if device is None and gpu_count() and backend() == 'gpu':
+        import torch
+
+        device = torch.cuda.current_device()
+    return _plan(h, w, k, str(dtype).removeprefix('torch.'), device, layout)
+
+
+def _plan(h, w, k, dtype, device, layout='nn'):
+    key = (h, w, k, dtype, device, layout)
+    if key not in _plans:
+        if len(_plans) >= KEPT:
+            _plans.clear()
+        _plans[key] = not _used and _tuned.get(key) or _make_plan(*key)
+    return _plans[key]
+
+
+# Most kernels take two matrices that lie row after row. An operand that is a transpose, as both gradients
+# have one, goes to a kernel that reads it as it lies, if there is one; else it is copied, if the copy takes
+# no more than a tenth of the product; else torch multiplies, whose kernels read either way. Leading axes of
+# `a` are rows as well. All else is torch's: vectors, batches on both sides, other types, other devices,
+# autocast, TF32 if it is allowed, what `torch.compile` traces.
+#
+# Bytes and operations a second, as measured on an H100: what torch's copy of a transpose costs beside the product.
+COPY, RATES = 6e11, dict(float32=5e13, bfloat16=7e14)
+
+_NAMES = {}  # torch's types -> names, filled when torch is here
+
+
+@lru_cache
+def _torch():
+    import torch
+
+    _NAMES.update({getattr(torch, o): o for o in TYPES})
+    return torch
+
+
+@lru_cache
+def _plain():
+    return _torch().Tensor, _torch().nn.Parameter
+
+
+def _why_torch(a, b):
+    "Why these two cannot be given to a kernel at all; None if they can"
+    torch, plain = _torch(), _plain()
+    if type(a) not in plain or type(b) not in plain:
+        return 'an operand is no plain tensor'
+    if b.dim() != 2 or a.dim() < 2:
+        return f'the operands have {a.dim()} and {b.dim()} axes'
+    if a.dtype is not b.dtype:
+        return 'the types differ'
+    if a.shape[-1] != b.shape[0]:
+        return 'the sizes do not fit'
+    if a.device != b.device:
+        return 'the operands are on different devices'
+    if not a.is_cuda and not (_used and backend() == 'sim'):
+        return 'it is not on a GPU'
+    if torch.is_autocast_enabled(a.device.type):
+        return 'autocast decides the type'
+    if a.dtype is torch.float32 and a.is_cuda and _tf32(torch.backends.cuda.matmul):
+        return 'TF32 is allowed, and faster'
+    if torch.compiler.is_compiling():
+        return 'torch.compile traces it'
+    if _is_transformed(a) or _is_transformed(b) or torch.autograd.forward_ad._current_level >= 0:
+        return 'torch.func transforms it'
+
+
+def _tf32(settings):
+    "Whether torch may use TF32"
+    # Older versions have one name for the setting, newer ones two, of which the first may refuse to tell.
+    precision = getattr(settings, 'fp32_precision', None)
+    return settings.allow_tf32 if precision is None else precision == 'tf32'
+
+
+def _is_transformed(x):
+    return _torch()._C._functorch.is_functorch_wrapped_tensor(x)
+
+
+def _copy_pays(x, other, dtype):
+    "Whether it pays to copy the transpose `x`, which is multiplied with as many rows or columns as `other`"
+    return 2 * x.element_size() / COPY <= 0.1 * 2 * other / RATES[dtype] if dtype in RATES else False
+
+
+def _row_major(x, other):
+    "`x` row after row, a copy if that pays; None if it does not"
+    if x.is_contiguous():
+        return x
+    if x.dim() == 2 and x.t().is_contiguous() and (_used or _copy_pays(x, other, str(x.dtype)[6:])):
+        return x.contiguous()
+
+
+def _as_they_lie(a, b):
+    "(layout, operands as their memory has them) of two matrices of which at most one is a transpose, else None"
+    lie = [o.dim() == 2 and o.t().is_contiguous() and not o.is_contiguous() for o in (a, b)]
+    if lie == [True, False] and b.is_contiguous():
+        return 'tn', a.t(), b
+    if lie == [False, True] and a.is_contiguous():
+        return 'nt', a.view(-1, a.shape[-1]), b.t()
+
+
+def _sizes_of(a, b):
+    "(h, w, k, type, GPU)"
+    k, w = b.shape
+    h = a.shape[0] if a.dim() == 2 else a.numel() // k if k else 0
+    return h, w, k, _NAMES.get(a.dtype) or str(a.dtype)[6:], a.get_device() if a.is_cuda else None
+
+
+def _plan_for(a, b):
+    """The plan for two operands that may be given to a kernel, and these as it takes them; None in their place if they
+    would have to be copied, and that takes too long"""
+    h, w, k, dtype, device = _sizes_of(a, b)
+    why = 'an operand lies in memory in a way that no kernel reads'
+    if not (a.is_contiguous() and b.is_contiguous()) and (lie := _as_they_lie(a, b)):
+        layout, m, n = lie
+        p = _plan(h, w, k, dtype, device, layout)
+        if p.kernel and _aligned(m, n):
+            return p, m, n
+        why = p.why
+    p = _plan(h, w, k, dtype, device)
+    if not p.kernel:
+        return p, None, None
+    m, n = _row_major(a, w), _row_major(b, h)
+    if m is None or n is None or not _aligned(m, n):
+        return Plan(None, why), None, None
+    return p, m if m.dim() == 2 else m.view(h, k), n
+
+
+def _aligned(m, n):
+    return not (m.data_ptr() | n.data_ptr()) & 15
+
+
+def explain(a, b) -> Plan:
+    "What `matmul(a, b)` does, and why"
+    why = _why_torch(a, b)
+    return Plan(None, why) if why else _plan_for(a, b)[0]
+
+
+def _multiply(a, b, out=None):
+    "`a @ b` by a kernel or by torch"
+    if not _why_torch(a, b):
+        p, m, n = _plan_for(a, b)
+        if m is not None:
+            if out is None:
+                return p.kernel(m, n) if a.dim() == 2 else p.kernel(m, n).view(*a.shape[:-1], b.shape[1])
+            if (
+                out.shape == (*a.shape[:-1], b.shape[1])
+                and out.dtype is a.dtype
+                and out.device == a.device
+                and out.is_contiguous()
+                and not out.data_ptr() & 15
+            ):
+                p.kernel(m, n, out.view(-1, b.shape[1]))
+                return out
+    return _torch().matmul(a, b) if out is None else _torch().matmul(a, b, out=out)
+
+
+# The gradients of a product are products: with $g$ the gradient of $a b$, that of $a$ is $g b^T$ and that of
+# $b$ is $a^T g$. They go the same way as the product itself, so that they may be differentiated again.
+_thread = threading.local()
+
+
+def _enter(x):
+    """In autograd's own thread, where nothing may have run on the GPU yet, make its context current before cuBLAS warns
+    that there is none"""
+    if x.is_cuda and not hasattr(_thread, 'entered'):
+        enter()
+        _thread.entered = True
+
+
+@lru_cache
+def _product():
+    "The differentiable product; made late, since torch is imported late"
+    torch = _torch()
+
+    class Product(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return _multiply(a, b)
+
+        @staticmethod
+        def backward(ctx, g):
+            _enter(g)
+            a, b = ctx.saved_tensors
+            ga = matmul(g, b.t()) if ctx.needs_input_grad[0] else None
+            gb = matmul(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
+            return ga, gb
+
+    return Product
+
+
+def matmul(
+    a,  # any tensor that torch.matmul takes; a kernel multiplies (..., k)
+    b,  # by (k, w)
+    out=None,  # written instead of a new tensor
+):
+    "`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which"
+    torch = _torch()
+    if out is None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not _why_torch(a, b):
+        return _product().apply(a, b)
+    if out is not None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return torch.matmul(a, b, out=out)  # raises, as it must
+    return _multiply(a, b, out)
+
+
+# An estimate is not a measurement, and for many shapes several kernels are close to each other. Who needs one
+# shape often has them measured once: the kernels that `using` gave, else those of `RANKED`.
+def tune(
+    a,
+    b,  # as for `matmul`
+    tries=6,  # how many kernels to measure, beginning with the shortest estimate; all that `using` gave
+) -> Plan:  # what `matmul` does with such operands from now on, in this process or within `using`
+    """Measure the kernels that take `a` and `b`, which takes some seconds where there are several, and have `matmul`
+    take the fastest for their shape and type; several are known for bfloat16"""
+    why = _why_torch(a, b)
+    p, m, n = (Plan(None, why), None, None) if why else _plan_for(a, b)
+    if not p.kernel:
+        return p
+    key = (*_sizes_of(a, b), _layout(p.kernel))
+    kernels = _candidates(*key, tries)
+    if len(kernels) < 2:
+        return p
+    from gridstride.bench import compare
+
+    out = m.new_empty(key[:2])
+    times = compare(
+        {str(i): lambda m, n, o=o: o(m, n, out) for i, o in enumerate(kernels)}, m, n, out=out, seconds=0.1
+    ).timings
+    best = min(range(len(kernels)), key=lambda i: times[str(i)].median)
+    _plans[key] = Plan(kernels[best], f'the fastest of {len(kernels)} that were measured')
+    if not _used:
+        _tuned[key] = _plans[key]
+    return _plans[key]
+
+
+def _candidates(h, w, k, dtype, device, layout, tries):
+    if _used:
+        return _kernels_given(h, w, k, dtype, layout)
+    ranked = RANKED.get((dtype, layout))
+    return ranked(h, w, k, _gpu(device)[1], tries) if ranked else []

@@ -1,0 +1,202 @@
+"""Kernels to take away: each as one `.cu` that checks and times itself, and needs CUDA alone.
+
+    python -m gridstride.kernels export DIR     # then, on a machine with an H100: sh DIR/run.sh
+
+Between two lines that say so stands the text that the package launches, to the letter. Above it is how to
+compile it; below it are the launches as the package makes them on an H100, and the host's part (`main.cuh`),
+which multiplies random numbers, looks at each result, and takes the time.
+"""
+
+import re
+from collections import namedtuple
+from importlib.resources import files
+from pathlib import Path
+
+from . import fp32, hopper, split, tensor_cores, thin, transposed
+from .ladder import ragged_shapes
+from .rung import H100, Rung
+
+BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
+FLAGS = '-O3 -std=c++17 -arch=sm_90a'
+
+Exported = namedtuple('Exported', 'name what product shapes')  # file, one line on it; (h, w, k), the last one is timed
+
+
+# What there is to export.
+def _lesson(number, module, large):
+    "The rungs of a lesson"
+    for r in dict.fromkeys(o for o in vars(module).values() if isinstance(o, Rung)):
+        name = re.sub(r'\W+', '_', r.name)
+        yield Exported(
+            f'lesson_{number}_{name}', f'Lesson {number}, rung `{r.name}`', r, [*ragged_shapes(r)[:4], large]
+        )
+
+
+def _picked(product, *shapes):
+    "A kernel that `matmul` picks"
+    name = re.sub(r'\W+', '_', product.name)
+    return Exported(f'matmul_{name}', f'`matmul` may pick `{product.name}`', product, [*shapes])
+
+
+def _thin(form, product, *shapes):
+    return _picked(product, *shapes)._replace(name=f'matmul_thin_{form}')
+
+
+def _float32():
+    "All that `matmul` picks in float32; a thin one has the width in its constants, so one of each form"
+    large = 4096, 4096, 4096
+    for p in split.every():
+        yield _picked(p, *ragged_shapes(p)[1:4], large)
+    yield _picked(thin.SMALL, *ragged_shapes(thin.SMALL)[:4], (100, 100, 100))
+    yield _thin('rows', thin.THIN, (9001, 10, 784), (50000, 10, 784))
+    yield _thin('ring', thin.THIN, (9001, 10, 785), (50000, 10, 785))
+    yield _thin('wide', thin.THIN, (9001, 20, 786), (50000, 20, 786))
+    yield _thin('slabs', thin.THIN, (37, 10, 50000), (784, 10, 50000))
+    yield _thin('turned', thin.THIN_TN, (36, 10, 785), (784, 10, 50000))
+
+
+def _bfloat16():
+    "All that `matmul` picks in bfloat16"
+    large = 8192, 8192, 8192
+    for p in [hopper.final(*tile) for tile in hopper.FINAL] + transposed.every():
+        yield _picked(p, *ragged_shapes(p)[1:4], large)
+
+
+def exported() -> list:  # of `Exported`
+    "Every rung of lessons 13, 21 and 22, and every kernel that `matmul` can pick"
+    lessons = (13, fp32, 4096), (21, tensor_cores, 8192), (22, hopper, 8192)
+    rungs = [e for number, module, n in lessons for e in _lesson(number, module, (n, n, n))]
+    return [*rungs, *_float32(), *_bfloat16()]
+
+
+# How one becomes a program. Two kernels of a product have constants of the same names, so each gets a
+# namespace of its own, and the headers come before.
+_TYPES = dict(float32='float', bfloat16='__nv_bfloat16')
+_HOST = ['cuda.h', 'cuda_bf16.h', 'algorithm', 'cmath', 'cstdio', 'cstdlib', 'cstring', 'iterator', 'vector']
+
+
+def sources(e) -> dict:  # kernel -> source
+    "The kernels of an `Exported`, each of one source for all its shapes"
+    res = {}
+    for shape in e.shapes:
+        for call in e.product.recipe(*shape, H100).calls:
+            if res.setdefault(call.name, call.src) != call.src:
+                raise ValueError(f'{e.name}: {call.name} has another source for {shape}')
+    return res
+
+
+def _kernels(e):
+    "The text of the kernels, each between its two lines"
+    texts = {name: f'{BEGIN}\n{src}\n{END}\n' for name, src in sources(e).items()}
+    if len(texts) == 1:
+        return '\n'.join(texts.values())
+    own = set(re.findall(r'#include <([\w./]+)>', ''.join(texts.values()))) - set(_HOST)
+    spaces = [f'namespace {name}_space {{\n{text}}}\nusing {name}_space::{name};\n' for name, text in texts.items()]
+    return '\n'.join([*(f'#include <{o}>' for o in sorted(own)), *spaces])
+
+
+def _three(xs):
+    return ', '.join(map(str, [*xs, 1, 1][:3]))
+
+
+def _map(e, name, shape):
+    "C for the tensor map of m, n or out"
+    (h, w, k), layout, ((rows, cols), swizzle) = shape, e.product.layout, e.product.maps[name]
+    sides = dict(m=(k, h) if layout[0] == 't' else (h, k), n=(w, k) if layout[1] == 't' else (k, w), out=(h, w))[name]
+    return f'tensor_map<TensorMap>({name}, {sides[0]}, {sides[1]}, {rows}, {cols}, {swizzle})'
+
+
+def _start(e, call):
+    "C for one launch"
+    args = [f'{o}_map' if o in e.product.maps else o for o in call.arrays] + [str(o) for o in call.numbers]
+    launch = f'dim3({_three(call.grid)}), dim3({_three(call.block)}), {call.shared}'
+    early = str(call.early).lower()
+    return f'start({call.name}, {launch}, {early}, {call.cluster[1]}, {", ".join(args)});'
+
+
+def _case(e, i, shape):
+    "C for the launches of one shape"
+    recipe = e.product.recipe(*shape, H100)
+    rooms = [f'static auto *{o} = room<{_TYPES[t]}>({n});' for o, (n, t) in recipe.rooms.items()]
+    maps = [f'static auto {o}_map = {_map(e, o, shape)};' for o in e.product.maps]
+    lines = [*rooms, *maps, *(_start(e, c) for c in recipe.calls), 'break;']
+    return f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in lines) + '    }\n'
+
+
+def _multiply(e):
+    "C for the function that multiplies sizes number so and so"
+    cases = ''.join(_case(e, i, shape) for i, shape in enumerate(e.shapes))
+    head = 'void multiply(int number, const Number *m, const Number *n, Number *out)'
+    return f'{head} {{\n    switch (number) {{\n{cases}    }}\n}}\n'
+
+
+def _given(product):
+    "How m and n are given"
+    return dict(nn='m (h x k) and n (k x w)', tn='m as k x h and n (k x w)', nt='m (h x k) and n as w x k')[
+        product.layout
+    ]
+
+
+def _names(e):
+    "C for what `main.cuh` has to be told"
+    shapes = ', '.join(f'{{{h}, {w}, {k}}}' for h, w, k in e.shapes)
+    turned = [str(o == 't').lower() for o in e.product.layout]
+    return f'''const char *const NAME = "{e.name}";
+constexpr int SMS = {H100.sms};
+typedef {_TYPES[e.product.dtype]} Number;
+constexpr bool m_turned = {turned[0]}, n_turned = {turned[1]};
+constexpr struct {{ int h, w, k; }} cases[] = {{{shapes}}};'''
+
+
+def program(e) -> str:
+    "The whole `.cu` of an `Exported`"
+    includes = '\n'.join(f'#include <{o}>' for o in _HOST)
+    host = files(__package__).joinpath('main.cuh').read_text(encoding='utf-8')
+    return f'''// {e.what}:
+// out (h x w) = m @ n in {e.product.dtype}, row after row; {_given(e.product)}.
+//
+//     nvcc {FLAGS} -o {e.name} {e.name}.cu && ./{e.name}
+//
+// (nvcc 13.0 takes -arch=sm_90a for sm_90 as well, which has no wgmma; for that it finds an empty file.)
+#if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
+
+{includes}
+
+{_kernels(e)}
+namespace host {{
+
+{_names(e)}
+
+{host}
+{_multiply(e)}
+}}
+
+int main() {{ return host::run(); }}
+
+#endif
+'''
+
+
+# A folder of them, and what compiles and runs them all.
+RUN = f'''#!/bin/sh
+# Compiles every kernel here and runs it: a line for each; the exit status is 0 if all are right.
+cd "$(dirname "$0")" || exit 2
+ls *.cu | sed 's/[.]cu$//' | xargs -P "${{JOBS:-$(nproc)}}" -I NAME nvcc {FLAGS} -o NAME NAME.cu
+passed=0 all=0
+for f in *.cu; do
+    all=$((all+1))
+    if timeout 120 "./${{f%.cu}}"; then passed=$((passed+1)); else echo "FAIL ${{f%.cu}}, exit status $?"; fi
+done
+echo "$passed of $all pass"
+[ "$passed" = "$all" ]
+'''
+
+
+def export(folder, match='') -> list:  # of the files written
+    "Write a `.cu` for each kernel with `match` in its name into `folder`, and `run.sh`, which compiles and runs them"
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    programs = {f'{e.name}.cu': program(e) for e in exported() if match in e.name}
+    for name, text in {**programs, 'run.sh': RUN}.items():
+        (folder / name).write_text(text, encoding='utf-8')
+    return [folder / name for name in programs]

@@ -1,0 +1,179 @@
+// The host's part of an exported kernel: random numbers, a check of every result against float64, times.
+// Above it stand the kernel and what it is called (NAME), for how many SMs the grids are (SMS), the type of m, n and
+// out (Number), whether m and n are given as their transposes (m_turned, n_turned), and the sizes to try (cases: h, w,
+// k of h x k @ k x w; the last one is timed). Below it stand the launches.
+void multiply(int number, const Number *m, const Number *n, Number *out);
+
+constexpr int RUNS = 20;                    // of which the median is told
+constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
+
+#define OK(call) ok((call), #call, __LINE__)
+
+inline void ok(cudaError_t code, const char *call, int line) {
+    if (code == cudaSuccess) return;
+    printf("FAIL %-34s line %d: %s: %s\n", NAME, line, call, cudaGetErrorString(code));
+    exit(1);
+}
+
+// Normal random numbers, the same in each run: two hashes of the place, then Box and Muller's formula.
+__device__ inline float uniform(unsigned long long x) {                    // above 0, at most 1
+    x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
+    x = (x ^ x >> 27) * 0x81dadef4bc2dd44dull;
+    return ((x ^ x >> 33) >> 40) * 0x1p-24f + 0x1p-25f;
+}
+
+__global__ void randomize(Number *x, size_t size, unsigned long long seed) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    unsigned long long at = (seed << 40 | i) * 2 + 0x9e3779b97f4a7c15ull;
+    x[i] = Number(sqrtf(-2 * logf(uniform(at))) * cospif(2 * uniform(at + 1)));
+}
+
+// How far a right result may be from the float64 product: a sum of k products in float32, in whatever order, is off
+// by a few 2^-24 of the sum of their absolute values (3 were seen, 16 are allowed; one product too few, or one too
+// many, is far outside of that), and rounding the result to its type adds up to 2^-8 (bfloat16) or 2^-24 of it.
+constexpr double ROUNDING = sizeof(Number) == 2 ? 0x1p-8 : 0x1p-24, TERMS = 16 * 0x1p-24;
+
+struct Wrong {
+    unsigned long long count, first;        // how many numbers are wrong, and which is the first
+    unsigned worst;                         // the largest error in units of the bound, as the bits of a float
+};
+
+__global__ void compare(const Number *m, const Number *n, const Number *out, int h, int w, int k, Wrong *wrong) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, r = i / w, c = i % w;
+    if (r >= h) return;
+    const Number *a = m_turned ? m + r : m + r * k, *b = n_turned ? n + c * k : n + c;
+    size_t to_next_a = m_turned ? h : 1, to_next_b = n_turned ? 1 : w;
+    double sum = 0, size = 0;
+    for (int j = 0; j < k; j++) {
+        double product = (double)(float)a[j * to_next_a] * (double)(float)b[j * to_next_b];
+        sum += product;
+        size += fabs(product);
+    }
+    double error = fabs((double)(float)out[i] - sum) / (ROUNDING * fabs(sum) + TERMS * size);
+    if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
+    else {                                  // NaN is here, too
+        atomicAdd(&wrong->count, 1);
+        atomicMin(&wrong->first, i);
+    }
+}
+
+// The tensor map of an array of `rows` x `cols`, of which TMA copies boxes. The driver makes it; it is asked for by
+// name, so that nothing has to be linked with it.
+template <class Map>
+Map tensor_map(const Number *x, int rows, int cols, int box_rows, int box_cols, int swizzle) {
+    static void *encode = nullptr;
+    cudaDriverEntryPointQueryResult found;
+    if (!encode) {
+#if CUDART_VERSION >= 12050
+        OK(cudaGetDriverEntryPointByVersion("cuTensorMapEncodeTiled", &encode, 12000, cudaEnableDefault, &found));
+#else
+        OK(cudaGetDriverEntryPoint("cuTensorMapEncodeTiled", &encode, cudaEnableDefault, &found));
+#endif
+    }
+    CUtensorMap map;
+    cuuint64_t dims[] = {(cuuint64_t)cols, (cuuint64_t)rows}, step[] = {cols * sizeof(Number)};
+    cuuint32_t box[] = {(cuuint32_t)box_cols, (cuuint32_t)box_rows}, ones[] = {1, 1};
+    auto kind = sizeof(Number) == 2 ? CU_TENSOR_MAP_DATA_TYPE_BFLOAT16 : CU_TENSOR_MAP_DATA_TYPE_FLOAT32;
+    auto how = swizzle == 128  ? CU_TENSOR_MAP_SWIZZLE_128B
+               : swizzle == 64 ? CU_TENSOR_MAP_SWIZZLE_64B
+               : swizzle == 32 ? CU_TENSOR_MAP_SWIZZLE_32B
+                               : CU_TENSOR_MAP_SWIZZLE_NONE;
+    auto code = ((decltype(&cuTensorMapEncodeTiled))encode)(&map, kind, 2, (void *)x, dims, step, box, ones,
+                                                            CU_TENSOR_MAP_INTERLEAVE_NONE, how,
+                                                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B,
+                                                            CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    ok(code ? cudaErrorInvalidValue : cudaSuccess, "cuTensorMapEncodeTiled", __LINE__);
+    Map res;
+    memcpy(&res, &map, sizeof res);
+    return res;
+}
+
+// Launches a kernel. `early`: it may begin before the one ahead has ended; `blocks`: of a cluster along y.
+template <class... Params, class... Args>
+void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, bool early, int blocks, Args... args) {
+    if (shared > 48 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    cudaLaunchAttribute wishes[2];
+    cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, wishes, 0};
+    if (early) {
+        wishes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
+        wishes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
+    }
+    if (blocks > 1) {
+        wishes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
+        wishes[config.numAttrs++].val.clusterDim = {1, (unsigned)blocks, 1};
+    }
+    OK(cudaLaunchKernelEx(&config, kernel, args...));
+}
+
+template <class T> T *room(size_t elements) {
+    T *p;
+    OK(cudaMalloc(&p, elements * sizeof(T)));
+    return p;
+}
+
+// Multiplies into memory full of NaN, and looks at every number. Returns the largest error in units of the bound.
+double check(int number, const Number *m, const Number *n, Number *out) {
+    auto [h, w, k] = cases[number];
+    size_t size = (size_t)h * w;
+    static Wrong *wrong = room<Wrong>(1);
+    Wrong none = {0, ~0ull, 0}, got;
+    OK(cudaMemcpy(wrong, &none, sizeof none, cudaMemcpyDefault));
+    OK(cudaMemset(out, 0xff, size * sizeof(Number)));
+    multiply(number, m, n, out);
+    OK(cudaDeviceSynchronize());
+    compare<<<(size + 255) / 256, 256>>>(m, n, out, h, w, k, wrong);
+    OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
+    if (got.count) {
+        printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu numbers are wrong, the first at [%llu, %llu]\n", NAME, h, k, k, w,
+               got.count, size, got.first / w, got.first % w);
+        exit(1);
+    }
+    float worst;
+    memcpy(&worst, &got.worst, 4);
+    return worst;
+}
+
+// The median time in milliseconds; the L2 cache is overwritten before each run.
+double median_time(int number, const Number *m, const Number *n, Number *out) {
+    char *other = room<char>(CACHE);
+    cudaEvent_t begin, end;
+    OK(cudaEventCreate(&begin));
+    OK(cudaEventCreate(&end));
+    std::vector<float> times(RUNS);
+    for (float &ms : times) {
+        OK(cudaMemsetAsync(other, 0, CACHE));
+        OK(cudaEventRecord(begin));
+        multiply(number, m, n, out);
+        OK(cudaEventRecord(end));
+        OK(cudaEventSynchronize(end));
+        OK(cudaEventElapsedTime(&ms, begin, end));
+    }
+    std::sort(times.begin(), times.end());
+    return times[RUNS / 2];
+}
+
+int run() {
+    cudaDeviceProp gpu;
+    OK(cudaGetDeviceProperties(&gpu, 0));
+    if (gpu.multiProcessorCount < SMS || gpu.major != 9) {
+        printf("FAIL %-34s is made for compute capability 9.0 and %d SMs, and this is a %s with %d.%d and %d\n", NAME,
+               SMS, gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount);
+        return 1;
+    }
+    double worst = 0, ms = 0;
+    for (int i = 0; i < int(sizeof cases / sizeof *cases); i++) {
+        auto [h, w, k] = cases[i];
+        Number *m = room<Number>((size_t)h * k), *n = room<Number>((size_t)k * w), *out = room<Number>((size_t)h * w);
+        randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
+        randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
+        worst = std::max(worst, check(i, m, n, out));
+        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time(i, m, n, out);   // the last is the one to time
+        worst = std::max(worst, check(i, m, n, out));                      // what it keeps must be clean after a run
+    }
+    auto [h, w, k] = *(std::end(cases) - 1);
+    double tflops = 2. * h * w * k / ms / 1e9;
+    printf("PASS %-34s %5dx%d @ %dx%d  %9.4f ms  %7.2f TFLOP/s  largest error %.2f of the bound, %s\n",
+           NAME, h, k, k, w, ms, tflops, worst, gpu.name);
+    return 0;
+}

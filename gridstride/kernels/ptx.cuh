@@ -1,0 +1,134 @@
+// Instructions of a Hopper GPU that C has no words for, each under one name in all kernels of this package.
+// Where lessons 21 and 22 explain one, they show it as it stands here.
+typedef unsigned u32;
+typedef unsigned long long u64;
+
+__device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }    // in shared memory: 32 bits
+
+// Copies by threads, from global to shared memory, past the registers; zeros where nothing is there to be read
+template<int BYTES> __device__ void copy_async(u32 to, const void *from, bool there) {
+    if (BYTES == 16)
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     :: "r"(to), "l"(from), "r"(there ? 16 : 0) : "memory");
+    else
+        asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;"
+                     :: "r"(to), "l"(from), "n"(BYTES), "r"(there ? BYTES : 0) : "memory");
+}
+template<int BYTES> __device__ void copy_async(void *to, const void *from, bool there) {
+    copy_async<BYTES>(address(to), from, there);
+}
+__device__ void copies_commit() { asm volatile("cp.async.commit_group;" ::: "memory"); }
+template<int PENDING> __device__ void copies_wait() {
+    asm volatile("cp.async.wait_group %0;" :: "n"(PENDING) : "memory");
+}
+__device__ void copies_wait_all() { asm volatile("cp.async.wait_all;" ::: "memory"); }
+
+// Barriers in shared memory, which count arrivals and bytes
+__device__ void barrier_init(u32 bar, int count) {
+    asm volatile("mbarrier.init.shared.b64 [%0], %1;" :: "r"(bar), "r"(count) : "memory");
+}
+__device__ void barriers_ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
+__device__ void barrier_arrive(u32 bar) { asm volatile("mbarrier.arrive.shared.b64 _, [%0];" :: "r"(bar) : "memory"); }
+__device__ void barrier_expect(u32 bar, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared.b64 _, [%0], %1;" :: "r"(bar), "r"(bytes) : "memory");
+}
+__device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` is over; phase -1 is from the beginning
+    asm volatile("{ .reg .pred over;\nagain: mbarrier.try_wait.parity.shared.b64 over, [%0], %1;\n@!over bra again; }"
+                 :: "r"(bar), "r"(turn & 1) : "memory");
+}
+__device__ int barrier_over(u32 bar, int parity) {     // is a phase of this parity? Waits a while before it says no
+    int over;
+    asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                 : "=r"(over) : "r"(bar), "r"(parity) : "memory");
+    return over;
+}
+
+// Copies by an engine, started by one thread: of bytes that follow each other ...
+__device__ void bulk_copy(u32 to, const void *from, int bytes, u32 bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"(from), "r"(bytes), "r"(bar) : "memory");
+}
+__device__ void bulk_copy_once(u32 to, const void *from, int bytes, u32 bar) {    // the L2 cache shall drop them first
+    u64 policy;
+    asm volatile("createpolicy.fractional.L2::evict_first.b64 %0;" : "=l"(policy));
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.L2::cache_hint "
+                 "[%0], [%1], %2, [%3], %4;"
+                 :: "r"(to), "l"(from), "r"(bytes), "r"(bar), "l"(policy) : "memory");
+}
+
+// ... and of boxes of an array that a tensor map describes (TMA)
+struct alignas(64) TensorMap { char bytes[128]; };
+
+__device__ void tma_load(u32 to, const TensorMap &x, int r, int c, u32 bar) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar) : "memory");
+}
+__device__ void tma_load_for(u32 to, const TensorMap &x, int r, int c, u32 bar, short blocks) {    // a bit for each
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(to), "l"(&x), "r"(c), "r"(r), "r"(bar), "h"(blocks) : "memory");
+}
+__device__ void fence_for_tma() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
+__device__ void tma_store(const TensorMap &x, int r, int c, u32 from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.bulk_group [%0, {%1, %2}], [%3];"
+                 :: "l"(&x), "r"(c), "r"(r), "r"(from) : "memory");
+}
+__device__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
+__device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
+
+// Products of a warpgroup; what starts one is written by `wgmma` of ptx.py
+__device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
+__device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
+template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
+
+// of a tile whose rows of 128 bytes TMA has swizzled, eight of them after 1024 bytes
+__device__ u64 descriptor(u32 at, u32 lead) {
+    return (at & 0x3ffff) >> 4 | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;
+}
+
+// Registers, given away and taken
+template<int N> __device__ void registers_down() { asm volatile("setmaxnreg.dec.sync.aligned.u32 %0;" :: "n"(N)); }
+template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sync.aligned.u32 %0;" :: "n"(N)); }
+
+// The blocks of a cluster
+__device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
+__device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
+__device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier in the same place of another block
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
+                 "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
+                 :: "r"(bar), "r"(rank) : "memory");
+}
+__device__ float of_block(const float *p, int rank) {       // what lies in the same place of another block
+    u32 there;
+    float v;
+    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
+    asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there) : "memory");
+    return v;
+}
+
+// 8x8 matrices out of shared memory, four as they lie or two turned (lane l gives the address of row l%8 of matrix
+// l/8), and a warp's product: d[16][8] += a[16][16] @ b[16][8]
+__device__ void ldmatrix(u32 (&x)[4], u32 row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+        : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
+}
+__device__ void ldmatrix_trans2(u32 (&x)[2], u32 row) {
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0,%1}, [%2];" : "=r"(x[0]), "=r"(x[1]) : "r"(row));
+}
+__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {
+    asm("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3])
+        : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b0), "r"(b1));
+}
+
+// Two numbers in the place of one, and four 8x8 matrices of such pairs into shared memory
+__device__ u32 pack(float lo, float hi) {
+    u32 x;
+    asm("cvt.rn.bf16x2.f32 %0, %1, %2;" : "=r"(x) : "f"(hi), "f"(lo));
+    return x;
+}
+__device__ void stmatrix(u32 to, u32 a, u32 b, u32 c, u32 d) {
+    asm volatile("stmatrix.sync.aligned.m8n8.x4.shared.b16 [%0], {%1, %2, %3, %4};"
+                 :: "r"(to), "r"(a), "r"(b), "r"(c), "r"(d) : "memory");
+}

@@ -1,0 +1,25 @@
+"""Instructions that C has no words for, as C functions: `PTX`, the text of `ptx.cuh`, and `wgmma`, which is written by
+a function."""
+
+from importlib.resources import files
+
+PTX = files(__package__).joinpath('ptx.cuh').read_text(encoding='utf-8')
+
+
+# wgmma names each of its registers, which makes a long line.
+def wgmma(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
+    "CUDA C of a function that starts d (+)= 64x16 times 16 x `n` bf16 numbers, given by descriptors of shared memory"
+    d = n // 2
+    registers = ','.join(f'%{i}' for i in range(d))
+    operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
+    return f'''
+// starts d (+)= m @ n of 16 k; turned: not the numbers of a row of m, or of a column of n, follow each other along k
+template<bool M_TURNED, bool N_TURNED> __device__ void wgmma(float (&d)[{d}], u64 m, u64 n, int more) {{
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 2}, 0;\\n"
+                 "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
+                 "{{{registers}}}, "
+                 "%{d}, %{d + 1}, more, 1, 1, %{d + 3}, %{d + 4}; }}"
+                 : {operands}
+                 : "l"(m), "l"(n), "r"(more), "n"(M_TURNED), "n"(N_TURNED) : "memory");
+}}
+'''

@@ -1,0 +1,95 @@
+"""How kernels run, simulated or emulated: which detectors look on, in what order threads run, and who runs them."""
+
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+__all__ = [
+    'CHECKS',
+    'ORDERS',
+    'ENGINES',
+    'settings',
+    'changed',
+    'checking',
+    'parse_checks',
+    'check_order',
+    'check_whole_number',
+    'options',
+]
+
+CHECKS = ('memcheck', 'racecheck', 'initcheck', 'synccheck')
+ORDERS = ('forward', 'reverse', 'shuffle')
+
+# Who runs simulated kernels: the simulator itself, or the module that is named, which is imported when it is
+# asked for. `engine='c'` makes them run as compiled CUDA C on the emulator.
+ENGINES = dict(lanes=None, c='gridstride.translate.engine')
+
+# `lanes`: so many threads run in step, at most
+settings = SimpleNamespace(checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384)
+
+
+@contextmanager
+def changed(settings, **new):
+    "`settings` with those of the new values that are not None, inside of the `with` block"
+    new = {k: v for k, v in new.items() if v is not None}
+    old = {k: getattr(settings, k) for k in new}
+    vars(settings).update(new)
+    try:
+        yield
+    finally:
+        vars(settings).update(old)
+
+
+def parse_checks(
+    checks,  # True, False, None, 'all', 'none', 'racecheck', 'racecheck, memcheck', or a list or tuple of names
+):  # tuple of names, in the order of `CHECKS`; None for None: the caller's default
+    "The detectors that are meant; `ValueError` names what may be given"
+    if checks is None:
+        return None
+    if checks is True or isinstance(checks, str) and checks.strip() == 'all':
+        return CHECKS
+    if checks is False or isinstance(checks, str) and checks.strip() == 'none':
+        return ()
+    names = checks.split(',') if isinstance(checks, str) else checks if isinstance(checks, (list, tuple)) else [checks]
+    names = [o.strip() if isinstance(o, str) else o for o in names]
+    if any(o not in CHECKS for o in names):
+        raise ValueError(
+            f"checks is {checks!r}; it may be True or 'all', False or 'none', or some of {', '.join(CHECKS)}, "
+            "as a list or in one text with commas"
+        )
+    return tuple(o for o in CHECKS if o in names)
+
+
+def checking(kind):
+    "Does the detector `kind` look on now?"
+    return kind in settings.checks
+
+
+def check_order(order):
+    "`ValueError` unless `order` is one of `ORDERS`, or None"
+    if order not in (None, *ORDERS):
+        raise ValueError(f"order is {order!r}; it may be 'forward', 'reverse' or 'shuffle'")
+
+
+def check_whole_number(**values):
+    "`ValueError` for one of `values` that is given and is not 0, 1, 2, ..."
+    for k, v in values.items():
+        if v is not None and (not isinstance(v, int) or v < 0):
+            raise ValueError(f'{k} is {v!r}; it is a whole number, 0 or more')
+
+
+@contextmanager
+def options(
+    checks=None,  # True or 'all', False or 'none', or some of `CHECKS`: 'racecheck, memcheck', or a list
+    order=None,  # the order of blocks, and of the threads where it matters: 'forward', 'reverse', 'shuffle'
+    seed=None,  # of the shuffle
+    who=None,  # put block and thread before what a kernel prints?
+    engine=None,  # who runs simulated kernels: 'lanes', the simulator; 'c', the emulator, from what `to_cuda` writes
+):
+    "How kernels run inside of the `with` block, simulated or emulated; `ValueError` names what may be given"
+    checks = parse_checks(checks)
+    check_order(order)
+    check_whole_number(seed=seed)
+    if engine not in (None, *ENGINES):
+        raise ValueError(f"engine is {engine!r}; it may be {' or '.join(map(repr, ENGINES))}")
+    with changed(settings, checks=checks, order=order, seed=seed, who=who, engine=engine):
+        yield

@@ -1,0 +1,160 @@
+"""Numbers as Numba computes with them, for all lanes at once: types, operators and casts.
+
+Numba computes with 64-bit integers: unsigned ones if both operands are unsigned, so that `a[i]-b[i]` of two
+`uint8` wraps; literals are `int64`. An integer keeps its small type until something is computed with it,
+and with floats NumPy has the same rules as Numba. A variable has one type in Numba: where a branch gives it
+another kind of integer, it is of the wider one afterwards.
+"""
+
+import operator
+
+import numpy as np
+
+from ..findings import NotSimulated
+from .lanes import truth
+
+__all__ = [
+    'OPERATORS',
+    'binary',
+    'both',
+    'cast',
+    'contains',
+    'either',
+    'fold',
+    'joined',
+    'kind_of',
+    'negate',
+    'typed',
+    'unary',
+    'wide',
+]
+
+
+def typed(v):
+    "A Python number as Numba types it; everything else as it is"
+    if isinstance(v, bool):
+        return np.bool_(v)
+    if isinstance(v, int):
+        return np.int64(v) if -(2**63) <= v < 2**63 else np.uint64(v)
+    if isinstance(v, float):
+        return np.float64(v)
+    if isinstance(v, complex):
+        return np.complex128(v)
+    return v
+
+
+def wide(v):
+    "`v` with small integers as the 64 bits that Numba computes with; those without a sign stay so"
+    t = dict(b=np.int64, i=np.int64, u=np.uint64).get(v.dtype.kind)
+    return v if t is None or v.dtype == t else v.astype(t)
+
+
+def joined(new, old):
+    "`new` where a branch has met the `old` value again: whole numbers of two types are of the wider one from here on"
+    a, b = getattr(new, 'dtype', None), getattr(old, 'dtype', None)
+    if a is None or b is None or a == b or a.kind not in 'biu' or b.kind not in 'biu':
+        return new
+    t = np.promote_types(a, b)
+    return new if t == a or t.kind == 'f' else new.astype(t)
+
+
+def cast(dtype, v=0):
+    "`v` as a number of type `dtype`; integers wrap"
+    return np.asarray(v).astype(dtype)[()]
+
+
+def kind_of(v):  # 'b', 'i', 'u', 'f' or 'c'
+    "The kind of number that `v` is, as NumPy names kinds"
+    return v.dtype.kind if hasattr(v, 'dtype') else np.asarray(v).dtype.kind
+
+
+# Operators
+
+
+def _power(a, b):
+    if kind_of(a) in 'iu' and kind_of(b) in 'iu' and np.any(np.asarray(b) < 0):
+        return np.float64(a) ** b
+    if kind_of(a) == 'f' and kind_of(b) in 'biu':
+        b = np.asarray(b).astype(a.dtype)  # x**2 is of the type of x
+    return a**b
+
+
+def _integers(op, a, b):
+    "Whole numbers as Numba computes with them: 64 bits, without a sign if both have none (in a shift: the first)"
+    t = np.uint64 if kind_of(a) == 'u' and (kind_of(b) == 'u' or 'Shift' in op) else np.int64
+    return tuple(v if getattr(v, 'dtype', None) == t else np.asarray(v).astype(t)[()] for v in (a, b))
+
+
+_BINARY = {
+    'Add': operator.add,
+    'Sub': operator.sub,
+    'Mult': operator.mul,
+    'Div': operator.truediv,
+    'FloorDiv': operator.floordiv,
+    'Mod': operator.mod,
+    'Pow': _power,
+    'LShift': operator.lshift,
+    'RShift': operator.rshift,
+    'BitAnd': operator.and_,
+    'BitOr': operator.or_,
+    'BitXor': operator.xor,
+}
+OPERATORS = {f: op for op, f in _BINARY.items()} | {operator.pow: 'Pow'}  # operator.add -> 'Add', ...
+
+
+def binary(
+    op,  # as `ast` names it: 'Add', 'FloorDiv', ...
+    a,
+    b,
+):
+    "`a op b` with Numba's types; `NotSimulated` if there is no such operator"
+    if op not in _BINARY:
+        raise NotSimulated(f'the operator {op}')
+    ka, kb = kind_of(a), kind_of(b)
+    if ka in 'biu' and kb in 'biu' and op != 'Div' and not (ka == kb == 'b' and op[:3] == 'Bit'):
+        a, b = _integers(op, a, b)
+    return _BINARY[op](a, b)
+
+
+_UNARY = dict(USub=np.negative, UAdd=np.positive, Invert=np.invert)
+
+
+def unary(op, a):
+    "`-a`, `+a` and `~a`; a boolean is a number to the first two"
+    if not (op == 'Invert' and kind_of(a) == 'b'):
+        a = wide(np.asarray(a))[()]
+    return _UNARY[op](a)
+
+
+def negate(a):
+    "`not a`"
+    return not a if isinstance(a, bool) else np.logical_not(a)
+
+
+def _are_bool(*values):
+    return all(np.asarray(v).dtype == bool for v in values)
+
+
+def both(a, b):
+    "`a and b`, where evaluating `b` does no harm: `b` where `a` is true, else `a`"
+    return np.logical_and(a, b) if _are_bool(a, b) else np.where(truth(a), b, a)[()]
+
+
+def either(a, b):
+    "`a or b`, where evaluating `b` does no harm: `a` where it is true, else `b`"
+    return np.logical_or(a, b) if _are_bool(a, b) else np.where(truth(a), a, b)[()]
+
+
+def fold(f, items):
+    "`f(f(items[0], items[1]), items[2])`, and so on"
+    res = items[0]
+    for o in items[1:]:
+        res = f(res, o)
+    return res
+
+
+def contains(a, items):
+    "`a in items`, for a tuple"
+    if not isinstance(items, tuple):
+        raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
+    return fold(np.logical_or, [np.equal(a, o) for o in items]) if items else False

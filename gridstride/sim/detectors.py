@@ -1,0 +1,343 @@
+"""memcheck, initcheck, racecheck and synccheck: for each what it remembers, its rule, and its findings.
+
+A detector is told of an access or a barrier by the run at work, `run`, which it asks for the group of threads
+and the time and does not keep. "Time" counts accesses; it goes on from launch to launch.
+"""
+
+import numpy as np
+
+from ..findings import Access, warn_of_same_value
+from ..options import checking
+
+__all__ = ['Shadow', 'Order', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
+
+
+class Shadow:
+    "What is known of each element of a memory: when and by which thread it was written last, when and by whom read"
+
+    def __init__(self, n):  # n: how many elements
+        self.wrote, self.writer = np.zeros(n, np.int32), np.zeros(n, np.int32)  # 0: nobody has written it
+        self.atomic = np.zeros(n, bool)  # was the last write an atomic one?
+        self.read = np.zeros(n, np.int32)
+        self.lo, self.hi = np.zeros(n, np.int32), np.zeros(n, np.int32)  # lowest and highest reader since the barrier
+
+
+# Two accesses of one element by two threads are ordered when a barrier of their block, or of their warp, lies
+# between them. `synced[b]` is the time of block b's last barrier, so an access of the same block before that
+# time is in order. The same idea orders blocks: after `threadfence` and an atomic operation, what a block
+# wrote before is *released*; a block that later does an atomic operation has *acquired* all that was released
+# until then. (That is generous: it does not ask whether both used the same place. So a hand-over through an
+# atomic counter is never called a race, and a rare wrong one may be missed.)
+class Order:
+    "Which accesses are ordered: by barriers of a warp, a block or the grid, or by a hand-over between blocks"
+
+    def __init__(self, blocks):  # of the grid
+        self.blocks, self.released, self.acquired = blocks, None, None
+
+    def begin(self, g, now):
+        "The group `g` begins; all before is in order"
+        self.start = now
+        self.synced = np.full(g.count, now, np.int64)
+        self.warp_synced = np.full(g.count * g.warps, now, np.int64)
+        self.fenced = np.zeros(g.size, bool)
+
+    def hand_over(self, g, lanes, now):
+        "An atomic operation: after a fence it releases what the block wrote, and always it acquires"
+        fenced = self.fenced[lanes]
+        if self.released is None:
+            if not fenced.any():
+                return
+            self.released, self.acquired = np.zeros(self.blocks, np.int64), np.zeros(self.blocks, np.int64)
+        b = g.b[lanes]
+        self.released[b[fenced]] = now
+        self.acquired[b] = now
+
+    def ordered(self, g, lanes, time, thread):
+        "Is the access by `thread` at `time` ordered before one by `lanes` now? One answer for each lane"
+        b = thread // g.threads - g.first
+        mine = b == g.local[lanes]
+        res = (time <= self.start) | (thread == g.id[lanes]) | mine & (time <= self.synced[g.local[lanes]])
+        if res.all():
+            return res
+        warp = g.local[lanes] * g.warps + (thread % g.threads) // 32
+        res |= mine & (warp == g.warp[lanes]) & (time <= self.warp_synced[g.warp[lanes]])
+        if self.released is not None:
+            released = self.released[thread // g.threads]
+            res |= (time <= released) & (released <= self.acquired[g.b[lanes]])
+        return res
+
+    def forgotten(self, g, lanes, lo, hi, time):
+        "Need the readers `lo` to `hi`, who read at `time`, be remembered no more when `lanes` read?"
+        b = g.b[lanes]
+        mine = (lo // g.threads == b) & (hi // g.threads == b)
+        old = (time <= self.start) | mine & (time <= self.synced[g.local[lanes]])
+        if old.all():
+            return old
+        warp = g.t[lanes] // 32
+        same = mine & (lo % g.threads // 32 == warp) & (hi % g.threads // 32 == warp)
+        return old | same & (time <= self.warp_synced[g.warp[lanes]])
+
+
+def element_at(v, off):
+    "The element at `off` in the view `v`, as a finding's fields `array` and `index`"
+    rest, idx = int(off) - (0 if np.ndim(v.off) else int(v.off)), []
+    if v.mem.space in ('shared', 'local'):
+        rest %= int(np.prod([int(o) for o in v.shape])) or 1
+    for s in v.strides:
+        idx.append(rest // s if s else 0)
+        rest = rest % s if s else rest
+    return dict(array=v.name, index=tuple(idx))
+
+
+class Memcheck:
+    "Every index lies inside of its array. With the detector off, only what has no meaning at all is refused"
+
+    def __init__(self, on):
+        self.on = on
+
+    def count(self, run, m, v, given, site):
+        "Raise: the array has fewer dimensions than there are indices"
+        raise run.finding('memcheck', 'indices', site, m, array=v.name, dimensions=v.ndim, given=given)
+
+    def type(self, run, m, v, i, site):
+        "Raise: the index `i` is no whole number"
+        raise run.finding('memcheck', 'index_type', site, m, array=v.name, type=i.dtype)
+
+    def outside(self, run, m, v, idx, ax, site):
+        "Raise, if the detector is on: index number `ax` of `idx` is outside of `v` in some active lane"
+        if not self.on:
+            return
+        i, n = run.of_lanes(idx[ax]), run.of_lanes(v.shape[ax])
+        lane = next(l for l in run.active(m) if not 0 <= i[l] < n[l])
+        at = tuple(int(run.of_lanes(o)[lane]) for o in idx if not isinstance(o, slice))
+        shape = tuple(int(run.of_lanes(o)[lane]) for o in v.shape)
+        code = 'before' if i[lane] < 0 else 'outside'
+        raise run.finding('memcheck', code, site, by=lane, array=v.name, index=at, shape=shape)
+
+
+class Initcheck:
+    "What is read was written before"
+
+    def __init__(self, on):
+        self.on = on
+
+    def read(self, run, lanes, v, off, wrote, site):
+        "`lanes` read the elements at `off`, last written at the times `wrote`"
+        if not self.on or not v.mem.fresh:
+            return
+        unwritten = wrote == 0
+        if unwritten.any():
+            i = np.argmax(unwritten)
+            code = {'shared': 'unwritten_shared', 'local': 'unwritten_local'}.get(v.mem.space, 'unwritten')
+            raise run.finding('initcheck', code, site, by=lanes[i], **element_at(v, off[i]))
+
+
+class Racecheck:
+    "Of two accesses of one element by two threads, one of them a write, one is ordered before the other"
+
+    def __init__(self, on):
+        self.on = on
+        self.history = []  # (time, place) of each access
+        self.warned = set()  # places where several threads wrote the same value
+
+    def note(self, run, site):
+        "Remember the place of the access that happens now"
+        self.history.append((run.now, run.program.sites[site]))
+
+    def read(self, run, lanes, v, off, wrote, site):
+        "`lanes` read the elements at `off`, last written at the times `wrote`"
+        order, shadow = run.order, v.mem.shadow
+        recent = wrote > order.start
+        if recent.any():
+            writer = shadow.writer[off]
+            bad = recent & ~order.ordered(run.g, lanes, wrote, writer)
+            if bad.any():
+                self.race(run, lanes, v, off, bad, wrote, writer, 'written', 'read', site)
+        self.remember_readers(run, shadow, lanes, off)
+
+    def remember_readers(self, run, shadow, lanes, off):
+        "Who read since the last barrier: the time, and the lowest and the highest thread"
+        lowest = highest = me = run.g.id[lanes]
+        time = shadow.read[off]
+        if (time > run.order.start).any():
+            lo, hi = shadow.lo[off], shadow.hi[off]
+            old = run.order.forgotten(run.g, lanes, lo, hi, time)
+            lowest, highest = np.where(old, me, np.minimum(lo, me)), np.where(old, me, np.maximum(hi, me))
+        shadow.lo[off[::-1]] = lowest[::-1]  # where lanes meet, the lowest comes last
+        shadow.hi[off] = highest
+        shadow.read[off] = run.now
+
+    def write(self, run, lanes, v, off, wrote, value, site, atomic):
+        "`lanes` write `value` to the elements at `off`, last written at the times `wrote`"
+        shadow, me = v.mem.shadow, run.g.id[lanes]
+        self.against_readers(run, lanes, v, off, site, 'changed atomically' if atomic else 'written')
+        self.against_writers(run, lanes, v, off, wrote, value, site, atomic)
+        shadow.writer[off] = me
+        if not atomic:
+            met = shadow.writer[off] != me
+            if met.any():
+                self.at_once(run, lanes, v, off, met, value, site)
+        shadow.wrote[off], shadow.atomic[off] = run.now, atomic
+
+    def against_readers(self, run, lanes, v, off, site, now):
+        "Nobody has read what is written now without being ordered before"
+        shadow, order = v.mem.shadow, run.order
+        time = shadow.read[off]
+        readers = time > order.start
+        if readers.any():
+            for who in (shadow.lo[off], shadow.hi[off]):
+                bad = readers & ~order.ordered(run.g, lanes, time, who)
+                if bad.any():
+                    self.race(run, lanes, v, off, bad, time, who, 'read', now, site)
+
+    def against_writers(self, run, lanes, v, off, wrote, value, site, atomic):
+        "Nobody has written what is written now without being ordered before"
+        shadow, order = v.mem.shadow, run.order
+        recent = wrote > order.start
+        if atomic:
+            recent = recent & ~shadow.atomic[off]  # atomic against atomic is in order
+        if recent.any():
+            writer = shadow.writer[off]
+            bad = recent & ~order.ordered(run.g, lanes, wrote, writer)
+            if bad.any():
+                self.two_writes(run, lanes, v, off, bad, wrote, writer, value, v.mem.data[off], site)
+
+    def at_once(self, run, lanes, v, off, met, value, site):
+        "Lanes that meet in one element in this very access: the last of them has written it"
+        last = dict(zip(off.tolist(), value.tolist()))
+        there = np.array([last[o] for o in off.tolist()], value.dtype)
+        now = np.full(len(off), run.now)
+        self.two_writes(run, lanes, v, off, met, now, v.mem.shadow.writer[off], value, there, site)
+
+    def two_writes(self, run, lanes, v, off, bad, time, writer, value, there, site):
+        "Two threads wrote one place: different values are a race, the same value is worth a warning"
+        differ = bad & ~((there == value) | (there != there) & (value != value)) if value is not None else bad
+        if differ.any():
+            self.race(run, lanes, v, off, differ, time, writer, 'written', 'written', site)
+        else:
+            self.same_value(run, v, off[np.argmax(bad)], site)
+
+    def race(self, run, lanes, v, off, bad, times, threads, before, now, site):
+        "Raise: the first of the lanes where `bad` holds, against the thread of `threads` at its time"
+        i = int(np.argmax(bad))
+        block, thread = run.g.who_is(threads[i])
+        there = next((s for t, s in reversed(self.history) if t == times[i]), run.program.sites[site])
+        other = Access(there.line, block, thread)
+        code = 'race' if block == run.g.who(lanes[i])[0] else 'race_of_blocks'
+        fields = dict(before=before, now=now, **element_at(v, off[i]))
+        raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
+
+    def same_value(self, run, v, off, site):
+        "Warn, once for each place in the kernel"
+        place = run.program.sites[site]
+        if place in self.warned:
+            return
+        self.warned.add(place)
+        fields = dict(line=place.line, kernel=run.kernel, **element_at(v, off))
+        warn_of_same_value('python', fields)
+
+
+SPINS = 5000  # turns without a change of memory after which a loop counts as endless
+
+
+class Synccheck:
+    "Threads that must meet do: at barriers, at a warp's operations, and in loops that wait for others"
+
+    def __init__(self, on):
+        self.on = on
+        self.spinning = None  # the place of the loop that waits
+
+    def barrier(self, run, m, site):
+        "The lanes of `m` are at a barrier of their blocks; how many are here, by block"
+        g = run.g
+        here = np.bincount(g.local[m], minlength=g.count)
+        short = (here > 0) & (here < g.threads)
+        if short.any() and self.on:
+            self.short(run, m, int(np.argmax(short)), here, site)
+        return here
+
+    def short(self, run, m, b, here, site):
+        "Raise: some threads of block `b` of the group are not at its barrier"
+        g = run.g
+        absent, present = (np.flatnonzero((g.local == b) & o) for o in (~m, m))
+        fields = dict(here=int(here[b]), threads=g.threads, thread=g.who(absent[0])[1])
+        code = 'diverged' if g.live[absent[0]] else 'returned'
+        raise run.finding('synccheck', code, site, by=int(present[0]), **fields)
+
+    def grid(self, run, m, site):
+        "All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off"
+        if m is not run.g.all and not m.all():
+            raise run.finding('synccheck', 'grid_diverged', site, m)
+
+    def meet(self, run, m, mask, site, operation):
+        "Lanes of warps meet at an operation: each is named in its mask, and every lane named there is here"
+        g = run.g
+        bits = np.broadcast_to(np.asarray(mask).astype(np.uint32), g.size)
+        if not self.on or m is g.all and (bits == 0xFFFFFFFF).all():
+            return
+        unnamed = m & ((bits >> g.lane.astype(np.uint32)) & 1 == 0)
+        if unnamed.any():
+            lane = int(np.argmax(unnamed))
+            fields = dict(operation=operation, mask=int(bits[lane]))
+            raise run.finding('synccheck', 'unnamed_lane', site, by=lane, **fields)
+        rows = g.rows()
+        there = (rows >= 0) & g.live[rows]
+        here = there & m[rows]
+        absent = (_named(rows, here, bits) == 1) & there & ~here & here.any(1)[:, None]
+        if absent.any():
+            w, lane = (int(o) for o in np.argwhere(absent)[0])
+            by = int(rows[w][here[w]][0])
+            raise run.finding('synccheck', 'absent_lane', site, by=by, operation=operation, lane=lane)
+
+    def sources(self, run, m, rows, source, site):
+        "A shuffle reads from the lanes `rows` of the group, -1 for none; `source`: their numbers in the warp"
+        missing = m & ((rows < 0) | ~m[rows])
+        if self.on and missing.any():
+            lane = int(np.argmax(missing))
+            raise run.finding('synccheck', 'source_lane', site, by=lane, lane=int(source[lane]))
+
+    def turn(self, run, loop, site):
+        "A `while` loop goes on for another turn. It must end some day, be the detector on or off"
+        if loop.changes != run.changes:
+            loop.turns, loop.changes = 0, run.changes
+            return
+        loop.turns += 1
+        if loop.turns == 1:
+            self.spinning = run.program.sites[site]
+        elif loop.turns > SPINS and self.spinning == run.program.sites[site]:
+            raise run.finding('synccheck', 'endless_wait', site, loop.m, threads=np.count_nonzero(loop.m))
+
+
+def _named(rows, here, bits):
+    "Which lanes the mask of each warp names, as (warps, 32)"
+    first = rows[np.arange(len(rows)), np.argmax(here, 1)] if (bits != bits[0]).any() else rows[:, 0]
+    return (bits[first][:, None] >> np.arange(32, dtype=np.uint32)) & 1
+
+
+class Detectors:
+    "The four, as the options have them now; `shadowed`: does one of them want to know of every access?"
+
+    def __init__(self):
+        self.memcheck, self.racecheck = Memcheck(checking('memcheck')), Racecheck(checking('racecheck'))
+        self.initcheck, self.synccheck = Initcheck(checking('initcheck')), Synccheck(checking('synccheck'))
+        self.shadowed = self.racecheck.on or self.initcheck.on
+
+    def read(self, run, lanes, v, off, site):
+        "`lanes` read the elements at `off` of the view `v`"
+        wrote = v.mem.shadow.wrote[off]
+        self.initcheck.read(run, lanes, v, off, wrote, site)
+        if self.racecheck.on:
+            self.racecheck.read(run, lanes, v, off, wrote, site)
+            self.racecheck.note(run, site)
+
+    def write(self, run, lanes, v, off, value, site, atomic=False):
+        "`lanes` write `value` to the elements at `off` of the view `v`; None: an atomic operation that reads them, too"
+        shadow = v.mem.shadow
+        wrote = shadow.wrote[off]
+        if atomic and value is None:
+            self.initcheck.read(run, lanes, v, off, wrote, site)
+        if self.racecheck.on:
+            self.racecheck.write(run, lanes, v, off, wrote, value, site, atomic)
+            self.racecheck.note(run, site)
+        else:
+            shadow.wrote[off] = run.now

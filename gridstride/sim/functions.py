@@ -1,0 +1,113 @@
+"""What kernels may call of Python's own: builtins and `math`, for all lanes at once."""
+
+import cmath
+import math
+
+import numpy as np
+
+from ..findings import NotSimulated, position
+from ..options import settings
+from .arithmetic import binary, cast, fold, kind_of, wide
+from .lanes import truth
+
+__all__ = ['FUNCTIONS', 'print_lanes', 'whole']
+
+
+def print_lanes(run, m, site, *args, sep=' ', end='\n'):
+    "`print`: one line for each active thread"
+    for l in run.active(m):
+        if settings.who:
+            print('block {}, thread {}:'.format(*map(position, run.g.who(l))), end=' ')
+        print(*(o if np.ndim(o) == 0 else o[l] for o in args), sep=sep, end=end)
+
+
+def whole(v):
+    "`v` as Numba computes with it: 64 bits, if it is a whole number"
+    return wide(v) if kind_of(v) in 'iu' else v
+
+
+def _least(f):
+    return lambda *a: fold(f, a[0] if len(a) == 1 else a)
+
+
+def _tuple(v):
+    "`v`, which must be a tuple"
+    if isinstance(v, (tuple, range)):
+        return v
+    raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
+
+
+def _numbered(a, start=0):
+    return tuple((np.int64(start + i), o) for i, o in enumerate(_tuple(a)))
+
+
+def _int(v=0):
+    return np.trunc(v).astype(np.int64) if kind_of(v) == 'f' else v if kind_of(v) in 'iu' else cast(np.int64, v)
+
+
+def _float(v=0.0):
+    return v if kind_of(v) == 'f' else cast(np.float64, v)
+
+
+def _round(v, n=None):
+    if n is None:
+        return cast(np.int64, v if kind_of(v) in 'biu' else np.rint(v))
+    return np.round(np.float64(v), int(n)).astype(np.asarray(v).dtype)
+
+
+def _real(f):
+    "`f` of floats; whole numbers become such"
+    return lambda *a: f(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
+
+
+def _each(f):
+    "`f`, which takes one number, for each lane"
+    return _real(lambda *a: np.vectorize(f, otypes=[np.result_type(*a)])(*a)[()])
+
+
+def _to_int(f):
+    return lambda v: whole(v) if kind_of(v) in 'iu' else f(v).astype(np.int64)
+
+
+FUNCTIONS = {
+    min: _least(np.minimum),
+    max: _least(np.maximum),
+    abs: np.abs,
+    len: lambda v: np.int64(len(v)),
+    int: _int,
+    float: _float,
+    bool: truth,
+    round: _round,
+    pow: lambda a, b: binary('Pow', a, b),
+    divmod: lambda a, b: (binary('FloorDiv', a, b), binary('Mod', a, b)),
+    tuple: tuple,
+    zip: lambda *a: tuple(zip(*map(_tuple, a))),
+    enumerate: _numbered,
+    complex: lambda a, b=0.0: a + 1j * b,
+    slice: slice,
+    math.floor: _to_int(np.floor),
+    math.ceil: _to_int(np.ceil),
+    math.trunc: _to_int(np.trunc),
+    math.pow: _real(np.power),
+    math.fmod: _real(np.fmod),
+    math.atan2: _real(np.arctan2),
+    math.asin: _real(np.arcsin),
+    math.acos: _real(np.arccos),
+    math.atan: _real(np.arctan),
+    math.asinh: _real(np.arcsinh),
+    math.acosh: _real(np.arccosh),
+    math.atanh: _real(np.arctanh),
+    math.modf: _real(np.modf),
+    math.frexp: _real(np.frexp),
+    math.ldexp: lambda a, b: np.ldexp(a, np.asarray(b).astype(np.int32)),
+    cmath.phase: np.angle,
+}
+_SAME = (
+    'sqrt exp expm1 log log2 log10 log1p sin cos tan sinh cosh tanh fabs copysign hypot '
+    'isnan isinf isfinite degrees radians'
+).split()
+_SAME_COMPLEX = 'sqrt exp log log10 sin cos tan sinh cosh tanh isnan isinf isfinite'.split()
+_ONE_BY_ONE = (math.remainder, math.erf, math.erfc, math.gamma, math.lgamma)
+FUNCTIONS |= {getattr(math, n): _real(getattr(np, n)) for n in _SAME}
+FUNCTIONS |= {getattr(cmath, n): getattr(np, n) for n in _SAME_COMPLEX}
+FUNCTIONS |= {f: _each(f) for f in _ONE_BY_ONE}

@@ -1,0 +1,377 @@
+"""What the host does with a device: arrays on it, streams, events, and the device itself, all simulated."""
+
+import time
+from contextlib import contextmanager
+from types import SimpleNamespace
+
+import numpy as np
+
+from .memory import Mem, as_dtype, wrap
+
+__all__ = [
+    'DeviceArray',
+    'device_array',
+    'device_array_like',
+    'to_device',
+    'pinned_array',
+    'pinned_array_like',
+    'as_cuda_array',
+    'is_cuda_array',
+    'pinned',
+    'mapped',
+    'defer_cleanup',
+    'Stream',
+    'stream',
+    'external_stream',
+    'Event',
+    'event',
+    'event_elapsed_time',
+    'synchronize',
+    'get_current_device',
+    'select_device',
+    'list_devices',
+    'close',
+    'is_available',
+    'detect',
+    'current_context',
+    'require_context',
+    'profile_start',
+    'profile_stop',
+    'profiling',
+    'mapped_array',
+    'mapped_array_like',
+    'managed_array',
+    'default_stream',
+    'legacy_default_stream',
+    'per_thread_default_stream',
+    'gpus',
+]
+
+
+class DeviceArray:
+    "An array on the simulated device; `copy_to_host` brings it back"
+
+    def __init__(self, data, mem):
+        self.data, self.mem = data, mem
+
+    shape, dtype, size, ndim, nbytes, strides, flags = (
+        property(lambda self, k=k: getattr(self.data, k))
+        for k in ('shape', 'dtype', 'size', 'ndim', 'nbytes', 'strides', 'flags')
+    )
+
+    def __len__(self):
+        return len(self.data)
+
+    def device_view(self, name, known):
+        "This array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
+        base = self.mem.data
+        known[base.__array_interface__['data'][0], base.size, base.dtype.str] = self.mem
+        if self.mem.name is None:
+            self.mem.name = name
+        return wrap(self.data, name, known)
+
+    def copy_to_host(self, ary=None, stream=0):
+        "A copy as a NumPy array, or in `ary`"
+        if ary is None:
+            return self.data.copy()
+        ary[...] = self.data
+        return ary
+
+    def copy_to_device(self, ary, stream=0):
+        "Copy the array `ary` here"
+        self[...] = ary.data if isinstance(ary, DeviceArray) else np.asarray(ary)
+
+    def _of(self, data):
+        return DeviceArray(data, self.mem)
+
+    def __getitem__(self, i):
+        res = self.data[i]
+        return self._of(res) if isinstance(res, np.ndarray) else res
+
+    def __setitem__(self, i, v):
+        self.data[i] = v.data if isinstance(v, DeviceArray) else v
+        at = (
+            self.data.__array_interface__['data'][0] - self.mem.data.__array_interface__['data'][0]
+        ) // self.data.itemsize
+        places = at + sum(
+            np.arange(n).reshape([-1 if k == j else 1 for j in range(self.ndim)]) * (s // self.data.itemsize)
+            for k, (n, s) in enumerate(zip(self.shape, self.data.strides))
+        )
+        self.mem.shadow.wrote[np.asarray(places)[i]] = 1
+
+    def reshape(self, *shape, order='C'):
+        "The same memory with another shape"
+        return self._of(self.data.reshape(*shape, order=order))
+
+    def ravel(self, order='C', stream=0):
+        "The same memory as one row"
+        return self._of(self.data.ravel(order))
+
+    @property
+    def T(self):
+        "The same memory with its axes reversed"
+        return self._of(self.data.T)
+
+    def transpose(self, axes=None):
+        "The same memory with its axes in another order"
+        return self._of(self.data.transpose(axes))
+
+    def split(self, section, stream=0):
+        "Pieces of `section` elements each"
+        return [self._of(self.data[i : i + section]) for i in range(0, self.size, section)]
+
+    def view(self, dtype):
+        "The same memory as elements of another type"
+        return self._of(self.data.view(dtype))
+
+    def is_c_contiguous(self):
+        "Does it lie row by row, without gaps?"
+        return self.data.flags.c_contiguous
+
+    def is_f_contiguous(self):
+        "Does it lie column by column, without gaps?"
+        return self.data.flags.f_contiguous
+
+    def __array__(self, dtype=None, copy=None):
+        return self.data.astype(dtype) if dtype else self.data.copy()
+
+    def __repr__(self):
+        return f'DeviceArray(shape={self.shape}, dtype={self.dtype})'
+
+
+def _new(shape, dtype, order='C', fresh=True):
+    dtype = as_dtype(dtype)
+    data = np.zeros(shape, dtype, order)
+    return DeviceArray(data, Mem(data.reshape(-1, order='A'), None, 'global', fresh))
+
+
+def device_array(shape, dtype=np.float64, strides=None, order='C', stream=0):
+    "An array on the device that nobody has written yet"
+    return _new(shape, dtype, order)
+
+
+def device_array_like(a, stream=0):
+    "`device_array` with the shape, type and layout of `a`"
+    return _new(
+        a.shape,
+        a.dtype,
+        'F' if getattr(a, 'flags', None) is not None and a.flags.f_contiguous and not a.flags.c_contiguous else 'C',
+    )
+
+
+def to_device(obj, stream=0, copy=True, to=None):
+    "A copy of an array on the device"
+    if isinstance(obj, DeviceArray):
+        return obj
+    a = np.asarray(obj)
+    res = (
+        to
+        if to is not None
+        else _new(a.shape, a.dtype, 'F' if a.flags.f_contiguous and not a.flags.c_contiguous else 'C', fresh=False)
+    )
+    res[...] = a
+    return res
+
+
+def pinned_array(shape, dtype=np.float64, strides=None, order='C'):
+    "An array of the host; here all memory is like any other"
+    return np.zeros(shape, as_dtype(dtype), order)
+
+
+def pinned_array_like(a):
+    "`pinned_array` with the shape and type of `a`"
+    return np.zeros_like(a)
+
+
+mapped_array, mapped_array_like, managed_array = pinned_array, pinned_array_like, pinned_array
+
+
+def as_cuda_array(obj, sync=True):
+    "`obj` as an array on the device"
+    return obj if isinstance(obj, DeviceArray) else to_device(obj)
+
+
+def is_cuda_array(obj):
+    "Is `obj` an array on the device?"
+    return isinstance(obj, DeviceArray)
+
+
+@contextmanager
+def pinned(*arrays):
+    "Nothing: here all memory is like any other"
+    yield
+
+
+@contextmanager
+def mapped(*arrays, **kw):
+    "The arrays on the device: one as it is, several as a list of copies"
+    yield [to_device(a) for a in arrays] if len(arrays) != 1 else arrays[0]
+
+
+@contextmanager
+def defer_cleanup():
+    "Nothing: nothing is cleaned up here"
+    yield
+
+
+class Stream:
+    "A stream: everything is done when it is asked for"
+
+    def synchronize(self):
+        "Nothing: all is done already"
+
+    @contextmanager
+    def auto_synchronize(self):
+        "A `with` block at whose end all is done"
+        yield self
+
+    def __int__(self):
+        return 0
+
+    __index__ = __int__
+
+
+def stream():
+    "A new stream"
+    return Stream()
+
+
+default_stream = legacy_default_stream = per_thread_default_stream = stream
+
+
+def external_stream(ptr):
+    "A stream, whatever `ptr` is"
+    return Stream()
+
+
+class Event:
+    "An event; the time between two is the CPU's, and no GPU's"
+
+    def __init__(self, timing=True):
+        self.at = None
+
+    def record(self, stream=0):
+        "Note the time"
+        self.at = time.perf_counter()
+
+    def query(self):
+        "Is all done that came before? It is"
+        return True
+
+    def synchronize(self):
+        "Nothing: all is done already"
+
+    def wait(self, stream=0):
+        "Nothing: all is done already"
+
+    def elapsed_time(self, end):
+        "Milliseconds from this event to `end`"
+        return (end.at - self.at) * 1e3
+
+
+def event(timing=True):
+    "A new event"
+    return Event(timing)
+
+
+def event_elapsed_time(a, b):
+    "Milliseconds from the event `a` to the event `b`"
+    return a.elapsed_time(b)
+
+
+def synchronize():
+    "Nothing: all is done already"
+
+
+class _DeviceInfo(SimpleNamespace):
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *exc):
+        pass
+
+    def reset(self):
+        pass
+
+    def get_primary_context(self):
+        return current_context()
+
+
+_device = _DeviceInfo(
+    id=0,
+    name=b'the gridstride simulator',
+    compute_capability=(9, 0),
+    MAX_THREADS_PER_BLOCK=1024,
+    MAX_BLOCK_DIM_X=1024,
+    MAX_BLOCK_DIM_Y=1024,
+    MAX_BLOCK_DIM_Z=64,
+    MAX_GRID_DIM_X=2**31 - 1,
+    MAX_GRID_DIM_Y=65535,
+    MAX_GRID_DIM_Z=65535,
+    MAX_SHARED_MEMORY_PER_BLOCK=48 * 1024,
+    WARP_SIZE=32,
+    MULTIPROCESSOR_COUNT=132,
+    uuid='GPU-simulated',
+)
+gpus = [_device]
+
+
+def get_current_device():
+    "The simulated device"
+    return _device
+
+
+def select_device(i):
+    "The simulated device, which has number 0; `ValueError` for another number"
+    if i:
+        raise ValueError(f'there is one simulated device, number 0, and no number {i}')
+    return _device
+
+
+def list_devices():
+    "All devices: the simulated one"
+    return gpus
+
+
+def close():
+    "Nothing: there is no context to end"
+
+
+def is_available():
+    "Can kernels run? They can"
+    return True
+
+
+def detect():
+    "Print what was found"
+    print('Found 1 device: the gridstride simulator')
+    return True
+
+
+def current_context(i=0):
+    "The context, with the device and as much memory as one may want"
+    return SimpleNamespace(
+        device=_device,
+        get_memory_info=lambda: SimpleNamespace(free=2**33, total=2**33),
+        synchronize=synchronize,
+        reset=close,
+    )
+
+
+def require_context(f):
+    "`f` as it is: there is always a context"
+    return f
+
+
+def profile_start():
+    "Nothing: `sim.trace` records what kernels do"
+
+
+def profile_stop():
+    "Nothing: `sim.trace` records what kernels do"
+
+
+@contextmanager
+def profiling():
+    "Nothing: `sim.trace` records what kernels do"
+    yield

@@ -1,0 +1,87 @@
+"""What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels know as `__gs`."""
+
+import operator
+import types
+
+import numpy as np
+
+from .arithmetic import OPERATORS, binary, both, cast, contains, either, joined, negate, unary
+from .functions import FUNCTIONS, print_lanes, whole
+from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
+from .memory import View, load, store
+
+__all__ = ['Operations']
+
+
+def named(v, name):
+    "Give an array that has no name yet the name of the variable it is assigned to"
+    if isinstance(v, View) and v.name is None:
+        v.name = v.mem.name = name
+    return v
+
+
+def fork(run, m, c, site):
+    "The lanes of `m` where `c` is true, and those where it is not; a trace hears of it"
+    yes, no = branch(m, c)
+    if run.trace is not None:
+        run.trace.branch(run, m, yes, no, site)
+    return yes, no
+
+
+def again(run, loop, c, site):
+    "One more turn of a `while` loop? `SynccheckError` when it turns and turns and nothing in memory changes"
+    go = loop.test(c)
+    if go:
+        run.detectors.synccheck.turn(run, loop, site)
+    return go
+
+
+def leave(run, kernel, m, value, ret):
+    "`return`: in a kernel the lanes are gone, in a device function they have a value"
+    if kernel:
+        run.g.live = run.g.live & ~m
+        return None
+    return value if ret is UNDEF else merge(m, value, ret)
+
+
+def holds(run, m, c, site):
+    "`assert`"
+    yes, no = branch(m, c)
+    if no is not None:
+        raise run.finding('assert', 'fails', site, no)
+
+
+def call(run, m, f, args, kw, site):
+    "Call what a kernel calls: one of CUDA's functions, one of Python's, or a device function"
+    if hasattr(f, 'lanes'):
+        return f.lanes(run, m, site, *args, **kw)
+    if f in FUNCTIONS:
+        return FUNCTIONS[f](*args, **kw)
+    if f is print:
+        return print_lanes(run, m, site, *args, **kw)
+    if f in OPERATORS:
+        return binary(OPERATORS[f], *args)
+    if isinstance(f, np.ufunc) or getattr(operator, getattr(f, '__name__', ''), None) is f:
+        return f(*map(whole, args), **kw)
+    if isinstance(f, type) and issubclass(f, np.generic):
+        return cast(f, *args)
+    if type(f).__module__.startswith('numba.'):
+        return cast(np.dtype(str(f)), *args)  # one of Numba's types
+    if isinstance(f, type) and issubclass(f, tuple):
+        return f(*args, **kw)
+    raise refusal(run, m, f, site)
+
+
+def refusal(run, m, f, site):
+    "The `NotSimulated` for a call of `f`"
+    if isinstance(f, types.FunctionType):
+        what = f'{f.__name__} is a plain Python function, which Numba does not compile'
+        return run.refusal(site, m, what, 'Put @cuda.jit(device=True) above it.')
+    return run.refusal(site, m, f'calling {getattr(f, "__name__", f)!r} in a kernel')
+
+
+_CALLED = (assign, merge, union, branch, joined, Loop, Range, Items)  # lanes and loops
+_CALLED += (binary, unary, negate, both, either, contains)  # numbers
+_CALLED += (load, store, named)  # arrays
+_CALLED += (fork, again, leave, holds, call)  # what asks the run
+Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

@@ -1,0 +1,98 @@
+"""A kernel at work: the group of threads, the time, and whom accesses and barriers are told."""
+
+import numpy as np
+
+from ..findings import NotSimulated, Place, exception_of
+from ..options import settings
+from .detectors import Detectors, Order
+
+__all__ = ['Run']
+
+
+class Run:
+    "One launch of a kernel, as its program and what it calls see it: the group at work, the time, the detectors"
+
+    now = 0  # the time of the last launch's end: it goes on from launch to launch
+    current = None  # the run at work, or None outside of kernels
+
+    def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
+        self.kernel, self.grid, self.block, self.dynamic, self.trace = kernel, grid, block, dynamic, trace
+        self.now = Run.now = Run.now + 1
+        self.detectors, self.order = Detectors(), Order(grid.size)
+        self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
+        self.program, self.changes = None, 0  # the function at work; how often memory was changed
+        self.random = np.random.default_rng(settings.seed)
+
+    def begin(self, g):
+        "Work on the group `g` from now on: new shared memory, new barriers"
+        self.g, self.shared, self._seq = g, {}, None
+        self.order.begin(g, self.now)
+        if settings.order == 'reverse':
+            self._seq = np.arange(g.size)[::-1]
+        if settings.order == 'shuffle':
+            self._seq = self.random.permutation(g.size)
+        self._of = None, None
+
+    # Lanes
+
+    def active(self, m):
+        "The numbers of the active lanes, in the order in which they run"
+        if self._of[0] is not m:
+            lanes = np.flatnonzero(m) if self._seq is None else self._seq[m[self._seq]]
+            self._of = m, lanes
+        return self._of[1]
+
+    def spread(self, m, v):
+        "One number for each *active* lane, in the order in which the threads run"
+        if np.ndim(v) == 0:
+            return np.full(len(self.active(m)), v)
+        return v if m is self.g.all and self._seq is None else v[self.active(m)]
+
+    def of_lanes(self, v):
+        "One number for each lane of the group"
+        return np.broadcast_to(np.asarray(v), self.g.size)
+
+    # What happens
+
+    def access(self, m, v, off, site, verb, value=None):
+        "Tell the detectors and the trace of one; `off` is all lanes' if they read, the active lanes' if they write"
+        lanes = self.active(m)
+        off = self.spread(m, off) if verb == 'read' else off
+        self.now += 1
+        if self.trace is not None:
+            self.trace.access(self, lanes, v, off, site, verb)
+        if verb == 'read':
+            if self.detectors.shadowed:
+                self.detectors.read(self, lanes, v, off, site)
+            return
+        if self.detectors.shadowed:
+            self.detectors.write(self, lanes, v, off, value, site, verb == 'atomic')
+        self.changes += 1
+
+    def barrier(self, m, site):
+        "`syncthreads`: all threads of a block are here, or somebody is elsewhere"
+        self.now += 1
+        if m is self.g.all:
+            self.order.synced[:] = self.now
+        else:
+            here = self.detectors.synccheck.barrier(self, m, site)
+            self.order.synced[here > 0] = self.now
+        if self.trace is not None:
+            self.trace.barrier(self, m, site)
+
+    # What is said of it
+
+    def place(self, site, m=None, lane=None):
+        "The `Place` of a site; with the thread of `lane`, or of the first lane of `m`, where there is one"
+        s = self.program.sites[site]
+        lane = lane if lane is not None else self.active(m)[0] if m is not None else None
+        block, thread = self.g.who(lane) if lane is not None else (None, None)
+        return Place(self.kernel, s.file, s.line, s.source, block, thread)
+
+    def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
+        "The exception about a site, by the thread of lane `by` or of the first lane of `m`"
+        return exception_of(kind, code, 'python', fields, self.place(site, m, by), other)
+
+    def refusal(self, site, m, what, mend=''):
+        "The exception that says what is not simulated"
+        return NotSimulated(what, mend, **self.place(site, m)._asdict())

@@ -1,0 +1,87 @@
+"""A table that prints as aligned columns and shows itself in a notebook: what every measurement is reported with."""
+
+import textwrap
+from html import escape
+
+__all__ = ['Share', 'Named', 'Table']
+
+
+# In a notebook a table takes its colours from the page, so it reads on a light and on a dark one; elsewhere it
+# prints. A `Share` is a number from 0 to 1 with a bar behind it, a `Named` is a text with a longer one to
+# hover over and a colour that a picture beside it uses too.
+class Share(float):
+    "A part of a whole, 0 to 1, shown as a percentage over a bar"
+
+    def __str__(self):
+        return '<0.1%' if 0 < self < 0.0005 else f'{100 * self:.1f}%' if self < 0.0995 else f'{100 * self:.0f}%'
+
+
+class Named(str):
+    "A text with its full form, a colour of its own, and how deep it stands below others"
+
+    def __new__(cls, text, full='', color='', deep=0):
+        res = super().__new__(cls, text)
+        res.full, res.color, res.deep = full, color, deep
+        return res
+
+
+_DOT = 'display:inline-block;width:.7em;height:.7em;border:1px solid #9aa5b1'
+_BAR = 'rgba(80,140,220,.35)'
+
+
+def _style(x, left):
+    "The CSS of a cell"
+    style = ['text-align:left' if left else 'text-align:right;white-space:nowrap']
+    if isinstance(x, Share):
+        style.append(f'background:linear-gradient(90deg,{_BAR} {100 * min(max(x, 0), 1):.1f}%,transparent 0)')
+    if deep := getattr(x, 'deep', 0):
+        style.append(f'padding-left:{0.5 + 1.4 * deep:.1f}em')
+    return ';'.join(style)
+
+
+def _cell(x, left):
+    tip = f' title="{escape(x.full)}"' if getattr(x, 'full', '') else ''
+    color = getattr(x, 'color', '')
+    dot = f'<span style="{_DOT};background:{color}"></span> ' if color else ''
+    return f'<td style="{_style(x, left)}"{tip}>{dot}{escape(str(x))}</td>'
+
+
+class Table:
+    """Rows under a head; a column whose head begins with `<` is aligned to the left, and without a head all are.
+    Printed, a long text in the last column is wrapped."""
+
+    def __init__(
+        self,
+        head,  # of texts; empty for none
+        rows,  # of cells: texts, numbers, `Share`s, `Named`s
+        title='',  # a line above
+        note='',  # lines below
+    ):
+        self.rows, self.title, self.note = [list(r) for r in rows], title, note
+        self.left = [h.startswith('<') for h in head] or [True] * max(map(len, self.rows), default=0)
+        self.head = [h.lstrip('<') for h in head]
+
+    def __repr__(self):
+        text = [[f"{'  ' * getattr(c, 'deep', 0)}{c}" for c in r] for r in self.rows]
+        text = [self.head, *text] if self.head else text
+        wide = [max(len(r[i]) for r in text) for i in range(len(self.left))]
+        if self.head and self.left[-1]:
+            wide[-1] = min(wide[-1], 100)
+        lines = [o for r in text for o in self._lines(r, wide)]
+        return '\n'.join([*filter(None, [self.title]), *lines, *filter(None, [self.note])])
+
+    def _lines(self, row, wide):
+        "A row as text: one line, or more if its last column is wrapped"
+        first, *more = textwrap.wrap(row[-1], wide[-1]) if len(row[-1]) > wide[-1] else [row[-1]]
+        cells = zip([*row[:-1], first], wide, self.left)
+        line = '  '.join(c.ljust(w) if left else c.rjust(w) for c, w, left in cells).rstrip()
+        return [line, *(f"{' ' * (sum(wide[:-1]) + 2 * (len(wide) - 1))}{o}" for o in more)]
+
+    def _repr_html_(self):
+        sides = ['left' if left else 'right' for left in self.left]
+        head = ''.join(f'<th style="text-align:{s}">{escape(h)}</th>' for h, s in zip(self.head, sides))
+        head = f'<thead><tr>{head}</tr></thead>' if head else ''
+        body = ''.join(f'<tr>{"".join(map(_cell, r, self.left))}</tr>' for r in self.rows)
+        title = f'<p style="margin:.4em 0 .2em"><b>{escape(self.title)}</b></p>' if self.title else ''
+        note = f'<p style="margin:.2em 0 .8em">{escape(self.note)}</p>'.replace('\n', '<br>') if self.note else ''
+        return f'{title}<table>{head}<tbody>{body}</tbody></table>{note}'

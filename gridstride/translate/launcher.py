@@ -1,0 +1,139 @@
+"""The host's part of a translation: a function that takes tensors, checks them, and launches the kernel."""
+
+from .tree import functions, statements
+from .types import C_NAMES
+
+
+HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
+_HEADERS = 'torch/extension.h', 'c10/cuda/CUDAException.h', 'ATen/cuda/CUDAContext.h', 'algorithm', 'climits'
+_TORCH = {
+    'bool': 'kBool',
+    'int8': 'kInt8',
+    'uint8': 'kUInt8',
+    'int16': 'kInt16',
+    'uint16': 'kUInt16',
+    'int32': 'kInt32',
+    'uint32': 'kUInt32',
+    'int64': 'kInt64',
+    'uint64': 'kUInt64',
+    'float16': 'kFloat16',
+    'bfloat16': 'kBFloat16',
+    'float32': 'kFloat32',
+    'float64': 'kFloat64',
+}
+
+_CHECK = '''static void check_array(const torch::Tensor &x, const char *name, torch::ScalarType type, int64_t dims) {
+    TORCH_CHECK(x.is_cuda(), name, " must be on the GPU");
+    TORCH_CHECK(x.scalar_type() == type, name, " is ", x.scalar_type(), ", and this kernel takes ", type);
+    TORCH_CHECK(x.dim() == dims, name, " has ", x.dim(), " dimensions, and this kernel takes ", dims);
+'''
+_LIMITS = '''    const int64_t most = INT_MAX - 65535;  // an int counts so many elements, and a block and a tile more
+    int64_t last = x.numel();
+    for (int64_t d = 0; d < dims; d++) last = std::max({last, x.size(d), (x.size(d) - 1)*x.stride(d)});
+    TORCH_CHECK(last <= most, name, " is too large for the 32-bit indices of this kernel");
+'''
+_MORE_SHARED = (
+    '    if ({shared} > 48*1024) '
+    'C10_CUDA_CHECK(cudaFuncSetAttribute({kernel}, cudaFuncAttributeMaxDynamicSharedMemorySize, int({shared})));'
+)
+_COOPERATIVE = (
+    '    C10_CUDA_CHECK(cudaLaunchCooperativeKernel('
+    '(void *){kernel}, {blocks}, {threads}, args, {shared}, at::cuda::getCurrentCUDAStream()));'
+)
+
+
+def wrap(parts, start, width=120):
+    "The parts with commas, in lines that are not too long"
+    lines = [start]
+    for n, p in enumerate(parts):
+        p += ',' if n + 1 < len(parts) else ''
+        if len(lines[-1]) + len(p) > width and lines[-1] != start:
+            lines.append(' ' * 8 + p)
+        else:
+            lines[-1] += (' ' if not lines[-1].endswith(('(', ' ' * 8)) else '') + p
+    return '\n'.join(lines)[len(start) :]
+
+
+def launcher(unit, params):
+    "The lines of the host's part; `params`: a `Parameter` for each of the C kernel"
+    names = _names({p.name for p in params})
+    lines = []
+    if any(p.kind == 'array' for p in params):
+        lines += [_CHECK + ('' if unit.wide else _LIMITS) + '}', '']
+    lines += _head(unit.main.c_name, params, **names)
+    lines += _checks(unit, params)
+    lines += ['    {grid}.resize(3, 1); {block}.resize(3, 1);'.format(**names)]
+    if any(s.kind == 'alloc' and s.memory.space == 'dynamic' for g in functions(unit) for s in statements(g.body)):
+        lines.append(_MORE_SHARED.format(kernel=unit.main.c_name, **names))
+    lines += _launch(unit, params, **names)
+    lines += ['    C10_CUDA_KERNEL_LAUNCH_CHECK();', '}']
+    headers = [f'#include <{h}>' for h in _HEADERS]
+    return [HOST, *headers, '', *'\n'.join(lines).split('\n'), '#endif']
+
+
+def _names(taken):
+    "{name: a name that no parameter has} of what the host's function takes beside them, and of its variables"
+    return {n: n if n not in taken else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
+
+
+def _head(kernel, params, grid, block, shared, **_):
+    takes = ['torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _given(params)]
+    takes += [f'std::vector<int64_t> {grid}', f'std::vector<int64_t> {block}', f'int64_t {shared} = 0']
+    start = f'void launch_{kernel}('
+    return [
+        f'// {grid} and {block}: one to three sizes each; {shared}: bytes of dynamic shared memory',
+        start + wrap(takes, start) + ') {',
+    ]
+
+
+def _given(params):
+    return [p for p in params if p.kind in ('array', 'number')]
+
+
+def _checks(unit, params):
+    "What is asked of the arguments"
+    res = []
+    for p in params:
+        if p.kind == 'array':
+            res += _array_checks(p.name, p.dim)
+    for v, least in unit.least.items():
+        res.append(f'    TORCH_CHECK({v.c_name} >= {least}, "{v.c_name} must be at least {least}");')
+    return res
+
+
+def _array_checks(name, known):
+    res = [f'    check_array({name}, "{name}", torch::{_TORCH[known.dtype]}, {known.ndim});']
+    if not any(known.strides) and known.ndim:
+        res.append(f'    TORCH_CHECK({name}.is_contiguous(), "{name} must be contiguous");')
+    elif known.ndim and not known.strides[-1]:
+        what = f'the last dimension of {name} must be contiguous'
+        res.append(f'    TORCH_CHECK({name}.stride({known.ndim - 1}) == 1, "{what}");')
+    return res
+
+
+def _launch(unit, params, grid, block, shared, blocks, threads):
+    kernel, arrays = unit.main.c_name, {p.path: p.name for p in params if p.kind == 'array'}
+    values = [_value(p, arrays) for p in params]
+    sizes = ', '.join(f'{grid}[{d}]' for d in range(3)), ', '.join(f'{block}[{d}]' for d in range(3))
+    lines = [f'    dim3 {blocks}({sizes[0]}), {threads}({sizes[1]});']
+    if not unit.cooperative:
+        head = f'    {kernel}<<<{blocks}, {threads}, {shared}, at::cuda::getCurrentCUDAStream()>>>('
+        return [*lines, head + wrap(values, head) + ');']
+    names = [f'arg{n}' for n in range(len(values))]
+    for n, v, p in zip(names, values, params):
+        lines.append(f"    {p.type}{'' if p.type.endswith('*') else ' '}{n} = {v};")
+    lines.append(f"    void *args[] = {{{', '.join('(void *)&' + n for n in names)}}};")
+    return [*lines, _COOPERATIVE.format(kernel=kernel, shared=shared, blocks=blocks, threads=threads)]
+
+
+def _value(p, arrays):
+    "What the launcher gives for a parameter; `arrays`: {path: name}"
+    if p.kind == 'array':
+        t = C_NAMES[p.dim.dtype]
+        return f'{p.name}.data_ptr<{t}>()' if t in ('float', 'double', 'int', 'bool') else f'({t} *){p.name}.data_ptr()'
+    if p.kind == 'number':
+        return p.name
+    if p.kind == 'start':
+        return '0'
+    text = f'{arrays[p.path]}.{p.kind}({p.dim})'
+    return text if p.type == 'long long' else f'int({text})'

@@ -1,0 +1,229 @@
+"""Arrays: an index becomes what C needs, a number for each dimension of a C array, one number for a pointer.
+
+A slice or a row is a pointer with sizes and strides of its own.
+"""
+
+import ast
+
+from ..flow import Variable
+from ..tree import E, ONE, ZERO, Memory, View, add, array, const, index, mul, number, row_strides, same, walk
+from ..types import INT, REAL, told, value_type
+from . import convert
+
+
+DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of memory that has none, by its space
+# gives the same whenever it is computed, if its operands do
+_FIXED = set('const global size stride builtin add sub mul floordiv min max neg mod select cmp'.split())
+
+
+def _dimensions(n):
+    return f'{n} dimension{"s" * (n != 1)}'
+
+
+class Arrays:
+    "Indices, slices and pointers in the function that is lowered"
+
+    def __init__(self, fn):
+        self.fn = fn
+
+    def need_view(self, node, e):
+        "The `View` of `e`, which must be an array"
+        if e.op != 'view':
+            raise self.fn.error(node, f'{told(e.type) if e.type else "this"} is indexed like an array')
+        m = e.value.memory
+        if m.name is None:
+            m.name = DEFAULT_NAMES.get(m.space, 'values')
+        return e.value
+
+    def size(self, node, e, d):
+        "The size of the dimension `d` of an array"
+        view = self.need_view(node, e)
+        if d >= view.ndim:
+            raise self.fn.error(node, f'an array of {view.ndim} dimensions has no size number {d}')
+        if view.sizes[d] is None:
+            what = f'the size of {view.memory.name} is not known in the kernel'
+            raise self.fn.error(node, what, 'Pass it as an argument.')
+        return view.sizes[d]
+
+    def indices(self, node):
+        "The expressions in the brackets; slices stay `ast.Slice`"
+        parts = node.elts if isinstance(node, ast.Tuple) else [node]
+        res = []
+        for p in parts:
+            e = p if isinstance(p, ast.Slice) else self.fn.x(p)
+            if isinstance(e, E) and e.op == 'tuple':
+                res += e.args
+            elif isinstance(e, E) and e.op == 'object' and e.value is Ellipsis:
+                raise self.fn.error(node, 'an index of ...', 'Write the indices out.')
+            else:
+                res.append(e)
+        return res
+
+    def place(self, node, view, idx):
+        "The indices of one element, as C needs them"
+        name = view.memory.name
+        if any(isinstance(i, ast.Slice) for i in idx):
+            what = f'a slice of {name} where one element is needed: a thread works on numbers'
+            raise self.fn.error(node, what, 'Write a loop over the elements, or let each thread do one.')
+        if len(idx) != view.ndim:
+            given = f'{len(idx)} {"index" if len(idx) == 1 else "indices"} were given'
+            what = f'{name} has {_dimensions(view.ndim)}, and {given}'
+            raise self.fn.error(node, what, 'Give an index for each dimension.')
+        idx = [self.whole_index(node, view, i) for i in idx]
+        view.memory.used = True
+        return index(view, idx)
+
+    def whole_index(self, node, view, i):
+        "The index `i`, which must be a whole number"
+        i = convert.need_number(i)
+        if i.type in REAL:
+            what = f'an index of {view.memory.name} is {told(i.type)}; it must be a whole number'
+            raise self.fn.error(node, what, 'Divide with //, or use int(...).')
+        return convert.as_number(i)
+
+    def element(self, memory, at):
+        "The element at the place `at`"
+        memory.used = True
+        return E('load', value_type(memory.dtype), at, memory)
+
+    def subscript(self, node, e):
+        "`e[...]` for an array: one of its elements, or an array that is a part of it"
+        view = self.need_view(node, e)
+        idx = self.indices(node.slice)
+        if len(idx) > view.ndim:
+            what = f'{view.memory.name} has {_dimensions(view.ndim)}, and {len(idx)} indices were given'
+            raise self.fn.error(node, what)
+        if len(idx) == view.ndim and not any(isinstance(i, ast.Slice) for i in idx):
+            return self.element(view.memory, self.place(node, view, idx))
+        return array(self.sliced(node, view, idx))
+
+    def sliced(self, node, view, idx):
+        "The part of `view` that fewer indices, or slices, name"
+        m = view.memory
+        if m.dims is not None and view.plain and number(view.offset) == 0:
+            if not any(isinstance(i, ast.Slice) for i in idx):
+                lead = (*view.lead, *(self.whole_index(node, view, i) for i in idx))
+                return View(m, view.sizes[len(idx) :], view.strides[len(idx) :], lead=lead, plain=True)
+        if m.dims is not None and m.ndim > 1:
+            view = self.flat(node, view)
+        at, sizes, strides, plain = view.offset, [], [], view.plain
+        for n, i in enumerate(idx):
+            if not isinstance(i, ast.Slice):
+                at, plain = add(at, mul(self.whole_index(node, view, i), view.strides[n])), plain and not sizes
+                continue
+            start, size, step = self.slice(node, view, i, view.sizes[n])
+            at = add(at, mul(start, view.strides[n]))
+            is_whole = i.lower is None and i.upper is None
+            plain = plain and number(step) == 1 and (not sizes and view.ndim == 1 or is_whole)
+            sizes.append(size)
+            strides.append(mul(view.strides[n], step))
+        rest = len(idx)
+        return View(view.memory, [*sizes, *view.sizes[rest:]], [*strides, *view.strides[rest:]], at, plain=plain)
+
+    def transposed(self, node, e):
+        "An array with its dimensions in reverse"
+        view = e.value
+        if view.ndim < 2:
+            return e
+        if view.memory.dims is not None:
+            view = self.flat(node, view)
+        return array(View(view.memory, view.sizes[::-1], view.strides[::-1], view.offset))
+
+    def flat(self, node, view):
+        "A pointer to the first element of a C array of several dimensions"
+        v = Variable(f'{view.memory.name}_flat', node)
+        v.type, v.defs = view.type, 1
+        self.fn.variables.append(v)
+        self.point(node, v, view)
+        return v.view
+
+    def slice(self, node, view, s, n):
+        "(start, size, step) of a slice of a dimension of `n` elements; a size that is not known is None"
+
+        def part(o):
+            return None if o is None else self.whole_index(node, view, self.fn.x(o))
+
+        start, stop, step = part(s.lower), part(s.upper), part(s.step) or ONE
+        if number(step) is None or number(step) < 1:
+            what = 'a slice whose step is not a positive number, known when the kernel is compiled'
+            raise self.fn.error(node, what)
+        start = self.from_end(node, view, ZERO if start is None else start, n)
+        stop = n if stop is None else _smaller(self.from_end(node, view, stop, n), n)
+        if stop is None:
+            return start, None, step
+        return start, _length(start, stop, step), step
+
+    def from_end(self, node, view, e, n):
+        "A bound of a slice; one that is negative counts from the end"
+        if number(e) is None or number(e) >= 0:
+            return e
+        if n is None:
+            what = f'a slice that counts from the end of {view.memory.name}, whose size is not known in the kernel'
+            raise self.fn.error(node, what)
+        return E('sub', INT, (n, const(-number(e))))
+
+    def point(self, s, v, view):
+        "`v` becomes a pointer to where `view` begins"
+        m = view.memory
+        if v.memory is None:
+            self.new_pointer(s, v, view)
+        else:
+            self.same_pointer(s, v, view)
+        if v.memory.written:
+            m.write()
+        m.used = True
+        self.fn.emit('pointer', s, var=v, memory=m, address=address(view))
+
+    def new_pointer(self, s, v, view):
+        "`v` becomes a pointer, with the sizes and strides of `view`"
+        v.memory = Memory(v.name, view.memory.dtype, 'pointer', 1, roots=[view.memory])
+        v.memory.variable = v
+        names = [f'{v.name}_{n}' if view.ndim > 1 else f'{v.name}_size' for n in range(view.ndim)]
+        sizes = [self.steady(s, n, o) for n, o in zip(names, view.sizes)]
+        if view.plain and None not in sizes[1:]:
+            strides = row_strides(sizes)
+        else:
+            strides = [self.steady(s, f'{v.name}_stride', o) for o in view.strides]
+        v.view = View(v.memory, sizes, strides, plain=view.plain)
+
+    def same_pointer(self, s, v, view):
+        "`v`, a pointer already, may also point to where `view` begins"
+        if view.memory not in v.memory.roots:
+            v.memory.roots.append(view.memory)
+        if not all(map(same, v.view.strides, view.strides)):
+            there = f'line {v.typed_at + self.fn.source.first - 1}'
+            raise self.fn.error(s, f'{v.name} is an array of another layout here than in {there}', 'Use two names.')
+        v.view.sizes = tuple(a if same(a, b) else None for a, b in zip(v.view.sizes, view.sizes))
+
+    def steady(self, s, name, e):
+        "`e` itself where it keeps its value, else a variable that has it"
+        if e is None or all(o.op in _FIXED or o.op == 'var' and self.is_fixed(o.value) for o in walk(e)):
+            return e
+        return self.fn.temporary(s, name, INT, e)
+
+    def is_fixed(self, v):
+        "Is `v`, and its name, assigned to once only?"
+        return v.defs == 1 and sum(o.name == v.name for o in self.fn.variables) == 1
+
+
+def address(view):
+    "Where a view begins"
+    at = [*view.lead, view.offset] if view.memory.dims is not None else [view.offset]
+    return E('address', None, at, view.memory)
+
+
+def _smaller(e, n):
+    "The end `e` of a slice, which is that of the array at most"
+    if n is None or same(e, n) or number(e) is not None and number(n) is not None and number(e) <= number(n):
+        return e
+    return E('min', INT, (e, n))
+
+
+def _length(start, stop, step):
+    "The number of elements of a slice"
+    size = E('sub', INT, (stop, start)) if number(start) != 0 else stop
+    if number(start) != 0 and (number(size) is None or number(size) < 0):
+        size = E('max', INT, (size, ZERO))
+    if number(step) != 1:
+        size = E('floordiv', INT, (add(size, const(number(step) - 1)), step))
+    return size

@@ -1,0 +1,228 @@
+"""Python's operators between expressions, with the types of results that NumPy and Numba have.
+
+Each function gets the `Function` that is lowered first (`fn`), which makes temporaries and errors, then the
+node of Python's syntax tree, for the error's place.
+"""
+
+import ast
+
+from ..tree import E, Literal, number, tuple_of, walk
+from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, WHOLE, computed, joined, told, widened
+from . import convert
+
+
+# What Python calls an operator, the operation of the tree, and the operator's sign
+_BINARY = dict(
+    Add='add',
+    Sub='sub',
+    Mult='mul',
+    FloorDiv='floordiv',
+    Mod='mod',
+    LShift='shl',
+    RShift='shr',
+    BitAnd='and',
+    BitOr='or',
+    BitXor='xor',
+)
+SIGNS = dict(
+    Add='+',
+    Sub='-',
+    Mult='*',
+    Div='/',
+    FloorDiv='//',
+    Mod='%',
+    Pow='**',
+    LShift='<<',
+    RShift='>>',
+    BitAnd='&',
+    BitOr='|',
+    BitXor='^',
+    MatMult='@',
+)
+UNARY = {ast.USub: 'neg', ast.UAdd: 'pos', ast.Invert: 'invert'}
+COMPARE = {
+    ast.Lt: '<',
+    ast.LtE: '<=',
+    ast.Gt: '>',
+    ast.GtE: '>=',
+    ast.Eq: '==',
+    ast.NotEq: '!=',
+    ast.Is: '==',
+    ast.IsNot: '!=',
+}
+_COSTS = {'load', 'device', 'atomic', 'call', 'math', 'shuffle', 'let', 'floordiv', 'mod', 'pow'}
+
+
+def is_cheap(e):
+    "May `e` be computed twice rather than kept?"
+    return not any(o.op in _COSTS for o in walk(e))
+
+
+def binary(fn, node, op, a, b):
+    "`a op b`; `op` is the name that Python's `ast` has for it, such as 'FloorDiv'"
+    if op == 'Add' and a.op == b.op == 'tuple':
+        return tuple_of([*a.args, *b.args])
+    if op == 'Mult' and a.op == 'tuple' and number(b) is not None:
+        return tuple_of(list(a.args) * number(b))
+    _need_numbers(fn, node, op, a, b)
+    if None in (a.type, b.type):
+        return E('unknown', None, (a, b))
+    if op == 'MatMult':
+        raise fn.error(node, '@ in a kernel', 'Write the loop of the product.')
+    if op[:3] == 'Bit' or op[1:] == 'Shift':
+        return _bitwise(fn, node, op, a, b)
+    if op == 'Pow':
+        return _power(fn, a, b)
+    t = computed(a.type, b.type, fn.doubles)
+    if op == 'Div':
+        return E('truediv', DOUBLE if t in WHOLE else t, (a, b))
+    return _arithmetic(_BINARY[op], t, a, b)
+
+
+def _arithmetic(op, t, a, b):
+    if t in WHOLE:
+        a, b = convert.as_number(a), convert.as_number(b)
+    if t != HALF:
+        return E(op, t, (a, b))
+    if op in ('floordiv', 'mod'):
+        return convert.half(E(op, FLOAT, (a, b)))
+    return E(op, t, (convert.to(t, a), convert.to(t, b)))
+
+
+def _need_numbers(fn, node, op, a, b):
+    for e in (a, b):
+        if not convert.is_number_like(e):
+            mend = 'Compute with its elements, one for each thread.' if e.op == 'view' else ''
+            raise fn.error(node, f'{convert.Misused(e).what()} beside {SIGNS.get(op, op)}', mend)
+
+
+def _bitwise(fn, node, op, a, b):
+    if {a.type, b.type} & REAL:
+        what = f'{SIGNS[op]} of {told(a.type)} and {told(b.type)}: bits are those of whole numbers'
+        raise fn.error(node, what, 'Use int(...).')
+    is_shift = op[:3] != 'Bit'
+    if a.type == b.type == BOOL and not is_shift:
+        return E(_BINARY[op], BOOL, (a, b))
+    t = widened(a.type) if is_shift else computed(a.type, b.type, fn.doubles)
+    return E(_BINARY[op], t, (convert.as_number(a), convert.as_number(b)))
+
+
+def _power(fn, a, b):
+    a, b = convert.as_number(a), convert.as_number(b)
+    k, t = number(b), computed(a.type, b.type, fn.doubles)
+    if t in WHOLE:
+        if k is not None and k < 0:
+            return E('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
+        return E('pow', t, (a, b))
+    if b.type in WHOLE and a.type in REAL:
+        t = a.type
+    if b.type in WHOLE and k is not None and 1 <= k <= 4:
+        return E('pow', t, (a, b))
+    e = E('math', FLOAT if t == HALF else t, (a, b), 'pow')
+    return convert.half(e) if t == HALF else e
+
+
+def cmod(fn, a, b):
+    "The remainder of two whole numbers that has the sign of the first, as C's `%`"
+    return E('cmod', computed(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
+
+
+def fma(fn, a, b, c):
+    "`a*b + c`, rounded once"
+    t = None
+    for e in (a, b, c):
+        t = joined(t, convert.real_type(convert.need_number(e).type, fn.doubles), fn.doubles)
+    return E('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
+
+
+def unary(fn, node, op, e):
+    "`op e` for the operations neg, pos and invert"
+    if e.op in ('view', 'tuple', 'object'):
+        raise fn.error(node, f'{told(e.type) if e.type else e.value!r} has no sign', 'Compute with its elements.')
+    if e.type is None or op == 'pos':
+        return e
+    if op == 'invert':
+        return _inverted(fn, node, e)
+    e = convert.as_number(e)
+    if e.op == 'const':
+        negative = E('const', e.type, value=-e.value)
+        return Literal(negative, '-' + e.text) if isinstance(e, Literal) else negative
+    return E('neg', widened(e.type) if e.type in WHOLE else e.type, (e,))
+
+
+def _inverted(fn, node, e):
+    if e.type in REAL:
+        raise fn.error(node, f'~ of {told(e.type)}: bits are those of whole numbers')
+    return E('not', BOOL, (e,)) if e.type == BOOL else E('invert', widened(e.type), (e,))
+
+
+def compare(fn, node, op, a, b):
+    "`a op b`, for one of C's signs of comparison; None is equal to nothing but None, tuples are compared part by part"
+    for x, y in ((a, b), (b, a)):
+        if x.op == 'object' and x.value is None:
+            return E('const', BOOL, value=(y.op == 'object' and y.value is None) == (op == '=='))
+    if a.op == b.op == 'tuple' and op in ('==', '!=') and len(a.args) == len(b.args):
+        parts = [compare(fn, node, '==', x, y) for x, y in zip(a.args, b.args)]
+        res = all_of(parts) if parts else E('const', BOOL, value=True)
+        return res if op == '==' else E('not', BOOL, (res,))
+    _need_numbers(fn, node, op, a, b)
+    return E('cmp', BOOL, (a, b), op)
+
+
+def all_of(parts):
+    "Are all of the conditions true?"
+    res = parts[0]
+    for p in parts[1:]:
+        res = E('land', BOOL, (res, p))
+    return res
+
+
+def contains(fn, node, a, items, negated):
+    "`a in items` for a tuple, `a not in items` if `negated`"
+    if items.op != 'tuple':
+        raise fn.error(node, '`in` for what is not a tuple', 'Write a loop.')
+    if not items.args:
+        return E('const', BOOL, value=negated)
+    if not is_cheap(a):
+        a = fn.temporary(node, 'item', a.type, a)
+    res = None
+    for o in items.args:
+        new = compare(fn, node, '!=' if negated else '==', a, o)
+        res = new if res is None else E('land' if negated else 'lor', BOOL, (res, new))
+    return res
+
+
+def connect(fn, node, op, a, b):
+    "`a and b` (`op` is land), `a or b` (lor): one of the two as a value, unless both are true or false"
+    a, b = convert.need_number(a), convert.need_number(b)
+    if a.type == b.type == BOOL or None in (a.type, b.type):
+        return E(op, BOOL if a.type == BOOL else None, (a, b))
+    first = None if is_cheap(a) else fn.unnamed(node, 'first', a.type, alone=True)
+    return E('value_' + op, joined(a.type, b.type, fn.doubles), (a, b), first)
+
+
+def choose(fn, node, test, a, b):
+    "`a if test else b`; tuples are chosen part by part"
+    if number(test) is not None and test.op == 'const':
+        return a if number(test) else b
+    if a.op == b.op == 'tuple' and len(a.args) == len(b.args):
+        return tuple_of([choose(fn, node, test, x, y) for x, y in zip(a.args, b.args)])
+    for e in (a, b):
+        if not convert.is_number_like(e):
+            kind = 'arrays' if e.op == 'view' else 'things that are not numbers'
+            what = f'a choice between {kind}: C must know which it is when it is compiled'
+            raise fn.error(node, what, 'Use if and else, with the work in both.')
+    return E('select', joined(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
+
+
+def extreme(fn, op, a, b):
+    "The smaller or the larger of two numbers, by `min`, `max`, `fmin` or `fmax`"
+    a, b = convert.need_number(a), convert.need_number(b)
+    if a.type == b.type == BOOL:
+        return E('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))
+    t = joined(a.type, b.type, fn.doubles)
+    if t in WHOLE:
+        return E(op[-3:], t, (a, b))
+    if t == HALF:
+        return convert.half(E(op, FLOAT, (a, b)))
+    return E(op, t, (a, b))

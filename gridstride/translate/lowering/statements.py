@@ -1,0 +1,221 @@
+"""Statements: blocks, branches, loops, and the turns over a function until its types stay."""
+
+import ast
+from types import SimpleNamespace
+
+from ..tree import E, ONE, ZERO, number
+from ..types import INT, REAL, joined, told
+from . import convert
+from .assignments import Assignments
+
+
+_TURNS = 20  # a type can only become wider, and there are few
+_LEFT_BY_BREAK = 'Remember in a variable whether the loop was left by break.'
+
+
+def _is_text(s):
+    return isinstance(s, ast.Expr) and isinstance(s.value, ast.Constant) and isinstance(s.value.value, str)
+
+
+def _is_constant(node, value):
+    return isinstance(node, ast.Constant) and node.value is value
+
+
+class Lowering(Assignments):
+    """A function of Python becomes statements and expressions with types: `run()`, then `body`.
+
+    A method `s_...` for each kind of statement of Python; what has none is refused. Each notes what it becomes
+    in `out`, the list of the block at hand.
+    """
+
+    def run(self):
+        "Lower the body until the types stay"
+        for _ in range(_TURNS):
+            self.begin()
+            self.take_parameters()
+            self.body = self.block(self.source.tree.body, top=True)
+            if not self.changed:
+                break
+        self.finish()
+        return self
+
+    def take_parameters(self):
+        "The parameters, made anew for each turn"
+        self.given = []
+        for (_, make), arg in zip(self.params, self.source.tree.args.args):
+            v = self.stores[arg]
+            e = make(self, v)
+            self.given.append(e)
+            self.assign(arg, v, e, parameter=True)
+
+    def finish(self):
+        "Raise for a variable that has no type, and for a function that returns something on some ways only"
+        for node, v in self.reads.items():
+            if v is not None and v.type is None and v.memory is None and v.bound is None:
+                what = f'{v.name} has no value that could be computed here'
+                raise self.error(node, what, 'Give it one before this line.')
+        tree = self.source.tree
+        if self.result is not None and not self.is_kernel and _falls_through(tree.body):
+            what = f'{self.source.name} returns {told(self.result)} on some ways and nothing on others'
+            raise self.error(tree, what, 'End it with a return.')
+
+    def block(self, body, top=False):
+        "The statements of a block; `top`: it is the function's own, which may begin with a docstring"
+        outer, self.out = self.out, []
+        self.nesting += 1
+        for s in body[1:] if top and body and _is_text(body[0]) else body:
+            f = getattr(self, f's_{type(s).__name__}', None)
+            if f is None:
+                raise self.refused(s)
+            try:
+                f(s)
+            except convert.Misused as e:
+                raise self.error(s, f'{e.what()} where a number is needed') from None
+        self.out, res = outer, self.out
+        self.nesting -= 1
+        return res
+
+    def s_Expr(self, s):
+        if isinstance(s.value, ast.Constant):
+            return
+        if isinstance(s.value, ast.Call) and self.callee_name(s.value) == 'print':
+            return self.print(s, s.value)
+        self.evaluate(s, self.x(s.value))
+
+    def evaluate(self, s, e):
+        "`e` as a statement of its own"
+        for o in e.args if e.op == 'tuple' else ():
+            self.evaluate(s, o)
+        if e.op not in ('object', 'view', 'tuple'):
+            self.emit('expr', s, expr=e)
+
+    def s_Pass(self, s):
+        self.emit('nothing', s)
+
+    s_Import = s_ImportFrom = s_Pass
+
+    def print(self, s, call):
+        "`print(...)`: texts as they are, and numbers"
+        how = dict(sep=' ', end='\n')
+        for k in call.keywords:
+            if k.arg not in how or not isinstance(k.value, ast.Constant):
+                raise self.error(s, f'print(..., {k.arg}=...) in a kernel')
+            how[k.arg] = k.value.value
+
+        def item(a):
+            is_text = isinstance(a, ast.Constant) and isinstance(a.value, str)
+            return a.value if is_text else convert.need_number(self.x(a))
+
+        items = [item(a) for a in call.args]
+        self.emit('print', s, items=items, args=[a for a in items if isinstance(a, E)], **how)
+
+    def s_Assert(self, s):
+        self.emit('assert', s, test=convert.truth(self.alone(s, lambda: self.x(s.test))))
+
+    def s_Return(self, s):
+        e = None if s.value is None or _is_constant(s.value, None) else self.x(s.value)
+        if e is None:
+            return self.emit('return', s, args=[])
+        if self.is_kernel:
+            raise self.error(s, 'a kernel returns nothing', 'Write the result into an array.')
+        parts = e.args if e.op == 'tuple' else [e]
+        if any(p.op in ('view', 'object') for p in parts):
+            raise self.error(s, 'a device function that returns an array', 'Pass the array in, and return numbers.')
+        if not all(map(convert.is_number_like, parts)):
+            raise self.error(s, 'a device function returns numbers, side by side', 'Return them in one tuple.')
+        self.note_result(s, tuple(p.type for p in parts) if e.op == 'tuple' else e.type)
+        if e.op == 'tuple' and isinstance(s.value, ast.Tuple):
+            self.fields = [o.id if isinstance(o, ast.Name) else None for o in s.value.elts]
+        self.emit('return', s, args=parts)
+
+    def note_result(self, s, t):
+        "Note that the function returns a value of type `t`, too"
+        new = joined(self.result, t, self.doubles)
+        if new is None:
+            raise self.error(s, f'{self.source.name} returns {told(t)} here and {told(self.result)} elsewhere')
+        self.changed |= new != self.result
+        self.result = new
+
+    def s_Break(self, s):
+        self.emit('break', s)
+
+    def s_Continue(self, s):
+        self.emit('continue', s)
+
+    def s_If(self, s):
+        test = convert.truth(self.x(s.test))
+        body, orelse = self.block(s.body), self.block(s.orelse)
+        first = s.orelse[0] if len(s.orelse) == 1 else None
+        chained = isinstance(first, ast.If) and first.col_offset == s.col_offset
+        self.emit('if', s, test=test, body=body, orelse=orelse, chained=chained)
+
+    def s_While(self, s):
+        if s.orelse:
+            raise self.error(s, 'a while with an else cannot be written in CUDA C', _LEFT_BY_BREAK)
+        test = convert.truth(self.alone(s, lambda: self.x(s.test)))
+        self.emit('while', s, test=test, body=self.block(s.body))
+
+    def s_For(self, s):
+        if s.orelse:
+            raise self.error(s, 'a for with an else cannot be written in CUDA C', _LEFT_BY_BREAK)
+        if isinstance(s.iter, ast.Call) and self.callee_name(s.iter) in ('range', 'prange'):
+            return self.loop_over_range(s, s.iter)
+        items = self.need_tuple(s, self.x(s.iter))
+        columns = self.columns(s, s.target, items.args, items.value)
+        self.emit('each', s, columns=columns, count=len(items.args), body=self.block(s.body))
+
+    def loop_over_range(self, s, it):
+        "`for i in range(...)`"
+        start, stop, step = map(convert.as_number, self.bounds(s, it))
+        if not isinstance(s.target, ast.Name):
+            raise self.error(s, 'the target of a loop over range is one name')
+        v = self.stores[s.target]
+        self.note_type(s, v, INT)
+        self.emit('for', s, var=v, start=start, stop=stop, step=step, body=self.block(s.body))
+
+    def bounds(self, s, it):
+        "(start, stop, step) of `range(...)`"
+        if not 1 <= len(it.args) <= 3 or it.keywords:
+            raise self.error(s, 'range takes one to three numbers')
+        args = [convert.need_number(self.x(a)) for a in it.args]
+        for a in args:
+            if a.type in REAL:
+                raise self.error(s, f'range of {told(a.type)}: it takes whole numbers', 'Use // or int(...).')
+        if len(args) == 3 and number(args[2]) == 0:
+            raise self.error(s, 'a range whose step is 0 never ends')
+        return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
+
+    def columns(self, s, target, items, name=None):
+        "For each name of the loop's target: its variable, and what it is in each round"
+        if isinstance(target, ast.Name):
+            return [self.column(s, self.stores[target], items, name)]
+        if not isinstance(target, (ast.Tuple, ast.List)):
+            raise self.error(s, 'the target of a loop is a name, or a tuple of names')
+        for e in items:
+            if e.op != 'tuple' or len(e.args) != len(target.elts):
+                raise self.error(s, f'each item of this loop must be a tuple of {len(target.elts)}')
+        return [c for n, t in enumerate(target.elts) for c in self.columns(s, t, [e.args[n] for e in items])]
+
+    def column(self, s, v, items, name):
+        "The variable `v` of a loop, the numbers that it gets, and what the tuple of these is called"
+        for e in items:
+            if not convert.is_number_like(e):
+                what = 'a loop over a tuple of things that are not numbers'
+                raise self.error(s, what, 'Loop over range(...), or write the rounds out.')
+            self.note_type(s, v, e.type)
+        return SimpleNamespace(var=v, items=items, name=name)
+
+
+def _falls_through(body):
+    "May control come to the end of `body`?"
+    return not any(map(_ends, body))
+
+
+def _ends(s):
+    "Does control never come past the statement `s`?"
+    if isinstance(s, ast.If):
+        return bool(s.orelse) and not _falls_through(s.body) and not _falls_through(s.orelse)
+    if isinstance(s, ast.While):
+        is_forever = isinstance(s.test, ast.Constant) and s.test.value
+        return bool(is_forever) and not any(isinstance(o, ast.Break) for o in ast.walk(s))
+    return isinstance(s, (ast.Return, ast.Raise))

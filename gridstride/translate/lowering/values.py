@@ -1,0 +1,420 @@
+"""Expressions: names, numbers, operators and calls of Python become expressions with types.
+
+A name of the function is a variable; any other name is looked up now, and what it holds is frozen, as Numba
+does it.
+"""
+
+import ast
+import inspect
+import math
+import types
+from types import SimpleNamespace
+
+import numpy as np
+
+from ..source import python_function
+from ..tree import E, ONE, ZERO, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
+from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, joined, told, value_type
+from . import convert, operators
+from .calls import CALLS, builtin, name_of
+from .function import Function
+
+
+_CONSTANT = 64 * 1024  # bytes of constant memory
+_INDICES = ('cuda.threadIdx', 'cuda.blockIdx', 'cuda.blockDim', 'cuda.gridDim')
+_TYPES = {'int': 'int64', 'float': 'float64', 'bool': 'bool'}  # what Python's types mean as a dtype
+
+# What Python has and CUDA C has not, and what to write in its place
+_REFUSED = dict(
+    ListComp='a list comprehension',
+    SetComp='a set comprehension',
+    DictComp='a dict comprehension',
+    GeneratorExp='a generator',
+    Lambda='a lambda',
+    Dict='a dict',
+    Set='a set',
+    List='a list',
+    JoinedStr='an f-string',
+    NamedExpr='the operator :=',
+    Starred='an argument with *',
+    Await='await',
+    Yield='yield',
+    YieldFrom='yield',
+    Try='try',
+    With='with',
+    Raise='raise',
+    ClassDef='a class',
+    FunctionDef='a function inside of a kernel',
+    Global='global',
+    Nonlocal='nonlocal',
+    Delete='del',
+    Match='match',
+    AsyncFor='async for',
+    AsyncWith='async with',
+    TryStar='try',
+)
+_INSTEAD = dict(
+    Try='A GPU has no exceptions: test the condition with `if`.',
+    Raise='A GPU has no exceptions: write an error code into an array.',
+    With='No context is entered on a GPU.',
+    Dict='Use an array.',
+    List='Use a tuple, or cuda.local.array.',
+    ListComp='Write a loop.',
+    JoinedStr='Print takes its parts one by one.',
+    NamedExpr='Assign in a statement of its own.',
+    FunctionDef='Define it outside, with @cuda.jit(device=True).',
+    Lambda='Define a function with @cuda.jit(device=True).',
+)
+
+
+def dtype_name(v):
+    "The name of the dtype that the object `v` means; None if it means none"
+    if isinstance(v, str) and v.startswith(('cuda.', 'np.')):
+        return None
+    if v in (int, float, bool):
+        return _TYPES[v.__name__]
+    try:
+        return str(np.dtype(v)) if not type(v).__module__.startswith('numba') else str(np.dtype(str(v)))
+    except TypeError:
+        return None
+
+
+def _is_finite(v):
+    return not isinstance(v, float) or math.isfinite(v)
+
+
+def _whole_type(v):
+    "The type of the Python int `v`"
+    return INT if -(2**63) <= v < 2**63 else UINT
+
+
+def _is_array(v):
+    is_tensor = type(v).__module__.startswith('torch') and hasattr(v, 'numel')
+    return isinstance(v, (np.ndarray, list)) or type(v).__name__ == 'DeviceArray' or is_tensor
+
+
+def _is_number_type(f):
+    "Does calling the object `f` convert a number, as np.float32 and numba.float32 do?"
+    if isinstance(f, type) and issubclass(f, np.generic):
+        return True
+    return type(f).__module__.startswith('numba') and not hasattr(f, 'py_func')
+
+
+class Values(Function):
+    "A method `x_...` for each kind of expression of Python; what has none is refused"
+
+    def x(self, node):
+        "The expression of a node of Python's syntax tree"
+        f = getattr(self, f'x_{type(node).__name__}', None)
+        if f is None:
+            raise self.refused(node)
+        return f(node)
+
+    def refused(self, node):
+        "The error for a piece of Python that CUDA C has not"
+        kind = type(node).__name__
+        what = f'{_REFUSED.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
+        return self.error(node, what, _INSTEAD.get(kind, ''))
+
+    # Names and numbers
+    def x_Constant(self, node):
+        v = node.value
+        if isinstance(v, bool):
+            return E('const', BOOL, value=v)
+        if isinstance(v, int):
+            e, text = E('const', _whole_type(v), value=v), self.source.segment(node) or ''
+            return Literal(e, text) if text.startswith(('0x', '0X')) else e
+        if isinstance(v, float):
+            return self.float(v, self.source.segment(node))
+        if isinstance(v, (str, type(None), type(...))):
+            return E('object', None, value=v)
+        raise self.error(node, f'{v!r}: complex numbers are not translated', 'Compute with two floats.')
+
+    def float(self, v, text=None):
+        "A Python float; `text`: as it is written in the source"
+        e = E('const', DOUBLE if self.doubles else WEAK, value=v)
+        return Literal(e, text) if text else e
+
+    def x_Name(self, node):
+        if node in self.reads:
+            v = self.reads[node]
+            if v is None:
+                raise self.error(node, f'{node.id} is read before it has a value')
+            return self.variable(node, v)
+        known, value = self.source.meaning(node.id)
+        if not known:
+            mend = 'Define it before the kernel, or pass it as an argument.'
+            raise self.error(node, f'nothing is called {node.id} here', mend)
+        return self.thing(node, value, node.id)
+
+    def variable(self, node, v):
+        "What the variable `v` stands for"
+        if v.bound is not None:
+            return v.bound
+        if v.constant is not None:
+            return v.constant
+        if v.same_as is not None:
+            v = v.same_as
+        if v.parts is not None:
+            return tuple_of([self.variable(node, p) for p in v.parts])
+        if isinstance(v.type, Array):
+            if v.view is None:
+                raise self.error(node, f'{v.name} is read before it is an array')
+            return array(v.view)
+        return E('var', v.type, value=v)
+
+    def thing(self, node, v, name):
+        "What an object outside of the function means"
+        if isinstance(v, (bool, np.bool_)):
+            return self.named(BOOL, name, bool(v))
+        if isinstance(v, np.generic) and v.dtype.kind in 'iuf':
+            return self.named(value_type(str(v.dtype)), name, v.item())
+        if isinstance(v, int):
+            return self.named(_whole_type(v), name, v)
+        if isinstance(v, float):
+            return self.named(DOUBLE if self.doubles else WEAK, name, v) if _is_finite(v) else self.float(v)
+        if isinstance(v, tuple):
+            return E('tuple', None, [self.thing(node, o, None) for o in v], SimpleNamespace(name=name, value=v))
+        if _is_array(v):
+            return self.frozen(node, v, name)
+        return E('object', None, value=name_of(v) or v)
+
+    def named(self, t, name, v):
+        "A number that has a name outside of the function"
+        if name is None or not _is_finite(v):
+            return E('const', t, value=v)
+        return E('global', t, value=(name, v))
+
+    def frozen(self, node, v, name):
+        "An array outside of the function: constant memory"
+        a = np.asarray(getattr(v, 'data', v) if type(v).__name__ == 'DeviceArray' else v)
+        if a.dtype.kind not in 'biuf':
+            raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C has not')
+        if a.nbytes > _CONSTANT:
+            lies = f'what a kernel sees of the world outside lies in constant memory, which has {_CONSTANT}'
+            raise self.error(node, f'{name} has {a.nbytes} bytes; {lies}', 'Pass it as an argument.')
+        m = self.unit.constant(SimpleNamespace(name=name or 'table', value=v), a, self)
+        sizes = [const(n) for n in a.shape]
+        return array(View(m, sizes, row_strides(sizes), plain=True))
+
+    def x_Tuple(self, node):
+        return tuple_of([self.x(o) for o in node.elts])
+
+    # Attributes
+    def x_Attribute(self, node):
+        e, k = self.x(node.value), node.attr
+        if e.op == 'view':
+            return self.attribute(node, e, k)
+        if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), k):
+            return self.thing(node, getattr(e.value.value, k), k)
+        if e.op != 'object':
+            raise self.error(node, f'{told(e.type)} has no {k!r} in a kernel')
+        if isinstance(e.value, str) and e.value.startswith('cuda'):
+            return self.cuda_name(node, f'{e.value}.{k}')
+        try:
+            v = getattr(e.value, k)
+        except Exception:
+            what = f'{ast.unparse(node)} is nothing that exists when the kernel is translated'
+            raise self.error(node, what) from None
+        if not inspect.ismodule(e.value):
+            return self.thing(node, v, k)
+        return self.float(v) if isinstance(v, float) else self.thing(node, v, None)
+
+    def cuda_name(self, node, path):
+        "What `cuda.` and more mean: `path` is the whole"
+        base, _, axis = path.rpartition('.')
+        if base in _INDICES:
+            if axis not in 'xyz':
+                raise self.error(node, f'{path}: axes are x, y and z')
+            return builtin(path[5:])
+        if path == 'cuda.laneid':
+            return E('lane', INT)
+        if path == 'cuda.warpsize':
+            return const(32)
+        if path in CALLS or path in _INDICES or any(o.startswith(path + '.') for o in CALLS):
+            return E('object', None, value=path)
+        v = self.source.meaning('cuda')[1]
+        for k in path.split('.')[1:]:
+            v = getattr(v, k, None)
+        if v is not None and dtype_name(v) or hasattr(v, 'py_func'):
+            return E('object', None, value=v)
+        raise self.error(node, f'{path} is not translated')
+
+    def attribute(self, node, e, k):
+        "What a kernel may ask of an array"
+        view = e.value
+        if k == 'shape':
+            sizes = enumerate(view.sizes)
+            return tuple_of([E('size_of', INT, value=(view, d)) if s is None else s for d, s in sizes])
+        if k == 'size':
+            n = ONE
+            for d in range(view.ndim):
+                n = mul(n, self.arrays.size(node, e, d))
+            return n
+        if k == 'ndim':
+            return const(view.ndim)
+        if k == 'dtype':
+            return E('object', None, value=np.dtype(view.memory.dtype))
+        if k == 'itemsize':
+            return const(np.dtype(view.memory.dtype).itemsize)
+        if k == 'T':
+            return self.arrays.transposed(node, e)
+        raise self.error(node, f'an array in a kernel has no {k!r}: work on its elements')
+
+    def dtype(self, node, e):
+        "The dtype that an expression means"
+        name = dtype_name(e.value) if e.op == 'object' else None
+        if name is None and e.op == 'object' and e.value in ('int', 'float', 'bool'):
+            name = _TYPES[e.value]
+        if name not in C_NAMES:
+            raise self.error(node, 'this is no type that elements can have', 'Use np.float32, np.int32 and the like.')
+        return name
+
+    # Parts of arrays and tuples
+    def x_Subscript(self, node):
+        e = self.x(node.value)
+        return self.part(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
+
+    def part(self, node, e):
+        "The item of a tuple"
+        i = self.x(node.slice)
+        k = number(i)
+        if k is not None:
+            if not -len(e.args) <= k < len(e.args):
+                raise self.error(node, f'a tuple of {len(e.args)} has no item {k}')
+            return e.args[k]
+        if i.op == 'object':
+            raise self.error(node, 'a slice of a tuple')
+        return self.chosen(node, e, convert.as_number(convert.need_number(i)))
+
+    def chosen(self, node, e, i):
+        "The item `i` of a tuple of numbers, where `i` is known to the running thread only"
+        t = None
+        for o in e.args:
+            if not convert.is_number_like(o):
+                what = 'a tuple of things that are not numbers, indexed by a variable'
+                raise self.error(node, what, 'Index it with a number.')
+            t = joined(t, o.type, self.doubles)
+        if e.value and all(number(o) is not None for o in e.args):
+            m = self.unit.constant(e.value, np.array([number(o) for o in e.args]), self)
+        else:
+            m = Memory('items', t, 'local', 1, [const(len(e.args))])
+            m.items = e.args
+            self.emit('alloc', node, memory=m, args=e.args)
+        m.used = True
+        return E('load', t, [i], m)
+
+    # Operators
+    def x_BinOp(self, node):
+        return operators.binary(self, node, type(node.op).__name__, self.x(node.left), self.x(node.right))
+
+    def x_UnaryOp(self, node):
+        if isinstance(node.op, ast.Not):
+            return E('not', BOOL, (convert.truth(self.x(node.operand)),))
+        return operators.unary(self, node, operators.UNARY[type(node.op)], self.x(node.operand))
+
+    def x_Compare(self, node):
+        left, parts = self.x(node.left), []
+        for n, (op, right) in enumerate(zip(node.ops, node.comparators)):
+            b = self.x(right)
+            if isinstance(op, (ast.In, ast.NotIn)):
+                parts.append(operators.contains(self, node, left, b, isinstance(op, ast.NotIn)))
+                continue
+            last, sign = n + 1 == len(node.ops), operators.COMPARE[type(op)]
+            if last or operators.is_cheap(b):
+                parts.append(operators.compare(self, node, sign, left, b))
+                left = b
+                continue
+            v = self.unnamed(node, 'middle', b.type, alone=True)  # the middle of a < b < c is computed once
+            parts.append(operators.compare(self, node, sign, left, E('let', b.type, (b,), v)))
+            left = E('var', b.type, value=v)
+        return operators.all_of(parts)
+
+    def x_BoolOp(self, node):
+        res = self.x(node.values[0])
+        op = 'land' if isinstance(node.op, ast.And) else 'lor'
+        for n in node.values[1:]:
+            res = operators.connect(self, node, op, res, self.alone(node, lambda: self.x(n)))
+        return res
+
+    def x_IfExp(self, node):
+        test = self.x(node.test)
+        a, b = (self.alone(node, lambda: self.x(o)) for o in (node.body, node.orelse))
+        return operators.choose(self, node, test, a, b)
+
+    # Calls: the table of `calls` has what CUDA and Python offer; a device function is lowered once for each set of
+    # types that it is called with.
+    def callee_name(self, node):
+        "'print', 'range' or 'prange' for a call of these, else None"
+        f = node.func
+        if not isinstance(f, ast.Name) or f in self.reads:
+            return None
+        value = self.source.meaning(f.id)[1]
+        return getattr(value, '__name__', None) if value in (print, range) or f.id == 'prange' else None
+
+    def x_Call(self, node):
+        f = self.x(node.func)
+        if f.op != 'object':
+            raise self.error(node, f'{ast.unparse(node.func)} is called, and is {told(f.type)}')
+        f, starred = f.value, [a for a in node.args if isinstance(a, ast.Starred)]
+        if starred:
+            raise self.refused(starred[0])
+        if any(k.arg is None for k in node.keywords):
+            raise self.error(node, 'an argument with ** in a kernel')
+        args = [self.x(a) for a in node.args]
+        kw = {k.arg: self.x(k.value) for k in node.keywords}
+        return self.call(node, f, args, kw)
+
+    def call(self, node, f, args, kw):
+        "A call of the object `f`, or of what the table of calls has under the name `f`"
+        if isinstance(f, str) and f in CALLS:
+            return self.known_call(node, f, args, kw)
+        if f == 'zip' or f == 'enumerate':
+            return self.paired(node, f, args, kw)
+        if f == 'range':
+            return tuple_of([const(i) for i in range(*(self.need_fixed(node, a) for a in args))])
+        if isinstance(f, str):
+            raise self.error(node, f'{ast.unparse(node.func)} in a kernel')
+        dtype = dtype_name(f) if _is_number_type(f) else None
+        if dtype in C_NAMES:
+            return convert.cast(dtype, convert.need_number(args[0]) if args else ZERO)
+        if isinstance(f, type) and issubclass(f, tuple):
+            return E('tuple', None, args, SimpleNamespace(name=None, value=None))
+        return self.device_call(node, f, args, kw)
+
+    def known_call(self, node, f, args, kw):
+        "A call of what the table has under the name `f`"
+        try:
+            return CALLS[f](self, node, *args, **kw)
+        except convert.Misused as e:
+            raise self.error(node, f'{f} of {e.what()}', 'Give it numbers.') from None
+        except TypeError as e:
+            if 'argument' not in str(e) and str(e):
+                raise
+            raise self.error(node, f'{f} does not take these arguments') from None
+
+    def need_fixed(self, node, e):
+        "The number that `e` is, which must be known now"
+        if number(e) is None:
+            raise self.error(node, 'a range here must be known when the kernel is compiled', 'Use it in a for loop.')
+        return number(e)
+
+    def paired(self, node, f, args, kw):
+        "`zip(...)` and `enumerate(...)`, of tuples"
+        if f == 'zip':
+            return tuple_of([tuple_of(list(o)) for o in zip(*(self.need_tuple(node, a).args for a in args))])
+        start = self.need_fixed(node, kw.get('start', args[1] if len(args) > 1 else ZERO))
+        items = self.need_tuple(node, args[0]).args
+        return tuple_of([tuple_of([const(i), o]) for i, o in enumerate(items, start)])
+
+    def device_call(self, node, f, args, kw):
+        "A call of a device function"
+        mend = 'Put @cuda.jit(device=True) above it.'
+        if isinstance(f, types.FunctionType):
+            raise self.error(node, f'{f.__name__} is a plain Python function, which Numba does not compile', mend)
+        g = python_function(f)
+        if not isinstance(g, types.FunctionType):
+            raise self.error(node, f'calling {getattr(f, "__name__", f)!r} in a kernel')
+        if type(f).__name__ == 'Kernel':
+            raise self.error(node, f'{f.__name__} is a kernel; a kernel calls device functions only', mend)
+        return self.unit.call(self, node, g, args, kw)

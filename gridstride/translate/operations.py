@@ -1,0 +1,126 @@
+"""The tree's vocabulary: every operation of an expression and every kind of statement, in one table each.
+
+Whatever goes over the tree has a rule for each row: `expressions` writes an operation by its method `x_<name>`,
+`ranges` finds its interval by `e_<name>`; a statement is written by `w_<kind>` and followed by `s_<kind>`.
+Tests hold them against these tables, and `verify` holds a lowered kernel against them.
+"""
+
+from typing import Callable, NamedTuple
+
+from .flow import Variable
+from .tree import Atomic, Call, Memory, View
+from .types import C_NAMES, WEAK
+
+BUILTINS = {f'{o}.{a}' for o in ('threadIdx', 'blockIdx', 'blockDim', 'gridDim') for a in 'xyz'}
+COMPARISONS = ('<', '<=', '>', '>=', '==', '!=')
+
+
+class Operation(NamedTuple):
+    """One operation of expressions.
+
+    `takes`: a kind for each operand; one with `*` stands for any number of them, one with `?` may be missing.
+    `gives`: the kinds of type that the result may have. The kinds: whole (bool and integers), real, bool,
+    number (all of these), void, tuple, array, object; an operand may also be `same` (whole where the result is
+    whole, any number elsewhere) and `any`.
+    `value`: the class of what else the expression needs; None where it needs nothing.
+    `rule`: what else holds of such an expression, as a function of it.
+    """
+
+    takes: str
+    gives: str
+    value: object = None
+    rule: Callable = lambda e: True
+
+
+_arithmetic = Operation('same same', 'number')
+_of_whole = Operation('whole whole', 'whole')
+_extreme = Operation('same same', 'number')
+_place = tuple  # (memory, dimension)
+
+OPERATIONS = {
+    # Numbers that are there
+    'const': Operation('', 'number', (bool, int, float)),
+    'global': Operation('', 'number', tuple, lambda e: len(e.value) == 2 and isinstance(e.value[0], str)),
+    'var': Operation('', 'number tuple', Variable, lambda e: e.type == e.value.type),
+    'builtin': Operation('', 'whole', str, lambda e: e.value in BUILTINS),
+    'lane': Operation('', 'whole'),
+    'size': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], Memory)),
+    'stride': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], Memory)),
+    'start': Operation('', 'whole', Memory),
+    'size_of': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], View)),  # one that nobody knows
+    # Arithmetic
+    'add': _arithmetic,
+    'sub': _arithmetic,
+    'mul': _arithmetic,
+    'truediv': Operation('number number', 'real'),
+    'floordiv': _arithmetic,  # Python's, rounded down
+    'mod': _arithmetic,  # Python's, with the sign of the divisor
+    'cmod': _arithmetic,  # C's, with the sign of the dividend
+    'pow': _arithmetic,
+    'neg': Operation('same', 'number'),
+    'abs': Operation('whole', 'whole'),
+    'min': _extreme,
+    'max': _extreme,
+    'fmin': Operation('number number', 'real'),
+    'fmax': Operation('number number', 'real'),
+    'shl': _of_whole,
+    'shr': _of_whole,
+    'and': _of_whole,
+    'or': _of_whole,
+    'xor': _of_whole,
+    'invert': Operation('whole', 'whole'),
+    'bits': Operation('whole', 'whole', str, lambda e: e.value in ('popc', 'clz', 'brev', 'ffs')),
+    # Conversions: `value` is the dtype
+    'cast': Operation('number', 'number', str, lambda e: e.value in C_NAMES or e.value == WEAK),
+    # Truth
+    'truth': Operation('number', 'bool'),
+    'not': Operation('bool', 'bool'),
+    'land': Operation('bool bool', 'bool'),
+    'lor': Operation('bool bool', 'bool'),
+    'value_land': Operation('number number', 'number', (Variable, type(None))),
+    'value_lor': Operation('number number', 'number', (Variable, type(None))),
+    'cmp': Operation('number number', 'bool', str, lambda e: e.value in COMPARISONS),
+    'select': Operation('bool same same', 'number'),
+    'let': Operation('number', 'number', Variable),
+    'flag': Operation('whole', 'whole'),
+    # Memory
+    'load': Operation('whole*', 'number', Memory, lambda e: len(e.args) in (1, e.value.ndim)),
+    'address': Operation('whole*', 'void', Memory),
+    'inside': Operation('whole*', 'whole', str, lambda e: len(e.args) % 3 == 0),  # indices, sizes, strides; checked
+    'pointer_to': Operation('number', 'whole', None, lambda e: e.args[0].op == 'var'),
+    'atomic': Operation('number*', 'number', Atomic, lambda e: len(e.args) - e.value.count in (1, 2)),
+    # Functions
+    'math': Operation('number*', 'real', str, lambda e: 1 <= len(e.args) <= 3),
+    'test_real': Operation('real', 'bool', str, lambda e: e.value in ('isnan', 'isinf', 'isfinite')),
+    'call': Operation('number*', 'number void', Call),
+    'shuffle': Operation('number whole whole whole?', 'number', str),
+    'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.given)),
+    'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.struct is not None),
+    # What is no number: it is taken apart before anything is written, but for the arguments of device functions
+    'view': Operation('', 'array', View),
+    'tuple': Operation('any*', 'tuple void', object),
+    'object': Operation('', 'void', object),
+    # Of something whose type is not known yet: none is left when the types stay
+    'unknown': Operation('any any', 'unknown'),
+}
+NOT_WRITTEN = {'tuple', 'object', 'unknown'}
+
+# The fields of each kind of statement, and what they are. `sign` is None or the operator of a statement such as
+# `a[i] += 1`; what ends in `?` may be missing.
+STATEMENTS = {
+    'assign': dict(var='variable', expr='value', aug='sign'),
+    'pointer': dict(var='variable', memory='memory', address='address'),
+    'alloc': dict(memory='memory', args='numbers?'),  # args: the items that the array has from the start
+    'store': dict(memory='memory', index='wholes', expr='number', aug='sign'),
+    'expr': dict(expr='value'),
+    'if': dict(test='bool', body='block', orelse='block', chained='flag'),
+    'while': dict(test='bool', body='block'),
+    'for': dict(var='variable', start='whole', stop='whole', step='whole', body='block'),
+    'each': dict(columns='columns', count='count', body='block'),
+    'break': {},
+    'continue': {},
+    'return': dict(args='numbers'),
+    'print': dict(items='items', args='numbers', sep='text', end='text'),
+    'assert': dict(test='bool'),
+    'nothing': {},
+}

@@ -1,0 +1,130 @@
+"""What `to_cuda` gives: a text, and the arguments that belong to those of the Python kernel."""
+
+from collections import namedtuple
+
+import numpy as np
+
+from .ranges import of_dtype
+from .types import MOST, WHOLE, ArrayOf, Number, example, shown, steps_of
+
+
+# A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: which argument, and
+# which part of a tuple; dim: the dimension of a size or stride, for an array its `ArrayOf`
+Parameter = namedtuple('Parameter', 'type name kind path dim')
+
+
+class Translation(str):
+    """The CUDA C that `to_cuda` made: a string, to which these belong:
+
+    - `kernel`, the kernel's name, and `params`, a `Parameter` for each that it takes in C;
+    - `lines`, from the number of a line to (file, line) of the Python source;
+    - `pack(args)`, the arguments for `cuda_kernel(text)` that belong to the arguments of the Python kernel.
+
+    `known`, `names`, `defaults` are what is known of the Python kernel's parameters; `least` says of some numbers,
+    by name, how large they must be.
+    """
+
+    def __new__(cls, text, kernel, params, lines, known, names, defaults, least):
+        self = super().__new__(cls, text)
+        self.kernel, self.params, self.lines = kernel, params, lines
+        self.known, self.names, self.defaults, self.least = known, names, defaults, least
+        return self
+
+    def pack(self, args):
+        """The C kernel's arguments: the numbers and the memory of the arrays, their sizes and strides.
+
+        `TypeError` where they are of other types, or of another layout, than the examples.
+        """
+        args = [*args, *self.defaults[len(args) - len(self.names) :]] if len(args) < len(self.names) else list(args)
+        if len(args) != len(self.names):
+            takes = f"{self.kernel} takes {len(self.names)} arguments ({', '.join(self.names)})"
+            raise TypeError(f'{takes}, and {len(args)} were given')
+        for n, k, a in zip(self.names, self.known, args):
+            _need_like(n, k, a)
+        res = [_pack(p, _at(args, p.path)) for p in self.params]
+        for p, v in zip(self.params, res):
+            least = self.least.get(p.name)
+            if least is not None and v < least:
+                takes = f'this translation takes {least} or more, as its example was'
+                raise TypeError(f'{p.name} is {v}, and {takes}; translate with such an argument')
+        return res
+
+
+def _at(args, path):
+    for i in path:
+        args = args[i]
+    return _bare(args)
+
+
+def _bare(a):
+    return a.data if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
+
+
+def _need_like(name, known, a):
+    "Raise unless `a` is of the kind of the example"
+    if isinstance(known, tuple) and not isinstance(known, (ArrayOf, Number)):
+        if not isinstance(a, (tuple, list)) or len(a) != len(known):
+            raise TypeError(f'{name} is a tuple of {len(known)} in this translation')
+        for n, (k, x) in enumerate(zip(known, a)):
+            _need_like(f'{name}[{n}]', k, x)
+        return
+    if isinstance(known, Number):
+        return _need_number_like(name, known, a)
+    mine = example(a)
+    if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
+        raise TypeError(f'{name} is {shown(known)} in this translation, and {shown(mine)} was given')
+    if any(m and not k for m, k in zip(mine.strides, known.strides)) or mine.backwards and not known.backwards:
+        mend = 'translate with this array, or give a contiguous copy'
+        raise TypeError(f'{name} has another layout than the example; {mend}')
+
+
+def _need_number_like(name, known, a):
+    "Raise unless `a` is a number like the example"
+    if hasattr(a, 'shape') and not isinstance(a, np.generic):
+        raise TypeError(f'{name} is a number in this translation, and a {type(a).__name__} was given')
+    if known.type not in WHOLE:
+        return
+    if isinstance(a, (float, np.floating)):
+        mend = 'translate with such an argument'
+        raise TypeError(f'{name} is a whole number in this translation, and {a!r} was given; {mend}')
+    low, high = (-MOST, MOST) if known.dtype == 'int' else of_dtype(known.dtype)
+    if not low <= int(a) <= high:
+        takes = f'this translation takes {known.dtype}s from {low} to {high}'
+        raise TypeError(f'{name} is {a}, and {takes}; give such a number as the example')
+
+
+def _pack(p, a):
+    "The value of the parameter `p` for the argument `a`"
+    if p.kind == 'number':
+        return float(a) if p.type in ('float', 'double') else bool(a) if p.type == 'bool' else int(a)
+    if p.kind == 'size':
+        return _need_small(p, int(a.shape[p.dim]))
+    if p.kind == 'stride':
+        return _need_small(p, int(steps_of(a)[p.dim]))
+    if p.kind == 'start':
+        return _need_small(p, sum((s - 1) * -t for s, t in zip(a.shape, steps_of(a)) if t < 0))
+    return _flat(a, 'const' in p.type)
+
+
+def _need_small(p, v):
+    "The whole number `v`, which must fit into the parameter's type"
+    if p.type == 'int' and abs(v) > MOST:
+        raise TypeError(f'{p.name} is {v}: this kernel has 32-bit indices; translate it with wide=True')
+    return v
+
+
+def _flat(a, const):
+    "The memory of an array, as an array without gaps"
+    steps = steps_of(a)
+    span = 1 + sum((s - 1) * abs(t) for s, t in zip(a.shape, steps)) if 0 not in a.shape else 0
+    if span > MOST:
+        _need_small(Parameter('int', 'the span of an array', '', (), 0), span)
+    if hasattr(a, 'data_ptr'):
+        return a if a.is_contiguous() and a.dim() else a.as_strided((span,), (1,))
+    if a.ndim == 0:
+        a = a.reshape(1)
+    if a.flags.c_contiguous:
+        return a if a.flags.writeable or not const else a.copy()
+    low = a[tuple(slice(None, None, -1) if t < 0 else slice(None) for t in steps)] if a.size else a
+    flat = np.lib.stride_tricks.as_strided(low, (span,), (a.itemsize,))
+    return flat if flat.flags.writeable or not const else flat.copy()

@@ -1,0 +1,132 @@
+"""What all tests share.
+
+Kernels run on the emulator and the simulator, whatever GPU is here, but for the tests that say they want the real
+thing; nothing of the user's is touched. `--fast` leaves out the slow tier: a test is stopped where it calls a compiler
+or starts a Python, and when it has used the processor for longer than a moment. What lies compiled in the cache is
+loaded, so that most of the emulator's tests run.
+"""
+
+import os, re, shlex, signal, subprocess, threading
+from pathlib import Path
+
+import pytest
+
+# Set before anything is imported: fixtures of a session and the programs that tests start have it, too. The processes
+# that share the tests are started by one that has set it already.
+GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))
+os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLICY='passive')
+for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_PROGRESS'): os.environ.pop(name, None)
+
+SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
+MOMENT = .3  # seconds
+
+
+def pytest_addoption(parser):
+    parser.addoption('--fast', action='store_true', help='leave out what compiles C++, starts a Python or takes long')
+
+
+def pytest_configure(config):
+    config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
+    if config.getoption('fast'):
+        leave_out_what_starts_programs()
+        config.pluginmanager.register(Limit(seconds(config)))
+    config.pluginmanager.register(Clock(config))
+
+
+def seconds(config): return config.cache.get(SECONDS, {}) if getattr(config, 'cache', None) else {}
+
+
+@pytest.fixture(autouse=True)
+def backend(request, monkeypatch):
+    "Kernels run emulated, but for tests that want the real thing and say so"
+    if not request.node.get_closest_marker('real_backend'): return
+    if GIVEN: monkeypatch.setenv('GRIDSTRIDE_BACKEND', GIVEN)
+    else: monkeypatch.delenv('GRIDSTRIDE_BACKEND')
+
+
+@pytest.fixture(params=['forward', 'reverse', 'shuffle'])
+def order(request):
+    "The order in which the emulator runs blocks and threads: the test is run in each"
+    from gridstride import cpp
+    with cpp.options(order=request.param, seed=3): yield request.param
+
+
+# The fast tier
+
+SLOW = re.compile(r'python[\d.]*|(g|c|clang)\+\+[-\d]*|gcc|clang|nvcc|ptxas|nvdisasm|cuobjdump|jupyter.*|chrom.*')
+ASKS = {'--version', '-dumpversion', '-V'}
+
+
+def is_slow(command):
+    words = shlex.split(command) if isinstance(command, str) else [str(o) for o in command]
+    return bool(SLOW.fullmatch(Path(words[0]).name)) and not ASKS & set(words)
+
+
+def leave_out_what_starts_programs():
+    "From now on a test that starts a compiler or a Python is skipped; what other threads start goes on"
+    start = subprocess.Popen.__init__
+    def guarded(self, args, *more, **kw):
+        if 'PYTEST_CURRENT_TEST' in os.environ and threading.current_thread() is threading.main_thread() and is_slow(args):
+            pytest.skip('left out by --fast')
+        start(self, args, *more, **kw)
+    subprocess.Popen.__init__ = guarded
+
+
+class Limit:
+    "Skips a test that is known to take long, or that does"
+    def __init__(self, known):
+        self.known = known
+        signal.signal(signal.SIGPROF, self.stop)
+
+    def stop(self, *_): pytest.skip('left out by --fast')
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_setup(self, item):
+        if self.known.get(item.nodeid, 0) > MOMENT: pytest.skip('left out by --fast')
+        yield from self.limited()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_call(self): yield from self.limited()
+
+    def limited(self):
+        signal.setitimer(signal.ITIMER_PROF, MOMENT)
+        try: yield
+        finally: signal.setitimer(signal.ITIMER_PROF, 0)
+
+
+def pytest_terminal_summary(terminalreporter):
+    left_out = [r for r in terminalreporter.stats.get('skipped', []) if 'left out by --fast' in str(r.longrepr)]
+    if left_out: terminalreporter.write_line(f'{len(left_out)} tests were left out: they compile, start programs or take long. All: python3 course.py test')
+
+
+# The longest first, as they were last time: so that the last test to end does not keep one core busy alone.
+
+def used(): return sum(os.times()[:4])
+
+
+class Clock:
+    "Notes for how long each test and what it starts use the processor, and keeps that in pytest's cache"
+    def __init__(self, config): self.config,self.start,self.seconds = config,0,{}
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_runtest_logstart(self): self.start = used()
+
+    @pytest.hookimpl(hookwrapper=True)
+    def pytest_runtest_makereport(self, call):
+        report = (yield).get_result()
+        if call.when == 'teardown': report.user_properties.append(('used', used()-self.start))
+
+    def pytest_runtest_logreport(self, report): self.seconds.update((report.nodeid, t) for name,t in report.user_properties if name == 'used')
+
+    @pytest.hookimpl(tryfirst=True)
+    def pytest_sessionfinish(self):
+        if hasattr(self.config, 'workerinput') or not getattr(self.config, 'cache', None): return
+        known = seconds(self.config)
+        fast = self.config.getoption('fast')  # what was left out may take longer than it seemed to
+        known.update({k: round(t, 2) for k,t in self.seconds.items() if not fast or t > known.get(k, 0)})
+        self.config.cache.set(SECONDS, known)
+
+
+def pytest_collection_modifyitems(config, items):
+    known = seconds(config)
+    items.sort(key=lambda item: -int(known.get(item.nodeid, 0)))

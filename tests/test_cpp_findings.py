@@ -1,0 +1,110 @@
+"What the C++ runtime tells: its codes and fields against the table of words, its structures against Python's mirror of them."
+import ast, ctypes, re
+from pathlib import Path
+
+import numpy as np, pytest
+
+import gridstride
+from gridstride.cpp import cuda_kernel, emulator, finding
+from gridstride.cpp.build import here
+from gridstride.findings import PHRASES, WORDS, Phrase, RacecheckError, field_names, text_of
+
+SOURCES = [*(here/'runtime').glob('*.cpp'), *(here/'runtime').glob('*.h')]
+OWN = {'launch_failed': 'launch', 'assertion': 'assert'}   # kinds that are called otherwise in C++, where these names are taken
+
+
+@pytest.fixture(scope='module')
+def codes():
+    "{code: kind} of the compiled runtime"
+    lib = emulator.device()
+    lib.gridstride_codes.restype = ctypes.c_char_p
+    rows = [row.split() for row in lib.gridstride_codes().decode().splitlines()]
+    assert len(rows) == len({code for _, code in rows}), 'a code stands for one thing'
+    return {code: OWN.get(kind, kind) for kind, code in rows if kind != 'interrupted'}
+
+
+def test_each_code_of_the_runtime_has_its_words(codes):
+    assert {(kind, code) for code, kind in codes.items() if kind != 'phrase'} <= set(WORDS)
+    assert {code for code, kind in codes.items() if kind == 'phrase'} == set(PHRASES)
+
+
+def test_the_words_are_of_findings_that_somebody_makes(codes):
+    modules = [p for p in Path(gridstride.__file__).parent.rglob('*.py') if p.name != 'findings.py']
+    strings = {node.value for p in modules for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}
+    assert not [(kind, code) for kind, code in WORDS if codes.get(code) != kind and code not in strings]
+
+
+def calls(text):
+    "(the codes, the text of the fields) of each call that gives fields with a code, or with one of several"
+    for m in re.finditer(r'\b(?:fail|fail_at|find|tell|refuse|take_finding|begin_finding)\(', text):
+        depth, args, start = 1, [], m.end()
+        for i in range(m.end(), len(text)):
+            c = text[i]
+            depth += (c in '([{')-(c in ')]}')
+            if depth == 0 or (depth == 1 and c == ','): args.append(text[start:i].strip()); start = i+1
+            if depth == 0: break
+        for code, fields in zip(args, args[1:]):
+            if 'Code::' in code: yield re.findall(r'Code::(\w+)', code), fields
+
+
+def given(fields):
+    "The names of the fields in the text of a list of them"
+    names = set(re.findall(r'\{"(\w+)",', fields)) | set(re.findall(r'\.(array|index)\(\)', fields))
+    return names | ({'thread'} if 'thread_field(' in fields else set())
+
+
+# Python finds the array's name in the source; the phrases of who waits for what are added behind
+ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'}, 'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}}
+
+
+def test_each_call_gives_the_fields_that_its_words_need(codes):
+    checked = set()
+    for path in SOURCES:
+        for names, fields in calls(path.read_text()):
+            for code in names:
+                if code == 'stopped': continue
+                have = given(fields)
+                need = field_names(codes[code], code)-ADDED.get(code, set())
+                if 'space' in have: need -= {'array', 'index'}
+                assert need <= have, f'{path.name}: {code} needs {need-have}'
+                checked.add(code)
+    phrases = {code for code, kind in codes.items() if kind == 'phrase'}
+    assert set(codes)-phrases-checked == {'same_value'}, 'found nowhere, or not seen by this test'
+
+
+def test_a_phrase_is_part_of_a_sentence():
+    barrier = Phrase('element', dict(array='full', index=(2,)))
+    why = Phrase('lacks_bytes', dict(mbarrier=barrier, phase=1, bytes=64))
+    what, _ = text_of('synccheck', 'stuck', 'cuda', dict(why=why))
+    assert what == 'this thread waits at the mbarrier full[2], whose phase 1 lacks 64 bytes, and no thread can go on'
+
+
+def test_fields_are_read_with_the_phrases_that_they_belong_to():
+    def field(name, type, count=0, string=b'', numbers=()):
+        f = finding.CField(name, type, count, string=string)
+        f.number_at[:len(numbers)] = numbers
+        return f
+    got = finding.fields_of([field(b'lane', 0, 1, numbers=[3]), field(b'why', 3, 3, b'lacks_bytes'), field(b'mbarrier', 3, 1, b'of_line'),
+                             field(b'line', 0, 1, numbers=[7]), field(b'bytes', 0, 1, numbers=[64]), field(b'index', 2, 2, numbers=[1, 2]), field(b'type', 1, 0, b'float [4]')])
+    assert got == dict(lane=3, why=Phrase('lacks_bytes', dict(mbarrier=Phrase('of_line', dict(line=7)), bytes=64)), index=(1, 2), type='float [4]')
+
+
+def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(emulator.device())
+
+
+def test_another_version_of_the_runtime_is_refused(monkeypatch):
+    monkeypatch.setattr(finding, 'ABI', finding.ABI+1)
+    with pytest.raises(finding.AbiMismatch, match=r'another version of this package \(version \d+ there and \d+ here\)'): finding.check_abi(emulator.device())
+
+
+def test_another_size_of_a_structure_is_refused(monkeypatch):
+    class Longer(ctypes.Structure): _fields_ = [('all', finding.CField), ('more', ctypes.c_int)]
+    monkeypatch.setattr(finding, 'CField', Longer)
+    with pytest.raises(finding.AbiMismatch, match=r'field \d+ there'): finding.check_abi(emulator.device())
+
+
+def test_the_readme_s_kernel_is_told_as_it_says():
+    page = (here/'runtime/README.md').read_text()
+    src = re.search(r'```c\n(.*?)```', page, re.S)[1]
+    with pytest.raises(RacecheckError) as e: cuda_kernel(src)[1, 64](np.ones(64, np.float32), np.empty(64, np.float32))
+    assert (e.value.code, e.value.line, e.value.array) == ('race', 4, 's') and set(e.value.fields) == {'array', 'index', 'before', 'now'}

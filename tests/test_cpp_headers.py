@@ -1,0 +1,47 @@
+"The emulator's C++: each header stands alone and compiles without a warning, and no line is too long."
+import re, subprocess
+from concurrent.futures import ThreadPoolExecutor
+
+from gridstride.cpp.build import compiler, here
+
+folders = here/'runtime', here/'include'
+sources = sorted(p for f in folders for p in f.rglob('*') if p.is_file() and p.suffix != '.md')
+headers = [p for p in sources if p.suffix in ('', '.h')]
+# to a header that is compiled alone, or to the library's: these compile together
+forwarding = [p for p in headers if here/'include' in p.parents and len(p.read_text().splitlines()) <= 9]
+c = compiler()
+warnings = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', f"-I{here/'include/cuda'}", f"-I{here/'include/torch'}"]
+
+
+def said(*files):
+    "What the compiler says of a translation unit that includes the files"
+    text = ''.join(f'#include "{p}"\n' for p in files)
+    return subprocess.run([c.path, *warnings, '-x', 'c++', '-'], input=text, capture_output=True, text=True).stderr
+
+
+def test_each_header_compiles_alone():
+    assert len(headers) > 90 and len(forwarding) > 40
+    units = [[p] for p in headers if p not in forwarding] + [forwarding]
+    with ThreadPoolExecutor(2) as pool: assert not [s for s in pool.map(lambda unit: said(*unit), units) if s]
+
+
+def test_the_runtime_consists_of_all_its_sources():
+    named = (here/'runtime/runtime.cpp').read_text()
+    assert all(f'#include "{p.name}"' in named for p in (here/'runtime').glob('*.cpp') if p.name != 'runtime.cpp')
+
+
+def test_no_line_is_too_long():
+    assert not [f'{p.name}:{n}' for p in sources for n, line in enumerate(p.read_text().splitlines(), 1) if len(line) > 120]
+
+
+def test_the_readme_names_what_is_there():
+    page = (here/'runtime/README.md').read_text()
+    words = re.findall(r'`([^`\n]+)`', page.replace('```c', '').replace('```', ''))
+    files = [w for w in words if re.fullmatch(r'[./\w]+\.(?:cpp|h|py)', w)]
+    places = here/'runtime', here/'include/cuda', here.parent.parent
+    assert len(files) > 30 and not [w for w in files if not any((folder/w).exists() for folder in places)]
+    python = [here/name for name in ('build.py', 'emulator.py', 'finding.py', '../findings.py')]
+    code = ''.join(p.read_text() for p in [*sources, *python])
+    names = [w for w in words if w not in files and re.fullmatch(r'[A-Za-z_][\w:]*', w)]
+    missing = [w for w in names if not re.search(rf'\b{w.split("::")[-1].rstrip("0123456789")}', code)]   # __tsan_read##n
+    assert len(names) > 40 and not missing

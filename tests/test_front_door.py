@@ -1,0 +1,52 @@
+"`import gridstride`: a dozen names, looked up when they are asked for."
+import json, os, subprocess, sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def run(code, **env):
+    "What a fresh Python prints"
+    res = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True, capture_output=True, env={**os.environ, 'GRIDSTRIDE_BACKEND': 'sim', **env})
+    assert res.returncode == 0, res.stderr
+    return res.stdout
+
+
+def test_one_line_imports_what_programs_need():
+    code = 'from gridstride import cdiv, dim3, get_signature, check, show_img, load_cuda, cuda_kernel, to_cuda, sim, cpp, asm, bench, prof, draw; print(cdiv(7, 2), dim3(3).size, sim.cuda.grid.__name__)'
+    assert run(code) == '4 3 grid\n'
+
+
+def test_names_are_attributes_too():
+    assert run('import gridstride; print(gridstride.cdiv(7, 2), gridstride.sim.RacecheckError.kind)') == '4 racecheck\n'
+
+
+def test_cuda_says_once_where_kernels_run():
+    code = 'from gridstride.cuda import jit; from gridstride import cuda, sim; import gridstride.cuda as c; assert jit is cuda.jit and cuda is c is sim.cuda'
+    assert run(code) == 'gridstride: kernels run on the simulator, on the CPU\n'
+
+
+def test_forcing_a_gpu_that_is_not_there_is_an_error():
+    from gridstride.utils import gpu_count
+    if gpu_count(): pytest.skip('a GPU is here')
+    with pytest.raises(AssertionError, match='GRIDSTRIDE_BACKEND'): run('from gridstride import cuda', GRIDSTRIDE_BACKEND='gpu')
+
+
+def test_an_unknown_name_is_an_import_error():
+    with pytest.raises(AssertionError, match="cannot import name 'cduv'"): run('from gridstride import cduv')
+
+
+def test_all_names_what_is_public():
+    listed = json.loads(run('import json, gridstride; print(json.dumps([gridstride.__all__, dir(gridstride)]))'))
+    assert len(listed[0]) < 20 and set(listed[0]) <= set(listed[1])
+
+
+@pytest.mark.parametrize('module', ['gridstride', 'gridstride.utils', 'gridstride.sim', 'gridstride.cpp', 'gridstride.lessons', 'gridstride.doctor'])
+def test_import_is_light(module):
+    "No torch, no numba; and NumPy only where arrays are"
+    heavy = {'torch', 'numba', 'triton', 'matplotlib', 'IPython', 'nbclient'}
+    if module in ('gridstride', 'gridstride.lessons', 'gridstride.doctor'): heavy.add('numpy')
+    found = json.loads(run(f'import sys, json, {module}; print(json.dumps(sorted(sys.modules)))'))
+    assert module in found and not heavy & set(found)

@@ -1,0 +1,49 @@
+"Which kernel of a source is meant, and where its source is kept."
+import pytest
+from gridstride.asm.kernels import CudaC, source_of
+from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.cpp.reader import device_only
+
+BOTH = '''#include <torch/extension.h>
+using namespace torch;
+constexpr int twice(int a) { return 2*a; }
+__device__ float half(float x) { return 0.5f*x; }
+
+__global__ void half_k(float *x, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) x[i] = half(x[i]);
+}
+template<int tw> __global__ void __launch_bounds__(256) fill_k(float *x) { x[threadIdx.x] = tw; }
+
+torch::Tensor halved(torch::Tensor x) {
+    half_k<<<(x.numel()+255)/256, 256>>>(x.data_ptr<float>(), x.numel());
+    return x;
+}'''
+
+
+def test_what_only_the_host_uses_becomes_blank_and_lines_keep_their_numbers():
+    left = device_only(BOTH)
+    assert 'halved' not in left and 'torch;' not in left and 'fill_k(float *x) {' in left and 'twice' in left
+    assert left.count('\n') == BOTH.count('\n')
+
+
+def test_an_instance_of_a_template_is_compiled():
+    made = CudaC(BOTH, 'fill_k<3>').make('sm_90', True, ())
+    assert 'fill_k' in made.entry and made.takes['registers'] > 0 and made.by.startswith('NVRTC')
+
+
+@pytest.mark.parametrize(
+    'src,name,words',
+    [
+        (BOTH, None, "name='half_k'"),
+        (BOTH, 'fill_k', 'fill_k<float>'),
+        ('int x;', None, 'no __global__'),
+        (BOTH, 'quarter_k', 'half_k, fill_k'),
+    ],
+)
+def test_a_kernel_that_is_not_named_well_is_refused(src, name, words):
+    with pytest.raises(ValueError, match=words): CudaC(src, name)
+
+
+def test_a_kernel_and_a_module_keep_their_source():
+    assert source_of(load_cuda(BOTH)) == BOTH == source_of(cuda_kernel(BOTH, 'half_k'))

@@ -1,0 +1,60 @@
+"NVIDIA's compilers, asked one by one."
+import re
+from pathlib import Path
+
+import pytest
+from gridstride.asm.tools import disassemble, headers, link, nvrtc, program, usage
+from gridstride.cpp.build import CompileError, CompilerMissing
+
+HALF = '''template<class T> __global__ void half_k(T *x, int n) {
+    __shared__ T s[256];
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? x[i] : T(0);
+    __syncthreads();
+    for (int j = 0; j < n; j++) s[threadIdx.x] += 0.5f*s[(threadIdx.x+j)%256];
+    if (i < n) x[i] = s[threadIdx.x];
+}'''
+
+
+def test_a_program_is_found_or_what_brings_it_is_said():
+    assert Path(program('nvdisasm', 'This')).is_file()
+    with pytest.raises(CompilerMissing, match='Reading SASS needs nvdisasembler'):
+        program('nvdisasembler', 'Reading SASS')
+
+
+def test_headers_of_the_host_get_stand_ins_and_cudas_do_not():
+    assert list(headers('#include <cstdio>\n  # include "mine.h"\n#include <mma.h>', [])) == [
+        'gridstride_start.h',
+        'cstdio',
+    ]
+    assert {'torch/extension.h', 'stdint.h'} <= set(
+        headers('#include <torch/extension.h>\n#include <stdint.h>\n#include <cuda_fp16.h>', [])
+    )
+
+
+@pytest.fixture(scope='module')
+def made(): return nvrtc(HALF, 'half_k<float>')
+
+
+def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
+    ptx, cubin, _, entry = made
+    assert entry == '_Z6half_kIfEvPT_i' and '.target sm_90' in ptx and cubin.startswith(b'\x7fELF')
+    assert 'FFMA' in disassemble(cubin)
+
+
+def test_an_error_says_its_line():
+    with pytest.raises(CompileError, match='line 2: identifier "x" is undefined'):
+        nvrtc('__global__ void k() {\n  x = 1;\n}', 'k')
+
+
+def test_ptx_that_is_linked_takes_what_nvrtc_says(made):
+    ptx, cubin, said, entry = made
+    again, said_again = link(ptx)
+    one, other = usage(said, cubin, entry), usage(said_again, again, entry)
+    assert one['shared'] == 1024 and {**one, 'registers': 0} == {**other, 'registers': 0}
+
+
+@pytest.mark.parametrize('arch', ['sm_75', 'sm_80', 'sm_90', 'sm_100'])
+def test_shared_memory_is_what_the_assembler_says(arch):
+    _, cubin, said, entry = nvrtc(HALF, 'half_k<double>', arch)
+    assert usage(said, cubin, entry, arch)['shared'] == int(re.search(r'(\d+) bytes smem', said)[1]) == 2048

@@ -1,0 +1,126 @@
+"Precompiled headers save time and change nothing: broken ones are made anew, and where there are none, all works as before."
+import os, re
+
+import pytest
+
+from gridstride.cpp import CompileError, cache, headers, load_cuda
+
+count = iter(range(1000000))
+
+
+def tiny(more=''):
+    "A module that was not compiled before"
+    n = next(count)
+    module = load_cuda(f'int tiny() {{ {more} return {n}; }}', opt=False)  # unoptimised headers are made fastest
+    assert module.tiny() == n and not module.cached
+    return module
+
+
+@pytest.fixture(scope='module')
+def folder(tmp_path_factory):
+    "A cache of our own, with headers in it"
+    with pytest.MonkeyPatch.context() as m:
+        m.setenv('GRIDSTRIDE_CACHE', str(tmp_path_factory.mktemp('cache')))
+        tiny()
+        yield cache.cache_dir()/'headers'
+
+
+@pytest.fixture(autouse=True)
+def own_cache(folder, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(folder.parent))
+    monkeypatch.setattr(headers, '_broken', headers.Counter())
+
+
+@pytest.fixture
+def commands(monkeypatch):
+    "The compilers' commands, as they are run"
+    seen, run = [], headers.run_command
+    monkeypatch.setattr(headers, 'run_command', lambda command, *args: (seen.append(command), run(command, *args))[1])
+    return seen
+
+
+def made(folder):
+    (file,) = folder.glob('*/headers.h.*')
+    return file
+
+
+def uses(command): return any(str(o).endswith('headers.h') for o in command)
+
+
+def test_headers_are_made_once_and_used(folder, commands):
+    before = made(folder).stat().st_mtime_ns
+    tiny()
+    tiny()
+    assert made(folder).stat().st_mtime_ns == before and [uses(c) for c in commands if '-c' in c] == [True, True]
+
+
+def test_a_source_that_does_not_compile_is_compiled_once(folder, commands):
+    with pytest.raises(CompileError, match='line 1'): load_cuda('int f() { return y; }', opt=False)
+    assert len(commands) == 1 and made(folder).exists()
+
+
+def truncate(file): os.truncate(file, file.stat().st_size//2)
+def empty(file): os.truncate(file, 0)
+def scramble(file):
+    with open(file, 'r+b') as f:
+        f.seek(file.stat().st_size//4)
+        f.write(os.urandom(1_000_000))
+
+
+@pytest.mark.parametrize('harm', [truncate, empty, scramble, os.remove])
+def test_broken_headers_are_made_anew(folder, commands, harm):
+    harm(made(folder))
+    tiny()
+    assert [uses(c) for c in commands if '-c' in c] == [True, False] and not list(folder.glob('*/headers.h.*'))
+    tiny()
+    assert uses([c for c in commands if '-c' in c][-1]) and made(folder).stat().st_size > 1_000_000
+
+
+def test_headers_that_break_again_are_given_up(folder, commands):
+    for _ in range(2):
+        tiny()
+        truncate(made(folder))
+        tiny()
+    del commands[:]
+    tiny()
+    assert [uses(c) for c in commands if '-c' in c] == [False]
+
+
+@pytest.mark.parametrize('trouble', ['no room', 'not writable'])
+def test_without_room_all_is_as_before(folder, commands, monkeypatch, trouble):
+    import shutil
+    shutil.rmtree(folder)
+    if trouble == 'no room': monkeypatch.setattr(headers, 'ROOM', float('inf'))
+    else: folder.write_text('')
+    try:
+        tiny()
+        assert not any(map(uses, commands))
+    finally:
+        if folder.is_file(): folder.unlink()
+
+
+def test_only_the_latest_are_kept(folder, monkeypatch):
+    tiny()
+    monkeypatch.setattr(headers, 'KEPT', 1)
+    old = folder/'of_an_older_version'
+    old.mkdir()
+    os.utime(old, (0, 0))
+    os.utime(made(folder).parent, (1, 1))
+    load_cuda('int f() { return 1; }', opt=False, checks=False)
+    assert len(list(folder.iterdir())) == 1
+
+
+def test_the_first_use_is_told(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv('GRIDSTRIDE_QUIET')
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    monkeypatch.setattr(cache, 'SLOW', 1000)
+    tiny()
+    tiny()
+    assert re.fullmatch(r'gridstride: preparing the emulator for this compiler, once \.* \d+ s\n', capsys.readouterr().err)
+
+
+def test_what_takes_long_is_told(monkeypatch, capsys):
+    monkeypatch.delenv('GRIDSTRIDE_QUIET')
+    cache.run_command(['sleep', '.3'], None, 'compiling a.cu', .1)
+    cache.run_command(['true'], None, 'compiling b.cu', .1)
+    assert capsys.readouterr().err == 'gridstride: compiling a.cu  0 s\n'

@@ -1,0 +1,137 @@
+"Each check of doctor, on machines that are described."
+import pytest
+from gridstride import doctor
+from gridstride.doctor import Row, examine, machine, mend, report
+
+
+@pytest.fixture
+def programs(tmp_path_factory):
+    "A folder with these programs, each of which prints its text: a PATH to test with"
+    def made(**files):
+        folder = tmp_path_factory.mktemp('bin')
+        for name, text in files.items():
+            p = folder/name.replace('_', '-')
+            p.write_text(f"#!/bin/sh\necho '{text}'\n")
+            p.chmod(0o755)
+        return str(folder)
+    return made
+
+
+@pytest.fixture
+def debian(programs): return machine(system='linux', path=programs(apt=''), user=1000, python=(3, 11, 2))
+
+
+@pytest.fixture
+def site(tmp_path_factory):
+    "A folder in which torch seems to be installed"
+    def made(version='2.13.0', cuda=None):
+        d = tmp_path_factory.mktemp('site')
+        info = d/f'torch-{version}.dist-info'
+        info.mkdir()
+        (info/'METADATA').write_text(f'Metadata-Version: 2.1\nName: torch\nVersion: {version}\n')
+        (d/'torch').mkdir()
+        (d/'torch/version.py').write_text(f'cuda = {cuda!r}\n')
+        return [str(d)]
+    return made
+
+
+def nothing(): return 0, None
+
+
+def hopper(newest='13.0'): return lambda: (1, newest)
+
+
+def test_versions_of_cuda_are_read_off_a_number(): assert doctor._cuda(12080) == '12.8'
+
+
+def test_a_program_that_is_not_there_says_nothing(): assert doctor._says('no-such-program') == ''
+
+
+def test_what_mends_depends_on_the_package_manager(debian, programs):
+    assert mend('venv', debian) == 'sudo apt install python3.11-venv'
+    assert mend('nvcc', machine(system='linux', path=programs(dnf=''), user=0)) == 'dnf install cuda-toolkit'
+    assert mend('python', machine(system='darwin', path=programs(brew=''), user=0)) == 'brew install python'
+    assert mend('compiler', machine(system='darwin')) == 'xcode-select --install'
+    assert mend('header', machine(system='linux', path='')).startswith('install python')
+
+
+def test_an_old_python_and_one_without_ensurepip(debian, programs):
+    old = machine(python=(3, 8, 1), system='linux', path=programs(pacman=''), user=1)
+    assert doctor._python(old) == Row('missing', '3.8.1, which is too old', 'sudo pacman -S python')
+    bare = machine(**{**vars(debian), 'has': lambda o: o != 'ensurepip'})
+    assert doctor._venv(bare) == Row('missing', 'no module ensurepip', 'sudo apt install python3.11-venv')
+
+
+def test_compilers(debian, programs):
+    assert doctor._compiler(machine(**{**vars(debian), 'env': {}})).state == 'missing'
+    named = machine(system='linux', path=programs(clang__='x'), env={'CXX': 'clang--'})
+    assert doctor._compiler(named) == Row('ok', 'x')
+    none = Row('missing', 'no g++, clang++ or c++', 'install g++ (or what your system calls it)')
+    assert doctor._compiler(machine(system='linux', path='', env={})) == none
+
+
+def test_disk_and_environment_of_a_new_folder(programs):
+    new = machine(root=programs(), free=lambda: 2e9)
+    assert doctor._disk(new) == Row('missing', '2.0 GB free', 'free at least 5 GB')
+    assert doctor._environment(new) == Row('missing', 'not set up yet', 'python3 course.py setup')
+
+
+def test_torch_and_the_driver_must_fit(site):
+    def look(driver=nothing, **torch): return doctor._torch(machine(site=site(**torch), driver=driver))
+    assert look() == Row('ok', '2.13.0, built for the CPU only')
+    assert look(hopper('13.2'), cuda='13.0') == Row('ok', '2.13.0, built for CUDA 13.0')
+    assert look(hopper()).state == 'mismatch' and 'at most' in look(hopper('12.8'), cuda='13.0').found
+
+
+def test_a_package_is_installed_by_a_set_up_or_by_pip_where_that_was_finished(tmp_path, monkeypatch):
+    missing = machine(root=tmp_path, site=[], driver=nothing)
+    monkeypatch.setattr(doctor, 'environment_version', lambda home: None)
+    assert doctor._torch(missing) == Row('missing', 'not installed', 'python3 course.py setup')
+    monkeypatch.setattr(doctor, 'environment_version', lambda home: '3.11')
+    assert '-m pip install -c constraints.txt torch' in doctor._torch(missing).mend
+
+
+@pytest.fixture
+def smi(programs):
+    return programs(nvidia_smi='NVIDIA H100, 580.65', nvcc='Cuda compilation tools, release 12.9, V12.9.86', apt='')
+
+
+def test_a_gpu_is_named_or_missed(smi, tmp_path):
+    assert doctor._gpu(machine(path=smi, driver=hopper())) == Row('ok', '1 with CUDA up to 13.0: NVIDIA H100, 580.65')
+    assert doctor._gpu(machine(path='', driver=nothing, pci='/nowhere')).state == 'optional'
+    (tmp_path/'0000:01:00.0').mkdir()
+    (tmp_path/'0000:01:00.0/vendor').write_text('0x10de\n')
+    (tmp_path/'0000:01:00.0/class').write_text('0x030200\n')
+    broken = machine(path=smi, driver=nothing, pci=tmp_path, system='linux', user=0)
+    assert doctor._gpu(broken) == Row(
+        'missing', 'an NVIDIA GPU whose driver does not work', 'apt install nvidia-driver'
+    )
+
+
+def test_nvcc_must_fit_torch(smi, site):
+    def look(cuda):
+        return doctor._nvcc(machine(path=smi, driver=hopper(), env={}, site=site(cuda=cuda), system='linux', user=1))
+
+    assert look('12.6') == Row('ok', '12.9')
+    want = 'sudo apt install cuda-toolkit-13-0'
+    assert look('13.0') == Row('mismatch', '12.9, but torch is built for CUDA 13.0', want)
+
+
+def test_what_makes_assembly_may_be_a_toolkits(tmp_path):
+    for o in ('lib64/libnvrtc.so.13', 'bin/nvdisasm'):
+        (tmp_path/o).parent.mkdir()
+        (tmp_path/o).touch(0o755)
+    def look(cuda, system='linux'): return doctor._assembly(machine(site=[], path='', cuda=cuda, system=system))
+    assert look(tmp_path) == Row('ok', f'NVRTC libnvrtc.so.13, nvdisasm {tmp_path}/bin/nvdisasm')
+    (tmp_path/'bin/nvdisasm').unlink()
+    get = ".venv/bin/python -m pip install -c constraints.txt -e '.[asm]'"
+    assert look(tmp_path) == Row('optional', 'no nvdisasm: lessons show what was recorded', get)
+    assert look('/nowhere').found.startswith('no NVRTC and no nvdisasm:')
+    assert look('/nowhere', 'darwin').found == 'not made for darwin: lessons show what was recorded'
+
+
+def test_a_check_that_fails_is_a_row_of_the_report(debian):
+    def broken(m): raise OSError('no such thing')
+    rows = examine(debian, [('toast', 'breakfast', broken), ('Python', 'everything', doctor._python)])
+    assert [r.state for _, _, r in rows] == ['missing', 'ok']
+    assert 'could not be looked at (OSError: no such thing)' in report(rows) and '1 to mend' in report(rows)

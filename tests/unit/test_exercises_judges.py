@@ -1,0 +1,179 @@
+"What judges use beside `check`: memory that notes, launchers, numbers of a GPU on paper."
+import re
+
+import numpy as np
+import pytest
+import torch
+from gridstride.exercises import (
+    lesson_01,
+    lesson_04,
+    lesson_05,
+    lesson_06,
+    lesson_07,
+    lesson_08,
+    lesson_09,
+    lesson_13,
+    lesson_21,
+    lesson_22,
+)
+from gridstride.utils import check
+
+
+def test_01_blur_is_a_mean_of_what_is_there():
+    np.testing.assert_allclose(lesson_01._blurred(np.array([[0., 3, 6]])), [[1.5, 3, 4.5]])
+
+
+def test_04_a_race_is_seen_whatever_the_result():
+    def add_k(b, t, d, shared, syncb, out): out[0] = out[0]+1
+    out = lesson_04.Noted('out', [0.])
+    with pytest.raises(AssertionError, match=r'a race on out\[0\]: '):
+        lesson_04.run_noted(add_k, np.random.default_rng(), 1, 2, 0, [out], out, order='forward')
+
+
+def fill(body, n=20):
+    def source(): return f'__global__ void fill(float *x, float *out, int n) {{ int i = threadIdx.x; {body} }}'
+    return lesson_05.launch(source, 'fill', 1, 32, x=np.ones(n, 'f4'), out=np.zeros(n, 'f4'), n=n)
+
+
+def test_05_a_launch_gives_out_and_guards_the_rest():
+    check(fill('if (i < n) out[i] = i;'), torch.arange(20.))
+    with pytest.raises(Exception): fill('out[i] = i;')
+    with pytest.raises(AssertionError, match='x was changed'): fill('if (i < n) x[i] = out[i];')
+    with pytest.raises(AssertionError, match='NoneType'): lesson_05.launch(lambda: None, 'fill', 1, 1)
+
+
+def reverse(body, n=32):
+    head = 'template<int n> __global__ void add_k(float *m, float *n2, float *out)'
+    x, out = torch.randn(n), torch.full((n,), torch.nan)
+    lesson_06.launch(
+        lambda: f'{head} {{ __shared__ float s[n]; {body} }}',
+        'add_k',
+        [(16,), (32,)],
+        (32,),
+        'mp, np, op',
+        (1, 1),
+        (n, 1),
+        x,
+        x,
+        out,
+    )
+    return x, out
+
+
+def test_06_an_instance_of_a_template_is_launched():
+    x, out = reverse('int t = threadIdx.x; s[t] = m[t]; __syncthreads(); out[t] = s[n-1-t];')
+    check(out, x.flip(0))
+    with pytest.raises(Exception, match=re.escape('check: s[')):
+        reverse('int t = threadIdx.x; s[t] = m[t]; out[t] = s[n-1-t];')
+
+
+@pytest.mark.parametrize(
+    'src,words', [('', 'no template f'), ('template<int n> __global__ void f(float *x) {}', 'no shared memory')]
+)
+def test_06_what_is_no_template_with_shared_memory_is_refused(src, words):
+    x = torch.zeros(1)
+    with pytest.raises(AssertionError, match=words):
+        lesson_06.launch(lambda: src, 'f', [(1,)], (1,), '', (1, 1), (1, 1), x, x, x)
+
+
+@pytest.fixture
+def twice_k():
+    from gridstride.sim import cuda
+
+    @cuda.jit
+    def twice_k(x, out):
+        s = cuda.shared.array(4, np.float32)
+        t = cuda.threadIdx.x
+        s[t] = x[t]
+        out[t] = 2*s[t]
+    return twice_k
+
+
+def test_07_a_kernel_runs_in_the_simulator_and_in_c(twice_k):
+    x, out, again = np.arange(4, dtype=np.float32), np.zeros(4, np.float32), np.zeros(4, np.float32)
+    t = lesson_07.run(twice_k, np.random.default_rng(), 1, 4, x, out)
+    lesson_07.in_c(twice_k, 1, 4, x, again)
+    check(out, 2*x)
+    check(again, 2*x)
+    assert (
+        lesson_07.count_touches(t, 'global', 'read') == 4
+        and lesson_07.count_touches(t, 'shared', 'read', 'written') == 8
+    )
+
+
+def test_07_a_plain_function_and_a_changed_input_are_refused(twice_k):
+    with pytest.raises(AssertionError, match='no kernel'): lesson_07.need_simulated(twice_k.py_func)
+    with pytest.raises(AssertionError, match='x was changed'): lesson_07.check_unchanged(x=(np.zeros(1), np.ones(1)))
+
+
+def test_07_mean_abs_rounds_as_float32():
+    tenth, one = np.float32(.1), np.float32
+    want = (one(3)*tenth+one(4)*tenth)/one(2)+1
+    assert lesson_07.mean_abs(np.float32([[3, -4]]), np.float32([3])) == want
+
+
+def test_08_events_are_marks_in_a_queue():
+    g = lesson_08.Gpu(lambda i, warm: 1. if warm else 2.)
+    start, end = g.Event(), g.Event()
+    start.record()
+    g.kernel()
+    g.kernel()
+    end.record()
+    with pytest.raises(RuntimeError, match='synchronize first'): start.elapsed_time(end)
+    g.synchronize()
+    assert start.elapsed_time(end) == pytest.approx(3.004)
+    g.flush()
+    g.kernel()
+    assert g.until-g.cpu == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
+
+
+def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body}; }}'
+
+
+def test_09_doubles_are_found_with_their_line():
+    assert not lesson_09.doubles(lesson_09.sass(scaled('x[threadIdx.x]*2.f')))
+    listing = lesson_09.compile_answer(lesson_09.sass, lambda: scaled('x[threadIdx.x]*.1'), 'f', 'sm_90')
+    with pytest.raises(AssertionError, match='see line 1'): lesson_09.refuse(lesson_09.doubles(listing), 'doubles')
+
+
+def test_13_rounds_of_layouts():
+    y, x = np.mgrid[:32, :32]
+    assert [lesson_13.rounds(o) for o in (32*y+x, (32*y+x).T, (32*y+(x ^ y)).T, (33*y+x).T)] == [1, 32, 1, 1]
+
+
+def test_13_the_useful_part_of_waves_and_tiles():
+    assert lesson_13.useful(256, 256, 128, 128, 1, 4) == 1
+    assert lesson_13.useful(256, 256, 128, 128, 1, 3) == pytest.approx(4/6)
+    assert lesson_13.useful(129, 128, 128, 128, 1, 2) == pytest.approx(129/256)
+
+
+@pytest.mark.parametrize('src,depths', [
+    ('for (int i = 0; i < 3; i++) x[i] = 0; __syncthreads(); for (;;) { __syncthreads(); for (;;) y(); }', [0, 1]),
+    ('auto f = [&](int a) { a; }; // __syncthreads()\nfor (;;) { /* for\n */ for (;;) { f(); __syncthreads(); } } '
+     'do __syncthreads(); while (x); __syncthreads();', [2, 1, 0])])
+def test_13_barriers_are_counted_by_the_loops_they_stand_in(src, depths): assert lesson_13.barriers(src) == depths
+
+
+def test_21_places_of_a_fragment():
+    places = lesson_21.places_of_a()
+    assert len(places) == 256 and places[9, 3] == (5, 1, 1)
+
+
+@pytest.mark.parametrize(
+    'place,rounds',
+    [(lambda r, c: 32 * r + (c ^ r // 2 % 4 * 8), 1), (lambda r, c: 32 * r + c, 4), (lambda r, c: 40 * r + c, 1)],
+    ids=['swizzled', 'plain', 'padded'],
+)
+def test_21_rounds_of_ldmatrix(place, rounds):
+    assert max(lesson_21.matrix_rounds(place, range(8), i) for i in range(4)) == rounds
+
+
+def test_22_a_descriptor_has_its_fields():
+    assert lesson_22.fields(lesson_22.descriptor(1024, 8192, 1024, 128)) == dict(
+        address=64, lead=512, stride=64, swizzle=1
+    )
+
+
+@pytest.mark.parametrize('at_once,want', [(2, 2*10+4*100), (4, 2*10+2*100)])
+def test_22_what_an_order_of_tiles_needs(at_once, want):
+    assert lesson_22.needed([(0, 0), (0, 1), (1, 0), (1, 1)], 10, 100, at_once) == want

@@ -1,0 +1,60 @@
+"Findings as exceptions: one table of wordings, two dialects."
+import pytest
+
+from gridstride import findings, sim
+from gridstride.findings import (CLASSES, DIALECTS, WORDS, Access, MemcheckError, Place, RacecheckError, element,
+                                 exception_of, field_names, text_of)
+
+PLACE = Place('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
+RACE = dict(array='s', index=(3,), before='written', now='read')
+
+
+def test_a_finding_says_what_where_by_whom_against_whom_and_how_to_mend():
+    e = exception_of('racecheck', 'race', 'python', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0)))
+    assert str(e).splitlines() == [
+        'racecheck: s[3] is written by one thread and read by another, with nothing between',
+        '  line 12: out[i] = s[n-1-t]',
+        '  in reverse, block (0), thread (4)',
+        '  against line 11, block (0), thread (3)',
+        '  In one block, a cuda.syncthreads() between the two orders them.']
+
+
+def test_a_finding_has_the_facts_as_attributes():
+    e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0)))
+    assert isinstance(e, RacecheckError) and (e.kind, e.code, e.array, e.index, e.line) == ('racecheck', 'race', 's', (3,), 12)
+    assert e.other.line == 11 and e.thread == (4, 0, 0) and '__syncthreads()' in str(e)
+
+
+def test_what_does_not_apply_is_none_and_is_not_said():
+    e = MemcheckError('x[7] is outside', kernel='k', block=(1, 2, 0), thread=(0, 0, 0))
+    assert isinstance(e, IndexError) and e.other is None and e.line is None and e.code is None
+    assert str(e) == 'memcheck: x[7] is outside\n  in k, block (1,2), thread (0)'
+
+
+def test_an_element_is_written_as_the_dialect_writes_it():
+    assert element('s', (3, 4), 'python') == 's[3, 4]' and element('s', (3, 4), 'cuda') == 's[3][4]'
+    assert element('s', (), 'cuda') == element('s', None, 'python') == 's'
+
+
+def test_the_function_that_a_kernel_called_is_told_with_the_call():
+    e = exception_of('assert', 'fails', 'cuda', dict(expression='n > 0'), PLACE._replace(called=(3, 'step(n);')))
+    assert '  called on line 3: step(n);' in str(e).splitlines() and e.called == 3
+
+
+@pytest.mark.parametrize('kind,code', WORDS)
+def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
+    fields = {k: (1, 2, 3) if k in ('index', 'thread', 'shape', 'block', 'grid') else 7 if k in ('mask', 'address') else 'text' for k in field_names(kind, code)}
+    for dialect in DIALECTS:
+        what, mend = text_of(kind, code, dialect, fields)
+        assert what and '{' not in what + mend and code.isidentifier()
+        assert isinstance(exception_of(kind, code, dialect, fields), CLASSES[kind])
+
+
+def test_a_missing_field_or_an_unknown_code_is_an_error_that_names_it():
+    with pytest.raises(KeyError, match='before'): exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,)))
+    with pytest.raises(KeyError, match='no such'): exception_of('racecheck', 'no such', 'python')
+
+
+def test_the_simulator_has_the_exceptions_at_hand():
+    for c in CLASSES.values(): assert getattr(sim, c.__name__) is c
+    assert sim.SameValueRace is findings.SameValueRace

@@ -1,0 +1,107 @@
+"The kernels as programs of their own: what is exported, that it is what the package launches, that nvcc compiles it."
+import re, shutil, subprocess, sys
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from gridstride.kernels import choice, export, fp32, hopper, rung, split, tensor_cores
+from gridstride.kernels.__main__ import main
+from gridstride.kernels.rung import Rung
+
+ALL = {e.name: e for e in export.exported()}
+
+
+def parts(text):
+    "What stands between the lines that mark the kernels"
+    return re.findall(rf'^{export.BEGIN}\n(.*?)\n{export.END}$', text, re.M | re.S)
+
+
+def test_all_rungs_of_the_lessons_are_there():
+    for number, module in ((13, fp32), (21, tensor_cores), (22, hopper)):
+        rungs = [o for o in vars(module).values() if isinstance(o, Rung)]
+        there = [e.product for name, e in ALL.items() if name.startswith(f'lesson_{number}_')]
+        assert len(rungs) > 6 and len(there) == len(rungs) and all(a is b for a, b in zip(rungs, there))
+
+
+def test_whatever_matmul_picks_is_there():
+    "A thin kernel has the width in its constants: one of each form"
+    products = [e.product for e in ALL.values()]
+    rng, picked = np.random.default_rng(0), set()
+    for h, w, k in np.exp2(rng.uniform(0, 13, (300, 3))).astype(int).tolist():
+        for (dtype, _), choose in choice.CHOOSE.items():
+            w8, k8 = (w, k) if dtype == 'float32' else (-(-w//8)*8, -(-k//8)*8)
+            kernel = choose(h, w8, k8, 132)
+            if not isinstance(kernel, str):
+                picked.add(kernel.name)
+                assert any(kernel is p for p in products), kernel
+    assert len(picked) > 20
+
+
+def test_every_kernel_that_is_chosen_from_is_there():
+    names = {e.product.name for e in ALL.values()}
+    assert {p.name for p in split.every()} <= names and {hopper.final(*o).name for o in hopper.FINAL} <= names
+    forms = {tuple(export.sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
+    assert forms == {('thin_rows',), ('thin',), ('thin', 'add_slabs'), ('thin_turned', 'add_slabs')}
+
+
+@pytest.fixture
+def launched(monkeypatch):
+    "Nothing is compiled or run; the sources that would be, as on an H100"
+    seen = []
+    def compiled(src, name=None):
+        seen.append(src)
+        return SimpleNamespace(handle=0, __name__=name, params=[0]*6, launch=lambda *args: None)
+    monkeypatch.setattr(rung, 'cuda_kernel', compiled)
+    monkeypatch.setattr(rung, 'here', lambda: export.H100)
+    monkeypatch.setattr(rung, '_kernel', lambda src, name, where: compiled(src, name))
+    monkeypatch.setattr(rung, 'tensor_map', lambda *args: None)
+    return seen
+
+
+@pytest.mark.parametrize('name', ALL)
+def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
+    e = ALL[name]
+    dtype = getattr(torch, e.product.dtype)
+    if isinstance(e.product, Rung): monkeypatch.setattr(e.product, '_built', {})
+    for h, w, k in e.shapes[:-1]:
+        launch = e.product.prepare(h, w, k, -1)
+        launch(torch.empty(h, k, dtype=dtype), torch.empty(k, w, dtype=dtype), torch.empty(h, w, dtype=dtype), None)
+    assert list(dict.fromkeys(launched)) == parts(export.program(e))
+
+
+def test_a_program_says_how_it_is_compiled():
+    for name, e in ALL.items():
+        head = export.program(e).split('\n')[:8]
+        assert f'//     nvcc -O3 -std=c++17 -arch=sm_90a -o {name} {name}.cu && ./{name}' in head and e.product.name in head[0]
+
+
+def test_a_product_with_two_sources_of_a_kernel_is_refused():
+    e = ALL['matmul_thin_rows']
+    with pytest.raises(ValueError, match=r'thin_rows has another source for \(50000, 12, 784\)'): export.program(e._replace(shapes=[*e.shapes, (50000, 12, 784)]))
+
+
+def test_the_command(tmp_path, capsys):
+    assert main(['export', str(tmp_path/'a/b'), '--match', 'thin']) == 0
+    assert sorted(p.name for p in (tmp_path/'a/b').iterdir()) == [f'matmul_thin_{o}.cu' for o in ('ring', 'rows', 'slabs', 'turned', 'wide')]+['run.sh']
+    assert '5 kernels in' in capsys.readouterr().out
+    assert "no kernel has 'nothing'" in main(['export', str(tmp_path), '--match', 'nothing'])
+
+
+def test_the_script_counts_what_passes(tmp_path):
+    "With programs that stand in for nvcc and for what it makes"
+    export.export(tmp_path, 'thin_r')
+    nvcc = tmp_path/'bin/nvcc'
+    nvcc.parent.mkdir()
+    nvcc.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncase $2 in *rows) code=1;; esac\nprintf "#!/bin/sh\\nexit ${code:-0}\\n" > $2\nchmod +x $2\n')
+    nvcc.chmod(0o755)
+    done = subprocess.run(['sh', tmp_path/'run.sh'], env={'PATH': f'{nvcc.parent}:/usr/bin:/bin'}, capture_output=True, text=True)
+    assert done.returncode == 1 and done.stdout == 'FAIL matmul_thin_rows, exit status 1\n1 of 2 pass\n', done
+
+
+@pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
+@pytest.mark.parametrize('name', ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs'])
+def test_nvcc_compiles_it(name, tmp_path):
+    (tmp_path/'x.cu').write_text(export.program(ALL[name]))
+    done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr

@@ -1,0 +1,168 @@
+"float32 by tensor cores: three bf16 for a float, the model of what the tensor core sums, the kernels, the choice."
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from gridstride.cpp import cuda_kernel, on_emulator
+from gridstride.kernels import split
+from gridstride.kernels.ptx import wgmma
+from gridstride.kernels.rung import H100, need_hopper
+from gridstride.kernels.split import Split, bf16, choose, choose_nt, choose_tn, planes, split_product, tensor_core
+from gridstride.recording import recorded
+from gridstride.utils import cdiv
+
+RECORDED = Path(__file__).resolve().parents[1]/'kernels/recorded'
+CASES = [(1, 16, 0), (2, 16, 6), (3, 32, 0), (4, 32, 6), (5, 16, 14)]    # seed, k, by how much exponents spread
+KINDS, SHAPES = ('normal', 'positive', 'wide', 'cancelling'), [(4096, 4096, 4096), (1000, 1000, 16000), (2000, 3000, 300)]
+
+
+@pytest.fixture
+def rng(): return np.random.default_rng(0)
+
+
+def normal(rng, *shape): return rng.standard_normal(shape).astype(np.float32)
+
+
+def test_three_bf16_are_one_float(rng):
+    x = (rng.standard_normal(10**5)*np.exp2(rng.integers(-80, 120, 10**5))).astype(np.float32)
+    hi, mid, lo = planes(x)
+    assert (hi.astype(np.float64)+mid+lo == x.astype(np.float64)).all()
+    assert (np.abs(mid) <= 2**-8*np.abs(x)).all() and (np.abs(lo) <= 2**-17*np.abs(x)).all()
+    assert (bf16(x) == torch.tensor(x).bfloat16().float().numpy()).all()
+
+
+def test_two_more_bits_are_kept_while_a_step_is_added():
+    "Two halves of the last bit make one; three quarters of it are lost"
+    def added(*xs): return tensor_core(np.float32([[0]]), np.float32([[1, *xs]]), np.ones((1+len(xs), 1), np.float32)).item() - 1
+    assert [added(2**-24), added(2**-24, 2**-24), added(1.5*2**-24, 1.5*2**-24)] == [0, 2**-23, 2**-23]
+
+
+def sample(seed, k, spread):
+    "bf16 matrices of 16 x k and k x 16"
+    rng = np.random.default_rng(seed)
+    def one(*shape): return bf16(normal(rng, *shape)*np.exp2(rng.integers(-spread, spread+1, shape)).astype(np.float32))
+    return one(16, k), one(k, 16)
+
+
+def bits():
+    "What wgmma makes of the cases, as hexadecimal digits; with bf16 numbers, whose mid and lo are zero, `Split` does nothing else"
+    need_hopper('The product')
+    return [Split()(*(torch.tensor(x).cuda() for x in sample(*c))).cpu().numpy().tobytes().hex() for c in CASES]
+
+
+def test_the_model_has_the_bits_of_an_h100():
+    for case, got in zip(CASES, recorded('05_bits', bits, CASES, load=lambda data, mark: data, folder=RECORDED)):
+        got, (a, b) = np.frombuffer(bytes.fromhex(got), np.float32).reshape(16, 16), sample(*case)
+        assert (tensor_core(np.zeros((16, 16), np.float32), a, b) == got).all()
+        assert ((a.astype(np.float64)@b).astype(np.float32) != got).any(), 'rounding to the nearest would be another thing'
+
+
+def chain(a, b):
+    "float32 multiply-adds, one after the other"
+    out = np.zeros((a.shape[0], b.shape[1]), np.float32)
+    for i in range(a.shape[1]): out = (out + a[:, i:i+1].astype(np.float64)*b[i]).astype(np.float32)
+    return out
+
+
+def error(got, a, b):
+    want = a.astype(np.float64)@b
+    return np.linalg.norm(got-want)/np.linalg.norm(want)
+
+
+@pytest.mark.parametrize('k', [256, 1024, 4096])
+def test_short_pieces_are_more_exact_than_multiply_adds(rng, k):
+    a, b = normal(rng, 16, k), normal(rng, k, 16)
+    assert error(split_product(a, b, 32), a, b) < error(chain(a, b), a, b)/2
+
+
+def test_a_long_piece_is_not(rng):
+    a, b = normal(rng, 16, 4096), normal(rng, 4096, 16)
+    assert error(split_product(a, b, 4096), a, b) > 2*error(chain(a, b), a, b)
+
+
+def test_six_products_are_as_good_as_nine_and_three_are_not(rng, monkeypatch):
+    a, b = normal(rng, 64, 512), normal(rng, 512, 64)
+    def with_terms(terms):
+        monkeypatch.setattr(split, 'TERMS', terms)
+        return error(split_product(a, b), a, b)
+    terms = split.TERMS
+    nine, six, three = (with_terms(t) for t in (((2, 2), (2, 1), (1, 2), *terms), terms, terms[3:]))
+    assert abs(nine-six) < .02*six and three > 10*six
+
+
+def lines(planes, T, size, k):
+    "The matrix (size, k) that is the sum of the planes, from tiles of T lines, padded"
+    tiles = planes.float().view(cdiv(size, T), cdiv(k, 32), 3, 4, T, 8).sum(2)
+    return tiles.permute(0, 3, 1, 2, 4).reshape(cdiv(size, T)*T, cdiv(k, 32)*32)
+
+
+@pytest.mark.parametrize('h,w,k,layout', [(70, 130, 45, 'nn'), (64, 128, 32, 'nt'), (3, 1, 8, 'tn'), (65, 5, 64, 'nt')])
+def test_the_planes_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
+    m, n = torch.randn(h, k), torch.randn(w, k)                      # a line of n is a column
+    recipe = Split(64, 128, layout=layout).recipe(h, w, k, H100)
+    call, (ms, ns) = recipe.calls[0], (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.rooms.values())
+    given = m if layout[0] == 'n' else m.t().contiguous(), n if layout[1] == 't' else n.t().contiguous()
+    with on_emulator(): cuda_kernel(call.src, call.name)[call.grid, call.block](*given, ms, ns, *call.numbers)
+    for got, want, T in ((lines(ms, 64, h, k), m, 64), (lines(ns, 128, w, k), n, 128)):
+        padded = torch.zeros_like(got)
+        padded[:len(want), :k] = want
+        assert torch.equal(got, padded)
+
+
+def test_wgmma_names_each_register():
+    text = wgmma(64)
+    assert (text.count('"+f"'), 'm64n64k16' in text, '%36' in text, '%37' in text) == (32, True, True, False)
+
+
+@pytest.mark.parametrize('args', [(128, 128, 4), (64, 64, 8), (64, 128, 2), (128, 128, 1, 'tn'), (128, 128, 1, 'nt'), (64, 64, 2, 'tn')])
+def test_products_are_right_and_the_same_each_time(args):
+    f = Split(*args)
+    for h, w, k in [(1, 1, 1), (70, 130, 200)]:
+        m, n, out = torch.randn(h, k), torch.randn(k, w), torch.full((h, w), float('nan'))
+        given = m.t().contiguous() if f.layout[0] == 't' else m, n.t().contiguous() if f.layout[1] == 't' else n
+        with on_emulator(): again = (f(*given, out), f(*given))[1]
+        want = m.double()@n.double()
+        assert (out-want).norm() < 5e-7*want.norm() and torch.equal(out, again)
+
+
+def matrices(kind, h, w, k):
+    g = torch.Generator('cuda').manual_seed(h+k)
+    a, b = torch.randn(h, k, device='cuda', generator=g), torch.randn(k, w, device='cuda', generator=g)
+    if kind == 'positive': return a.abs(), b.abs()
+    if kind == 'wide': return [x*torch.exp2(torch.randint(-20, 21, x.shape, device='cuda', generator=g).float()) for x in (a, b)]
+    if kind == 'cancelling': a[:, k//2:2*(k//2)], b[k//2:2*(k//2)] = a[:, :k//2], -b[:k//2]*(1+.001*b[k//2:2*(k//2)])
+    return a, b
+
+
+def errors():
+    "Rows of kind, h, w, k, who, error by norm, largest error"
+    need_hopper('The product')
+    rows = []
+    for kind in KINDS:
+        for s in SHAPES:
+            a, b = matrices(kind, *s)
+            want, scale = a.double()@b.double(), a.double().abs()@b.double().abs()
+            for name, got in (('split', Split()(a, b)), ('torch', a@b)):
+                d = got.double()-want
+                rows.append([kind, *s, name, float(d.norm()/want.norm()), float((d.abs()/scale).max())])
+    return rows
+
+
+def test_errors_on_an_h100_are_below_the_librarys():
+    rows = recorded('05_errors', errors, KINDS, SHAPES, Split().pass_src, Split().src, load=lambda data, mark: data, folder=RECORDED)
+    assert len(rows) == 2*len(KINDS)*len(SHAPES)
+    for ours, theirs in zip(rows[::2], rows[1::2]):
+        assert (ours[4], theirs[4]) == ('split', 'torch') and ours[5] < theirs[5] and ours[6] < theirs[6]
+
+
+def test_the_choice():
+    assert [choose(*s, 132).name for s in [(4096, 4096, 4096), (50000, 10, 784), (64, 64, 64), (8192, 8192, 8192)]] == ['split 128x128', 'thin', 'small', 'split 128x128']
+    assert choose(200, 160, 8000, 132).constants['SPLITS'] == 8 and choose_tn(784, 10, 50000, 132).name == 'thin, turned'
+    assert [f(1000, 1000, 1000, 132).layout for f in (choose, choose_tn, choose_nt)] == ['nn', 'tn', 'nt']
+    assert 'torch is faster' in choose(100, 1000, 1000, 132) and 'torch is faster' in choose(50000, 32, 784, 132)
+
+
+def test_what_is_chosen_takes_the_shape(rng):
+    for s in np.exp2(rng.uniform(0, 13, (200, 3))).astype(int).tolist():
+        for f in (choose, choose_tn, choose_nt): assert isinstance(kernel := f(*s, 132), str) or kernel.supports(*s)

@@ -1,0 +1,73 @@
+"Products of a few columns, and small ones."
+import sys
+
+import pytest
+import torch
+from gridstride.asm import CompilerMissing, resources
+from gridstride.cpp import on_emulator
+from gridstride.kernels.rung import H100, here
+from gridstride.kernels.thin import SHARED, SMALL, THIN, THIN_TN
+from gridstride.utils import cdiv
+
+
+@pytest.fixture(autouse=True)
+def emulated():
+    torch.manual_seed(0)
+    with on_emulator(): yield
+
+
+def right(f, h, w, k):
+    "Compare with float64, whatever the output held before; a sum of k products is off by k roundings of the sum of their sizes at most"
+    m, n, out = torch.randn(h, k), torch.randn(k, w), torch.full((h, w), float('nan'))
+    f(m.t().contiguous() if f.layout == 'tn' else m, n, out)
+    want, bound = m.double()@n.double(), m.double().abs()@n.double().abs()
+    assert ((out.double()-want).abs() <= k*2**-24*bound).all()
+
+
+@pytest.mark.parametrize('shape', [(1, 1, 1), (37, 10, 68), (100, 3, 30), (9, 16, 129), (33, 5, 1000), (3, 32, 7), (66, 13, 258)])
+def test_thin_products(shape):
+    right(THIN, *shape)
+    right(THIN_TN, *shape)
+
+
+@pytest.mark.parametrize('shape', [(1, 1, 1), (33, 31, 40), (64, 64, 16), (65, 3, 130)])
+def test_small_products(shape): right(SMALL, *shape)
+
+
+@pytest.mark.parametrize('shape', [(260, 10, 784), (513, 1, 100), (301, 12, 36), (257, 20, 800)])
+def test_whole_rows_by_bulk_copies(shape):
+    assert THIN.recipe(*shape, here()).calls[0].name == 'thin_rows'
+    right(THIN, *shape)
+
+
+@pytest.mark.parametrize('w,k', [(10, 784), (1, 784), (10, 128), (20, 784)])
+def test_rows_compile_without_spills(w, k):
+    call, = THIN.recipe(50000, w, k, H100).calls
+    assert call.name == 'thin_rows'
+    try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')
+    except CompilerMissing as e:
+        if sys.platform == 'linux': raise
+        pytest.skip(str(e))
+    assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= 1
+
+
+def test_rows_that_bulk_copies_do_not_take():
+    assert [THIN.by_rows(10, k) for k in (785, 8000)] + [THIN.by_rows(21, 784)] == [None]*3
+
+
+def test_what_is_no_thin_product():
+    with pytest.raises(ValueError, match='1 to 32 columns'): THIN(torch.randn(3, 4), torch.randn(4, 33))
+    with pytest.raises(ValueError, match='cannot be multiplied'): THIN_TN(torch.randn(3, 4), torch.randn(4, 5))
+    assert [THIN.supports(5, w, 5) for w in (1, 32, 33, 0)] == [True, True, False, False]
+
+
+def test_the_numbers_follow_from_the_shape():
+    assert [THIN.numbers(10, k)['VEC'] for k in (784, 786, 785)] == [4, 2, 1]
+    assert THIN.blocks(50000, 10, 784, 132, **THIN.numbers(10, 784))[:2] == (132, 896)
+
+
+def test_slabs_keep_all_sms_busy_within_the_shared_memory():
+    across, slab, shared = THIN.blocks(784, 10, 50000, 132, **THIN.numbers(10, 50000))
+    assert across*cdiv(50000, slab) >= 100 and shared <= SHARED
+    across, slab, shared = THIN_TN.blocks_turned(784, 10, 50000, 132, 10, 4, 2, 8, 4)
+    assert across*cdiv(50000, slab) >= 132 and shared <= SHARED

@@ -1,0 +1,96 @@
+"A launch, its brackets and its arguments: the same for the simulator and for CUDA C."
+import numpy as np
+import pytest
+
+from gridstride import cpp, sim
+from gridstride.findings import LaunchError
+from gridstride.launching import LIMITS, count_arguments, read_brackets, sizes
+from gridstride.translate.source import Untranslatable
+from gridstride.utils import dim3
+
+
+def test_brackets_have_two_to_four_parts():
+    assert read_brackets('k', (1, 32)) == (1, 32, None, 0)
+    assert read_brackets('k', ((1, 2), dim3(32), 's')) == ((1, 2), dim3(32), 's', 0)
+    assert read_brackets('k', (1, 32, None, np.int64(64))) == (1, 32, None, 64)
+    assert read_brackets('k', (1, 32, 0, None)) == (1, 32, 0, 0)
+
+
+@pytest.mark.parametrize('brackets,given', [(1, 1), ((), 0), ((1,), 1), ((1, 2, 3, 4, 5), 5), (dim3(1, 2, 3)[:1], 1)])
+def test_other_numbers_of_parts_are_no_launch(brackets, given):
+    with pytest.raises(LaunchError, match=f'k\\[...\\] takes grid and block, .*two to four things, not {given}'): read_brackets('k', brackets)
+
+
+@pytest.mark.parametrize('shared', [-1, 1.5, 'much', [4]])
+def test_bytes_of_shared_memory_are_a_whole_number(shared):
+    with pytest.raises(LaunchError, match='it is a whole number, 0 or more'): read_brackets('k', (1, 32, None, shared))
+
+
+def test_sizes_are_ints_tuples_or_dim3():
+    for grid in (4, (4,), [4], (4, 1), dim3(4), np.int64(4)):
+        assert sizes('k', grid, (8, 4)) == (dim3(4), dim3(8, 4))
+
+
+@pytest.mark.parametrize('grid,block,shared,says', [
+    ('4', 32, 0, 'k: dim3 takes whole numbers'), (1.5, 32, 0, 'whole numbers'), ((1, 1, 1, 1), 32, 0, 'one to three'), (None, 32, 0, 'whole'),
+    (0, 32, 0, 'every size is at least 1'), (1, -1, 0, 'every size is at least 1'), (1, 1025, 0, r'a block of \(1025, 1, 1\) is 1025 threads; a GPU takes 1024 at most, and 64 along z'),
+    (1, (1, 1, 65), 0, '64 along z'), ((1, 65536), 1, 0, '65535 along y and z'), (2**31, 1, 0, 'along x'), (1, 1, LIMITS.shared + 1, '49153 bytes of shared memory; a block has 49152')])
+def test_what_no_gpu_takes(grid, block, shared, says):
+    with pytest.raises(LaunchError, match=says) as e: sizes('k', grid, block, shared)
+    assert e.value.kernel == 'k' and e.value.code
+
+
+def test_the_last_arguments_may_be_optional():
+    for given in (1, 2): count_arguments('k', ['x', 'n'], given, 1)
+    for given in (0, 3):
+        with pytest.raises(LaunchError, match=rf'k takes 2 arguments \(x, n\), and {given} were given'): count_arguments('k', ['x', 'n'], given, 1)
+
+
+# both executors
+
+@sim.cuda.jit
+def simulated(x, n):
+    i = sim.cuda.grid(1)
+    if i < n: x[i] = i
+
+
+@pytest.fixture(scope='module', params=['simulator', 'engine c', 'emulator'])
+def k(request):
+    if request.param == 'emulator':
+        with cpp.on_emulator(): yield cpp.cuda_kernel('__global__ void simulated(float *x, int n) { int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) x[i] = i; }')
+    else:
+        with sim.options(engine='c' if request.param == 'engine c' else None): yield simulated
+
+
+@pytest.fixture
+def x(): return np.full(40, np.nan, np.float32)
+
+
+@pytest.mark.parametrize('config', [(2, 32), ((2,), (32, 1)), (dim3(2), dim3(32)), (1, (32, 1)), (2, 32, None), (2, 32, 0, 64), ([2], [32], None, None)], ids=str)
+def test_both_launch(k, x, config):
+    k[config](x, 8)
+    assert (x[:8] == np.arange(8)).all()
+
+
+@pytest.mark.parametrize('config', [1, (1,), (1, 2, 3, 4, 5), (0, 32), (1, 2.5), (1, 32, None, -1), (1, 32, None, 'x'), (1, 1025), ((1, 1, 1, 1), 1), ('1', 1)], ids=str)
+def test_both_refuse_a_launch(k, x, config):
+    with pytest.raises(LaunchError) as e: k[config](x, 8)
+    assert e.value.kind == 'launch' and e.value.kernel == 'simulated'
+
+
+def test_both_want_brackets(k, x):
+    with pytest.raises(LaunchError, match=r'simulated is a kernel: say how many blocks of how many threads, as in simulated\[grid, block\]'): k(x, 8)
+
+
+@pytest.mark.parametrize('more', [(), (1, 2, 3)])
+def test_both_count_arguments(k, x, more):
+    with pytest.raises(LaunchError, match=f'simulated takes 2 arguments .*and {1 + len(more)} were given'): k[1, 32](x, *more)
+
+
+@pytest.mark.parametrize('wrong,kind', [([1., 2.], 'list'), ('text', 'str'), ({}, 'dict')])
+def test_both_say_which_argument_is_of_a_wrong_kind(k, wrong, kind):
+    with pytest.raises(TypeError, match=f'simulated: argument 1, .*x, takes a tensor.*and a {kind} was given(; torch.tensor.*makes one)?$'): k[1, 32](wrong, 8)
+
+
+def test_both_refuse_a_number_for_an_array(k):
+    with pytest.raises((TypeError, Untranslatable), match='is indexed|takes a tensor'): k[1, 32](3, 8)

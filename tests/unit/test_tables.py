@@ -1,0 +1,37 @@
+"A table as text and as HTML."
+from gridstride.tables import Named, Share, Table
+
+
+def test_columns_are_aligned_to_the_right_unless_their_head_begins_with_a_bracket():
+    t = Table(
+        ['<kernel', 'count', 'share'],
+        [[Named('transpose'), 1, Share(0.878)], [Named('a<b', deep=1), 12, Share(0.0622)]],
+        title='Two kernels',
+        note='measured today',
+    )
+    assert repr(t).splitlines() == [
+        'Two kernels',
+        'kernel     count  share',
+        'transpose      1    88%',
+        '  a<b         12   6.2%',
+        'measured today',
+    ]
+
+
+def test_without_a_head_all_columns_are_aligned_to_the_left():
+    assert repr(Table((), [('registers', 26, 'a thread'), ('spills', '0 bytes', 'in all')])).splitlines() == [
+        'registers  26       a thread', 'spills     0 bytes  in all']
+
+
+def test_a_long_text_in_the_last_column_is_wrapped():
+    assert repr(Table(['n', '<text'], [[1, 'word '*30]])).splitlines()[2] == f"   {'word '*10}".rstrip()
+
+
+def test_html_escapes_texts_and_draws_shares_as_bars():
+    html = Table(['<kernel', 'share'], [[Named('a<b', 'a<b>(int)', '#bcd9f5'), Share(.878)]])._repr_html_()
+    assert 'a&lt;b' in html and 'title="a&lt;b&gt;(int)"' in html and '87.8%,transparent' in html and '#bcd9f5' in html
+    assert '<thead>' in html and '<thead>' not in Table((), [('a', 'b')])._repr_html_()
+
+
+def test_small_shares_are_not_nothing():
+    assert [str(Share(o)) for o in (0, 0.0001, 0.05, 0.5)] == ['0.0%', '<0.1%', '5.0%', '50%']

@@ -1,0 +1,60 @@
+"The tables of operations and statements: whatever goes over the tree has a rule for each row, and for nothing else."
+import pytest
+
+from gridstride.translate import expressions, ranges, statements, tree
+from gridstride.translate.engine import CheckedExpressions
+from gridstride.translate.expressions import Expressions
+from gridstride.translate.lowering import arrays, operators
+from gridstride.translate.operations import NOT_WRITTEN, OPERATIONS, STATEMENTS
+from gridstride.translate.ranges import Ranges
+from gridstride.translate.statements import Body
+from gridstride.translate.verify import _expected
+
+WRITTEN = OPERATIONS.keys() - NOT_WRITTEN
+KINDS = set('whole real bool number void tuple array object same any unknown'.split())
+
+
+def rules(cls, prefix):
+    return {n.removeprefix(prefix) for n in dir(cls) if n.startswith(prefix)}
+
+
+def test_every_operation_can_be_written():
+    assert rules(CheckedExpressions, 'x_') == WRITTEN
+
+
+def test_only_checked_indices_need_another_writer():
+    assert rules(Expressions, 'x_') == WRITTEN - {'inside'}
+
+
+def test_every_operation_has_an_interval():
+    assert rules(Ranges, 'e_') == OPERATIONS.keys() - {'unknown'}
+
+
+def test_every_statement_can_be_written_and_followed():
+    assert rules(Body, 'w_') == rules(Ranges, 's_') == set(STATEMENTS)
+
+
+@pytest.mark.parametrize('names', [
+    tree._FOLD, expressions._SYMBOL, expressions._TAKES_LOW, statements._STEADY, statements._IN_PLACE,
+    ranges._OPS, ranges._RING,
+    arrays._FIXED, operators._BINARY.values(), operators._COSTS,
+], ids=lambda o: type(o).__name__)
+def test_sets_of_operations_name_what_there_is(names):
+    assert set(names) <= OPERATIONS.keys()
+
+
+@pytest.mark.parametrize('op', OPERATIONS)
+def test_kinds_are_known(op):
+    o = OPERATIONS[op]
+    assert {k.rstrip('*?') for k in o.takes.split()} | set(o.gives.split()) <= KINDS
+    assert all(k[-1] not in '*?' for k in o.takes.split()[:-1])
+
+
+@pytest.mark.parametrize('kinds,n,want', [
+    ('', 0, []), ('whole whole', 2, ['whole']*2), ('whole whole', 1, None),
+    ('number*', 0, []), ('number*', 3, ['number']*3),
+    ('number whole?', 1, ['number']), ('number whole?', 2, ['number', 'whole']),
+    ('number whole?', 3, None), ('number whole?', 0, None),
+])
+def test_numbers_of_operands(kinds, n, want):
+    assert _expected(kinds.split(), n) == want

@@ -1,0 +1,207 @@
+"A tree that nothing can be written from is found; those of all kernels here are well formed."
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+TESTS = Path(__file__).parents[1]
+sys.path[:0] = [str(TESTS), str(TESTS/'translate')]
+import record
+from cases import arguments, kernel
+from test_translate import CASES, MODES
+
+from gridstride import sim
+from gridstride.sim import cuda
+from gridstride.translate import engine
+from gridstride.translate.flow import Variable
+from gridstride.translate.kernel import translate
+from gridstride.translate.lowering import Unit
+from gridstride.translate.ranges import settle
+from gridstride.translate.source import Source
+from gridstride.translate.tree import ONE, ZERO, E, Memory, const, statements, tuple_of
+from gridstride.translate.types import BOOL, DOUBLE, FLOAT, INT, example
+from gridstride.translate.verify import Malformed, verify, verify_expression
+
+HALF = const(0.5, DOUBLE)
+
+
+@pytest.fixture(autouse=True)
+def verified(monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_VERIFY', '1')
+
+
+def lowered(f, *args):
+    unit = Unit()
+    unit.lower(Source(f), [example(a) for a in args])
+    return unit
+
+
+def scale(x, by):
+    i = cuda.grid(1)
+    total = 0.
+    for j in range(3):
+        if i < x.size: total += x[i]*by
+    x[i] = total
+
+
+@pytest.fixture
+def unit():
+    return lowered(scale, np.zeros(4, 'f4'), 2.)
+
+
+def find(unit, kind):
+    return next(s for s in statements(unit.main.body) if s.kind == kind)
+
+
+# The corpus
+
+def translated_in_all_ways(k, args):
+    for how in MODES.values(): translate(k, args, Unit(**how))
+    translate(k, args, engine.CheckedUnit(doubles=True, wide=True), engine.CheckedExpressions)
+
+
+@pytest.mark.parametrize('name', CASES)
+def test_kernels_of_the_tests_are_well_formed(name):
+    k, args, *_ = CASES[name]
+    translated_in_all_ways(k, args())
+
+
+@pytest.mark.parametrize('at', range(4))
+def test_recorded_kernels_are_well_formed(at):
+    cases = record.cases()
+    assert len(cases) > 400
+    for c in cases[at::4]: translated_in_all_ways(kernel(c, sim.cuda), arguments(c)[0])
+
+
+def test_the_switch_is_off_unless_asked_for(monkeypatch):
+    seen = []
+    monkeypatch.setattr('gridstride.translate.kernel.verify', lambda *a, **kw: seen.append(kw))
+    translate(scale, [np.zeros(4, 'f4'), 2.], Unit())
+    monkeypatch.delenv('GRIDSTRIDE_VERIFY')
+    translate(scale, [np.zeros(4, 'f4'), 2.], Unit())
+    assert seen == [{}, dict(settled=True)]
+
+
+# Expressions
+
+@pytest.mark.parametrize('e,what', [
+    (E('plus', INT, (ONE, ONE)), 'no operation is called plus'),
+    (E('add', INT, (ONE,)), 'has 1 operands, and takes same same'),
+    (E('add', INT, (ONE, ONE, ONE)), 'has 3 operands'),
+    (E('add', INT, (ONE, HALF)), 'is of type float64, and no whole'),
+    (E('add', None, (ONE, ONE)), 'is of type None, and gives number'),
+    (E('shl', INT, (ONE, HALF)), 'no whole'),
+    (E('land', BOOL, (ONE, ONE)), 'is of type int64, and no bool'),
+    (E('cmp', BOOL, (ONE, ONE), '<>'), 'is not as cmp must be'),
+    (E('cmp', BOOL, (ONE, ONE)), 'has the value None'),
+    (E('cmp', INT, (ONE, ONE), '<'), 'gives bool'),
+    (E('var', INT, value='x'), "var has the value 'x'"),
+    (E('var', INT, value=Variable('x')), 'is not as var must be'),
+    (E('builtin', INT, value='threadIdx.w'), 'is not as builtin must be'),
+    (E('cast', FLOAT, (ONE,), 'float31'), 'is not as cast must be'),
+    (E('load', FLOAT, (ONE, ONE, ONE), Memory('m', FLOAT, 'param', 2)), 'is not as load must be'),
+    (E('load', FLOAT, (HALF,), Memory('m', FLOAT, 'param', 1)), 'no whole'),
+    (E('math', DOUBLE, (), 'sqrt'), 'is not as math must be'),
+    (E('shuffle', FLOAT, (HALF, ONE), '__shfl_sync'), 'has 2 operands'),
+    (E('unknown', None, (ONE, ONE)), 'gives unknown'),
+])
+def test_a_malformed_expression_is_found(e, what):
+    with pytest.raises(Malformed, match=what): verify_expression(e)
+
+
+def test_well_formed_expressions_pass():
+    v = Variable('x')
+    v.type = FLOAT
+    for e in (ZERO, E('add', DOUBLE, (ONE, HALF)), E('var', FLOAT, value=v), tuple_of([ONE, HALF])):
+        verify_expression(e, settled=True)
+
+
+def test_a_float_without_a_precision_is_not_settled():
+    e = const(0.5, 'weak')
+    verify_expression(e)
+    with pytest.raises(Malformed, match='no precision yet'): verify_expression(e, settled=True)
+
+
+# Statements
+
+def test_a_lowered_kernel_is_well_formed(unit):
+    verify(unit)
+    settle(unit)
+    verify(unit, settled=True)
+
+
+@pytest.mark.parametrize('kind,change,what', [
+    ('assign', dict(kind='let'), 'no statement is called let'),
+    ('assign', dict(var=None), 'var of assign is None, and no variable'),
+    ('assign', dict(expr=HALF), '<i: int64> gets a float64'),
+    ('assign', dict(expr=tuple_of([ONE])), 'no value'),
+    ('assign', dict(color=1), 'assign has a color'),
+    ('if', dict(test=ONE), 'test of if is const.1.*, and no bool'),
+    ('if', dict(body=[ONE]), 'no block'),
+    ('for', dict(step=HALF), 'step of for .* no whole'),
+    ('store', dict(index=[HALF]), 'no wholes'),
+    ('store', dict(expr=E('add', FLOAT, (ONE,))), 'has 1 operands'),
+])
+def test_a_malformed_statement_is_found(unit, kind, change, what):
+    s = find(unit, kind)
+    vars(s).update(change)
+    with pytest.raises(Malformed, match=rf'scale, line {s.line}: .*{what}'): verify(unit)
+
+
+def test_a_field_that_is_missing_is_found(unit):
+    del find(unit, 'if').orelse
+    with pytest.raises(Malformed, match='if has no orelse'): verify(unit)
+
+
+# Order
+
+def test_a_variable_without_a_value_is_found(unit):
+    body = unit.main.body
+    body.insert(1, body.pop(0))
+    verify(unit)                    # `i` and `total` do not need each other
+    body.append(body.pop(0))
+    with pytest.raises(Malformed, match='<total: .*> is read, and has no value'): verify(unit)
+
+
+def branches(x, n):
+    if n: a = 1
+    else: a = 2
+    while True:
+        b = a
+        if b > n: break
+    for j in range(n): c = j
+    x[0] = a + b + c
+
+
+def test_what_a_branch_or_a_loop_gives_is_there():
+    verify(lowered(branches, np.zeros(4), 2))
+
+
+@pytest.mark.parametrize('kind,part', [('if', 'orelse'), ('while', 'body')])
+def test_a_value_that_is_missing_on_one_way_is_found(kind, part):
+    unit = lowered(branches, np.zeros(4), 2)
+    getattr(find(unit, kind), part).pop(0)
+    with pytest.raises(Malformed, match='is read, and has no value'): verify(unit)
+
+
+def test_what_python_may_read_too_early_is_left_alone():
+    unit = lowered(branches, np.zeros(4), 2)
+    find(unit, 'for').body.pop(0)
+    verify(unit)
+
+
+def shares(x):
+    s = cuda.shared.array(4, np.float32)
+    t = s[1:]
+    x[0] = s[0] + t[0]
+
+
+NOT_THERE = dict(alloc='s> is used, and is not declared', pointer='t> is used, and points nowhere')
+
+@pytest.mark.parametrize('kind,what', NOT_THERE.items())
+def test_an_array_that_is_not_there_is_found(kind, what):
+    unit = lowered(shares, np.zeros(4, 'f4'))
+    verify(unit)
+    unit.main.body.remove(find(unit, kind))
+    with pytest.raises(Malformed, match=what): verify(unit)
