@@ -153,6 +153,9 @@ def _strings(xs):
     return (ctypes.c_char_p * len(xs))(*(o.encode() for o in xs))
 
 
+_FRESH = '--no-cache'  # NVRTC's option; versions without it have no cache
+
+
 def _options(arch, opt, folders, flags):
     "The options that NVRTC gets"
     how = ['-std=c++17', '-lineinfo' if opt else '-G', '--ptxas-options=-v', '-default-device', '-w']
@@ -182,6 +185,9 @@ def nvrtc(
             raise _compile_error(log, original or src, file)
         entry = ctypes.c_char_p()
         lib.nvrtcGetLoweredName(p, name.encode(), ctypes.byref(entry))
+        # The driver keeps what NVRTC has compiled, but not what the assembler said then.
+        if _FRESH not in flags and not _said_of(entry.value.decode(), log):
+            return nvrtc(src, name, arch, opt, (*flags, _FRESH), file, original)
         return _text(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(p))
@@ -248,6 +254,12 @@ _TAKES = {
 }
 
 
+def _said_of(entry, log):
+    "The part of the assembler's words that is about one kernel"
+    parts = re.split(r"Compiling entry function '|Function properties for ", log)
+    return ''.join(o for o in parts if re.match(rf"{re.escape(entry)}\b", o))
+
+
 def usage(
     log: str,  # what the assembler said
     cubin: bytes,  # machine code
@@ -256,8 +268,7 @@ def usage(
 ) -> dict:
     """What a kernel takes: `registers` of a thread; bytes of static `shared` memory of a block, of a thread's `local`
     memory, of `spill_stores` and `spill_loads` (as instructions say), of `constant` memory; `barriers`"""
-    mine = re.split(r"Compiling entry function '|Function properties for ", log)
-    text = ''.join(o for o in mine if re.match(rf"{re.escape(entry)}\b", o))
+    text = _said_of(entry, log)
     if not text:
         raise RuntimeError(f'the assembler said nothing of {entry}:\n{log}')
     res = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _TAKES.items()}

@@ -3,6 +3,7 @@ import re
 from pathlib import Path
 
 import pytest
+from gridstride.asm import tools
 from gridstride.asm.tools import disassemble, headers, link, nvrtc, program, usage
 from gridstride.cpp.build import CompileError, CompilerMissing
 
@@ -34,6 +35,14 @@ def test_headers_of_the_host_get_stand_ins_and_cudas_do_not():
 
 @pytest.fixture(scope='module')
 def made(): return nvrtc(HALF, 'half_k<float>')
+
+
+def test_words_that_a_cache_has_lost_are_asked_for_again(monkeypatch):
+    "The driver's cache, which is there on a machine with a GPU, keeps machine code without what the assembler said of it"
+    asked, options = [], tools._options
+    monkeypatch.setattr(tools, '_options', lambda arch, opt, folders, flags: asked.append(flags) or [o for o in options(arch, opt, folders, flags) if flags or 'ptxas' not in o])
+    _, cubin, said, entry = nvrtc(HALF, 'half_k<float>')
+    assert asked == [(), ('--no-cache',)] and usage(said, cubin, entry)['registers'] > 0
 
 
 def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
