@@ -20,7 +20,7 @@ from ..utils import cdiv
 # that rung.
 stored_src = r'''
 constexpr int A_BYTES = BM*BK*2, B_BYTES = BK*BN*2, BOX = 64*64*2; // of a tile of m, of a tile of n, of a box
-constexpr int ROW = 128, TURNED_ROWS = 16*128;                     // bytes of a row in shared memory, of 16 k across
+constexpr int ROW = 128;                                           // bytes of a row in shared memory
 
 // starts d (+)= a tile of m, 64 x BK, at `a`, times a tile of n, BK x BN, at `b`
 __device__ void multiply(float (&d)[BN/2], u32 a, u32 b, bool more) {
