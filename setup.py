@@ -2,6 +2,7 @@
 from configparser import ConfigParser
 from pathlib import Path
 from setuptools import find_packages, setup
+from setuptools.command.build_py import build_py
 
 here = Path(__file__).parent
 cfg = ConfigParser()
@@ -13,11 +14,17 @@ suffix = '_requirements'
 def lines(key): return [r for r in meta[key].splitlines() if r.strip()]
 
 
+class Build(build_py):
+    "Leaves out the index that nbdev-export writes for itself (MANIFEST.in does so for an sdist)"
+    def find_package_modules(self, package, folder):
+        return [m for m in super().find_package_modules(package, folder) if m[1] != '_modidx']
+
+
 setup(
     name=meta['name'], version=meta['version'], description=meta['description'], author=meta['author'],
     license_expression=meta['license'], python_requires=f">={meta['min_python']}",
     long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
     packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=True,
-    install_requires=lines('requirements'),
+    cmdclass={'build_py': Build}, install_requires=lines('requirements'),
     extras_require={k.removesuffix(suffix): lines(k) for k in meta if k.endswith(suffix)},
 )

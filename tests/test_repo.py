@@ -1,5 +1,5 @@
 "What must be true of the repository as a whole: exports, links, the wheel, and how light the package starts."
-import asyncio, json, os, re, shutil, subprocess, sys, venv, zipfile
+import asyncio, json, os, re, shutil, subprocess, sys, tarfile, venv, zipfile
 from configparser import ConfigParser
 from pathlib import Path
 from urllib.parse import unquote
@@ -45,7 +45,7 @@ def test_exported_modules_are_what_their_notebooks_export(tmp_path):
     kept = {f: t for f, t in texts(ROOT/'gridstride', '*.py').items() if EXPORTED in t}
     for f in kept: (here/'gridstride'/f).unlink()
     run(BIN/'nbdev-export', cwd=here)
-    made = {f: t for f, t in texts(here/'gridstride', '*.py').items() if EXPORTED in t and f != '_modidx.py'}
+    made = {f: t for f, t in texts(here/'gridstride', '*.py').items() if EXPORTED in t and f != INDEX}
     assert set(made) == set(kept), 'a module that says so has no notebook, or was not exported'
     different = [f for f in made if made[f] != kept[f]]
     assert not different, f'{different} differ from their notebooks. Run: nbdev-export'
@@ -106,18 +106,28 @@ def test_every_picture_is_used():
 
 # The wheel
 
+INDEX = '_modidx.py'  # which nbdev-export writes for itself, and git ignores
+
+
 @pytest.fixture(scope='session')
-def wheel(tmp_path_factory):
-    "The wheel, built from a copy"
+def built(tmp_path_factory):
+    "The folder of wheel and sdist, each built from a copy in which nbdev-export has left its index"
     here = copied(tmp_path_factory.mktemp('wheel'))
-    run(sys.executable, '-m', 'build', '--wheel', '--no-isolation', cwd=here)
-    return next((here/'dist').glob('*.whl'))
+    (here/'gridstride'/INDEX).write_text('d = {}')
+    run(sys.executable, '-m', 'build', '--wheel', '--sdist', '--no-isolation', cwd=here)
+    return here/'dist'
 
 
-def test_wheel_holds_the_package_and_nothing_else(wheel):
+@pytest.fixture(scope='session')
+def wheel(built): return next(built.glob('*.whl'))
+
+
+def test_wheel_and_sdist_hold_the_package_and_nothing_else(built, wheel):
     names = zipfile.ZipFile(wheel).namelist()
     assert {n.split('/')[0].split('-')[0] for n in names} == {'gridstride'}, 'no top-level utils, no tests, no notebooks'
-    assert {f'gridstride/{f}' for f in texts(ROOT/'gridstride', '*.py')} <= set(names)
+    source = [n.split('/', 1)[-1] for n in tarfile.open(next(built.glob('*.tar.gz'))).getnames()]
+    modules = {f'gridstride/{f}' for f in texts(ROOT/'gridstride', '*.py')} - {f'gridstride/{INDEX}'}
+    for inside in names, source: assert {n for n in inside if n.startswith('gridstride/') and n.endswith('.py')} == modules
     cpp = subprocess.run(['git', 'ls-files', 'gridstride/cpp/include', 'gridstride/cpp/runtime'], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
     assert len(cpp) > 50 and set(cpp) <= set(names)
 
