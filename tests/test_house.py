@@ -1,5 +1,5 @@
 "What holds of the package's code as a whole: which room may import which, lines, names, docstrings."
-import ast, re
+import ast, importlib, re
 from pathlib import Path
 
 import pytest
@@ -92,6 +92,22 @@ def test_public_things_say_what_they_are(path):
         if not isinstance(n, (ast.FunctionDef, ast.ClassDef)) or n.name.startswith('_'): continue
         doc = ast.get_docstring(n) or ''
         if not doc or isinstance(n, ast.ClassDef) and len(doc.split()) < 3: missing.append(f'line {n.lineno}: {n.name}')
+    assert not missing, f'{name(path)}: {missing}'
+
+
+def is_described(cls, method):
+    "Has a method of a class a docstring, its own or that of what it overrides?"
+    return any(getattr(vars(c).get(method), '__doc__', None) for c in cls.__mro__)
+
+
+@pytest.mark.parametrize('path', MODULES, ids=name)
+def test_public_methods_say_what_they_do(path):
+    "A docstring for each public method of a public class, or for the one that it overrides"
+    methods = [(n.name, m) for n in ast.parse(path.read_text(encoding='utf-8')).body if isinstance(n, ast.ClassDef) and not n.name.startswith('_')
+               for m in n.body if isinstance(m, ast.FunctionDef) and not m.name.startswith('_')]
+    if not methods: return
+    module = importlib.import_module('.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__'))
+    missing = [f'line {m.lineno}: {c}.{m.name}' for c, m in methods if not is_described(getattr(module, c), m.name)]
     assert not missing, f'{name(path)}: {missing}'
 
 

@@ -39,6 +39,7 @@ class Reference:
         self.size = (m.abs().float() @ n.abs().float()).double()
 
     def bound(self, dtype):
+        "How far from `want` each element may be: a tensor like it, for results of type `dtype`"
         return _ROUNDING[dtype] * self.want.abs() + TERMS * 2.0**-24 * self.size
 
     def error(self, got) -> float:  # 0 is perfect
@@ -257,14 +258,17 @@ class Step:
 
     @property
     def flops(self):
+        "Floating-point operations of the product"
         return 2.0 * np.prod(self.shape, dtype=float)
 
     @property
     def tflops(self):
+        "Speed of the kernel, in TFLOP/s"
         return self.flops / self.seconds / 1e12
 
     @property
     def library_tflops(self):
+        "Speed of the library, in TFLOP/s"
         return self.flops / self.library / 1e12
 
     def __repr__(self):

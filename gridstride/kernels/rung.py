@@ -156,6 +156,7 @@ class Launcher:
                 call_driver(lambda: self.run(*self.given), self.kernel.__name__)
 
     def put(self, arrays):
+        "Fill in the addresses that the next launch takes"
         self.pointers[:] = arrays
 
 

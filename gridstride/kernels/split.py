@@ -268,20 +268,24 @@ class Split(Product):
         return f'<Split {self.name!r}>'
 
     @property
-    def shared(self):  # bytes: the ring, in whose place the sums are left at the end
+    def shared(self):
+        "Bytes of shared memory: the ring, in whose place the sums are left at the end"
         BM, BN, STAGES = (self.constants[o] for o in ('BM', 'BN', 'STAGES'))
         return max(STAGES * 3 * (BM + BN) * 32 * 2, BM * (BN + 8) * 4)
 
     @property
     def src(self):
+        "CUDA C of the product of planes, with its numbers"
         return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants)
 
     @property
-    def pass_src(self):  # of the kernel that takes the operands apart
+    def pass_src(self):
+        "CUDA C of the kernel that takes the operands apart"
         along = dict(M_ALONG=self.layout[0] == 'n', N_ALONG=self.layout[1] == 't')
         return with_constants(pass_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **along))
 
     def recipe(self, h, w, k, on):
+        "Two calls: the operands taken apart, and the product of their planes"
         BM, BN, SPLITS = (self.constants[o] for o in ('BM', 'BN', 'SPLITS'))
         rows, cols, chunks = cdiv(h, BM), cdiv(w, BN), cdiv(k, 32)
         blocks = chunks * (rows * BM + cols * BN) // 64

@@ -366,6 +366,7 @@ class Thin(Product):
         return Call(src, name, _ARRAYS, (h, w, k, slab), grid, (32 * c['WARPS'],), shared), cdiv(k, slab)
 
     def recipe(self, h, w, k, on):
+        "One call, or one by slabs of k and one that adds these up"
         if by_rows := self.rows(h, w, k, on):
             return Recipe([by_rows])
         call, slabs = self.slabs(h, w, k, on)

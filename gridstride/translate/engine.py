@@ -328,6 +328,7 @@ class CheckedExpressions(Expressions):
     "Writes the place of an element as `gs_at(...)`"
 
     def x_inside(self, e):
+        "An index that `gs_at` checks against sizes, and multiplies by strides"
         n = len(e.args) // 3
         parts = [
             ', '.join(f'(long long)({self.assigned(a, "long long").text})' for a in e.args[k * n : k * n + n])

@@ -22,6 +22,7 @@ class Assignments(Values):
     "A method `s_...` for each kind of assignment"
 
     def s_Assign(self, s):
+        "`a = ...`, also of several targets"
         if len(s.targets) == 1:
             return self.assign_all(s, s.targets[0], s.value)
         e = self.x(s.value)
@@ -31,10 +32,12 @@ class Assignments(Values):
             self.bind(s, t, e)
 
     def s_AnnAssign(self, s):
+        "`a: type = ...`"
         if s.value:
             self.assign_all(s, s.target, s.value)
 
     def s_AugAssign(self, s):
+        "`a op= ...`"
         op, t = type(s.op).__name__, s.target
         if isinstance(t, ast.Subscript):
             return self.change_element(s, op, t)

@@ -76,6 +76,7 @@ class Lowering(Assignments):
         return res
 
     def s_Expr(self, s):
+        "An expression as a statement: a docstring, `print(...)`, a call"
         if isinstance(s.value, ast.Constant):
             return
         if isinstance(s.value, ast.Call) and self.callee_name(s.value) == 'print':
@@ -90,6 +91,7 @@ class Lowering(Assignments):
             self.emit('expr', s, expr=e)
 
     def s_Pass(self, s):
+        "What does nothing"
         self.emit('nothing', s)
 
     s_Import = s_ImportFrom = s_Pass
@@ -110,9 +112,11 @@ class Lowering(Assignments):
         self.emit('print', s, items=items, args=[a for a in items if isinstance(a, E)], **how)
 
     def s_Assert(self, s):
+        "`assert ...`"
         self.emit('assert', s, test=convert.truth(self.alone(s, lambda: self.x(s.test))))
 
     def s_Return(self, s):
+        "`return`, with numbers in a device function"
         e = None if s.value is None or _is_constant(s.value, None) else self.x(s.value)
         if e is None:
             return self.emit('return', s, args=[])
@@ -137,12 +141,15 @@ class Lowering(Assignments):
         self.result = new
 
     def s_Break(self, s):
+        "`break`"
         self.emit('break', s)
 
     def s_Continue(self, s):
+        "`continue`"
         self.emit('continue', s)
 
     def s_If(self, s):
+        "`if`, with `elif` and `else`"
         test = convert.truth(self.x(s.test))
         body, orelse = self.block(s.body), self.block(s.orelse)
         first = s.orelse[0] if len(s.orelse) == 1 else None
@@ -150,12 +157,14 @@ class Lowering(Assignments):
         self.emit('if', s, test=test, body=body, orelse=orelse, chained=chained)
 
     def s_While(self, s):
+        "`while ...`"
         if s.orelse:
             raise self.error(s, 'a while with an else cannot be written in CUDA C', _LEFT_BY_BREAK)
         test = convert.truth(self.alone(s, lambda: self.x(s.test)))
         self.emit('while', s, test=test, body=self.block(s.body))
 
     def s_For(self, s):
+        "`for`, over `range(...)` or a tuple"
         if s.orelse:
             raise self.error(s, 'a for with an else cannot be written in CUDA C', _LEFT_BY_BREAK)
         if isinstance(s.iter, ast.Call) and self.callee_name(s.iter) in ('range', 'prange'):

@@ -118,6 +118,7 @@ class Values(Function):
 
     # Names and numbers
     def x_Constant(self, node):
+        "A number, a truth value, a text, `None` or `...`"
         v = node.value
         if isinstance(v, bool):
             return E('const', BOOL, value=v)
@@ -136,6 +137,7 @@ class Values(Function):
         return Literal(e, text) if text else e
 
     def x_Name(self, node):
+        "A variable of the function, or what a name means outside of it"
         if node in self.reads:
             v = self.reads[node]
             if v is None:
@@ -198,10 +200,12 @@ class Values(Function):
         return array(View(m, sizes, row_strides(sizes), plain=True))
 
     def x_Tuple(self, node):
+        "`(a, b)`"
         return tuple_of([self.x(o) for o in node.elts])
 
     # Attributes
     def x_Attribute(self, node):
+        "`a.b`: of an array, of a tuple with names, of a module"
         e, k = self.x(node.value), node.attr
         if e.op == 'view':
             return self.attribute(node, e, k)
@@ -272,6 +276,7 @@ class Values(Function):
 
     # Parts of arrays and tuples
     def x_Subscript(self, node):
+        "`a[...]`, of an array or a tuple"
         e = self.x(node.value)
         return self.part(node, e) if e.op == 'tuple' else self.arrays.subscript(node, e)
 
@@ -306,14 +311,17 @@ class Values(Function):
 
     # Operators
     def x_BinOp(self, node):
+        "`a + b` and the like"
         return operators.binary(self, node, type(node.op).__name__, self.x(node.left), self.x(node.right))
 
     def x_UnaryOp(self, node):
+        "`-a`, `+a`, `~a`, `not a`"
         if isinstance(node.op, ast.Not):
             return E('not', BOOL, (convert.truth(self.x(node.operand)),))
         return operators.unary(self, node, operators.UNARY[type(node.op)], self.x(node.operand))
 
     def x_Compare(self, node):
+        "`a < b`, also `a < b < c` and `a in b`"
         left, parts = self.x(node.left), []
         for n, (op, right) in enumerate(zip(node.ops, node.comparators)):
             b = self.x(right)
@@ -331,6 +339,7 @@ class Values(Function):
         return operators.all_of(parts)
 
     def x_BoolOp(self, node):
+        "`a and b`, `a or b`"
         res = self.x(node.values[0])
         op = 'land' if isinstance(node.op, ast.And) else 'lor'
         for n in node.values[1:]:
@@ -338,6 +347,7 @@ class Values(Function):
         return res
 
     def x_IfExp(self, node):
+        "`a if test else b`"
         test = self.x(node.test)
         a, b = (self.alone(node, lambda: self.x(o)) for o in (node.body, node.orelse))
         return operators.choose(self, node, test, a, b)
@@ -353,6 +363,7 @@ class Values(Function):
         return getattr(value, '__name__', None) if value in (print, range) or f.id == 'prange' else None
 
     def x_Call(self, node):
+        "`f(...)`, with arguments that are written out"
         f = self.x(node.func)
         if f.op != 'object':
             raise self.error(node, f'{ast.unparse(node.func)} is called, and is {told(f.type)}')
