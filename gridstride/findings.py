@@ -543,6 +543,7 @@ WORDS = {
         'Round the grid up, and let the blocks that are too many do nothing.',
     ),
     ('launch', 'shared_number'): Words('{given!r} bytes of shared memory: it is a whole number, 0 or more'),
+    ('launch', 'stream'): Words('{given!r} is no stream: it is None, a number, or an object of torch or Numba'),
     ('launch', 'shared_size'): Words(
         '{bytes} bytes of shared memory; a block has {most} unless a kernel asks for more'
     ),

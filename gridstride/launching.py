@@ -2,14 +2,28 @@
 
 import operator
 from types import SimpleNamespace
+from typing import NamedTuple
 
 from .findings import Place, exception_of
 from .utils import dim3
 
-__all__ = ['LIMITS', 'launch_error', 'read_brackets', 'sizes', 'count_arguments', 'argument_error']
+__all__ = ['LIMITS', 'Config', 'launch_error', 'read_brackets', 'configure', 'count_arguments', 'argument_error']
 
-# What a GPU takes: threads of a block and along its z, bytes of shared memory, blocks along x, and along y and z
-LIMITS = SimpleNamespace(threads=1024, z=64, shared=48 * 1024, grid_x=2**31 - 1, grid_yz=65535)
+# What a GPU takes: threads of a block and along its z, bytes of shared memory, and for a kernel that asks for more,
+# blocks along x, and along y and z, blocks of a cluster
+LIMITS = SimpleNamespace(
+    threads=1024, z=64, shared=48 * 1024, shared_asked_for=227 * 1024, grid_x=2**31 - 1, grid_yz=65535, cluster=8
+)
+
+
+class Config(NamedTuple):
+    "The numbers of a launch, checked"
+
+    grid: dim3  # blocks
+    block: dim3  # threads of each
+    stream: object  # None, a number, or what has one
+    shared: int  # bytes of dynamic shared memory
+    cluster: dim3  # blocks of a cluster
 
 
 def launch_error(kernel, code, **fields):
@@ -21,35 +35,55 @@ def read_brackets(
     kernel,  # its name
     brackets,  # what stands in them: grid and block, then stream and bytes of shared memory if need be
 ):  # (grid, block, stream, bytes of shared memory); the stream is None unless there is one
-    "What stands in a launch's brackets; `LaunchError` for too few or too many, or bytes that are no whole number"
+    "What stands in a launch's brackets; `LaunchError` for too few or too many, or a stream or bytes that are none"
     parts = brackets if isinstance(brackets, tuple) else (brackets,)
     if not 2 <= len(parts) <= 4:
         raise launch_error(kernel, 'brackets', given=len(parts))
     grid, block, stream, shared = (*parts, None, None)[:4]
-    return grid, block, stream, _shared_bytes(kernel, shared)
+    return grid, block, _stream(kernel, stream), _shared_bytes(kernel, shared)
+
+
+def _whole(x):
+    "`x` as a whole number; -1 for what is none"
+    try:
+        return operator.index(x)
+    except TypeError:
+        return -1
 
 
 def _shared_bytes(kernel, shared):
-    try:
-        n = operator.index(0 if shared is None else shared)
-    except TypeError:
-        n = -1
+    n = 0 if shared is None else _whole(shared)
     if n < 0:
         raise launch_error(kernel, 'shared_number', given=shared)
     return n
 
 
-def sizes(
+def _stream(kernel, stream):
+    named = any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))  # torch's, and others'
+    if stream is not None and not named and _whole(stream) < 0:
+        raise launch_error(kernel, 'stream', given=stream)
+    return stream
+
+
+def _sizes(kernel, *sizes):
+    try:
+        return [dim3(o) for o in sizes]
+    except (TypeError, ValueError) as e:
+        raise launch_error(kernel, 'sizes', why=e) from None
+
+
+def configure(
     kernel,  # its name
     grid,  # blocks, and
     block,  # threads of each: an int, a tuple of one to three, or a `dim3`
-    shared=0,  # bytes of dynamic shared memory
-):  # (grid, block)
-    "Grid and block as `dim3`; `LaunchError` for what no GPU takes"
-    try:
-        grid, block = dim3(grid), dim3(block)
-    except (TypeError, ValueError) as e:
-        raise launch_error(kernel, 'sizes', why=e) from None
+    stream=None,  # a number, or what has one, as torch's streams
+    shared=None,  # bytes of dynamic shared memory; None: 0
+    cluster=None,  # blocks of a cluster, as `grid`; None: 1
+    asks=False,  # may the kernel have as much shared memory as one that asks for more than 48 KB?
+) -> Config:
+    "The launch's numbers; `LaunchError` for what no GPU takes. Every launch from Python comes by here"
+    grid, block, cluster = _sizes(kernel, grid, block, 1 if cluster is None else cluster)
+    stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))
     if min(grid) < 1 or min(block) < 1:
         raise launch_error(kernel, 'empty', **shown)
@@ -57,9 +91,12 @@ def sizes(
         raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **shown)
     if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
         raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **shown)
-    if shared > LIMITS.shared:
-        raise launch_error(kernel, 'shared_size', bytes=shared, most=LIMITS.shared)
-    return grid, block
+    if min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster)):
+        raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **shown)
+    if shared > (LIMITS.shared_asked_for if asks else LIMITS.shared):
+        code = 'dynamic_size' if asks else 'shared_size'
+        raise launch_error(kernel, code, bytes=shared, most=LIMITS.shared_asked_for if asks else LIMITS.shared)
+    return Config(grid, block, stream, shared, cluster)
 
 
 def count_arguments(

@@ -12,7 +12,7 @@ from .includes import read_headers
 from .load import Emulated
 from .reader import kernels
 from .rewrite import to_cpp
-from ..launching import argument_error, launch_error, read_brackets, sizes
+from ..launching import argument_error, configure, launch_error, read_brackets
 from ..options import CHECKS, parse_checks
 from ..utils import backend
 
@@ -39,9 +39,9 @@ class Kernel:
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
         "Launch it with `args`; `cluster`: blocks of a cluster, on the emulator"
-        grid, block = sizes(self.__name__, grid, block)
+        config = configure(self.__name__, grid, block, stream, shared, cluster, asks=True)
         check_arguments(self.__name__, self.params, args, self.device)
-        self._run(args, grid, block, stream, int(shared or 0), *([cluster] if cluster else ()))
+        self._run(args, *config[:4], *([config.cluster] if cluster else ()))
 
 
 class Kernels(dict):

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 
 from ..findings import NotSimulated
-from ..launching import argument_error, count_arguments, sizes
+from ..launching import argument_error, configure, count_arguments
 from ..options import ENGINES, settings
 from .arithmetic import typed
 from .lanes import Group
@@ -69,7 +69,7 @@ def other_engine():
 
 def launch(prog, grid, block, dynamic, args, trace=None):
     "Run the kernel's program on every thread of the grid"
-    grid, block = sizes(prog.name, grid, block, dynamic)
+    grid, block, _, dynamic, _ = configure(prog.name, grid, block, shared=dynamic)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
     run = Run(prog.name, grid, block, dynamic, trace)
     values = arguments(prog.name, prog.params, args)

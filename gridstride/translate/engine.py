@@ -24,7 +24,7 @@ from ..cpp.compile_errors import CompileError
 from ..cpp.load import one_at_a_time
 from ..cpp.rewrite import to_cpp
 from ..findings import NotSimulated, outside_level
-from ..launching import count_arguments, sizes
+from ..launching import configure, count_arguments
 from ..options import checking, settings
 from ..sim.launch import arguments
 from ..sim.memory import View
@@ -437,7 +437,7 @@ def launch(kernel, grid, block, shared, args, trace=None):
             "It needs the simulator's own engine: sim.options(engine='lanes').",
             kernel=kernel.__name__,
         )
-    grid, block = sizes(kernel.__name__, grid, block, shared)
+    grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
     f = kernel.py_func
     params, defaults = list(inspect.signature(f).parameters), f.__defaults__ or ()
     count_arguments(kernel.__name__, params, len(args), len(defaults))

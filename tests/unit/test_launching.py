@@ -4,14 +4,14 @@ import pytest
 
 from gridstride import cpp, sim
 from gridstride.findings import LaunchError
-from gridstride.launching import LIMITS, count_arguments, read_brackets, sizes
+from gridstride.launching import LIMITS, Config, configure, count_arguments, read_brackets
 from gridstride.translate.source import Untranslatable
 from gridstride.utils import dim3
 
 
 def test_brackets_have_two_to_four_parts():
     assert read_brackets('k', (1, 32)) == (1, 32, None, 0)
-    assert read_brackets('k', ((1, 2), dim3(32), 's')) == ((1, 2), dim3(32), 's', 0)
+    assert read_brackets('k', ((1, 2), dim3(32), 7)) == ((1, 2), dim3(32), 7, 0)
     assert read_brackets('k', (1, 32, None, np.int64(64))) == (1, 32, None, 64)
     assert read_brackets('k', (1, 32, 0, None)) == (1, 32, 0, 0)
 
@@ -28,7 +28,7 @@ def test_bytes_of_shared_memory_are_a_whole_number(shared):
 
 def test_sizes_are_ints_tuples_or_dim3():
     for grid in (4, (4,), [4], (4, 1), dim3(4), np.int64(4)):
-        assert sizes('k', grid, (8, 4)) == (dim3(4), dim3(8, 4))
+        assert configure('k', grid, (8, 4)) == Config(dim3(4), dim3(8, 4), None, 0, dim3(1))
 
 
 @pytest.mark.parametrize('grid,block,shared,says', [
@@ -36,8 +36,17 @@ def test_sizes_are_ints_tuples_or_dim3():
     (0, 32, 0, 'every size is at least 1'), (1, -1, 0, 'every size is at least 1'), (1, 1025, 0, r'a block of \(1025, 1, 1\) is 1025 threads; a GPU takes 1024 at most, and 64 along z'),
     (1, (1, 1, 65), 0, '64 along z'), ((1, 65536), 1, 0, '65535 along y and z'), (2**31, 1, 0, 'along x'), (1, 1, LIMITS.shared + 1, '49153 bytes of shared memory; a block has 49152')])
 def test_what_no_gpu_takes(grid, block, shared, says):
-    with pytest.raises(LaunchError, match=says) as e: sizes('k', grid, block, shared)
+    with pytest.raises(LaunchError, match=says) as e: configure('k', grid, block, shared=shared)
     assert e.value.kernel == 'k' and e.value.code
+
+
+@pytest.mark.parametrize('given,says', [
+    (dict(shared=-1), 'whole number, 0 or more'), (dict(shared=1.5), 'whole number'), (dict(shared='x'), 'whole number'), (dict(shared=2**80, asks=True), '232448'),
+    (dict(stream='x'), "'x' is no stream"), (dict(stream=-1), 'no stream'), (dict(stream=1.5), 'no stream'), (dict(cluster=1.5), 'whole numbers'),
+    (dict(cluster=0), 'clusters of'), (dict(cluster=-4), 'clusters of'), (dict(cluster=16), '8 blocks at most'), (dict(cluster=3), 'whole clusters'), (dict(cluster=(1, 2)), 'whole clusters')], ids=str)
+def test_every_number_of_a_launch_is_checked(given, says):
+    with pytest.raises(LaunchError, match=says): configure('k', 16, 32, **given)
+    assert configure('k', 16, 32, sim.cuda.stream(), np.int64(64), (4, 1), True)[3:] == (64, dim3(4))
 
 
 def test_the_last_arguments_may_be_optional():
@@ -72,10 +81,16 @@ def test_both_launch(k, x, config):
     assert (x[:8] == np.arange(8)).all()
 
 
-@pytest.mark.parametrize('config', [1, (1,), (1, 2, 3, 4, 5), (0, 32), (1, 2.5), (1, 32, None, -1), (1, 32, None, 'x'), (1, 1025), ((1, 1, 1, 1), 1), ('1', 1)], ids=str)
+@pytest.mark.parametrize('config', [1, (1,), (1, 2, 3, 4, 5), (0, 32), (1, 2.5), (1, 32, None, -1), (1, 32, None, 'x'), (1, 32, None, 1.5), (1, 32, None, 2**40), (1, 32, 'x'), (1, 1025), ((1, 1, 1, 1), 1), ('1', 1)], ids=str)
 def test_both_refuse_a_launch(k, x, config):
     with pytest.raises(LaunchError) as e: k[config](x, 8)
     assert e.value.kind == 'launch' and e.value.kernel == 'simulated'
+
+
+@pytest.mark.parametrize('shared', [-4, 1.5, 'x', 2**40])
+def test_no_other_way_into_a_launch(k, x, shared):
+    go = (lambda: k.launch((x, 8), 1, 32, shared=shared)) if hasattr(k, 'launch') else lambda: k.forall(8, 32, sharedmem=shared)(x, 8)
+    with pytest.raises(LaunchError, match='bytes of'): go()
 
 
 def test_both_want_brackets(k, x):
