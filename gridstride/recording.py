@@ -40,12 +40,16 @@ __all__ = [
     'key',
     'machine',
     'mark',
+    'brief_mark',
     'forms',
     'Recording',
     'is_recording',
     'write',
     'read',
     'recorded',
+    'made_on',
+    'measured_in_part',
+    'claim',
 ]
 
 
@@ -122,10 +126,15 @@ def machine(
     return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
 
 
+def brief_mark(made: dict) -> str:  # made: what `machine` says
+    "GPU and date of a recording, for the title of a table or a plot"
+    on = f"on an {made['gpu']}, " if made['gpu'] else ''
+    return f"recorded {on}{made['date']}"
+
+
 def mark(made: dict) -> str:  # made: what `machine` says
     "The line that marks a recording"
-    on = f"on an {made['gpu']}, " if made['gpu'] else ''
-    return f"recorded {on}{made['date']} ({', '.join(f'{k} {v}' for k, v in made['versions'].items())})"
+    return f"{brief_mark(made)} ({', '.join(f'{k} {v}' for k, v in made['versions'].items())})"
 
 
 # A value is kept twice: as it shows itself in a notebook, in each form that it has (text, HTML, SVG, PNG),
@@ -253,13 +262,16 @@ def recorded(
 ):
     """What `make()` returns; where that cannot be had, the recording, after a line that says so. `Unavailable` if there
     is none that fits"""
-    k = key(*parts)
+    global _origin, _made
+    k, _origin, _made = key(*parts), 'here', None
     try:
         x = make()
     except Unavailable as e:
         if is_recording():
             _note_missed(name, e)
-        return _replay(name, k, load, folder, e)
+        rec = _replay(name, k, folder, e)
+        _origin, _made = 'recorded', rec.made
+        return load(rec.data, rec.mark) if load else rec
     if is_recording():
         write(name, k, x, save(x) if save else _plain(x), tools() if callable(tools) else tools, folder)
         print(f'Recorded: {name}')
@@ -267,9 +279,10 @@ def recorded(
 
 
 _said = set()  # the whole line once: a page may show twenty recordings of one machine
+_origin, _made = 'here', None  # where the last call of `recorded` had its numbers from; `made` of the recording
 
 
-def _replay(name, k, load, folder, why):
+def _replay(name, k, folder, why):
     "The recording in place of what cannot be made, and the line that says so"
     try:
         rec = read(name, k, folder)
@@ -278,4 +291,67 @@ def _replay(name, k, load, folder, why):
     line = f'{why}. What follows was {rec.mark}'
     print('Recorded, as above' if line in _said else line)
     _said.add(line)
-    return load(rec.data, rec.mark) if load else rec
+    return rec
+
+
+# What shows a recording says so in itself: a plot does not show the line above it.
+def made_on() -> str:
+    "Where and when what `recorded` gave last was made, for the title of a table or a plot: GPU and date"
+    if _made:
+        return brief_mark(_made)
+    here = machine()
+    return ', '.join(filter(None, [here['gpu'], here['date']]))
+
+
+# What a text says of speeds and counters is true of the GPU that it was written on. So it is a claim: a reader on
+# another GPU, or on a busy one, is told what was measured and reads on. Where a measurement is kept that others will
+# read beside that text, by `course.py record` or by `course.py run --save`, a claim that does not hold is an error.
+TEXT_GPU = 'H100'  # what the text was written on
+
+
+def measured_in_part():
+    "Called by what `recorded` calls: some of the numbers, though not all, had to be taken from a recording"
+    global _origin
+    _origin = 'here, in part recorded,'
+
+
+def _brief(x):
+    "A number with as many digits as one reads"
+    return f'{x:,.0f}' if abs(x) >= 1000 else f'{x:.3g}'
+
+
+def _range(low, high):
+    "The range from `low` to `high` in words"
+    if low is None and high is None:
+        raise ValueError('a claim needs a bound: low, high, or both')
+    if low is None or high is None:
+        return f'at least {_brief(low)}' if high is None else f'at most {_brief(high)}'
+    return f'{_brief(low)} to {_brief(high)}'
+
+
+def _found(measured, holds, origin):
+    "What was measured, and whether that is as claimed, in words"
+    if measured is None:
+        return 'not measured here'
+    if holds:
+        return f'{origin} {_brief(measured)}'
+    return f"not so {'in the recording' if origin == 'recorded' else origin}, {_brief(measured)}"
+
+
+def claim(
+    text,  # what is claimed, in a few words
+    low,  # the least for which it holds; None: there is no least
+    measured,  # the number measured here, or recorded; None where it could not be had
+    high,  # the most; None: there is no most
+    mark=None,  # of the recording that the number is from, '' for none; by default, what `recorded` gave last
+) -> bool:  # does it hold?
+    """Print what was measured and whether the text's range holds; `AssertionError` only where what was measured here is
+    kept for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets"""
+    origin = _origin if mark is None else 'recorded' if mark else 'here'
+    holds = measured is not None and (low is None or measured >= low) and (high is None or measured <= high)
+    line = f'{text}: {_found(measured, holds, origin)}; on the {TEXT_GPU} of this text {_range(low, high)}'
+    kept = is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold'
+    if not holds and kept and origin != 'recorded':
+        raise AssertionError(f'The text does not say what is measured now. {line}')
+    print(line)
+    return holds

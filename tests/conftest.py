@@ -15,7 +15,7 @@ import pytest
 # that share the tests are started by one that has set it already.
 GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))
 os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLICY='passive')
-for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_PROGRESS'): os.environ.pop(name, None)
+for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS', 'GRIDSTRIDE_PROGRESS'): os.environ.pop(name, None)
 
 SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
 MOMENT = .3  # seconds

@@ -10,10 +10,10 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import choice, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
+from gridstride.kernels import choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
-from gridstride.recording import Unavailable
+from gridstride.recording import Unavailable, claim
 from gridstride.sim import LaunchError
 from gridstride.utils import check, gpu_count
 from hypothesis import given, settings, strategies as st
@@ -124,6 +124,44 @@ def test_a_kernel_for_hopper_says_so(monkeypatch):
     with pytest.raises(Unavailable, match='timing needs a Hopper GPU'): rung.need_hopper('timing')
     assert torch.equal(r(torch.ones(8, 8), torch.ones(8, 8), torch.full((8, 8), 3.)), torch.full((8, 8), 3.))    # the emulator takes the maps; this kernel does nothing
     assert r.why_not(8, 6, 8).endswith('6 columns of n')
+
+
+@pytest.fixture
+def other_gpu(monkeypatch):
+    "A function that fakes a GPU that is not there: its name, capability, and bytes of shared memory that a block may have"
+    def fake(name, major, minor, shared):
+        p = SimpleNamespace(name=name, major=major, minor=minor, shared_memory_per_block_optin=shared, multi_processor_count=60)
+        monkeypatch.setattr(rung, 'backend', lambda: 'gpu')
+        monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(get_device_properties=lambda: p, get_device_capability=lambda: (major, minor))))
+    return fake
+
+
+ADA = 'an RTX 4090', 8, 9, 101_376
+
+
+def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
+    other_gpu(*ADA)
+    assert [right(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
+    assert capsys.readouterr().out.splitlines() == ['tiled needs 150,000 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most; it is not tried here',
+        'ring needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim; it is not tried here']
+    with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).kernel
+    with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).prepare(8, 8, 8, None)
+    tiled(shared=101_376).need_gpu()
+
+
+@pytest.mark.parametrize('gpu,runs', [
+    (('an H100', 9, 0, 232_448), {'fp32': 13, 'tensor_cores': 10, 'hopper': 7}),
+    (ADA, {'fp32': 13, 'tensor_cores': 6, 'hopper': 0}),                # the larger tiles need 196,608 bytes
+    (('a T4', 7, 5, 65_536), {'fp32': 10, 'tensor_cores': 0, 'hopper': 0})], ids=lambda o: o[0] if isinstance(o, tuple) else '')
+def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, gpu, runs):
+    other_gpu(*gpu)
+    def fits(r):
+        try: r.need_gpu()
+        except Unavailable as e:
+            assert re.search(' needs .*(bytes of shared memory for a block, and an? |compute capability )', str(e))
+            return False
+        return True
+    assert {m: sum(isinstance(o, Rung) and fits(o) for o in vars(globals()[m]).values()) for m in runs} == runs
 
 
 def test_parameters_are_looked_at():
@@ -386,6 +424,22 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     for other in (tiled(BK=4), tiled(SRC+'\n'), tiled(shared=4), tiled(threads=(8, 4))):
         with pytest.raises(Unavailable, match='another source or other arguments'): l.climb(other)
     assert len(l) == 1
+
+
+def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypatch, tmp_path, capsys):
+    "With a doubt that says so, and a claim says so, too; what is kept for others never has any"
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    Ladder(tiled(), record='99_ladder', folder=tmp_path)
+    without = {**figures(tiled()), 'counters': {}, 'doubts': []}
+    monkeypatch.setattr(Ladder, '_measure', lambda self, r: without)
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
+    assert l[0].counters == figures(tiled())['counters'] and l[0].mark == '' and re.fullmatch('its counters: recorded .*', *l[0].doubts)
+    claim('sectors', 3, l[0].counters['sectors'], 4)
+    assert capsys.readouterr().out.splitlines()[-1] == 'sectors: here, in part recorded, 3.5; on the H100 of this text 3 to 4'
+    assert Ladder(tiled(BK=4), record='99_ladder', folder=tmp_path)[0].counters == {}
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    assert Ladder(tiled(), record='99_ladder', folder=tmp_path)[0].counters == {}
 
 
 # The choice

@@ -4,7 +4,7 @@ import asyncio, json, os, re, subprocess, sys
 import numpy as np
 import pytest
 from gridstride import lessons, recording
-from gridstride.recording import Unavailable, key, read, recorded, write
+from gridstride.recording import Unavailable, claim, key, read, recorded, write
 
 CELLS = '''
 import os
@@ -22,7 +22,7 @@ def missing(): raise Unavailable('A profile needs an NVIDIA GPU')
 @pytest.fixture
 def folder(tmp_path, monkeypatch):
     "An empty folder of recordings that is named nowhere but here, and no recording mode"
-    for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED'): monkeypatch.delenv(v, raising=False)
+    for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS'): monkeypatch.delenv(v, raising=False)
     monkeypatch.setattr(recording, '_said', set())
     monkeypatch.chdir(tmp_path)
     return tmp_path/'recorded'
@@ -165,3 +165,47 @@ def test_in_a_lesson(folder, monkeypatch):
     with pytest.raises(lessons.LessonError) as e: asyncio.run(lessons.execute(edited))
     assert str(e.value).splitlines()[-1].startswith('Unavailable: A profile needs an NVIDIA GPU; and the recording'), e.value
     assert 'Traceback' not in str(e.value), 'one line, not a page'
+
+
+def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
+    recorded('08_a', missing, 'source', 7)
+    assert recording.made_on() == 'recorded on an NVIDIA H100, 2026-11-21'
+    recorded('08_a', lambda: 3, 'source', 7)
+    monkeypatch.setattr(recording, 'machine', lambda: dict(gpu='a GPU', date='today', versions={}))
+    assert recording.made_on() == 'a GPU, today'
+
+
+# Claims
+
+@pytest.mark.parametrize('low,measured,high,said', [
+    (.8, 1.024, 1.15, 'here 1.02; on the H100 of this text 0.8 to 1.15'), (.8, 1.3, 1.15, 'not so here, 1.3; on the H100 of this text 0.8 to 1.15'), (.8, .7, None, 'not so here, 0.7; on the H100 of this text at least 0.8'),
+    (None, .7, 1, 'here 0.7; on the H100 of this text at most 1'), (1, 1, 1, 'here 1; on the H100 of this text 1 to 1'), (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'), (1, None, 2, 'not measured here; on')])
+def test_a_claim_tells_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
+    recorded('08_b', lambda: measured)
+    assert claim('a is level with b', low, measured, high) is ('not' not in said)
+    assert capsys.readouterr().out.startswith(f'a is level with b: {said}')
+    for name, value in (('RECORD', '1'), ('CLAIMS', 'hold')):  # but whoever keeps outputs for others
+        monkeypatch.setenv(f'GRIDSTRIDE_{name}', value)
+        if 'not' not in said: claim('a', low, measured, high)
+        else:
+            with pytest.raises(AssertionError, match=f'a: {said}'): claim('a', low, measured, high)
+        monkeypatch.delenv(f'GRIDSTRIDE_{name}')
+
+
+def test_a_claim_about_a_recording_stops_nobody(made, monkeypatch, capsys):
+    monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
+    rate = recorded('08_a', missing, 'source', 7).data['GB/s']
+    assert claim('rate', 3000, rate, None) and not claim('rate', None, rate, 3000)
+    recorded('08_b', lambda: 3)
+    assert not claim('rate', None, rate, 3000, mark='recorded elsewhere')
+    assert capsys.readouterr().out.splitlines()[-3:] == ['rate: recorded 3,001; on the H100 of this text at least 3,000', *2*['rate: not so in the recording, 3,001; on the H100 of this text at most 3,000']]
+
+
+def test_a_claim_needs_a_bound():
+    with pytest.raises(ValueError, match='low, high, or both'): claim('a', None, 1, None)
+
+
+def test_claims_must_hold_where_outputs_are_kept(folder):
+    nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.recording import claim\nclaim('a', 1, 2, 1.5)")
+    assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
+    with pytest.raises(lessons.LessonError, match='The text does not say'): asyncio.run(lessons.execute(nb, keeping=True))

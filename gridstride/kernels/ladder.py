@@ -11,10 +11,10 @@ from ..asm.limits import occupancy
 from ..bench import clocks
 from ..bench.versus import compare
 from ..cpp.driver import driver
-from .rung import Rung
+from .rung import Product, Rung
 from ..prof.counters import ncu
 from ..prof.show import Table
-from ..recording import Unavailable, machine, recorded
+from ..recording import Unavailable, is_recording, key, machine, measured_in_part, read, recorded
 from ..utils import backend, check
 
 
@@ -101,9 +101,16 @@ def shapes_for(rung) -> list:
 
 
 def right(rung, shapes=None):
-    "Check a rung against float64 on `shapes`, by default around its tile; returns how many"
+    """Check a rung against float64 on `shapes`, by default around its tile; returns how many: none, after a line that
+    says why, on a GPU that cannot run it"""
     import torch
 
+    if isinstance(rung, Product):
+        try:
+            rung.need_gpu()
+        except Unavailable as e:
+            print(f'{e}; it is not tried here')
+            return 0
     shapes = shapes_for(rung) if shapes is None else shapes
     if not shapes:
         raise ValueError(f'{rung.name}: no shape to try it with')
@@ -271,6 +278,13 @@ class Step:
         "Speed of the library, in TFLOP/s"
         return self.flops / self.library / 1e12
 
+    @property
+    def made_on(self) -> str:
+        "Where it was measured: this GPU, or where and when it was recorded"
+        import torch
+
+        return self.mark.partition(' (')[0] or torch.cuda.get_device_name()
+
     def __repr__(self):
         mark = f' [{self.mark}]' if self.mark else ''
         return f'{self.name}: {self.tflops:.3g} TFLOP/s, {self.ratio:.0%} of the library{mark}'
@@ -400,20 +414,14 @@ class Ladder:
         "Check and time a rung, or read what was recorded of it; the ladder itself, so that a cell shows it"
 
         def make():
-            return Step(self.shape, **self._measure(rung))
+            return Step(self.shape, **self._with_counters(rung, self._measure(rung)))
 
         def load(fields, mark):
             return Step(self.shape, mark, **fields)
 
-        whose = _identity(rung), list(self.shape), _dtype(rung)
         step = (
             recorded(
-                f'{self.record}_{_name(rung.name)}',
-                make,
-                *whose,
-                save=lambda s: s.fields,
-                load=load,
-                folder=self.folder,
+                self._record(rung), make, *self._whose(rung), save=lambda s: s.fields, load=load, folder=self.folder
             )
             if self.record
             else make()
@@ -421,11 +429,35 @@ class Ladder:
         self.steps = [s for s in self.steps if s.name != rung.name] + [step]
         return self
 
+    def _record(self, rung):
+        return f'{self.record}_{_name(rung.name)}'
+
+    def _whose(self, rung):
+        return _identity(rung), list(self.shape), _dtype(rung)
+
+    def _with_counters(self, rung, fields):
+        "The fields, with what was recorded for the counters that cannot be read here; then their doubts say so"
+        if not (self.record and self.counters) or is_recording():
+            return fields
+        try:
+            rec = read(self._record(rung), key(*self._whose(rung)), self.folder)
+        except Unavailable:
+            return fields
+        lacks = {o: v for o, v in rec.data.get('counters', {}).items() if o not in fields.get('counters', {})}
+        if not lacks:
+            return fields
+        measured_in_part()
+        which = ', '.join(lacks) if fields.get('counters') else 'its counters'
+        doubts = [*fields.get('doubts', ()), f'{which}: {rec.mark}']
+        return {**fields, 'counters': {**lacks, **fields.get('counters', {})}, 'doubts': doubts}
+
     def _measure(self, rung):
         if backend() != 'gpu':
             raise Unavailable('A ladder is timed on an NVIDIA GPU, and none is here')
         if isinstance(rung, Rung) and (why := rung.why_not(*self.shape)):
             raise ValueError(f'{rung.name} cannot multiply {self.shape}: {why}')
+        if isinstance(rung, Product):
+            rung.need_gpu()
         m, n, judge = self._case(_dtype(rung))
         fields = time_rung(rung, m, n, judge, self.seconds, self.baseline)
         if isinstance(rung, Rung):

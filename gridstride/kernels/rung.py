@@ -377,6 +377,10 @@ class Product:
         "Raise `ValueError` for a shape that it does not multiply, `Unavailable` where it does not run"
         if why := self.why_not(h, w, k):
             raise ValueError(f'{self.name} does not multiply {h}x{k} by {k}x{w}: {why}')
+        self.need_gpu()
+
+    def need_gpu(self):
+        "Raise `Unavailable`, which says why, where the current GPU cannot run it; the emulator runs all"
         if self.hopper:
             need_hopper(self.name, emulated=True)
 
@@ -466,6 +470,7 @@ class Product:
 
 
 _HOPPER = re.compile(r"\bTensorMap\b|\bwgmma\b|\bmbarrier\b|cp\.async\.bulk")
+_AMPERE = re.compile(r"\bcp\.async\b|\bmma\.sync\b|\b__nv_bfloat16\b")
 
 
 def _threads(x):
@@ -560,9 +565,22 @@ class Rung(Product):
             self._built[where] = self._compile()
         return self._built[where]
 
+    def need_gpu(self):
+        super().need_gpu()
+        if backend() != 'gpu':
+            return
+        p = _torch().cuda.get_device_properties()
+        if _AMPERE.search(self.src) and p.major < 8:
+            what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
+            raise Unavailable(f'{self.name} needs {what}, and {p.name} has {p.major}.{p.minor}')
+        if self.shared > p.shared_memory_per_block_optin:
+            what = f'{self.shared:,} bytes of shared memory for a block'
+            raise Unavailable(
+                f'{self.name} needs {what}, and {p.name} gives {p.shared_memory_per_block_optin:,} at most'
+            )
+
     def _compile(self):
-        if self.hopper:
-            need_hopper(self.name, emulated=True)
+        self.need_gpu()
         kernel = cuda_kernel(self.src)
         if len(kernel.params) != 6:
             raise TypeError(
