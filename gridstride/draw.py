@@ -268,6 +268,8 @@ def life(
     array,  # the array's name in the kernel
     block=0,  # number of the block
     most=6,  # how many steps
+    apart=False,  # are accesses of one line, one after the other, steps of their own?
+    titles=None,  # a title for each step, instead of its line
 ) -> list:  # of `Panel`
     "An array step by step: what each line did to it in turn, with the threads that did it"
     steps = []
@@ -276,11 +278,11 @@ def life(
         if not pick.any():
             continue
         one = {**a, **{k: a[k][pick] for k in ('at', 'thread', 'block')}}
-        if steps and all(steps[-1][0][k] == a[k] for k in ('line', 'verb')):
+        if steps and not apart and all(steps[-1][0][k] == a[k] for k in ('line', 'verb')):
             steps[-1].append(one)
         else:
             steps.append([one])
-    titles = [f"line {s[0]['line']}: {s[0]['verb']}" for s in steps]
+    titles = titles or [f"line {s[0]['line']}: {s[0]['verb']}" for s in steps]
     return [
         touched(SimpleNamespace(accesses=s), array, verb=s[0]['verb'], title=o) for s, o in zip(steps[:most], titles)
     ]
