@@ -28,11 +28,12 @@ from ..launching import configure, count_arguments
 from ..options import checking, settings
 from ..sim.launch import arguments
 from ..sim.memory import View
-from .expressions import Expressions, PRIMARY, Text
+from .expressions import PRIMARY, Expressions, Text
 from .kernel import translate
 from .lowering import Unit, convert
 from .lowering.arrays import Arrays
-from .tree import add, E, index, ONE, row_strides, View as Part, ZERO
+from .tree import ONE, ZERO, E, add, index, row_strides
+from .tree import View as Part
 from .types import INT
 
 
@@ -81,8 +82,8 @@ def _views(v):
     return [o for p in v for o in _views(p)] if isinstance(v, tuple) else [v] if isinstance(v, View) else []
 
 
-def _given(v):
-    return tuple(map(_given, v)) if isinstance(v, tuple) else as_array(v) if isinstance(v, View) else v
+def _to_arrays(v):
+    return tuple(map(_to_arrays, v)) if isinstance(v, tuple) else as_array(v) if isinstance(v, View) else v
 
 
 def _span(a):
@@ -94,7 +95,7 @@ def _span(a):
     return first + sum(o for o in reach if o < 0), first + sum(o for o in reach if o > 0) + a.itemsize
 
 
-def _joined(spans):
+def _join(spans):
     "Spans that overlap, as one"
     res = []
     for lo, hi in sorted(spans):
@@ -132,7 +133,7 @@ def together(
         lines = t.split(_HOST)[0].split('\n')
         heads.update((l, None) for l in lines if l.startswith('#include'))
         name = f'{t.kernel}_{n}_{_digest(t)}'  # the runtime knows kernels by name
-        body = _marked(lines, t.lines, marked) if marked is not None else lines
+        body = _mark(lines, t.lines, marked) if marked is not None else lines
         text = '\n'.join('' if l.startswith('#include') else l for l in body)
         parts.append(
             f'namespace t{n} {{\n'
@@ -150,7 +151,7 @@ _FILE = 'kernel_{}.py'
 _UNSEEN = '#line 1 "gridstride/cpp/include/made.h"'  # a place that is not the learner's
 
 
-def _marked(lines, where, files):
+def _mark(lines, where, files):
     "`lines` with directives that say where each comes from"
     res = []
     for n, l in enumerate(lines, 1):
@@ -237,10 +238,10 @@ class Compiled:
         """
         t = self.translations[n]
         spans = {i: _span(a) for i, a in arrays.items()}
-        whole = _joined([s for s in spans.values() if s[0] < s[1]])
+        whole = _join([s for s in spans.values() if s[0] < s[1]])
         pieces = (_Piece * len(whole))(*((lo, hi - lo, 1) for lo, hi in whole))
         holders = [
-            _held(p.type, v) if i not in arrays else ctypes.c_void_p(arrays[i].__array_interface__['data'][0])
+            _hold(p.type, v) if i not in arrays else ctypes.c_void_p(arrays[i].__array_interface__['data'][0])
             for i, (p, v) in enumerate(zip(t.params, values))
         ]
         piece_of, offsets = (ctypes.c_int * len(values))(*[-1] * len(values)), (ctypes.c_longlong * len(values))()
@@ -283,7 +284,7 @@ _HOLD = {
 }
 
 
-def _held(type, v):
+def _hold(type, v):
     "A number where C finds it"
     if type == '__half':
         return ctypes.c_uint16(int(np.float16(v).view(np.uint16)))
@@ -307,13 +308,13 @@ class CheckedArrays(Arrays):
             return at
         return [add(view.offset, add(_lead(view), self.inside(view, idx, view.sizes, view.strides)))]
 
-    def sliced(self, node, view, idx):
+    def cut(self, node, view, idx):
         "The part of `view`, whose indices are looked at one by one"
 
-        def checked(i, n):
+        def check(i, n):
             return i if isinstance(i, ast.Slice) or n is None else self.inside(view, [i], [n], [ONE])
 
-        return super().sliced(node, view, [checked(i, n) for i, n in zip(idx, view.sizes)])
+        return super().cut(node, view, [check(i, n) for i, n in zip(idx, view.sizes)])
 
 
 def _lead(view):
@@ -331,7 +332,7 @@ class CheckedExpressions(Expressions):
         "An index that `gs_at` checks against sizes, and multiplies by strides"
         n = len(e.args) // 3
         parts = [
-            ', '.join(f'(long long)({self.assigned(a, "long long").text})' for a in e.args[k * n : k * n + n])
+            ', '.join(f'(long long)({self.fit(a, "long long").text})' for a in e.args[k * n : k * n + n])
             for k in range(3)
         ]
         text = f'gs_at<{n}>("{e.value}", __LINE__, {{{parts[0]}}}, {{{parts[1]}}}, {{{parts[2]}}})'
@@ -407,14 +408,14 @@ class _Made:
             )
         self.compiled = Compiled([self.translation], checked, self.files)
 
-    def warned(self, text):
+    def reword(self, text):
         return re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', text)
 
 
 _lock = threading.Lock()
 
 
-def _made(kernel, views, args):
+def _get_made(kernel, views, args):
     memcheck, checked = checking('memcheck'), bool(settings.checks)
     known, key = kernel.__dict__.setdefault('_compiled', {}), (tuple(map(_kind, views)), memcheck, checked)
     with _lock:
@@ -443,8 +444,8 @@ def launch(kernel, grid, block, shared, args, trace=None):
     count_arguments(kernel.__name__, params, len(args), len(defaults))
     rest = defaults[len(defaults) - len(params) + len(args) :]
     views = arguments(kernel.__name__, params, (*args, *rest))
-    given = [_given(v) for v in views]
-    made = _made(kernel, views, given)
+    given = [_to_arrays(v) for v in views]
+    made = _get_made(kernel, views, given)
     _run(made, views, given, grid, block, shared)
 
 
@@ -467,7 +468,7 @@ def _run(made, views, given, grid, block, shared):
         warnings.simplefilter('always')
         ok = made.compiled.call(0, values, arrays, unwritten, grid, block, shared)
     for w in caught if ok else ():
-        warnings.warn(made.warned(str(w.message)), w.category, stacklevel=outside_level())
+        warnings.warn(made.reword(str(w.message)), w.category, stacklevel=outside_level())
     for i in unwritten:
         _note(_at(views, t.params[i].path), *unwritten[i], arrays[i])
     if not ok:

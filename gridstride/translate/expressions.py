@@ -8,8 +8,7 @@ import numpy as np
 
 from .ranges import ALL, INT32, UINT32, c_whole, hull, of_dtype, within
 from .tree import E, Literal, number
-from .types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, WHOLE, computed
-
+from .types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, WHOLE, arithmetic_type
 
 # What C does in another way than Python, and what CUDA has no function for. They stand above the kernel, if
 # it needs them.
@@ -120,7 +119,7 @@ _SIZE = {
 _PROMOTED = {'signed char': 'int', 'unsigned char': 'int', 'short': 'int', 'unsigned short': 'int'}
 
 
-def joined_text(op, a, b, prec, right_loose=False):
+def join_text(op, a, b, prec, right_loose=False):
     "`a op b` with the parentheses that C and its readers need"
     bitwise = SHIFT >= prec >= BITOR and prec not in (LESS, EQUAL)
 
@@ -270,7 +269,7 @@ class _Conversions:
             return Text(*self.choice(e, type))
         return self.cast(self.x(e), type)
 
-    def assigned(self, e, type, low=False):
+    def fit(self, e, type, low=False):
         "`e` for a place of C's type `type`: a conversion that loses something is written out"
         if type == 'bool':
             return self.condition(e) if e.type != BOOL else self.x(e)
@@ -295,8 +294,7 @@ class _Conversions:
             return self.as_type(e, type) if type != C_NAMES.get(e.type) or e.op in ('const', 'select') else self.x(e)
         if e.op == 'const' and e.type == INT:
             return self.whole(
-                _wrapped(int(e.value), type),
-                getattr(e, 'text', None) if _wrapped(int(e.value), type) == e.value else None,
+                _wrap(int(e.value), type), getattr(e, 'text', None) if _wrap(int(e.value), type) == e.value else None
             )
         return self.x(e, low)
 
@@ -388,10 +386,10 @@ class _Operators:
         if e.op in ('floordiv', 'mod', 'cmod'):
             return self.real_division(e)
         op, prec = _SYMBOL[e.op]
-        a, b = self.balanced(e.args, C_NAMES[e.type])
-        return Text(joined_text(op, a, b, prec), prec, C_NAMES[e.type])
+        a, b = self.balance(e.args, C_NAMES[e.type])
+        return Text(join_text(op, a, b, prec), prec, C_NAMES[e.type])
 
-    def balanced(self, args, type):
+    def balance(self, args, type):
         "The operands such that C computes with them in `type`"
         t = [self.x(a) for a in args]
         if type == '__half':
@@ -425,7 +423,7 @@ class _Operators:
         op, prec = _SYMBOL[e.op]
         ring = e.op in ('add', 'sub', 'mul')
         if e.type == BOOL:
-            return Text(joined_text(op, self.x(e.args[0]), self.x(e.args[1]), prec), prec, 'bool')
+            return Text(join_text(op, self.x(e.args[0]), self.x(e.args[1]), prec), prec, 'bool')
         low = low and ring and not self.unit.wide
         a, b = (self.x(o, low) for o in e.args)
         if low and not {a.type, b.type} & {*_WIDE}:
@@ -433,21 +431,21 @@ class _Operators:
         if low:
             a, b = (self.x(o) for o in e.args)
         if e.op in ('floordiv', 'mod') and not self.positive(e):
-            return self.floored(e, a, b)
-        a, b, type = self.widened(e, a, b)
-        return Text(joined_text(op, a, b, prec), prec, type)
+            return self.floor(e, a, b)
+        a, b, type = self.widen(e, a, b)
+        return Text(join_text(op, a, b, prec), prec, type)
 
     def low_operation(self, e, a, b, op, prec):
         "The low 32 bits of `a op b`"
         if self.r(e)[0] < 0 and all(within(self.r(o), INT32) for o in e.args):
             a, b = (self.cast(t, 'int') if t.type == 'unsigned int' else t for t in (a, b))
         return Text(
-            joined_text(op, a, b, prec, e.op == 'add' and b.prec == PLUS),
+            join_text(op, a, b, prec, e.op == 'add' and b.prec == PLUS),
             prec,
             'unsigned int' if 'unsigned int' in (a.type, b.type) else 'int',
         )
 
-    def widened(self, e, a, b):
+    def widen(self, e, a, b):
         "(a, b, type): the operands such that C computes `a op b` without overflow"
         r, ra, rb = (self.r(o) for o in (e, *e.args))
         shift = e.op in ('shl', 'shr')
@@ -477,7 +475,7 @@ class _Operators:
         "Are both operands, as numbers of the result's type, 0 or more?"
         return e.op == 'cmod' or all(self.r(a)[0] >= 0 and (e.type == UINT or within(self.r(a), ALL)) for a in e.args)
 
-    def floored(self, e, a, b):
+    def floor(self, e, a, b):
         "Division and remainder of what may be negative"
         ra, rb = map(self.r, e.args)
         overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is no int
@@ -598,22 +596,22 @@ class _Truth:
         t = self.x(e)
         if e.type in REAL:
             return Text(
-                joined_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
+                join_text('!=', t if t.type != '__half' else self.cast(t, 'float'), Text('0', PRIMARY, 'int'), EQUAL),
                 EQUAL,
                 'bool',
             )
         return (
             t
             if e.op in ('var', 'and', 'call')
-            else Text(joined_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+            else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
         )
 
     def x_truth(self, e):
         t = self.condition(e.args[0])
-        return t if t.type == 'bool' else Text(joined_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return t if t.type == 'bool' else Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def x_flag(self, e):
-        return Text(joined_text('!=', self.x(e.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
+        return Text(join_text('!=', self.x(e.args[0]), Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool')
 
     def x_not(self, e):
         a = e.args[0]
@@ -624,7 +622,7 @@ class _Truth:
     def connective(self, e, op):
         symbol, prec = ('&&', AND) if op == 'land' else ('||', OR)
         a, b = (self.condition(o) for o in e.args)
-        return Text(joined_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
+        return Text(join_text(symbol, a, b, prec, b.prec == prec), prec, 'bool')
 
     def x_land(self, e):
         return self.connective(e, 'land')
@@ -670,7 +668,7 @@ class _Truth:
 
     def x_let(self, e):
         return Text(
-            f'({e.value.c_name} = {self.assigned(e.args[0], e.value.c_type).text})',
+            f'({e.value.c_name} = {self.fit(e.args[0], e.value.c_type).text})',
             PRIMARY,
             _PROMOTED.get(e.value.c_type, e.value.c_type),
         )
@@ -680,16 +678,16 @@ class _Truth:
         prec = EQUAL if op in ('==', '!=') else LESS
         a, b = e.args
         if a.type in WHOLE and b.type in WHOLE:
-            return self.compared(op, prec, a, b)
+            return self.compare(op, prec, a, b)
         x, y = self.exact(a), self.exact(b)
         if self.unit.doubles and x is not None and y is not None:
             a, b = x, y
         type = C_NAMES[self.meeting(a, b)]
-        s, t = self.balanced((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
+        s, t = self.balance((a, b), type) if type != '__half' else (self.as_type(a, type), self.as_type(b, type))
         for o, n in ((a, 0), (b, 1)):
             if o.op == 'const' and o.type == INT and abs(o.value) < 2**24:
                 s, t = ((self.whole(int(o.value)), t), (s, self.whole(int(o.value))))[n]
-        return Text(joined_text(op, s, t, prec), prec, 'bool')
+        return Text(join_text(op, s, t, prec), prec, 'bool')
 
     def meeting(self, a, b):
         "The type in which two numbers are compared: a constant takes that of the other"
@@ -698,9 +696,9 @@ class _Truth:
                 return b.type
             if b.op == 'const' and a.type in (FLOAT, DOUBLE):
                 return a.type
-        return computed(a.type, b.type, self.unit.doubles)
+        return arithmetic_type(a.type, b.type, self.unit.doubles)
 
-    def compared(self, op, prec, a, b):
+    def compare(self, op, prec, a, b):
         s, t = self.x(a), self.x(b)
         types = {s.type, t.type}
         if (
@@ -708,7 +706,7 @@ class _Truth:
             and types != {'unsigned long long'}
             and not any(o.op == 'const' and o.value >= 0 for o in (a, b))
         ):
-            return self.mixed(op, prec, a, b, s, t)
+            return self.compare_mixed(op, prec, a, b, s, t)
         if 'unsigned int' in types and types <= {'unsigned int', 'int', 'bool'} and types != {'unsigned int'}:
             flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<='}
             k, way = (b, op) if b.op == 'const' else (a, flip.get(op, op))
@@ -718,27 +716,25 @@ class _Truth:
                 s, t = (self.cast(o, 'int') if o.type == 'unsigned int' else o for o in (s, t))
             else:
                 s, t = (self.cast(o, 'long long') if o.type == 'unsigned int' else o for o in (s, t))
-        return Text(joined_text(op, s, t, prec), prec, 'bool')
+        return Text(join_text(op, s, t, prec), prec, 'bool')
 
-    def mixed(self, op, prec, a, b, s, t):
+    def compare_mixed(self, op, prec, a, b, s, t):
         "A number of 64 bits without a sign, and one that may have one"
         flip = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
         if self.r(a)[0] >= 0 and self.r(b)[0] >= 0:
             return Text(
-                joined_text(op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), prec),
+                join_text(op, self.as_type(a, 'unsigned long long'), self.as_type(b, 'unsigned long long'), prec),
                 prec,
                 'bool',
             )
         if s.type == 'unsigned long long':
-            return self.mixed(flip[op], prec, b, a, t, s)
-        t = Text(joined_text(op, self.as_type(a, 'unsigned long long'), self.x(b), prec), prec, 'bool')
-        negative = Text(joined_text('<', self.x(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
+            return self.compare_mixed(flip[op], prec, b, a, t, s)
+        t = Text(join_text(op, self.as_type(a, 'unsigned long long'), self.x(b), prec), prec, 'bool')
+        negative = Text(join_text('<', self.x(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool')
         if op in ('<', '<=', '!='):
-            return Text(joined_text('||', negative, t, OR), OR, 'bool')
+            return Text(join_text('||', negative, t, OR), OR, 'bool')
         return Text(
-            joined_text(
-                '&&', Text(joined_text('>=', self.x(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'), t, AND
-            ),
+            join_text('&&', Text(join_text('>=', self.x(a), Text('0', PRIMARY, 'int'), LESS), LESS, 'bool'), t, AND),
             AND,
             'bool',
         )
@@ -773,14 +769,14 @@ class _Places:
                 start
                 if at.text == '0'
                 else Text(
-                    joined_text('+', start, at, PLUS, right_loose=at.prec == PLUS and ' - ' not in at.text), PLUS, '*'
+                    join_text('+', start, at, PLUS, right_loose=at.prec == PLUS and ' - ' not in at.text), PLUS, '*'
                 )
             )
         lead, offset = e.args[:-1], e.args[-1]
         rest = m.ndim - len(lead)
         base = self.row(m, lead) if rest == 1 else '&' + self.row(m, lead) + '[0]' * rest
         t = Text(base, PRIMARY if rest == 1 else UNARY, '*')
-        return t if number(offset) == 0 else Text(joined_text('+', t, self.x(offset, low=True), PLUS), PLUS, '*')
+        return t if number(offset) == 0 else Text(join_text('+', t, self.x(offset, low=True), PLUS), PLUS, '*')
 
     def argument(self, view, m):
         "An array as the argument of a device function whose parameter is `m`"
@@ -825,10 +821,10 @@ class _Calls:
         c = e.value
         if 'cooperative_groups' in c.name:
             self.headers.add('cooperative_groups.h')
-        args = [self.passed(a, t) for a, t in zip(e.args, (*c.takes, *[None] * len(e.args)))]
+        args = [self.pass_argument(a, t) for a, t in zip(e.args, (*c.takes, *[None] * len(e.args)))]
         return Text(f"{c.name}({', '.join(args)})", PRIMARY, c.gives)
 
-    def passed(self, e, type):
+    def pass_argument(self, e, type):
         if type == 'bool':
             return self.condition(e).text
         if type == 'unsigned int' and e.op == 'const':
@@ -857,7 +853,7 @@ class _Calls:
             *map(self.text, more),
         ]
         t = Text(f"{e.value}({', '.join(args)})", PRIMARY, v.type)
-        return Text(joined_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if e.type == BOOL else t
+        return Text(join_text('!=', t, Text('0', PRIMARY, 'int'), EQUAL), EQUAL, 'bool') if e.type == BOOL else t
 
     def x_bits(self, e):
         a, r = self.x(e.args[0]), self.r(e.args[0])
@@ -904,7 +900,7 @@ class _Calls:
             return []
         if a.op == 'view':
             return [self.argument(a.value, p.value.memory)]
-        return [self.assigned(a, p.value.c_type).text]
+        return [self.fit(a, p.value.c_type).text]
 
     def extra(self, e, f, m, what, d):
         "A size or a stride that the device function asks for"
@@ -918,7 +914,7 @@ class _Calls:
 
     def as_element(self, e, m):
         "`e` as an element of `m`"
-        return self.assigned(e, C_NAMES[m.dtype], low=True)
+        return self.fit(e, C_NAMES[m.dtype], low=True)
 
     _NAMES = {
         'add': 'Add',
@@ -940,11 +936,11 @@ class _Calls:
         if op in _NATIVE.get(type, ''):
             return Text(f"atomic{self._NAMES[op]}({at}, {', '.join(a.text for a in args)})", PRIMARY, type)
         if op == 'sub':
-            return self.subtracted(at, args[0], type)
+            return self.subtract(at, args[0], type)
         if type == 'long long' and op in _NATIVE['unsigned long long']:
             return self.as_unsigned(f'atomic{self._NAMES[op]}', at, args)
         if type == 'double' and op == 'exch':
-            return self.exchanged(at, args[0])
+            return self.exchange(at, args[0])
         if op in ('nanmax', 'nanmin') and type in _INTEGERS:
             return self.atomic_call(op[3:], m, at, values)
         if op in ('max', 'min', 'nanmax', 'nanmin', 'inc', 'dec') and type in (*_INTEGERS, 'float', 'double'):
@@ -956,7 +952,7 @@ class _Calls:
             'CUDA has atomic operations for whole numbers of 32 and 64 bits and, some of them, for floats.',
         )
 
-    def subtracted(self, at, a, type):
+    def subtract(self, at, a, type):
         "A subtraction as an addition"
         if type in ('float', 'double', '__half'):
             return Text(f'atomicAdd({at}, -{under(a)})', PRIMARY, type)
@@ -964,7 +960,7 @@ class _Calls:
             return Text(f'atomicAdd({at}, -(unsigned long long){under(a)})', PRIMARY, type)
         return self.as_unsigned('atomicAdd', at, [Text(f'-{under(self.cast(a, "long long"))}', UNARY, 'long long')])
 
-    def exchanged(self, at, a):
+    def exchange(self, at, a):
         "An exchange of doubles, by their bits"
         call = f'atomicExch((unsigned long long *){at}, __double_as_longlong({a.text}))'
         return Text(call if self.quiet else f'__longlong_as_double({call})', PRIMARY, 'double')
@@ -1052,7 +1048,7 @@ def _views(a, p, m):
         yield a.value
 
 
-def _wrapped(v, type):
+def _wrap(v, type):
     "The whole number `v` as an element of C's type `type` holds it"
     bits = {'signed char': 8, 'unsigned char': 8, 'short': 16, 'unsigned short': 16, 'int': 32, 'unsigned int': 32}.get(
         type

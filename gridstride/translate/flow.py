@@ -107,7 +107,7 @@ class _Flow:
         yes = self.state
         self.state = dict(before)
         self.block(s.orelse)
-        self.state = _merged(yes, self.state)
+        self.state = _merge(yes, self.state)
 
     def While(self, s):
         forever = isinstance(s.test, ast.Constant) and s.test.value
@@ -123,10 +123,10 @@ class _Flow:
         self.state = None
 
     def Break(self, s):
-        self.loops[-1][0], self.state = _merged(self.loops[-1][0], self.state), None
+        self.loops[-1][0], self.state = _merge(self.loops[-1][0], self.state), None
 
     def Continue(self, s):
-        self.loops[-1][1], self.state = _merged(self.loops[-1][1], self.state), None
+        self.loops[-1][1], self.state = _merge(self.loops[-1][1], self.state), None
 
     def loop(self, s, head, forever):
         "Go round until nothing new comes back to the head"
@@ -140,14 +140,14 @@ class _Flow:
                 after = dict(self.state)
             self.block(s.body)
             broken, again = self.loops.pop()
-            back = _merged(_merged(start, again), self.state)
+            back = _merge(_merge(start, again), self.state)
             if back == start:
                 break
             start = back
-        self.state = _merged(after, broken)
+        self.state = _merge(after, broken)
 
 
-def _merged(a, b):
+def _merge(a, b):
     if a is None or b is None:
         return b if a is None else a
     return {k: a.get(k, _NONE) | b.get(k, _NONE) for k in {**a, **b}}

@@ -11,11 +11,11 @@ from .source import Source, Untranslatable, python_function
 from .statements import Body, Line, Names
 from .translation import Parameter, Translation
 from .tree import every, statements
-from .types import C_NAMES, HALF, example, is_int, shown, signature
+from .types import C_NAMES, HALF, example, is_int, signature, write_type
 from .verify import verify
 
 
-def _ordered(unit):
+def _order(unit):
     "The functions, what is called before what calls it"
     res = []
 
@@ -36,7 +36,7 @@ def _result(f, ranges, unit):
     f.is_struct = isinstance(f.result, tuple)
     returns = [s.args for s in statements(f.body) if s.kind == 'return' and s.args]
     f.c_results = [
-        _returned(t, [r[n] for r in returns], ranges, unit)
+        _result_type(t, [r[n] for r in returns], ranges, unit)
         for n, t in enumerate(f.result if f.is_struct else [f.result] if f.result else [])
     ]
     names = getattr(f, 'fields', None) or []
@@ -48,7 +48,7 @@ def _result(f, ranges, unit):
     f.c_result = f.struct_name if f.is_struct else f.c_results[0] if f.c_results else 'void'
 
 
-def _returned(t, items, ranges, unit):
+def _result_type(t, items, ranges, unit):
     if not is_int(t):
         return C_NAMES[t]
     r = None
@@ -57,7 +57,7 @@ def _returned(t, items, ranges, unit):
     return c_whole(t, r, unit.wide)
 
 
-def _declared(e, ex):
+def _declare(e, ex):
     "A parameter as C declares it"
     if e.op == 'var':
         return e.value.c_type, e.value.c_name
@@ -70,7 +70,7 @@ def _declared(e, ex):
 
 def _head(f, body, ex, unit):
     "The line that begins a function"
-    params = [_declared(e, ex) for e in body.parameters]
+    params = [_declare(e, ex) for e in body.parameters]
     if f is unit.main:
         unused = [e for e in body.parameters if not body.is_used(e)]
         params = [('[[maybe_unused]] ' + t if e in unused else t, n) for e, (t, n) in zip(body.parameters, params)]
@@ -113,7 +113,7 @@ def _braces(a, dtype, ex):
     return '{' + ', '.join(_braces(o, dtype, ex) for o in a) + '}'
 
 
-def _known(source, args):
+def _describe_arguments(source, args):
     "What is known of each argument"
     a = source.tree.args
     if a.vararg or a.kwarg or a.kwonlyargs:
@@ -127,10 +127,10 @@ def _known(source, args):
     left = defaults[len(defaults) - (len(names) - n) :] if n < len(names) else ()
     if given is not None:
         return given + [example(d) for d in left]
-    return [_known_argument(source, k, x) for k, x in zip(names, (*args, *left))]
+    return [_describe_argument(source, k, x) for k, x in zip(names, (*args, *left))]
 
 
-def _known_argument(source, name, x):
+def _describe_argument(source, name, x):
     try:
         return example(x)
     except Untranslatable as e:
@@ -180,7 +180,7 @@ def translate(kernel, example_args, unit, writer=Expressions):
         what = f'{kernel!r} is of type {type(kernel).__name__} and not a kernel'
         raise Untranslatable(what, 'Give the function, not its name or its result.')
     source = Source(python_function(kernel))
-    known = _known(source, example_args)
+    known = _describe_arguments(source, example_args)
     unit.lower(source, known)
     if os.environ.get('GRIDSTRIDE_VERIFY'):
         verify(unit)
@@ -192,7 +192,7 @@ def translate(kernel, example_args, unit, writer=Expressions):
 
 def _write(unit, ex, source, known):
     "The `Translation` of a unit whose types are settled; `ex` writes its expressions"
-    order = _ordered(unit)
+    order = _order(unit)
     names = _name_all(unit, order)
     for f in order:
         f.struct_name = names.outside(f'{f.c_name}_result') if isinstance(f.result, tuple) else None
@@ -321,7 +321,7 @@ def _assemble(unit, ex, source, known, body, parts):
 def _title(name, names, known, unit):
     "The comment that says for which arguments the text is"
     start = f'// {name}('
-    args = wrap([f'{n}: {shown(k)}' for n, k in zip(names, known)], start).replace('\n       ', '\n//     ')
+    args = wrap([f'{n}: {write_type(k)}' for n, k in zip(names, known)], start).replace('\n       ', '\n//     ')
     more = ', '.join(o for o, k in (("Numba's doubles", unit.doubles), ('64-bit integers', unit.wide)) if k)
     return (f'{start}{args})' + (f'  with {more}' if more else '')).split('\n')
 

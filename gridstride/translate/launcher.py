@@ -3,7 +3,6 @@
 from .tree import functions, statements
 from .types import C_NAMES
 
-
 HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 _HEADERS = 'torch/extension.h', 'c10/cuda/CUDAException.h', 'ATen/cuda/CUDAContext.h', 'algorithm', 'climits'
 _TORCH = {
@@ -77,7 +76,7 @@ def _names(taken):
 
 
 def _head(kernel, params, grid, block, shared, **_):
-    takes = ['torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _given(params)]
+    takes = ['torch::Tensor ' + p.name if p.kind == 'array' else f'{p.type} {p.name}' for p in _arguments(params)]
     takes += [f'std::vector<int64_t> {grid}', f'std::vector<int64_t> {block}', f'int64_t {shared} = 0']
     start = f'void launch_{kernel}('
     return [
@@ -86,7 +85,7 @@ def _head(kernel, params, grid, block, shared, **_):
     ]
 
 
-def _given(params):
+def _arguments(params):
     return [p for p in params if p.kind in ('array', 'number')]
 
 

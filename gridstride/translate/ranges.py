@@ -8,9 +8,8 @@ nothing grows any more.
 
 import numpy as np
 
-from .tree import E, ZERO, blocks, every, expressions, functions, number, statements, walk
+from .tree import ZERO, E, blocks, every, expressions, functions, number, statements, walk
 from .types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, MOST, UINT, WEAK, WHOLE, Array, is_int, is_number, unsigned
-
 
 LOW, HIGH = -(2**63), 2**63 - 1
 ALL = LOW, HIGH
@@ -28,7 +27,7 @@ def hull(a, b):
     return b if a is None else a if b is None else (min(a[0], b[0]), max(a[1], b[1]))
 
 
-def clipped(lo, hi):
+def clip(lo, hi):
     "The interval, or all of 64 bits if it does not fit into them"
     return (lo, hi) if LOW <= lo and hi <= HIGH else ALL
 
@@ -43,7 +42,7 @@ def of_dtype(dtype):
 
 def _corners(f, a, b):
     v = [f(x, y) for x in a for y in b]
-    return clipped(min(v), max(v))
+    return clip(min(v), max(v))
 
 
 def _floordiv(a, b):
@@ -97,12 +96,12 @@ def _pow(a, b):
     if a[0] >= 0:
         return _corners(lambda x, y: x**y, a, b)
     most = max(abs(a[0]), abs(a[1])) ** b[1]
-    return clipped(-most, most)
+    return clip(-most, most)
 
 
 _OPS = dict(
-    add=lambda a, b: clipped(a[0] + b[0], a[1] + b[1]),
-    sub=lambda a, b: clipped(a[0] - b[1], a[1] - b[0]),
+    add=lambda a, b: clip(a[0] + b[0], a[1] + b[1]),
+    sub=lambda a, b: clip(a[0] - b[1], a[1] - b[0]),
     mul=lambda a, b: _corners(lambda x, y: x * y, a, b),
     floordiv=_floordiv,
     mod=_mod,
@@ -138,7 +137,7 @@ _FLIP = {'<': '>', '<=': '>=', '>': '<', '>=': '<=', '==': '==', '!=': '!='}
 _NOT = {'<': '>=', '<=': '>', '>': '<=', '>=': '<', '==': '!=', '!=': '=='}
 
 
-def _widened(a, b):
+def _widen(a, b):
     "An interval that holds `a` and `b`, whose bounds are of few kinds, so that loops come to an end"
     if a is None:
         return b
@@ -267,7 +266,7 @@ class _Values:
 
     def e_neg(self, e):
         r = self.eval(e.args[0])
-        return clipped(-r[1], -r[0]) if is_int(e.type) else None
+        return clip(-r[1], -r[0]) if is_int(e.type) else None
 
     def e_invert(self, e):
         r = self.eval(e.args[0])
@@ -275,7 +274,7 @@ class _Values:
 
     def e_abs(self, e):
         lo, hi = self.eval(e.args[0])
-        return clipped(0 if lo <= 0 <= hi else min(abs(lo), abs(hi)), max(abs(lo), abs(hi)))
+        return clip(0 if lo <= 0 <= hi else min(abs(lo), abs(hi)), max(abs(lo), abs(hi)))
 
     def e_cast(self, e):
         a = e.args[0]
@@ -455,7 +454,7 @@ class _Blocks:
         self.leave(1)
 
     def leave(self, n):
-        self.loops[-1][n], self.state = _met(self.loops[-1][n], self.state), None
+        self.loops[-1][n], self.state = _meet(self.loops[-1][n], self.state), None
 
     def s_if(self, s):
         self.eval(s.test)
@@ -466,7 +465,7 @@ class _Blocks:
         yes, self.state = self.state, dict(before)
         self.refine(s.test, False)
         self.block(s.orelse)
-        self.state = _met(yes, self.state)
+        self.state = _meet(yes, self.state)
 
     def s_while(self, s):
         def head():
@@ -541,7 +540,7 @@ class _Blocks:
                 }
         self.recording = recording
         self.turn(s, head, at)
-        self.state = _met(self.after, self.broken)
+        self.state = _meet(self.after, self.broken)
 
     def turn(self, s, head, at):
         "One turn from the state `at`; the state that comes back to the head"
@@ -551,7 +550,7 @@ class _Blocks:
         after = self.after
         self.block(s.body)
         self.broken, again = self.loops.pop()
-        back, self.after = _met(self.state, again), after
+        back, self.after = _meet(self.state, again), after
         return back
 
     def ahead(self, s, v, entry, old, new, trips):
@@ -560,8 +559,8 @@ class _Blocks:
             return new
         grows = self.growth(v, s.body, 1) if trips is not None and _is_pair(entry) else None
         if grows:
-            return clipped(entry[0] + trips * min(grows[0], 0), entry[1] + trips * max(grows[1], 0))
-        return _widened(old, new)
+            return clip(entry[0] + trips * min(grows[0], 0), entry[1] + trips * max(grows[1], 0))
+        return _widen(old, new)
 
     def growth(self, v, body, times):
         "By how much a turn changes `v`, if all it does is to add; else None"
@@ -569,7 +568,7 @@ class _Blocks:
         assigned = {o.var for o in statements(body) if hasattr(o, 'var')}
         for o in body:
             if o.kind == 'assign' and o.var is v:
-                d = self.added(v, o.expr, assigned)
+                d = self.addend(v, o.expr, assigned)
                 if d is None:
                     return
                 lo, hi = lo + times * min(d[0], 0), hi + times * max(d[1], 0)
@@ -587,7 +586,7 @@ class _Blocks:
                     lo, hi = lo + d[0], hi + d[1]
         return lo, hi
 
-    def added(self, v, e, assigned):
+    def addend(self, v, e, assigned):
         "The interval of what `e` adds to `v`"
         if e.op == 'var' and e.value is v:
             return 0, 0
@@ -642,9 +641,9 @@ class Ranges(_Values, _Conditions, _Blocks):
                 self.give(o, r[n] if r else None)
         if e.op == 'var' and e.type in WHOLE:
             k = e.value.parameter
-            self.put(e.value, r if r is not None else self.given(e.value, k))
+            self.put(e.value, r if r is not None else self.of_parameter(e.value, k))
 
-    def given(self, v, k):
+    def of_parameter(self, v, k):
         "The interval of a parameter of the kernel"
         if k is None or k.dtype != 'int':
             return of_dtype('int64' if k is None else k.dtype)
@@ -664,7 +663,7 @@ def _is_pair(r):
     return isinstance(r, tuple) and len(r) == 2 and isinstance(r[0], int)
 
 
-def _met(a, b):
+def _meet(a, b):
     "The state where two ways come together"
     if a is None or b is None:
         return b if a is None else a
@@ -813,13 +812,13 @@ def settle(unit):
     """
     weak = DOUBLE if unit.doubles or not _single(unit) else FLOAT
     for f in functions(unit):
-        f.result = _settled(f.result, weak)
+        f.result = _settle(f.result, weak)
         for v in f.variables:
-            v.type = _settled(v.type, weak)
+            v.type = _settle(v.type, weak)
         for v in f.temporaries.values():
-            v.type = _settled(v.type, weak)
+            v.type = _settle(v.type, weak)
         for e in every(f):
-            e.type = _settled(e.type, weak)
+            e.type = _settle(e.type, weak)
     for m in unit.constants.values():
         if m.dtype == WEAK:
             m.dtype = weak
@@ -852,9 +851,9 @@ def _least(unit):
     return res
 
 
-def _settled(t, weak):
+def _settle(t, weak):
     if isinstance(t, tuple) and not isinstance(t, Array):
-        return tuple(_settled(o, weak) for o in t)
+        return tuple(_settle(o, weak) for o in t)
     return weak if t == WEAK else t
 
 

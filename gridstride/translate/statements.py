@@ -4,9 +4,8 @@ import re
 
 from .expressions import CHOICE, HELPERS, LESS, Text
 from .ranges import ALL, INT32, c_whole, within
-from .tree import E, S, blocks, expressions, number, statements, walk, written
+from .tree import E, S, blocks, expressions, number, statements, walk, walk_used
 from .types import BOOL, C_NAMES, DOUBLE, HALF, INT, REAL, WEAK, Array, is_int
-
 
 # A name keeps its spelling unless C or CUDA has another use for it.
 _RESERVED = set(
@@ -127,7 +126,7 @@ class _Preparing:
             yield s.memory.variable
 
     def variables_in(self, e):
-        for o in written(e):
+        for o in walk_used(e):
             if o.op in ('var', 'let') or o.op in ('value_land', 'value_lor') and o.value is not None:
                 yield o.value
             m = o.value if o.op in ('load', 'address') else o.value.memory if o.op in ('atomic', 'view') else None
@@ -144,7 +143,7 @@ class _Preparing:
         if s.kind == 'store' or s.kind == 'pointer':
             yield s.memory
         for e in expressions(s):
-            for o in written(e):
+            for o in walk_used(e):
                 if o.op in ('load', 'address'):
                     yield o.value
                 if o.op in ('atomic', 'view'):
@@ -155,7 +154,7 @@ class _Preparing:
         self.parameters, self.arrays = [], []
         for (name, _), e in zip(self.f.params, self.f.given):
             self.parameter(e, name)
-        sizes = self.asked()
+        sizes = self.list_sizes()
         for m in self.arrays:
             m.size_names, m.stride_names, m.start_name = {}, {}, None
         self.adopt(sizes)
@@ -195,7 +194,7 @@ class _Preparing:
             e.value.dropped = False
             self.parameters.append(e)
 
-    def asked(self):
+    def list_sizes(self):
         "{(what, memory, dimension)} of the sizes and strides that the function's expressions name"
         res = set()
         for s in statements(self.f.body):
@@ -485,7 +484,7 @@ class _Lines:
         start = len(self.lines)
         texts = []
         for n, s in group:
-            for t in self.combined([self.declaration(v) for v in self.where.get((id(body), n), ())]):
+            for t in self.combine([self.declaration(v) for v in self.where.get((id(body), n), ())]):
                 self.put(t, s.line)
         for n, s in group:
             if compound:
@@ -493,7 +492,7 @@ class _Lines:
                 getattr(self, f'w_{s.kind}')(s)
             else:
                 texts += getattr(self, f'w_{s.kind}')(s)
-        for t in self.combined(texts):
+        for t in self.combine(texts):
             self.put(t, first.line)
         if not compound:
             self.cursor = max(self.cursor, first.last)
@@ -507,7 +506,7 @@ class _Lines:
     def header_end(self, s):
         return (s.node.iter if s.kind in ('for', 'each') else s.node.test).end_lineno
 
-    def combined(self, texts):
+    def combine(self, texts):
         "Declarations of one type on one line, if it is not too long"
         res = []
         for t in texts:
@@ -574,7 +573,7 @@ class _Simple:
     def value(self, v, e):
         if v.struct:
             return self.ex.text(e)
-        return self.ex.assigned(e, v.slot.c_type, low=v.slot.c_type in ('int', 'unsigned int') and is_int(v.type)).text
+        return self.ex.fit(e, v.slot.c_type, low=v.slot.c_type in ('int', 'unsigned int') and is_int(v.type)).text
 
     def in_place(self, place, type, e):
         "`place += ...` for the expression `place + ...`; None where C would compute in another type"
@@ -591,7 +590,7 @@ class _Simple:
             if C_NAMES[e.type] != type:
                 return
             if b.op == 'const' or t.type == '__half' or t.type == 'double' and type == 'float':
-                t = self.ex.assigned(b, type)
+                t = self.ex.fit(b, type)
             return f'{place} {_IN_PLACE[e.op]}= {t.text};'
         if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool') and not (type == 'bool' and e.type == BOOL):
             return
@@ -628,9 +627,7 @@ class _Simple:
         place, type = self.ex.place(m, s.index), C_NAMES[m.dtype]
         if s.aug and (t := self.in_place(place, type, s.expr)):
             return [t]
-        return [
-            f'{place} = {self.ex.assigned(s.expr, type, low=type not in ("long long", "unsigned long long")).text};'
-        ]
+        return [f'{place} = {self.ex.fit(s.expr, type, low=type not in ("long long", "unsigned long long")).text};']
 
     def w_pointer(self, s):
         v = s.var
@@ -647,7 +644,7 @@ class _Simple:
             return [f'extern __shared__ {self.ex.element(m.dtype)} {m.c_name}[];']
         if hasattr(m, 'items'):
             type = self.ex_type(m)
-            items = ', '.join(self.ex.assigned(i, type).text for i in m.items)
+            items = ', '.join(self.ex.fit(i, type).text for i in m.items)
             return [f'const {type} {m.c_name}[] = {{{items}}};']
         dims = ''.join(f'[{self.ex.text(d)}]' for d in m.dims)
         return [('__shared__ ' * (m.space == 'shared') + self.ex.element(m.dtype), m.c_name + dims)]
@@ -662,13 +659,13 @@ class _Simple:
             return ['return;']
         f = self.f
         if f.is_struct:
-            return [f"return {{{', '.join(self.coerced(e, t) for e, t in zip(s.args, f.c_results))}}};"]
+            return [f"return {{{', '.join(self.coerce(e, t) for e, t in zip(s.args, f.c_results))}}};"]
         low = f.c_result in ('int', 'unsigned int') and is_int(s.args[0].type)
-        return [f'return {self.ex.assigned(s.args[0], f.c_result, low=low).text};']
+        return [f'return {self.ex.fit(s.args[0], f.c_result, low=low).text};']
 
-    def coerced(self, e, type):
+    def coerce(self, e, type):
         "`e` for a place in braces, where C converts nothing that could lose something"
-        t = self.ex.assigned(e, type)
+        t = self.ex.fit(e, type)
         return t.text if t.type == type or e.op == 'const' else self.ex.cast(t, type).text
 
     def w_print(self, s):
@@ -787,9 +784,9 @@ class _Compound:
         }
         counted = v in assigned or self.read_after(s)
         type = self.loop_type(v) if not counted else c_whole(INT, self.ex.ranges.var.get(s.var, ALL), self.ex.unit.wide)
-        stop = self.bound(s, s.stop, 'end', assigned | {v}, type)
-        step = self.bound(s, s.step, 'step', assigned | {v}, type)
-        start = self.ex.assigned(s.start, type, low=type == 'int').text
+        stop = self.hoist(s, s.stop, 'end', assigned | {v}, type)
+        step = self.hoist(s, s.step, 'step', assigned | {v}, type)
+        start = self.ex.fit(s.start, type, low=type == 'int').text
         k = self.take(f'next_{v.c_name}') if counted else v.c_name
         new = counted or not s.outside
         init = f'{type} {k} = {start}' if new else '' if start == k else f'{k} = {start}'
@@ -811,7 +808,7 @@ class _Compound:
         self.ex.ranges.nodes[id(self.k)] = self.ex.ranges.var.get(s.var, ALL)
 
         def compare(op):
-            return self.ex.compared(op, LESS, self.k, stop).text
+            return self.ex.compare(op, LESS, self.k, stop).text
 
         if lo > 0:
             return compare('<')
@@ -827,7 +824,7 @@ class _Compound:
             return f'{k}--'
         return f'{k} -= {-n}' if n is not None and n < 0 else f'{k} += {self.ex.text(step, low=True)}'
 
-    def bound(self, s, e, name, changing, type):
+    def hoist(self, s, e, name, changing, type):
         "`e` if it stays the same during the loop, else a variable that has its value"
         if (
             all(o.op in _STEADY or o.op == 'var' and o.value.slot not in changing for o in walk(e))
@@ -840,7 +837,7 @@ class _Compound:
             else 'int'
         )
         n = self.take(name if name not in self.local else f'{s.var.name}_{name}')
-        self.put(f'{t} {n} = {self.ex.assigned(e, t, low=t == "int").text};', s.line)
+        self.put(f'{t} {n} = {self.ex.fit(e, t, low=t == "int").text};', s.line)
         v = E('var', INT, value=_Own(n, t))
         return self.ex.note(v, self.ex.r(e))
 
@@ -880,7 +877,7 @@ class _Compound:
         name = getattr(c.name, 'name', None)
         n = self.take(f'{name.lower()}' if name else f'{c.var.name}_values')
         type = c.var.slot.c_type
-        self.put(f"const {type} {n}[] = {{{', '.join(self.coerced(i, type) for i in c.items)}}};", s.line)
+        self.put(f"const {type} {n}[] = {{{', '.join(self.coerce(i, type) for i in c.items)}}};", s.line)
         return n
 
 

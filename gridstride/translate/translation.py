@@ -5,8 +5,7 @@ from collections import namedtuple
 import numpy as np
 
 from .ranges import of_dtype
-from .types import MOST, WHOLE, ArrayOf, Number, example, shown, steps_of
-
+from .types import MOST, WHOLE, ArrayOf, Number, example, steps_of, write_type
 
 # A parameter of the C kernel. type, name: in C; kind: array, number, size, stride or start; path: which argument, and
 # which part of a tuple; dim: the dimension of a size or stride, for an array its `ArrayOf`
@@ -72,7 +71,7 @@ def _need_like(name, known, a):
         return _need_number_like(name, known, a)
     mine = example(a)
     if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
-        raise TypeError(f'{name} is {shown(known)} in this translation, and {shown(mine)} was given')
+        raise TypeError(f'{name} is {write_type(known)} in this translation, and {write_type(mine)} was given')
     if any(m and not k for m, k in zip(mine.strides, known.strides)) or mine.backwards and not known.backwards:
         mend = 'translate with this array, or give a contiguous copy'
         raise TypeError(f'{name} has another layout than the example; {mend}')

@@ -21,7 +21,7 @@ class E:
         return f"{self.op}{'' if self.value is None else f'[{self.value}]'}({', '.join(map(repr, self.args))})"
 
 
-def written(e):
+def walk_used(e):
     "`e` and all that it is made of, without the arguments that a device function makes no use of"
     yield e
     for n, a in enumerate(e.args):
@@ -34,7 +34,7 @@ def written(e):
             or p.op == 'view'
             and not p.value.memory.dropped
         ):
-            yield from written(a)
+            yield from walk_used(a)
 
 
 def const(v, type=INT):

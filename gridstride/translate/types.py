@@ -8,7 +8,6 @@ import numpy as np
 from ..cpp.values import between_commas
 from .source import Untranslatable
 
-
 # A number keeps the type of the array that it comes from until something is computed with it: whole numbers
 # are computed with in 64 bits, unsigned if both operands are, as in Numba. `WEAK` is a Python float that
 # takes the precision of what it meets: beside a float32 it is one.
@@ -47,7 +46,7 @@ def is_int(t):
     return t in WHOLE and t != BOOL
 
 
-def widened(t):
+def wide_type(t):
     "The type with which whole numbers of type `t` are computed"
     return UINT if unsigned(t) else INT
 
@@ -64,7 +63,7 @@ def is_number(t):
     return isinstance(t, str)
 
 
-def told(t):
+def describe(t):
     "A type as a message says it"
     if t == WEAK:
         return 'a Python float'
@@ -73,20 +72,20 @@ def told(t):
     return f'{"an" if str(t)[0] in "aiu" else "a"} {t}'
 
 
-# `joined` is the type of a variable that is sometimes the one and sometimes the other, `computed` that of
+# `join_types` gives the type of a variable that is sometimes the one and sometimes the other, `arithmetic_type` that of
 # arithmetic with both. With `doubles` both are NumPy's and Numba's promotion; without it, whole numbers and
 # Python floats beside a float32 are float32.
 _RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # whole numbers come before
 
 
-def joined(a, b, doubles):
+def join_types(a, b, doubles):
     "The type that holds values of both types; None if there is none"
     if a is None or b is None or a == b:
         return b if a is None else a
     if not (is_number(a) and is_number(b)):
         if isinstance(a, Array) or isinstance(b, Array) or is_number(a) or is_number(b) or len(a) != len(b):
             return None
-        parts = tuple(joined(x, y, doubles) for x, y in zip(a, b))
+        parts = tuple(join_types(x, y, doubles) for x, y in zip(a, b))
         return None if None in parts else parts
     if doubles or a in WHOLE and b in WHOLE:
         return str(np.promote_types(a, b))
@@ -94,11 +93,11 @@ def joined(a, b, doubles):
     return FLOAT if high == HALF and low != BOOL else high
 
 
-def computed(a, b, doubles):
+def arithmetic_type(a, b, doubles):
     "The type of `a+b` and the like"
     if a in WHOLE and b in WHOLE:
         return UINT if unsigned(a) and unsigned(b) else INT
-    return joined(a, b, doubles)
+    return join_types(a, b, doubles)
 
 
 # What is known of an argument: a number with the type that C gets, an array with its layout, or a tuple of
@@ -206,14 +205,14 @@ def signature(text: str) -> list:  # as `example` gives it, for each argument
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:
         raise Untranslatable(f'{text!r} is not a signature', "Write it as in 'void(float32[:,::1], int64)'.")
-    return [_typed(o) for o in between_commas(m[1])]
+    return [_read_type(o) for o in between_commas(m[1])]
 
 
-def _typed(text):
+def _read_type(text):
     if m := re.fullmatch(r'UniTuple\((.*),\s*(\d+)\)', text, re.S):
-        return (_typed(m[1].strip()),) * int(m[2])
+        return (_read_type(m[1].strip()),) * int(m[2])
     if m := re.fullmatch(r'(?:Tuple\()?\((.*)\)\)?', text, re.S):
-        return tuple(map(_typed, between_commas(m[1])))
+        return tuple(map(_read_type, between_commas(m[1])))
     m = re.fullmatch(r'(\w+)\s*(?:\[(.*)\])?', text)
     dtype = _SHORT.get(m[1], m[1]) if m else None
     if dtype not in C_NAMES:
@@ -233,7 +232,7 @@ def _layout(dtype, dims):
     return ArrayOf(dtype, len(dims), (dims[-1] != '::1',) * len(dims), False)
 
 
-def shown(a):
+def write_type(a):
     "What is known of an argument, as a signature writes it"
     if isinstance(a, ArrayOf):
         return (
@@ -243,4 +242,4 @@ def shown(a):
         )
     if isinstance(a, Number):
         return {'int': 'int', 'weak': 'float'}.get(a.dtype, a.dtype)
-    return f"({', '.join(map(shown, a))})"
+    return f"({', '.join(map(write_type, a))})"

@@ -8,7 +8,7 @@ where the environment has `GRIDSTRIDE_VERIFY=1`.
 from . import operations
 from .flow import Variable
 from .tree import E, Memory, S, expressions, functions, statements, walk
-from .types import BOOL, REAL, WEAK, WHOLE, Array, is_number, joined
+from .types import BOOL, REAL, WEAK, WHOLE, Array, is_number, join_types
 
 
 class Malformed(AssertionError):
@@ -67,7 +67,7 @@ def _verify_statement(s, unit, settled):
         raise Malformed(f'{s.kind} has a {k}')
     if s.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
         t = s.expr.type
-        _need(joined(s.var.type, t, unit.doubles) == s.var.type, f'{s.var} gets a {t}')
+        _need(join_types(s.var.type, t, unit.doubles) == s.var.type, f'{s.var} gets a {t}')
     for e in expressions(s):
         for o in walk(e):
             verify_expression(o, settled)
@@ -91,7 +91,7 @@ def verify_expression(e, settled=False):
     o = operations.OPERATIONS[e.op]
     _need(any(_is_of(k, e.type) for k in o.gives.split()), f'{e!r} is of type {e.type}, and gives {o.gives}')
     _need(not settled or e.type != WEAK, f'{e!r} has no precision yet')
-    kinds = _expected(o.takes.split(), len(e.args))
+    kinds = _expect(o.takes.split(), len(e.args))
     _need(kinds is not None, f'{e!r} has {len(e.args)} operands, and takes {o.takes or "none"}')
     for k, a in zip(kinds, e.args):
         k = k if k != 'same' else 'whole' if e.type in WHOLE else 'number'
@@ -100,7 +100,7 @@ def verify_expression(e, settled=False):
     _need(o.rule(e), f'{e!r} is not as {e.op} must be')
 
 
-def _expected(kinds, n):
+def _expect(kinds, n):
     "The kinds of `n` operands; None if there cannot be so many"
     if kinds and kinds[-1].endswith('*'):
         kinds = kinds[:-1] + [kinds[-1][:-1]] * (n - len(kinds) + 1)

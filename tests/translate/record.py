@@ -77,7 +77,7 @@ def compiled(part, folder, name):
 
 def on_gpu(case, dll, n, t):
     "What the memory holds after the compiled kernel ran"
-    from gridstride.translate.engine import _held
+    from gridstride.translate.engine import _hold
     from gridstride.utils import dim3
     args,made = arguments(case)
     values,there = t.pack(args),[dll.make(a.nbytes) for a in made]
@@ -85,7 +85,7 @@ def on_gpu(case, dll, n, t):
     def pointer(v):
         at = v.__array_interface__['data'][0]
         return ctypes.c_void_p(next((p+at-a.ctypes.data for p,a in zip(there, made) if a.ctypes.data <= at <= a.ctypes.data+a.nbytes), 0))
-    holders = [pointer(v) if p.kind=='array' else _held(p.type, v) for p,v in zip(t.params, values)]
+    holders = [pointer(v) if p.kind=='array' else _hold(p.type, v) for p,v in zip(t.params, values)]
     grid,block = dim3(tuple(case.grid)),dim3(tuple(case.block))
     getattr(dll, f'enter_{n}')((ctypes.c_void_p*max(1,len(holders)))(*map(ctypes.addressof, holders)), (ctypes.c_uint*7)(*grid, *block, case.shared))
     code = dll.finish(0)

@@ -8,7 +8,7 @@ from gridstride.translate.lowering import arrays, operators
 from gridstride.translate.operations import NOT_WRITTEN, OPERATIONS, STATEMENTS
 from gridstride.translate.ranges import Ranges
 from gridstride.translate.statements import Body
-from gridstride.translate.verify import _expected
+from gridstride.translate.verify import _expect
 
 WRITTEN = OPERATIONS.keys() - NOT_WRITTEN
 KINDS = set('whole real bool number void tuple array object same any unknown'.split())
@@ -57,4 +57,4 @@ def test_kinds_are_known(op):
     ('number whole?', 3, None), ('number whole?', 0, None),
 ])
 def test_numbers_of_operands(kinds, n, want):
-    assert _expected(kinds.split(), n) == want
+    assert _expect(kinds.split(), n) == want

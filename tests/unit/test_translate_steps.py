@@ -19,7 +19,7 @@ from gridstride.translate.source import Source
 from gridstride.translate.statements import Names, _common
 from gridstride.translate.tree import ONE, E, Memory, View, const, index, row_strides
 from gridstride.translate.types import (
-    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayOf, Number, computed, example, joined, shown, signature,
+    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayOf, Number, arithmetic_type, example, join_types, write_type, signature,
 )
 
 
@@ -87,14 +87,14 @@ def test_assignments_that_meet_are_one_variable():
     (Array('float32', 1), INT, False, None),
 ])
 def test_the_type_that_holds_both(a, b, doubles, want):
-    assert joined(a, b, doubles) == want
+    assert join_types(a, b, doubles) == want
 
 
 @pytest.mark.parametrize('a,b,want', [
     (BOOL, BOOL, INT), ('uint8', 'uint16', UINT), ('uint8', INT, INT), ('uint8', FLOAT, FLOAT),
 ])
 def test_the_type_of_a_sum(a, b, want):
-    assert computed(a, b, True) == want
+    assert arithmetic_type(a, b, True) == want
 
 
 @pytest.mark.parametrize('x,want', [
@@ -112,7 +112,7 @@ def test_what_is_known_of_a_signature():
         ArrayOf('float32', 2, (False, False), False), ArrayOf('int64', 1, (True,), False),
         Number(INT, 'int64'), (Number(FLOAT, 'float32'),)*2,
     ]
-    assert list(map(shown, signature('void(float32[:,::1], int64)'))) == ['float32[:,::1]', 'int64']
+    assert list(map(write_type, signature('void(float32[:,::1], int64)'))) == ['float32[:,::1]', 'int64']
 
 
 # Calls

@@ -6,10 +6,9 @@ A slice or a row is a pointer with sizes and strides of its own.
 import ast
 
 from ..flow import Variable
-from ..tree import E, ONE, ZERO, Memory, View, add, array, const, index, mul, number, row_strides, same, walk
-from ..types import INT, REAL, told, value_type
+from ..tree import ONE, ZERO, E, Memory, View, add, array, const, index, mul, number, row_strides, same, walk
+from ..types import INT, REAL, describe, value_type
 from . import convert
-
 
 DEFAULT_NAMES = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of memory that has none, by its space
 # gives the same whenever it is computed, if its operands do
@@ -29,7 +28,7 @@ class Arrays:
     def need_view(self, node, e):
         "The `View` of `e`, which must be an array"
         if e.op != 'view':
-            raise self.fn.error(node, f'{told(e.type) if e.type else "this"} is indexed like an array')
+            raise self.fn.error(node, f'{describe(e.type) if e.type else "this"} is indexed like an array')
         m = e.value.memory
         if m.name is None:
             m.name = DEFAULT_NAMES.get(m.space, 'values')
@@ -77,7 +76,7 @@ class Arrays:
         "The index `i`, which must be a whole number"
         i = convert.need_number(i)
         if i.type in REAL:
-            what = f'an index of {view.memory.name} is {told(i.type)}; it must be a whole number'
+            what = f'an index of {view.memory.name} is {describe(i.type)}; it must be a whole number'
             raise self.fn.error(node, what, 'Divide with //, or use int(...).')
         return convert.as_number(i)
 
@@ -95,9 +94,9 @@ class Arrays:
             raise self.fn.error(node, what)
         if len(idx) == view.ndim and not any(isinstance(i, ast.Slice) for i in idx):
             return self.element(view.memory, self.place(node, view, idx))
-        return array(self.sliced(node, view, idx))
+        return array(self.cut(node, view, idx))
 
-    def sliced(self, node, view, idx):
+    def cut(self, node, view, idx):
         "The part of `view` that fewer indices, or slices, name"
         m = view.memory
         if m.dims is not None and view.plain and number(view.offset) == 0:
@@ -120,7 +119,7 @@ class Arrays:
         rest = len(idx)
         return View(view.memory, [*sizes, *view.sizes[rest:]], [*strides, *view.strides[rest:]], at, plain=plain)
 
-    def transposed(self, node, e):
+    def transpose(self, node, e):
         "An array with its dimensions in reverse"
         view = e.value
         if view.ndim < 2:

@@ -8,7 +8,7 @@ import ast
 
 from ..flow import Variable
 from ..tree import array, tuple_of, walk
-from ..types import INT, is_number, told
+from ..types import INT, describe, is_number
 from . import convert, operators
 from .values import Values
 
@@ -45,7 +45,7 @@ class Assignments(Values):
             raise self.error(s, f'changing {type(t).__name__.lower()} in place')
         old = self.variable(t, self.reads[t])
         if old.op in ('view', 'tuple', 'object'):
-            raise self.error(s, f'{t.id} is {told(old.type)}, which cannot be changed in place')
+            raise self.error(s, f'{t.id} is {describe(old.type)}, which cannot be changed in place')
         e = operators.binary(self, s, op, old, self.x(s.value))
         v = self.stores[t]
         self.note_type(s, v, e.type)
@@ -68,7 +68,7 @@ class Assignments(Values):
         new = self.keep_old(s, target.elts, [self.x(v) for v in value.elts])
         for n, e in enumerate(new):
             if e.op == 'view' and any(self.is_pointer_to(o, e.value.memory) for o in target.elts[:n]):
-                new[n] = self.kept_pointer(s, e)
+                new[n] = self.keep_pointer(s, e)
         for t, e in zip(target.elts, new):
             self.bind(s, t, e)
 
@@ -81,7 +81,7 @@ class Assignments(Values):
         new = list(values)
         for n, e in enumerate(new):
             if n and e.op not in ('view', 'object') and self.is_disturbed(targets[:n], e):
-                new[n] = self.kept(s, e)
+                new[n] = self.keep(s, e)
         return new
 
     def is_disturbed(self, targets, e):
@@ -97,13 +97,13 @@ class Assignments(Values):
 
         return any(map(changes, walk(e)))
 
-    def kept(self, s, e):
+    def keep(self, s, e):
         "A temporary that has what `e` gives now"
         if e.op == 'tuple':
-            return tuple_of([self.kept(s, o) for o in e.args])
+            return tuple_of([self.keep(s, o) for o in e.args])
         return self.temporary(s, f'old_{e.value.name}' if e.op == 'var' else 'old', e.type, e)
 
-    def kept_pointer(self, s, e):
+    def keep_pointer(self, s, e):
         "A pointer to where the array `e` begins now"
         v = Variable(f'old_{e.value.memory.name or "pointer"}')
         v.type, v.defs = e.type, 1
@@ -120,7 +120,7 @@ class Assignments(Values):
             what = f'assigning to {type(target).__name__.lower()} in a kernel'
             raise self.error(s, what, 'Assign to a name or to an element of an array.')
         if e.op != 'tuple':
-            raise self.error(s, f'{told(e.type) if e.type else "this"} is taken apart like a tuple')
+            raise self.error(s, f'{describe(e.type) if e.type else "this"} is taken apart like a tuple')
         if len(e.args) != len(target.elts):
             raise self.error(s, f'{len(e.args)} values for {len(target.elts)} names')
         for t, o in zip(target.elts, self.keep_old(s, target.elts, e.args)):
@@ -195,7 +195,7 @@ class Assignments(Values):
         view = self.arrays.need_view(s, self.x(target.value))
         at = self.arrays.place(s, view, self.arrays.indices(target.slice))
         if not convert.is_number_like(e):
-            held = told(e.type) if e.type else 'this'
+            held = describe(e.type) if e.type else 'this'
             raise self.error(s, f'an element of {view.memory.name} cannot hold {held}')
         self.put(s, view.memory, at, e)
 

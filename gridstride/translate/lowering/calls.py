@@ -7,10 +7,9 @@ import sys
 
 import numpy as np
 
-from ..tree import E, ONE, ZERO, Atomic, Call, Memory, View, array, const, number, row_strides, tuple_of
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_int, joined, unsigned, value_type
+from ..tree import ONE, ZERO, Atomic, Call, E, Memory, View, array, const, number, row_strides, tuple_of
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_int, join_types, unsigned, value_type
 from . import convert, operators
-
 
 # A function of the table makes an expression of the arguments' expressions. It gets the `Function` that is
 # lowered, and the place in the source, for errors.
@@ -296,7 +295,9 @@ CALLS['cuda.atomic.compare_and_swap'] = lambda fn, node, ary, old, val: CALLS['c
 def function(fn, name, *args, like=None):
     "`name` of C's math library, in the precision of the arguments"
     args = [convert.need_number(a) for a in args]
-    t = functools.reduce(lambda a, b: joined(a, b, fn.doubles), [convert.real_type(a.type, fn.doubles) for a in args])
+    t = functools.reduce(
+        lambda a, b: join_types(a, b, fn.doubles), [convert.real_type(a.type, fn.doubles) for a in args]
+    )
     if None in [a.type for a in args]:
         return E('math', None, args, name)
     return convert.half(E('math', FLOAT, args, name)) if t == HALF else E('math', t, args, name)
@@ -368,7 +369,7 @@ CALLS['cuda.cbrt'], CALLS['cuda.rsqrt'] = (
 CALLS['cuda.fma'] = lambda fn, node, a, b, c: operators.fma(fn, a, b, c)
 
 
-def _rounded(name, whole):
+def _rounding(name, whole):
     def _f(fn, node, a):
         a = convert.need_number(a)
         if a.type in WHOLE:
@@ -380,8 +381,8 @@ def _rounded(name, whole):
 
 
 for _n in ('floor', 'ceil', 'trunc'):
-    CALLS[f'math.{_n}'], CALLS[f'np.{_n}'] = _rounded(_n, True), _rounded(_n, False)
-CALLS['np.rint'] = _rounded('rint', False)
+    CALLS[f'math.{_n}'], CALLS[f'np.{_n}'] = _rounding(_n, True), _rounding(_n, False)
+CALLS['np.rint'] = _rounding('rint', False)
 
 
 @call('round')
@@ -418,7 +419,7 @@ def _reciprocal(fn, node, a):
     return operators.binary(fn, node, 'Div', E('const', WEAK, value=1.0), a)
 
 
-def _scaled(by):
+def _scaling(by):
     def _f(fn, node, a):
         x = convert.real(a, fn.doubles)
         return E('mul', x.type, (x, E('const', x.type, value=by)))
@@ -427,7 +428,7 @@ def _scaled(by):
 
 
 for _n, _m in (('degrees', 'rad2deg'), ('radians', 'deg2rad')):
-    CALLS[f'math.{_n}'] = CALLS[f'np.{_n}'] = CALLS[f'np.{_m}'] = _scaled(
+    CALLS[f'math.{_n}'] = CALLS[f'np.{_n}'] = CALLS[f'np.{_m}'] = _scaling(
         180 / math.pi if _n == 'degrees' else math.pi / 180
     )
 

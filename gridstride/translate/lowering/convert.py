@@ -3,7 +3,7 @@
 import numpy as np
 
 from ..tree import E, const
-from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_number, value_type, widened
+from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_number, value_type, wide_type
 
 
 class Misused(TypeError):
@@ -44,7 +44,7 @@ def as_number(e):
 def wide(e):
     "`e` with a small whole number as one of 64 bits"
     e = as_number(e)
-    return e if e.type not in WHOLE else cast(widened(e.type), e)
+    return e if e.type not in WHOLE else cast(wide_type(e.type), e)
 
 
 def real_type(t, doubles):

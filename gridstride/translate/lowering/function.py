@@ -2,7 +2,7 @@
 
 from ..flow import Variable, variables
 from ..tree import E, S
-from ..types import is_number, joined, told
+from ..types import describe, is_number, join_types
 
 
 class Function:
@@ -41,7 +41,7 @@ class Function:
         "`e`, which must be a tuple"
         if e.op == 'tuple':
             return e
-        what = f'a loop over {told(e.type) if e.type else "this"}'
+        what = f'a loop over {describe(e.type) if e.type else "this"}'
         raise self.error(node, what, 'Loop over range(len(...)), or over a tuple.')
 
     def emit(self, kind, node, **parts):
@@ -62,7 +62,7 @@ class Function:
 
     def note_type(self, s, v, t):
         "Note that `v` holds a value of type `t`, too"
-        new = joined(v.type, t, self.doubles)
+        new = join_types(v.type, t, self.doubles)
         if new is None and t is not None:
             raise self.clash(s, v, t)
         self.changed |= new != v.type
@@ -74,11 +74,11 @@ class Function:
         "The error for a variable that would have two types"
         at = s.lineno if v.typed_at is None else v.typed_at
         there = f'line {at + self.source.first - 1} ({self.source.text(at)})'
-        what = f'{v.name} is {told(t)} here and {told(v.type)} in {there}: one variable of C has one type'
+        what = f'{v.name} is {describe(t)} here and {describe(v.type)} in {there}: one variable of C has one type'
         return self.error(s, what, 'Use two names.')
 
     # Variables that Python has not
-    def unnamed(self, node, name, type, alone=False):
+    def new_variable(self, node, name, type, alone=False):
         "A variable that Python has not; `alone`: it shares its name with no other"
         key = node.lineno, node.col_offset, name, self.made
         self.made += 1
@@ -88,7 +88,7 @@ class Function:
             self.variables.append(v)
         v = self.temporaries[key]
         v.temporary, v.bounds, v.alone = True, None, alone
-        v.type = joined(v.type, type, self.doubles) if v.type is None or is_number(type or '') else type
+        v.type = join_types(v.type, type, self.doubles) if v.type is None or is_number(type or '') else type
         return v
 
     def temporary(self, node, name, type, e, low=None, high=None):
@@ -96,7 +96,7 @@ class Function:
 
         `low`, `high`: the least and the largest of its values, where they are known to be whole numbers.
         """
-        v = self.unnamed(node, name, type)
+        v = self.new_variable(node, name, type)
         if low is not None:
             v.bounds = low, high
         self.emit('assign', node, var=v, expr=e)

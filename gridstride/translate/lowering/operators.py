@@ -7,9 +7,8 @@ node of Python's syntax tree, for the error's place.
 import ast
 
 from ..tree import E, Literal, number, tuple_of, walk
-from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, WHOLE, computed, joined, told, widened
+from ..types import BOOL, DOUBLE, FLOAT, HALF, REAL, WEAK, WHOLE, arithmetic_type, describe, join_types, wide_type
 from . import convert
-
 
 # What Python calls an operator, the operation of the tree, and the operator's sign
 _BINARY = dict(
@@ -73,7 +72,7 @@ def binary(fn, node, op, a, b):
         return _bitwise(fn, node, op, a, b)
     if op == 'Pow':
         return _power(fn, a, b)
-    t = computed(a.type, b.type, fn.doubles)
+    t = arithmetic_type(a.type, b.type, fn.doubles)
     if op == 'Div':
         return E('truediv', DOUBLE if t in WHOLE else t, (a, b))
     return _arithmetic(_BINARY[op], t, a, b)
@@ -98,18 +97,18 @@ def _need_numbers(fn, node, op, a, b):
 
 def _bitwise(fn, node, op, a, b):
     if {a.type, b.type} & REAL:
-        what = f'{SIGNS[op]} of {told(a.type)} and {told(b.type)}: bits are those of whole numbers'
+        what = f'{SIGNS[op]} of {describe(a.type)} and {describe(b.type)}: bits are those of whole numbers'
         raise fn.error(node, what, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
         return E(_BINARY[op], BOOL, (a, b))
-    t = widened(a.type) if is_shift else computed(a.type, b.type, fn.doubles)
+    t = wide_type(a.type) if is_shift else arithmetic_type(a.type, b.type, fn.doubles)
     return E(_BINARY[op], t, (convert.as_number(a), convert.as_number(b)))
 
 
 def _power(fn, a, b):
     a, b = convert.as_number(a), convert.as_number(b)
-    k, t = number(b), computed(a.type, b.type, fn.doubles)
+    k, t = number(b), arithmetic_type(a.type, b.type, fn.doubles)
     if t in WHOLE:
         if k is not None and k < 0:
             return E('math', DOUBLE if fn.doubles else WEAK, (a, b), 'pow')
@@ -124,36 +123,36 @@ def _power(fn, a, b):
 
 def cmod(fn, a, b):
     "The remainder of two whole numbers that has the sign of the first, as C's `%`"
-    return E('cmod', computed(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
+    return E('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
 
 
 def fma(fn, a, b, c):
     "`a*b + c`, rounded once"
     t = None
     for e in (a, b, c):
-        t = joined(t, convert.real_type(convert.need_number(e).type, fn.doubles), fn.doubles)
+        t = join_types(t, convert.real_type(convert.need_number(e).type, fn.doubles), fn.doubles)
     return E('math', FLOAT if t == HALF else t, (a, b, c), 'fma')
 
 
 def unary(fn, node, op, e):
     "`op e` for the operations neg, pos and invert"
     if e.op in ('view', 'tuple', 'object'):
-        raise fn.error(node, f'{told(e.type) if e.type else e.value!r} has no sign', 'Compute with its elements.')
+        raise fn.error(node, f'{describe(e.type) if e.type else e.value!r} has no sign', 'Compute with its elements.')
     if e.type is None or op == 'pos':
         return e
     if op == 'invert':
-        return _inverted(fn, node, e)
+        return _invert(fn, node, e)
     e = convert.as_number(e)
     if e.op == 'const':
         negative = E('const', e.type, value=-e.value)
         return Literal(negative, '-' + e.text) if isinstance(e, Literal) else negative
-    return E('neg', widened(e.type) if e.type in WHOLE else e.type, (e,))
+    return E('neg', wide_type(e.type) if e.type in WHOLE else e.type, (e,))
 
 
-def _inverted(fn, node, e):
+def _invert(fn, node, e):
     if e.type in REAL:
-        raise fn.error(node, f'~ of {told(e.type)}: bits are those of whole numbers')
-    return E('not', BOOL, (e,)) if e.type == BOOL else E('invert', widened(e.type), (e,))
+        raise fn.error(node, f'~ of {describe(e.type)}: bits are those of whole numbers')
+    return E('not', BOOL, (e,)) if e.type == BOOL else E('invert', wide_type(e.type), (e,))
 
 
 def compare(fn, node, op, a, b):
@@ -197,8 +196,8 @@ def connect(fn, node, op, a, b):
     a, b = convert.need_number(a), convert.need_number(b)
     if a.type == b.type == BOOL or None in (a.type, b.type):
         return E(op, BOOL if a.type == BOOL else None, (a, b))
-    first = None if is_cheap(a) else fn.unnamed(node, 'first', a.type, alone=True)
-    return E('value_' + op, joined(a.type, b.type, fn.doubles), (a, b), first)
+    first = None if is_cheap(a) else fn.new_variable(node, 'first', a.type, alone=True)
+    return E('value_' + op, join_types(a.type, b.type, fn.doubles), (a, b), first)
 
 
 def choose(fn, node, test, a, b):
@@ -212,7 +211,7 @@ def choose(fn, node, test, a, b):
             kind = 'arrays' if e.op == 'view' else 'things that are not numbers'
             what = f'a choice between {kind}: C must know which it is when it is compiled'
             raise fn.error(node, what, 'Use if and else, with the work in both.')
-    return E('select', joined(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
+    return E('select', join_types(a.type, b.type, fn.doubles), (convert.truth(test), a, b))
 
 
 def extreme(fn, op, a, b):
@@ -220,7 +219,7 @@ def extreme(fn, op, a, b):
     a, b = convert.need_number(a), convert.need_number(b)
     if a.type == b.type == BOOL:
         return E('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))
-    t = joined(a.type, b.type, fn.doubles)
+    t = join_types(a.type, b.type, fn.doubles)
     if t in WHOLE:
         return E(op[-3:], t, (a, b))
     if t == HALF:

@@ -3,11 +3,10 @@
 import ast
 from types import SimpleNamespace
 
-from ..tree import E, ONE, ZERO, number
-from ..types import INT, REAL, joined, told
+from ..tree import ONE, ZERO, E, number
+from ..types import INT, REAL, describe, join_types
 from . import convert
 from .assignments import Assignments
-
 
 _TURNS = 20  # a type can only become wider, and there are few
 _LEFT_BY_BREAK = 'Remember in a variable whether the loop was left by break.'
@@ -56,7 +55,7 @@ class Lowering(Assignments):
                 raise self.error(node, what, 'Give it one before this line.')
         tree = self.source.tree
         if self.result is not None and not self.is_kernel and _falls_through(tree.body):
-            what = f'{self.source.name} returns {told(self.result)} on some ways and nothing on others'
+            what = f'{self.source.name} returns {describe(self.result)} on some ways and nothing on others'
             raise self.error(tree, what, 'End it with a return.')
 
     def block(self, body, top=False):
@@ -66,7 +65,7 @@ class Lowering(Assignments):
         for s in body[1:] if top and body and _is_text(body[0]) else body:
             f = getattr(self, f's_{type(s).__name__}', None)
             if f is None:
-                raise self.refused(s)
+                raise self.refusal(s)
             try:
                 f(s)
             except convert.Misused as e:
@@ -134,9 +133,9 @@ class Lowering(Assignments):
 
     def note_result(self, s, t):
         "Note that the function returns a value of type `t`, too"
-        new = joined(self.result, t, self.doubles)
+        new = join_types(self.result, t, self.doubles)
         if new is None:
-            raise self.error(s, f'{self.source.name} returns {told(t)} here and {told(self.result)} elsewhere')
+            raise self.error(s, f'{self.source.name} returns {describe(t)} here and {describe(self.result)} elsewhere')
         self.changed |= new != self.result
         self.result = new
 
@@ -189,7 +188,7 @@ class Lowering(Assignments):
         args = [convert.need_number(self.x(a)) for a in it.args]
         for a in args:
             if a.type in REAL:
-                raise self.error(s, f'range of {told(a.type)}: it takes whole numbers', 'Use // or int(...).')
+                raise self.error(s, f'range of {describe(a.type)}: it takes whole numbers', 'Use // or int(...).')
         if len(args) == 3 and number(args[2]) == 0:
             raise self.error(s, 'a range whose step is 0 never ends')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args

@@ -4,8 +4,8 @@ import numpy as np
 
 from ..flow import Variable
 from ..source import Source
-from ..tree import E, ONE, ZERO, Memory, View, array, const, number, row_strides, tuple_of
-from ..types import DOUBLE, INT, WEAK, Array, ArrayOf, Number, joined
+from ..tree import ONE, ZERO, E, Memory, View, array, const, number, row_strides, tuple_of
+from ..types import DOUBLE, INT, WEAK, Array, ArrayOf, Number, join_types
 from .arrays import Arrays
 from .statements import Lowering
 
@@ -48,7 +48,7 @@ class Unit:
             p = fn.temporaries.setdefault(('parameter', name), Variable(name, v.node))
             p.defs = 1
         p.is_parameter, p.parameter = True, k
-        p.type = joined(p.type, DOUBLE if k.type == WEAK and self.doubles else k.type, self.doubles)
+        p.type = join_types(p.type, DOUBLE if k.type == WEAK and self.doubles else k.type, self.doubles)
         return E('var', p.type, value=p)
 
     def array_parameter(self, k, name):
@@ -123,12 +123,12 @@ class Unit:
             return array(_inner_view(a.value, name))
         p = v if name == v.name else f.temporaries.setdefault(('parameter', name), Variable(name, v.node))
         p.is_parameter, p.defs = True, max(p.defs, 1)
-        p.type = joined(p.type, a.type, self.doubles)
+        p.type = join_types(p.type, a.type, self.doubles)
         return E('var', p.type, value=p)
 
     def take_apart(self, fn, node, e, f):
         "The parts of the tuple that a device function returns"
-        v = fn.unnamed(node, 'result', f.result)
+        v = fn.new_variable(node, 'result', f.result)
         v.struct = f
         fn.emit('assign', node, var=v, expr=e)
         return tuple_of([E('field', t, (E('var', f.result, value=v),), n) for n, t in enumerate(f.result)])

@@ -13,12 +13,11 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..source import python_function
-from ..tree import E, ONE, ZERO, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
-from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, joined, told, value_type
+from ..tree import ONE, ZERO, E, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
+from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, describe, join_types, value_type
 from . import convert, operators
 from .calls import CALLS, builtin, name_of
 from .function import Function
-
 
 _CONSTANT = 64 * 1024  # bytes of constant memory
 _INDICES = ('cuda.threadIdx', 'cuda.blockIdx', 'cuda.blockDim', 'cuda.gridDim')
@@ -107,10 +106,10 @@ class Values(Function):
         "The expression of a node of Python's syntax tree"
         f = getattr(self, f'x_{type(node).__name__}', None)
         if f is None:
-            raise self.refused(node)
+            raise self.refusal(node)
         return f(node)
 
-    def refused(self, node):
+    def refusal(self, node):
         "The error for a piece of Python that CUDA C has not"
         kind = type(node).__name__
         what = f'{_REFUSED.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
@@ -168,26 +167,26 @@ class Values(Function):
     def thing(self, node, v, name):
         "What an object outside of the function means"
         if isinstance(v, (bool, np.bool_)):
-            return self.named(BOOL, name, bool(v))
+            return self.name_number(BOOL, name, bool(v))
         if isinstance(v, np.generic) and v.dtype.kind in 'iuf':
-            return self.named(value_type(str(v.dtype)), name, v.item())
+            return self.name_number(value_type(str(v.dtype)), name, v.item())
         if isinstance(v, int):
-            return self.named(_whole_type(v), name, v)
+            return self.name_number(_whole_type(v), name, v)
         if isinstance(v, float):
-            return self.named(DOUBLE if self.doubles else WEAK, name, v) if _is_finite(v) else self.float(v)
+            return self.name_number(DOUBLE if self.doubles else WEAK, name, v) if _is_finite(v) else self.float(v)
         if isinstance(v, tuple):
             return E('tuple', None, [self.thing(node, o, None) for o in v], SimpleNamespace(name=name, value=v))
         if _is_array(v):
-            return self.frozen(node, v, name)
+            return self.freeze(node, v, name)
         return E('object', None, value=name_of(v) or v)
 
-    def named(self, t, name, v):
+    def name_number(self, t, name, v):
         "A number that has a name outside of the function"
         if name is None or not _is_finite(v):
             return E('const', t, value=v)
         return E('global', t, value=(name, v))
 
-    def frozen(self, node, v, name):
+    def freeze(self, node, v, name):
         "An array outside of the function: constant memory"
         a = np.asarray(getattr(v, 'data', v) if type(v).__name__ == 'DeviceArray' else v)
         if a.dtype.kind not in 'biuf':
@@ -212,7 +211,7 @@ class Values(Function):
         if e.op == 'tuple' and hasattr(getattr(e.value, 'value', None), k):
             return self.thing(node, getattr(e.value.value, k), k)
         if e.op != 'object':
-            raise self.error(node, f'{told(e.type)} has no {k!r} in a kernel')
+            raise self.error(node, f'{describe(e.type)} has no {k!r} in a kernel')
         if isinstance(e.value, str) and e.value.startswith('cuda'):
             return self.cuda_name(node, f'{e.value}.{k}')
         try:
@@ -262,7 +261,7 @@ class Values(Function):
         if k == 'itemsize':
             return const(np.dtype(view.memory.dtype).itemsize)
         if k == 'T':
-            return self.arrays.transposed(node, e)
+            return self.arrays.transpose(node, e)
         raise self.error(node, f'an array in a kernel has no {k!r}: work on its elements')
 
     def dtype(self, node, e):
@@ -290,16 +289,16 @@ class Values(Function):
             return e.args[k]
         if i.op == 'object':
             raise self.error(node, 'a slice of a tuple')
-        return self.chosen(node, e, convert.as_number(convert.need_number(i)))
+        return self.choose(node, e, convert.as_number(convert.need_number(i)))
 
-    def chosen(self, node, e, i):
+    def choose(self, node, e, i):
         "The item `i` of a tuple of numbers, where `i` is known to the running thread only"
         t = None
         for o in e.args:
             if not convert.is_number_like(o):
                 what = 'a tuple of things that are not numbers, indexed by a variable'
                 raise self.error(node, what, 'Index it with a number.')
-            t = joined(t, o.type, self.doubles)
+            t = join_types(t, o.type, self.doubles)
         if e.value and all(number(o) is not None for o in e.args):
             m = self.unit.constant(e.value, np.array([number(o) for o in e.args]), self)
         else:
@@ -333,7 +332,7 @@ class Values(Function):
                 parts.append(operators.compare(self, node, sign, left, b))
                 left = b
                 continue
-            v = self.unnamed(node, 'middle', b.type, alone=True)  # the middle of a < b < c is computed once
+            v = self.new_variable(node, 'middle', b.type, alone=True)  # the middle of a < b < c is computed once
             parts.append(operators.compare(self, node, sign, left, E('let', b.type, (b,), v)))
             left = E('var', b.type, value=v)
         return operators.all_of(parts)
@@ -366,10 +365,10 @@ class Values(Function):
         "`f(...)`, with arguments that are written out"
         f = self.x(node.func)
         if f.op != 'object':
-            raise self.error(node, f'{ast.unparse(node.func)} is called, and is {told(f.type)}')
+            raise self.error(node, f'{ast.unparse(node.func)} is called, and is {describe(f.type)}')
         f, starred = f.value, [a for a in node.args if isinstance(a, ast.Starred)]
         if starred:
-            raise self.refused(starred[0])
+            raise self.refusal(starred[0])
         if any(k.arg is None for k in node.keywords):
             raise self.error(node, 'an argument with ** in a kernel')
         args = [self.x(a) for a in node.args]
@@ -381,7 +380,7 @@ class Values(Function):
         if isinstance(f, str) and f in CALLS:
             return self.known_call(node, f, args, kw)
         if f == 'zip' or f == 'enumerate':
-            return self.paired(node, f, args, kw)
+            return self.pair(node, f, args, kw)
         if f == 'range':
             return tuple_of([const(i) for i in range(*(self.need_fixed(node, a) for a in args))])
         if isinstance(f, str):
@@ -410,7 +409,7 @@ class Values(Function):
             raise self.error(node, 'a range here must be known when the kernel is compiled', 'Use it in a for loop.')
         return number(e)
 
-    def paired(self, node, f, args, kw):
+    def pair(self, node, f, args, kw):
         "`zip(...)` and `enumerate(...)`, of tuples"
         if f == 'zip':
             return tuple_of([tuple_of(list(o)) for o in zip(*(self.need_tuple(node, a).args for a in args))])
