@@ -42,7 +42,8 @@ def run_watched(fn, blocks, threads, own, out, *args):
 
     def one(b, t, d, *args):
         r, c = b.y * d.y + t.y, b.x * d.x + t.x
-        watch(fn, f'the thread at row {r}, column {c}', own(r, c), out, b, t, d, *args)
+        who = f'the thread at row {r}, column {c}' if d.y > 1 else f'the thread with index {c}'
+        watch(fn, who, own(r, c), out, b, t, d, *args)
 
     run_blocks(one, blocks, threads, *args)
 
