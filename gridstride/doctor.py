@@ -226,7 +226,7 @@ def _install(m, name):
     return _pip(name) if environment_version(Path(m.root) / '.venv') else 'python3 course.py setup'
 
 
-def _needed(name):
+def _need(name):
     "A check for a Python package that the lessons need"
 
     def check(m):
@@ -351,9 +351,9 @@ CHECKS = [  # what, what it is for, check
     ('.venv', 'the packages of the lessons', _environment),
     ('disk', 'setting up, compiled kernels', _disk),
     ('C++ compiler', 'CUDA C on the CPU', _compiler),
-    ('numpy', 'everything', _needed('numpy')),
+    ('numpy', 'everything', _need('numpy')),
     ('torch', 'every lesson', _torch),
-    ('jupyterlab', 'reading the lessons', _needed('jupyterlab')),
+    ('jupyterlab', 'reading the lessons', _need('jupyterlab')),
     ('numba', 'kernels in Numba', _package('numba', 'optional', _pip('numba'))),
     ('triton', 'kernels in Triton', _package('triton', 'optional', _pip('triton'), only='linux')),
     ('ninja', "torch's load_inline", _ninja),
@@ -371,14 +371,14 @@ def examine(
 ) -> list:  # (what, what it is for, `Row`)
     "All the checks; one that fails itself says so in its row"
 
-    def guarded(check):
+    def guard(check):
         try:
             return check(m)
         except Exception as e:
             return Row('missing', f'could not be looked at ({type(e).__name__}: {e})')
 
     m = m or machine()
-    return [(what, why, guarded(check)) for what, why, check in checks]
+    return [(what, why, guard(check)) for what, why, check in checks]
 
 
 def report(rows) -> str:

@@ -8,7 +8,7 @@ __all__ = [
     'ORDERS',
     'ENGINES',
     'settings',
-    'changed',
+    'change',
     'checking',
     'parse_checks',
     'check_order',
@@ -28,7 +28,7 @@ settings = SimpleNamespace(checks=CHECKS, order='forward', seed=0, who=False, en
 
 
 @contextmanager
-def changed(settings, **new):
+def change(settings, **new):
     "`settings` with those of the new values that are not None, inside of the `with` block"
     new = {k: v for k, v in new.items() if v is not None}
     old = {k: getattr(settings, k) for k in new}
@@ -91,5 +91,5 @@ def options(
     check_whole_number(seed=seed)
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine is {engine!r}; it may be {' or '.join(map(repr, ENGINES))}")
-    with changed(settings, checks=checks, order=order, seed=seed, who=who, engine=engine):
+    with change(settings, checks=checks, order=order, seed=seed, who=who, engine=engine):
         yield

@@ -710,7 +710,7 @@ def instructions(r):
 
 def test_the_kernel_with_layouts_is_the_lessons_rung():
     "With neither operand turned, to the instruction"
-    both = [instructions(r) for r in (transposed.stored('nn'), hopper.stored)]
+    both = [instructions(r) for r in (transposed.rung_for('nn'), hopper.stored)]
     assert both[0] == both[1] and len(both[0]) > 500
 
 

@@ -186,7 +186,7 @@ def nvrtc(
         entry = ctypes.c_char_p()
         lib.nvrtcGetLoweredName(p, name.encode(), ctypes.byref(entry))
         # The driver keeps what NVRTC has compiled, but not what the assembler said then.
-        if _FRESH not in flags and not _said_of(entry.value.decode(), log):
+        if _FRESH not in flags and not _part_about(entry.value.decode(), log):
             return nvrtc(src, name, arch, opt, (*flags, _FRESH), file, original)
         return _text(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
     finally:
@@ -254,7 +254,7 @@ _TAKES = {
 }
 
 
-def _said_of(entry, log):
+def _part_about(entry, log):
     "The part of the assembler's words that is about one kernel"
     parts = re.split(r"Compiling entry function '|Function properties for ", log)
     return ''.join(o for o in parts if re.match(rf"{re.escape(entry)}\b", o))
@@ -268,7 +268,7 @@ def usage(
 ) -> dict:
     """What a kernel takes: `registers` of a thread; bytes of static `shared` memory of a block, of a thread's `local`
     memory, of `spill_stores` and `spill_loads` (as instructions say), of `constant` memory; `barriers`"""
-    text = _said_of(entry, log)
+    text = _part_about(entry, log)
     if not text:
         raise RuntimeError(f'the assembler said nothing of {entry}:\n{log}')
     res = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _TAKES.items()}

@@ -235,7 +235,7 @@ def prepare():
     c = compiler()
     preparing = threading.Thread(target=_prepare_runtime)
     preparing.start()
-    headers.precompiled(c, emulated_flags(c) + checked_flags(c, ''), HEADERS)
+    headers.get_precompiled(c, emulated_flags(c) + checked_flags(c, ''), HEADERS)
     preparing.join()
 
 

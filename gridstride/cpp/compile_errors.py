@@ -72,7 +72,7 @@ def _diagnose(m, name, before, after, all_before):
     if Path(m['file']).name == name:
         line = int(m['line'])
         return Diagnostic(line, column, m['what'], used if used != line else None)
-    line = used or _mentioned(name, before, -1) or _mentioned(name, all_before, -1) or _mentioned(name, after, 0)
+    line = used or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
     return Diagnostic(line, 0, m['what']) if line else None
 
 
@@ -85,7 +85,7 @@ def _user(name, before, after):
             return int(found[-1])
 
 
-def _mentioned(name, text, which):
+def _find_line(name, text, which):
     found = re.findall(rf'{re.escape(name)}:(\d+)', text)
     return int(found[which]) if found else None
 

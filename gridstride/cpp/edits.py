@@ -35,11 +35,11 @@ class Edits:
         "Note that `text` is put before `src[pos]`"
         self.replace(pos, pos, text)
 
-    def pasted(self, prefix: str) -> str:
+    def paste(self, prefix: str) -> str:
         "`prefix` as it is put before a name: in a macro the name may be a parameter"
         return prefix if self.code.macro is None else f'{prefix}##'
 
-    def quoted(self, name: str) -> str:
+    def quote(self, name: str) -> str:
         "C++ for the name of a variable as a string"
         return f'"{name}"' if self.code.macro is None else f'GRIDSTRIDE_NAME({name})'
 

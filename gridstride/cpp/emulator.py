@@ -17,7 +17,7 @@ from types import SimpleNamespace
 from unittest.mock import patch
 
 from ..findings import warn_of_same_value
-from ..options import CHECKS, ORDERS, changed, check_whole_number, parse_checks, settings
+from ..options import CHECKS, ORDERS, change, check_whole_number, parse_checks, settings
 from ..options import options as options_of_all
 from .build import runtime
 from .finding import CFinding, COptions, Found, check_abi
@@ -39,7 +39,7 @@ def options(
     check_whole_number(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds is {seconds!r}; it is a number above 0')
-    with options_of_all(checks, order, seed), changed(limits, threads=threads, seconds=seconds):
+    with options_of_all(checks, order, seed), change(limits, threads=threads, seconds=seconds):
         yield
 
 

@@ -28,14 +28,14 @@ def runner(
     "What runs the compiler, with precompiled headers where it compiles and they can be had"
 
     def run(command, folder):
-        made = precompiled(c, flags, names) if '-c' in command else None
+        made = get_precompiled(c, flags, names) if '-c' in command else None
         with telling(what):
             return _run_with(made, command, folder) if made else run_command(command, folder)
 
     return run
 
 
-def precompiled(c, flags, names) -> Path:
+def get_precompiled(c, flags, names) -> Path:
     "The file with the precompiled headers `names`, which is made if it is not there yet; None where it cannot be had"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
     include = [o for name in names for o in ('-include', name)]

@@ -59,7 +59,7 @@ def _base(name):
     return name.split('<')[0].split('::')[-1].strip()
 
 
-def _wanted(src, name):
+def _find_wanted(src, name):
     "(name as it was asked for, `Function`) of each kernel that is meant"
     known = {k.name: k for k in kernels(src)}
     if not known:
@@ -91,7 +91,7 @@ def cuda_kernel(
     checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, where it can be had
 ):  # a `Kernel`; `Kernels` if there are several
     "Kernels without host code; `CompileError` shows the line"
-    wanted, checks = _wanted(src, name), parse_checks(checks)
+    wanted, checks = _find_wanted(src, name), parse_checks(checks)
     made = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, wanted, checks)
     for k in made.values():
         k.src = src

@@ -74,7 +74,7 @@ def _or(a, b):
     return _not(_and(_not(a), _not(b)))
 
 
-def _known(f):
+def _lift(f):
     return lambda a, b: None if a is None or b is None else int(f(a, b))
 
 
@@ -89,7 +89,7 @@ _LEVELS = (
     {'+': operator.add, '-': operator.sub},
     {'*': operator.mul, '/': operator.floordiv, '%': operator.mod},
 )
-_BINARY = _LOGIC | {op: (n, _known(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
+_BINARY = _LOGIC | {op: (n, _lift(f)) for n, level in enumerate(_LEVELS, 2) for op, f in level.items()}
 _UNARY = {'!': _not, '-': lambda a: a and -a, '+': lambda a: a, '~': lambda a: None if a is None else ~a}
 _COMMENT = re.compile(r'//.*|/\*.*?\*/|\\\r?\n', re.S)
 _PIECE = re.compile(r"\d[\w']*|\w+|<<|>>|[<>=!]=|&&|\|\||\S")
@@ -120,20 +120,20 @@ class _Condition:
         if word in _UNARY:
             return _UNARY[word](self.unary())
         if word == '(':
-            return self.closed(self.binary(0))
+            return self.close(self.binary(0))
         if word == 'defined':
-            return self.defined()
+            return self.read_defined()
         if word[0].isdigit():
             return int(word.rstrip('uUlL').replace("'", ''), 0)
         return evaluate(self.macros.look_up(word)[1], self.macros, self.depth + 1)
 
-    def defined(self):
+    def read_defined(self):
         name = self.words.pop(0)
         if name != '(':
             return self.macros.look_up(name)[0]
-        return self.closed(self.macros.look_up(self.words.pop(0))[0])
+        return self.close(self.macros.look_up(self.words.pop(0))[0])
 
-    def closed(self, value):
+    def close(self, value):
         if self.words.pop(0) != ')':
             raise ValueError(self.words)
         return value

@@ -333,7 +333,7 @@ def _parameter(s):
     return m[1].strip() + m[3], m[2], default or None
 
 
-def _declared(name, types):
+def _declare(name, types):
     "A declaration from what the compiler says of a function's type"
     text = re.sub(r'std::(__cxx11|__1)::basic_string<char[^<>]*>', 'std::string', types.decode())
     ret, args = re.search(r'F = (.*?) ?\((.*)\)\]', text).groups()
@@ -407,7 +407,7 @@ class Function:
 
     def __init__(self, exported, library, declaration=None):
         self.__name__ = self.__qualname__ = exported.name.decode()
-        self.__doc__ = (declaration or _declared(self.__name__, exported.types())).rstrip(';')
+        self.__doc__ = (declaration or _declare(self.__name__, exported.types())).rstrip(';')
         self.__module__ = library.__name__
         self.library, self._call, self.parameters = library, exported.call, parameters(self.__doc__)
         names = [o[1] for o in self.parameters]

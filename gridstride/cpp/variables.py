@@ -57,7 +57,7 @@ def _shared_reference(e, d, o, common):
     if by:
         before = f'struct gs_align_{name} {{ alignas({by}) char c; }}; '
         type_ += f', alignof(gs_align_{name})'
-    return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quoted(name)})'
+    return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quote(name)})'
 
 
 def _guard_bounds(own):
@@ -171,7 +171,7 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
             e.insert(c.tokens[d.first].start, f'{prefix} ')
         else:
             e.replace(c.tokens[d.start].start, c.tokens[d.first].start, f'{prefix} ')
-        e.insert(c.tokens[o.name].start, e.pasted('gs_init_'))
+        e.insert(c.tokens[o.name].start, e.paste('gs_init_'))
         _refer(e, d, o, name, declares, seen)
 
 
@@ -190,9 +190,9 @@ def _refer(e, d, o, name, declares, seen):
         return
     known = not (declares and c[o.past] == '[' and c[o.past + 1] == ']')
     if known:
-        value = e.pasted('gs_init_') + name
+        value = e.paste('gs_init_') + name
         space = next(v for k, v in _SPACES.items() if k in d.words)
-        made = f"::gridstride::symbol({value}, {e.quoted(name)}, '{space}')"
+        made = f"::gridstride::symbol({value}, {e.quote(name)}, '{space}')"
         e.insert(c.tokens[o.end - 1].end, f'; static decltype({value}) &{name} = {made}')
     if declares:
         seen[name] = known

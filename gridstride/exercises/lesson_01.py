@@ -80,7 +80,7 @@ def _(fn, rng, n):
     check(out.a, x.T.flatten())
 
 
-def _blurred(x):
+def _blur(x):
     "Mean over each element and its left and right neighbours, in float64"
     total, count = x.astype(np.float64), np.ones(x.shape)
     total[:, 1:] += x[:, :-1]
@@ -104,4 +104,4 @@ def _(fn, rng, h, w):
     xs, out = Memory('x', x), output(h * w)
     run_watched(fn, rng, h * w, same, out, xs, out, h, w)
     check_unchanged(xs)
-    check(out.a.reshape(h, w), _blurred(x))
+    check(out.a.reshape(h, w), _blur(x))

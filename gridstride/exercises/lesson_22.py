@@ -13,7 +13,7 @@ from ..kernels.tma import swizzled
 from ..kernels.maps import tensor_map
 from ..utils import cdiv, check
 
-__all__ = ['FIELDS', 'MOST', 'GIVEN', 'broken', 'fields', 'descriptor', 'needed', 'bands', 'both_orders', 'relu']
+__all__ = ['FIELDS', 'MOST', 'GIVEN', 'broken', 'fields', 'descriptor', 'fetches', 'bands', 'both_orders', 'relu']
 
 
 @problem(
@@ -159,7 +159,7 @@ def _(fn, rng, BM, BN, BK, out):
         )
 
 
-def needed(order, BM, BN, at_once):
+def fetches(order, BM, BN, at_once):
     "What the lots of an order fetch, in rows and columns"
     lots = [order[i : i + at_once] for i in range(0, len(order), at_once)]
     return sum(len({r for r, _ in lot}) * BM + len({c for _, c in lot}) * BN for lot in lots)
@@ -213,7 +213,7 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
             f'{case}: each of the {tall * wide} tiles is to be made once; '
             f'got {len(got)}, {len(set(got))} of them different'
         )
-    have, best = needed(got, BM, BN, at_once), min(needed(o, BM, BN, at_once) for o in bands(tall, wide))
+    have, best = fetches(got, BM, BN, at_once), min(fetches(o, BM, BN, at_once) for o in bands(tall, wide))
     if have > 1.03 * best:
         raise AssertionError(
             f'{case}: the order needs {have} rows and columns, and the best bands {best}: '

@@ -32,22 +32,22 @@ def _lesson(number, module, large):
         )
 
 
-def _picked(product, *shapes):
+def _export(product, *shapes):
     "A kernel that `matmul` picks"
     name = re.sub(r'\W+', '_', product.name)
     return Exported(f'matmul_{name}', f'`matmul` may pick `{product.name}`', product, [*shapes])
 
 
 def _thin(form, product, *shapes):
-    return _picked(product, *shapes)._replace(name=f'matmul_thin_{form}')
+    return _export(product, *shapes)._replace(name=f'matmul_thin_{form}')
 
 
 def _float32():
     "All that `matmul` picks in float32; a thin one has the width in its constants, so one of each form"
     large = 4096, 4096, 4096
     for p in split.every():
-        yield _picked(p, *ragged_shapes(p)[1:4], large)
-    yield _picked(thin.SMALL, *ragged_shapes(thin.SMALL)[:4], (100, 100, 100))
+        yield _export(p, *ragged_shapes(p)[1:4], large)
+    yield _export(thin.SMALL, *ragged_shapes(thin.SMALL)[:4], (100, 100, 100))
     yield _thin('rows', thin.THIN, (9001, 10, 784), (50000, 10, 784))
     yield _thin('ring', thin.THIN, (9001, 10, 785), (50000, 10, 785))
     yield _thin('wide', thin.THIN, (9001, 20, 786), (50000, 20, 786))
@@ -59,10 +59,10 @@ def _bfloat16():
     "All that `matmul` picks in bfloat16"
     large = 8192, 8192, 8192
     for p in [hopper.final(*tile) for tile in hopper.FINAL] + transposed.every():
-        yield _picked(p, *ragged_shapes(p)[1:4], large)
+        yield _export(p, *ragged_shapes(p)[1:4], large)
 
 
-def exported() -> list:  # of `Exported`
+def list_exports() -> list:  # of `Exported`
     "Every rung of lessons 13, 21 and 22, and every kernel that `matmul` can pick"
     lessons = (13, fp32, 4096), (21, tensor_cores, 8192), (22, hopper, 8192)
     rungs = [e for number, module, n in lessons for e in _lesson(number, module, (n, n, n))]
@@ -130,7 +130,7 @@ def _multiply(e):
     return f'{head} {{\n    switch (number) {{\n{cases}    }}\n}}\n'
 
 
-def _given(product):
+def _layout(product):
     "How m and n are given"
     return dict(nn='m (h x k) and n (k x w)', tn='m as k x h and n (k x w)', nt='m (h x k) and n as w x k')[
         product.layout
@@ -153,7 +153,7 @@ def program(e) -> str:
     includes = '\n'.join(f'#include <{o}>' for o in _HOST)
     host = files(__package__).joinpath('main.cuh').read_text(encoding='utf-8')
     return f'''// {e.what}:
-// out (h x w) = m @ n in {e.product.dtype}, row after row; {_given(e.product)}.
+// out (h x w) = m @ n in {e.product.dtype}, row after row; {_layout(e.product)}.
 //
 //     nvcc {FLAGS} -o {e.name} {e.name}.cu && ./{e.name}
 //
@@ -196,7 +196,7 @@ def export(folder, match='') -> list:  # of the files written
     "Write a `.cu` for each kernel with `match` in its name into `folder`, and `run.sh`, which compiles and runs them"
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
-    programs = {f'{e.name}.cu': program(e) for e in exported() if match in e.name}
+    programs = {f'{e.name}.cu': program(e) for e in list_exports() if match in e.name}
     for name, text in {**programs, 'run.sh': RUN}.items():
         (folder / name).write_text(text, encoding='utf-8')
     return [folder / name for name in programs]

@@ -178,7 +178,7 @@ def _where():
     return 'cuda' if backend() == 'gpu' else 'cpu'
 
 
-def _named(h, w, k):
+def _make_numbered(h, w, k):
     "m and n whose product has w*row + column in each element, exactly, also in bf16"
     import torch
 
@@ -212,14 +212,14 @@ def _fragments():
     k = cuda_kernel(DUMPS['fragments'])
     k[1, 32](m, n, *res)
     c = torch.empty_like(res[2])
-    k[1, 32](*_named(16, 8, 16), *(torch.empty_like(o) for o in res[:2]), c)
+    k[1, 32](*_make_numbered(16, 8, 16), *(torch.empty_like(o) for o in res[:2]), c)
     return dict(a=res[0], b=res[1], product=res[2], c=c)
 
 
 def _accumulator():
     import torch
 
-    m, n = (o.contiguous() for o in _named(64, 64, 64))
+    m, n = (o.contiguous() for o in _make_numbered(64, 64, 64))
     out = torch.empty(128, 32, device=_where())
     cuda_kernel(DUMPS['accumulator'])[1, 128](tensor_map(m, (64, 64)), tensor_map(n, (16, 64)), out)
     return out

@@ -131,7 +131,7 @@ def _shared(BM, BN, BK, STAGES):
 
 
 @lru_cache
-def stored(
+def rung_for(
     layout,  # 'tn': m is given as k x h; 'nt': n as w x k; 'nn': both as they are
 ) -> Rung:
     "The rung of lesson 22 for matrices that lie in memory in this layout"
@@ -148,11 +148,11 @@ FULL, LONG = 0.9, 2048
 
 def every() -> list:
     "All that is chosen from"
-    return [stored(layout) for layout in ('tn', 'nt')]
+    return [rung_for(layout) for layout in ('tn', 'nt')]
 
 
 def _choose(layout, h, w, k, sms):
-    kernel = stored(layout)
+    kernel = rung_for(layout)
     pairs, tiles = sms // 2, cdiv(h, 2 * kernel.constants['BM']) * cdiv(w, kernel.constants['BN'])
     if tiles < FULL * cdiv(tiles, pairs) * pairs or k < LONG:
         return 'the library reads a transpose faster in such a shape'

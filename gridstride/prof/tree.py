@@ -42,8 +42,8 @@ class Node:
         self.kernel = 'time' in own and not data['children']
         self.seconds = own.get('time', 0.0) + sum(c.seconds for c in self.children)
         self.count = int(own.get('count', 0)) + sum(c.count for c in self.children)
-        self.flops = self._given('flops') or sum(c.flops for c in self.children)
-        self.bytes = self._given('bytes') or sum(c.bytes for c in self.children)
+        self.flops = self._sum_own('flops') or sum(c.flops for c in self.children)
+        self.bytes = self._sum_own('bytes') or sum(c.bytes for c in self.children)
 
     @staticmethod
     def _metrics(found):
@@ -55,7 +55,7 @@ class Node:
                 res[m[1]] = v * _UNITS.get(m[2], 1)
         return res
 
-    def _given(self, what):
+    def _sum_own(self, what):
         return sum(v for k, v in self.own.items() if re.fullmatch(rf'{what}(8|16|32|64)?', k))
 
     def __getitem__(self, name):

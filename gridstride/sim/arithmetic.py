@@ -21,16 +21,16 @@ __all__ = [
     'contains',
     'either',
     'fold',
-    'joined',
+    'join',
     'kind_of',
     'negate',
-    'typed',
+    'as_numba',
     'unary',
     'wide',
 ]
 
 
-def typed(v):
+def as_numba(v):
     "A Python number as Numba types it; everything else as it is"
     if isinstance(v, bool):
         return np.bool_(v)
@@ -49,7 +49,7 @@ def wide(v):
     return v if t is None or v.dtype == t else v.astype(t)
 
 
-def joined(new, old):
+def join(new, old):
     "`new` where a branch has met the `old` value again: whole numbers of two types are of the wider one from here on"
     a, b = getattr(new, 'dtype', None), getattr(old, 'dtype', None)
     if a is None or b is None or a == b or a.kind not in 'biu' or b.kind not in 'biu':

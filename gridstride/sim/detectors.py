@@ -283,7 +283,7 @@ class Synccheck:
         rows = g.rows()
         there = (rows >= 0) & g.live[rows]
         here = there & m[rows]
-        absent = (_named(rows, here, bits) == 1) & there & ~here & here.any(1)[:, None]
+        absent = (_named_lanes(rows, here, bits) == 1) & there & ~here & here.any(1)[:, None]
         if absent.any():
             w, lane = (int(o) for o in np.argwhere(absent)[0])
             by = int(rows[w][here[w]][0])
@@ -308,7 +308,7 @@ class Synccheck:
             raise run.finding('synccheck', 'endless_wait', site, loop.m, threads=np.count_nonzero(loop.m))
 
 
-def _named(rows, here, bits):
+def _named_lanes(rows, here, bits):
     "Which lanes the mask of each warp names, as (warps, 32)"
     first = rows[np.arange(len(rows)), np.argmax(here, 1)] if (bits != bits[0]).any() else rows[:, 0]
     return (bits[first][:, None] >> np.arange(32, dtype=np.uint32)) & 1

@@ -37,7 +37,7 @@ def _tuple(v):
     raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
 
 
-def _numbered(a, start=0):
+def _enumerate(a, start=0):
     return tuple((np.int64(start + i), o) for i, o in enumerate(_tuple(a)))
 
 
@@ -82,7 +82,7 @@ FUNCTIONS = {
     divmod: lambda a, b: (binary('FloorDiv', a, b), binary('Mod', a, b)),
     tuple: tuple,
     zip: lambda *a: tuple(zip(*map(_tuple, a))),
-    enumerate: _numbered,
+    enumerate: _enumerate,
     complex: lambda a, b=0.0: a + 1j * b,
     slice: slice,
     math.floor: _to_int(np.floor),

@@ -137,8 +137,8 @@ def merge(m, new, old):
         return new
     if isinstance(new, tuple) and isinstance(old, tuple) and len(new) == len(old):
         return tuple(merge(m, a, b) for a, b in zip(new, old))
-    if hasattr(new, 'merged'):
-        return new.merged(m, old)
+    if hasattr(new, 'merge'):
+        return new.merge(m, old)
     new, old = (
         np.asarray(o) if hasattr(o, '__array__') and not isinstance(o, (np.ndarray, np.generic)) else o
         for o in (new, old)

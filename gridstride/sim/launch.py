@@ -10,7 +10,7 @@ import numpy as np
 from ..findings import NotSimulated
 from ..launching import argument_error, configure, count_arguments
 from ..options import ENGINES, settings
-from .arithmetic import typed
+from .arithmetic import as_numba
 from .lanes import Group
 from .memory import wrap
 from .run import Run
@@ -45,7 +45,7 @@ def argument(
     if isinstance(v, tuple):
         return tuple(argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v))
     if isinstance(v, (bool, int, float, complex, np.generic)):
-        return typed(v)
+        return as_numba(v)
     mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(v, list) else ''
     raise wrong(f'takes a tensor, an array, a number or a tuple of these, and a {type(v).__name__} was given{mend}')
 

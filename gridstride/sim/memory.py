@@ -10,7 +10,7 @@ from functools import cached_property
 import numpy as np
 
 from ..findings import NotSimulated
-from .arithmetic import typed
+from .arithmetic import as_numba
 from .detectors import Shadow
 
 __all__ = [
@@ -20,7 +20,7 @@ __all__ = [
     'strides_of',
     'fresh_view',
     'base_of',
-    'spanned',
+    'span',
     'address',
     'wrap',
     'locate',
@@ -70,7 +70,7 @@ class View:
         "The same elements with the axes reversed"
         return View(self.mem, self.off, self.shape[::-1], self.strides[::-1], self.name)
 
-    def merged(self, m, old):
+    def merge(self, m, old):
         "This view in the lanes of `m`, `old` in the others: possible for two views of one memory"
         if not (
             isinstance(old, View) and old.mem is self.mem and old.strides == self.strides and old.ndim == self.ndim
@@ -118,7 +118,7 @@ def base_of(a):
     return a
 
 
-def spanned(a):
+def span(a):
     "All memory from the first to the last element of `a`, as a flat array"
     low = a[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides)]
     n = 1 + sum((n - 1) * s for n, s in zip(low.shape, low.strides)) // a.itemsize if a.size else 0
@@ -145,7 +145,7 @@ def wrap(
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         whole = base.reshape(-1, order='A')
     if whole is None or (address(a) - address(whole)) % a.itemsize:
-        whole = spanned(a)
+        whole = span(a)
     key = address(whole), whole.size, a.dtype.str
     if key not in known:
         known[key] = Mem(whole, name, 'global')
@@ -216,7 +216,7 @@ def load(run, m, v, idx, site):
             raise no_array(run, v, site)
         if np.ndim(idx):
             raise run.refusal(site, m, 'a tuple indexed differently in different threads')
-        return typed(v[idx])
+        return as_numba(v[idx])
     off = locate(run, m, v, idx, site)
     if isinstance(off, View):
         return off

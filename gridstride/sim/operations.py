@@ -5,7 +5,7 @@ import types
 
 import numpy as np
 
-from .arithmetic import OPERATORS, binary, both, cast, contains, either, joined, negate, unary
+from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, negate, unary
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
@@ -13,7 +13,7 @@ from .memory import View, load, store
 __all__ = ['Operations']
 
 
-def named(v, name):
+def give_name(v, name):
     "Give an array that has no name yet the name of the variable it is assigned to"
     if isinstance(v, View) and v.name is None:
         v.name = v.mem.name = name
@@ -80,8 +80,8 @@ def refusal(run, m, f, site):
     return run.refusal(site, m, f'calling {getattr(f, "__name__", f)!r} in a kernel')
 
 
-_CALLED = (assign, merge, union, branch, joined, Loop, Range, Items)  # lanes and loops
+_CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, contains)  # numbers
-_CALLED += (load, store, named)  # arrays
+_CALLED += (load, store, give_name)  # arrays
 _CALLED += (fork, again, leave, holds, call)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

@@ -23,7 +23,7 @@ import textwrap
 from collections import namedtuple
 
 from ..findings import NotSimulated
-from .arithmetic import typed
+from .arithmetic import as_numba
 from .operations import Operations
 
 
@@ -35,7 +35,7 @@ def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
     return any(isinstance(o, kinds) for s in body for o in ast.walk(s))
 
 
-def _assigned(body):
+def _assigned_names(body):
     "Names that are given a value in `body`"
     return {o.id for s in body for o in ast.walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
@@ -99,7 +99,7 @@ class _Rewriter(ast.NodeTransformer):
         self.n += 1
         return f'__{what}{self.n}'
 
-    def made(self, node, src, **parts):
+    def make(self, node, src, **parts):
         "Statements from `src`, whose names in `parts` stand for expressions; they get the line of `node`"
         return [self.at(node, o) for o in _fill(_parse(src), parts)]
 
@@ -171,18 +171,18 @@ class _Rewriter(ast.NodeTransformer):
         if len(node.targets) == 1:
             return self.bind(node, node.targets[0], value)
         v = self.fresh('v')
-        return self.made(node, f'{v} = V__', V__=value) + [
+        return self.make(node, f'{v} = V__', V__=value) + [
             o for t in node.targets for o in self.bind(node, t, ast.Name(v, ast.Load()))
         ]
 
     def bind(self, node, target, value):
         "Statements that give `value` to a target: a name, an element, or a tuple of such"
         if isinstance(target, ast.Name):
-            return self.made(
-                node, f'{target.id} = __gs.assign(__d, __m, __gs.named(V__, {target.id!r}), {target.id})', V__=value
+            return self.make(
+                node, f'{target.id} = __gs.assign(__d, __m, __gs.give_name(V__, {target.id!r}), {target.id})', V__=value
             )
         if isinstance(target, ast.Subscript):
-            return self.made(
+            return self.make(
                 node,
                 '__gs.store(__run, __m, A__, I__, V__, S__)',
                 A__=self.visit(target.value),
@@ -192,7 +192,7 @@ class _Rewriter(ast.NodeTransformer):
             )
         if isinstance(target, (ast.Tuple, ast.List)):
             v = self.fresh('v')
-            res = self.made(node, f'{v} = V__', V__=value)
+            res = self.make(node, f'{v} = V__', V__=value)
             for i, t in enumerate(target.elts):
                 res += self.bind(node, t, _expr(f'{v}[{i}]'))
             return res
@@ -208,9 +208,9 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(t, ast.Subscript):
             self.fail(node, f'changing {type(t).__name__.lower()} in place')
         a, i = self.fresh('a'), self.fresh('i')
-        res = self.made(node, f'{a} = A__\n{i} = I__', A__=self.visit(t.value), I__=self.index(t.slice))
-        old = self.made(node, f'__gs.load(__run, __m, {a}, {i}, S__)', S__=self.site(t))[0].value
-        return res + self.made(
+        res = self.make(node, f'{a} = A__\n{i} = I__', A__=self.visit(t.value), I__=self.index(t.slice))
+        old = self.make(node, f'__gs.load(__run, __m, {a}, {i}, S__)', S__=self.site(t))[0].value
+        return res + self.make(
             node,
             f'__gs.store(__run, __m, {a}, {i}, V__, S__)',
             V__=self.binop(node, old, node.op, self.visit(node.value)),
@@ -219,9 +219,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node):
         c, n = self.visit(node.test), self.fresh('')
-        here = sorted(_assigned(node.body) ^ _assigned(node.orelse))
-        before = self.made(node, '\n'.join(f'{n}o{nm} = {nm}' for nm in here))
-        after = self.made(node, '\n'.join(f'{nm} = __gs.joined({nm}, {n}o{nm})' for nm in here))
+        here = sorted(_assigned_names(node.body) ^ _assigned_names(node.orelse))
+        before = self.make(node, '\n'.join(f'{n}o{nm} = {nm}' for nm in here))
+        after = self.make(node, '\n'.join(f'{nm} = __gs.join({nm}, {n}o{nm})' for nm in here))
         back = (
             f'{n}d or {self.loops[-1]}.split()'
             if self.loops and _leaves([node], (ast.Break, ast.Continue))
@@ -229,7 +229,7 @@ class _Rewriter(ast.NodeTransformer):
         )
         fork = f'{n}y, {n}n = __gs.fork(__run, __m, C__, S__)'
         kept = f'{n}d = __d\n{n}e = __d or {n}y is not None and {n}n is not None'
-        res = before + self.made(node, f'{fork}\n{kept}', C__=c, S__=self.site(node.test))
+        res = before + self.make(node, f'{fork}\n{kept}', C__=c, S__=self.site(node.test))
         for part, body in (('y', node.body), ('n', node.orelse)):
             if body:
                 res.append(
@@ -237,14 +237,14 @@ class _Rewriter(ast.NodeTransformer):
                         node,
                         ast.If(
                             _expr(f'{n}{part} is not None'),
-                            self.made(node, f'__m = {n}{part}\n__d = {n}e')
+                            self.make(node, f'__m = {n}{part}\n__d = {n}e')
                             + self.block(body)
-                            + self.made(node, f'{n}{part} = __m'),
+                            + self.make(node, f'{n}{part} = __m'),
                             [],
                         ),
                     )
                 )
-        return res + after + self.made(node, f'__m = __gs.union({n}y, {n}n)\n__d = {back}')
+        return res + after + self.make(node, f'__m = __gs.union({n}y, {n}n)\n__d = {back}')
 
     def visit_While(self, node):
         if node.orelse:
@@ -255,21 +255,21 @@ class _Rewriter(ast.NodeTransformer):
         test, self.pre = self.pre, outer
         self.loops.append(L)
         inner = (
-            self.made(node, f'__m = {L}.m\n__d = {L}.d')
+            self.make(node, f'__m = {L}.m\n__d = {L}.d')
             + test
-            + self.made(
+            + self.make(
                 node,
                 f'if not __gs.again(__run, {L}, C__, S__): break\n__m = {L}.m\n__d = {L}.d',
                 C__=c,
                 S__=self.site(node.test),
             )
         )
-        inner += self.block(node.body) + self.made(node, f'{L}.end(__m)\nif {L}.m is None: break')
+        inner += self.block(node.body) + self.make(node, f'{L}.end(__m)\nif {L}.m is None: break')
         self.loops.pop()
         return (
-            self.made(node, f'{L} = __gs.Loop(__m, __d)')
+            self.make(node, f'{L} = __gs.Loop(__m, __d)')
             + [self.at(node, ast.While(ast.Constant(True), inner, []))]
-            + self.made(node, f'__m = {L}.out()\n__d = {L}.d0')
+            + self.make(node, f'__m = {L}.out()\n__d = {L}.d0')
         )
 
     def visit_For(self, node):
@@ -280,30 +280,30 @@ class _Rewriter(ast.NodeTransformer):
             make = ast.Call(_expr('__gs.Range'), [_expr('__m'), _expr('__d'), *(self.visit(a) for a in it.args)], [])
         else:
             make = ast.Call(_expr('__gs.Items'), [_expr('__m'), _expr('__d'), self.visit(it)], [])
-        res = self.made(node, f'{L} = V__', V__=make)
+        res = self.make(node, f'{L} = V__', V__=make)
         self.loops.append(L)
         inner = (
-            self.made(node, f'__m = {L}.m\n__d = {L}.d')
+            self.make(node, f'__m = {L}.m\n__d = {L}.d')
             + self.bind(node, node.target, ast.Name(v, ast.Load()))
             + self.block(node.body)
-            + self.made(node, f'{L}.end(__m)')
+            + self.make(node, f'{L}.end(__m)')
         )
         self.loops.pop()
         loop = self.at(node, ast.For(ast.Name(v, ast.Store()), ast.Name(L, ast.Load()), inner, []))
-        return res + [loop] + self.made(node, f'__m = {L}.out()\n__d = {L}.d0')
+        return res + [loop] + self.make(node, f'__m = {L}.out()\n__d = {L}.d0')
 
     def visit_Break(self, node):
-        return self.made(node, f'{self.loops[-1]}.brk = __gs.union({self.loops[-1]}.brk, __m)\n__m = None')
+        return self.make(node, f'{self.loops[-1]}.brk = __gs.union({self.loops[-1]}.brk, __m)\n__m = None')
 
     def visit_Continue(self, node):
-        return self.made(node, f'{self.loops[-1]}.cont = __gs.union({self.loops[-1]}.cont, __m)\n__m = None')
+        return self.make(node, f'{self.loops[-1]}.cont = __gs.union({self.loops[-1]}.cont, __m)\n__m = None')
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
-        return self.made(node, '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None', V__=value)
+        return self.make(node, '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None', V__=value)
 
     def visit_Assert(self, node):
-        return self.made(node, '__gs.holds(__run, __m, C__, S__)', C__=self.visit(node.test), S__=self.site(node))
+        return self.make(node, '__gs.holds(__run, __m, C__, S__)', C__=self.visit(node.test), S__=self.site(node))
 
     # expressions
 
@@ -318,7 +318,7 @@ class _Rewriter(ast.NodeTransformer):
                     if _quick(o):
                         continue
                     t = self.fresh('t')
-                    self.pre[n:n] = self.made(o, f'{t} = V__', V__=res[j])
+                    self.pre[n:n] = self.make(o, f'{t} = V__', V__=res[j])
                     n, res[j] = n + 1, ast.Name(t, ast.Load())
             res.append(v)
         return res
@@ -353,7 +353,7 @@ class _Rewriter(ast.NodeTransformer):
     def const(self, node, value):
         "A name that stands for a number, typed as Numba types it"
         nm = f'__k{len(self.consts)}'
-        self.consts[nm] = typed(value)
+        self.consts[nm] = as_numba(value)
         return self.at(node, ast.Name(nm, ast.Load()))
 
     def binop(self, node, a, op, b):
@@ -386,7 +386,7 @@ class _Rewriter(ast.NodeTransformer):
         names, res = [self.fresh('c') for _ in node.comparators], []
         left = node.left
         for nm, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
-            self.pre += self.made(node, f'{nm} = V__', V__=self.visit(right))
+            self.pre += self.make(node, f'{nm} = V__', V__=self.visit(right))
             res.append(ast.Compare(self.visit(left) if left is node.left else left, [op], [ast.Name(nm, ast.Load())]))
             left = ast.Name(nm, ast.Load())
         return self.at(node, functools.reduce(lambda a, b: _call('__gs.both', a, b), res))
@@ -398,27 +398,27 @@ class _Rewriter(ast.NodeTransformer):
             if _quick(v):
                 res = _call(f'__gs.{which}', res, self.visit(v))
             else:
-                res = self.masked(node, res, v, which)
+                res = self.short_circuit(node, res, v, which)
         return self.at(node, res)
 
-    def masked(self, node, first, second, which):
+    def short_circuit(self, node, first, second, which):
         "`first and second`, or `or`: the second one only in the lanes where it matters"
         e, n, part = self.fresh('e'), self.fresh(''), 'y' if which == 'both' else 'n'
-        self.pre += self.made(node, f'{e} = V__\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
+        self.pre += self.make(node, f'{e} = V__\n{n}y, {n}n = __gs.branch(__m, {e})', V__=first)
         outer, self.pre = self.pre, []
         value = self.visit(second)
         inner, self.pre = self.pre, outer
         body = (
-            self.made(node, f'{n}m, {n}d = __m, __d\n__m = {n}{part}\n__d = True')
+            self.make(node, f'{n}m, {n}d = __m, __d\n__m = {n}{part}\n__d = True')
             + inner
-            + self.made(node, f'{e} = __gs.merge(__m, V__, {e})\n__m, __d = {n}m, {n}d', V__=value)
+            + self.make(node, f'{e} = __gs.merge(__m, V__, {e})\n__m, __d = {n}m, {n}d', V__=value)
         )
         self.pre.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), body, [])))
         return ast.Name(e, ast.Load())
 
     def visit_IfExp(self, node):
         e, n = self.fresh('e'), self.fresh('')
-        self.pre += self.made(
+        self.pre += self.make(
             node,
             f'{n}y, {n}n = __gs.branch(__m, C__)\n{n}m, {n}d, {e} = __m, __d, __gs.UNDEF',
             C__=self.visit(node.test),
@@ -428,15 +428,15 @@ class _Rewriter(ast.NodeTransformer):
             value = self.visit(v)
             inner, self.pre = self.pre, outer
             body = (
-                self.made(node, f'__m = {n}{part}\n__d = True')
+                self.make(node, f'__m = {n}{part}\n__d = True')
                 + inner
-                + self.made(node, f'{e} = __gs.merge(__m, V__, {e})', V__=value)
+                + self.make(node, f'{e} = __gs.merge(__m, V__, {e})', V__=value)
             )
             self.pre.append(self.at(node, ast.If(_expr(f'{n}{part} is not None'), body, [])))
-        self.pre += self.made(node, f'__m, __d = {n}m, {n}d')
+        self.pre += self.make(node, f'__m, __d = {n}m, {n}d')
         for v in (node.body, node.orelse):
             if _number(v):
-                self.pre += self.made(node, f'{e} = __gs.joined({e}, V__)', V__=self.visit(v))
+                self.pre += self.make(node, f'{e} = __gs.join({e}, V__)', V__=self.visit(v))
         return self.at(node, ast.Name(e, ast.Load()))
 
     def visit_Call(self, node):
@@ -504,7 +504,7 @@ class Program:
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1)
         self.tree = ast.increment_lineno(_rewritten(fn, rewriter), first - 1)
         self.f, self.name, self.kernel, self.locks = f, f.__name__, kernel, _takes_locks(tree)
-        self.run, self.sites = self._compiled(file, rewriter.consts), rewriter.sites
+        self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
         self.params = [o.arg for o in fn.args.args]
         self.defaults = f.__defaults__ or ()
 
@@ -513,7 +513,7 @@ class Program:
         "The rewritten function as Python"
         return ast.unparse(self.tree)
 
-    def _compiled(self, file, consts):
+    def _compile(self, file, consts):
         "The rewritten function, which sees what `f` sees, the numbers in it, and the operations"
         space = {**_names(self.f), **consts, '__gs': Operations}
         name = self.tree.body[0].name
@@ -525,7 +525,7 @@ class Program:
 
     def __call__(self, run, m, *args, **kw):
         rest = self.params[len(args) :]
-        given = {**dict(zip(self.params[::-1], map(typed, self.defaults[::-1]))), **kw}
+        given = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
         if len(args) > len(self.params) or set(kw) - set(rest) or set(rest) - set(given):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
         args = (*args, *(given[k] for k in rest))
@@ -553,11 +553,11 @@ def _locals(fn):
 
 def _names(f):
     "What the names in `f` mean: its globals and closure, numbers typed as Numba freezes them"
-    closure = {k: c.cell_contents for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _filled(c)}
-    return {k: typed(v) if isinstance(v, (bool, int, float)) else v for k, v in {**f.__globals__, **closure}.items()}
+    closure = {k: c.cell_contents for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(c)}
+    return {k: as_numba(v) if isinstance(v, (bool, int, float)) else v for k, v in {**f.__globals__, **closure}.items()}
 
 
-def _filled(cell):
+def _is_filled(cell):
     try:
         cell.cell_contents
     except ValueError:

@@ -20,7 +20,7 @@ from gridstride.utils import check
 
 
 def test_01_blur_is_a_mean_of_what_is_there():
-    np.testing.assert_allclose(lesson_01._blurred(np.array([[0., 3, 6]])), [[1.5, 3, 4.5]])
+    np.testing.assert_allclose(lesson_01._blur(np.array([[0., 3, 6]])), [[1.5, 3, 4.5]])
 
 
 def test_04_a_race_is_seen_whatever_the_result():
@@ -176,4 +176,4 @@ def test_22_a_descriptor_has_its_fields():
 
 @pytest.mark.parametrize('at_once,want', [(2, 2*10+4*100), (4, 2*10+2*100)])
 def test_22_what_an_order_of_tiles_needs(at_once, want):
-    assert lesson_22.needed([(0, 0), (0, 1), (1, 0), (1, 1)], 10, 100, at_once) == want
+    assert lesson_22.fetches([(0, 0), (0, 1), (1, 0), (1, 1)], 10, 100, at_once) == want

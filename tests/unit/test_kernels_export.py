@@ -9,7 +9,7 @@ from gridstride.kernels import choice, export, fp32, hopper, rung, split, tensor
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.rung import Rung
 
-ALL = {e.name: e for e in export.exported()}
+ALL = {e.name: e for e in export.list_exports()}
 
 
 def parts(text):

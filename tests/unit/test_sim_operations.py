@@ -6,7 +6,7 @@ import pytest
 
 from gridstride.findings import NotSimulated
 from gridstride.sim import rewrite
-from gridstride.sim.arithmetic import binary, contains, joined, typed, unary, wide
+from gridstride.sim.arithmetic import binary, contains, join, as_numba, unary, wide
 from gridstride.sim.operations import Operations
 
 
@@ -23,8 +23,8 @@ def test_a_rewritten_kernel_knows_the_operations_as_one_object():
 
 
 def test_numbers_of_python_are_64_bits_wide():
-    assert (typed(3) * np.float32(2)).dtype == np.float64
-    assert [typed(v).dtype.name for v in (True, 3, 2**63, 1., 1j)] == ['bool', 'int64', 'uint64', 'float64', 'complex128']
+    assert (as_numba(3) * np.float32(2)).dtype == np.float64
+    assert [as_numba(v).dtype.name for v in (True, 3, 2**63, 1., 1j)] == ['bool', 'int64', 'uint64', 'float64', 'complex128']
 
 
 def test_small_integers_are_computed_with_64_bits():
@@ -34,7 +34,7 @@ def test_small_integers_are_computed_with_64_bits():
 
 
 def test_a_variable_of_two_integer_types_is_of_the_wider_one():
-    assert joined(np.array([250], np.uint8), np.int64(0)).dtype == np.int64
+    assert join(np.array([250], np.uint8), np.int64(0)).dtype == np.int64
 
 
 def test_operators_with_rules_of_their_own():
