@@ -10,7 +10,7 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
+from gridstride.kernels import choice, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
 from gridstride.recording import Unavailable, claim
