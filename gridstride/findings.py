@@ -314,6 +314,35 @@ WORDS = {
             cuda='Blocks run in any order: let each write its own place, or use atomicAdd and its kin.',
         ),
     ),
+    ('racecheck', 'race_of_volatiles'): Words(
+        '{element} is {before} by one thread and {now} by another, and volatile orders nothing between threads',
+        'volatile keeps the compiler from remembering a value, and no more: `x += y` is still a read and a write. '
+        'Use atomicAdd and its kin; for a flag, a __threadfence() before the write and one after the read.',
+    ),
+    ('racecheck', 'atomic_of_block'): Words(
+        '{element} is {before} by a thread of one block and {now} by one of another, '
+        'with an atomic that holds within one block only',
+        'Across blocks: atomicAdd instead of atomicAdd_block, thread_scope_device instead of thread_scope_block.',
+    ),
+    # A flag was written and read between the two, and that is not enough
+    ('racecheck', 'flag_not_acquired'): Words(
+        '{element} is {before} by one thread and {now} by another, which has read the flag of the first one '
+        'with no fence behind it',
+        dict(
+            python='cuda.threadfence() after the read of the flag, too, or a cuda.syncthreads() for the whole block.',
+            cuda='A __threadfence() after the read of the flag, too, or memory_order_acquire; '
+            '__threadfence_block() and thread_scope_block are for threads of one block.',
+        ),
+    ),
+    ('racecheck', 'fence_of_block'): Words(
+        '{element} is {before} by a thread of one block and {now} by one of another, '
+        'and the fence between holds within one block only',
+        dict(
+            python='Across blocks: cuda.threadfence() instead of cuda.threadfence_block().',
+            cuda='Across blocks: __threadfence() instead of __threadfence_block(), '
+            'thread_scope_device instead of thread_scope_block.',
+        ),
+    ),
     ('racecheck', 'same_value'): Words(
         'line {line} of {kernel}: several threads write the same value to {element}. '
         'Harmless as it is; one thread would do'

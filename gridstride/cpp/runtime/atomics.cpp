@@ -11,16 +11,16 @@ void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order or
     Worker *w = worker;
     if (!w || !w->running) return;
     if (++w->spins % 64 == 0) yield_thread();               // a thread that spins must let the others go on
-    if (detector.on) detector.atomic(*w, address, bytes, use, scope, order, line_bit | uint32_t(line));
+    if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (launching)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
 }
 void atomic_end(const void *address) {
     if (launching && on_device()) lock_of(address).clear(std::memory_order_release);
 }
-void fence(Scope s) {
+void fence(Scope s, Order order) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
-    if (detector.on && on_device()) detector.fence(*worker, s);
+    if (detector.on && on_device()) detector.fence(s, order);
     if (on_device() && ++worker->spins % 64 == 0) yield_thread();
 }
 }

@@ -158,7 +158,7 @@ void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups)
     for (const Copy &c : reads)
         if (over(c)) detector.has_read(c);
     reads.erase(std::remove_if(reads.begin(), reads.end(), over), reads.end());
-    detector.knows(current_rank(), ++detector.now);
+    detector.knows(++detector.now);
 }
 void bulk_wait(uint32_t groups) {
     if (detector.on) finish_reads(asked().stores, asked().store_groups, groups);

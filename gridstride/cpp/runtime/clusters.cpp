@@ -44,7 +44,7 @@ static bool cluster_complete(Worker &leader) {
     Engines &e = engines_of(leader);
     if (e.cluster_arrived < live) return false;
     e.cluster_arrived = 0, e.cluster_phase++;
-    if (detector.on) e.cluster_clock = ++detector.now;
+    e.cluster_told.add(std::exchange(e.cluster_tells, {}));
     return true;
 }
 uint32_t &turn_of_thread() {
@@ -57,7 +57,7 @@ void cluster_arrive(int line) {
     uint32_t &turn = turn_of_thread();
     if (turn) fail(Code::arrives_twice, {}, line);
     turn = e.cluster_phase + 1;
-    if (detector.on) e.cluster_knows = std::max(e.cluster_knows, detector.waited[current_rank()]);
+    if (detector.on) e.cluster_tells.add(detector.tell());
     e.cluster_arrived++;
     cluster_complete(*worker->leader);
 }
@@ -76,8 +76,7 @@ void cluster_wait(int line) {
         },
         &wait, line, waits_for_cluster);
     turn_of_thread() = 0;
-    const Engines &e = engines_of(*worker->leader);
-    if (detector.on) detector.acquire(current_rank(), e.cluster_clock), detector.knows(current_rank(), e.cluster_knows);
+    if (detector.on) detector.hear(engines_of(*worker->leader).cluster_told);
 }
 
 void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
@@ -89,10 +88,10 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
         fail(Code::barrier_threads, {{"barrier", number}, {"threads", threads}, {"others", b.threads}}, line);
     b.threads = threads;
     const uint32_t turn = b.phase;
-    if (detector.on) b.knows = std::max(b.knows, detector.waited[current_rank()]);
+    if (detector.on) b.tells.add(detector.tell());
     if (++b.arrived == threads) {
         b.arrived = 0, b.phase++;
-        b.clock = detector.on ? ++detector.now : 0;
+        b.told.add(std::exchange(b.tells, {}));
     }
     if (!waits) return;
     struct Wait {
@@ -110,6 +109,6 @@ void named_barrier(uint32_t number, uint32_t threads, bool waits, int line) {
             f.add({{name, Code::at_barrier, 3}, {"barrier", x.number}, {"arrived", x.barrier->arrived},
                 {"threads", x.barrier->threads}});
         });
-    if (detector.on) detector.acquire(current_rank(), b.clock), detector.knows(current_rank(), b.knows);
+    if (detector.on) detector.hear(b.told);
 }
 }

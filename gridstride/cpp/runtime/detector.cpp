@@ -44,7 +44,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.launch_start = ++detector.now;
     detector.pending.active = false;
     detector.suspicion.cell = nullptr;
-    detector.released.clear();
+    detector.flags.clear();
     for (size_t i = 0; i < (w.shared_used + shared_gap) / 4; i++) detector.shared_cells.words[i] = {};
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
     detector.launch = &l;

@@ -6,6 +6,7 @@
 #include <string.h>
 #include <unordered_map>
 #include <vector>
+#include "known.h"
 #include "memory.h"
 #include "shadow.h"
 #include "state.h"
@@ -27,14 +28,17 @@ struct Copy {
 // What the detectors know of one block.
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
-    // waited: up to when it knows what engines did
-    uint32_t warp_floor[max_warps], fenced[max_threads], acquired[max_threads], waited[max_threads];
-    // up to when the engines see what a thread, a warp, the block has written: fence.proxy.async
+    uint32_t warp_floor[max_warps];
+    // up to when the engines see what a thread, a warp, the block has written, and others: fence.proxy.async
     uint32_t engines_see[max_threads], engines_see_warp[max_warps], engines_see_block = 0;
+    Known engines_see_others;
     Access used_by_others = {};            // the last use of the shared memory by another block of the cluster
     // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
     std::vector<uint32_t> partial;
-    bool any_acquired = false;
+    // what its threads have been told of others: by flags, mbarriers and their kin, or by a barrier of the block
+    std::vector<Sight> sights;
+    Told all;
+    bool told = false, fresh = false;      // has any of them? Since the block's last barrier?
     struct {
         const Cell *cell;
         uintptr_t a;
@@ -54,7 +58,7 @@ struct BlockClock {
 
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0;
-    bool on = false;
+    bool on = false, behind_fence = false; // is there a fence right before the atomic access at work?
     struct {
         bool active;
         unsigned n;
@@ -66,11 +70,7 @@ struct Detector : BlockClock {
     Cells cells;
     uintptr_t launch_frame = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
     const Launch *launch = nullptr;
-    struct Release {
-        uint32_t device, block_scope, waited;
-        uint64_t block;
-    };
-    std::unordered_map<const void *, Release> released;
+    std::unordered_map<uintptr_t, Flag> flags;             // by the word's number
     std::vector<uint32_t> warned_at;
 
     struct Scope {                         // the detectors are on from the start of a launch to its end
@@ -89,27 +89,27 @@ struct Detector : BlockClock {
     }
     void block_barrier(Worker &);
     void warp_barrier(Worker &, int warp, uint32_t lanes);
-    void fence(Worker &worker, gridstride::Scope s) {
-        if (s != gridstride::Scope::thread)
-            fenced[worker.rank[worker.current]] = ++now | (s == gridstride::Scope::block ? line_bit : 0);
-    }
+    void fence(gridstride::Scope, Order);
+    // What is ordered before the thread at work; and what somebody else knew is, too, from now on.
+    Told tell();
+    void hear(const Told &);
     // What engines did is in order for who has waited for them, and for who has met such a thread since.
-    void knows(int rank, uint32_t time) {
-        waited[rank] = std::max(waited[rank], time);
-        any_acquired = true;
+    void knows(uint32_t time) { sight().waited = std::max(sight().waited, time); }
+    Sight &sight() {
+        if (sights.empty()) sights.resize(size_t(w->n));
+        told = fresh = true;
+        return sights[me % max_threads];
     }
-    void acquire(int rank, uint32_t time) {
-        acquired[rank] = std::max(acquired[rank], time);
-        any_acquired = true;
+    bool has_heard(const Access &a) const {
+        return told && (all.known.covers(a.who, a.when) || sights[me % max_threads].known.covers(a.who, a.when));
     }
 
-    // no library is so long that an offset has it
     static bool is_engine(const Access &a) { return a.where & engine_bit; }
     // `since`: what was before is in order: the launch, or for shared memory the block
     bool ordered(const Access &a, uint32_t since) const {
         if (a.when < since) return true;
         const uint32_t mine = me % max_threads;
-        if (is_engine(a)) return a.when < waited[mine];
+        if (is_engine(a)) return told && a.when < std::max(all.waited, sights[mine].waited);
         if (a.who == me) return true;
         if (a.who / max_threads == me / max_threads) {
             if (a.when < block_floor) return true;
@@ -118,13 +118,24 @@ struct Detector : BlockClock {
                 a.when < std::max(warp_floor[rank / 32], partial.empty() ? 0u : partial[size_t(mine) * 32 + rank % 32]))
                 return true;
         }
-        return a.when < acquired[mine];
+        return has_heard(a);
     }
-    bool conflicts(const Access &earlier, const Access &later, uint32_t since) const {
+    bool conflicts(
+        const Cell &c, const Access &earlier, const Access &later, uint32_t since, uintptr_t a, bool writes) {
         if (earlier.when < since || (earlier.who == me && !is_engine(earlier))) return false;
-        const bool narrow = (earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads;
-        return (!(earlier.where & later.where & atomic_bit) || narrow) && !ordered(earlier, since);
+        if (earlier.where & later.where & atomic_bit)
+            return (earlier.where | later.where) & (narrow_bit | volatile_bit) && !ordered(earlier, since) &&
+                   strong_conflict(earlier, later, a, &earlier == &c.write, writes);
+        return !ordered(earlier, since) && !(earlier.where & atomic_bit && observed(c, earlier, since));
     }
+    bool strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool wrote, bool writes);
+    bool observed(const Cell &, const Access &earlier, uint32_t since);
+
+    // Flags (order.cpp)
+
+    Flag *flag_at(uintptr_t a);
+    void look(uintptr_t a, gridstride::Scope, bool acquires);
+    void publish(uintptr_t a, Use, gridstride::Scope, bool releases);
 
     // Asynchronous copies (copies.cpp)
 
@@ -135,6 +146,7 @@ struct Detector : BlockClock {
     void has_read(const Copy &);
     void fence_engines();
     bool engines_saw(const Access &) const;
+    static bool changes(uint32_t where) { return (where & (atomic_bit | volatile_bit)) == atomic_bit; }
     static bool in_flight(const Access &a) { return a.when == under_way; }
 
     // An access
@@ -206,38 +218,44 @@ struct Detector : BlockClock {
         const uint32_t since = p ? launch_start : block_start;
         if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, write ? "written" : "read", a, owner, p);
         if (!write) {
-            if (conflicts(c.write, mine, since)) race(c.write, mine, "written", "read", a, owner, p);
+            if (conflicts(c, c.write, mine, since, a, false)) race(c.write, mine, "written", "read", a, owner, p);
             if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
                 p || is_engine(mine) ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
             if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
             note_read(c, mine, since);
             return;
         }
-        if (conflicts(c.write, mine, since)) two_writes(c.write, mine, a, n, owner, p);
+        if (conflicts(c, c.write, mine, since, a, true)) two_writes(c.write, mine, a, n, owner, p);
         for (const Access *r : {&c.read, &c.read2})
-            if (conflicts(*r, mine, since))
-                race(*r, mine, "read", where & atomic_bit ? "changed atomically" : "written", a, owner, p);
+            if (conflicts(c, *r, mine, since, a, true))
+                race(*r, mine, "read", changes(where) ? "changed atomically" : "written", a, owner, p);
         // An atomic change after one's own plain write: for the others the plain one still has nothing between it and
         // them.
-        if (!(where & atomic_bit && c.write.who == me && c.write.when >= since && !(c.write.where & atomic_bit)))
+        if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? since : block_floor) &&
+                !(c.write.where & atomic_bit)))
             c.write = mine;
     }
+    // The read of a change is one with its write. An atomic read after one's own plain one: as above.
     void note_read(Cell &c, const Access &mine, uint32_t since) {
+        if (mine.where & modify_bit) return;
+        for (const Access *r : {&c.read, &c.read2})
+            if (mine.where & atomic_bit && r->who == me && !(r->where & atomic_bit) && r->when >= block_floor) return;
         if (c.read.who == me) c.read = mine;
         else if (c.read2.who == me) c.read2 = mine;
         else if (ordered(c.read, since)) c.read = mine;
         else if (ordered(c.read2, since) || (c.read.who / 32 == c.read2.who / 32 && me / 32 != c.read.who / 32))
             c.read2 = mine;
     }
-    void atomic(Worker &, const void *address, int bytes, Use, gridstride::Scope, Order, uint32_t at);
+    void atomic(const void *address, unsigned bytes, Use, gridstride::Scope, Order, uint32_t at);
+    void volatile_access(const void *, unsigned bytes, bool write, uint32_t at);
 
     // Findings (report.cpp)
 
     const void *pc_of(uint32_t where) const {
-        return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & ~atomic_bit) - 1);
+        return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & place_mask) - 1);
     }
     static int line_of(uint32_t where) {
-        return where & line_bit ? int(where & ~(atomic_bit | line_bit | narrow_bit | async_bit | engine_bit)) : 0;
+        return where & line_bit ? int(where & place_mask) : 0;
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr);
     void put_line(const Access &, Place &) const;
@@ -291,7 +309,7 @@ struct Detector : BlockClock {
     void forget(const Piece &p);
     void host_wrote(uintptr_t a, size_t n);
     void end_host() {
-        released.clear();
+        flags.clear();
         warned_at.clear();
     }
 

@@ -24,7 +24,9 @@ static void block_ends(Worker &w) {
             if (!copies->empty() && checks(racecheck))
                 detector.find(Code::load_not_awaited, {}, {(*copies)[0].who, 0, (*copies)[0].where});
     const Access &use = detector.used_by_others;
-    if (use.who && use.when >= *std::max_element(detector.acquired, detector.acquired + w.n) && checks(memcheck))
+    bool known = !use.who || detector.all.known.covers(use.who, use.when);
+    for (const Sight &s : detector.sights) known |= s.known.covers(use.who, use.when);
+    if (!known && checks(memcheck))
         detector.find(Code::block_may_end, {}, use);
 }
 void thread_ends(Worker &w) {
@@ -32,6 +34,7 @@ void thread_ends(Worker &w) {
     // who is gone is not waited for
     if (!all.cluster_turn.empty() && turn_of_thread() == all.cluster_phase + 1) all.cluster_arrived--;
     if (!detector.on) return;
+    if (!w.leader->cluster.empty()) all.cluster_tells.add(detector.tell());
     if (checks(racecheck)) nothing_left(asked());
     if (w.live == 1) block_ends(w);
 }

@@ -14,14 +14,13 @@
 namespace gridstride {
 
 struct Barrier { // an mbarrier
-    uint32_t count, left, phase, clock;
+    uint32_t count, left, phase;
     int64_t bytes; // still to come
     const char *at;
     int line;
     bool seen; // have the engines been told of it, by a fence?
     std::vector<Copy> coming, there; // copies of this phase; of those before, that nobody has waited for yet
-    // what those who arrive know of engines; what those did who arrived in phases before
-    uint32_t collects = 0, knows = 0;
+    Told tells, told; // by those who arrive in this phase; by those of the phases before
     uint32_t polls = 0; // how often somebody has asked in vain
     bool gone = false; // made invalid
 };
@@ -45,10 +44,12 @@ struct Engines {
     std::unordered_map<uint32_t, Barrier> barriers; // by offset in shared memory
     std::vector<Asked> asked = std::vector<Asked>(max_threads);
     struct {
-        uint32_t threads, arrived, phase, clock, knows;
+        uint32_t threads, arrived, phase;
+        Told tells, told; // as above
     } named[16] = {};
     // of the cluster, in its leader
-    uint32_t cluster_arrived = 0, cluster_phase = 0, cluster_clock = 0, cluster_knows = 0;
+    uint32_t cluster_arrived = 0, cluster_phase = 0;
+    Told cluster_tells, cluster_told;
     // by block and thread: 1 + the phase that it arrived in, until it has waited
     std::vector<uint32_t> cluster_turn;
 };

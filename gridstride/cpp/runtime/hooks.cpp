@@ -23,14 +23,11 @@ static inline void aligned(const volatile void *p, unsigned n, void *pc) {
         detector.misaligned(
             reinterpret_cast<uintptr_t>(p), n, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
 }
-// PTX counts a volatile access of global memory as a relaxed atomic one; in shared memory it orders nothing.
+// PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
-    if (detector.on && gridstride::memory.at(reinterpret_cast<uintptr_t>(p))) {
-        gridstride::yield_thread();
-        detector.atomic(*gridstride::worker, const_cast<void *>(p), int(n),
-            write ? gridstride::Use::store : gridstride::Use::load, gridstride::Scope::system,
-            gridstride::Order::relaxed, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
-    } else seen(p, n, write, pc);
+    if (!detector.on) return seen(p, n, write, pc);
+    detector.volatile_access(
+        const_cast<void *>(p), n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
 }
 // -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
 struct SourcePlace {

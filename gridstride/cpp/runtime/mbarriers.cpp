@@ -25,8 +25,7 @@ void maybe_over(Barrier &b) {
     b.left = b.count, b.phase++;
     b.there.insert(b.there.end(), b.coming.begin(), b.coming.end());
     b.coming.clear();
-    b.clock = detector.on ? ++detector.now : 0;
-    b.knows = b.collects;
+    b.told.add(std::exchange(b.tells, {}));
 }
 
 // The phrase has five fields or fewer: the mbarrier, itself a phrase, the phase, and what is missing.
@@ -53,7 +52,7 @@ void mbarrier_init(uint32_t at, uint32_t count, int line) {
     accessed(p, 4, true, line);
     memcpy(p, &count, 4);
     if (!count || count >= 1u << 20) fail(Code::mbarrier_count, {}, line);
-    engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, 0, p, line, false, {}, {}};
+    engines_of(*worker).barriers[offset_of(at)] = {count, count, 0, 0, p, line, false, {}, {}, {}, {}};
 }
 void mbarrier_invalidate(uint32_t at, int line) {
     must_be_own(at, "mbarrier.inval", line);
@@ -77,7 +76,7 @@ uint64_t mbarrier_arrive(uint32_t at, uint32_t count, int line) {
     const uint64_t phase = b.phase;
     if (count > b.left) fail(Code::too_many_arrive, {{"count", b.count}, {"made_on", b.line}}, line);
     b.left -= count;
-    if (detector.on) b.collects = std::max(b.collects, detector.waited[current_rank()]);
+    if (detector.on) b.tells.add(detector.tell());
     maybe_over(b);
     return phase;
 }
@@ -111,9 +110,9 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
     if (!b.there.empty()) {
         for (const Copy &c : b.there) detector.landed(c);
         b.there.clear();
-        b.clock = b.knows = ++detector.now;
+        b.told.waited = ++detector.now;
     }
-    detector.acquire(current_rank(), b.clock), detector.knows(current_rank(), b.knows);
+    detector.hear(b.told);
     return true;
 }
 // mbarrier.try_wait may come back in vain. Here it does the first time, so that a thread may look and then do something

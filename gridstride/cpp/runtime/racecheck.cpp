@@ -35,9 +35,17 @@ void Detector::race(const Access &earlier, const Access &later, const char *befo
     if (!checks(racecheck)) return;
     const Named x = named(a, owner, p);
     if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, then);
-    const bool within = earlier.who / max_threads == later.who / max_threads;
-    find(within ? Code::race : Code::race_of_blocks, {x.array(), x.index(), {"before", before}, {"now", then}}, later,
-        &earlier);
+    const uint32_t both = earlier.where & later.where;
+    const bool strong = both & atomic_bit, within = earlier.who / max_threads == later.who / max_threads;
+    const auto covers = [&](const Known &k) { return k.covers(earlier.who, earlier.when); };
+    const Sight *mine = told ? &sights[me % max_threads] : nullptr;
+    find(strong && both & volatile_bit                                   ? Code::race_of_volatiles
+         : strong                                                        ? Code::atomic_of_block
+         : mine && (covers(mine->seen[0]) || covers(mine->seen[1]))      ? Code::flag_not_acquired
+         : mine && (covers(mine->narrow) || covers(all.narrow))          ? Code::fence_of_block
+         : within                                                        ? Code::race
+                                                                         : Code::race_of_blocks,
+        {x.array(), x.index(), {"before", before}, {"now", then}}, later, &earlier);
 }
 void Detector::engine_race(
     const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {
@@ -58,7 +66,7 @@ void Detector::engine_race(
 void Detector::two_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
     if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
-    if (later.where & atomic_bit) return race(earlier, later, "written", "changed atomically", a, owner, p);
+    if (changes(later.where)) return race(earlier, later, "written", "changed atomically", a, owner, p);
     if (pending.active) settle();
     pending.a = a, pending.n = n, pending.other = earlier, pending.mine = later, pending.active = true;
     memcpy(pending.old, reinterpret_cast<const void *>(a), n);
@@ -69,7 +77,7 @@ void Detector::settle_pending() {
     const unsigned owner = p ? 0 : shared_cell(pending.a).owner;
     if (memcmp(pending.old, reinterpret_cast<const void *>(pending.a), pending.n))
         return race(pending.other, pending.mine, "written", "written", pending.a, owner, p);
-    if (!checks(racecheck)) return;
+    if (!checks(racecheck) || pending.mine.where & volatile_bit) return;
     for (uint32_t where : warned_at)
         if (where == pending.mine.where) return;
     warned_at.push_back(pending.mine.where);

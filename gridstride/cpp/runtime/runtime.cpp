@@ -10,6 +10,7 @@
 #include "warps.cpp"
 #include "synccheck.cpp"
 #include "clock.cpp"
+#include "order.cpp"
 #include "detector.cpp"
 #include "memcheck.cpp"
 #include "racecheck.cpp"

@@ -14,11 +14,13 @@ namespace gridstride {
 struct Access {
     uint32_t who, when, where;     // 1024 * (1 + block) + thread; the time; an offset in the code, or a line
 };
-// in `where`: an atomic access; the rest is a line, not an offset in the code; atomic for one block only; with
-// line_bit, an asynchronous access; one by the copy engine or the tensor cores, which see shared memory on a way of
-// their own (PTX: the asynchronous proxy)
+// in `where`: an atomic access, or a volatile one; the rest is a line, not an offset in the code; atomic for one block
+// only; with line_bit, an asynchronous access; one by the copy engine or the tensor cores, which see shared memory on a
+// way of their own (PTX: the asynchronous proxy); with atomic_bit, a volatile one; the read of a change.
+// No library is so long that an offset has one of them.
 constexpr uint32_t atomic_bit = 1u << 31, line_bit = 1u << 30, narrow_bit = 1u << 29, async_bit = 1u << 28,
-                   engine_bit = 1u << 27;
+                   engine_bit = 1u << 27, volatile_bit = 1u << 26, modify_bit = 1u << 25;
+constexpr uint32_t place_mask = modify_bit - 1;
 constexpr uint32_t under_way = ~0u;   // the time of an asynchronous access, until somebody has waited for it
 
 struct Cell {

@@ -93,19 +93,18 @@ static void multiply_rows(void *const *all) {
     if (detector.on) {
         // A warpgroup's first thread stands for it, with what this thread has waited for.
         const uint32_t me = detector.me, first_thread = uint32_t(warp / 4 * 128),
-                       acquired = detector.acquired[first_thread], sees = detector.engines_see[first_thread],
-                       waited = detector.waited[first_thread];
+                       sees = detector.engines_see[first_thread];
+        const Sight mine = detector.sight();
         detector.me = (uint32_t(worker->block) + 1) * max_threads + first_thread;
-        detector.acquired[first_thread] = std::max(acquired, detector.acquired[me % max_threads]);
+        const Sight before = detector.sight();
+        detector.hear(mine);
         detector.engines_see[first_thread] = std::max(sees, detector.engines_see[me % max_threads]);
-        detector.waited[first_thread] = std::max(waited, detector.waited[me % max_threads]);
         Engines &e = engines_of(*worker);
         auto &reads = e.asked[first_thread].reads;
         const uint32_t group = uint32_t(e.asked[size_t(warp * 32)].groups.size());
         if (!w.a_registers) note_operand(a, first, 16, k, reads, group, line);
         if (warp % 4 == 0) note_operand(b, 0, w.n, k, reads, group, line);
-        detector.me = me, detector.acquired[first_thread] = acquired, detector.engines_see[first_thread] = sees,
-        detector.waited[first_thread] = waited;
+        detector.sight() = before, detector.engines_see[first_thread] = sees, detector.me = me;
     }
     float as[16][16], bs[16][256];
     for (int i = 0; i < k; i++) {

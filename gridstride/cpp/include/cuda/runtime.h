@@ -41,7 +41,7 @@ GRIDSTRIDE_API int thread_rank();
 // An atomic operation happens between these two; both are cheap where one OS thread runs all blocks.
 GRIDSTRIDE_API void atomic_begin(const void *address, int bytes, Use, Scope, Order, int line = __builtin_LINE());
 GRIDSTRIDE_API void atomic_end(const void *address);
-GRIDSTRIDE_API void fence(Scope);
+GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 
 // Device memory: apart from the host's, with unmapped pages around every piece.
 // host: the CPU may touch it, too

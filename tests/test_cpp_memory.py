@@ -1,0 +1,209 @@
+"The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one thing. All in one translation unit."
+import re
+from functools import lru_cache
+
+import numpy as np, pytest
+
+from gridstride import cpp
+from gridstride.cpp import cuda_kernel
+from gridstride.findings import RacecheckError
+
+SRC = r'''
+#include <cuda/atomic>
+using Device = cuda::atomic<int, cuda::thread_scope_device>;
+using Block = cuda::atomic<int, cuda::thread_scope_block>;
+#define FIRST blockIdx.x == 0 && threadIdx.x == 0
+#define SECOND blockIdx.x == 1 && threadIdx.x == 0
+#define IN_BLOCK(write, set, seen, fence) /* a message between two warps, by a flag in shared memory */ \
+    __shared__ int s, f; \
+    if (threadIdx.x == 0) f = 0; \
+    __syncthreads(); \
+    if (threadIdx.x == 0) { write; set; } \
+    if (threadIdx.x == 32) { while (!(seen)) { } fence; out[blockIdx.x] = s; }
+#define ACROSS(write, set, seen, fence) /* and between two blocks */ \
+    if (FIRST) { write; set; } \
+    if (SECOND) { while (!(seen)) { } fence; out[0] = data[0]; }
+#define SET atomicExch(flag, 1)
+#define SEEN atomicAdd(flag, 0)
+#define F __threadfence()
+
+extern "C" {
+// wrong
+__global__ void releases_before(HEAD) { Device &count = *(Device *)flag; count.fetch_add(1); data[0] += 1; }
+__global__ void fence_and_atomic_before(HEAD) { F; atomicAdd(flag, 1); F; data[0] += 1; }
+__global__ void fence_before_the_data(HEAD) { ACROSS(F; data[0] = 1, SET, SEEN, F) }
+__global__ void no_release(HEAD) { ACROSS(data[0] = 1, SET, SEEN, F) }
+__global__ void no_acquire(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, ) }
+__global__ void release_of_the_block(HEAD) { ACROSS(data[0] = 1; __threadfence_block(), SET, SEEN, F) }
+__global__ void acquire_of_the_block(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, __threadfence_block()) }
+__global__ void flag_of_the_block(HEAD) { ACROSS(data[0] = 1; F, atomicExch_block(flag, 1), SEEN, F) }
+__global__ void reader_of_the_block(HEAD) { Block &f = *(Block *)flag; ACROSS(data[0] = 1, SET, f.load(cuda::memory_order_acquire), ) }
+__global__ void relaxed_store(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1, f.store(1, cuda::memory_order_relaxed), f.load(), ) }
+__global__ void relaxed_load(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1, f = 1, f.load(cuda::memory_order_relaxed), ) }
+__global__ void other_flag(HEAD) { ACROSS(SET; data[0] = 1; F, atomicExch(flag + 1, 1), SEEN, F) }
+__global__ void plain_flag(HEAD) { ACROSS(data[0] = 1; F, *flag = 1, SEEN, F) }
+__global__ void released_by_another(HEAD) {
+    if (blockIdx.x == 0 && threadIdx.x == 5) data[0] = 1;
+    ACROSS(F, SET, SEEN, F)
+}
+__global__ void fence_of_another(HEAD) {
+    if (blockIdx.x == 0 && threadIdx.x == 5) data[0] = 1;
+    if (blockIdx.x == 0 && threadIdx.x == 6) F;
+    __syncthreads();
+    ACROSS(, SET, SEEN, F)
+}
+__global__ void lock_without_fences(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; atomicExch(flag, 0); } }
+__global__ void lock_without_release(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; atomicExch(flag, 0); } }
+__global__ void lock_without_acquire(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; F; atomicExch(flag, 0); } }
+__global__ void ticket_of_the_block(HEAD) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) { data[blockIdx.x] = 1; __threadfence_block(); last = atomicAdd(flag, 1) == gridDim.x - 1; }
+    __syncthreads();
+    if (last && threadIdx.x == 0) for (int b = 0; b < gridDim.x; b++) out[0] += data[b];
+}
+__global__ void ticket_fenced_too_early(HEAD) {
+    __shared__ bool last;
+    F;
+    data[blockIdx.x*blockDim.x + threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(flag, 1) == gridDim.x - 1;
+    __syncthreads();
+    if (last) out[threadIdx.x] = data[threadIdx.x];
+}
+__global__ void volatile_sum(volatile int *data, int *flag, int *out) { data[0] += threadIdx.x; }
+__global__ void volatile_sum_between_fences(volatile int *data, int *flag, int *out) { F; data[0] += threadIdx.x; F; }
+__global__ void volatile_sum_of_blocks(volatile int *data, int *flag, int *out) { if (threadIdx.x == 0) data[0] += 1 + blockIdx.x; }
+__global__ void volatile_flag(HEAD) { volatile int *f = flag; ACROSS(data[0] = 1, *f = 1, *f, ) }
+__global__ void volatile_flag_fence_before(HEAD) { volatile int *f = flag; ACROSS(F; data[0] = 1, *f = 1, *f, F) }
+__global__ void volatile_data_plain_reader(HEAD) { volatile int *d = data; if (FIRST) *d = 1; if (SECOND) out[0] = data[0]; }
+__global__ void warp_synchronous(HEAD) {
+    __shared__ volatile int s[64];
+    s[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x < 32) { s[threadIdx.x] += s[threadIdx.x + 32]; s[threadIdx.x] += s[threadIdx.x + 1]; }
+}
+__global__ void in_block_no_release(HEAD) { IN_BLOCK(s = 1, atomicExch(&f, 1), atomicAdd(&f, 0), __threadfence_block()) }
+__global__ void in_block_no_acquire(HEAD) { IN_BLOCK(s = 1; __threadfence_block(), atomicExch(&f, 1), atomicAdd(&f, 0), ) }
+__global__ void in_block_volatile(HEAD) { IN_BLOCK(s = 1, *(volatile int *)&f = 1, *(volatile int *)&f, __threadfence_block()) }
+__global__ void shuffle_is_no_barrier(HEAD) { __shared__ int s[32]; s[threadIdx.x] = 1; int v = __shfl_sync(~0u, 1, 0); out[threadIdx.x] = v + s[31 - threadIdx.x]; }
+
+// right
+__global__ void right_flag(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, F) }
+__global__ void right_flag_of_the_system(HEAD) { ACROSS(data[0] = 1; __threadfence_system(), atomicExch_system(flag, 1), SEEN, __threadfence_system()) }
+__global__ void right_release_acquire(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1, f.store(1, cuda::memory_order_release), f.load(cuda::memory_order_acquire), ) }
+__global__ void right_fence_and_acquire(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1; F, f.store(1, cuda::memory_order_relaxed), f.load(cuda::memory_order_acquire), ) }
+__global__ void right_half_fences(HEAD) {
+    cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);
+    ACROSS(data[0] = 1; cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device), f.store(1, cuda::memory_order_relaxed),
+        f.load(cuda::memory_order_relaxed), cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device))
+}
+__global__ void right_volatile_flag(HEAD) { volatile int *f = flag; ACROSS(data[0] = 1; F, *f = 1, *f, F) }
+__global__ void right_volatile_flag_given_back(HEAD) {
+    volatile int *f = flag;
+    if (FIRST) { data[0] = 1; F; *f = 1; }
+    if (SECOND) { while (!*f) { } F; out[0] = data[0]; data[0] = 2; F; *f = 0; }
+}
+__global__ void right_flag_taken_plainly(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, F; *flag = 0) }
+__global__ void right_value_in_the_flag(HEAD) { volatile int *f = flag; if (FIRST) *f = 5; if (SECOND) { while (!*f) { } out[0] = *f; } }
+__global__ void right_chain(HEAD) {    // each block acquires what the one before released, and hands all of it on
+    if (threadIdx.x) return;
+    if (blockIdx.x) while (atomicAdd(flag + blockIdx.x - 1, 0) == 0) { }
+    F;
+    for (int b = 0; b < blockIdx.x; b++) data[blockIdx.x] += data[b];
+    data[blockIdx.x] += 1;
+    F;
+    atomicExch(flag + blockIdx.x, 1);
+}
+__global__ void right_sequence(HEAD) {  // a relaxed change between release and acquire does not break the chain
+    if (FIRST) { data[0] = 1; F; atomicExch(flag, 1); }
+    if (SECOND) { while (atomicAdd(flag, 0) != 1) { } atomicAdd(flag, 1); }
+    if (blockIdx.x == 2 && threadIdx.x == 0) { while (atomicAdd(flag, 0) != 2) { } F; out[0] = data[0]; }
+}
+__global__ void right_lock(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; F; atomicExch(flag, 0); } }
+__global__ void right_lock_let_go_by_volatile(HEAD) { if (threadIdx.x == 0) { while (atomicExch(flag, 1)) { } F; data[0] += 1; F; *(volatile int *)flag = 0; } }
+__global__ void right_lock_of_the_library(HEAD) {
+    cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);
+    int none = 0;
+    if (threadIdx.x == 0) { while (!f.compare_exchange_weak(none, 1, cuda::memory_order_acquire)) none = 0; data[0] += 1; f.store(0, cuda::memory_order_release); }
+}
+__global__ void right_ticket(HEAD) {
+    __shared__ bool last;
+    if (threadIdx.x == 0) { data[blockIdx.x] = 1; F; last = atomicAdd(flag, 1) == gridDim.x - 1; }
+    __syncthreads();
+    if (last && threadIdx.x == 0) { for (int b = 0; b < gridDim.x; b++) out[0] += data[b]; *flag = 0; }
+}
+__global__ void right_ticket_of_all(HEAD) {
+    __shared__ bool last;
+    data[blockIdx.x*blockDim.x + threadIdx.x] = 1;
+    F;
+    __syncthreads();
+    if (threadIdx.x == 0) last = atomicAdd(flag, 1) == gridDim.x - 1;
+    __syncthreads();
+    if (last) for (int b = 0; b < gridDim.x; b++) out[threadIdx.x] += data[b*blockDim.x + blockDim.x - 1 - threadIdx.x];
+}
+__global__ void right_ticket_behind_a_barrier(HEAD) {
+    __shared__ bool last;
+    data[blockIdx.x*blockDim.x + threadIdx.x] = 1;
+    __syncthreads();
+    if (threadIdx.x == 40) { F; last = atomicAdd(flag, 1) == gridDim.x - 1; F; }
+    __syncthreads();
+    if (last) for (int b = 0; b < gridDim.x; b++) out[threadIdx.x] += data[b*blockDim.x + blockDim.x - 1 - threadIdx.x];
+}
+__global__ void right_ticket_of_a_warp(HEAD) {
+    if (threadIdx.x >= 32) return;
+    data[blockIdx.x*32 + threadIdx.x] = 1;
+    __syncwarp();
+    int last = 0;
+    if (threadIdx.x == 0) { F; last = atomicAdd(flag, 1) == gridDim.x - 1; F; }
+    __syncwarp();
+    if (__shfl_sync(~0u, last, 0)) for (int b = 0; b < gridDim.x; b++) out[threadIdx.x] += data[b*32 + 31 - threadIdx.x];
+}
+__global__ void right_ticket_volatile(volatile int *data, int *flag, int *out) {     // as the programming guide had it
+    __shared__ bool last;
+    if (threadIdx.x == 0) { data[blockIdx.x] = 1; F; last = atomicInc((unsigned *)flag, gridDim.x) == gridDim.x - 1; }
+    __syncthreads();
+    if (last) { int v = 0; for (int b = 0; b < gridDim.x; b++) v += data[b]; if (threadIdx.x == 0) data[0] = v, *flag = 0; }
+}
+__global__ void right_in_block(HEAD) { IN_BLOCK(s = 1; __threadfence_block(), atomicExch_block(&f, 1), atomicAdd_block(&f, 0), __threadfence_block()) }
+__global__ void right_in_block_volatile(HEAD) { IN_BLOCK(s = 1; __threadfence_block(), *(volatile int *)&f = 1, *(volatile int *)&f, __threadfence_block()) }
+__global__ void right_in_block_atomic(HEAD) {
+    __shared__ Block f;
+    __shared__ int s;
+    if (threadIdx.x == 0) f.store(0, cuda::memory_order_relaxed);
+    __syncthreads();
+    if (threadIdx.x == 0) { s = 1; f.store(1, cuda::memory_order_release); }
+    if (threadIdx.x == 32) { while (!f.load(cuda::memory_order_acquire)) { } out[blockIdx.x] = s; }
+}
+__global__ void right_volatile_behind_barriers(HEAD) {
+    __shared__ volatile int s[64];
+    s[threadIdx.x] = threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x < 32) for (int half = 32; half; half /= 2) { int v = s[threadIdx.x + half]; __syncwarp(); s[threadIdx.x] += v; __syncwarp(); }
+}
+}
+'''.replace('HEAD', 'int *data, int *flag, int *out')
+
+CODES = dict(no_acquire='flag_not_acquired', acquire_of_the_block='flag_not_acquired', relaxed_load='flag_not_acquired', other_flag='race_of_blocks', lock_without_acquire='flag_not_acquired', in_block_no_acquire='flag_not_acquired',
+    release_of_the_block='fence_of_block', ticket_of_the_block='fence_of_block', flag_of_the_block='atomic_of_block', reader_of_the_block='atomic_of_block',
+    volatile_sum='race_of_volatiles', volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles', warp_synchronous='race_of_volatiles', in_block_volatile='race_of_volatiles',
+    in_block_no_release='race', released_by_another='race_of_blocks')
+
+KERNELS = re.findall(r'__global__ void (\w+)\(', SRC)
+WRONG,RIGHT = [o for o in KERNELS if not o.startswith('right_')],[o for o in KERNELS if o.startswith('right_')]
+
+@lru_cache
+def compiled(): return cuda_kernel(SRC)
+
+def run(kernel):
+    data,flag,out = (np.zeros(512, np.int32) for _ in range(3))
+    compiled()[kernel][4,64](data, flag, out)
+    return data,flag,out
+
+@pytest.mark.parametrize('kernel', WRONG)
+def test_what_does_not_order_is_found(kernel):
+    with pytest.raises(RacecheckError) as e: run(kernel)
+    assert e.value.code==CODES.get(kernel, e.value.code), e.value
+    assert e.value.array in ('data', 'flag', 's', 'f')
+
+@pytest.mark.parametrize('kernel', RIGHT)
+def test_what_orders_is_silent(kernel): run(kernel)
