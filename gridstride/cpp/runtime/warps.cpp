@@ -26,7 +26,7 @@ bool Worker::try_warp(Warp &p, int l) {
         p.arrived = 0;
         return true;
     }
-    Exchange *x = p.exchange;
+    WarpExchange *x = p.exchange;
     while (x->readers) x++;
     x->readers = p.op[l] ? __builtin_popcount(wanted) : 0;
     for (uint32_t left = wanted; left; left &= left - 1) {

@@ -19,7 +19,7 @@ constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
-struct Exchange {
+struct WarpExchange {
     alignas(16) char slot[32][16];
     int readers;
 };   // what the lanes of a warp told each other
@@ -30,7 +30,7 @@ struct Warp {
     uint8_t op[32];                                // 0: a barrier, 1: an exchange, 2: all lanes together
     const char *what[32];                          // the instruction, where all lanes must come together
     void (*f[32])(void *const *);
-    Exchange *got[32], exchange[65];
+    WarpExchange *got[32], exchange[65];
     alignas(16) char given[32][16];
 };
 
