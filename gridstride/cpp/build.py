@@ -126,7 +126,7 @@ def _runtime_with(*more):
     c, file = compiler(), 'libgridstride.so'
     flags = [*common_flags(c), *more, '-shared', '-fvisibility=hidden']
     command = [c.path, *flags, str(here / 'runtime/runtime.cpp'), '-o', file, '-ldl', '-pthread']
-    decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include/cuda')
+    decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
     return build({}, [command], *decides, run=first_use, shared=True).folder / file
 
 

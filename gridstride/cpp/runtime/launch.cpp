@@ -136,6 +136,7 @@ Worker &this_worker() {
     }
     return mine;
 }
+bool make_worker() { return this_worker().alternate; }
 
 // Workers for the blocks of a cluster.
 static void prepare_cluster(Worker &w, const Launch &l, uint32_t seed) {

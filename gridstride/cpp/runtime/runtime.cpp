@@ -25,3 +25,4 @@
 #include "shared.cpp"
 #include "device.cpp"
 #include "launch.cpp"
+#include "border.cpp"

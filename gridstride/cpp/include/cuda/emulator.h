@@ -60,10 +60,15 @@ template <class T> Arg arg(T *const &p) {
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
 
+// What a source declares in shared memory at file scope begins to live with the first thread-local variable that is
+// used: this one, before the kernel runs.
+static thread_local const bool has_worker = make_worker();
+
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
     auto thread = [&] { kernel_call(args...); };
+    if (!has_worker) return;
     run({config.grid, config.block, config.shared, config.stream, config.cluster, kernel, line,
          [](void *call) { (*static_cast<decltype(thread) *>(call))(); }, &thread, list, int(sizeof...(A))});
 }

@@ -171,6 +171,7 @@ struct Launch {
     const Arg *args;
     int nargs;
 };
+GRIDSTRIDE_API bool make_worker();                                 // what runs the launches of this OS thread
 GRIDSTRIDE_API void run(const Launch &);
 GRIDSTRIDE_API size_t &max_dynamic_of(const char *kernel);         // cudaFuncSetAttribute's value; 48 KB before it
 
@@ -189,7 +190,7 @@ GRIDSTRIDE_API bool refused();
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A finding ends a launch by this exception in host code; what was found stands in `finding()`.
-struct Stop {};
+struct GRIDSTRIDE_API Stop {};
 // Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`.
 GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg);
 }

@@ -41,14 +41,8 @@ namespace border {
 
 enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, device };
 
-// One library has one copy of each, one for each thread of the answers.
-static gs_python python;
-static thread_local gs_call *current;
-static thread_local std::string message;
-
-struct PythonError : torch::Error {   // the exception itself waits in Python
-    PythonError() : torch::Error("an exception of Python", python_error) {}
-};
+GRIDSTRIDE_BORDER void connect(const gs_python *p);
+GRIDSTRIDE_BORDER gs_call *&current();            // this thread's call; null outside of any
 
 struct Reader {
     const int64_t *at;
@@ -62,13 +56,8 @@ struct Reader {
 struct Writer {
     std::vector<int64_t> words;
     bool giving = false;              // does each tensor go with a reference, for Python to keep?
-    GRIDSTRIDE_RARE void put(int64_t x) { words.push_back(x); }
-    GRIDSTRIDE_RARE void text(const char *s, size_t n) {
-        put(string); put(int64_t(n));
-        const size_t at = words.size();
-        words.resize(at + (n + 7) / 8);
-        if (n) __builtin_memcpy(&words[at], s, n);
-    }
+    GRIDSTRIDE_BORDER void put(int64_t x);
+    GRIDSTRIDE_BORDER void text(const char *s, size_t n);
 };
 
 // How values of a C++ type are read and written. `held` lives during the call; pass() makes the argument of it.
@@ -110,13 +99,7 @@ template <class T> struct Type<T, std::enable_if_t<std::is_floating_point_v<T>>>
     }
 };
 template <> struct Type<std::string> : Plain<std::string> {
-    static bool read(Reader &r, std::string &x) {
-        if (!r.is(string)) return false;
-        const size_t n = size_t(r.next());
-        x.assign(reinterpret_cast<const char *>(r.at), n);
-        r.at += (n + 7) / 8;
-        return true;
-    }
+    GRIDSTRIDE_BORDER static bool read(Reader &r, std::string &x);
     static void write(Writer &w, const std::string &x) { w.text(x.data(), x.size()); }
 };
 template <> struct Type<const char *> {
@@ -197,22 +180,59 @@ struct Item {                         // an argument of a question
         : value(&x), write([](Writer &w, const void *p) { Type<T>::write(w, *static_cast<const T *>(p)); }) {}
 };
 // Asks Python for an operation, e.g. ask("sum", {x}); PythonError if that raised.
-GRIDSTRIDE_RARE inline Reader ask(const char *operation, std::initializer_list<Item> args) {
+GRIDSTRIDE_BORDER Reader ask(const char *operation, std::initializer_list<Item> args);
+[[noreturn]] GRIDSTRIDE_BORDER void refuse_answer(const char *operation);
+template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
+    Reader r = ask(operation, args);
+    R result{};
+    if (!Type<R>::read(r, result)) refuse_answer(operation);
+    return result;
+}
+}
+}
+
+#ifdef GRIDSTRIDE_BODIES
+namespace gridstride {
+namespace border {
+static gs_python python;
+void connect(const gs_python *p) { python = *p; }
+gs_call *&current() {
+    static thread_local gs_call *call;
+    return call;
+}
+
+void Writer::put(int64_t x) { words.push_back(x); }
+void Writer::text(const char *s, size_t n) {
+    put(string);
+    put(int64_t(n));
+    const size_t at = words.size();
+    words.resize(at + (n + 7) / 8);
+    if (n) __builtin_memcpy(&words[at], s, n);
+}
+bool Type<std::string>::read(Reader &r, std::string &x) {
+    if (!r.is(string)) return false;
+    const size_t n = size_t(r.next());
+    x.assign(reinterpret_cast<const char *>(r.at), n);
+    r.at += (n + 7) / 8;
+    return true;
+}
+
+struct PythonError : torch::Error {   // the exception itself waits in Python
+    PythonError() : torch::Error("an exception of Python", python_error) {}
+};
+Reader ask(const char *operation, std::initializer_list<Item> args) {
     Writer w;
     for (const Item &item : args) item.write(w, item.value);
     const int64_t *answer = nullptr;
     if (python.ask(operation, w.words.data(), int64_t(args.size()), &answer)) throw PythonError();
     return {answer, true};
 }
-template <class R> R ask_for(const char *operation, std::initializer_list<Item> args) {
-    Reader r = ask(operation, args);
-    R result{};
-    if (!Type<R>::read(r, result))
-        fail(type_error, std::string(operation) + " gave something that C++ does not take here");
-    return result;
+void refuse_answer(const char *operation) {
+    fail(type_error, std::string(operation) + " gave something that C++ does not take here");
 }
 }
 }
+#endif
 #define TORCH_WARN(...) ((void)::gridstride::border::ask("warn", {::torch::str(__VA_ARGS__)}))
 #define TORCH_WARN_ONCE(...) \
     do { \

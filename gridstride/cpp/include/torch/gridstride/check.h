@@ -26,23 +26,25 @@ enum Outcome {
 
 // small rather than fast: most of what the compiler sees here runs once a call
 #define GRIDSTRIDE_RARE __attribute__((noinline, cold))
+// What is the same for all sources is declared so, and its body stands behind GRIDSTRIDE_BODIES. The emulator has the
+// bodies compiled once, in its runtime (runtime/border.cpp); elsewhere each library has its own.
+#ifdef GRIDSTRIDE_EMULATOR
+#define GRIDSTRIDE_BORDER __attribute__((visibility("default")))
+#define GRIDSTRIDE_THROWN __attribute__((visibility("default")))   // a class that leaves its library
+#else
+#define GRIDSTRIDE_BORDER __attribute__((cold)) inline
+#define GRIDSTRIDE_THROWN
+#define GRIDSTRIDE_BODIES
+#endif
 
-inline void say(std::string &s, const std::string &x) { s += x; }
-inline void say(std::string &s, const char *x) { s += x ? x : "(null)"; }
-inline void say(std::string &s, char x) { s += x; }
-inline void say(std::string &s, bool x) { s += x ? '1' : '0'; }
-GRIDSTRIDE_RARE inline void say(std::string &s, double x) {
-    char text[32];
-    snprintf(text, sizeof text, "%g", x);
-    s += text;
-}
-GRIDSTRIDE_RARE inline void say(std::string &s, const void *x) {
-    char text[32];
-    snprintf(text, sizeof text, "%p", x);
-    s += text;
-}
-GRIDSTRIDE_RARE inline void say(std::string &s, long long x) { s += std::to_string(x); }
-GRIDSTRIDE_RARE inline void say(std::string &s, unsigned long long x) { s += std::to_string(x); }
+GRIDSTRIDE_BORDER void say(std::string &s, const std::string &x);
+GRIDSTRIDE_BORDER void say(std::string &s, const char *x);
+GRIDSTRIDE_BORDER void say(std::string &s, char x);
+GRIDSTRIDE_BORDER void say(std::string &s, bool x);
+GRIDSTRIDE_BORDER void say(std::string &s, double x);
+GRIDSTRIDE_BORDER void say(std::string &s, const void *x);
+GRIDSTRIDE_BORDER void say(std::string &s, long long x);
+GRIDSTRIDE_BORDER void say(std::string &s, unsigned long long x);
 template <class T> std::enable_if_t<std::is_integral_v<T>> say(std::string &s, T x) {
     say(s, std::conditional_t<std::is_signed_v<T>, long long, unsigned long long>(x));
 }
@@ -58,27 +60,24 @@ template <class T> auto say(std::string &s, const T &list) -> decltype(list.begi
 struct Said {                         // a part of a message
     const void *value;
     void (*put)(std::string &, const void *);
-    Said(const char *x) : value(x), put([](std::string &s, const void *p) { say(s, static_cast<const char *>(p)); }) {}
+    GRIDSTRIDE_BORDER Said(const char *x);
+    GRIDSTRIDE_BORDER Said(const std::string &x);
     template <class T>
     Said(const T &x) : value(&x), put([](std::string &s, const void *p) { say(s, *static_cast<const T *>(p)); }) {}
 };
-GRIDSTRIDE_RARE inline std::string text(std::initializer_list<Said> parts) {
-    std::string s;
-    for (const Said &part : parts) part.put(s, part.value);
-    return s;
-}
+GRIDSTRIDE_BORDER std::string text(std::initializer_list<Said> parts);
 }
 }
 
 namespace torch {
 
-class Error : public std::exception {
+class GRIDSTRIDE_THROWN Error : public std::exception {
     std::string message;
 public:
     int outcome;
-    explicit Error(std::string message, int outcome = ::gridstride::border::runtime_error)
-        : message(static_cast<std::string &&>(message)), outcome(outcome) {}
-    const char *what() const noexcept override { return message.c_str(); }
+    GRIDSTRIDE_BORDER explicit Error(std::string message, int outcome = ::gridstride::border::runtime_error);
+    GRIDSTRIDE_BORDER ~Error() override;
+    GRIDSTRIDE_BORDER const char *what() const noexcept override;
     const char *what_without_backtrace() const noexcept { return message.c_str(); }
     const std::string &msg() const noexcept { return message; }
 };
@@ -90,19 +89,54 @@ template <class... A> std::string str(const A &...a) {
 
 namespace gridstride {
 namespace border {
-[[noreturn]] GRIDSTRIDE_RARE inline void fail(int outcome, std::string message) {
-    throw torch::Error(static_cast<std::string &&>(message), outcome);
-}
+[[noreturn]] GRIDSTRIDE_BORDER void fail(int outcome, std::string message);
 
-template <class... A> std::string failed(const char *condition, const A &...a) {
-    if constexpr (sizeof...(a)) return torch::str(a...);
-    else return std::string("Expected ") + condition + " to be true, but got false.";
-}
+GRIDSTRIDE_BORDER std::string failed(const char *condition);
+template <class... A> std::string failed(const char *, const A &...a) { return torch::str(a...); }
 template <class A, class B> std::string compared(const char *what, const A &a, const B &b) {
     return torch::str("Check failed: ", what, " (", a, " vs. ", b, ").");
 }
 }
 }
+
+#ifdef GRIDSTRIDE_BODIES
+namespace gridstride {
+namespace border {
+template <class T> void say_as(std::string &s, const char *format, T x) {
+    char text[32];
+    snprintf(text, sizeof text, format, x);
+    s += text;
+}
+void say(std::string &s, const std::string &x) { s += x; }
+void say(std::string &s, const char *x) { s += x ? x : "(null)"; }
+void say(std::string &s, char x) { s += x; }
+void say(std::string &s, bool x) { s += x ? '1' : '0'; }
+void say(std::string &s, double x) { say_as(s, "%g", x); }
+void say(std::string &s, const void *x) { say_as(s, "%p", x); }
+void say(std::string &s, long long x) { s += std::to_string(x); }
+void say(std::string &s, unsigned long long x) { s += std::to_string(x); }
+
+Said::Said(const char *x)
+    : value(x), put([](std::string &s, const void *p) { say(s, static_cast<const char *>(p)); }) {}
+Said::Said(const std::string &x)
+    : value(&x), put([](std::string &s, const void *p) { say(s, *static_cast<const std::string *>(p)); }) {}
+std::string text(std::initializer_list<Said> parts) {
+    std::string s;
+    for (const Said &part : parts) part.put(s, part.value);
+    return s;
+}
+void fail(int outcome, std::string message) { throw torch::Error(static_cast<std::string &&>(message), outcome); }
+std::string failed(const char *condition) {
+    return std::string("Expected ") + condition + " to be true, but got false.";
+}
+}
+}
+namespace torch {
+Error::Error(std::string message, int outcome) : message(static_cast<std::string &&>(message)), outcome(outcome) {}
+Error::~Error() = default;
+const char *Error::what() const noexcept { return message.c_str(); }
+}
+#endif
 
 #define GRIDSTRIDE_CHECK(outcome, condition, ...) \
     do { \

@@ -1,6 +1,6 @@
 // Where tensors are when a GPU is emulated. What Python gives counts as being on the GPU: the first data_ptr() of a
 // call makes device memory of it, by the stretches of memory that the arguments cover together, so that views stay
-// views.
+// views. Only the bodies in the emulator's runtime need it.
 #pragma once
 #include <emulator.h>
 #include "object.h"
@@ -15,7 +15,7 @@ inline Stretch *stretch_of(const char *begin, const char *end) {
     for (auto &s : stretches) if (begin < s.end && s.begin < end) return &s;
     return nullptr;
 }
-GRIDSTRIDE_RARE inline Stretch &cover(const Handle &h) {
+inline Stretch &cover(const Handle &h) {
     Stretch s{h->data, h->end(), nullptr, h};
     while (Stretch *old = stretch_of(s.begin, s.end)) {
         if (old->begin <= s.begin && s.end <= old->end) return *old;
@@ -29,7 +29,7 @@ GRIDSTRIDE_RARE inline Stretch &cover(const Handle &h) {
     stretches.push_back(s);
     return stretches.back();
 }
-GRIDSTRIDE_RARE inline void *device_address(const Handle &h, const Object &o) {
+inline void *device_address(const Handle &h, const Object &o) {
     if (!o.device.is_cuda() || !o.numel) return o.data;
     Stretch &s = cover(h);
     if (!s.copy) s.copy = static_cast<char *>(adopt(s.begin, size_t(s.end - s.begin), o.itemsize(), o.fresh));
@@ -54,7 +54,7 @@ struct Question {                     // while Python computes
         __builtin_memcpy(s->begin, s->copy, size_t(s->end - s->begin));
         asked->handles.push_back(h);
     }
-    GRIDSTRIDE_RARE ~Question() {
+    ~Question() {
         asked = nullptr;
         if (in_place && !handles.empty()) written(handles[0]);
     }

@@ -16,26 +16,15 @@ template <class T, class = void> struct Argument : Type<T> {};
 
 // A pointer takes a tensor's data, or None. One to an integer type takes integers of its size, whatever their sign;
 // void and structs that are no vectors take all.
-template <class T> bool points_at(torch::ScalarType type) {
-    constexpr torch::ScalarType want = torch::dtype_of<std::remove_const_t<T>>;
-    if (want == torch::ScalarType::Undefined || want == type) return true;
-    return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
-           torch::elementSize(want) == torch::elementSize(type);
-}
+GRIDSTRIDE_BORDER bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want);
+GRIDSTRIDE_BORDER void *pointer(const torch::Tensor &x);
 template <class T>
 struct Type<T *, std::enable_if_t<!std::is_function_v<T> && !std::is_pointer_v<T> &&
                                   !std::is_same_v<T, torch::Tensor> && !std::is_same_v<T, const char>>> {
     static constexpr bool known = true;
     using held = torch::Tensor;
-    static bool read(Reader &r, held &x) {
-        static thread_local std::string why;
-        if (!Type<torch::Tensor>::read(r, x)) return false;
-        if (!x.defined() || points_at<T>(x.scalar_type())) return true;
-        why = torch::str(
-            "expected scalar type ", torch::dtype_of<std::remove_const_t<T>>, " but found ", x.scalar_type());
-        return r.refuse(why.c_str());
-    }
-    static T *pass(held &x) { return x.defined() ? static_cast<T *>(x.data_ptr()) : nullptr; }
+    static bool read(Reader &r, held &x) { return read_pointer(r, x, torch::dtype_of<std::remove_const_t<T>>); }
+    static T *pass(held &x) { return static_cast<T *>(pointer(x)); }
 };
 
 struct Text { std::string string; torch::Tensor tensor; };
@@ -46,35 +35,25 @@ template <> struct Argument<const char *> {   // a string, or a tensor of bytes
         return Type<std::string>::read(r, x.string) || Type<const signed char *>::read(r, x.tensor);
     }
     static const char *pass(Text &x) {
-        return x.tensor.defined() ? static_cast<const char *>(x.tensor.data_ptr()) : x.string.c_str();
+        return x.tensor.defined() ? static_cast<const char *>(pointer(x.tensor)) : x.string.c_str();
     }
 };
 
 // A struct by value: its bytes. A tensor map comes with the tensor that it is of, whose address it gets here.
 template <class T> struct Struct { T value; torch::Tensor of; };
+GRIDSTRIDE_BORDER bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of);
 template <class T>
 struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copyable_v<T> && !Type<T>::known>> {
     static constexpr bool known = true;
     using held = Struct<T>;
-    static bool read(Reader &r, held &x) {
-        static thread_local std::string why;
-        std::string bytes;
-        const bool with_tensor = r.is(list);
-        if (with_tensor) r.next();
-        if (!Type<std::string>::read(r, bytes))
-            return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
-        why = torch::str("it has ", sizeof(T), " bytes, and ", bytes.size(), " were given");
-        if (bytes.size() != sizeof(T)) return r.refuse(why.c_str());
-        __builtin_memcpy(static_cast<void *>(&x.value), bytes.data(), sizeof(T));
-        return !with_tensor || Type<torch::Tensor>::read(r, x.of);
-    }
+    static bool read(Reader &r, held &x) { return read_struct(r, &x.value, sizeof(T), x.of); }
     static T pass(held &x) {
 #ifdef GRIDSTRIDE_EMULATOR
         if constexpr (sizeof(T) == sizeof(TensorMap))
             if (x.of.defined()) {
                 TensorMap map;
                 __builtin_memcpy(&map, &x.value, sizeof map);
-                map.base = static_cast<char *>(x.of.data_ptr());
+                map.base = static_cast<char *>(pointer(x.of));
                 __builtin_memcpy(static_cast<void *>(&x.value), &map, sizeof map);
             }
 #endif
@@ -92,13 +71,123 @@ struct Exported {
 static const Exported *exports;
 template <class F> const char *types() { return __PRETTY_FUNCTION__; }
 
+GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *), gs_call *call);
+[[noreturn]] GRIDSTRIDE_BORDER void refuse_argument(int64_t number, const char *why);
+[[noreturn]] GRIDSTRIDE_BORDER void refuse_count(int64_t least, int64_t most, int64_t given);
+[[noreturn]] GRIDSTRIDE_BORDER void refuse_function();
+GRIDSTRIDE_BORDER Writer &answer();               // an empty one, for what the call gives
+
+template <class T> using Of = Argument<std::decay_t<T>>;
+template <class T> void read_argument(Reader &r, typename Of<T>::held &x, int64_t number) {
+    if (!Of<T>::read(r, x)) refuse_argument(number, r.problem);
+}
+
+template <class R, class = void> constexpr bool returns = std::is_void_v<R>;
+template <class R>
+constexpr bool returns<R,
+    std::void_t<decltype(Type<std::decay_t<R>>::write(std::declval<Writer &>(), std::declval<const R &>()))>> = true;
+template <class All, size_t i> using Nth = std::tuple_element_t<i, All>;
+template <class F, class All, size_t... i> constexpr bool takes(std::index_sequence<i...>) {
+    return std::is_invocable_v<F, Nth<All, i>...>;
+}
+
+// Calls F with the first of the arguments All, as Python gave them.
+template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
+    [[maybe_unused]] std::tuple<typename Of<Nth<All, i>>::held...> held;
+    [[maybe_unused]] Reader r{call->args, false};
+    (read_argument<Nth<All, i>>(r, std::get<i>(held), int64_t(i) + 1), ...);
+    if constexpr (std::is_void_v<R>) F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
+    else {
+        const R &result = F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
+        Writer &w = answer();
+        Type<std::decay_t<R>>::write(w, result);
+        call->result = w.words.data();
+    }
+}
+// As many arguments as there are, if F's defaults allow that.
+template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
+    constexpr size_t all = std::tuple_size_v<All>;
+    if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
+    if constexpr (n > 0)
+        if constexpr (takes<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
+    refuse_count(int64_t(n), int64_t(all), call->n);
+}
+template <class F, class R, class... A> int64_t call_function(gs_call *call) {
+    return run_call([]([[maybe_unused]] gs_call *c) {
+        if constexpr ((Of<A>::known && ...) && returns<R>) apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
+        else refuse_function();
+    }, call);
+}
+
+#ifdef GRIDSTRIDE_EMULATOR
+// What Python asks for in the brackets; `allowed` are the bytes of dynamic shared memory that the kernel may have.
+GRIDSTRIDE_BORDER Config asked_config(size_t &allowed);
+template <class F> struct Launched {  // what apply() calls for a kernel
+    template <class... A> auto operator()(A... a) const -> decltype(F()(a...)) {
+        launch(asked_config(max_dynamic_of(F::gs_name())), F::gs_name(), 0, F(), a...);
+    }
+};
+#endif
+
+// A function F that Python may call, of the type of `f`; Launched<F> is a kernel.
+struct Export : Exported {
+    template <class F, class R, class... A>
+    Export(const char *name, R (*)(A...), F, bool kernel = false)
+        : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, kernel, exports} {
+        exports = this;
+    }
+    Export(const Export &) = delete;
+};
+}
+}
+
+extern "C" {
+__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::border::Exported *gs_exports() {
+    return gridstride::border::exports;
+}
+__attribute__((visibility("default"))) inline __attribute__((used)) void gs_connect(const gs_python *p) {
+    gridstride::border::connect(p);
+}
+}
+
+#ifdef GRIDSTRIDE_BODIES
+namespace gridstride {
+namespace border {
+inline bool points_at(torch::ScalarType want, torch::ScalarType type) {
+    if (want == torch::ScalarType::Undefined || want == type) return true;
+    return torch::isIntegralType(want, true) && torch::isIntegralType(type, true) &&
+           torch::elementSize(want) == torch::elementSize(type);
+}
+inline bool refuse(Reader &r, const std::string &why) {
+    static thread_local std::string kept;
+    kept = why;
+    return r.refuse(kept.c_str());
+}
+bool read_pointer(Reader &r, torch::Tensor &x, torch::ScalarType want) {
+    if (!Type<torch::Tensor>::read(r, x)) return false;
+    if (!x.defined() || points_at(want, x.scalar_type())) return true;
+    return refuse(r, torch::str("expected scalar type ", want, " but found ", x.scalar_type()));
+}
+void *pointer(const torch::Tensor &x) { return x.defined() ? x.data_ptr() : nullptr; }
+bool read_struct(Reader &r, void *value, size_t bytes, torch::Tensor &of) {
+    std::string given;
+    const bool with_tensor = r.is(list);
+    if (with_tensor) r.next();
+    if (!Type<std::string>::read(r, given))
+        return r.refuse("a struct takes its bytes: bytes, a ctypes.Structure, a tensor map");
+    if (given.size() != bytes)
+        return refuse(r, torch::str("it has ", bytes, " bytes, and ", given.size(), " were given"));
+    __builtin_memcpy(value, given.data(), bytes);
+    return !with_tensor || Type<torch::Tensor>::read(r, of);
+}
+
 struct Refused { int64_t argument; const char *why; };
 
 // Ends a call: the tensors that C++ keeps become its own, the emulated device's memory goes back.
 struct Frame {
-    gs_call *outer = current;
+    gs_call *outer = current();
     explicit Frame(gs_call *call) {
-        current = call;
+        current() = call;
         call->argument = 0; call->message = nullptr; call->result = nullptr;
 #ifdef __CUDACC__
         if (call->device >= 0) cudaSetDevice(int(call->device));
@@ -111,14 +200,19 @@ struct Frame {
 #endif
         for (auto &h : borrowed) if (h->references > 1) { h->retain(); h->owned = true; }
         borrowed.clear();
-        current = outer;
+        current() = outer;
     }
 };
 
-inline int outcome(int code, const char *text) { message = text; current->message = message.c_str(); return code; }
-GRIDSTRIDE_RARE inline int caught(void (*f)(gs_call *), gs_call *call) {
+inline int outcome(int code, const char *text) {
+    static thread_local std::string message;
+    message = text;
+    current()->message = message.c_str();
+    return code;
+}
+inline int caught(void (*f)(gs_call *), gs_call *call) {
     try { f(call); return done; }
-    catch (const Refused &e) { current->argument = e.argument; return outcome(type_error, e.why ? e.why : ""); }
+    catch (const Refused &e) { current()->argument = e.argument; return outcome(type_error, e.why ? e.why : ""); }
     catch (const torch::Error &e) { return outcome(e.outcome, e.what()); }
 #ifdef GRIDSTRIDE_EMULATOR
     catch (const Stop &) { return outcome(finding, ""); }
@@ -146,7 +240,7 @@ inline int protected_from_crashes(void (*f)(gs_call *), gs_call *call) {
     return run.code;
 }
 #endif
-GRIDSTRIDE_RARE inline int64_t run_call(void (*f)(gs_call *), gs_call *call) {
+int64_t run_call(void (*f)(gs_call *), gs_call *call) {
     Frame frame(call);
 #ifdef GRIDSTRIDE_EMULATOR
     return protected_from_crashes(f, call);
@@ -154,86 +248,32 @@ GRIDSTRIDE_RARE inline int64_t run_call(void (*f)(gs_call *), gs_call *call) {
     return caught(f, call);
 #endif
 }
-
-template <class T> using Of = Argument<std::decay_t<T>>;
-template <class T> void read_argument(Reader &r, typename Of<T>::held &x, int64_t number) {
-    if (!Of<T>::read(r, x)) throw Refused{number, r.problem};
+void refuse_argument(int64_t number, const char *why) { throw Refused{number, why}; }
+void refuse_count(int64_t least, int64_t most, int64_t given) {
+    fail(type_error, torch::str("it takes ", least == most ? "" : torch::str(least, " to "), most,
+                         most == 1 ? " argument" : " arguments", ", not ", given));
 }
-
-template <class R, class = void> constexpr bool returns = std::is_void_v<R>;
-template <class R>
-constexpr bool returns<R,
-    std::void_t<decltype(Type<std::decay_t<R>>::write(std::declval<Writer &>(), std::declval<const R &>()))>> = true;
-template <class All, size_t i> using Nth = std::tuple_element_t<i, All>;
-template <class F, class All, size_t... i> constexpr bool takes(std::index_sequence<i...>) {
-    return std::is_invocable_v<F, Nth<All, i>...>;
+void refuse_function() {
+    fail(type_error, "it has a type that values of Python have no counterpart for; only C++ can call it");
 }
-
-// Calls F with the first of the arguments All, as Python gave them.
-template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
-    [[maybe_unused]] std::tuple<typename Of<Nth<All, i>>::held...> held;
-    [[maybe_unused]] Reader r{call->args, false};
-    (read_argument<Nth<All, i>>(r, std::get<i>(held), int64_t(i) + 1), ...);
-    if constexpr (std::is_void_v<R>) F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
-    else {
-        static thread_local Writer w;
-        w.words.clear();
-        w.giving = true;
-        Type<std::decay_t<R>>::write(w, F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...));
-        call->result = w.words.data();
-    }
+Writer &answer() {
+    static thread_local Writer w;
+    w.words.clear();
+    w.giving = true;
+    return w;
 }
-// As many arguments as there are, if F's defaults allow that.
-template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
-    constexpr size_t all = std::tuple_size_v<All>;
-    if (call->n == int64_t(n)) return apply<F, R, All>(call, std::make_index_sequence<n>());
-    if constexpr (n > 0)
-        if constexpr (takes<F, All>(std::make_index_sequence<n - 1>())) return apply_some<F, R, All, n - 1>(call);
-    fail(type_error, torch::str("it takes ", n == all ? "" : torch::str(n, " to "), all,
-                         all == 1 ? " argument" : " arguments", ", not ", call->n));
-}
-template <class F, class R, class... A> int64_t call_function(gs_call *call) {
-    return run_call([]([[maybe_unused]] gs_call *c) {
-        if constexpr ((Of<A>::known && ...) && returns<R>) apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
-        else fail(type_error, "it has a type that values of Python have no counterpart for; only C++ can call it");
-    }, call);
-}
-
 #ifdef GRIDSTRIDE_EMULATOR
-template <class F> struct Launched {  // what apply() calls for a kernel
-    template <class... A> auto operator()(A... a) const -> decltype(F()(a...)) {
-        const auto *c = current;
-        const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
-        // who asks for more from Python need not say it twice
-        size_t &allowed = max_dynamic_of(F::gs_name());
-        if (size_t(c->shared) > allowed && c->shared <= 227 << 10) allowed = size_t(c->shared);
-        launch(Config(xyz(c->grid), xyz(c->block), size_t(c->shared), static_cast<cudaStream_t>(c->stream),
-                   xyz(c->cluster)),
-            F::gs_name(), 0, F(), a...);
-    }
-};
+Config asked_config(size_t &allowed) {
+    const gs_call &c = *current();
+    const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
+    // who asks for more from Python need not say it twice
+    if (size_t(c.shared) > allowed && c.shared <= 227 << 10) allowed = size_t(c.shared);
+    return Config(xyz(c.grid), xyz(c.block), size_t(c.shared), static_cast<cudaStream_t>(c.stream), xyz(c.cluster));
+}
 #endif
-
-// A function F that Python may call, of the type of `f`; Launched<F> is a kernel.
-struct Export : Exported {
-    template <class F, class R, class... A>
-    Export(const char *name, R (*)(A...), F, bool kernel = false)
-        : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, kernel, exports} {
-        exports = this;
-    }
-    Export(const Export &) = delete;
-};
 }
 }
-
-extern "C" {
-__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::border::Exported *gs_exports() {
-    return gridstride::border::exports;
-}
-__attribute__((visibility("default"))) inline __attribute__((used)) void gs_connect(const gs_python *p) {
-    gridstride::border::python = *p;
-}
-}
+#endif
 
 // The struct calls by name, so that default arguments count. `id` is what Python calls it.
 #define GRIDSTRIDE_EXPORT_AS(id, ...) \

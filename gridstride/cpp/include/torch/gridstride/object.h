@@ -18,27 +18,11 @@ struct Object {                       // a tensor of Python's, as C++ sees it
     int64_t numel = 1;
     std::vector<int64_t> sizes, strides;
 
+    GRIDSTRIDE_BORDER ~Object();
     size_t itemsize() const { return torch::elementSize(type); }
-    char *end() const {               // one past the last byte that an index reaches
-        int64_t last = 0;
-        for (size_t i = 0; i < sizes.size(); i++) last += (sizes[i] - 1) * strides[i];
-        return data + (last + 1) * int64_t(itemsize());
-    }
-    bool is_contiguous() const {
-        int64_t expected = 1;
-        for (size_t i = sizes.size(); i--; expected *= sizes[i])
-            if (sizes[i] != 1 && strides[i] != expected) return numel == 0;
-        return true;
-    }
-    // Python objects are counted by Python, under its lock; when it has shut down there is nothing to give back.
-    void retain() { count(border::python.retain); }
-    ~Object() { if (owned) count(border::python.release); }
-    void count(void (*change)(void *)) {
-        if (!border::python.initialized()) return;
-        const int state = border::python.lock();
-        change(python);
-        border::python.unlock(state);
-    }
+    GRIDSTRIDE_BORDER char *end() const;           // one past the last byte that an index reaches
+    GRIDSTRIDE_BORDER bool is_contiguous() const;
+    GRIDSTRIDE_BORDER void retain();
 };
 
 #ifdef GRIDSTRIDE_EMULATOR
@@ -48,9 +32,7 @@ struct Object {                       // a tensor of Python's, as C++ sees it
 #endif
 class Handle {                        // counts what uses an Object
     Object *object = nullptr;
-    GRIDSTRIDE_RARE GRIDSTRIDE_UNCHECKED static void drop(Object *o) {
-        if (!__atomic_sub_fetch(&o->references, 1, __ATOMIC_ACQ_REL)) delete o;
-    }
+    GRIDSTRIDE_BORDER static void drop(Object *o);
 
 public:
     Handle() = default;
@@ -65,7 +47,35 @@ public:
     Object *get() const { return object; }
     explicit operator bool() const { return object; }
 };
+}
+}
+
+#ifdef GRIDSTRIDE_BODIES
+namespace gridstride {
+namespace border {
+char *Object::end() const {
+    int64_t last = 0;
+    for (size_t i = 0; i < sizes.size(); i++) last += (sizes[i] - 1) * strides[i];
+    return data + (last + 1) * int64_t(itemsize());
+}
+bool Object::is_contiguous() const {
+    int64_t expected = 1;
+    for (size_t i = sizes.size(); i--; expected *= sizes[i])
+        if (sizes[i] != 1 && strides[i] != expected) return numel == 0;
+    return true;
+}
+// Python objects are counted by Python, under its lock; when it has shut down there is nothing to give back.
+inline void count(void *object, void (*change)(void *)) {
+    if (!python.initialized()) return;
+    const int state = python.lock();
+    change(object);
+    python.unlock(state);
+}
+void Object::retain() { count(python, border::python.retain); }
+Object::~Object() { if (owned) count(python, border::python.release); }
+void Handle::drop(Object *o) { if (!__atomic_sub_fetch(&o->references, 1, __ATOMIC_ACQ_REL)) delete o; }
 
 static thread_local std::vector<Handle> borrowed;   // the tensors among the arguments of the call
 }
 }
+#endif

@@ -58,8 +58,8 @@ public:
 inline CUDAStream getCurrentCUDAStream(DeviceIndex d = -1) {
     using namespace ::gridstride::border;
     if (d < 0) d = current_device();
-    void *s = current && current->device == d ? current->stream
-                                              : reinterpret_cast<void *>(ask_for<int64_t>("stream", {int(d)}));
+    const gs_call *call = current();
+    void *s = call && call->device == d ? call->stream : reinterpret_cast<void *>(ask_for<int64_t>("stream", {int(d)}));
     return CUDAStream(static_cast<cudaStream_t>(s), d);
 }
 inline CUDAStream getDefaultCUDAStream(DeviceIndex d = -1) { return CUDAStream(nullptr, d < 0 ? current_device() : d); }
@@ -87,7 +87,7 @@ public:
     void reset() { guard.reset(); }
 };
 class CUDAStreamGuard {               // the same, with its stream
-    gs_call *call = ::gridstride::border::current;
+    gs_call *call = ::gridstride::border::current();
     void *before = call ? call->stream : nullptr;
 public:
     explicit CUDAStreamGuard(CUDAStream s) { if (call) call->stream = s.stream(); }

@@ -1,7 +1,7 @@
 // torch::Tensor, the functions that make tensors, and how they cross the border to Python.
 #pragma once
 #include "object.h"
-#ifdef GRIDSTRIDE_EMULATOR
+#if defined(GRIDSTRIDE_EMULATOR) && defined(GRIDSTRIDE_BODIES)
 #include "emulated.h"
 #endif
 
@@ -17,28 +17,11 @@ class GenericPackedTensorAccessor;
 class Tensor {
     ::gridstride::border::Handle h;
     friend struct ::gridstride::border::Type<Tensor>;
-    const ::gridstride::border::Object &get() const {
-        TORCH_CHECK(h, "this tensor is undefined: None in Python, torch::Tensor() in C++");
-        return *h.get();
-    }
-    int64_t wrapped(int64_t d) const {
-        TORCH_CHECK_INDEX(d >= -dim() && d < dim(), "Dimension out of range (expected to be in range of [", -dim(),
-            ", ", dim() - 1, "], but got ", d, ")");
-        return d < 0 ? d + dim() : d;
-    }
-    void *address() const {
-#ifdef GRIDSTRIDE_EMULATOR
-        return ::gridstride::border::device_address(h, get());
-#else
-        return get().data;
-#endif
-    }
-    template <class R = Tensor>
-    R ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const {
-        return ask_for<R>(device(), operation, args);
-    }
-    template <class R>
-    R ask_for(Device where, const char *operation, std::initializer_list<::gridstride::border::Item> args) const;
+    GRIDSTRIDE_BORDER const ::gridstride::border::Object &get() const;
+    GRIDSTRIDE_BORDER int64_t wrapped(int64_t d) const;
+    GRIDSTRIDE_BORDER void *address() const;
+    GRIDSTRIDE_BORDER void *address_of(ScalarType want) const;   // of elements of that type, Undefined for any
+    GRIDSTRIDE_BORDER Tensor ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const;
 
 public:
     Tensor() = default;
@@ -66,7 +49,7 @@ public:
     bool is_floating_point() const { return isFloatingType(scalar_type()); }
     bool is_same(const Tensor &t) const { return h && t.h ? h->python == t.h->python : !h == !t.h; }
     Layout layout() const { return kStrided; }
-    TensorOptions options() const { return TensorOptions(dtype()).device(device()); }
+    GRIDSTRIDE_BORDER TensorOptions options() const;
 
     struct Properties {               // what the old x.type() gives
         const Tensor &t;
@@ -80,12 +63,9 @@ public:
     void *mutable_data_ptr() const { return address(); }
     const void *const_data_ptr() const { return address(); }
     template <class T> T *data_ptr() const {
-        const ScalarType want = dtype_of<std::remove_const_t<T>>;
-        static_assert(!std::is_arithmetic_v<T> || dtype_of<std::remove_const_t<T>> != ScalarType::Undefined,
-            "no tensor has elements of this type");
-        TORCH_CHECK(want == ScalarType::Undefined || scalar_type() == want, "expected scalar type ", want,
-            " but found ", scalar_type());
-        return static_cast<T *>(address());
+        constexpr ScalarType want = dtype_of<std::remove_const_t<T>>;
+        static_assert(!std::is_arithmetic_v<T> || want != ScalarType::Undefined, "no tensor has elements of this type");
+        return static_cast<T *>(address_of(want));
     }
     template <class T> T *mutable_data_ptr() const { return data_ptr<T>(); }
     template <class T> const T *const_data_ptr() const { return data_ptr<T>(); }
@@ -101,9 +81,7 @@ public:
     }
 
     // What computes.
-    Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const {
-        return ask_for<Tensor>(d, "to", {*this, d, t, copy || d.type() != device().type()});
-    }
+    GRIDSTRIDE_BORDER Tensor to(Device d, ScalarType t, bool = false, bool copy = false) const;
     Tensor to(ScalarType t, bool = false, bool copy = false) const { return to(device(), t, false, copy); }
     Tensor to(TypeMeta t) const { return to(t.type); }
     Tensor to(Device d, bool = false, bool copy = false) const { return to(d, scalar_type(), false, copy); }
@@ -116,9 +94,7 @@ public:
     Tensor type_as(const Tensor &like) const { return to(like); }
     Tensor cpu() const { return is_cpu() ? *this : to(kCPU); }
     Tensor cuda() const { return is_cuda() ? *this : to(kCUDA); }
-    Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const {
-        return is_contiguous() ? *this : ask("contiguous", {*this});
-    }
+    GRIDSTRIDE_BORDER Tensor contiguous(MemoryFormat = MemoryFormat::Contiguous) const;
 #define GRIDSTRIDE_METHOD(name) \
     template <class... A> Tensor name(const A &...a) const { return ask(#name, {*this, a...}); }
 #define GRIDSTRIDE_METHOD_OF_SIZES(name) Tensor name(IntArrayRef sizes) const { return ask(#name, {*this, sizes}); }
@@ -150,17 +126,14 @@ public:
 #undef GRIDSTRIDE_METHOD
 #undef GRIDSTRIDE_METHOD_OF_SIZES
 #undef GRIDSTRIDE_IN_PLACE
-    const Tensor &fill_(Scalar value) const {
-        ask("fill_", {*this, value});
-        return *this;
-    }
-    bool equal(const Tensor &t) const { return ask<bool>("equal", {*this, t}); }
-    bool requires_grad() const { return ask<bool>("requires_grad", {*this}); }
-    Scalar item() const { return ask<Scalar>("item", {*this}); }
+    GRIDSTRIDE_BORDER const Tensor &fill_(Scalar value) const;
+    GRIDSTRIDE_BORDER bool equal(const Tensor &t) const;
+    GRIDSTRIDE_BORDER bool requires_grad() const;
+    GRIDSTRIDE_BORDER Scalar item() const;
     template <class T> T item() const { return item().to<T>(); }
-    Tensor operator[](int64_t i) const { return select(0, i); }
-    Tensor operator-() const { return neg(); }
-    void print() const { ask("print", {*this}); }
+    GRIDSTRIDE_BORDER Tensor operator[](int64_t i) const;
+    GRIDSTRIDE_BORDER Tensor operator-() const;
+    GRIDSTRIDE_BORDER void print() const;
 };
 using TensorList = ArrayRef<Tensor>;
 }
@@ -168,155 +141,56 @@ using TensorList = ArrayRef<Tensor>;
 namespace gridstride {
 namespace border {
 template <> struct Type<torch::Tensor> : Plain<torch::Tensor> {
-    GRIDSTRIDE_RARE static bool read(Reader &r, torch::Tensor &x) {
-        if (r.is(none)) { x = torch::Tensor(); return true; }
-        if (!r.is(tensor)) return false;
-        Handle h(new Object);
-        h->python = reinterpret_cast<void *>(r.next());
-        h->owned = r.owned;
-        h->data = reinterpret_cast<char *>(r.next());
-        h->type = torch::ScalarType(r.next());
-        const auto device = torch::DeviceType(r.next());
-        h->device = torch::Device(device, torch::DeviceIndex(r.next()));
-        const int64_t dim = r.next();
-        h->sizes.assign(r.at, r.at + dim);
-        h->strides.assign(r.at + dim, r.at + 2 * dim);
-        r.at += 2 * dim;
-        for (int64_t n : h->sizes) h->numel *= n;
-        if (!r.owned) {
-            borrowed.push_back(h);
-#ifdef GRIDSTRIDE_EMULATOR
-            if (device != torch::kCPU) return r.refuse("the emulator takes tensors on the CPU; x.cpu() makes one");
-            h->device = torch::Device(torch::kCUDA, 0);
-            if (h->numel) cover(h);
-#endif
-        }
-        x = torch::Tensor(h);
-        return true;
-    }
-    GRIDSTRIDE_RARE static void write(Writer &w, const torch::Tensor &x) {
-        if (!x.defined()) return w.put(none);
-        if (w.giving) x.handle()->retain();
-#ifdef GRIDSTRIDE_EMULATOR
-        else Question::about(x.handle());
-#endif
-        w.put(tensor); w.put(reinterpret_cast<int64_t>(x.handle()->python));
-    }
+    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Tensor &x);
+    GRIDSTRIDE_BORDER static void write(Writer &w, const torch::Tensor &x);
 };
 
-// Has Python do it. In an emulated build the host's memory is brought up to date before, and the device's after.
-template <class R>
-GRIDSTRIDE_RARE R compute(
-    [[maybe_unused]] torch::Device where, const char *operation, std::initializer_list<Item> args) {
-#ifdef GRIDSTRIDE_EMULATOR
-    const Question question(operation);
-#endif
-    R result = ask_for<R>(operation, args);
-#ifdef GRIDSTRIDE_EMULATOR
-    if constexpr (std::is_same_v<R, torch::Tensor>)
-        if (result.defined()) result.handle()->device = where.is_cuda() ? torch::Device(torch::kCUDA, 0) : where;
-#endif
-    return result;
-}
+// Has Python do it, for a result that is a tensor at `where`.
+GRIDSTRIDE_BORDER torch::Tensor compute(
+    torch::Device where, const char *operation, std::initializer_list<Item> args);
 template <class... A> torch::Tensor made(const torch::TensorOptions &o, const char *operation, const A &...a) {
-    return compute<torch::Tensor>(o.device(), operation, {a..., o.dtype(), o.device(), o.requires_grad_()});
-}
-inline torch::Tensor uninitialised(torch::Tensor t) { t.handle()->fresh = t.is_cuda(); return t; }
-inline torch::TensorOptions like(const torch::Tensor &x, torch::TensorOptions o) {
-    if (!o.has_dtype()) o = o.dtype(x.dtype());
-    return o.has_device() ? o : o.device(x.device());
+    return compute(o.device(), operation, {a..., o.dtype(), o.device(), o.requires_grad_()});
 }
 }
 }
 
 namespace torch {
 
-template <class R>
-R Tensor::ask_for(Device where, const char *operation, std::initializer_list<::gridstride::border::Item> args) const {
-    return ::gridstride::border::compute<R>(where, operation, args);
-}
-
-inline Tensor empty(IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::uninitialised(::gridstride::border::made(o, "empty", sizes));
-}
-inline Tensor zeros(IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "zeros", sizes);
-}
-inline Tensor ones(IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "ones", sizes);
-}
-inline Tensor rand(IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "rand", sizes);
-}
-inline Tensor randn(IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "randn", sizes);
-}
-inline Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "full", sizes, value);
-}
-inline Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "randint", int64_t(0), high, sizes);
-}
-inline Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "randint", low, high, sizes);
-}
-inline Tensor arange(Scalar end, const TensorOptions &o = {}) { return ::gridstride::border::made(o, "arange", end); }
-inline Tensor arange(Scalar start, Scalar end, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "arange", start, end);
-}
-inline Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "arange", start, end, step);
-}
-inline Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "linspace", start, end, steps);
-}
-inline Tensor eye(int64_t n, const TensorOptions &o = {}) { return ::gridstride::border::made(o, "eye", n); }
+GRIDSTRIDE_BORDER Tensor empty(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor zeros(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor ones(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor rand(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor randn(IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor arange(Scalar end, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor arange(Scalar start, Scalar end, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor eye(int64_t n, const TensorOptions &o = {});
 template <class T> Tensor tensor(const std::vector<T> &values, TensorOptions o = {}) {
     return ::gridstride::border::made(o.has_dtype() ? o : o.dtype(dtype_of<T>), "tensor", values);
 }
 template <class T> Tensor tensor(std::initializer_list<T> values, TensorOptions o = {}) {
     return tensor(std::vector<T>(values), o);
 }
-inline Tensor tensor(Scalar value, const TensorOptions &o = {}) {
-    return ::gridstride::border::made(o, "tensor", value);
-}
-inline Tensor empty_like(const Tensor &x) {
-    return ::gridstride::border::uninitialised(::gridstride::border::compute<Tensor>(x.device(), "empty_like", {x}));
-}
-inline Tensor zeros_like(const Tensor &x) {
-    return ::gridstride::border::compute<Tensor>(x.device(), "zeros_like", {x});
-}
-inline Tensor ones_like(const Tensor &x) { return ::gridstride::border::compute<Tensor>(x.device(), "ones_like", {x}); }
-inline Tensor rand_like(const Tensor &x) { return ::gridstride::border::compute<Tensor>(x.device(), "rand_like", {x}); }
-inline Tensor randn_like(const Tensor &x) {
-    return ::gridstride::border::compute<Tensor>(x.device(), "randn_like", {x});
-}
-inline Tensor full_like(const Tensor &x, Scalar value) {
-    return ::gridstride::border::compute<Tensor>(x.device(), "full_like", {x, value});
-}
-inline Tensor empty_like(const Tensor &x, const TensorOptions &o) {
-    return empty(x.sizes(), ::gridstride::border::like(x, o));
-}
-inline Tensor zeros_like(const Tensor &x, const TensorOptions &o) {
-    return zeros(x.sizes(), ::gridstride::border::like(x, o));
-}
-inline Tensor ones_like(const Tensor &x, const TensorOptions &o) {
-    return ones(x.sizes(), ::gridstride::border::like(x, o));
-}
+GRIDSTRIDE_BORDER Tensor tensor(Scalar value, const TensorOptions &o = {});
+GRIDSTRIDE_BORDER Tensor empty_like(const Tensor &x);
+GRIDSTRIDE_BORDER Tensor zeros_like(const Tensor &x);
+GRIDSTRIDE_BORDER Tensor ones_like(const Tensor &x);
+GRIDSTRIDE_BORDER Tensor rand_like(const Tensor &x);
+GRIDSTRIDE_BORDER Tensor randn_like(const Tensor &x);
+GRIDSTRIDE_BORDER Tensor full_like(const Tensor &x, Scalar value);
+GRIDSTRIDE_BORDER Tensor empty_like(const Tensor &x, const TensorOptions &o);
+GRIDSTRIDE_BORDER Tensor zeros_like(const Tensor &x, const TensorOptions &o);
+GRIDSTRIDE_BORDER Tensor ones_like(const Tensor &x, const TensorOptions &o);
 
-inline Tensor cat(TensorList list, int64_t dim = 0) {
-    return ::gridstride::border::compute<Tensor>(list.at(0).device(), "cat", {list, dim});
-}
-inline Tensor stack(TensorList list, int64_t dim = 0) {
-    return ::gridstride::border::compute<Tensor>(list.at(0).device(), "stack", {list, dim});
-}
-inline Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
-    return ::gridstride::border::compute<Tensor>(c.device(), "where", {c, a, b});
-}
+GRIDSTRIDE_BORDER Tensor cat(TensorList list, int64_t dim = 0);
+GRIDSTRIDE_BORDER Tensor stack(TensorList list, int64_t dim = 0);
+GRIDSTRIDE_BORDER Tensor where(const Tensor &c, const Tensor &a, const Tensor &b);
 inline bool equal(const Tensor &a, const Tensor &b) { return a.equal(b); }
-inline bool allclose(const Tensor &a, const Tensor &b, double rtol = 1e-5, double atol = 1e-8) {
-    return ::gridstride::border::compute<bool>(a.device(), "allclose", {a, b, rtol, atol});
-}
+GRIDSTRIDE_BORDER bool allclose(const Tensor &a, const Tensor &b, double rtol = 1e-5, double atol = 1e-8);
 #define GRIDSTRIDE_FUNCTION(name) \
     template <class... A> Tensor name(const Tensor &x, const A &...a) { return x.name(a...); }
 GRIDSTRIDE_FUNCTION(sum) GRIDSTRIDE_FUNCTION(mean) GRIDSTRIDE_FUNCTION(max) GRIDSTRIDE_FUNCTION(min)
@@ -333,7 +207,7 @@ GRIDSTRIDE_FUNCTION(cumsum) GRIDSTRIDE_FUNCTION(transpose) GRIDSTRIDE_FUNCTION(f
     inline Tensor operator op(const Tensor &a, const Tensor &b) { return a.name(b); } \
     inline Tensor operator op(const Tensor &a, Scalar b) { return a.name(b); } \
     inline Tensor operator op(Scalar a, const Tensor &b) { \
-        return ::gridstride::border::compute<Tensor>(b.device(), #op, {a, b}); \
+        return ::gridstride::border::compute(b.device(), #op, {a, b}); \
     }
 GRIDSTRIDE_OPERATOR(+, add) GRIDSTRIDE_OPERATOR(-, sub) GRIDSTRIDE_OPERATOR(*, mul) GRIDSTRIDE_OPERATOR(/, div)
 GRIDSTRIDE_OPERATOR(<, lt) GRIDSTRIDE_OPERATOR(<=, le) GRIDSTRIDE_OPERATOR(>, gt) GRIDSTRIDE_OPERATOR(>=, ge)
@@ -346,8 +220,171 @@ GRIDSTRIDE_ASSIGNMENT(+=, add_) GRIDSTRIDE_ASSIGNMENT(-=, sub_) GRIDSTRIDE_ASSIG
 GRIDSTRIDE_ASSIGNMENT(/=, div_)
 #undef GRIDSTRIDE_ASSIGNMENT
 
-                                                        inline void say(std::string &s, const Tensor &t) {
+GRIDSTRIDE_BORDER void say(std::string &s, const Tensor &t);
+}
+
+#ifdef GRIDSTRIDE_BODIES
+namespace gridstride {
+namespace border {
+bool Type<torch::Tensor>::read(Reader &r, torch::Tensor &x) {
+    if (r.is(none)) { x = torch::Tensor(); return true; }
+    if (!r.is(tensor)) return false;
+    Handle h(new Object);
+    h->python = reinterpret_cast<void *>(r.next());
+    h->owned = r.owned;
+    h->data = reinterpret_cast<char *>(r.next());
+    h->type = torch::ScalarType(r.next());
+    const auto device = torch::DeviceType(r.next());
+    h->device = torch::Device(device, torch::DeviceIndex(r.next()));
+    const int64_t dim = r.next();
+    h->sizes.assign(r.at, r.at + dim);
+    h->strides.assign(r.at + dim, r.at + 2 * dim);
+    r.at += 2 * dim;
+    for (int64_t n : h->sizes) h->numel *= n;
+    if (!r.owned) {
+        borrowed.push_back(h);
+#ifdef GRIDSTRIDE_EMULATOR
+        if (device != torch::kCPU) return r.refuse("the emulator takes tensors on the CPU; x.cpu() makes one");
+        h->device = torch::Device(torch::kCUDA, 0);
+        if (h->numel) cover(h);
+#endif
+    }
+    x = torch::Tensor(h);
+    return true;
+}
+void Type<torch::Tensor>::write(Writer &w, const torch::Tensor &x) {
+    if (!x.defined()) return w.put(none);
+    if (w.giving) x.handle()->retain();
+#ifdef GRIDSTRIDE_EMULATOR
+    else Question::about(x.handle());
+#endif
+    w.put(tensor);
+    w.put(reinterpret_cast<int64_t>(x.handle()->python));
+}
+
+// In an emulated build the host's memory is brought up to date before Python computes, and the device's after.
+template <class R> R computed(const char *operation, std::initializer_list<Item> args) {
+#ifdef GRIDSTRIDE_EMULATOR
+    const Question question(operation);
+#endif
+    return ask_for<R>(operation, args);
+}
+torch::Tensor compute([[maybe_unused]] torch::Device where, const char *operation, std::initializer_list<Item> args) {
+    torch::Tensor result = computed<torch::Tensor>(operation, args);
+#ifdef GRIDSTRIDE_EMULATOR
+    if (result.defined()) result.handle()->device = where.is_cuda() ? torch::Device(torch::kCUDA, 0) : where;
+#endif
+    return result;
+}
+inline torch::Tensor uninitialised(torch::Tensor t) { t.handle()->fresh = t.is_cuda(); return t; }
+inline torch::TensorOptions like(const torch::Tensor &x, torch::TensorOptions o) {
+    if (!o.has_dtype()) o = o.dtype(x.dtype());
+    return o.has_device() ? o : o.device(x.device());
+}
+}
+}
+
+namespace torch {
+const ::gridstride::border::Object &Tensor::get() const {
+    TORCH_CHECK(h, "this tensor is undefined: None in Python, torch::Tensor() in C++");
+    return *h.get();
+}
+int64_t Tensor::wrapped(int64_t d) const {
+    TORCH_CHECK_INDEX(d >= -dim() && d < dim(), "Dimension out of range (expected to be in range of [", -dim(), ", ",
+        dim() - 1, "], but got ", d, ")");
+    return d < 0 ? d + dim() : d;
+}
+void *Tensor::address() const {
+#ifdef GRIDSTRIDE_EMULATOR
+    return ::gridstride::border::device_address(h, get());
+#else
+    return get().data;
+#endif
+}
+void *Tensor::address_of(ScalarType want) const {
+    TORCH_CHECK(want == ScalarType::Undefined || scalar_type() == want, "expected scalar type ", want, " but found ",
+        scalar_type());
+    return address();
+}
+TensorOptions Tensor::options() const { return TensorOptions(dtype()).device(device()); }
+Tensor Tensor::ask(const char *operation, std::initializer_list<::gridstride::border::Item> args) const {
+    return ::gridstride::border::compute(device(), operation, args);
+}
+Tensor Tensor::to(Device d, ScalarType t, bool, bool copy) const {
+    return ::gridstride::border::compute(d, "to", {*this, d, t, copy || d.type() != device().type()});
+}
+Tensor Tensor::contiguous(MemoryFormat) const { return is_contiguous() ? *this : ask("contiguous", {*this}); }
+const Tensor &Tensor::fill_(Scalar value) const {
+    ask("fill_", {*this, value});
+    return *this;
+}
+bool Tensor::equal(const Tensor &t) const { return ::gridstride::border::computed<bool>("equal", {*this, t}); }
+bool Tensor::requires_grad() const { return ::gridstride::border::computed<bool>("requires_grad", {*this}); }
+Scalar Tensor::item() const { return ::gridstride::border::computed<Scalar>("item", {*this}); }
+Tensor Tensor::operator[](int64_t i) const { return select(0, i); }
+Tensor Tensor::operator-() const { return neg(); }
+void Tensor::print() const { ask("print", {*this}); }
+
+Tensor empty(IntArrayRef sizes, const TensorOptions &o) {
+    return ::gridstride::border::uninitialised(::gridstride::border::made(o, "empty", sizes));
+}
+Tensor zeros(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "zeros", sizes); }
+Tensor ones(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "ones", sizes); }
+Tensor rand(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "rand", sizes); }
+Tensor randn(IntArrayRef sizes, const TensorOptions &o) { return ::gridstride::border::made(o, "randn", sizes); }
+Tensor full(IntArrayRef sizes, Scalar value, const TensorOptions &o) {
+    return ::gridstride::border::made(o, "full", sizes, value);
+}
+Tensor randint(int64_t high, IntArrayRef sizes, const TensorOptions &o) {
+    return ::gridstride::border::made(o, "randint", int64_t(0), high, sizes);
+}
+Tensor randint(int64_t low, int64_t high, IntArrayRef sizes, const TensorOptions &o) {
+    return ::gridstride::border::made(o, "randint", low, high, sizes);
+}
+Tensor arange(Scalar end, const TensorOptions &o) { return ::gridstride::border::made(o, "arange", end); }
+Tensor arange(Scalar start, Scalar end, const TensorOptions &o) {
+    return ::gridstride::border::made(o, "arange", start, end);
+}
+Tensor arange(Scalar start, Scalar end, Scalar step, const TensorOptions &o) {
+    return ::gridstride::border::made(o, "arange", start, end, step);
+}
+Tensor linspace(Scalar start, Scalar end, int64_t steps, const TensorOptions &o) {
+    return ::gridstride::border::made(o, "linspace", start, end, steps);
+}
+Tensor eye(int64_t n, const TensorOptions &o) { return ::gridstride::border::made(o, "eye", n); }
+Tensor tensor(Scalar value, const TensorOptions &o) { return ::gridstride::border::made(o, "tensor", value); }
+Tensor empty_like(const Tensor &x) {
+    return ::gridstride::border::uninitialised(::gridstride::border::compute(x.device(), "empty_like", {x}));
+}
+Tensor zeros_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "zeros_like", {x}); }
+Tensor ones_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "ones_like", {x}); }
+Tensor rand_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "rand_like", {x}); }
+Tensor randn_like(const Tensor &x) { return ::gridstride::border::compute(x.device(), "randn_like", {x}); }
+Tensor full_like(const Tensor &x, Scalar value) {
+    return ::gridstride::border::compute(x.device(), "full_like", {x, value});
+}
+Tensor empty_like(const Tensor &x, const TensorOptions &o) {
+    return empty(x.sizes(), ::gridstride::border::like(x, o));
+}
+Tensor zeros_like(const Tensor &x, const TensorOptions &o) {
+    return zeros(x.sizes(), ::gridstride::border::like(x, o));
+}
+Tensor ones_like(const Tensor &x, const TensorOptions &o) { return ones(x.sizes(), ::gridstride::border::like(x, o)); }
+Tensor cat(TensorList list, int64_t dim) {
+    return ::gridstride::border::compute(list.at(0).device(), "cat", {list, dim});
+}
+Tensor stack(TensorList list, int64_t dim) {
+    return ::gridstride::border::compute(list.at(0).device(), "stack", {list, dim});
+}
+Tensor where(const Tensor &c, const Tensor &a, const Tensor &b) {
+    return ::gridstride::border::compute(c.device(), "where", {c, a, b});
+}
+bool allclose(const Tensor &a, const Tensor &b, double rtol, double atol) {
+    return ::gridstride::border::computed<bool>("allclose", {a, b, rtol, atol});
+}
+void say(std::string &s, const Tensor &t) {
     if (!t.defined()) { s += "[an undefined tensor]"; return; }
     s += str("[", t.device(), " ", t.scalar_type(), " tensor of sizes ", t.sizes(), "]");
 }
 }
+#endif

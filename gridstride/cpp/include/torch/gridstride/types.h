@@ -33,12 +33,7 @@ GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
                          kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf,
                          kFloat32 = kFloat, kFloat64 = kDouble;
 
-inline const char *toString(ScalarType t) {
-#define X(name, code, size, T) if (t == ScalarType::name) return #name;
-    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
-#undef X
-    return "Undefined";
-}
+GRIDSTRIDE_BORDER const char *toString(ScalarType t);
 constexpr size_t elementSize(ScalarType t) {
 #define X(name, code, size, T) if (t == ScalarType::name) return size;
     GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
@@ -108,29 +103,22 @@ struct Device {
     DeviceIndex number = -1;
     Device() = default;
     Device(DeviceType kind, DeviceIndex number = -1) : kind(kind), number(number) {}
-    Device(const std::string &name) : kind(name.compare(0, 4, "cuda") ? kCPU : kCUDA) {
-        const size_t colon = name.find(':');
-        TORCH_CHECK(
-            kind == kCUDA || !name.compare(0, 3, "cpu"), "Expected cpu or cuda at start of device string: ", name);
-        if (colon != std::string::npos) number = DeviceIndex(std::stoi(name.substr(colon + 1)));
-    }
+    GRIDSTRIDE_BORDER Device(const std::string &name);
     Device(const char *name) : Device(std::string(name)) {}
     DeviceType type() const { return kind; }
     DeviceIndex index() const { return number; }
     bool has_index() const { return number >= 0; }
     bool is_cuda() const { return kind == kCUDA; }
     bool is_cpu() const { return kind == kCPU; }
-    std::string str() const {
-        return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : "");
-    }
+    GRIDSTRIDE_BORDER std::string str() const;
     friend bool operator==(Device a, Device b) { return a.kind == b.kind && a.number == b.number; }
     friend bool operator!=(Device a, Device b) { return !(a == b); }
 };
 
-inline void say(std::string &s, ScalarType t) { s += toString(t); }
-inline void say(std::string &s, TypeMeta t) { s += toString(t); }
-inline void say(std::string &s, DeviceType d) { s += Device(d).str(); }
-inline void say(std::string &s, const Device &d) { s += d.str(); }
+GRIDSTRIDE_BORDER void say(std::string &s, ScalarType t);
+GRIDSTRIDE_BORDER void say(std::string &s, TypeMeta t);
+GRIDSTRIDE_BORDER void say(std::string &s, DeviceType d);
+GRIDSTRIDE_BORDER void say(std::string &s, const Device &d);
 
 template <class T> class ArrayRef {
     const T *items = nullptr;
@@ -236,41 +224,19 @@ inline TensorOptions layout(Layout) { return {}; }
 namespace gridstride {
 namespace border {
 template <> struct Type<torch::ScalarType> : Plain<torch::ScalarType> {
-    static bool read(Reader &r, torch::ScalarType &x) { return r.is(dtype) && (x = torch::ScalarType(r.next()), true); }
-    static void write(Writer &w, torch::ScalarType x) {
-        if (x == torch::ScalarType::Undefined) return w.put(none);
-        w.put(dtype); w.put(int64_t(x));
-    }
+    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::ScalarType &x);
+    GRIDSTRIDE_BORDER static void write(Writer &w, torch::ScalarType x);
 };
 template <> struct Type<torch::TypeMeta> : Type<torch::ScalarType> {};
 // In an emulated build every tensor of Python's is on the CPU; which of them are "on the GPU" is known on this side
 // only.
 template <> struct Type<torch::Device> : Plain<torch::Device> {
-    static bool read(Reader &r, torch::Device &x) {
-        if (!r.is(device)) return false;
-        const auto type = torch::DeviceType(r.next());
-        x = torch::Device(type, torch::DeviceIndex(r.next()));
-        return true;
-    }
-    static void write(Writer &w, torch::Device x) {
-#ifdef GRIDSTRIDE_EMULATOR
-        x = torch::Device();
-#endif
-        w.put(device); w.put(int64_t(x.type())); w.put(x.index());
-    }
+    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Device &x);
+    GRIDSTRIDE_BORDER static void write(Writer &w, torch::Device x);
 };
 template <> struct Type<torch::Scalar> : Plain<torch::Scalar> {
-    static bool read(Reader &r, torch::Scalar &x) {
-        bool b; int64_t i; double f;
-        if (*r.at == boolean) return Type<bool>::read(r, b) && (x = b, true);
-        if (*r.at == integer) return Type<int64_t>::read(r, i) && (x = i, true);
-        return Type<double>::read(r, f) && (x = f, true);
-    }
-    static void write(Writer &w, const torch::Scalar &x) {
-        if (x.isBoolean()) Type<bool>::write(w, x.toBool());
-        else if (x.isFloatingPoint()) Type<double>::write(w, x.toDouble());
-        else Type<int64_t>::write(w, x.toLong());
-    }
+    GRIDSTRIDE_BORDER static bool read(Reader &r, torch::Scalar &x);
+    GRIDSTRIDE_BORDER static void write(Writer &w, const torch::Scalar &x);
 };
 template <class T> struct Type<torch::ArrayRef<T>, std::enable_if_t<is_plain<T>>> {
     static constexpr bool known = true;
@@ -289,3 +255,66 @@ template <class Bits> struct Type<Short<Bits>> : Plain<Short<Bits>> {
 };
 }
 }
+
+#ifdef GRIDSTRIDE_BODIES
+namespace torch {
+const char *toString(ScalarType t) {
+#define X(name, code, size, T) if (t == ScalarType::name) return #name;
+    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
+#undef X
+    return "Undefined";
+}
+Device::Device(const std::string &name) : kind(name.compare(0, 4, "cuda") ? kCPU : kCUDA) {
+    const size_t colon = name.find(':');
+    TORCH_CHECK(kind == kCUDA || !name.compare(0, 3, "cpu"), "Expected cpu or cuda at start of device string: ", name);
+    if (colon != std::string::npos) number = DeviceIndex(std::stoi(name.substr(colon + 1)));
+}
+std::string Device::str() const {
+    return std::string(is_cuda() ? "cuda" : "cpu") + (has_index() ? ":" + std::to_string(number) : "");
+}
+void say(std::string &s, ScalarType t) { s += toString(t); }
+void say(std::string &s, TypeMeta t) { s += toString(t); }
+void say(std::string &s, DeviceType d) { s += Device(d).str(); }
+void say(std::string &s, const Device &d) { s += d.str(); }
+}
+
+namespace gridstride {
+namespace border {
+bool Type<torch::ScalarType>::read(Reader &r, torch::ScalarType &x) {
+    return r.is(dtype) && (x = torch::ScalarType(r.next()), true);
+}
+void Type<torch::ScalarType>::write(Writer &w, torch::ScalarType x) {
+    if (x == torch::ScalarType::Undefined) return w.put(none);
+    w.put(dtype);
+    w.put(int64_t(x));
+}
+bool Type<torch::Device>::read(Reader &r, torch::Device &x) {
+    if (!r.is(device)) return false;
+    const auto type = torch::DeviceType(r.next());
+    x = torch::Device(type, torch::DeviceIndex(r.next()));
+    return true;
+}
+void Type<torch::Device>::write(Writer &w, torch::Device x) {
+#ifdef GRIDSTRIDE_EMULATOR
+    x = torch::Device();
+#endif
+    w.put(device);
+    w.put(int64_t(x.type()));
+    w.put(x.index());
+}
+bool Type<torch::Scalar>::read(Reader &r, torch::Scalar &x) {
+    bool b;
+    int64_t i;
+    double f;
+    if (*r.at == boolean) return Type<bool>::read(r, b) && (x = b, true);
+    if (*r.at == integer) return Type<int64_t>::read(r, i) && (x = i, true);
+    return Type<double>::read(r, f) && (x = f, true);
+}
+void Type<torch::Scalar>::write(Writer &w, const torch::Scalar &x) {
+    if (x.isBoolean()) Type<bool>::write(w, x.toBool());
+    else if (x.isFloatingPoint()) Type<double>::write(w, x.toDouble());
+    else Type<int64_t>::write(w, x.toLong());
+}
+}
+}
+#endif
