@@ -51,6 +51,7 @@ __all__ = [
 # A lesson is a notebook in `nbs/` whose name starts with two digits.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 NBS = ROOT / 'nbs'
+_STARTED = Path.cwd()  # a notebook is started in its own folder, and may leave it
 
 
 def lessons(
@@ -322,18 +323,22 @@ def table(runs) -> str:
 
 
 # An exercise is a function below `@exercise('NN.name'`. The ids of the solved ones, and the days, are in
-# `.progress.json` beside `course.py`, in the home folder where there is no course, or in the file that
-# `GRIDSTRIDE_PROGRESS` names. `gridstride.exercise` writes it.
+# `.progress.json` beside the lessons, so that two people with copies of the notebooks share no progress, whatever
+# installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `gridstride.exercise` writes it.
 def exercises(nb) -> list:  # of str
     "The ids of a lesson's exercises, in order"
     return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
 
 
-def progress_file() -> Path:
-    "Where the solved exercises are remembered: `$GRIDSTRIDE_PROGRESS`, else the course's folder, else the home folder"
+def progress_file(
+    folder=None,  # where the lessons are; None: the folder that this notebook was started in
+) -> Path:
+    """Where the solved exercises are remembered: `$GRIDSTRIDE_PROGRESS`, else beside the lessons; in the home folder
+    where there are none"""
     if named := os.environ.get('GRIDSTRIDE_PROGRESS'):
         return Path(named)
-    return ROOT / '.progress.json' if (ROOT / 'course.py').exists() else Path.home() / '.gridstride' / 'progress.json'
+    folder = Path(folder or _STARTED)
+    return folder / '.progress.json' if lessons(folder) else Path.home() / '.gridstride' / 'progress.json'
 
 
 def read_progress(
@@ -352,10 +357,10 @@ def read_progress(
 
 def progress(
     folder=NBS,  # where the lessons are
-    path=None,  # the progress file; None: `progress_file()`
+    path=None,  # the progress file; None: the one beside the lessons
 ) -> str:
     "A table of every lesson's exercises, and when each was solved"
-    days, rows = read_progress(path), []
+    days, rows = read_progress(path or progress_file(folder)), []
     known = {p.stem: exercises(read(p)) for p in lessons(folder)}
 
     def share(ids):

@@ -752,7 +752,7 @@ def test_progress(fresh):
         return res.stdout
     assert '0 of 2 exercises solved' in ask()
     done = json.dumps(dict(solved={'01.a': '2026-11-21'}))
-    (fresh/'.progress.json').write_text(done)
+    (fresh/'nbs/.progress.json').write_text(done)
     assert '1 of 2 exercises solved' in ask() and '2026-11-21  01.a' in ask()
     assert '0 of 2 exercises solved' in ask(GRIDSTRIDE_PROGRESS=fresh/'other.json')
     assert not (fresh/'.venv').exists()
@@ -760,16 +760,16 @@ def test_progress(fresh):
 
 @pytest.mark.parametrize('text', ['{"solved": {"01.a"', '[]', ''])
 def test_progress_file_that_cannot_be_read(fresh, text):
-    (fresh/'.progress.json').write_text(text)
-    refused(course(fresh, 'progress'), str(fresh/'.progress.json'), 'cannot be read')
-    assert (fresh/'.progress.json').read_text() == text
+    (fresh/'nbs/.progress.json').write_text(text)
+    refused(course(fresh, 'progress'), str(fresh/'nbs/.progress.json'), 'cannot be read')
+    assert (fresh/'nbs/.progress.json').read_text() == text
 
 
 BUILT = ['.venv/bin', 'build/lib', 'dist', 'gridstride.egg-info', 'gridstride/__pycache__', '.pytest_cache']
 
 
 def test_clean(fresh):
-    (fresh/'.progress.json').write_text('{"solved": {}}')
+    (fresh/'nbs/.progress.json').write_text('{"solved": {}}')
     (fresh/'nbs/.ipynb_checkpoints').mkdir()
     top = {p.name for p in fresh.iterdir()}
     kept = {p: p.read_bytes() for p in (fresh/'nbs').iterdir() if p.is_file()}

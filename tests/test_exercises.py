@@ -1,8 +1,12 @@
 "Every exercise: its stub is not tried yet, its solution passes, wrong answers are refused."
+import ast
 import importlib
 import json
 import linecache
+import os
 import re
+import subprocess
+import sys
 from collections import Counter
 from pathlib import Path
 
@@ -107,12 +111,15 @@ def slices_of_the_stride(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
     first,step = blockIdx.x*blockDim.x + threadIdx.x,gridDim.x*blockDim.x
     out[first::step] = 2*x[first::step].astype('float32')
 
+def scatters(i, x, out, h, w):
+    if i < h*w: out[i//w*w + w-1 - i%w] = x[i]
+
 def views(shared, na, nb):
     a,rest = shared[:na],shared[na:]
     return [a, rest[:nb], rest[nb:]]
 
 @pytest.mark.parametrize('name,fn', [('04.reverse',in_place), ('04.scan',two_steps), ('01.blur',adds_in_a_variable), ('02.row_max',with_a_slice),
-                                     ('02.grid_stride',slices_of_the_stride), ('03.split',views)], ids=lambda o: getattr(o,'__name__',o))
+                                     ('02.grid_stride',slices_of_the_stride), ('03.split',views), ('01.flip',scatters)], ids=lambda o: getattr(o,'__name__',o))
 def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
     assert list(read_progress()) == [name]
@@ -123,6 +130,33 @@ def test_a_wrong_answer_shows_its_message_and_its_own_line(name='01.invert'):
     with pytest.raises(WrongAnswer) as e: exercise(name)(f)
     said = '\n'.join(e.value._render_traceback_())
     assert 'of the 64 started' in said and 'guard it' in said and 'in line 2 of the cell: out[i] = 1-x[i]' in said
+
+def test_who_forgot_the_return_is_told_so():
+    "A source that stands alone is no stub, and nothing given back is no answer; a kernel gives nothing back"
+    def no_return(x): x + x
+    def text():
+        "__global__ void put() {}"
+    for name,fn in (('03.split',no_return), ('13.edges',text), ('13.turns',text)):
+        with pytest.raises(WrongAnswer, match=f'(?s){name} is not right yet:.*has no `return`'): exercise(name)(fn)
+
+@pytest.mark.parametrize('name', by_name)
+def test_an_answer_is_returned_or_written(name):
+    solution = next(o for o in ast.parse(solutions(by_name[name])[name]).body if isinstance(o, ast.FunctionDef) and o.decorator_list)
+    assert problems[name].returns == any(isinstance(o, ast.Return) and o.value for o in ast.walk(solution))
+
+def test_progress_is_kept_beside_the_lessons(tmp_path, monkeypatch):
+    "In each copy of the notebooks, wherever the package is installed, also when a cell leaves the folder"
+    monkeypatch.delenv('GRIDSTRIDE_PROGRESS')
+    nb = by_name['01.invert']
+    code = '\n'.join(['import os', *(l for s,_ in cells(nb, 'code') for l in s.splitlines() if l.startswith(('from gridstride','from utils'))), "os.chdir('/')", "exec(open(os.environ['CELL']).read())"])
+    (tmp_path/'cell.py').write_text(solutions(nb)['01.invert'])
+    for who in ('anne', 'bob'):
+        (tmp_path/who).mkdir()
+        (tmp_path/who/nb.name).write_text('{"cells": []}')
+    env = {**os.environ, 'CELL': str(tmp_path/'cell.py'), 'HOME': str(tmp_path), 'PYTHONPATH': str(root)}
+    for where in (tmp_path/'anne', tmp_path): subprocess.run([sys.executable, '-c', code], cwd=where, env=env, check=True)
+    found = {str(p.relative_to(tmp_path)): list(read_progress(p)) for p in sorted(tmp_path.rglob('*progress.json'))}
+    assert found == {'.gridstride/progress.json': ['01.invert'], 'anne/.progress.json': ['01.invert']}
 
 def test_three_wrong_answers_each():
     counts = Counter(name for name,_ in answers)

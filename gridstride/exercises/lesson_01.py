@@ -6,7 +6,7 @@ from ..exercise import Memory, normal, output, problem, check_unchanged, watch
 from ..runner import run_kernel
 from ..utils import cdiv, check
 
-__all__ = ['SHAPES', 'run_watched', 'same']
+__all__ = ['SHAPES', 'one_place', 'run_watched', 'same']
 
 
 # Inputs are random and new at every try, outputs start as NaN, and the threads run in a shuffled order. Each
@@ -26,8 +26,23 @@ def same(i) -> list:
     return [i]
 
 
+def one_place(fn, out):
+    "`fn`, with an `AssertionError` when a thread writes more than one place of `out`"
+
+    def watched(i, *args):
+        before = len(out.writes)
+        fn(i, *args)
+        if len(places := sorted(set(out.writes[before:]))) > 1:
+            raise AssertionError(
+                f'thread {i} wrote {out.name}[{places[0]}] and {out.name}[{places[1]}]: one is its own'
+            )
+
+    return watched
+
+
 @problem(
     '01.invert',
+    returns=False,
     cases=[dict(n=n) for n in (33, 103, 31, 32, 1)],
     hints=[
         'One thread, one number: what does thread `i` read, and what does it write?',
@@ -48,6 +63,7 @@ SHAPES = [dict(h=h, w=w) for h, w in ((5, 8), (13, 17), (1, 7), (7, 1), (1, 1))]
 
 @problem(
     '01.flip',
+    returns=False,
     cases=SHAPES,
     hints=[
         'The row stays what it is. Only the column changes.',
@@ -58,13 +74,16 @@ SHAPES = [dict(h=h, w=w) for h, w in ((5, 8), (13, 17), (1, 7), (7, 1), (1, 1))]
 def _(fn, rng, h, w):
     x = normal(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    run_watched(fn, rng, h * w, same, out, xs, out, h, w)
+    # a thread may read across, or write across
+    either = one_place(fn, out)
+    run_watched(either, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w)
     check_unchanged(xs)
     check(out.a.reshape(h, w), x[:, ::-1])
 
 
 @problem(
     '01.pixels',
+    returns=False,
     cases=[dict(n=n) for n in (35, 2, 31, 32, 64, 1)],
     hints=[
         'Pixel `i` has its three numbers at `x[i]`, `x[i+n]` and `x[i+2*n]`.',
@@ -92,6 +111,7 @@ def _blur(x):
 
 @problem(
     '01.blur',
+    returns=False,
     cases=SHAPES,
     hints=[
         'The column is `i % w`. When is there a left neighbour? When a right one?',

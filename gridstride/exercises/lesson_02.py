@@ -58,6 +58,7 @@ SHAPES = [dict(h=h, w=w) for h, w in ((5, 17), (18, 3), (4, 8), (1, 9), (9, 1), 
 
 @problem(
     '02.transpose',
+    returns=False,
     cases=SHAPES,
     hints=[
         'Find `r` and `c` as in the lesson, and guard both.',
@@ -75,6 +76,7 @@ def _(fn, rng, h, w):
 
 @problem(
     '02.row_max',
+    returns=False,
     cases=[dict(h=h, w=w) for h, w in ((33, 3), (31, 2), (32, 5), (70, 4), (1, 9), (1, 1))],
     hints=[
         'The thread index is 1-D, and it is the row: `r = blockIdx.x*blockDim.x + threadIdx.x`.',
@@ -92,6 +94,7 @@ def _(fn, rng, h, w):
 
 @problem(
     '02.matmul_nt',
+    returns=False,
     cases=[dict(h=h, w=w, k=k) for h, w, k in ((5, 9, 3), (9, 2, 7), (3, 13, 20), (4, 4, 4), (1, 1, 1))],
     hints=[
         'Only one index of the lesson’s kernel changes.',
@@ -110,6 +113,7 @@ def _(fn, rng, h, w, k):
 
 @problem(
     '02.grid_stride',
+    returns=False,
     cases=[
         dict(n=n, blocks=b, threads=t)
         for n, b, t in ((50, 3, 4), (9, 2, 4), (8, 2, 4), (3, 2, 4), (64, 1, 1), (1, 1, 4))

@@ -42,6 +42,7 @@ TILES = [
 
 @problem(
     '03.load_tile',
+    returns=False,
     cases=TILES,
     hints=[
         'Row and column in `x` first: the tiles before this one, times their width, plus the place in the tile.',
@@ -74,6 +75,7 @@ def in_rows(places, cols, tw, what):
 
 @problem(
     '03.transpose',
+    returns=False,
     cases=[dict(h=h, w=w, tw=4) for h, w in ((3, 5), (8, 10), (4, 4), (9, 2), (1, 1))],
     hints=[
         'The first step is `load_tile`, without need for padding. The second works on the tile of `out`: '

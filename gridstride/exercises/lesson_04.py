@@ -94,6 +94,7 @@ ORDERS = ('forward', 'reverse', 'shuffle', None)
 
 @problem(
     '04.reverse',
+    returns=False,
     cases=[dict(blocks=b, threads=t, order=o) for b in (1, 2) for t in (8, 2, 1) for o in ORDERS],
     hints=[
         'Each thread brings one number to shared memory, and takes another one away.',
@@ -110,6 +111,7 @@ def _(fn, rng, blocks, threads, order):
 
 @problem(
     '04.block_sum',
+    returns=False,
     cases=[dict(n=n, threads=t, order=o) for n, t in ((13, 4), (40, 16), (8, 4), (3, 4), (1, 1)) for o in ORDERS],
     hints=[
         'First every thread brings its number, or 0. Then `half = blockDim.x//2`, and it halves until it is 0.',
@@ -129,6 +131,7 @@ def _(fn, rng, n, threads, order):
 
 @problem(
     '04.scan',
+    returns=False,
     cases=[dict(n=n, order=o) for n in (8, 13, 3, 2, 1) for o in ORDERS],
     hints=[
         'Keep the running total of a thread in a variable of its own as well as in `shared[t]`.',
@@ -148,6 +151,7 @@ def _(fn, rng, n, order):
 # same.
 @problem(
     '04.block_max',
+    returns=False,
     cases=[dict(n=n, order=o) for n in (100, 64, 63, 1, 300) for o in ORDERS[:3]],
     hints=[
         'First every thread writes its number, or -np.inf, to shared memory.',

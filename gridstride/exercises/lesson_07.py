@@ -53,6 +53,7 @@ def count_touches(t, space, *verbs):
 
 @problem(
     '07.grey',
+    returns=False,
     cases=[dict(h=h, w=w, step=step) for h, w in ((1, 1), (16, 16), (17, 31), (5, 40)) for step in (1, 2)],
     hints=[
         '`r` and `c` as always, and a guard that takes the sizes from `out.shape`.',
@@ -89,6 +90,7 @@ def mean_abs(x, y):
 
 @problem(
     '07.float32',
+    returns=False,
     cases=[dict(h=h, w=w) for h, w in ((2000, 50), (64, 3), (33, 1), (1, 100))],
     hints=[
         'There are four places. Which numbers are Python floats? And what is a float divided by an integer?',
@@ -113,6 +115,7 @@ def _(fn, rng, h, w):
 
 @problem(
     '07.box',
+    returns=False,
     cases=[dict(h=h, w=w) for h, w in ((16, 16), (33, 17), (5, 40), (1, 1), (47, 50))],
     hints=[
         'A block of 16x16 results needs 18x18 numbers: place `[i,j]` of the tile is row `blockIdx.y*16 + i - 1` '
@@ -145,6 +148,7 @@ def _(fn, rng, h, w):
 
 @problem(
     '07.histogram',
+    returns=False,
     cases=[
         dict(h=h, w=w, blocks=b)
         for h, w, b in ((40, 50, (2, 1)), (16, 16, (1, 1)), (3, 70, (1, 2)), (65, 33, (2, 2)), (1, 1, (2, 1)))

@@ -31,6 +31,12 @@ def upside_down(i, x, out, h, w):
         out[i] = x[(h-1-r)*w + c]
 
 @wrong('01.flip')
+def both_places(i, x, out, h, w):
+    if i < h*w:
+        j = i//w*w + w-1 - i%w
+        out[i],out[j] = x[j],x[i]
+
+@wrong('01.flip')
 def all_reversed(i, x, out, h, w):
     if i < h*w: out[i] = x[h*w-1-i]
 
