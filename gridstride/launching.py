@@ -59,15 +59,18 @@ def _shared_bytes(kernel, shared):
 
 
 def _stream(kernel, stream):
-    named = any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))  # torch's, and others'
-    if stream is not None and not named and _whole(stream) < 0:
+    known = stream is None or any(hasattr(stream, k) for k in ('cuda_stream', '__cuda_stream__', 'handle'))
+    if not known and _whole(stream) < 0:
         raise launch_error(kernel, 'stream', given=stream)
     return stream
 
 
+_ALONE = dim3(1)
+
+
 def _sizes(kernel, *sizes):
     try:
-        return [dim3(o) for o in sizes]
+        return [o if isinstance(o, dim3) else dim3(o) for o in sizes]
     except (TypeError, ValueError) as e:
         raise launch_error(kernel, 'sizes', why=e) from None
 
@@ -82,7 +85,7 @@ def configure(
     asks=False,  # may the kernel have as much shared memory as one that asks for more than 48 KB?
 ) -> Config:
     "The launch's numbers; `LaunchError` for what no GPU takes. Every launch from Python comes by here"
-    grid, block, cluster = _sizes(kernel, grid, block, 1 if cluster is None else cluster)
+    grid, block, cluster = _sizes(kernel, grid, block, _ALONE if cluster is None else cluster)
     stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))
     if min(grid) < 1 or min(block) < 1:
@@ -91,7 +94,8 @@ def configure(
         raise launch_error(kernel, 'block_size', threads=block.size, most=LIMITS.threads, most_z=LIMITS.z, **shown)
     if grid.x > LIMITS.grid_x or max(grid.y, grid.z) > LIMITS.grid_yz:
         raise launch_error(kernel, 'grid_size', most_x=LIMITS.grid_x, most_yz=LIMITS.grid_yz, **shown)
-    if min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster)):
+    alone = cluster is _ALONE
+    if not alone and (min(cluster) < 1 or cluster.size > LIMITS.cluster or any(g % c for g, c in zip(grid, cluster))):
         raise launch_error(kernel, 'cluster_size', cluster=tuple(cluster), **shown)
     if shared > (LIMITS.shared_asked_for if asks else LIMITS.shared):
         code = 'dynamic_size' if asks else 'shared_size'

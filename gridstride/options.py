@@ -1,12 +1,13 @@
 """How kernels run, simulated or emulated: which detectors look on, in what order threads run, and who runs them."""
 
+import threading
 from contextlib import contextmanager
-from types import SimpleNamespace
 
 __all__ = [
     'CHECKS',
     'ORDERS',
     'ENGINES',
+    'Settings',
     'settings',
     'change',
     'checking',
@@ -23,8 +24,31 @@ ORDERS = ('forward', 'reverse', 'shuffle')
 # asked for. `engine='c'` makes them run as compiled CUDA C on the emulator.
 ENGINES = dict(lanes=None, c='gridstride.translate.engine')
 
+
+class Settings:
+    "Values by name. What the main thread sets holds for every thread, what another one sets for itself alone"
+
+    def __init__(self, **values):
+        vars(self).update(_values=values, _own=threading.local())
+
+    def _mine(self):
+        return self._values if threading.current_thread() is threading.main_thread() else vars(self._own)
+
+    def __getattr__(self, k):
+        own = vars(self._own)
+        if k in own:
+            return own[k]
+        try:
+            return self._values[k]
+        except KeyError:
+            raise AttributeError(k) from None
+
+    def __setattr__(self, k, v):
+        self._mine()[k] = v
+
+
 # `lanes`: so many threads run in step, at most
-settings = SimpleNamespace(checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384)
+settings = Settings(checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384)
 
 
 @contextmanager
@@ -32,11 +56,13 @@ def change(settings, **new):
     "`settings` with those of the new values that are not None, inside of the `with` block"
     new = {k: v for k, v in new.items() if v is not None}
     old = {k: getattr(settings, k) for k in new}
-    vars(settings).update(new)
+    for k, v in new.items():
+        setattr(settings, k, v)
     try:
         yield
     finally:
-        vars(settings).update(old)
+        for k, v in old.items():
+            setattr(settings, k, v)
 
 
 def parse_checks(

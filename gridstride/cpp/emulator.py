@@ -13,18 +13,17 @@ import re
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from types import SimpleNamespace
 from unittest.mock import patch
 
 from ..findings import warn_of_same_value
-from ..options import CHECKS, ORDERS, change, check_whole_number, parse_checks, settings
+from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings
 from ..options import options as options_of_all
 from .build import runtime
 from .finding import CFinding, COptions, Found, check_abi
 
 
 # The same words as for the simulator, and two more.
-limits = SimpleNamespace(threads=0, seconds=60.0)
+limits = Settings(threads=0, seconds=60.0)
 
 
 @contextmanager

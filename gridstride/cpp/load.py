@@ -1,6 +1,6 @@
 """`load_cuda`: CUDA C as the lecture writes it, on a GPU and without one."""
 
-import re, threading
+import _thread, re, threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -34,11 +34,18 @@ class Module(Library):
 one_at_a_time = threading.RLock()  # there is one emulated device
 
 
+def pass_on_ctrl_c(error):
+    "Ctrl-C has ended a launch of this thread: the main thread is to hear of it, too"
+    if isinstance(error, KeyboardInterrupt) and threading.current_thread() is not threading.main_thread():
+        _thread.interrupt_main()
+
+
 class Emulated(Module):
     "A module whose kernels the emulator runs"
 
     def __init__(self, built, name, declarations, checks, src=None):
-        super().__init__(built, name, declarations, True, src)
+        with one_at_a_time:  # its __device__ variables are made
+            super().__init__(built, name, declarations, True, src)
         self.checks, self._found = checks, threading.local()
 
     def call(self, entry, call):
@@ -47,6 +54,7 @@ class Emulated(Module):
             code = super().call(entry, call)
             if code == FINDING:
                 self._found.error = emulator.last_exception(self.sources())
+                pass_on_ctrl_c(self._found.error)
             return code
 
     def finding(self, function):

@@ -2,6 +2,7 @@
 
 import importlib
 import sys
+import threading
 import time
 from functools import partial
 
@@ -16,6 +17,9 @@ from .memory import wrap
 from .run import Run
 
 __all__ = ['arguments', 'launch', 'other_engine']
+
+
+_one_at_a_time = threading.RLock()  # there is one simulated device
 
 
 def argument(
@@ -71,6 +75,11 @@ def launch(prog, grid, block, dynamic, args, trace=None):
     "Run the kernel's program on every thread of the grid"
     grid, block, _, dynamic, _ = configure(prog.name, grid, block, shared=dynamic)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
+    with _one_at_a_time:
+        _launch(prog, grid, block, dynamic, args, trace)
+
+
+def _launch(prog, grid, block, dynamic, args, trace):
     run = Run(prog.name, grid, block, dynamic, trace)
     values = arguments(prog.name, prog.params, args)
     if trace is not None:

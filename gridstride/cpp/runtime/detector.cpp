@@ -37,7 +37,7 @@ Detector::Scope::Scope(const Launch &l) {
     if (!options.checks) return;
     if (!memory.reserve() || !detector.cells.reserve(memory.size) || !detector.shared_cells.reserve(shared_cap))
         fail(Code::no_addresses, {});
-    detector.on = true;
+    detector.on = looked_at = true;
     Worker &w = this_worker();
     detector.w = &w;
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
@@ -45,7 +45,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.pending.active = false;
     detector.suspicion.cell = nullptr;
     detector.flags.clear();
-    for (size_t i = 0; i < (w.shared_used + shared_gap) / 4; i++) detector.shared_cells.words[i] = {};
+    detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
     detector.launch = &l;
     detector.launch_frame = reinterpret_cast<uintptr_t>(&l);
@@ -54,7 +54,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.builtins = *std::min_element(builtins, builtins + 4);
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
-Detector::Scope::~Scope() { detector.on = false, detector.shared_base = nowhere; }
+Detector::Scope::~Scope() { detector.on = looked_at = false, detector.shared_base = nowhere; }
 
 void Detector::enter(Worker &to) {
     if (!on || w == &to) return;
@@ -80,8 +80,17 @@ void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool wri
     words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
 }
 
+// The cells of all arrays that were: of another worker's launch, of another library's file scope.
+void BlockClock::forget_arrays() {
+    for (size_t i = 0; i < low_cells; i++) shared_cells.words[i] = {};
+    for (size_t i = high_cells; i < shared_cap / 4; i++) shared_cells.words[i] = {};
+    low_cells = 0, high_cells = shared_cap / 4;
+}
 void Detector::new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
     if (!on) return;
+    const bool low = at < shared_cap - worker.file_scopes[image.base].used;
+    if (low) low_cells = std::max(low_cells, (at + s.bytes + 3) / 4);
+    else high_cells = std::min(high_cells, at / 4);
     worker.arrays.emplace_back(name, at, s);
     for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++)
         shared_cells.words[i].owner = uint16_t(worker.arrays.size());

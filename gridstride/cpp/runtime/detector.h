@@ -54,6 +54,8 @@ struct BlockClock {
     uint32_t block_start = 1, block_floor = 1;
     uintptr_t shared_base = nowhere;
     Cells shared_cells;
+    size_t low_cells = 0, high_cells = shared_cap / 4;     // which of them belong to arrays: from both ends
+    void forget_arrays();
 };
 
 struct Detector : BlockClock {

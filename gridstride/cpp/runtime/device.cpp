@@ -7,9 +7,11 @@
 namespace gridstride {
 
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host) {
+    Turn turn;
     return memory.alloc(bytes, itemsize, !cleared, host, false, "");
 }
 bool device_free(void *p) {
+    Turn turn;
     Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!m || !m->live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
     detector.forget(*m);
@@ -18,15 +20,20 @@ bool device_free(void *p) {
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool device_range(const void *p, size_t bytes) {
+    Turn turn;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const Piece *m = memory.at(a);
     return m && m->live && a >= m->lo && a + bytes <= m->hi;
 }
-void device_written(void *p, size_t bytes) { detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes); }
+void device_written(void *p, size_t bytes) {
+    Turn turn;
+    detector.host_wrote(reinterpret_cast<uintptr_t>(p), bytes);
+}
 void device_copy(void *to, const void *from, size_t bytes) { memmove(to, from, bytes); }
 void device_fill(void *p, int value, size_t bytes) { memset(p, value, bytes); }
 size_t device_total() { return memory.bytes; }
 void device_reset() {
+    Turn turn;
     for (auto &p : memory.pieces)
         if (p.live && !p.symbol) {
             detector.forget(p);
@@ -34,6 +41,7 @@ void device_reset() {
         }
 }
 void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind) {
+    Turn turn;
     char *p = memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name);
     if (!p) return nullptr;
     memory.pieces.back().symbol = true;
@@ -43,6 +51,7 @@ void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *
 
 // Ranges that overlap are one piece: what is written through one argument is read through the other.
 void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
+    Turn turn;
     if (!bytes) return host;
     char *h = static_cast<char *>(host);
     for (auto &a : memory.adopted)
@@ -56,6 +65,7 @@ void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
     return d;
 }
 void give_back() {
+    Turn turn;
     for (auto &a : memory.adopted) {
         memcpy(a.host, a.device, a.bytes);
         device_free(a.device);
@@ -70,7 +80,7 @@ int set_error(int code) {
 bool refused() { return found.kind == launch_failed; }
 int last_error(bool clear) {
     const int e = error_code;
-    if (clear) {
+    if (clear && e) {
         error_code = 0;
         if (found.kind == launch_failed) found.kind = nothing;   // somebody looked
     }

@@ -75,6 +75,10 @@ inline void prepare(Fiber &f, void (*entry)()) {
 }
 #endif
 
+inline void take_stack(Fiber &f) {
+    if (f.stack) munmap(f.stack, stack_bytes);
+    f.stack = nullptr;
+}
 // The lowest page stays unmapped: recursion without end becomes a fault that can be told.
 inline bool give_stack(Fiber &f) {
     if (f.stack) return true;

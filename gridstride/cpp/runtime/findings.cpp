@@ -1,6 +1,7 @@
 // What went wrong, where and by whom; how a launch ends when it does.
 #include <algorithm>
 #include <dlfcn.h>
+#include <pthread.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -162,10 +163,13 @@ static void print_finding(FILE *to) {
         tell(code, fields, pc, line);
         end_launch();
     }
-    begin_finding(code, fields);
-    locate(pc, found.at);
-    if (line) found.at.line = line;
+    if (!is_over()) {
+        begin_finding(code, fields);
+        locate(pc, found.at);
+        if (line) found.at.line = line;
+    }
     if (guard) siglongjmp(*guard, 1);
+    if (calls) pthread_exit(nullptr);                       // a thread that the host code made: the call tells
     print_finding(stderr);
     abort();
 }

@@ -12,20 +12,20 @@ static inline __attribute__((always_inline)) bool quick(const void *p, bool writ
 }
 static inline void seen(const volatile void *p, unsigned n, bool write, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (__builtin_expect(detector.on, 1))
+    if (__builtin_expect(gridstride::looked_at, 1))
         detector.access(a, n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
     else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, write, pc);
 }
 // A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
 static inline void aligned(const volatile void *p, unsigned n, void *pc) {
     n = std::min(n, 8u);
-    if (reinterpret_cast<uintptr_t>(p) % n && detector.on)
+    if (reinterpret_cast<uintptr_t>(p) % n && gridstride::looked_at)
         detector.misaligned(
             reinterpret_cast<uintptr_t>(p), n, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
-    if (!detector.on) return seen(p, n, write, pc);
+    if (!gridstride::looked_at) return seen(p, n, write, pc);
     detector.volatile_access(
         const_cast<void *>(p), n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
 }

@@ -34,7 +34,10 @@ static size_t &max_dynamic(const char *kernel, const void *code) {
         .first->second;
 }
 
-size_t &max_dynamic_of(const char *kernel) { return max_dynamic(kernel, __builtin_return_address(0)); }
+size_t &max_dynamic_of(const char *kernel) {
+    Turn turn;
+    return max_dynamic(kernel, __builtin_return_address(0));
+}
 size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpret_cast<const void *>(l.thread)); }
 
 // The names of a launch's arrays: those of the kernel's parameters.
@@ -124,14 +127,37 @@ void Worker::run_cluster(uint64_t number, dim3 clusters) {
     detector.enter(*this);
 }
 
+Worker::~Worker() {
+    for (int i = 0; i < made; i++) take_stack(fibers[i]);
+    for (Worker *p : peers) delete p;
+    if (shared) munmap(shared, shared_cap);
+    if (alternate && leader == this) {
+        stack_t none{};
+        none.ss_flags = SS_DISABLE;
+        sigaltstack(&none, nullptr);
+        munmap(alternate, alternate_bytes);
+    }
+    if (clock) clock->shared_cells.release();
+    delete clock;
+    delete engines;
+}
+// An OS thread's worker ends with it.
+struct OwnWorker {
+    Worker *w = nullptr;
+    ~OwnWorker() {
+        worker = nullptr;
+        delete w;
+    }
+};
 Worker &this_worker() {
-    if (!worker) worker = new Worker();                     // OpenMP keeps its threads, so they keep their workers
+    static thread_local OwnWorker own;
+    if (!worker) own.w = worker = new Worker();
     Worker &mine = *worker;
     if (!mine.alternate) {
         mine.shared = static_cast<char *>(Cells::map(shared_cap));
-        mine.alternate = Cells::map(64 << 10);
+        mine.alternate = Cells::map(alternate_bytes);
         stack_t s{};
-        s.ss_sp = mine.alternate, s.ss_size = 64 << 10;
+        s.ss_sp = mine.alternate, s.ss_size = alternate_bytes;
         sigaltstack(&s, nullptr);
     }
     return mine;
@@ -154,8 +180,7 @@ static void prepare_cluster(Worker &w, const Launch &l, uint32_t seed) {
     for (Worker *b : w.cluster) {
         detector.enter(*b);
         worker = b;
-        for (size_t i = 0; b != &w && detector.on && i < (b->shared_used + shared_gap) / 4; i++)
-            detector.shared_cells.words[i] = {};
+        if (b != &w && detector.on) detector.forget_arrays();
         b->prepare_threads(l, seed, options.order);
     }
     detector.enter(w);
@@ -201,9 +226,11 @@ void in_clusters_of(dim3 blocks) {
     end_launch();
 }
 
-void run(const Launch &l) {
-    if (on_device()) fail(Code::kernel_in_kernel, {});
-    if (!possible(l)) return;
+// False: something ended it.
+static bool launched(const Launch &l) {
+    Turn turn;
+    if (is_over()) return false;
+    if (!possible(l)) return true;
     Detector::Scope scope(l);
     name_arguments(l, base_name(l.kernel));
     if (found.kind == launch_failed) found.kind = nothing;
@@ -225,18 +252,24 @@ void run(const Launch &l) {
     deadline = 0;
     if (ended_by == SIGUSR2) ended_by = 0;
     catch_signals(false);
+    if (found.kind == launch_failed) set_error(1);          // which another OS thread may have said
+    if (!wants_clusters.exchange(false)) return !stop || found.kind == launch_failed;
+    Launch in_clusters = l;
+    in_clusters.cluster = wanted_clusters;
+    return launched(in_clusters);
+}
+void run(const Launch &l) {
+    if (on_device()) fail(Code::kernel_in_kernel, {});
+    const bool well = launched(l);
     flush_printed();
-    if (wants_clusters.exchange(false)) {
-        Launch in_clusters = l;
-        in_clusters.cluster = wanted_clusters;
-        return run(in_clusters);
-    }
-    if (stop && found.kind != launch_failed) throw Stop();
+    if (!well && guard) throw Stop();                       // a thread that the host code made has nobody to catch it
 }
 
 // What Python calls runs guarded: a crash of the host code is a finding, too.
 bool guarded(void (*f)(void *), void *arg) {
     sigjmp_buf here, *outer = guard;
+    const int turns = Turn::taken();
+    calls++;
     found.kind = warned.kind = nothing;
     this_worker();
     catch_signals(true);
@@ -248,8 +281,13 @@ bool guarded(void (*f)(void *), void *arg) {
         } catch (const Stop &) {}
     } else ok = false;
     guard = outer;
+    Turn::give_back(turns);
     catch_signals(false);
-    detector.end_host();
+    calls--;
+    {
+        Turn turn;
+        detector.end_host();
+    }
     flush_printed();
     if (found.kind == launch_failed) error_code = 0;        // it is told now
     if (warned.kind == warning && warn) warn(&warned);

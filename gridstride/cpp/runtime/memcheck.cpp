@@ -79,6 +79,7 @@ void Detector::misaligned(uintptr_t a, unsigned n, uint32_t where) {
 }
 
 void Detector::host_access(uintptr_t a, bool write, void *pc) {
+    Turn turn;
     Piece *p = memory.at(a);
     if (p && p->live && p->host) {
         if (write) p->fresh = false;

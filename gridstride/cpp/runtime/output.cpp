@@ -32,10 +32,13 @@ int print(const char *format, ...) {
 }
 void flush_printed() {
     fflush(stdout);                                         // what host code wrote there by other means came first
-    if (printed.empty()) return;
-    if (sink) sink(printed.data(), printed.size());
-    else fwrite(printed.data(), 1, printed.size(), stdout), fflush(stdout);
-    printed.clear();
+    std::string text;
+    while (printing.test_and_set()) {}
+    text.swap(printed);
+    printing.clear();
+    if (text.empty()) return;
+    if (sink) sink(text.data(), text.size());
+    else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
 }
 }
 extern "C" {

@@ -40,6 +40,10 @@ struct Cells {
         bytes = static_cast<Cell *>(map(4 * count * sizeof(Cell)));
         return words && bytes;
     }
+    void release() {
+        if (words) munmap(words, count * sizeof(Cell)), munmap(bytes, 4 * count * sizeof(Cell));
+        words = bytes = nullptr;
+    }
     static void *map(size_t n) {
         void *p = mmap(nullptr, n, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
         return p == MAP_FAILED ? nullptr : p;

@@ -54,6 +54,7 @@ static FileScope &file_scope(Worker &w, const void *caller) {
     return w.file_scopes[dladdr(caller, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
 }
 void *shared_at_file_scope(const char *name, const Shape &s) {
+    Turn turn;
     Worker &w = this_worker();
     FileScope &f = file_scope(w, __builtin_return_address(0));
     const size_t by = s.bytes < 1024 ? 128 : 1024;

@@ -15,6 +15,7 @@ namespace gridstride {
 static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGINT, SIGUSR2};
 static struct sigaction before[sizeof caught / sizeof *caught];
 static int catching = 0;
+static pthread_mutex_t catching_lock = PTHREAD_MUTEX_INITIALIZER;
 std::atomic<int> ended_by{0};
 
 static void *program_counter(void *context) {
@@ -101,7 +102,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     signal(sig, SIG_DFL);
     raise(sig);
 }
-void catch_signals(bool on) {
+static void change_handlers(bool on) {
     if (on ? catching++ : --catching) return;
     for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
         if (!on) {
@@ -121,6 +122,11 @@ void catch_signals(bool on) {
         pthread_detach(t);
     }
     if (!on && ended_by.exchange(0) == SIGINT) found.kind = interrupted;
+}
+void catch_signals(bool on) {
+    pthread_mutex_lock(&catching_lock);
+    change_handlers(on);
+    pthread_mutex_unlock(&catching_lock);
 }
 
 static void tell_memory_fault(Worker &w);

@@ -1,4 +1,5 @@
 #include "state.h"
+#include <pthread.h>
 #include "detector.h"
 #include "memory.h"
 #include "worker.h"
@@ -10,15 +11,31 @@ namespace gridstride {
 
 Memory memory;
 thread_local Worker *worker = nullptr;
+thread_local bool looked_at = false;
 Detector detector;
 
 gridstride_options options = {0, 0, 0, 0, 60};
 Finding found, warned;
 std::atomic<bool> stop{false};
 thread_local sigjmp_buf *guard = nullptr;
+std::atomic<int> calls{0};
 const Names *all_names = nullptr;
-int error_code = 0;
+thread_local int error_code = 0;
 bool launching = false;
+
+static pthread_mutex_t device = PTHREAD_MUTEX_INITIALIZER;
+static thread_local int turns = 0;
+Turn::Turn() : mine(!on_device()) {
+    if (mine && !turns++) pthread_mutex_lock(&device);
+}
+Turn::~Turn() {
+    if (mine && !--turns) pthread_mutex_unlock(&device);
+}
+int Turn::taken() { return turns; }
+void Turn::give_back(int but) {
+    if (turns > but && !but) pthread_mutex_unlock(&device);
+    turns = but;
+}
 
 std::string base_name(const char *text) {
     std::string s(text);

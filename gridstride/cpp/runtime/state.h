@@ -13,9 +13,25 @@ extern gridstride_options options;
 extern Finding found, warned;
 extern std::atomic<bool> stop;         // the launch ends: something was found
 extern thread_local sigjmp_buf *guard; // where a crash of host code leads
+extern std::atomic<int> calls;         // from Python that are at work
 extern const Names *all_names;         // of the kernels' parameters
-extern int error_code;                 // cudaGetLastError's
+extern thread_local int error_code;    // cudaGetLastError's
 extern bool launching;                 // several OS threads are at work
+
+// One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device code
+// passes: its launch has the device. Nobody may call Python while he has it.
+class Turn {
+    bool mine;
+
+public:
+    Turn();
+    ~Turn();
+    Turn(const Turn &) = delete;
+    static int taken();                // by this OS thread, one within the other
+    static void give_back(int but);    // after a jump out of their scopes: all but so many
+};
+// Was a kernel stopped in this call from Python? Then the others of its OS threads launch no more.
+inline bool is_over() { return found.kind != nothing && found.kind != launch_failed; }
 
 inline bool checks(Kind k) { return options.checks >> k & 1; }
 std::string base_name(const char *text); // of `(const void *)ns::k<16>`: k

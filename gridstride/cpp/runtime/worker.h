@@ -11,6 +11,7 @@
 
 namespace gridstride {
 
+constexpr size_t alternate_bytes = 64 << 10;           // for signal handlers
 constexpr int max_threads = 1024, max_warps = 32;
 // arrays with a gap behind each, within the 18 bits of an address in wgmma's descriptors; `shared_limit` is what a
 // block may use
@@ -125,6 +126,9 @@ struct Worker {
     [[noreturn]] void stuck_on_condition(int rank);
     Fiber *a_fiber();
     void dynamic(const char *name, const Shape &);
+    ~Worker();
 };
 extern __attribute__((tls_model("initial-exec"))) thread_local Worker *worker;
+// A launch of this OS thread is at work, and detectors look on: what other threads of the host do is not the kernel's.
+extern __attribute__((tls_model("initial-exec"))) thread_local bool looked_at;
 }
