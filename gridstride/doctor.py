@@ -399,5 +399,5 @@ def main() -> int:  # exit status
     return int(any(r.state in ('missing', 'mismatch') for _, _, r in rows))
 
 
-if __name__ == '__main__' and '__file__' in globals():
-    sys.exit(main())  # a notebook is `__main__` too, but has no file
+if __name__ == '__main__':
+    sys.exit(main())

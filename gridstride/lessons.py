@@ -443,5 +443,5 @@ def main(
     return int(any(r.error for r in runs))
 
 
-if __name__ == '__main__' and '__file__' in globals():
-    sys.exit(main())  # a notebook is `__main__` too, but has no file
+if __name__ == '__main__':
+    sys.exit(main())

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from gridstride import cpp
-from gridstride.cpp.__main__ import run
+from gridstride.cpp.program import run
 from gridstride.cpp.build import compiler
 from gridstride.findings import KernelError, MemcheckError
 

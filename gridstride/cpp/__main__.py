@@ -1,53 +1,13 @@
 """`python -m gridstride.cpp program.cu`: a whole CUDA program, with its own `main`, on the emulator."""
 
-import argparse, re, shutil, sys, tempfile
+import argparse, sys
 from pathlib import Path
 
 from . import emulator
-from .build import CompileError, CompilerMissing, emulate
-from .load import Emulated
+from .build import CompileError, CompilerMissing
 from .edits import NotEmulated
-from .rewrite import to_cpp
-from ..findings import KernelCrash, KernelError
-from ..options import CHECKS, parse_checks
-
-
-# The program's `main` is called like any function of a library, so that a crash in it can be told.
-_ENTRY = r'''
-#ifdef __APPLE__
-extern "C" int gs_program(int, char **) __asm__("_main");
-#else
-extern "C" int gs_program(int, char **) __asm__("main");
-#endif
-static int gs_run(std::vector<std::string> words) {
-    std::vector<char *> argv;
-    for (auto &o : words) argv.push_back(o.data());
-    argv.push_back(nullptr);
-    return gs_program(int(words.size()), argv.data());
-}
-GRIDSTRIDE_EXPORT(gs_run)
-'''
-
-
-def run(
-    src: str,  # a program in CUDA C
-    name,  # what it is called
-    args=(),  # its arguments
-    checks=True,  # what to look for, as `cuda_kernel` takes it
-    folder=None,  # with headers of its own; None: the current one
-) -> int:  # what `main` returned
-    "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
-    checks = CHECKS if checks is None else parse_checks(checks)
-    built = emulate(to_cpp(src) + _ENTRY, name, bool(checks), original=src, folder=folder)
-    emulator.device()
-    with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
-        shutil.copytree(built.folder, folder, dirs_exist_ok=True)
-        try:
-            return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
-        except KernelCrash as e:
-            if e.block is None and (m := re.search(r'exit\((-?\d+)\) was called', str(e))):
-                return int(m[1])
-            raise
+from .program import run
+from ..findings import KernelError
 
 
 def _parser():

@@ -4,6 +4,7 @@ import argparse, shlex
 
 from .kernel import Kernels, cuda_kernel
 from .load import load_cuda
+from .program import run
 from .reader import host_functions
 from ..utils import cuda_begin
 
@@ -32,8 +33,6 @@ def cuda(line, cell, namespace):
     checks = False if args.unchecked else None
     host = {f.name for f in host_functions(cell)}
     if 'main' in host:
-        from .__main__ import run
-
         return run(cell, args.name or 'program', checks=checks)
     if not host:
         made = cuda_kernel(cell, checks=checks)
