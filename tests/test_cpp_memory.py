@@ -4,7 +4,6 @@ from functools import lru_cache
 
 import numpy as np, pytest
 
-from gridstride import cpp
 from gridstride.cpp import cuda_kernel
 from gridstride.findings import RacecheckError
 

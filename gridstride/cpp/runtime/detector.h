@@ -93,6 +93,7 @@ struct Detector : BlockClock {
     void warp_barrier(Worker &, int warp, uint32_t lanes);
     void fence(gridstride::Scope, Order);
     // What is ordered before the thread at work; and what somebody else knew is, too, from now on.
+    Known known_now();
     Told tell();
     void hear(const Told &);
     // What engines did is in order for who has waited for them, and for who has met such a thread since.
@@ -135,6 +136,9 @@ struct Detector : BlockClock {
 
     // Flags (order.cpp)
 
+    bool is_shared(const void *p) const {
+        return reinterpret_cast<uintptr_t>(p) - shared_base < shared_cap || w->block_of(static_cast<const char *>(p));
+    }
     Flag *flag_at(uintptr_t a);
     void look(uintptr_t a, gridstride::Scope, bool acquires);
     void publish(uintptr_t a, Use, gridstride::Scope, bool releases);
@@ -238,10 +242,13 @@ struct Detector : BlockClock {
             c.write = mine;
     }
     // The read of a change is one with its write. An atomic read after one's own plain one: as above.
-    void note_read(Cell &c, const Access &mine, uint32_t since) {
-        if (mine.where & modify_bit) return;
+    bool is_noted(const Cell &c, const Access &mine) const {
         for (const Access *r : {&c.read, &c.read2})
-            if (mine.where & atomic_bit && r->who == me && !(r->where & atomic_bit) && r->when >= block_floor) return;
+            if (r->who == me && !(r->where & atomic_bit) && r->when >= block_floor) return true;
+        return mine.where & modify_bit;
+    }
+    void note_read(Cell &c, const Access &mine, uint32_t since) {
+        if (__builtin_expect(mine.where & (atomic_bit | modify_bit), 0) && is_noted(c, mine)) return;
         if (c.read.who == me) c.read = mine;
         else if (c.read2.who == me) c.read2 = mine;
         else if (ordered(c.read, since)) c.read = mine;

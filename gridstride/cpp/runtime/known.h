@@ -54,6 +54,7 @@ public:
         drop(root);
         root = both;
     }
+    bool is(const Known &o) const { return root == o.root; }
     bool holds(const Known &o) const {
         Known both = *this;
         both.add(o);
@@ -141,8 +142,9 @@ struct Told {
     Known known, strong, fenced[2], narrow;
     uint32_t waited = 0;
     void add(const Told &o) {
-        known.add(o.known), strong.add(o.strong), narrow.add(o.narrow);
-        for (int i = 0; i < 2; i++) fenced[i].add(o.fenced[i]);
+        const bool same = fenced[0].is(fenced[1]) && o.fenced[0].is(o.fenced[1]);
+        known.add(o.known), strong.add(o.strong), narrow.add(o.narrow), fenced[0].add(o.fenced[0]);
+        same ? void(fenced[1] = fenced[0]) : fenced[1].add(o.fenced[1]);
         waited = std::max(waited, o.waited);
     }
 };

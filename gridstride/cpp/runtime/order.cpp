@@ -5,14 +5,20 @@
 
 namespace gridstride {
 
-Told Detector::tell() {
-    const uint32_t mine = me % max_threads, warp = mine / 32;
+Known Detector::known_now() {
+    const uint32_t mine = me % max_threads;
     ++now;
-    Told t = all;
-    if (told) t.add(sights[mine]);
-    t.known.add(me, {now, warp_floor[warp], block_floor});
+    Known k = all.known;
+    if (told) k.add(sights[mine].known);
+    k.add(me, {now, warp_floor[mine / 32], block_floor});
     for (uint32_t l = 0; l < 32 && !partial.empty(); l++)
-        if (const uint32_t time = partial[size_t(mine) * 32 + l]) t.known.add(me - mine % 32 + l, {time, 0, 0});
+        if (const uint32_t time = partial[size_t(mine) * 32 + l]) k.add(me - mine % 32 + l, {time, 0, 0});
+    return k;
+}
+Told Detector::tell() {
+    Told t = all;
+    if (told) t.add(sights[me % max_threads]);
+    t.known = known_now();
     return t;
 }
 void Detector::hear(const Told &t) { sight().add(t); }
@@ -20,11 +26,13 @@ void Detector::hear(const Told &t) { sight().add(t); }
 void Detector::fence(gridstride::Scope scope, Order order) {
     if (scope == gridstride::Scope::thread) return;
     Sight &s = sight();
-    for (int wide = 0; wide <= (scope != gridstride::Scope::block); wide++) {
-        if (order != Order::release) s.known.add(std::exchange(s.seen[wide], {}));
-        if (order != Order::acquire) s.fenced[wide] = tell().known;
-    }
-    if (order != Order::acquire) s.fence = now;
+    const int widest = scope != gridstride::Scope::block;
+    for (int wide = 0; wide <= widest && order != Order::release; wide++)
+        s.known.add(std::exchange(s.seen[wide], {}));
+    if (order == Order::acquire) return;
+    s.fenced[0] = known_now();
+    if (widest) s.fenced[1] = s.fenced[0];
+    s.fence = now;
 }
 
 // The flag that lies there, unless somebody has written it plainly since; for shared memory, in the block at work
@@ -77,7 +85,7 @@ void Detector::atomic(
     const void *address, unsigned bytes, Use use, gridstride::Scope scope, Order order, uint32_t at) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address), end = a + bytes;
     const bool reads = use != Use::store, writes = use != Use::load, alone = scope == gridstride::Scope::thread,
-               global = memory.at(a), shared = !global && shared_address(address), orders = !alone && (shared || global);
+               global = memory.at(a), shared = !global && is_shared(address), orders = !alone && (shared || global);
     const bool acquires = order != Order::relaxed && order != Order::release,
                releases = order != Order::relaxed && order != Order::acquire;
     if (reads && orders && !flags.empty())
@@ -95,7 +103,7 @@ void Detector::atomic(
 // A thread that spins must let the others go on.
 void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t at) {
     const bool global = memory.at(reinterpret_cast<uintptr_t>(p));
-    if (!global && !shared_address(p)) return access(reinterpret_cast<uintptr_t>(p), n, write, at);
+    if (!global && !is_shared(p)) return access(reinterpret_cast<uintptr_t>(p), n, write, at);
     if (global || ++worker->spins % 64 == 0) yield_thread();
     atomic(p, n, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed, volatile_bit | at);
 }
@@ -124,7 +132,7 @@ bool Detector::strong_conflict(const Access &earlier, const Access &later, uintp
         if (!(earlier.where & later.where & volatile_bit)) return false;
         Flag *f = flag_at(a);
         return !f || f->who != earlier.who || !f->fenced ||
-               !tell().known.holds(f->wide ? f->wide : f->near[me / max_threads]);
+               !known_now().holds(f->wide ? f->wide : f->near[me / max_threads]);
     }
     if (memory.holds(a) || !((wrote ? earlier : later).where & volatile_bit)) return false;
     const Flag *f = wrote ? flag_at(a) : nullptr;
