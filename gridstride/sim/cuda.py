@@ -315,14 +315,14 @@ def syncwarp(run, m, site, mask=0xFFFFFFFF):
     "A barrier: wait for the lanes of the warp that the mask names"
     run.detectors.synccheck.meet(run, m, mask, site, 'syncwarp')
     run.now += 1
-    run.order.warp_synced[np.unique(run.g.warp[m])] = run.now
+    run.order.meet_lanes(run.g, np.flatnonzero(m), run.now)
 
 
-def _fence(run, m, site):
-    run.order.fenced[m] = True
+def _fence(wide):
+    return intrinsic(lambda run, m, site: run.order.fence(run.g, np.flatnonzero(m), run.now, wide))
 
 
-threadfence, threadfence_block, threadfence_system = (intrinsic(_fence) for _ in range(3))
+threadfence, threadfence_block, threadfence_system = (_fence(wide) for wide in (True, False, True))
 
 
 class _Grid:
@@ -465,7 +465,12 @@ def _turns(f):
     return _g
 
 
-def _atomic(operate, reads=True):  # reads: does what it leaves depend on what was there?
+def _always(found, *_):
+    return np.ones(len(found), bool)
+
+
+# reads: does what it leaves depend on what was there? writes: from what it found, does it write?
+def _atomic(operate, reads=True, writes=_always):
     def _f(run, m, site, ary, idx, *values):
         off = locate(run, m, ary, idx, site)
         lanes, data = run.active(m), ary.mem.data
@@ -475,9 +480,9 @@ def _atomic(operate, reads=True):  # reads: does what it leaves depend on what w
             run.access(m, ary, off, site, 'atomic', None if reads else values[0])
         else:
             run.changes += 1
-        run.order.hand_over(run.g, lanes, run.now)
         before = data[off]
         found = operate(data, off, *values)
+        run.order.hand_over(run.g, lanes, ary.mem, off, run.now, writes(found, *values))
         if (data[off] == before).all():
             run.changes -= 1
         res = np.zeros(run.g.size, data.dtype)
@@ -488,7 +493,8 @@ def _atomic(operate, reads=True):  # reads: does what it leaves depend on what w
 
 
 def _cas(run, m, site, ary, idx, old, val):
-    return _atomic(_turns(lambda a, o, v: v if a == o else a))(run, m, site, ary, idx, old, val)
+    swap = _turns(lambda a, o, v: v if a == o else a)
+    return _atomic(swap, writes=lambda found, o, v: found == o)(run, m, site, ary, idx, old, val)
 
 
 atomic = SimpleNamespace(

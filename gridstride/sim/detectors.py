@@ -9,7 +9,7 @@ import numpy as np
 from ..findings import Access, warn_of_same_value
 from ..options import checking
 
-__all__ = ['Shadow', 'Order', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
+__all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
 
 
 class Shadow:
@@ -20,62 +20,6 @@ class Shadow:
         self.atomic = np.zeros(n, bool)  # was the last write an atomic one?
         self.read = np.zeros(n, np.int32)
         self.lo, self.hi = np.zeros(n, np.int32), np.zeros(n, np.int32)  # lowest and highest reader since the barrier
-
-
-# Two accesses of one element by two threads are ordered when a barrier of their block, or of their warp, lies
-# between them. `synced[b]` is the time of block b's last barrier, so an access of the same block before that
-# time is in order. The same idea orders blocks: after `threadfence` and an atomic operation, what a block
-# wrote before is *released*; a block that later does an atomic operation has *acquired* all that was released
-# until then. (That is generous: it does not ask whether both used the same place. So a hand-over through an
-# atomic counter is never called a race, and a rare wrong one may be missed.)
-class Order:
-    "Which accesses are ordered: by barriers of a warp, a block or the grid, or by a hand-over between blocks"
-
-    def __init__(self, blocks):  # of the grid
-        self.blocks, self.released, self.acquired = blocks, None, None
-
-    def begin(self, g, now):
-        "The group `g` begins; all before is in order"
-        self.start = now
-        self.synced = np.full(g.count, now, np.int64)
-        self.warp_synced = np.full(g.count * g.warps, now, np.int64)
-        self.fenced = np.zeros(g.size, bool)
-
-    def hand_over(self, g, lanes, now):
-        "An atomic operation: after a fence it releases what the block wrote, and always it acquires"
-        fenced = self.fenced[lanes]
-        if self.released is None:
-            if not fenced.any():
-                return
-            self.released, self.acquired = np.zeros(self.blocks, np.int64), np.zeros(self.blocks, np.int64)
-        b = g.b[lanes]
-        self.released[b[fenced]] = now
-        self.acquired[b] = now
-
-    def ordered(self, g, lanes, time, thread):
-        "Is the access by `thread` at `time` ordered before one by `lanes` now? One answer for each lane"
-        b = thread // g.threads - g.first
-        mine = b == g.local[lanes]
-        res = (time <= self.start) | (thread == g.id[lanes]) | mine & (time <= self.synced[g.local[lanes]])
-        if res.all():
-            return res
-        warp = g.local[lanes] * g.warps + (thread % g.threads) // 32
-        res |= mine & (warp == g.warp[lanes]) & (time <= self.warp_synced[g.warp[lanes]])
-        if self.released is not None:
-            released = self.released[thread // g.threads]
-            res |= (time <= released) & (released <= self.acquired[g.b[lanes]])
-        return res
-
-    def forgotten(self, g, lanes, lo, hi, time):
-        "Need the readers `lo` to `hi`, who read at `time`, be remembered no more when `lanes` read?"
-        b = g.b[lanes]
-        mine = (lo // g.threads == b) & (hi // g.threads == b)
-        old = (time <= self.start) | mine & (time <= self.synced[g.local[lanes]])
-        if old.all():
-            return old
-        warp = g.t[lanes] // 32
-        same = mine & (lo % g.threads // 32 == warp) & (hi % g.threads // 32 == warp)
-        return old | same & (time <= self.warp_synced[g.warp[lanes]])
 
 
 def element_at(v, off):
@@ -178,6 +122,8 @@ class Racecheck:
             if met.any():
                 self.at_once(run, lanes, v, off, met, value, site)
         shadow.wrote[off], shadow.atomic[off] = run.now, atomic
+        if not atomic:
+            run.order.forget(v.mem, off)
 
     def against_readers(self, run, lanes, v, off, site, now):
         "Nobody has read what is written now without being ordered before"
@@ -223,7 +169,7 @@ class Racecheck:
         block, thread = run.g.who_is(threads[i])
         there = next((s for t, s in reversed(self.history) if t == times[i]), run.program.sites[site])
         other = Access(there.line, block, thread)
-        code = 'race' if block == run.g.who(lanes[i])[0] else 'race_of_blocks'
+        code = run.order.lacks(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
 

@@ -4,7 +4,8 @@ import numpy as np
 
 from ..findings import NotSimulated, Place, exception_of
 from ..options import settings
-from .detectors import Detectors, Order
+from .detectors import Detectors
+from .order import Order
 
 __all__ = ['Run']
 
@@ -73,10 +74,10 @@ class Run:
         "`syncthreads`: all threads of a block are here, or somebody is elsewhere"
         self.now += 1
         if m is self.g.all:
-            self.order.synced[:] = self.now
+            self.order.meet(self.g, np.arange(self.g.count), self.now)
         else:
             here = self.detectors.synccheck.barrier(self, m, site)
-            self.order.synced[here > 0] = self.now
+            self.order.meet(self.g, np.flatnonzero(here > 0), self.now)
         if self.trace is not None:
             self.trace.barrier(self, m, site)
 
