@@ -311,6 +311,14 @@ def test_recordings_stand_in_and_only_for_their_own_source(bare, tmp_path, monke
     with pytest.raises(CompilerMissing, match='other sources'): sass(MATMULS.replace('p += m', 'p -= m'), name='naive_k')
 
 
+def test_machine_code_is_read_once_and_only_when_it_is_asked_for(bare, monkeypatch):
+    report._made.clear()
+    read = []
+    monkeypatch.setattr(report, 'disassemble', lambda cubin: read.append(cubin) or tools.disassemble(cubin))
+    assert ptx(MATMULS, name='naive_k').instructions and resources(MATMULS, name='naive_k').registers and not read
+    assert sass(MATMULS, name='naive_k').instructions == sass(MATMULS, name='naive_k').instructions and len(read) == 1
+
+
 def test_nothing_is_recorded_unless_asked(bare, tmp_path):
     asm.recordings(tmp_path/'recorded')
     sass(MATMULS, name='naive_k')

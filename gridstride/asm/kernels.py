@@ -4,16 +4,15 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
-from .tools import disassemble, nvrtc, usage
+from .tools import nvrtc, usage
 from ..cpp.reader import device_only, kernels
 
 
 # A **unit** is a kernel that can be compiled: it has a `name`, a `file` and the numbered lines of its
 # `source`, a `key` that is another one whenever the result could be, and `make`, which compiles.
 #
-# What it made: PTX, the kernel's name in it and in SASS, that as nvdisasm prints it, what the kernel takes, and
-# who made it.
-Made = namedtuple('Made', 'ptx entry sass takes by')
+# What it made: PTX, the kernel's name in it and in the machine code, that, what the kernel takes, and who made it.
+Made = namedtuple('Made', 'ptx entry cubin takes by')
 
 
 class Unit:
@@ -58,7 +57,7 @@ class CudaC(Unit):
         ptx, cubin, said, entry = nvrtc(device_only(self.src), self.expression, arch, opt, flags, self.file, self.src)
         version = re.search(r'release [\d.]+, V([\d.]+)', ptx)
         by = f"NVRTC {version[1] if version else ''}".strip()
-        return Made(ptx, entry, disassemble(cubin), usage(said, cubin, entry, arch), by)
+        return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
 
 
 # A `cuda_kernel` and a `load_cuda` module have the source beside what was compiled from it.

@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from .kernels import Made, Unit
-from .tools import disassemble, homes, link, missing_tool, usage
+from .tools import homes, link, missing_tool, usage
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so examples of these are needed: arrays of
@@ -190,7 +190,7 @@ class Numba(_InPython):
         entry = re.search(r'\.entry\s+([\w$]+)', ptx)[1]
         cubin, said = link(ptx, arch, opt, (*([f'-maxrregcount={self.most}'] if self.most else []), *flags))
         by = f"Numba {version('numba')}, numba-cuda {version('numba-cuda')}"
-        return Made(ptx, entry, disassemble(cubin), usage(said, cubin, entry, arch), by)
+        return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
 
 
 # Triton brings its compilers along. Its constants (`tl.constexpr`) and options such as `num_warps` are given
@@ -278,7 +278,7 @@ class Triton(_InPython):
         ptx, cubin, entry = made.asm['ptx'], made.asm['cubin'], made.metadata.name
         own = {'dynamic': made.metadata.shared, 'threads': 32 * made.metadata.num_warps}
         takes = {**usage(log.getvalue(), cubin, entry, arch), **own}
-        return Made(ptx, entry, disassemble(cubin), takes, f'Triton {triton.__version__}')
+        return Made(ptx, entry, cubin, takes, f'Triton {triton.__version__}')
 
 
 @contextlib.contextmanager

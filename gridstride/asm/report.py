@@ -13,6 +13,7 @@ from .limits import occupancy, sm_of
 from .listing import Listing, card, heading, text_lines
 from .python import Numba, Triton
 from .read import clean_ptx, instruction, read_ptx, read_sass
+from .tools import disassemble
 from ..cpp.build import CompilerMissing
 from ..cpp.kernel import Kernel, Kernels
 from ..cpp.load import Module
@@ -73,21 +74,34 @@ def _demangle(text, entry, name):
     return text.replace(entry, re.sub(r'\W+', '_', name).strip('_'))
 
 
+class _Code(dict):
+    "What the compilers make of a unit, as what JSON can hold; without SASS until somebody asks for it"
+
+    def __init__(self, read, **rest):
+        super().__init__(rest)
+        self._read = read  # what makes it
+
+    def add_sass(self):
+        "Read the machine code, if nobody has yet; `CompilerMissing` without nvdisasm"
+        if 'sass' not in self:
+            self['sass'] = self._read()
+
+
 def _compile(unit, arch, opt, flags):
-    "What the compilers make of a unit, as what JSON can hold"
+    "The `_Code` of a unit"
     m = unit.make(arch, opt, flags)
 
     def pack(items):
         return [_demangle(o, m.entry, unit.name) for o in _pack(items)]
 
-    return dict(
+    return _Code(
+        lambda: pack(read_sass(disassemble(m.cubin), m.entry, unit.file, unit.source)),
         name=unit.name,
         arch=arch,
         by=m.by,
         takes=m.takes,
         text=_demangle(clean_ptx(m.ptx, m.entry), m.entry, unit.name).splitlines(),
         ptx=pack(read_ptx(m.ptx, m.entry, unit.file, unit.source)),
-        sass=pack(read_sass(m.sass, m.entry, unit.file, unit.source)),
     )
 
 
@@ -105,15 +119,17 @@ def _file(unit, arch, opt, flags):
     return f"{re.sub(r'[^0-9A-Za-z]+', '_', unit.name).strip('_')}.{key}.json"
 
 
-def _code(unit, arch, opt, flags):
-    "What was made of a unit: kept, compiled, or recorded"
+def _code(unit, arch, opt, flags, sass=False):
+    "What was made of a unit: kept, compiled, or recorded; with SASS if that is asked for"
     sm_of(arch)
     name = _file(unit, arch, opt, flags)
-    if name not in _made:
-        try:
+    try:
+        if name not in _made:
             _made[name] = _compile(unit, arch, opt, flags)
-        except CompilerMissing as e:
-            return _replay(name, e)
+        if sass or is_recording():
+            _made[name].add_sass()
+    except CompilerMissing as e:
+        return _replay(name, e)
     if is_recording():
         _record(name)
     return _made[name]
@@ -147,7 +163,7 @@ def _replay(name, error):
 
 def _listing(what, k, args, arch, opt, name, flags, options):
     unit = find(k, args, name, options)
-    code = _code(unit, arch, opt, tuple(flags))
+    code = _code(unit, arch, opt, tuple(flags), what == 'sass')
     items = _unpack(code[what], what)
     text = '\n'.join(code['text'] if what == 'ptx' else text_lines(items))
     return Listing(text, items, unit.source, what, unit.name, arch, code['by'])
