@@ -4,6 +4,7 @@ import re
 import numpy as np
 import pytest
 import torch
+from gridstride.exercise import WrongAnswer
 from gridstride.exercises import (
     lesson_01,
     lesson_04,
@@ -177,3 +178,9 @@ def test_22_a_descriptor_has_its_fields():
 @pytest.mark.parametrize('at_once,want', [(2, 2*10+4*100), (4, 2*10+2*100)])
 def test_22_what_an_order_of_tiles_needs(at_once, want):
     assert lesson_22.fetches([(0, 0), (0, 1), (1, 0), (1, 1)], 10, 100, at_once) == want
+
+
+def test_a_wrong_answer_is_there_to_be_tried():
+    space = {}
+    with pytest.raises(WrongAnswer): exec("from gridstride.exercise import exercise\n@exercise('01.invert')\ndef invert(i, x, out, n): out[i] = x[i]", space)
+    assert space['invert'].__name__ == 'invert'
