@@ -228,19 +228,19 @@ def _plan_for(a, b):
     if not (a.is_contiguous() and b.is_contiguous()) and (lie := _as_they_lie(a, b)):
         layout, m, n = lie
         p = _plan(h, w, k, dtype, device, layout)
-        if p.kernel and _aligned(m, n):
+        if p.kernel and _is_aligned(m, n):
             return p, m, n
         why = p.why
     p = _plan(h, w, k, dtype, device)
     if not p.kernel:
         return p, None, None
     m, n = _row_major(a, w), _row_major(b, h)
-    if m is None or n is None or not _aligned(m, n):
+    if m is None or n is None or not _is_aligned(m, n):
         return Plan(None, why), None, None
     return p, m if m.dim() == 2 else m.view(h, k), n
 
 
-def _aligned(m, n):
+def _is_aligned(m, n):
     return not (m.data_ptr() | n.data_ptr()) & 15
 
 
