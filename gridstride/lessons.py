@@ -163,7 +163,7 @@ async def execute(
     with tempfile.TemporaryDirectory() as tmp:
         env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
         if keeping:
-            env['GRIDSTRIDE_CLAIMS'] = 'hold'
+            env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # how long a compile took is no output
         try:
             await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:

@@ -344,7 +344,7 @@ def claim(
     measured,  # the number measured here, or recorded; None where it could not be had
     high,  # the most; None: there is no most
     mark=None,  # of the recording that the number is from, '' for none; by default, what `recorded` gave last
-) -> bool:  # does it hold?
+):
     """Print what was measured and whether the text's range holds; `AssertionError` only where what was measured here is
     kept for others: GRIDSTRIDE_RECORD is 1, or GRIDSTRIDE_CLAIMS is 'hold', which `run --save` sets"""
     origin = _origin if mark is None else 'recorded' if mark else 'here'
@@ -354,4 +354,3 @@ def claim(
     if not holds and kept and origin != 'recorded':
         raise AssertionError(f'The text does not say what is measured now. {line}')
     print(line)
-    return holds

@@ -1,11 +1,12 @@
 "Timing on clocks of made-up numbers: what is measured, for how long, what is said of it, and what is refused."
 import json, re, subprocess, sys
+from itertools import combinations
 from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
-from gridstride import bench as room
+from gridstride import bench as room, lessons, plots
 from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, roofline, timing
 from gridstride.bench.stats import doubts, interval, steady, summary
 from gridstride.utils import check, gpu_count
@@ -458,3 +459,61 @@ def test_what_waits_for_the_gpu_has_no_graph():
 @on_gpu
 @pytest.mark.real_backend
 def test_work_on_the_cpu_is_timed_by_the_wall_clock_even_here(rng): assert not bench(np.sort, rng.standard_normal(1000), check=np.sort, seconds=.2).gpu
+
+
+# Plots
+
+CROWD = {'square': (1e8, 8e8, 8e8/2.95e12), 'matrix times vector': (2*4096**2, 4*4096*4098, 3e-5), '5120x256 @ 256x5120': (1.34e10, 1.15e8, .33e-3), '4096x4096 squared': (1.37e11, 2e8, 2.6e-3), 'the same, by hand': (1.37e11, 2e8, 2.7e-3)}
+
+
+def test_names_under_the_roof_can_be_read():
+    "Inside of the axes, none over another one, and each near its own point"
+    import matplotlib.pyplot as plt
+    ax = roofline(CROWD, roof=H100).plot()
+    assert plots.faults(ax.figure) == [] and [t.get_text() for t in ax.texts] == list(CROWD)
+    plt.close(ax.figure)
+
+
+def test_a_recorded_roof_is_drawn_again_and_says_so():
+    "From numbers, as JSON has them: a picture that was kept would have the style of its day"
+    roof = {**H100, 'recorded': False}
+    r = roofline(CROWD, roof=limits.Ceilings(roof))
+    again = type(r).load(json.loads(json.dumps(r.plain())))
+    assert again.points == r.points and again.rows() == r.rows() and 'measured on' in r.plot().get_title() and 'recorded on an NVIDIA H100' in again.plot().get_title()
+
+
+def test_what_cannot_be_read_is_found():
+    import matplotlib.pyplot as plt
+    fig, ax = plt.subplots()
+    ax.plot([0, 1], [0, 1])
+    for x, words in ((.5, 'first'), (.52, 'second'), (.97, 'far too long for this place')): ax.text(x, .5, words)
+    ax.set_title('tiny', fontsize=8)
+    assert plots.faults(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes", "'first' and 'second' cover each other"]
+    plt.close(fig)
+
+
+def test_the_style_is_everywhere_and_only_where_it_is_asked_for():
+    import matplotlib
+    import matplotlib.pyplot as plt
+    before = dict(matplotlib.rcParams)
+    ax = roofline(CROWD, roof=H100).plot()
+    assert matplotlib.colors.to_hex(ax.figure.get_facecolor()) == plots.CARD and dict(matplotlib.rcParams) == before
+    plt.close(ax.figure)
+    for path in lessons.lessons():
+        code = '\n'.join(lessons.code(lessons.read(path)))
+        assert not re.search(r'fontsize=[0-8]\b|facecolor=', code), f'{path.name}: gridstride.plots sets sizes and backgrounds'
+        assert 'subplots(' not in code or 'plots.use()' in code, path.name
+
+
+@pytest.mark.parametrize('blindness', ['deuteranopia', 'protanopia'])
+def test_colours_that_the_colour_blind_tell_apart(blindness):
+    "By the matrices of Viénot, Brettel and Mollon (1999) in linear RGB: no two are nearer than a step that one sees"
+    from matplotlib.colors import to_rgb
+    see = dict(deuteranopia=[[.29275, .70725, 0], [.29275, .70725, 0], [-.02234, .02234, 1]], protanopia=[[.11238, .88762, 0], [.11238, .88762, 0], [.00401, -.00401, 1]])[blindness]
+    def lab(rgb):
+        x, y, z = np.array([[.4124, .3576, .1805], [.2126, .7152, .0722], [.0193, .1192, .9505]]) @ rgb / [.9505, 1, 1.089]
+        f = [np.cbrt(o) if o > .008856 else 7.787*o + 16/116 for o in (x, y, z)]
+        return np.array([116*f[1] - 16, 500*(f[0] - f[1]), 200*(f[1] - f[2])])
+    linear = [np.where((c := np.array(to_rgb(o))) <= .04045, c/12.92, ((c + .055)/1.055)**2.4) for o in plots.COLORS]
+    seen = [lab(np.clip(np.array(see) @ o, 0, 1)) for o in linear]
+    assert min(np.linalg.norm(a - b) for a, b in combinations(seen, 2)) > 10

@@ -10,7 +10,7 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import choice, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
+from gridstride.kernels import choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
 from gridstride.recording import Unavailable, claim
@@ -150,9 +150,9 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
 
 
 @pytest.mark.parametrize('gpu,runs', [
-    (('an H100', 9, 0, 232_448), {'fp32': 13, 'tensor_cores': 10, 'hopper': 7}),
-    (ADA, {'fp32': 13, 'tensor_cores': 6, 'hopper': 0}),                # the larger tiles need 196,608 bytes
-    (('a T4', 7, 5, 65_536), {'fp32': 10, 'tensor_cores': 0, 'hopper': 0})], ids=lambda o: o[0] if isinstance(o, tuple) else '')
+    (('an H100', 9, 0, 232_448), {fp32: 13, tensor_cores: 10, hopper: 7}),
+    (ADA, {fp32: 13, tensor_cores: 6, hopper: 0}),                # the larger tiles need 196,608 bytes
+    (('a T4', 7, 5, 65_536), {fp32: 10, tensor_cores: 0, hopper: 0})], ids=lambda o: o[0] if isinstance(o, tuple) else '')
 def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, gpu, runs):
     other_gpu(*gpu)
     def fits(r):
@@ -161,7 +161,7 @@ def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, g
             assert re.search(' needs .*(bytes of shared memory for a block, and an? |compute capability )', str(e))
             return False
         return True
-    assert {m: sum(isinstance(o, Rung) and fits(o) for o in vars(globals()[m]).values()) for m in runs} == runs
+    assert {m: sum(isinstance(o, Rung) and fits(o) for o in vars(m).values()) for m in runs} == runs
 
 
 def test_parameters_are_looked_at():

@@ -182,7 +182,7 @@ def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
     (None, .7, 1, 'here 0.7; on the H100 of this text at most 1'), (1, 1, 1, 'here 1; on the H100 of this text 1 to 1'), (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'), (1, None, 2, 'not measured here; on')])
 def test_a_claim_tells_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
     recorded('08_b', lambda: measured)
-    assert claim('a is level with b', low, measured, high) is ('not' not in said)
+    claim('a is level with b', low, measured, high)
     assert capsys.readouterr().out.startswith(f'a is level with b: {said}')
     for name, value in (('RECORD', '1'), ('CLAIMS', 'hold')):  # but whoever keeps outputs for others
         monkeypatch.setenv(f'GRIDSTRIDE_{name}', value)
@@ -195,9 +195,10 @@ def test_a_claim_tells_and_stops_no_reader(folder, monkeypatch, capsys, low, mea
 def test_a_claim_about_a_recording_stops_nobody(made, monkeypatch, capsys):
     monkeypatch.setenv('GRIDSTRIDE_CLAIMS', 'hold')
     rate = recorded('08_a', missing, 'source', 7).data['GB/s']
-    assert claim('rate', 3000, rate, None) and not claim('rate', None, rate, 3000)
+    claim('rate', 3000, rate, None)
+    claim('rate', None, rate, 3000)
     recorded('08_b', lambda: 3)
-    assert not claim('rate', None, rate, 3000, mark='recorded elsewhere')
+    claim('rate', None, rate, 3000, mark='recorded elsewhere')
     assert capsys.readouterr().out.splitlines()[-3:] == ['rate: recorded 3,001; on the H100 of this text at least 3,000', *2*['rate: not so in the recording, 3,001; on the H100 of this text at most 3,000']]
 
 

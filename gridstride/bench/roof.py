@@ -9,6 +9,7 @@ import io
 from collections import namedtuple
 
 from . import limits
+from .. import plots
 from .timing import rate_text
 from ..tables import Table
 
@@ -94,6 +95,16 @@ class Roofline:
     def __init__(self, points, roof, peak):
         self.points, self.roof, self.peak = points, roof, peak
 
+    def plain(self) -> dict:
+        "The numbers as JSON can hold them, for a recording"
+        return dict(points=[list(p) for p in self.points], roof=dict(self.roof), peak=self.peak)
+
+    @classmethod
+    def load(cls, data, mark=''):
+        "What `plain` made of it, as a picture again; `mark` is for `recorded`, which gives one: the roof has its own"
+        roof = limits.Ceilings(data['roof'], recorded=True)
+        return cls([Point(*p) for p in data['points']], roof, data['peak'])
+
     head = ('kernel', 'FLOP a byte', 'reached', 'the roof there', 'share', 'bound by')
 
     def rows(self) -> list:  # of texts, as `head` names them
@@ -118,14 +129,18 @@ class Roofline:
 
     def plot(self, ax=None):
         "Draw the roof and the kernels; returns the axes"
+        with plots.styled():
+            return self._draw(ax)
+
+    def _draw(self, ax):
         import matplotlib.pyplot as plt
 
-        ax = ax or plt.subplots(figsize=(6, 3.6), facecolor='white')[1]
+        ax = ax or plt.subplots(figsize=(7, 4))[1]
         copy, peak = self.roof['copy'], self.roof[self.peak]
         ridge = peak * 1000 / copy
         low = min([ridge / 100, *(p.intensity / 2 for p in self.points)])
         high = max([ridge * 30, *(p.intensity * 2 for p in self.points)])
-        ax.plot([low, ridge, high], [attainable(i, copy, peak) for i in (low, ridge, high)], color='#1f2933')
+        ax.plot([low, ridge, high], [attainable(i, copy, peak) for i in (low, ridge, high)], color=plots.INK)
         for p in self.points:
             self._mark(ax, p)
         ax.set(
@@ -133,9 +148,11 @@ class Roofline:
             yscale='log',
             xlabel='arithmetic intensity, FLOP a byte',
             ylabel='TFLOP/s',
-            title=f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}), {self.roof.mark}',
+            title=f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.mark}',
         )
-        ax.title.set_size(8)
+        ax.margins(y=0.1)
+        names = [p.name if p.tflops else f'{p.name} (not timed)' for p in self.points]
+        plots.name_points(ax, [(o, p.intensity, p.tflops or p.limit) for o, p in zip(names, self.points)])
         return ax
 
     @staticmethod
@@ -145,8 +162,6 @@ class Roofline:
         if p.tflops:
             ax.plot([p.intensity] * 2, [p.tflops, p.limit], color='grey', lw=0.8, ls=':')
         ax.plot(*at, ls='', **how)
-        name = p.name if p.tflops else f'{p.name} (not timed)'
-        ax.annotate(name, at, xytext=(6, -10), textcoords='offset points', fontsize=8)
 
     def _repr_png_(self):
         import matplotlib.pyplot as plt

@@ -12,6 +12,7 @@ from itertools import count
 import numpy as np
 
 from . import clocks, limits
+from .. import plots
 from .stats import steady, summary
 from .timing import (
     Timing,
@@ -184,9 +185,13 @@ class Sweep(list):
 
     def plot(self, ax=None):
         "A line for each candidate over the sizes; returns the axes"
+        with plots.styled():
+            return self._draw(ax)
+
+    def _draw(self, ax):
         import matplotlib.pyplot as plt
 
-        ax = ax or plt.subplots(figsize=(6, 3.2), facecolor='white')[1]
+        ax = ax or plt.subplots(figsize=(7, 3.6))[1]
         unit, value, roof = self._series()
         sizes = [c.size for c in self]
         for k in self[0].timings:
@@ -203,7 +208,7 @@ class Sweep(list):
             ax.set_yscale('log')
         else:
             ax.set_ylim(bottom=0)
-        ax.legend(fontsize=8)
+        ax.legend()
         return ax
 
     def __repr__(self):

@@ -12,6 +12,7 @@ from ..bench import clocks
 from ..bench.versus import compare
 from ..cpp.driver import driver
 from .rung import Product, Rung
+from .. import plots
 from ..prof.counters import ncu
 from ..prof.show import Table
 from ..recording import Unavailable, is_recording, key, machine, measured_in_part, read, recorded
@@ -281,9 +282,7 @@ class Step:
     @property
     def made_on(self) -> str:
         "Where it was measured: this GPU, or where and when it was recorded"
-        import torch
-
-        return self.mark.partition(' (')[0] or torch.cuda.get_device_name()
+        return self.mark.partition(' (')[0] or (machine()['gpu'] or '')
 
     def __repr__(self):
         mark = f' [{self.mark}]' if self.mark else ''
@@ -566,26 +565,37 @@ class Ladder:
 
     def plot(self, ax=None):
         "TFLOP/s of each rung as a bar with its share of the library, whose own speed is a line; returns the axes"
+        with plots.styled():
+            return self._draw(ax)
+
+    def _draw(self, ax):
         import matplotlib.pyplot as plt
 
-        ax = ax or plt.subplots(figsize=(7, 0.9 + 0.34 * len(self.steps)), facecolor='white')[1]
+        ax = ax or plt.subplots(figsize=(7.5, 1.3 + 0.34 * len(self.steps)))[1]
         y, speed = np.arange(len(self.steps)), [s.tflops for s in self.steps]
-        ax.barh(y, speed, color='#7fb2e5')
+        ax.barh(y, speed, color=plots.COLORS[4])
         for i, s in enumerate(self.steps):
-            ax.annotate(f' {s.tflops:.3g}, {s.ratio:.0%}', (s.tflops, i), va='center', fontsize=8)
-        if self.steps:
-            ax.axvline(
-                np.median([s.library_tflops for s in self.steps]), color='grey', ls='--', lw=1, label=self.baseline
+            ax.annotate(
+                f'{s.tflops:.3g}, {s.ratio:.0%}',
+                (s.tflops, i),
+                (4, 0),
+                textcoords='offset points',
+                va='center',
+                fontsize=plots.SMALLEST,
+                bbox=dict(fc=plots.CARD, ec='none', pad=0.5),
             )
-        ax.set_yticks(y, [s.name for s in self.steps], fontsize=9)
+        made = ', '.join(dict.fromkeys(s.made_on for s in self.steps))
+        ax.set_yticks(y, [s.name for s in self.steps])
         ax.invert_yaxis()
         ax.set(
             xlabel='TFLOP/s',
-            title=self._title(),
-            xlim=(0, 1.18 * max([*speed, *(s.library_tflops for s in self.steps)], default=1)),
+            title='\n'.join(filter(None, [self._title(), made])),
+            xlim=(0, 1.25 * max([*speed, *(s.library_tflops for s in self.steps)], default=1)),
         )
         if self.steps:
-            ax.legend(fontsize=8)
+            speed = np.median([s.library_tflops for s in self.steps])
+            ax.axvline(speed, color=plots.INK, ls='--', lw=1, zorder=0, label=self.baseline)
+            ax.legend(loc='upper center', bbox_to_anchor=(0.5, -0.45 / (ax.figure.get_figheight() - 1)))
         return ax
 
     def json(self) -> dict:

@@ -39,7 +39,7 @@ def _boxes(row, at, y, high, unit):
             continue
         w = max(x1 - x0, 0.8)
         inked = x0 + w
-        fits = int((w - 4) / 5.6)
+        fits = int((w - 4) / 6.4)
         name = b.name if len(b.name) <= fits else f'{b.name[: fits - 1]}…' if fits >= 4 else ''
         edge = f'stroke="{LINE}" stroke-width=".5"' if w > 3 else ''
         tip = f'<title>{escape(b.full or b.name)}: {si(b.end - b.start, unit)}</title>'
@@ -66,7 +66,7 @@ def _tick(x, top, foot, label):
 def strip(
     rows: list,  # of `Row`
     arrows=(),  # (row, time, row, time): from the foot of one to the head of another
-    width=780,  # pixels for the time
+    width=610,  # pixels for the time: with labels and card a page of 800
     title='',
     most=120,  # pixels for the labels, at most
     high=18,  # pixels a row

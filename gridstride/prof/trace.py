@@ -312,7 +312,7 @@ def picture(
     profile,  # a `Profile`
     step=-1,  # which of its steps
     arrows=16,  # how many launches to show, at most
-    width=780,
+    width=610,
 ) -> Picture:
     "One step of a profile as a strip"
     start, end = profile.steps[step]

@@ -1,0 +1,163 @@
+"""One style for every plot: letters that can be read, colours that the colour-blind tell apart, a card below it.
+
+`plots.use()` sets it for a notebook; what the package draws has it anyway. `name_points` puts names beside points so
+that no name covers another one or leaves the axes. `faults` says what in a plot cannot be read.
+"""
+
+from contextlib import contextmanager
+from itertools import combinations
+
+__all__ = ['INK', 'CARD', 'COLORS', 'STYLE', 'SMALLEST', 'use', 'styled', 'name_points', 'faults']
+
+# A plot is a picture with a background of its own, the card that `draw` has, so it reads on a light page and on a dark
+# one. The colours are those of Okabe and Ito (2008), in an order in which neighbours differ in lightness as well; the
+# palest of them, a yellow, is left out.
+INK, CARD = '#1f2933', '#fbfaf7'
+COLORS = ['#0072b2', '#e69f00', '#009e73', '#cc79a7', '#56b4e9', '#d55e00', '#444444']
+SMALLEST = 9  # points
+STYLE = {
+    'font.size': 10,
+    'axes.titlesize': 10,
+    'axes.labelsize': 10,
+    'xtick.labelsize': SMALLEST,
+    'ytick.labelsize': SMALLEST,
+    'legend.fontsize': SMALLEST,
+    'figure.titlesize': 10,
+    'figure.facecolor': CARD,
+    'axes.facecolor': CARD,
+    'savefig.facecolor': CARD,
+    'legend.frameon': False,
+    'text.color': INK,
+    'axes.labelcolor': INK,
+    'axes.edgecolor': INK,
+    'xtick.color': INK,
+    'ytick.color': INK,
+    'axes.spines.top': False,
+    'axes.spines.right': False,
+    'figure.constrained_layout.use': True,
+}
+
+
+def _settings():
+    "The style as matplotlib takes it"
+    from matplotlib import cycler
+
+    return {**STYLE, 'axes.prop_cycle': cycler(color=COLORS)}
+
+
+def use():
+    "Give all plots that follow this style"
+    import matplotlib
+
+    matplotlib.rcParams.update(_settings())
+
+
+@contextmanager
+def styled():
+    "This style for the plots that are drawn inside of the `with` block"
+    import matplotlib
+
+    with matplotlib.rc_context(_settings()):
+        yield
+
+
+# Places around a point, nearest first, in typographic points; where none is free, the name covers as little as it can,
+# and `faults` tells.
+_PLACES = [(s * 7, y) for y in (-12, 6, -26, 20, -40, 34) for s in (1, -1)] + [(0, 12), (0, -20)]
+
+
+def _outside(box, room):
+    "How many pixels of `box` stick out of `room`"
+    return sum(max(0, o) for o in (room.x0 - box.x0, box.x1 - room.x1, room.y0 - box.y0, box.y1 - room.y1))
+
+
+def _common(a, b):
+    "The area that two boxes share, in pixels"
+    return max(0, min(a.x1, b.x1) - max(a.x0, b.x0)) * max(0, min(a.y1, b.y1) - max(a.y0, b.y0))
+
+
+def name_points(
+    ax,  # the axes, with their limits and scales already set
+    points,  # (name, x, y), in the units of the axes
+):
+    "Write a name beside each point where it stays inside of the axes and off the other names, points and lines"
+    ax.figure.canvas.draw()
+    room, taken = ax.get_window_extent(), [_dot(ax, x, y) for _, x, y in points]
+    for name, x, y in points:
+        tries = [_put(ax, name, x, y, *o) for o in _PLACES]
+        boxes = [t.get_window_extent() for t in tries]
+        cost = [1000 * _outside(b, room) + sum(_common(b, o) for o in taken) + _crossed(ax, b) for b in boxes]
+        best = cost.index(min(cost))
+        taken.append(boxes[best])
+        for i, t in enumerate(tries):
+            if i != best:
+                t.remove()
+
+
+def _dot(ax, x, y):
+    "The box of a point's mark"
+    from matplotlib.transforms import Bbox
+
+    px, py = ax.transData.transform((x, y))
+    half = 4 * ax.figure.dpi / 72
+    return Bbox.from_extents(px - half, py - half, px + half, py + half)
+
+
+def _crossed(ax, box):
+    "How many pixels of the axes' lines run through `box`"
+    import numpy as np
+
+    count = 0
+    for line in ax.lines:
+        at = ax.transData.transform(np.column_stack(line.get_data()))
+        for (x0, y0), (x1, y1) in zip(at, at[1:]):
+            steps = int(max(abs(x1 - x0), abs(y1 - y0))) + 1
+            x, y = np.linspace(x0, x1, steps), np.linspace(y0, y1, steps)
+            count += int(((box.x0 < x) & (x < box.x1) & (box.y0 < y) & (y < box.y1)).sum())
+    return count
+
+
+def _put(ax, name, x, y, dx, dy):
+    side = 'left' if dx > 0 else 'right' if dx < 0 else 'center'
+    return ax.annotate(name, (x, y), xytext=(dx, dy), textcoords='offset points', ha=side, fontsize=SMALLEST)
+
+
+def _undrawn(fig):
+    "The labels of ticks beyond the limits, which matplotlib keeps but does not draw"
+    for axis in (o for ax in fig.axes for o in (ax.xaxis, ax.yaxis)):
+        low, high = sorted(axis.get_view_interval())
+        for tick in [*axis.get_major_ticks(), *axis.get_minor_ticks()]:
+            if not low <= tick.get_loc() <= high:
+                yield from (tick.label1, tick.label2)
+
+
+def _texts(fig):
+    "The texts of a figure that are seen, with the boxes that they fill, in pixels"
+    from matplotlib.text import Text
+
+    undrawn = set(_undrawn(fig))
+    for t in fig.findobj(lambda o: isinstance(o, Text) and o.get_visible() and o.get_text().strip()):
+        box = t.get_window_extent()
+        clip = t.get_clip_on() and t.get_clip_box()
+        if t not in undrawn and box.width and (not clip or _common(box, clip)):
+            yield t, box
+
+
+def faults(
+    fig,  # a matplotlib figure
+) -> list:  # of sentences; empty if all can be read
+    "What in a plot cannot be read: texts that are too small, names that leave their axes, texts that cover each other"
+    fig.canvas.draw()
+    seen, named = list(_texts(fig)), {t for ax in fig.axes for t in ax.texts}
+    small = [f'{t.get_text()!r} has {t.get_size():g} points' for t, _ in seen if t.get_size() < SMALLEST]
+    away = [
+        f'{t.get_text()!r} leaves its axes'
+        for t, b in seen
+        if t in named and _outside(b, t.axes.get_window_extent()) > 1
+    ]
+    over = [
+        f'{a.get_text()!r} and {b.get_text()!r} cover each other'
+        for (a, p), (b, q) in combinations(seen, 2)
+        if _common(p, q) > 0.05 * min(p.width * p.height, q.width * q.height)
+    ]
+    return small + away + over
