@@ -1,6 +1,7 @@
 "The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one thing. All in one translation unit."
-import re
+import importlib.util, re
 from functools import lru_cache
+from pathlib import Path
 
 import numpy as np, pytest
 
@@ -206,3 +207,18 @@ def test_what_does_not_order_is_found(kernel):
 
 @pytest.mark.parametrize('kernel', RIGHT)
 def test_what_orders_is_silent(kernel): run(kernel)
+
+# A sample of what benchmarks/memory_model.py judges by the thousand
+
+@pytest.fixture(scope='module')
+def generated():
+    spec = importlib.util.spec_from_file_location('memory_model', Path(__file__).parents[1]/'benchmarks/memory_model.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+@pytest.mark.parametrize('engine', ['emulator', 'simulator'])
+def test_generated_programs(generated, engine, capsys):
+    results = list(generated.judge(generated.programs(100, 5)) if engine=='emulator' else generated.judge_numba(generated.numba_programs(100, 5)))
+    missed,wrong,alarms,right = generated.table(results)
+    assert missed==alarms==0 and wrong > 30 and right > 30, capsys.readouterr().out

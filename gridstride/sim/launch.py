@@ -108,7 +108,7 @@ def _groups(run, prog, values):
         run.random.shuffle(firsts)
     show = _Progress(run.kernel, len(firsts))
     for i, first in enumerate(firsts):
-        run.begin(Group(run.grid, run.block, first, min(per, run.grid.size - first)))
+        run.begin(Group(run.grid, run.block, first, min(per, run.grid.size - first)), alone=not prog.locks)
         prog(run, run.g.all, *values)
         show(i + 1)
 

@@ -2,7 +2,9 @@
 
 A flag is an element that is used atomically. Who writes it publishes what is ordered before its own last fence;
 who reads it knows of that behind its next fence, or behind a barrier of its block. `threadfence_block` does so
-within a block only. As in the emulator of CUDA C, whose README says what is generous.
+within a block only. As in the emulator of CUDA C, whose README says what is generous. More is here: of an
+element's readers the first and the last thread are remembered; groups of blocks that run one after the other are
+in order as long as nobody has called a fence or tried a lock.
 """
 
 from dataclasses import dataclass, field
@@ -67,9 +69,10 @@ def clock(level, block, floor, warps, lanes):
 
 @dataclass(slots=True)
 class Flag:
-    "What the writers of an element have published: to all, within blocks; and when it was written last"
+    "What the writers of an element have published: to all, within some block, within each; and when the last did"
 
     wide: Node = None
+    any: Node = None
     near: dict = field(default_factory=dict)  # block -> clock
     time: int = 0
 
@@ -87,17 +90,23 @@ class _Fences:
 class Order:
     "Which accesses are ordered: by barriers of a warp, a block or the grid, or by flags"
 
-    def __init__(self, blocks):  # of the grid
+    def __init__(self, blocks, now):  # blocks: of the grid
+        self.start = now  # all before is in order
         self.level = max(2, -(-(10 + int(blocks).bit_length()) // 5) - 1)
         self.flags, self.fenced = {}, False  # flags: memory -> element -> Flag
 
-    def begin(self, g, now):
-        "The group `g` begins; all before is in order"
-        self.start = now
+    def begin(self, g, now, alone):
+        """The group `g` begins. `alone`: its blocks and those before cannot have flags in common
+
+        Then all before is in order; that is generous, and quick. So it is before the first fence."""
+        if alone and not self.fenced:
+            self.start = now
+        self.began = now
         self.synced = np.full(g.count, now, np.int64)
         self.warp_synced = np.full(g.count * g.warps, now, np.int64)
         self.fences = None
-        # clocks by lane, by block; what flags that a lane has read publish, within the block and to all; within others
+        # clocks by lane, by block; what flags that a lane has read publish, within the block and to all; by block,
+        # within any
         self.known, self.known_block, self.seen, self.narrow = {}, {}, ({}, {}), {}
 
     # Barriers
@@ -171,7 +180,7 @@ class Order:
             return
         for lane, o, w in zip(map(int, lanes), map(int, off), wrote):
             flag = self.flags.get(id(mem), {}).get(o)
-            if flag is not None and flag.time <= self.start and mem.space != 'global':
+            if flag is not None and flag.time <= self.began and mem.space != 'global':
                 flag = None
             if flag is not None:
                 self.look(g, lane, flag)
@@ -184,10 +193,8 @@ class Order:
         for seen, n in zip(self.seen, (flag.near.get(block), flag.wide)):
             if n is not None:
                 seen[lane] = joined(seen.get(lane), n)
-        if block not in flag.near:
-            for n in flag.near.values():
-                b = int(g.local[lane])
-                self.narrow[b] = joined(self.narrow.get(b), n)
+        b = int(g.local[lane])
+        self.narrow[b] = joined(self.narrow.get(b), flag.any)
 
     def publish(self, g, lane, mem, off, flag, now):
         "A lane changes a flag"
@@ -198,7 +205,7 @@ class Order:
             flag = self.flags.setdefault(id(mem), {})[off] = Flag()
         block = int(g.b[lane])
         flag.near[block] = joined(flag.near.get(block), near)
-        flag.wide, flag.time = joined(flag.wide, wide), now
+        flag.wide, flag.any, flag.time = joined(flag.wide, wide), joined(flag.any, near), now
 
     def forget(self, mem, off):
         "The elements at `off` are written plainly: they are flags no more"
@@ -246,4 +253,7 @@ class Order:
             return old
         warp = g.t[lanes] // 32
         same = mine & (lo % g.threads // 32 == warp) & (hi % g.threads // 32 == warp)
-        return old | same & (time <= self.warp_synced[g.warp[lanes]])
+        old |= same & (time <= self.warp_synced[g.warp[lanes]])
+        if (self.known or self.known_block) and not old.all():
+            old |= self.ordered(g, lanes, time, lo) & self.ordered(g, lanes, time, hi)
+        return old

@@ -19,15 +19,15 @@ class Run:
     def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
         self.kernel, self.grid, self.block, self.dynamic, self.trace = kernel, grid, block, dynamic, trace
         self.now = Run.now = Run.now + 1
-        self.detectors, self.order = Detectors(), Order(grid.size)
+        self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
         self.random = np.random.default_rng(settings.seed)
 
-    def begin(self, g):
-        "Work on the group `g` from now on: new shared memory, new barriers"
+    def begin(self, g, alone):
+        "Work on the group `g` from now on: new shared memory, new barriers; `alone`: as `Order.begin` has it"
         self.g, self.shared, self._seq = g, {}, None
-        self.order.begin(g, self.now)
+        self.order.begin(g, self.now, alone)
         if settings.order == 'reverse':
             self._seq = np.arange(g.size)[::-1]
         if settings.order == 'shuffle':

@@ -136,7 +136,7 @@ private:
 };
 
 // What barriers hand on: what is ordered before; of which atomic accesses beside these; what was ordered before a fence
-// (of whatever scope, of the device's); what flags publish within other blocks, which does not order it; and up to when
+// (of whatever scope, of the device's); what flags publish within some block; and up to when
 // engines are known to have done their work.
 struct Told {
     Known known, strong, fenced[2], narrow;
@@ -156,8 +156,8 @@ struct Sight : Told {
 };
 // A place that is used atomically: what its writers have published, since the last plain write.
 struct Flag {
-    Known wide;
-    std::unordered_map<uint32_t, Known> near;          // by block
+    Known wide, any;                                   // to all of the device; within some block
+    std::unordered_map<uint32_t, Known> near;          // within each
     uint32_t waited = 0, who = 0, when = 0;
     bool fenced = false;               // the last write has a fence before it
 };

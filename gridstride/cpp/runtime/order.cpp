@@ -56,8 +56,7 @@ void Detector::look(uintptr_t a, gridstride::Scope scope, bool acquires) {
     };
     if (scope != gridstride::Scope::block) take(f->wide, 1);
     if (const auto own = f->near.find(block); own != f->near.end()) take(own->second, 0);
-    else
-        for (const auto &other : f->near) s.narrow.add(other.second);
+    s.narrow.add(f->any);
     s.waited = std::max(s.waited, f->waited);
 }
 void Detector::publish(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
@@ -76,6 +75,7 @@ void Detector::publish(uintptr_t a, Use use, gridstride::Scope scope, bool relea
         Known &k = wide ? f->wide : f->near[me / max_threads];
         if (releases) k.add(mine.known);
         k.add(mine.fenced[wide]);
+        if (!wide) f->any.add(k);
     }
     f->waited = std::max(f->waited, mine.waited);
     f->who = me, f->when = now, f->fenced = releases || behind_fence;
