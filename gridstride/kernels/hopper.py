@@ -49,7 +49,8 @@ __device__ void barrier_wait(u32 bar, int turn) {      // until phase `turn` is 
 
 # %% ../../nbs/22_hopper_gemm.ipynb #5afebde4
 def wgmma(n, turned=False):
-    "CUDA C of a function that starts d (+)= 64x16 times 16 x `n` numbers; `turned`: the first lie along their rows, the second along k"
+    """CUDA C of a function that starts d (+)= 64x16 times 16 x `n` numbers; `turned`: the first lie along their rows,
+    the second along k"""
     d = n//2
     registers,operands = ','.join(f'%{i}' for i in range(d)),', '.join(f'"+f"(d[{i}])' for i in range(d))
     return f'''
@@ -265,7 +266,8 @@ __global__ void __launch_bounds__(384, 1) persistent_k(const __grid_constant__ T
         }
     }
 }
-''', threads=384, shared=tiles, maps=boxes, grid=lambda sms: (sms,1), dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4, GROUP=16)
+''', threads=384, shared=tiles, maps=boxes, grid=lambda sms: (sms,1), dtype='bfloat16',
+    BM=128, BN=256, BK=64, STAGES=4, GROUP=16)
 
 # %% ../../nbs/22_hopper_gemm.ipynb #98155263
 clusters = r'''
@@ -324,7 +326,8 @@ __global__ void __cluster_dims__(2) __launch_bounds__(384, 1) pairs_k(const __gr
     }
     cluster_sync();
 }
-''', threads=384, shared=tiles, maps=boxes, grid=lambda sms: (sms//2*2,1), dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4, GROUP=8)
+''', threads=384, shared=tiles, maps=boxes, grid=lambda sms: (sms//2*2,1), dtype='bfloat16',
+    BM=128, BN=256, BK=64, STAGES=4, GROUP=8)
 
 # %% ../../nbs/22_hopper_gemm.ipynb #3526e576
 stores_basics = r'''
@@ -413,7 +416,8 @@ def tiles_and_out(BM, BN, BK, STAGES): # bytes
     "Shared memory for the tiles, and for a box of results of each of 8 warps"
     return tiles(BM, BN, BK, STAGES) + 8*2048
 
-stored = Rung('stored', hopper + registers + order + clusters + stores + stored_src, threads=384, shared=tiles_and_out, maps=boxes_with_out,
+stored = Rung('stored', hopper + registers + order + clusters + stores + stored_src, threads=384,
+              shared=tiles_and_out, maps=boxes_with_out,
               grid=lambda sms: (sms//2*2,1), dtype='bfloat16', BM=128, BN=256, BK=64, STAGES=4, GROUP=8)
 
 # %% ../../nbs/22_hopper_gemm.ipynb #731f7c89
@@ -629,39 +633,50 @@ def final_grid(h, w, sms, BM, BN, CM, CN, TURNED, SPLIT):
     clusters = at_once(CM*CN, sms)
     return (clusters if SPLIT else min(clusters, cdiv(h,tall)*cdiv(w,wide)))*CM*CN,1
 
-@cache                                                                          # asked for again, it gives the same rung, which is compiled once
+@cache                                          # asked for again, it gives the same rung, which is compiled once
 def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
     "The rung for a tile of BM x BN by clusters of CM x CN blocks"
     WGS,stage,N = 1 if BM==64 else 2,stage_bytes(BM, BN, TURNED),BN//2 if BESIDE else BN
-    def stages(cols): return (232192 - WGS*128*cols)//stage                     # if results of `cols` columns are to have room
-    STAGES = min(8, max(stages(128), min(4, stages(64))))                       # three are too few
+    def stages(cols): return (232192 - WGS*128*cols)//stage     # if results of `cols` columns are to have room
+    STAGES = min(8, max(stages(128), min(4, stages(64))))       # three are too few
     OUT_COLS = (232192 - STAGES*stage)//(WGS*128)
     OUT_COLS = cdiv(cdiv(N, cdiv(N, OUT_COLS//8*8)), 8)*8 if TURNED else min(N, OUT_COLS//box_out(N)*box_out(N))
-    src = types + copies + barriers + wgmma(N, TURNED) + tensor_cores + registers + order + clusters + stores_basics + schedule + parts + final_src
-    return Rung(f"final {BM}x{BN}{' turned' if TURNED else ''}{' beside' if BESIDE else ''}{' split' if SPLIT else ''}, {CM}x{CN}", src, threads=128*(WGS + 1), shared=final_shared, maps=final_boxes,
-                grid=final_grid, dtype='bfloat16', alone=bool(SPLIT), BM=BM, BN=BN, BK=64, WGS=WGS, STAGES=STAGES, CM=CM, CN=CN, TURNED=TURNED, BESIDE=BESIDE, SPLIT=SPLIT, OUT_COLS=OUT_COLS, GROUP=8, GPCS=8)
+    src = types + copies + barriers + wgmma(N, TURNED) + tensor_cores + registers + order + clusters
+    src += stores_basics + schedule + parts + final_src
+    kind = ' turned'*TURNED + ' beside'*BESIDE + ' split'*SPLIT
+    return Rung(f'final {BM}x{BN}{kind}, {CM}x{CN}', src, threads=128*(WGS + 1), shared=final_shared, maps=final_boxes,
+                grid=final_grid, dtype='bfloat16', alone=bool(SPLIT), BM=BM, BN=BN, BK=64, WGS=WGS, STAGES=STAGES,
+                CM=CM, CN=CN, TURNED=TURNED, BESIDE=BESIDE, SPLIT=SPLIT, OUT_COLS=OUT_COLS, GROUP=8, GPCS=8)
 
 # %% ../../nbs/22_hopper_gemm.ipynb #0525690b
 # BM, BN, CM, CN, TURNED, BESIDE, SPLIT: its measured time, in units of what `cost` says without it
-FINAL = {(256,192,1,2,0,0,0):1.03, (256,160,1,1,0,0,0):1.05, (128,256,2,1,0,0,0):1.01, (128,192,2,1,0,0,0):1.01, (128,64,1,1,0,0,0):1.05,
-         (64,192,4,1,0,0,0):0.99, (64,128,2,2,0,0,0):1.02, (64,96,2,2,0,0,0):1.01, (64,64,2,2,0,0,0):1, (64,64,1,1,0,0,0):1.16, (256,192,1,2,1,0,0):1.02,
-         (256,176,1,2,1,0,0):1.03, (256,160,1,2,1,0,0):1.01, (256,152,1,2,1,0,0):1, (256,144,1,2,1,0,0):0.99, (128,240,2,1,1,0,0):1, (128,224,2,1,1,0,0):0.99,
-         (128,208,2,1,1,0,0):1, (128,208,2,2,1,0,0):1, (128,160,2,1,1,0,0):1, (128,160,4,1,1,0,0):0.96, (128,144,2,2,1,0,0):0.98, (128,112,2,2,1,0,0):0.96,
-         (128,112,2,1,1,0,0):1, (64,160,2,2,1,0,0):1, (192,208,2,1,1,1,0):0.98, (192,208,1,1,1,1,0):0.99, (192,192,1,1,1,1,0):0.97, (192,192,1,2,1,1,0):0.97,
-         (192,176,1,2,1,1,0):0.97, (192,160,1,1,1,1,0):1, (192,160,1,2,1,1,0):0.97, (128,272,2,1,1,1,0):0.99, (128,256,2,1,0,0,1):1}
+FINAL = {(256,192,1,2,0,0,0):1.03, (256,160,1,1,0,0,0):1.05, (128,256,2,1,0,0,0):1.01,
+         (128,192,2,1,0,0,0):1.01, (128,64,1,1,0,0,0):1.05, (64,192,4,1,0,0,0):0.99,
+         (64,128,2,2,0,0,0):1.02, (64,96,2,2,0,0,0):1.01, (64,64,2,2,0,0,0):1,
+         (64,64,1,1,0,0,0):1.16, (256,192,1,2,1,0,0):1.02, (256,176,1,2,1,0,0):1.03,
+         (256,160,1,2,1,0,0):1.01, (256,152,1,2,1,0,0):1, (256,144,1,2,1,0,0):0.99,
+         (128,240,2,1,1,0,0):1, (128,224,2,1,1,0,0):0.99, (128,208,2,1,1,0,0):1,
+         (128,208,2,2,1,0,0):1, (128,160,2,1,1,0,0):1, (128,160,4,1,1,0,0):0.96,
+         (128,144,2,2,1,0,0):0.98, (128,112,2,2,1,0,0):0.96, (128,112,2,1,1,0,0):1,
+         (64,160,2,2,1,0,0):1, (192,208,2,1,1,1,0):0.98, (192,208,1,1,1,1,0):0.99,
+         (192,192,1,1,1,1,0):0.97, (192,192,1,2,1,1,0):0.97, (192,176,1,2,1,1,0):0.97,
+         (192,160,1,1,1,1,0):1, (192,160,1,2,1,1,0):0.97, (128,272,2,1,1,1,0):0.99,
+         (128,256,2,1,0,0,1):1}
 
 def cost(h, w, k, tile, sms=132):
     "About how many cycles the rung for `tile` takes"
     BM,BN,CM,CN,turned,beside,split = tile
     tall,wide,clusters,steps = (BN*CN if turned else BM*CM),(BM*CM if turned else BN*CN),at_once(CM*CN, sms),cdiv(k,64)
     tiles,loaded,rows = cdiv(h,tall)*cdiv(w,wide),BN if turned else cdiv(BN,64)*64,(w,k) if turned else (k,w)
-    def lines(r, row): return r*(1.67 if row%64 else 1)                # a row that does not begin with a cache line has parts of two
-    tensor,shared,l2 = BM*BN/32,.74*(BM//64*4*(16*(1 + beside) + BN/4) + BM + loaded),(lines(BM/CN, rows[0]) + lines(loaded/CM, rows[1]))*128/63
+    def lines(r, row): return r*(1.67 if row%64 else 1)     # a row that does not begin with a cache line has parts of two
+    tensor,shared = BM*BN/32,.74*(BM//64*4*(16*(1 + beside) + BN/4) + BM + loaded)
+    l2 = (lines(BM/CN, rows[0]) + lines(loaded/CM, rows[1]))*128/63
     step,once = (tensor**4 + shared**4 + l2**4)**.25,3500 + 6400*(CM*CN > 1)
     cut = tiles%clusters if split else 0
     sharers = min(clusters, cut*8, cut*steps//4)
     if sharers <= cut: return float('inf') if split else FINAL[tile]*(once + cdiv(tiles,clusters)*(steps*step + 500))
-    return FINAL[tile]*(once + tiles//clusters*(steps*step + 500) + cut*steps/sharers*step + 20500 + .1*BM*BN*cdiv(sharers,cut))
+    split_too = cut*steps/sharers*step + 20500 + .1*BM*BN*cdiv(sharers,cut)
+    return FINAL[tile]*(once + tiles//clusters*(steps*step + 500) + split_too)
 
 def ranked(h, w, k, sms=132, n=6):
     "The rungs with the `n` lowest estimates for h x k @ k x w, the lowest first"

@@ -257,7 +257,8 @@ __global__ void __launch_bounds__(THREADS, BLOCKS) matmul_k(const bf16 *m, const
     }
     store(o, out, r + wr, c + wc, h, w);
 }
-''', threads=warps_of, shared=all_stages, dtype='bfloat16', supports=eights, BM=128, BN=128, BK=64, WM=32, WN=64, STAGES=3, BLOCKS=2)
+''', threads=warps_of, shared=all_stages, dtype='bfloat16', supports=eights,
+    BM=128, BN=128, BK=64, WM=32, WN=64, STAGES=3, BLOCKS=2)
 
 # %% ../../nbs/21_tensor_cores.ipynb #f39ed942
 larger = stages.tuned('larger', BM=128, BN=256, BK=64, WM=64, WN=64, STAGES=4, BLOCKS=1)
