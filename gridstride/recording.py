@@ -26,10 +26,10 @@ import json
 import os
 import re
 import subprocess
-from contextlib import suppress
+from contextlib import redirect_stdout, suppress
 from datetime import date
 from importlib import metadata
-from io import BytesIO
+from io import BytesIO, StringIO
 from pathlib import Path
 
 from .files import write_whole
@@ -47,6 +47,7 @@ __all__ = [
     'write',
     'read',
     'recorded',
+    'print_on_gpu',
     'made_on',
     'measured_in_part',
     'claim',
@@ -134,7 +135,8 @@ def brief_mark(made: dict) -> str:  # made: what `machine` says
 
 def mark(made: dict) -> str:  # made: what `machine` says
     "The line that marks a recording"
-    return f"{brief_mark(made)} ({', '.join(f'{k} {v}' for k, v in made['versions'].items())})"
+    versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
+    return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
 
 
 # A value is kept twice: as it shows itself in a notebook, in each form that it has (text, HTML, SVG, PNG),
@@ -292,6 +294,28 @@ def _replay(name, k, folder, why):
     print('Recorded, as above' if line in _said else line)
     _said.add(line)
     return rec
+
+
+# Some cells only print, and only where a GPU is: the words of an error, a row of times.
+def print_on_gpu(
+    name,  # of the recording: NN_what
+    show,  # called with nothing; prints
+    *parts,  # what decides what it prints, beside the source of `show`
+    folder='recorded',  # where recordings are
+):
+    "Call `show` where a GPU is; elsewhere print what it printed there, below a line that says so; or `Unavailable`"
+
+    def make():
+        from .utils import backend
+
+        if backend() != 'gpu':
+            raise Unavailable('This needs an NVIDIA GPU, and none is here')
+        said = StringIO()
+        with redirect_stdout(said):
+            show()
+        return said.getvalue()
+
+    print(recorded(name, make, show, *parts, load=lambda text, mark: text, folder=folder), end='')
 
 
 # What shows a recording says so in itself: a plot does not show the line above it.

@@ -210,3 +210,24 @@ def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
     with pytest.raises(lessons.LessonError, match='The text does not say'): asyncio.run(lessons.execute(nb, keeping=True))
+
+
+def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
+    "The words of an error, a row of times: printed where a GPU is, else as they were printed there"
+    from gridstride import utils
+    from gridstride.recording import print_on_gpu
+    said = ['1.63 ms']
+    def show(): print(*said)
+    monkeypatch.setattr(utils, 'backend', lambda: 'gpu')
+    print_on_gpu('06_a', show, 'source')
+    assert capsys.readouterr().out == '1.63 ms\n' and not folder.exists()
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    monkeypatch.setattr(recording, 'machine', lambda tools: dict(gpu='NVIDIA H100', date='2026-11-21', versions={}))
+    print_on_gpu('06_a', show, 'source')
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    monkeypatch.setattr(utils, 'backend', lambda: 'sim')
+    said[:] = ['nothing that is measured here']
+    capsys.readouterr()
+    print_on_gpu('06_a', show, 'source')
+    assert capsys.readouterr().out == 'This needs an NVIDIA GPU, and none is here. What follows was recorded on an NVIDIA H100, 2026-11-21\n1.63 ms\n'
+    with pytest.raises(Unavailable, match='another source'): print_on_gpu('06_a', show, 'another')
