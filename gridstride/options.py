@@ -66,7 +66,7 @@ def change(settings, **new):
 
 
 def parse_checks(
-    checks,  # True, False, None, 'all', 'none', 'racecheck', 'racecheck, memcheck', or a list or tuple of names
+    checks,  # True, False, None, 'all', 'none', 'racecheck', 'no racecheck', 'racecheck, memcheck', or a list of names
 ):  # tuple of names, in the order of `CHECKS`; None for None: the caller's default
     "The detectors that are meant; `ValueError` names what may be given"
     if checks is None:
@@ -75,12 +75,15 @@ def parse_checks(
         return CHECKS
     if checks is False or isinstance(checks, str) and checks.strip() == 'none':
         return ()
+    if isinstance(checks, str) and checks.strip().startswith('no '):
+        without = parse_checks(checks.strip()[3:])
+        return tuple(o for o in CHECKS if o not in without)
     names = checks.split(',') if isinstance(checks, str) else checks if isinstance(checks, (list, tuple)) else [checks]
     names = [o.strip() if isinstance(o, str) else o for o in names]
     if any(o not in CHECKS for o in names):
         raise ValueError(
             f"checks is {checks!r}; it may be True or 'all', False or 'none', or some of {', '.join(CHECKS)}, "
-            "as a list or in one text with commas"
+            "as a list or in one text with commas, or 'no racecheck' for all the others"
         )
     return tuple(o for o in CHECKS if o in names)
 

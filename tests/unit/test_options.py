@@ -7,8 +7,8 @@ from gridstride.options import CHECKS, parse_checks, settings
 
 MAY = [(True, CHECKS), ('all', CHECKS), (False, ()), ('none', ()), (None, None), ('racecheck', ('racecheck',)),
        ('racecheck, memcheck', ('memcheck', 'racecheck')), (['initcheck'], ('initcheck',)),
-       (('synccheck', 'memcheck'), ('memcheck', 'synccheck')), ([], ()), (' all ', CHECKS)]
-MAY_NOT = ['', 'speed', 'memcheck,speed', 'all, none', 1, 0, 2.5, {'racecheck': 1}, ['racecheck', 3], [True], [['racecheck']], b'all']
+       (('synccheck', 'memcheck'), ('memcheck', 'synccheck')), ([], ()), (' all ', CHECKS), ('no racecheck', ('memcheck', 'initcheck', 'synccheck')), ('no memcheck, initcheck', ('racecheck', 'synccheck'))]
+MAY_NOT = ['', 'speed', 'no', 'no speed', 'memcheck,speed', 'all, none', 1, 0, 2.5, {'racecheck': 1}, ['racecheck', 3], [True], [['racecheck']], b'all']
 
 
 @pytest.mark.parametrize('given,meant', MAY)
