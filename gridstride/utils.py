@@ -17,6 +17,8 @@ from pathlib import Path
 
 import numpy as np
 
+from .shown import briefly
+
 # %% ../nbs/lib/01_utils.ipynb #870a23e7
 def cdiv(
     a: int,  # items to cover
@@ -62,12 +64,27 @@ _TOL = {
 
 def _numpy(x):
     "`x` as a NumPy array (float64 where NumPy lacks the type), and the name of its own dtype"
+    if x is None or isinstance(x, (str, bytes)):
+        raise TypeError(f'check compares tensors, arrays and numbers, and {x!r} was given; is a `return` missing?')
     if hasattr(x, 'detach'):  # a torch tensor, wherever it lives
         dtype = str(x.dtype).removeprefix('torch.')
         x = x.detach().cpu()
         return (x.double() if dtype.startswith(('bfloat', 'float8')) else x).numpy(), dtype
     x = np.asarray(x)
     return x, x.dtype.name
+
+def _alike(got, want):
+    "Both as `_numpy` has them; a number or a list without a dtype of its own gets the other's, if that can hold it"
+    (g, gd), (w, wd) = _numpy(got), _numpy(want)
+    plain = [not hasattr(o, 'dtype') for o in (got, want)]
+    if all(plain):
+        t = np.result_type(g, w)
+        return (g.astype(t), t.name), (w.astype(t), t.name)
+    if plain[0] and np.can_cast(g.dtype, w.dtype, 'same_kind'):
+        return (g.astype(w.dtype), wd), (w, wd)
+    if plain[1] and np.can_cast(w.dtype, g.dtype, 'same_kind'):
+        return (g, gd), (w.astype(g.dtype), gd)
+    return (g, gd), (w, wd)
 
 # %% ../nbs/lib/01_utils.ipynb #bcc11bb8
 def _axis(ax, ndim):
@@ -161,6 +178,10 @@ class Agreement:
         return '1 value agrees' if self.n == 1 else f'{self.n:,} values agree'
 
 
+def _wrong(what):
+    return briefly(AssertionError(what))
+
+
 def check(
     got,  # what the kernel made: a torch tensor, NumPy array or number
     want,  # what it should be: same shape and dtype
@@ -169,20 +190,22 @@ def check(
     tile=None,  # tile or block size (a number, or one per axis), to look for wrong edges of that size
 ) -> Agreement:  # how many values agree
     "Raise `AssertionError` that says where and how `got` differs from `want`, if it does"
-    (g, gd), (w, wd) = _numpy(got), _numpy(want)
+    (g, gd), (w, wd) = _alike(got, want)
     if g.shape != w.shape:
-        raise AssertionError(f'shape differs: got {g.shape}, want {w.shape}')
+        raise _wrong(f'shape differs: got {g.shape}, want {w.shape}')
     if gd != wd:
-        raise AssertionError(f'dtype differs: got {gd}, want {wd}')
+        raise _wrong(f'dtype differs: got {gd}, want {wd}')
     if w.dtype.kind in 'fc' and np.isnan(w).any():
         raise ValueError('the expected values hold NaN, so nothing can be checked against them')
     r, a = _TOL.get(gd, (0, 0))
     bad = _differs(g, w, r if rtol is None else rtol, a if atol is None else atol)
     if not bad.any():
         return Agreement(bad.size)
+    if not bad.ndim:
+        raise _wrong(f'got {_brief(g[()])}, want {_brief(w[()])}')
     if tile is not None:
         tile = tile if isinstance(tile, (tuple, list)) else (tile,) * bad.ndim
-    raise AssertionError('\n  '.join(_count(g, w, bad) + _where(bad, tile)))
+    raise _wrong('\n  '.join(_count(g, w, bad) + _where(bad, tile)))
 
 # %% ../nbs/lib/01_utils.ipynb #4723d5bb
 @contextmanager
