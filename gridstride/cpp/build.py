@@ -143,7 +143,7 @@ def compile_module(
     flags: list,
     headers_first: tuple,  # the headers
     fail,  # called with the command and the log when it does not compile; returns an exception
-    warn=None,  # called with the log when it does
+    warn=None,  # called with the log when it does, also if it did so before
     others=(),  # whatever else decides the result
 ) -> Built:  # with `name.so` in its folder
     "Compile C++ for the emulator, whose runtime is made meanwhile if it is not there yet"
@@ -158,11 +158,14 @@ def compile_module(
 
     def run(command, folder):
         status, log = compile_it(command, folder)
-        if warn and not status:
-            warn(log)
+        if log and not status:
+            (folder / 'log.txt').write_text(log)
         return status, log
 
-    return build(sources, commands, *decides, fail=lambda log: fail(log, commands[0]), run=run)
+    built = build(sources, commands, *decides, fail=lambda log: fail(log, commands[0]), run=run)
+    if warn and (built.folder / 'log.txt').exists():
+        warn((built.folder / 'log.txt').read_text())
+    return built
 
 
 # A source that does not say at:: may call a function of its own so.
@@ -175,7 +178,8 @@ def _names_at(src):
 
 def emulated_flags(c):
     "Flags for a source of CUDA C, without the detectors"
-    return [*common_flags(c), '-DGRIDSTRIDE_WITHOUT_AT', *(f'-W{o}' for o in WARNINGS), '-fsanitize=return']
+    maybe = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
+    return [*common_flags(c), '-DGRIDSTRIDE_WITHOUT_AT', *(f'-W{o}' for o in WARNINGS), *maybe, '-fsanitize=return']
 
 
 def emulate(

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from ..findings import outside_level
+from ..shown import ShownBriefly
 
 
 class Diagnostic(NamedTuple):
@@ -20,7 +21,7 @@ class Diagnostic(NamedTuple):
     used: int = None  # line that used the template or the macro in which the error is
 
 
-class CompileError(RuntimeError):
+class CompileError(ShownBriefly, RuntimeError):
     """The source does not compile: the learner's lines with the compiler's messages.
 
     `errors` is a list of `Diagnostic`, `line` that of the first, `log` all that the compiler said."""
@@ -127,13 +128,21 @@ def _last_lines(log, name, most=12):
 
 # Of a compiler's many warnings these are nearly always right.
 WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type')
-_WANTED = re.compile(
-    rf"(.*) \[-W(?:{'|'.join(WARNINGS)}|dangling-else|(?:logical|bitwise)-op-parentheses|sometimes-uninitialized)=?\]$"
-)
+_KIN = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
+_KIN += ('maybe-uninitialized', 'sometimes-uninitialized')
+_WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _KIN)})=?\]$")
+_LONG = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
+
+
+def _same_size(what):
+    "Is this a format for a whole number of 64 bits that is given another such type?"
+    types = [o for o in re.findall(r"'([^']*)'", what) if not o.startswith('%')]
+    return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
 
 
 def warn_of(log: str, src: str, name: str):
     "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
     found = [d._replace(what=m[1]) for d in read_log(log, name, 'warning') if (m := _WANTED.match(d.what))]
+    found = [d for d in found if not _same_size(d.what)]
     if found:
         warnings.warn(describe(found, src, name, most=9), CompileWarning, stacklevel=outside_level())

@@ -7,7 +7,7 @@ configuration is the last three of a run of `>` that has a `(` after it.
 
 from .code import CLOSES
 from .declarations import KEYWORDS
-from .edits import Edits
+from .edits import Edits, WrongSource
 
 
 def rewrite_launches(e: Edits):
@@ -26,7 +26,7 @@ def _rewrite_launch(e, i):
     p, kernel = close + 3, c.text(range(first, i))
     # a macro's argument may be empty, or hold the parentheses too: then the comma before it is up to the compiler
     if c[p] != '(' and c.macro is None and not c.is_word(p):
-        raise c.error(ValueError, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
+        raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
     late = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
     args = [] if late else c.arguments(p)
     takes, gives = _pass_arguments(e, args)
@@ -65,7 +65,7 @@ def _piece(c, end):
     o = c.angle_back(end) if c[end] == '>' else c.mate.get(end) if c[end] in (')', ']') else None
     if o is None:
         what = 'a launch `kernel<<<grid, block>>>(...)` needs the name of a kernel before `<<<`'
-        raise c.error(ValueError, what, end + 1)
+        raise c.error(WrongSource, what, end + 1)
     return _piece(c, o - 1) if c[end] != ')' or _is_called(c, o) else o
 
 
@@ -89,7 +89,7 @@ def _config_end(c, i):
             found.append(j + n - 3)
         j = j + n if n else c.mate.get(j, j) + 1
     if not found:
-        raise c.error(ValueError, 'this launch has no `>>>`', i)
+        raise c.error(WrongSource, 'this launch has no `>>>`', i)
     return next((j for j in found if c[j + 3] == '('), found[0])
 
 

@@ -8,7 +8,7 @@ from . import emulator
 from .build import CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .reader import functions, host_functions, not_on_host
-from .rewrite import to_cpp
+from .rewrite import to_cpp, without_line_numbers
 from .values import FINDING, Library
 from ..options import CHECKS, parse_checks
 from ..utils import backend, cuda_begin
@@ -130,6 +130,7 @@ def load_cuda(
 def _read(cuda_src, cpp_src, funcs, name):
     "The `_Source` for what `load_cuda` was given"
     given = cuda_src, cpp_src
+    cuda_src = without_line_numbers(cuda_src)
     if cuda_src.startswith(cuda_begin):
         cpp_src, cuda_src = f'{cpp_src or ""}{cuda_begin}', cuda_src.removeprefix(cuda_begin)
     found = _choose(functions(f'{cpp_src}\n#line 1\n{cuda_src}' if cpp_src else cuda_src), funcs)

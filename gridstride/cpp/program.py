@@ -6,7 +6,7 @@ from pathlib import Path
 from . import emulator
 from .build import emulate
 from .load import Emulated
-from .rewrite import to_cpp
+from .rewrite import to_cpp, without_line_numbers
 from ..findings import KernelCrash
 from ..options import CHECKS, parse_checks
 
@@ -37,7 +37,7 @@ def run(
 ) -> int:  # what `main` returned
     "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
     checks = CHECKS if checks is None else parse_checks(checks)
-    built = emulate(to_cpp(src) + _ENTRY, name, bool(checks), original=src, folder=folder)
+    built = emulate(to_cpp(without_line_numbers(src)) + _ENTRY, name, bool(checks), original=src, folder=folder)
     emulator.device()
     with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)

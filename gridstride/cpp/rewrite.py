@@ -8,11 +8,14 @@ kernel whose launch is spread over several: it goes to the one with the `>>>`), 
 messages fit the source as it was written.
 """
 
+import re
+
 from .edits import Edits, NotEmulated, apply
 from .inline_asm import rewrite_asm
 from .launches import rewrite_launches
 from .preprocessor import read_include, live
 from .reader import kernels_in, read
+from .statements import rewrite_statements
 from .tokens import error_at, tokens
 from .variables import rewrite_shared, rewrite_symbols
 
@@ -79,7 +82,14 @@ def _rewrite_clusters(e):
             e.insert(c.tokens[body].end, f' ::gridstride::in_clusters_of(dim3({shape}));')
 
 
+def without_line_numbers(src: str) -> str:
+    "`src` without `#line`: what is said of a line counts from the first one that was given"
+    found = [t for t in tokens(src) if t.kind == 'directive' and re.match(r'#\s*(line\b|\d)', t.text)]
+    return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
+
+
 _REWRITES = (rewrite_asm, _rewrite_noinline, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_clusters)
+_REWRITES += (rewrite_statements,)
 
 
 def _names(i, kernel):
@@ -95,7 +105,8 @@ def to_cpp(
     """`src` for the emulator.
 
     `NotEmulated` for PTX that it does not know and headers without a stand-in, `ValueError` for brackets that
-    do not close. All branches of an `#if` are rewritten that may be compiled."""
+    do not close, `WrongSource` for a launch that is none. All branches of an `#if` are rewritten that may be
+    compiled."""
     _refuse_headers(src)
     source = read(src)
     found = kernels_in(source.main)

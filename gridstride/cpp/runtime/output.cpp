@@ -1,6 +1,7 @@
 #include <atomic>
 #include <stdarg.h>
 #include <stdio.h>
+#include <string.h>
 #include <string>
 #include "output.h"
 
@@ -11,9 +12,8 @@ static std::atomic_flag printing = {};
 static void (*sink)(const char *, size_t) = nullptr;
 void (*warn)(const Finding *) = nullptr;
 
-int print(const char *format, ...) {
-    va_list args, again;
-    va_start(args, format);
+static int print_all(const char *format, va_list args) {
+    va_list again;
     va_copy(again, args);
     char text[1024];
     const int n = vsnprintf(text, sizeof text, format, args);
@@ -26,8 +26,24 @@ int print(const char *format, ...) {
     } else if (n > 0) printed.append(text, size_t(n));
     printing.clear();
     va_end(again);
-    va_end(args);
     if (!on_device()) flush_printed();
+    return n;
+}
+int print(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = print_all(format, args);
+    va_end(args);
+    return n;
+}
+static int count_arguments(const char *format) {
+    int n = 0;
+    for (const char *p = format; *p; p++) {
+        if (*p != '%') continue;
+        if (p[1] == '%') p++;
+        else
+            for (n++; p[1] && strchr("+- #0123456789.*hljztL", p[1]); p++) n += p[1] == '*';
+    }
     return n;
 }
 void flush_printed() {
@@ -41,6 +57,15 @@ void flush_printed() {
     else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
 }
 }
+
+int gridstride_printf(const char *format, ...) {
+    va_list args;
+    va_start(args, format);
+    const int n = gridstride::print_all(format, args);
+    va_end(args);
+    return gridstride::on_device() ? gridstride::count_arguments(format) : n;
+}
+
 extern "C" {
 void gridstride_print_to(void (*f)(const char *, size_t)) { gridstride::sink = f; }
 void gridstride_warn_to(void (*f)(const gridstride::Finding *)) { gridstride::warn = f; }

@@ -5,8 +5,10 @@
 #include "vector_types.h"
 
 namespace gridstride {
+struct Store { template <class T> static T of(T, T v) { return v; } };   // an exchange whose result nobody takes
+
 template <class Op, class T> GRIDSTRIDE_UNSEEN T atomically(T *p, T value, Scope scope, int line) {
-    atomic_begin(p, sizeof(T), Use::modify, scope, Order::relaxed, line);
+    atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);
     const T old = *p;
     *p = Op::of(old, value);
     atomic_end(p);
@@ -74,6 +76,10 @@ GRIDSTRIDE_ATOMIC(atomicSub, Subtract, int)
 GRIDSTRIDE_ATOMIC(atomicSub, Subtract, unsigned)
 GRIDSTRIDE_ATOMIC_INTEGERS(atomicExch, Exchange)
 GRIDSTRIDE_ATOMIC(atomicExch, Exchange, float)
+namespace gridstride::unread {
+GRIDSTRIDE_ATOMIC_INTEGERS(atomicExch, Store)
+GRIDSTRIDE_ATOMIC(atomicExch, Store, float)
+}
 GRIDSTRIDE_ATOMIC_INTEGERS(atomicMin, Minimum)
 GRIDSTRIDE_ATOMIC(atomicMin, Minimum, long long)
 GRIDSTRIDE_ATOMIC_INTEGERS(atomicMax, Maximum)

@@ -102,10 +102,6 @@ template <class T> T &symbol(T &init, const char *name, char kind) {
 }
 
 // What ends a program must not end the notebook; what is printed must reach it.
-template <class... A> inline int gridstride_printf(const char *format, A... args) {
-    const int n = ::gridstride::print(format, args...);
-    return ::gridstride::on_device() ? int(sizeof...(A)) : n;             // on a GPU: how many arguments were printed
-}
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
 [[noreturn]] __attribute__((always_inline)) inline void gridstride_exit(int code) { ::gridstride::leave(code); }

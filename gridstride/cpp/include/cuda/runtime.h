@@ -15,6 +15,9 @@ extern GRIDSTRIDE_API __thread uint3 threadIdx, blockIdx;
 extern GRIDSTRIDE_API __thread dim3 blockDim, gridDim;
 static constexpr int warpSize = 32;
 
+// in device code it returns how many arguments were printed
+GRIDSTRIDE_API int gridstride_printf(const char *format, ...) __attribute__((format(printf, 1, 2)));
+
 namespace gridstride {
 
 enum class Scope { thread, block, device, system };
@@ -34,6 +37,7 @@ GRIDSTRIDE_API unsigned warp_exchange(
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
 GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), Says *says = nullptr);
+GRIDSTRIDE_API void returns(int line);                             // a kernel's `return`
 GRIDSTRIDE_API void yield_thread();                                // let the others run
 GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();

@@ -1,0 +1,85 @@
+"""Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result nobody
+takes, and a kernel that is called like a function."""
+
+from .code import Code
+from .declarations import KEYWORDS
+from .edits import Edits, WrongSource
+from .reader import kernels_in, read_functions
+
+_EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
+_BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
+_HEADS = {'if', 'for', 'while', 'switch'}
+
+
+def rewrite_statements(e: Edits):
+    "The three of them; `WrongSource` for a kernel that is called like a function"
+    c = e.code
+    own = list(read_functions(c)) if c.macro is None else []
+    if c.macro is None:
+        _refuse_calls(c, {k.name for k in kernels_in(c)} - {f.name for f in own if '__global__' not in f.words})
+        if '__syncthreads' in c.src:
+            _rewrite_returns(e)
+    if not any(f.name in _EXCHANGES for f in own):
+        _rewrite_exchanges(e)
+
+
+def _rewrite_exchanges(e):
+    "`atomicExch(p, v);`, whose result nobody takes, only writes"
+    c = e.code
+    for i in range(len(c)):
+        if c[i] in _EXCHANGES and c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
+            e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
+
+
+def _begins(c, i):
+    "Does a statement begin at token `i`, or at a cast before it?"
+    if c[i - 1] == '::':
+        i -= 1
+    if c[i - 1] != ')':
+        return c[i - 1] in _BEFORE_STATEMENTS or c[i - 1] == ':' and not _chooses(c, i - 1)
+    o = c.mate.get(i - 1, i - 1)
+    return c[o - 1] in _HEADS or c[o - 1] == 'constexpr' or _begins(c, o)
+
+
+def _chooses(c, i):
+    "Belongs the `:` at `i` to a `?`, and not to a label?"
+    while i > 0 and c[i - 1] not in (';', '{', '}'):
+        i -= 1
+        if c[i] == '?':
+            return True
+    return False
+
+
+def _rewrite_returns(e):
+    "A thread that returns before a barrier says where, so that it is no thread that has passed the barrier by"
+    c = e.code
+    for i in range(len(c)):
+        if '__global__' not in c.words(i) or c.scope(i) != 'namespace':
+            continue
+        body = c.until(i, ('{', ';'))
+        for j in range(body, c.mate.get(body, body)):
+            if c[j] == 'return' and c[j + 1] == ';' and not _in_lambda(c, j, body):
+                e.replace_tokens(j, j, 'return ::gridstride::returns(__LINE__)')
+
+
+def _in_lambda(c, i, body):
+    "Is token `i` in a lambda, or in a function of a local type, of the function with this body?"
+    o = c.outer[i]
+    while o != body:
+        before = c[o - 1]
+        if c[o] == '{' and (before == ']' or before in ('mutable', 'const', 'noexcept') or before == ')'
+                            and c[c.mate[o - 1] - 1] not in _HEADS | {'constexpr'}):  # fmt: skip
+            return True
+        o = c.outer[o]
+    return False
+
+
+def _refuse_calls(c: Code, kernels):
+    for i in range(len(c)):
+        if c[i] not in kernels or c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
+            continue
+        end = c.angle(i + 1) if c[i + 1] == '<' else i
+        declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')
+        if end is not None and c[end + 1] == '(' and not declares:
+            what = f'{c[i]} is a kernel: say how many blocks of how many threads, as in {c[i]}<<<grid, block>>>(...)'
+            raise c.error(WrongSource, what, i)
