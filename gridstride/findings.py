@@ -34,6 +34,10 @@ tuple of whole numbers, or a `Phrase`: a part of the sentence that has a row of 
 of its own. Addresses and masks are numbers there; how they look is the row's affair (`{mask:#x}`).
 A test holds the C++ side against the rows: its list, and the fields that each call gives.
 
+How a thing is mended depends on the learner's line, too: `advice.fitting` may choose a row of `MENDS` instead of
+the second text of `WORDS`. The last line says how to run once without the check that found it, unless the
+finding is one of `ALWAYS`, which are told whatever is checked. Some findings are warnings: `WARNINGS`.
+
 What an executor cannot do is no finding: `NotSimulated` carries its own text, made where it is raised.
 """
 
@@ -44,6 +48,9 @@ import warnings
 from collections import namedtuple
 from string import Formatter
 from typing import NamedTuple
+
+from .advice import fitting
+from .shown import ShownBriefly, is_machinery
 
 __all__ = [
     'Access',
@@ -60,25 +67,32 @@ __all__ = [
     'KernelTimeout',
     'NotSimulated',
     'SameValueRace',
+    'EarlyReturn',
+    'WrongArgument',
+    'ALWAYS',
     'DIALECTS',
+    'MENDS',
     'PHRASES',
+    'WARNINGS',
     'WORDS',
     'element',
     'exception_of',
     'field_names',
     'outside_level',
     'position',
+    'switch_off',
     'text_of',
-    'warn_of_same_value',
+    'warn_of',
 ]
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
-Access = namedtuple('Access', 'line block thread')  # the other side of a race
+# the other side of a race, and the text of its line
+Access = namedtuple('Access', 'line block thread source', defaults=('',))
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
 
-class KernelError(Exception):
+class KernelError(ShownBriefly, Exception):
     "What a kernel did wrong; the attributes that do not apply are None"
 
     kind = None
@@ -87,6 +101,7 @@ class KernelError(Exception):
         self,
         what,  # one line: what happened
         mend='',  # how it is usually mended
+        off='',  # how to run without the check that found it
         kernel=None,  # its name
         file=None,
         line=None,
@@ -108,8 +123,9 @@ class KernelError(Exception):
             f'  line {line}: {source}' if line else '',
             f'  called on line {called[0]}: {called[1]}' if called else '',
             kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread)}'),
-            other and f'  against line {other.line}, {_who(other.block, other.thread)}',
+            other and f'  against line {other.line}, {_who(other.block, other.thread)}' + _quoted(other.source),
             mend and f'  {mend}',
+            off and f'  {off}',
         )
         super().__init__('\n'.join(filter(None, lines)))
 
@@ -118,6 +134,10 @@ def position(p):  # (x, y, z)
     "A position as the reader wants it: without the dimensions that are not used"
     x, y, z = (int(o) for o in p)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
+
+
+def _quoted(source):
+    return f': {source}' if source else ''
 
 
 def _who(block, thread):
@@ -178,8 +198,16 @@ class NotSimulated(KernelError, NotImplementedError):
     kind = 'not simulated'
 
 
+class WrongArgument(ShownBriefly, TypeError):
+    "An argument of a launch that the kernel does not take"
+
+
 class SameValueRace(RuntimeWarning):
     "Several threads write the same value to one place: harmless today, a race all the same"
+
+
+class EarlyReturn(RuntimeWarning):
+    "Threads have returned before a barrier at which others wait: fine on a GPU since Volta, and no more than that"
 
 
 CLASSES = {
@@ -207,19 +235,27 @@ class Place(NamedTuple):
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
     called: tuple = None  # (line, its text) of the kernel's own line from which the function of `line` was called
+    above: str = ''  # the lines of the function before it
 
 
 # The words. A text that is the same in both dialects stands once.
 DIALECTS = ('python', 'cuda')
 Words = namedtuple('Words', 'what mend', defaults=('',))  # each a template, or one for each dialect
+_OPTIONS = dict(python='sim.options', cuda='cpp.options')
 
 _EVERYBODY = 'All threads of a block must reach it: guard the data, not the barrier.'
+_NOTHING = 'A thread past the end must do nothing: guard it, as in '
 _GUARD = dict(
-    python='A thread past the end must do nothing: guard it, as in `if i < {array}.size`.',
-    cuda='A thread past the end must do nothing: guard it, as in `if (i < n)`.',
+    python=_NOTHING + '`if i < n`, where n is the number of items.',
+    cuda=_NOTHING + '`if (i < n)`, where n is the number of items.',
 )
 _OUTSIDE = '{element} is outside: {array} has shape {shape}'
-_DYNAMIC = 'The third number of the launch is the size of dynamic shared memory, in bytes.'
+_DYNAMIC = dict(
+    python='The launch gives the size of dynamic shared memory, in bytes: kernel[grid, block, stream, bytes].',
+    cuda='The launch gives the size of dynamic shared memory, in bytes: <<<grid, block, bytes>>>, '
+    'or from Python [grid, block, stream, bytes].',
+)
+_WILD = 'Either the pointer was never set, or the index is far outside: look at how it is computed.'
 _LOOK = dict(
     python="sim.options(checks='all') shows the first access that is outside.",
     cuda='Compile with checks=True to see the first access that is outside.',
@@ -274,7 +310,7 @@ WORDS = {
         'From shared memory, or to registers, an ordinary assignment copies.',
     ),
     # Memory that is not the kernel's
-    ('memcheck', 'no_array'): Words('address {address:#x} is in no array'),
+    ('memcheck', 'no_array'): Words('address {address:#x} is in no array', _WILD),
     ('memcheck', 'freed'): Words('{array} is used after cudaFree'),
     ('memcheck', 'null_read'): Words('a null pointer is read', _NEVER_ALLOCATED),
     ('memcheck', 'null_written'): Words('a null pointer is written', _NEVER_ALLOCATED),
@@ -310,8 +346,10 @@ WORDS = {
     ('racecheck', 'race_of_blocks'): Words(
         _RACE,
         dict(
-            python='Across blocks: blocks run in any order: let each write its own place, or use cuda.atomic.',
-            cuda='Blocks run in any order: let each write its own place, or use atomicAdd and its kin.',
+            python='Blocks run in any order, and no barrier orders them: let each write its own place, '
+            'or use cuda.atomic.',
+            cuda='Blocks run in any order, and no barrier orders them: let each write its own place, '
+            'or use atomicAdd and its kin.',
         ),
     ),
     ('racecheck', 'race_of_volatiles'): Words(
@@ -475,7 +513,11 @@ WORDS = {
     ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
     ('synccheck', 'returned'): Words(
-        "{here} of the block's {threads} threads reach this barrier; thread {thread} has returned", _EVERYBODY
+        "line {line} of {kernel}: {here} of the block's {threads} threads reach this barrier; thread {thread} has "
+        'returned. A GPU since Volta goes on without it, but CUDA asks for all: guard the data, not the barrier'
+    ),
+    ('synccheck', 'skipped'): Words(
+        "{here} of the block's {threads} threads reach this barrier; thread {thread} has passed it by", _EVERYBODY
     ),
     ('synccheck', 'diverged'): Words(
         "{here} of the block's {threads} threads reach this barrier; thread {thread} is in another branch", _EVERYBODY
@@ -625,6 +667,77 @@ WORDS = {
 }
 
 
+# What mends a finding, where `advice.fitting` can tell more than the finding's own row
+_ONE_LINE = 'Both are this one line: it reads {element}, then writes it, and another thread comes between. '
+_TOO_FAR = 'The guard `{guard}` lets this thread in, and '
+MENDS = {
+    'update': dict(
+        python=_ONE_LINE + 'In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
+        cuda=_ONE_LINE + 'In one step: atomic{Operation}(&{target}, {value}).',
+    ),
+    'update_other': _ONE_LINE
+    + 'No atomic does just that: let one thread do it, or give each thread a place of its own.',
+    'one_place': 'Both are this one line: give each thread a place of its own, or let one thread write.',
+    'same_line': dict(
+        python='Both are line {line}, in different rounds of a loop: a cuda.syncthreads() '
+        'at the end of each round orders them.',
+        cuda='Both are line {line}, in different rounds of a loop: a __syncthreads() '
+        'at the end of each round orders them.',
+    ),
+    'round': dict(
+        python='Line {line} is one round of the loop further: a cuda.syncthreads() at the end of each round, '
+        'behind line {earlier}, orders them.',
+        cuda='Line {line} is one round of the loop further: a __syncthreads() at the end of each round, '
+        'behind line {earlier}, orders them.',
+    ),
+    'guard': dict(
+        python=_NOTHING + '`if {expr} < {array}.size`.',
+        cuda=_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',
+    ),
+    'guard_flat': dict(
+        python='The index is `{expr}`. A thread past the last row or the last column must do nothing: guard both, '
+        'as in `if r < h and c < w`.',
+        cuda='The index is `{expr}`. A thread past the last row or the last column must do nothing: guard both, '
+        'as in `if (r < h && c < w)`.',
+    ),
+    'guard_axes': dict(
+        python='Along axis {axis} there are 0 to {last}, and the index is {index_there}. A thread past the end must do '
+        'nothing: guard every axis, as in `if {conditions}`.',
+        cuda='Along axis {axis} there are 0 to {last}, and the index is {index_there}. A thread past the end must do '
+        'nothing: guard every axis, as in `if ({both})`.',
+    ),
+    'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
+    'lets_in': dict(
+        python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
+        cuda=_TOO_FAR
+        + '`{expr}` is {at}: guard this index, too, or give {array} as many elements as the guard lets in.',
+    ),
+    'stride': _TOO_FAR + '`{expr}` is {at}: look at its stride, the distance from one row to the next.',
+    'inside_another': '{inner} begins inside of {array}, at {array}[{inner_at}]: counted from there it is '
+    '{inner}[{inner_index}]. Guard the index of the one that this line means.',
+    'from_memory': 'The index `{expr}` is read from memory, where {at} stands: see who wrote it.',
+}
+for _operation in ('max', 'min'):
+    _name = f'update_{_operation}'
+    MENDS[_name] = dict(
+        MENDS['update'], cuda=MENDS['update']['cuda'][:-1] + ' for whole numbers, a loop with atomicCAS for others.'
+    )
+
+
+# Findings that are warnings: the kernel goes on
+WARNINGS = {'same_value': ('racecheck', SameValueRace), 'returned': ('synccheck', EarlyReturn)}
+
+# Findings that no choice of checks silences, by kind: nothing could go on
+ALWAYS = dict(
+    memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
+    'misplaced host_reads host_writes copy_target no_block copy_to_no_block not_its_own bulk_bytes no_tensor_map '
+    'coordinates box_misaligned box_before descriptor block_ended',
+    synccheck='grid_diverged endless_wait others_wait waits_elsewhere stuck stuck_together warp_apart lane_elsewhere '
+    'different_calls own_mask arrives_twice waits_unarrived no_such_barrier barrier_threads no_mbarrier mbarrier_count '
+    'too_many_arrive different_descriptors',
+)
+
+
 # The parts of sentences that a `Phrase` names
 PHRASES = {
     # who copies or reads, what an mbarrier is called
@@ -697,6 +810,23 @@ def text_of(kind, code, dialect, fields=None):
     return tuple(o.format(**shown) for o in _templates(kind, code, dialect))
 
 
+def _mend_of(kind, code, dialect, fields, place, other):
+    "What mends it, if the learner's lines tell more than the code; else nothing"
+    fits = fitting(kind, code, fields or {}, place, other)
+    if not fits:
+        return None
+    template = MENDS[fits[0]]
+    template = template if isinstance(template, str) else template[dialect]
+    return template.format(**{**_shown(fields, dialect), **fits[1]})
+
+
+def switch_off(kind, code, dialect):
+    "How to run without the check that found it; nothing where that is not possible"
+    if kind not in ('memcheck', 'racecheck', 'initcheck', 'synccheck') or code in ALWAYS.get(kind, '').split():
+        return ''
+    return f"To run without this check: with {_OPTIONS[dialect]}(checks='no {kind}'): ..."
+
+
 def exception_of(
     kind,  # 'memcheck', 'racecheck', ...
     code,  # which one, as `WORDS` has it
@@ -707,20 +837,23 @@ def exception_of(
 ) -> KernelError:  # of the class that belongs to the kind
     "The exception that tells of a finding; `KeyError` if there is no such code, or a field is missing"
     what, mend = text_of(kind, code, dialect, fields)
+    mend = _mend_of(kind, code, dialect, fields, place, other) or mend
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
     on = dict(array=array, index=index, other=other, code=code, fields=fields)
-    return CLASSES[kind](what, mend, **on, **place._asdict())
+    where = {k: v for k, v in place._asdict().items() if k != 'above'}
+    return CLASSES[kind](what, mend, switch_off(kind, code, dialect), **on, **where)
 
 
 def outside_level():
-    "How far above its caller the code outside of this package is: the `stacklevel` of a warning about it"
+    "How far above its caller the learner's code is: the `stacklevel` of a warning about it"
     frame, n = sys._getframe(1), 1
-    while frame.f_back and frame.f_code.co_filename.startswith(_PACKAGE):
+    while frame.f_back and (frame.f_code.co_filename.startswith(_PACKAGE) or is_machinery(frame.f_code.co_filename)):
         frame, n = frame.f_back, n + 1
     return n
 
 
-def warn_of_same_value(dialect, fields):
-    "Warn that several threads write the same value to one place; at the kernel's line, or where it was launched"
-    text, _ = text_of('racecheck', 'same_value', dialect, fields)
-    warnings.warn(text, SameValueRace, stacklevel=outside_level())
+def warn_of(code, dialect, fields):
+    "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel"
+    kind, category = WARNINGS[code]
+    what, _ = text_of(kind, code, dialect, fields)
+    warnings.warn(f'{what}. {switch_off(kind, code, dialect)}', category, stacklevel=outside_level())

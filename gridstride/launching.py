@@ -4,7 +4,7 @@ import operator
 from types import SimpleNamespace
 from typing import NamedTuple
 
-from .findings import Place, exception_of
+from .findings import Place, WrongArgument, exception_of
 from .utils import dim3
 
 __all__ = ['LIMITS', 'Config', 'launch_error', 'read_brackets', 'configure', 'count_arguments', 'argument_error']
@@ -121,5 +121,5 @@ def argument_error(
     parameter,  # as `count_arguments` has it
     what,  # what it takes, what was given, and what to give
 ):
-    "The `TypeError` that says what is wrong with an argument"
-    return TypeError(f'{kernel}: argument {i + 1}, {parameter}, {what}')
+    "The `WrongArgument` that says what is wrong with an argument"
+    return WrongArgument(f'{kernel}: argument {i + 1}, {parameter}, {what}')

@@ -36,15 +36,15 @@ def test_the_words_are_of_findings_that_somebody_makes(codes):
 
 def calls(text):
     "(the codes, the text of the fields) of each call that gives fields with a code, or with one of several"
-    for m in re.finditer(r'\b(?:fail|fail_at|find|tell|refuse|take_finding|begin_finding)\(', text):
+    for m in re.finditer(r'\b(?:fail|fail_at|find|tell|refuse|take_finding|begin_finding|begin_warning)\(', text):
         depth, args, start = 1, [], m.end()
         for i in range(m.end(), len(text)):
             c = text[i]
             depth += (c in '([{')-(c in ')]}')
             if depth == 0 or (depth == 1 and c == ','): args.append(text[start:i].strip()); start = i+1
             if depth == 0: break
-        for code, fields in zip(args, args[1:]):
-            if 'Code::' in code: yield re.findall(r'Code::(\w+)', code), fields
+        for n, code in enumerate(args[:-1]):
+            if 'Code::' in code: yield re.findall(r'Code::(\w+)', code), next((o for o in args[n+1:] if o.startswith('{')), args[n+1])
 
 
 def given(fields):
@@ -54,7 +54,7 @@ def given(fields):
 
 
 # Python finds the array's name in the source; the phrases of who waits for what are added behind
-ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'}, 'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}}
+ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'}, 'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'}}
 
 
 def test_each_call_gives_the_fields_that_its_words_need(codes):
@@ -69,7 +69,7 @@ def test_each_call_gives_the_fields_that_its_words_need(codes):
                 assert need <= have, f'{path.name}: {code} needs {need-have}'
                 checked.add(code)
     phrases = {code for code, kind in codes.items() if kind == 'phrase'}
-    assert set(codes)-phrases-checked == {'same_value'}, 'found nowhere, or not seen by this test'
+    assert set(codes)-phrases == checked, 'found nowhere, or not seen by this test'
 
 
 def test_a_phrase_is_part_of_a_sentence():

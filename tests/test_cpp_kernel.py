@@ -209,7 +209,7 @@ def test_dynamic_shared_memory(k):
     k.turned[1,70,None,70*4](x)
     assert x.equal(torch.arange(70.).flip(0))
     e = fails(MemcheckError, k.turned[1,70,None,69*4], torch.arange(70.))
-    assert (e.array,e.index,e.thread)==('s', (69,), (69,0,0)) and 'third number of the launch' in str(e)
+    assert (e.array,e.index,e.thread)==('s', (69,), (69,0,0)) and 'size of dynamic shared memory' in str(e)
     fails(MemcheckError, k.turned[1,70], x)
 
 def test_shared_memory_at_file_scope(k):

@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from gridstride import sim
+from gridstride.findings import ALWAYS
 from gridstride.sim import cuda
 from gridstride.sim.cuda import syncthreads as sync
 
@@ -743,7 +744,6 @@ wrong('sum not cleared', 'initcheck', 'x', 's = cuda.shared.array(1, np.float64)
 wrong('atomic on nothing', 'initcheck', 'x', 's = cuda.shared.array(1, np.int64)\npass\ncuda.syncthreads()\ncuda.atomic.add(s, 0, 1) # here', ('pass','if t==0: s[0] = 0'), (1,8), lambda: (Z(8),), 's', (0,))
 
 wrong('barrier in a branch', 'synccheck', 'x', 'if t < 40:\n    cuda.syncthreads() # here\nx[i] = 1', ('t < 40','t < 64'), (2,64), lambda: (Z(128),))
-wrong('barrier after a return', 'synccheck', 'x, n', 'if i >= n: return\ncuda.syncthreads() # here\nx[i] = 1', ('if i >= n: return','pass'), (2,64), lambda: (Z(128),100), block=(1,0,0))
 wrong('barrier in both branches', 'synccheck', 'x', 'if t < 32:\n    cuda.syncthreads() # here\nelse:\n    x[t] = 1\n    cuda.syncthreads()', ('t < 32','t < 99'), (1,64), lambda: (Z(64),))
 wrong('barrier in a loop', 'synccheck', 'x', 'for j in range(t//32+1):\n    cuda.syncthreads() # here\nx[t] = 1', ('t//32+1','2'), (1,64), lambda: (Z(64),))
 wrong('mask of the whole warp in a branch', 'synccheck', 'x', 'if t < 16:\n    x[t] = cuda.shfl_down_sync(0xffffffff, x[t], 1) # here', ('t < 16','t < 32'), (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] < 16)
@@ -769,6 +769,17 @@ def test_wrong(name):
     assert text.startswith(kind+': ') and len(text.splitlines()) <= 6 and f'line {e.line}: ' in text
 
 @pytest.mark.parametrize('name', WRONG)
+def test_a_finding_says_how_to_run_without_its_check_and_so_it_is(name):
+    kind,src,_,config,args,_,_ = WRONG[name]
+    with pytest.raises(KINDS[kind]) as e: cell(src, name).k[config](*args())
+    if e.value.code in ALWAYS.get(kind, ''): return
+    assert str(e.value).split('\n')[-1]==f"  To run without this check: with sim.options(checks='no {kind}'): ..."
+    with sim.options(checks=f'no {kind}'):
+        try: cell(src, name).k[config](*args())
+        except IndexError as e: assert type(e) is IndexError   # NumPy's: nothing is there
+        except sim.KernelError as e: assert e.kind!=kind
+
+@pytest.mark.parametrize('name', WRONG)
 def test_mended(name):
     _,_,src,config,args,_,_ = WRONG[name]
     cell(src, name+', mended').k[config](*args())
@@ -788,6 +799,15 @@ def test_too_much_shared_memory():
 @pytest.mark.parametrize('race', ['if x[i] > 0: out[0] = 1', 'out[t%2] = 5'])
 def test_same_value_is_a_warning(race):
     with pytest.warns(sim.SameValueRace): cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
+
+def test_a_return_before_a_barrier_is_a_warning():
+    "Threads that are gone are awaited no more; those that pass the barrier by are, whoever else has returned"
+    src = HEAD % 'x, n' + '    if i >= n: return\n    for j in range(3):\n        cuda.syncthreads()\n        x[i] += cuda.syncthreads_and(1)\n'
+    x = np.zeros(128)
+    with pytest.warns(sim.EarlyReturn, match=r"line 7 of k: 36 of the block's 64 threads reach this barrier; thread \(36\) has returned") as w: cell(src, 'returned').k[2,64](x, 100)
+    assert x.tolist()==[3.]*100+[0.]*28 and len(w)==2 and all(o.filename=='<returned>' or o.filename==__file__ for o in w)
+    with sim.options(checks='no synccheck'): cell(src, 'returned').k[2,64](x, 100)
+    with pytest.raises(sim.SynccheckError, match='in another branch'): cell(src.replace('cuda.syncthreads()\n', 'if t < 16: cuda.syncthreads()\n'), 'both').k[2,64](x, 100)
 
 def test_checks_can_be_switched_off():
     for name,checks in (('no barrier','memcheck,initcheck,synccheck'),('shared not written','racecheck'),('barrier in a branch','none'),('histogram','none')):

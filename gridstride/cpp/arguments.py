@@ -93,19 +93,26 @@ def _check_value(x, dtype, wrong):
         raise wrong(f'cannot hold {x}')
 
 
-def _check_array(x, dtype, wrong, device):
+def _check_array(x, dtype, wrong, device, const):
     "Raise unless `x` is an array whose address can be given"
     if not _is_array(x):
         mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
         raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{mend}')
     if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
         raise wrong(f'takes {dtype}, and the tensor is {_dtype_name(x)}; convert it with .to(torch.{dtype})')
+    if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
+        raise wrong('is read-only, and the kernel may write to it; give it a copy, as np.array(...) makes one')
     where = str(getattr(x, 'device', 'cpu')).split(':')[0]
     if where != device:
         raise wrong(f'is on {where}, and the kernel runs on {device}; move it with .to({device!r})')
     contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not contiguous:
         raise wrong('is not contiguous: the kernel would read its memory in another order; use .contiguous()')
+
+
+def is_const(type: str) -> bool:
+    "Does a pointer of this type forbid to write through it? `const float *`, but not `float *const`"
+    return bool(re.search(r'\bconst\b[^*]*\*', type))
 
 
 def check_argument(
@@ -119,7 +126,7 @@ def check_argument(
     if not pointer:
         _check_value(x, dtype, wrong)
     elif x is not None:
-        _check_array(x, dtype, wrong, device)
+        _check_array(x, dtype, wrong, device, is_const(p.type))
 
 
 def check_arguments(kernel: str, params: list, args, device: str):

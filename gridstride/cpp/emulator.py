@@ -15,7 +15,7 @@ from functools import lru_cache
 from pathlib import Path
 from unittest.mock import patch
 
-from ..findings import warn_of_same_value
+from ..findings import warn_of
 from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings
 from ..options import options as options_of_all
 from .build import runtime
@@ -62,7 +62,7 @@ def _print(text, n):
 @_WARN
 def _warn(f):
     f = Found(f.contents)
-    warn_of_same_value('cuda', dict(f.fields, line=f.line, kernel=f.kernel))
+    warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel))
 
 
 @lru_cache
@@ -114,5 +114,13 @@ def last_exception(
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.column and (array := array_at(lines.get(f.line, ''), f.column)):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
+    f.order_race(lambda n: lines.get(n, '').strip())
     called = (f.called, lines[f.called].strip()) if f.called in lines and f.called != f.line else None
-    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called)
+    above = _above(lines, f.line)
+    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, above=above)
+
+
+def _above(lines, n):
+    "The lines of a function before its line `n`"
+    first = next((i for i in range(n or 0, 0, -1) if re.search('__(global|device)__', lines.get(i, ''))), n or 1)
+    return '\n'.join(lines.get(i, '') for i in range(first, n or 1))

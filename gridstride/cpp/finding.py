@@ -7,6 +7,7 @@ structures' layout, and `check_abi` compares the two before anything is read.
 import ctypes
 from pathlib import Path
 
+from ..advice import update_of
 from ..findings import Access, Phrase, Place, exception_of
 
 ABI = 1  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
@@ -115,6 +116,24 @@ class Found:
             return KeyboardInterrupt()
         place = Place(self.kernel, self.file or None, self.line, block=self.block, thread=self.thread)
         return exception_of(self.kind, self.code, dialect, self.fields, place._replace(**where), self.other)
+
+    def order_race(self, line_of):
+        """Of two accesses between the same barriers name that one last which comes last in the program.
+
+        The emulator runs one thread up to a barrier, then the next; which of the two came first there says
+        nothing. Lines behind the last barrier come before those in front of it, which are the next round of a
+        loop. `line_of`: the text of a line."""
+        barrier, other = self.fields.pop('barrier', 0), self.other
+        if self.code != 'race' or not other or self.called not in (None, self.line) or self.other_file != self.file:
+            return
+        here, there = ((line <= barrier, line) for line in (self.line, other.line))
+        before, now = self.fields['before'], self.fields['now']
+        one = here == there and (before, now) == ('written', 'read')
+        if there > here or one and update_of(line_of(self.line), self.fields['array']):
+            self.other = Access(self.line, self.block, self.thread)
+            self.line, self.block, self.thread, self.called = other.line, other.block, other.thread, None
+            self.fields.update(before=now, now=before)
+        self.other = self.other._replace(source=line_of(self.other.line))
 
     def file_among(self, files):
         "The one of `files` that the finding names, by its whole path or by its name; the first if it names none"

@@ -4,6 +4,8 @@ import ctypes, re, time
 from functools import lru_cache, partial
 from pathlib import Path
 
+import numpy as np
+
 from . import emulator
 from .arguments import SCALARS, check_arguments, dtype_of, spell_param
 from .build import CompileError, CompilerMissing, emulate, nvcc
@@ -11,7 +13,7 @@ from .driver import allow, arch, core, launch_by_driver, show_prints, size_of_pa
 from .includes import read_headers
 from .load import Emulated
 from .reader import kernels
-from .rewrite import to_cpp
+from .rewrite import to_cpp, without_line_numbers
 from ..launching import argument_error, configure, launch_error, read_brackets
 from ..options import CHECKS, parse_checks
 from ..utils import backend
@@ -41,6 +43,7 @@ class Kernel:
         "Launch it with `args`; `cluster`: blocks of a cluster, on the emulator"
         config = configure(self.__name__, grid, block, stream, shared, cluster, asks=True)
         check_arguments(self.__name__, self.params, args, self.device)
+        args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
         self._run(args, *config[:4], *([config.cluster] if cluster else ()))
 
 
@@ -106,7 +109,8 @@ def _export(o, f):
 def _by_emulator(src, wanted, checks):
     checks = CHECKS if checks is None else checks
     exports, file = ' '.join(_export(o, f) for o, f in wanted), _file(wanted)
-    built = emulate(f'{to_cpp(src)}\n{exports}\n', file, bool(checks), original=src)
+    text = to_cpp(without_line_numbers(src))
+    built = emulate(f'{text}\n{exports}\n', file, bool(checks), original=src)
     emulator.device()
     module = Emulated(built, file, {}, checks)
 

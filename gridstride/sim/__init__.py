@@ -11,6 +11,7 @@ from .counters import trace
 from ..findings import (
     Access,
     DeviceAssert,
+    EarlyReturn,
     InitcheckError,
     KernelCrash,
     KernelError,
@@ -29,6 +30,7 @@ __all__ = [
     'trace',
     'Access',
     'DeviceAssert',
+    'EarlyReturn',
     'InitcheckError',
     'KernelCrash',
     'KernelError',

@@ -60,7 +60,7 @@ from .host import (
     synchronize,
     to_device,
 )
-from .memory import Mem, View, as_dtype, fresh_view, locate, wrap
+from .memory import Mem, View, as_dtype, fresh_view, locate, refuse_to_write, wrap
 from .rewrite import Program
 from .run import Run
 
@@ -238,6 +238,7 @@ def _dynamic(run, dtype):
     pad = cdiv(run.dynamic, 16) * 16
     raw = run.shared.setdefault('dynamic bytes', np.zeros((run.g.count, pad), np.uint8))
     mem = Mem(raw.reshape(-1).view(dtype), None, 'shared', fresh=True)
+    mem.dynamic = True
     return View(
         mem,
         run.g.local * (pad // dtype.itemsize) if run.g.count > 1 else 0,
@@ -299,8 +300,9 @@ def syncthreads(run, m, site):
 def _by_block(f):
     def _f(run, m, site, predicate):
         run.barrier(m, site)
-        n = np.bincount(run.g.local[m & truth(np.broadcast_to(predicate, run.g.size))], minlength=run.g.count)
-        return f(n, run.g.threads).astype(np.int64)[run.g.local]
+        here, true = (np.bincount(run.g.local[o], minlength=run.g.count) for o in
+                      (m, m & truth(np.broadcast_to(predicate, run.g.size))))  # fmt: skip
+        return f(true, here).astype(np.int64)[run.g.local]
 
     return _f
 
@@ -473,6 +475,7 @@ def _always(found, *_):
 def _atomic(operate, reads=True, writes=_always):
     def _f(run, m, site, ary, idx, *values):
         off = locate(run, m, ary, idx, site)
+        refuse_to_write(run, ary, site)
         lanes, data = run.active(m), ary.mem.data
         off = run.spread(m, off)
         values = [run.spread(m, np.asarray(v).astype(data.dtype)) for v in values]

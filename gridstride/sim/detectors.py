@@ -6,7 +6,7 @@ and the time and does not keep. "Time" counts accesses; it goes on from launch t
 
 import numpy as np
 
-from ..findings import Access, warn_of_same_value
+from ..findings import Access, warn_of
 from ..options import checking
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
@@ -56,6 +56,8 @@ class Memcheck:
         at = tuple(int(run.of_lanes(o)[lane]) for o in idx if not isinstance(o, slice))
         shape = tuple(int(run.of_lanes(o)[lane]) for o in v.shape)
         code = 'before' if i[lane] < 0 else 'outside'
+        if v.mem.dynamic and code == 'outside':
+            code = 'outside_dynamic' if run.dynamic else 'no_dynamic'
         raise run.finding('memcheck', code, site, by=lane, array=v.name, index=at, shape=shape)
 
 
@@ -168,7 +170,7 @@ class Racecheck:
         i = int(np.argmax(bad))
         block, thread = run.g.who_is(threads[i])
         there = next((s for t, s in reversed(self.history) if t == times[i]), run.program.sites[site])
-        other = Access(there.line, block, thread)
+        other = Access(there.line, block, thread, there.source)
         code = run.order.lacks(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
@@ -180,7 +182,7 @@ class Racecheck:
             return
         self.warned.add(place)
         fields = dict(line=place.line, kernel=run.kernel, **element_at(v, off))
-        warn_of_same_value('python', fields)
+        warn_of('same_value', 'python', fields)
 
 
 SPINS = 5000  # turns without a change of memory after which a loop counts as endless
@@ -192,6 +194,7 @@ class Synccheck:
     def __init__(self, on):
         self.on = on
         self.spinning = None  # the place of the loop that waits
+        self.warned = set()  # barriers before which threads have returned
 
     def barrier(self, run, m, site):
         "The lanes of `m` are at a barrier of their blocks; how many are here, by block"
@@ -199,16 +202,20 @@ class Synccheck:
         here = np.bincount(g.local[m], minlength=g.count)
         short = (here > 0) & (here < g.threads)
         if short.any() and self.on:
-            self.short(run, m, int(np.argmax(short)), here, site)
+            apart = short & (here < np.bincount(g.local[g.live], minlength=g.count))
+            self.short(run, m, int(np.argmax(apart if apart.any() else short)), here, site)
         return here
 
     def short(self, run, m, b, here, site):
-        "Raise: some threads of block `b` of the group are not at its barrier"
-        g = run.g
-        absent, present = (np.flatnonzero((g.local == b) & o) for o in (~m, m))
-        fields = dict(here=int(here[b]), threads=g.threads, thread=g.who(absent[0])[1])
-        code = 'diverged' if g.live[absent[0]] else 'returned'
-        raise run.finding('synccheck', code, site, by=int(present[0]), **fields)
+        "Some threads of block `b` of the group are not at its barrier: raise if one of them lives, else warn"
+        g, place = run.g, run.program.sites[site]
+        absent, alive = (np.flatnonzero((g.local == b) & ~m & o) for o in (g.all, g.live))
+        fields = dict(here=int(here[b]), threads=g.threads, thread=g.who((*alive, *absent)[0])[1])
+        if len(alive):
+            raise run.finding('synccheck', 'diverged', site, by=int(np.argmax((g.local == b) & m)), **fields)
+        if place not in self.warned:
+            self.warned.add(place)
+            warn_of('returned', 'python', dict(fields, line=place.line, kernel=run.kernel))
 
     def grid(self, run, m, site):
         "All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off"

@@ -1,9 +1,11 @@
 """Launches a kernel: its arguments become views, and its blocks run in groups, a few thousand threads in step."""
 
 import importlib
+import re
 import sys
 import threading
 import time
+import traceback
 from functools import partial
 
 import numpy as np
@@ -13,7 +15,7 @@ from ..launching import argument_error, configure, count_arguments
 from ..options import ENGINES, settings
 from .arithmetic import as_numba
 from .lanes import Group
-from .memory import wrap
+from .memory import View, wrap
 from .run import Run
 
 __all__ = ['arguments', 'launch', 'other_engine']
@@ -66,6 +68,18 @@ def arguments(
     ]
 
 
+def number_error(prog, values, error):
+    "The error that names the array of the arguments that a line takes for a number; None without one"
+    frames = [o for o in traceback.extract_tb(error.__traceback__) if o.filename == prog.file]
+    line = frames[-1].line if frames else ''
+    for i, (name, v) in enumerate(zip(prog.params, values)):
+        if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
+            shape = tuple(map(int, v.shape))
+            what = f'is an array of shape {shape}, and line {frames[-1].lineno} takes it for a number: {line}'
+            return argument_error(prog.name, i, name, f'{what}\n  Give the number itself: {name}.item()')
+    return None
+
+
 def other_engine():
     "The module that runs kernels instead of this one, or None"
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
@@ -90,6 +104,8 @@ def _launch(prog, grid, block, dynamic, args, trace):
             _groups(run, prog, values)
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
+    except TypeError as e:
+        raise (number_error(prog, values, e) if 'View' in str(e) else None) or e
     finally:
         Run.current, Run.now = outer, run.now
 

@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..findings import NotSimulated
+from ..findings import NotSimulated, WrongArgument
 from .arithmetic import as_numba
 from .detectors import Shadow
 
@@ -25,6 +25,7 @@ __all__ = [
     'wrap',
     'locate',
     'load',
+    'refuse_to_write',
     'store',
 ]
 
@@ -35,6 +36,8 @@ class Mem:
     def __init__(self, data, name, space, fresh=False):
         self.data, self.name = data, name
         self.space, self.fresh = space, fresh  # 'global', 'shared' or 'local'; fresh: nobody has written it yet
+        self.dynamic = False  # of the size that the launch gave
+        self.sealed = set()  # names under which it must not be written
 
     @cached_property
     def shadow(self):
@@ -149,6 +152,8 @@ def wrap(
     key = address(whole), whole.size, a.dtype.str
     if key not in known:
         known[key] = Mem(whole, name, 'global')
+    if not a.flags.writeable:
+        known[key].sealed.add(name)
     return View(
         known[key],
         np.int64((address(a) - address(whole)) // a.itemsize),
@@ -228,6 +233,14 @@ def load(run, m, v, idx, site):
     return mem.data[off if m is run.g.all else np.where(m, off, 0)]
 
 
+def refuse_to_write(run, v, site):
+    "Raise if the array was given read-only"
+    if v.name in v.mem.sealed:
+        s = run.program.sites[site]
+        what = f'{run.kernel}: {v.name} is read-only, and line {s.line} writes to it: {s.source}'
+        raise WrongArgument(f'{what}\n  Give the kernel a copy: {v.name}.copy()')
+
+
 def store(run, m, v, idx, value, site):
     "Write `value` to `v[idx]` in the lanes of `m`; where lanes meet, the last in the chosen order wins"
     if not isinstance(v, View):
@@ -236,6 +249,7 @@ def store(run, m, v, idx, value, site):
     if isinstance(off, View):
         raise run.refusal(site, m, f'assigning to a part of {v.name}; write its elements one by one')
     mem = v.mem
+    refuse_to_write(run, v, site)
     off, value = run.spread(m, off), run.spread(m, np.asarray(value).astype(mem.data.dtype))
     if run.watched:
         run.access(m, v, off, site, 'written', value)

@@ -503,6 +503,7 @@ class Program:
         fn = _definition(tree, f.__name__)
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1)
         self.tree = ast.increment_lineno(_rewritten(fn, rewriter), first - 1)
+        self.file = file
         self.f, self.name, self.kernel, self.locks = f, f.__name__, kernel, _takes_locks(tree)
         self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
         self.params = [o.arg for o in fn.args.args]

@@ -1,5 +1,7 @@
 """A kernel at work: the group of threads, the time, and whom accesses and barriers are told."""
 
+import linecache
+
 import numpy as np
 
 from ..findings import NotSimulated, Place, exception_of
@@ -88,7 +90,9 @@ class Run:
         s = self.program.sites[site]
         lane = lane if lane is not None else self.active(m)[0] if m is not None else None
         block, thread = self.g.who(lane) if lane is not None else (None, None)
-        return Place(self.kernel, s.file, s.line, s.source, block, thread)
+        first = self.program.f.__code__.co_firstlineno
+        above = ''.join(linecache.getlines(s.file)[first - 1 : s.line - 1])
+        return Place(self.kernel, s.file, s.line, s.source, block, thread, above=above)
 
     def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
         "The exception about a site, by the thread of lane `by` or of the first lane of `m`"
@@ -96,4 +100,14 @@ class Run:
 
     def refusal(self, site, m, what, mend=''):
         "The exception that says what is not simulated"
-        return NotSimulated(what, mend, **self.place(site, m)._asdict())
+        place = self.place(site, m)
+        return NotSimulated(
+            what,
+            mend,
+            kernel=place.kernel,
+            file=place.file,
+            line=place.line,
+            source=place.source,
+            block=place.block,
+            thread=place.thread,
+        )

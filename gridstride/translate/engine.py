@@ -368,8 +368,10 @@ def _exception(made, arrays):
         f.fields['index'] = _unravel(arrays[name], at[0])
     numbered = [_FILE.format(i) for i in range(len(made.files))]
     file = made.files[numbered.index(f.file_among(numbered))] if f.line else None
+    f.order_race(lambda n: linecache.getline(file, n).strip())
     source = linecache.getline(file, f.line).strip() if f.line else ''
-    return f.exception('python', kernel=made.kernel, file=file, source=source)
+    above = ''.join(linecache.getlines(file)[made.first - 1 : f.line - 1]) if f.line else ''
+    return f.exception('python', kernel=made.kernel, file=file, source=source, above=above)
 
 
 def _kind(a):
@@ -398,6 +400,7 @@ class _Made:
             kernel.__name__,
             [inspect.getsourcefile(kernel.py_func) or kernel.py_func.__code__.co_filename],
         )
+        self.first = kernel.py_func.__code__.co_firstlineno
         unit, writer = (CheckedUnit, CheckedExpressions) if memcheck else (Unit, Expressions)
         self.translation = translate(kernel, args, unit(doubles=True, wide=memcheck), writer)
         if 'this_grid().sync()' in self.translation:
@@ -409,7 +412,7 @@ class _Made:
         self.compiled = Compiled([self.translation], checked, self.files)
 
     def reword(self, text):
-        return re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', text)
+        return re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', text).replace('cpp.options', 'sim.options')
 
 
 _lock = threading.Lock()

@@ -10,13 +10,14 @@ RACE = dict(array='s', index=(3,), before='written', now='read')
 
 
 def test_a_finding_says_what_where_by_whom_against_whom_and_how_to_mend():
-    e = exception_of('racecheck', 'race', 'python', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0)))
+    e = exception_of('racecheck', 'race', 'python', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]'))
     assert str(e).splitlines() == [
         'racecheck: s[3] is written by one thread and read by another, with nothing between',
         '  line 12: out[i] = s[n-1-t]',
         '  in reverse, block (0), thread (4)',
-        '  against line 11, block (0), thread (3)',
-        '  In one block, a cuda.syncthreads() between the two orders them.']
+        '  against line 11, block (0), thread (3): s[t] = x[i]',
+        '  In one block, a cuda.syncthreads() between the two orders them.',
+        "  To run without this check: with sim.options(checks='no racecheck'): ..."]
 
 
 def test_a_finding_has_the_facts_as_attributes():

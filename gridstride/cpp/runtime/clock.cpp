@@ -8,7 +8,7 @@ void Detector::begin_block(Worker &worker) {
     w = &worker;
     memset(engines_see, 0, sizeof engines_see);
     memset(engines_see_warp, 0, sizeof engines_see_warp);
-    engines_see_block = 0, used_by_others = {}, suspicion.cell = nullptr;
+    engines_see_block = 0, used_by_others = {}, suspicion.cell = nullptr, barrier_line = 0;
     engines_see_others = {};
     if (told) {
         sights.clear();

@@ -39,6 +39,7 @@ struct BlockClock {
     std::vector<Sight> sights;
     Told all;
     bool told = false, fresh = false;      // has any of them? Since the block's last barrier?
+    int barrier_line = 0;                  // of the block's last barrier
     struct {
         const Cell *cell;
         uintptr_t a;

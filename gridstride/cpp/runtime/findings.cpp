@@ -37,7 +37,11 @@ void begin_finding(Code code, Fields fields) {
     found.add(fields);
 }
 
-// Where a piece of code stands in the source: the innermost line that is the learner's own, not one of these headers.
+// Is a file the learner's own, and none of these headers or the compiler's?
+static bool is_own(const char *file) {
+    return !strstr(file, "cpp/include/") && !strstr(file, "/include/c++/") && strncmp(file, "/usr/", 5);
+}
+// Where a piece of code stands in the source: the innermost line that is the learner's own.
 void locate(const void *pc, Place &at) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info)) return;
@@ -58,7 +62,7 @@ void locate(const void *pc, Place &at) {
 #ifdef __APPLE__
         if (char *open = strrchr(text, '(')) memmove(text, open + 1, strlen(open)), colon = strrchr(text, ':');
 #endif
-        if (!colon || strstr(text, "cpp/include/") || !atoi(colon + 1)) continue;
+        if (!colon || !is_own(text) || !atoi(colon + 1)) continue;
         at.line = atoi(colon + 1);
         *colon = 0;
         snprintf(at.file, sizeof at.file, "%.255s", text);
@@ -101,7 +105,7 @@ int find_call_in_kernel(const Worker &w, Place &at) {
         if (!colon) continue;
         *colon = 0;
         const int here = atoi(colon + 1);
-        if (!at.file[0] && here == at.line && !strstr(text, "cpp/include/"))
+        if (!at.file[0] && here == at.line && is_own(text))
             snprintf(at.file, sizeof at.file, "%.255s", text);
         if (!line && !nested && base_name(function) == name) line = here;
     }
@@ -135,6 +139,18 @@ bool take_finding(Code code, Fields fields) {
     if (first) begin_finding(code, fields);
     taken.clear();
     return first;
+}
+
+Place *begin_warning(Code code, int line, Fields fields) {
+    for (const Finding &f : warned)
+        if (line && f.at.line == line && !strcmp(f.code, rows[int(code)].name)) return nullptr;
+    if (warned.size() == most_warnings) return nullptr;
+    Finding &f = warned.emplace_back();
+    f.kind = warning, f.at.line = line;
+    Field::copy(f.code, rows[int(code)].name);
+    Field::copy(f.kernel, base_name(worker->launch->kernel).c_str());
+    f.add(fields);
+    return &f.at;
 }
 
 void note(const void *pc, int line) {

@@ -7,6 +7,9 @@ namespace gridstride {
 
 void begin_finding(Code, Fields);
 bool take_finding(Code, Fields);       // false: another OS thread's came first
+// where its line goes, if that is 0; null: there is one about that line, or there are enough
+Place *begin_warning(Code, int line, Fields);
+constexpr size_t most_warnings = 8;    // of a call
 void locate(const void *pc, Place &);
 bool on_stack_of(const Fiber &);
 int find_call_in_kernel(const Worker &, Place &);

@@ -13,7 +13,7 @@ void Detector::judge() {
     if (!suspicion.cell) return;
     const auto s = suspicion;
     suspicion.cell = nullptr;
-    unwritten(s.a, shared_cell(s.a).owner, s.at, nullptr);
+    unwritten(s.a, shared_cell(s.a).owner, {s.at.who, 0, s.at.where}, nullptr);     // long ago: it is elsewhere now
 }
 
 void Detector::unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p) {

@@ -46,12 +46,13 @@ static void name_arguments(const Launch &l, const std::string &kernel) {
     while (names && kernel != names->kernel) names = names->next;
     if (!names) return;
     std::string rest = names->parameters;
+    for (int i = 0; i < l.nargs; i++)
+        if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
     for (int i = 0; i < l.nargs && !rest.empty(); i++) {
         const size_t comma = rest.find(',');
-        if (Piece *p = l.args[i].pointer ? memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)) : nullptr;
-            p && !p->symbol) {
-            memset(p->name, 0, sizeof p->name);
-            strncpy(p->name, rest.substr(0, comma).c_str(), sizeof p->name - 1);
+        const uintptr_t at = reinterpret_cast<uintptr_t>(l.args[i].pointer);
+        if (Piece *p = memory.at(at); p && !p->symbol) {
+            p->called(rest.substr(0, comma).c_str(), at);
             if (l.args[i].itemsize > 1) p->itemsize = l.args[i].itemsize;
         }
         rest = comma == std::string::npos ? "" : rest.substr(comma + 1);
@@ -82,6 +83,7 @@ void Worker::begin_block(uint64_t b) {
     block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
     memset(state, ready, size_t(n));
     next = 0, live = n, warps_used = blamed = false;
+    if (detector.on) memset(line, 0, sizeof(int) * size_t(n)), memset(returned, 0, sizeof(int) * size_t(n));
     begin_engines(*this);
     detector.begin_block(*this);
 }
@@ -270,7 +272,8 @@ bool guarded(void (*f)(void *), void *arg) {
     sigjmp_buf here, *outer = guard;
     const int turns = Turn::taken();
     calls++;
-    found.kind = warned.kind = nothing;
+    found.kind = nothing;
+    warned.clear();
     this_worker();
     catch_signals(true);
     bool ok = true;
@@ -290,7 +293,8 @@ bool guarded(void (*f)(void *), void *arg) {
     }
     flush_printed();
     if (found.kind == launch_failed) error_code = 0;        // it is told now
-    if (warned.kind == warning && warn) warn(&warned);
-    return ok && found.kind == nothing;
+    ok = ok && found.kind == nothing;
+    for (size_t i = 0; ok && warn && i < warned.size(); i++) warn(&warned[i]);
+    return ok;
 }
 }

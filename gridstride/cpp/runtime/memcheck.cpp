@@ -1,5 +1,6 @@
 // Addresses that a kernel, or the host, may not use.
 #include <dlfcn.h>
+#include <errno.h>
 #include "detector.h"
 #include "findings.h"
 
@@ -12,11 +13,11 @@ void Detector::outside(uintptr_t a, uint32_t where) {
     if (!p) return find(Code::no_array, {{"address", a}}, at);
     if (!p->live) return find(Code::freed, {{"array", p->shown_name()}}, at);
     if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
-    const long long item = static_cast<long long>(p->itemsize), size = static_cast<long long>(p->hi - p->lo) / item,
-                    d = static_cast<long long>(a) - static_cast<long long>(p->lo),
-                    index = d < 0 ? -((-d + item - 1) / item) : d / item;
+    const long long index = p->index_of(a), size = p->index_of(p->hi);
     find(index < 0 ? Code::before : Code::outside,
-        {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, at);
+        {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"inner", p->inner},
+            {"inner_at", p->inner[0] ? p->index_of(p->inner_begin) : 0}},
+        at);
 }
 void Detector::outside_shared(uintptr_t off, uint32_t where) {
     if (!checks(memcheck)) return;
@@ -35,6 +36,15 @@ void Detector::outside_shared(uintptr_t off, uint32_t where) {
     find(launch->shared && !s->offset ? Code::outside_dynamic : Code::outside_shared,
         {{"array", s->name}, {"index", &index, 1}, {"shape", shape, s->shape.rank}}, at);
 }
+// Is anything there at all, and not what the detectors keep for themselves?
+static bool mapped(uintptr_t a) {
+    for (const Cells *c : {&detector.cells, &detector.shared_cells})
+        if (a - reinterpret_cast<uintptr_t>(c->words) < c->count * sizeof(Cell) ||
+            a - reinterpret_cast<uintptr_t>(c->bytes) < 4 * c->count * sizeof(Cell))
+            return false;
+    const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
+    return !msync(reinterpret_cast<void *>(a / page * page), 1, MS_ASYNC) || errno != ENOMEM;
+}
 // Neither device memory nor the thread's own: constants of the program and what the launch itself keeps are fine, other
 // memory is the host's.
 void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
@@ -49,6 +59,7 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     if (!given &&
         (a - launch_frame + (size_t(1) << 20) < size_t(2) << 20 || dladdr(reinterpret_cast<void *>(a), &info)))
         return;
+    if (!given && !mapped(a)) return find(Code::no_array, {{"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }
 void Detector::null(bool write, uint32_t where) {

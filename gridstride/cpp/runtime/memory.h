@@ -16,7 +16,30 @@ struct Piece {
     // fresh: what was never written must not be read; host: the CPU may touch it, too
     bool live, fresh, host, constant, symbol;
     char name[64];
+    // of the parameter that begins first, and of another that begins inside of it; 0: not known
+    uintptr_t begin = 0, inner_begin = 0;
+    char inner[64] = "";
     const char *shown_name() const { return name[0] ? name : "memory"; }
+    long long index_of(uintptr_t a) const {
+        const long long item = static_cast<long long>(itemsize),
+                        d = static_cast<long long>(a) - static_cast<long long>(begin ? begin : lo);
+        return d < 0 ? -((-d + item - 1) / item) : d / item;
+    }
+    void called(const char *parameter, uintptr_t at) {
+        if (!begin) inner[0] = 0;
+        if (begin && at > begin) {
+            strncpy(inner, parameter, sizeof inner - 1);
+            inner_begin = at;
+            return;
+        }
+        if (begin && at < begin) {
+            memcpy(inner, name, sizeof inner);
+            inner_begin = begin;
+        }
+        memset(name, 0, sizeof name);
+        strncpy(name, parameter, sizeof name - 1);
+        begin = at;
+    }
 };
 
 struct Adopted {

@@ -45,7 +45,7 @@ void Detector::race(const Access &earlier, const Access &later, const char *befo
          : mine && (covers(mine->narrow) || covers(all.narrow))          ? Code::fence_of_block
          : within                                                        ? Code::race
                                                                          : Code::race_of_blocks,
-        {x.array(), x.index(), {"before", before}, {"now", then}}, later, &earlier);
+        {x.array(), x.index(), {"before", before}, {"now", then}, {"barrier", barrier_line}}, later, &earlier);
 }
 void Detector::engine_race(
     const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {
@@ -76,17 +76,14 @@ void Detector::settle_pending() {
     const Piece *p = memory.at(pending.a);
     const unsigned owner = p ? 0 : shared_cell(pending.a).owner;
     if (memcmp(pending.old, reinterpret_cast<const void *>(pending.a), pending.n))
-        return race(pending.other, pending.mine, "written", "written", pending.a, owner, p);
+        // when: long ago, the thread is elsewhere now
+        return race(
+            pending.other, {pending.mine.who, 0, pending.mine.where}, "written", "written", pending.a, owner, p);
     if (!checks(racecheck) || pending.mine.where & volatile_bit) return;
     for (uint32_t where : warned_at)
         if (where == pending.mine.where) return;
     warned_at.push_back(pending.mine.where);
-    if (warned.kind == warning) return;
     const Named x = named(pending.a, owner, p);
-    memset(&warned, 0, sizeof warned);
-    warned.kind = warning;
-    Field::copy(warned.kernel, base_name(w->launch->kernel).c_str());
-    warned.add({x.array(), x.index()});
-    put_line(pending.mine, warned.at);
+    if (Place *at = begin_warning(Code::same_value, 0, {x.array(), x.index()})) put_line(pending.mine, *at);
 }
 }

@@ -30,7 +30,7 @@ Detector::Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) con
     if (p) {
         Field::copy(r.name, p->shown_name());
         r.rank = 1;
-        r.at[0] = (static_cast<long long>(a) - static_cast<long long>(p->lo)) / static_cast<long long>(p->itemsize);
+        r.at[0] = p->index_of(a);
     } else if (owner) {
         const Worker &home = home_of(a);
         const SharedArray &s = home.arrays[owner - 1];

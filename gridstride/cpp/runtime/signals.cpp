@@ -157,8 +157,7 @@ static void tell_memory_fault(Worker &w) {
     const Piece *p = memory.nearest(a);
     if (!p) return tell(Code::fault_no_array, {{"address", a}}, w.pc, 0);
     if (!p->live) return tell(Code::fault_freed, {{"array", p->shown_name()}}, w.pc, 0);
-    const long long item = static_cast<long long>(p->itemsize), size = static_cast<long long>(p->hi - p->lo) / item,
-                    index = (static_cast<long long>(a) - static_cast<long long>(p->lo)) / item;
+    const long long index = p->index_of(a), size = p->index_of(p->hi);
     tell(Code::fault_outside, {{"array", p->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, w.pc, 0);
 }
 }

@@ -15,7 +15,8 @@ thread_local bool looked_at = false;
 Detector detector;
 
 gridstride_options options = {0, 0, 0, 0, 60};
-Finding found, warned;
+Finding found;
+std::vector<Finding> warned;
 std::atomic<bool> stop{false};
 thread_local sigjmp_buf *guard = nullptr;
 std::atomic<int> calls{0};

@@ -4,13 +4,15 @@
 #include <atomic>
 #include <setjmp.h>
 #include <string>
+#include <vector>
 #include "runtime.h"
 
 namespace gridstride {
 
 constexpr int abi_version = 1;        // of what Python shares: finding.h, and the functions at the end of runtime.h
 extern gridstride_options options;
-extern Finding found, warned;
+extern Finding found;
+extern std::vector<Finding> warned;    // told when the call is over
 extern std::atomic<bool> stop;         // the launch ends: something was found
 extern thread_local sigjmp_buf *guard; // where a crash of host code leads
 extern std::atomic<int> calls;         // from Python that are at work

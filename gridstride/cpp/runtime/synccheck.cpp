@@ -13,9 +13,16 @@ static Field thread_field(Worker &w, int rank) {
     return {"thread", xyz, 3};
 }
 
+// A thread that has returned before it came to the barrier, or after it was there, is awaited no more. One that has
+// passed it by is none of these, be its end reached or not.
+static bool has_returned(const Worker &w, int rank, int barrier) {
+    const int line = w.returned[rank];
+    return w.state[w.slot[rank]] == done && line && (line < barrier || w.line[rank] == barrier);
+}
+
 void check_barrier(Worker &w) {
     if (!detector.on || !checks(synccheck)) return;
-    int here = 0, first = -1, other = -1;
+    int here = 0, first = -1, other = -1, gone = -1;
     for (int i = 0; i < w.n; i++)
         if (w.state[w.slot[i]] == at_barrier) {
             if (first < 0) first = i;
@@ -23,13 +30,16 @@ void check_barrier(Worker &w) {
     for (int i = 0; i < w.n; i++) {
         const bool same = w.state[w.slot[i]] == at_barrier && w.line[i] == w.line[first];
         here += same;
-        if (!same && other < 0) other = i;
+        if (int &o = has_returned(w, i, w.line[first]) ? gone : other; !same && o < 0) o = i;
+    }
+    if (gone >= 0 && other < 0) {
+        begin_warning(Code::returned, w.line[first], {{"here", here}, {"threads", w.n}, thread_field(w, gone)});
+        return;
     }
     if (other < 0) return;
-    const bool gone = w.state[w.slot[other]] == done;
     w.current = w.slot[first];
-    tell(gone ? Code::returned : Code::diverged, {{"here", here}, {"threads", w.n}, thread_field(w, other)}, nullptr,
-        w.line[first]);
+    tell(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,
+        {{"here", here}, {"threads", w.n}, thread_field(w, other)}, nullptr, w.line[first]);
     end_launch();
 }
 

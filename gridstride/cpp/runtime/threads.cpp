@@ -204,7 +204,8 @@ bool Worker::resolve(bool must) {
     check_barrier(*this);
     count = 0;
     for (int i = 0; i < n; i++)
-        if (state[i] == at_barrier) count += predicate[i] != 0, state[i] = ready;
+        if (state[i] == at_barrier)
+            count += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
     detector.block_barrier(*this);
     return true;
 }
@@ -234,6 +235,9 @@ void yield_thread() {
     detector.settle();
     w.wake();
     w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
+}
+void returns(int line) {
+    if (detector.on && on_device()) worker->returned[current_rank()] = line;
 }
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }

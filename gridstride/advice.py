@@ -1,0 +1,210 @@
+"""What mends a finding, as far as the learner's own lines tell: which index lacks a guard, which update an atomic.
+
+A finding says which array, which element, which lines. What mends it depends on how those lines are written: a
+missing guard, a guard that lets too much in, a wrong stride and an index from memory are all "outside". `fitting`
+reads the lines and names the row of `findings.MENDS` that fits, with its fields; None leaves the finding's own.
+Nothing is guessed: what cannot be read off a line gets no advice of its own.
+"""
+
+import re
+
+__all__ = ['fitting', 'uses', 'update_of']
+
+_COMPARED = r'[\w.]+(?:\(\))?'
+_GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
+
+
+def fitting(
+    kind,
+    code,
+    fields,  # of the finding
+    place,  # a `findings.Place`, with the function's lines before it
+    other,  # a `findings.Access`, or None
+):  # (name of a row of `MENDS`, its fields), or None
+    "What fits this finding better than its own row"
+    line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]
+    if kind == 'memcheck' and code == 'outside' and line:
+        return _of_index(fields, line, above)
+    if kind == 'racecheck' and code in ('race', 'race_of_blocks') and line and other:
+        return _of_race(code, fields, line, place.line, other, above)
+    return None
+
+
+def _code_of(line):
+    "A line without the comment at its end"
+    return re.sub(r'\s*(//|#(?!define)).*', '', line or '')
+
+
+def _closed(text, i):
+    "Index behind the bracket that closes the one at `i`, or the text's length"
+    depth = 0
+    for j in range(i, len(text)):
+        depth += (text[j] in '([') - (text[j] in ')]')
+        if not depth:
+            return j + 1
+    return len(text)
+
+
+def uses(
+    line,
+    array,  # its name
+):  # list of (start, end, indices): where `array[...][...]` stands, and the texts in its brackets
+    "The elements of the array that a line speaks of; its bare name counts where nothing is indexed"
+    found = []
+    for m in re.finditer(rf'(?<![\w.]){re.escape(array)}(?!\w)', line):
+        end, indices = m.end(), []
+        while b := re.compile(r'\s*\[').match(line, end):
+            stop = _closed(line, b.end() - 1)
+            indices.append(line[b.end() : stop - 1].strip())
+            end = stop
+        found.append((m.start(), end, tuple(indices)))
+    return [o for o in found if o[2]] or found
+
+
+# Two threads in one line
+
+
+_ATOMICS = {'+': 'add', '-': 'sub', '&': 'and', '|': 'or', '^': 'xor', 'max': 'max', 'min': 'min'}
+
+
+def update_of(
+    line,
+    array,  # its name
+):  # (operation, element, value): ('add', 'n[i]', '1'); operation '' for one without an atomic; or None
+    "How a line changes one element by what it was before: `n[i] += 1`, `n[i]++`, `m[0] = max(m[0], v)`"
+    found = uses(line, array)
+    if not found or len({indices for *_, indices in found}) > 1:
+        return None
+    start, end, _ = found[0]
+    element, rest = line[start:end], line[end:].lstrip()
+    step = re.match(r'(\+\+|--)', rest) or re.search(r'(\+\+|--)\s*$', line[:start])
+    if step and len(found) == 1:
+        return _ATOMICS[step[1][0]], element, '1'
+    if (m := re.match(r'(<<|>>|\*\*|//|[-+*/%&|^])=(?!=)', rest)) and len(found) == 1:
+        return _ATOMICS.get(m[1], ''), element, _statement(rest[m.end() :])
+    if (m := re.match(r'=(?!=)', rest)) and len(found) > 1:
+        return _assigned(element, _statement(rest[m.end() :]))
+    return None
+
+
+def _statement(text):
+    "What stands before the end of the statement"
+    depth = 0
+    for i, c in enumerate(text):
+        depth += (c in '([{') - (c in ')]}')
+        if c == ';' or depth < 0:
+            return text[:i].strip()
+    return text.strip()
+
+
+def _assigned(element, value):
+    same = r'\s*'.join(map(re.escape, re.findall(r'\w+|\W', element.replace(' ', ''))))
+    if m := re.fullmatch(rf'{same}\s*([-+&|^])\s*(.+)', value):
+        return _ATOMICS[m[1]], element, m[2]
+    if m := re.fullmatch(rf'(.+?)\s*([+&|^])\s*{same}', value):
+        return _ATOMICS[m[2]], element, m[1]
+    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*{same}\s*,\s*(.+)\)', value):
+        return m[1], element, m[2]
+    if m := re.fullmatch(rf'(?:\w+::)?f?(max|min)f?\(\s*(.+)\s*,\s*{same}\s*\)', value):
+        return m[1], element, m[2]
+    return '', element, value
+
+
+def _of_race(code, fields, line, number, other, above):
+    loop = code == 'race' and any(re.search(r'\b(for|while)\b', o) for o in (line, *above))
+    if other.line != number:
+        return ('round', dict(line=number, earlier=other.line)) if loop and other.line > number else None
+    if found := update_of(line, fields['array']):
+        operation, element, value = found
+        array, _, inside = element.partition('[')
+        parts = _parts(inside.rstrip(']').replace('][', ', ')) if inside else ['0']
+        index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
+        row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
+        return row, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
+                         target=element, array_text=array.strip(), index_text=index, value=value)  # fmt: skip
+    if fields['before'] == fields['now'] == 'written':
+        return 'one_place', {}
+    return ('same_line', dict(line=number)) if loop else None
+
+
+# An index past the end
+
+
+def _of_index(fields, line, above):
+    array, shape, at = fields['array'], fields['shape'], fields['index']
+    if fields.get('inner'):
+        return 'inside_another', dict(inner_index=at[0] - fields['inner_at'])
+    found = {indices for *_, indices in uses(line, array) if indices}
+    indices = next(iter(found)) if len(found) == 1 else ()
+    parts = _parts(indices[0]) if len(indices) == 1 else list(indices)
+    if len(shape) > 1:
+        return _of_axes(array, shape, at, parts if len(parts) == len(shape) else None)
+    if len(parts) != 1:
+        return None
+    expr, size = parts[0], shape[0]
+    if '[' in expr:
+        return 'from_memory', dict(expr=expr, at=at[0])
+    names = _names(expr)
+    guard = _guard(names, [line, *reversed(above)])
+    flat = _is_flat(_GRID.sub('', expr))
+    if guard and '<=' in guard and not flat and '+' not in expr:
+        return 'one_too_many', dict(guard=guard, last=size - 1, size=size)
+    if guard:
+        return 'stride' if flat else 'lets_in', dict(guard=guard, expr=expr, at=at[0], size=size)
+    if flat:
+        return 'guard_flat', dict(expr=expr)
+    return 'guard', dict(expr=expr, size=size)
+
+
+def _of_axes(array, shape, at, parts):
+    axis = next((a for a, (i, n) in enumerate(zip(at, shape)) if not 0 <= i < n), None)
+    if axis is None or len(at) != len(shape):
+        return None
+    parts = parts or ['rc'[a] if len(shape) == 2 else 'ijkl'[a] for a in range(len(shape))]
+    if any('[' in o for o in parts):
+        return 'from_memory', dict(expr=parts[axis], at=at[axis])
+    return 'guard_axes', dict(
+        axis=axis,
+        index_there=at[axis],
+        last=shape[axis] - 1,
+        conditions=' and '.join(f'{o} < {array}.shape[{a}]' for a, o in enumerate(parts)),
+        both=' && '.join(f'{o} < {n}' for o, n in zip(parts, shape)),
+    )
+
+
+def _parts(index):
+    "The indices in one pair of brackets: `r, c`"
+    parts, depth, start = [], 0, 0
+    for i, c in enumerate(index):
+        depth += (c in '([') - (c in ')]')
+        if c == ',' and not depth:
+            parts.append(index[start:i].strip())
+            start = i + 1
+    return [*parts, index[start:].strip()]
+
+
+def _is_flat(expr):
+    "Is a row times its length in it: `r * w + c`?"
+    return bool(re.search(r'\)\s*\*\s*[A-Za-z]|[A-Za-z]\w*\s*\*\s*\(', expr)) or any(
+        '*' in term and len(_names(term)) > 1 for term in re.split(r'[-+]', expr)
+    )
+
+
+def _names(expr):
+    "The variables in an index"
+    own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'x', 'y', 'z', 'grid', 'gridsize', 'int'}
+    return {o for o in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if o not in own}
+
+
+def _guard(names, lines):
+    "The nearest comparison of one of these variables with what lies above it: `i < n`"
+    for line in lines:
+        if not re.search(r'\b(if|while|for|elif)\b|\?', line):
+            continue
+        for m in re.finditer(rf'(\w+)\s*(<=?|>=)(?![<=>])\s*({_COMPARED})', line):
+            if m[1] in names:
+                return m[0] if m[2] != '>=' else f'{m[1]} < {m[3]}'
+        if m := re.search(r'for (\w+) in range\([^,]*,\s*([^,]+\+ ?1)\s*[,)]', line):
+            if m[1] in names:
+                return f'{m[1]} <= {m[2][:-1].rstrip(" +")}'
+    return None

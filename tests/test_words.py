@@ -1,0 +1,267 @@
+"What a learner reads: false and harsh findings that there are no more, messages that fit, warnings of lines; simulator and emulator alike."
+import importlib.util, re, warnings
+from pathlib import Path
+
+import numpy as np, pytest, torch
+from IPython.core.interactiveshell import InteractiveShell
+
+from gridstride import cpp, sim
+from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.cpp.compile_errors import CompileWarning
+from gridstride.findings import *
+from gridstride.sim import cuda
+from gridstride.utils import cuda_begin
+
+ROOT = Path(__file__).parent.parent
+
+# Right and wrong kernels, one translation unit
+SRC = r'''
+#include <algorithm>
+__global__ void flag(int *out, int wrong) {
+    __shared__ int found, old;
+    if (threadIdx.x == 0) atomicExch(&found, 7);
+    if (threadIdx.x == 1) (void)atomicExch_block(&old, 3);
+    if (wrong && threadIdx.x == 2) { __shared__ int fresh; out[0] = atomicExch(&fresh, 1); }
+    __syncthreads();
+    out[threadIdx.x] = found + old;
+}
+__global__ void early(float *out, int n, int wrong) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    if (t >= n && !wrong) return;
+    auto twice = [](float x) { if (x < 0) return 0.f; return 2*x; };
+    s[t] = twice(t);
+    if (wrong < 2 || t < n) __syncthreads();
+    if (t < n) out[t] = s[n-1-t];
+    if (wrong == 3 && t == 1) return;
+    for (int i = 0; i < 3; i++) {
+        __syncthreads();
+        if (t < i) return;
+    }
+}
+__global__ void rounds(const float *x, float *out, int first, int second) {
+    __shared__ float s[32];
+    int t = threadIdx.x;
+    float total = 0;
+    for (int j = 0; j < 3; j++) {
+        s[t] = x[32*j + t];     // filled
+        if (first) __syncthreads();
+        for (int i = 0; i < 32; i++) total += s[i];     // used
+        if (second) __syncthreads();
+    }
+    out[t] = total;
+}
+__global__ void tree(float *x, float *out) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    for (int h = 32; h; h /= 2)
+        if (t < h) s[t] += s[t + h];     // added
+    if (t == 0) out[0] = s[0];
+}
+__global__ void count(int *n) { n[0]++; }
+__global__ void wild(const float *x, float *out, long long far, int how) {
+    const float *p = how == 1 ? (const float *)0x123456789000 : x + far;
+    out[threadIdx.x] = *p;
+}
+__global__ void shifted(const float *x, const float *y, float *out) { out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x]; }
+__global__ void swapped(float *x) { std::swap(x[threadIdx.x], x[threadIdx.x + 1]); }
+__global__ void counted(int *n) { n[0] = printf("%d %5.*f%%%s\n", 1, 2, 3.0, "a"); }
+__global__ void guarded(const float *x, float *out) { int i = threadIdx.x; out[i] = x[i]; }
+'''
+
+
+@pytest.fixture(scope='module')
+def k():
+    with cpp.on_emulator(), warnings.catch_warnings():
+        warnings.simplefilter('error')
+        return cuda_kernel(SRC)
+
+
+def zeros(n, dtype=torch.float32): return torch.zeros(n, dtype=dtype)
+
+
+def line(mark): return next(n for n, l in enumerate(SRC.splitlines(), 1) if mark in l)
+
+
+def found(kind, f, *args):
+    with pytest.raises(kind) as e: f(*args)
+    return e.value
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_an_exchange_whose_result_nobody_takes_reads_nothing(k, order):
+    with cpp.options(order=order):
+        k.flag[1, 32](out := zeros(32, torch.int32), 0)
+        assert out.tolist() == [10]*32
+        assert 'fresh is read, and nobody has written it' in str(found(InitcheckError, k.flag[1, 32], out, 1))
+
+
+def test_an_exchange_in_the_simulator():
+    @cuda.jit
+    def flag(out):
+        s = cuda.shared.array(1, np.int32)
+        if cuda.threadIdx.x == 0: cuda.atomic.exch(s, 0, 7)
+        cuda.syncthreads()
+        out[cuda.threadIdx.x] = s[0]
+    for engine in ('lanes', 'c'):
+        with sim.options(engine=engine): flag[1, 32](out := np.zeros(32, np.int32))
+        assert out.tolist() == [7]*32
+
+
+def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error(k):
+    with pytest.warns(EarlyReturn, match=r"of early: 40 of the block's 64 threads reach this barrier; thread \(40\) has returned") as w: k.early[1, 64](out := zeros(64), 40, 0)
+    assert out.tolist() == [2.*(39-i) for i in range(40)]+[0.]*24
+    assert {int(re.match(r'line (\d+)', str(o.message))[1]) for o in w} == {line('if (wrong < 2'), line('for (int i = 0; i < 3; i++) {')+1}
+    e = found(SynccheckError, k.early[1, 64], zeros(64), 40, 2)
+    assert e.line == line('if (wrong < 2') and '40 of the block' in str(e) and "checks='no synccheck'" in str(e)
+    with warnings.catch_warnings(), cpp.options(checks='no synccheck'):
+        warnings.simplefilter('error')
+        k.early[1, 64](zeros(64), 40, 0)
+
+
+def test_a_missing_barrier_of_a_loop_is_named_alike_by_emulator_and_simulator(k):
+    @cuda.jit
+    def rounds(x, out, first, second):
+        s = cuda.shared.array(32, np.float32)
+        t = cuda.threadIdx.x
+        total = np.float32(0)
+        for j in range(3):
+            s[t] = x[32*j + t]
+            if first: cuda.syncthreads()
+            for i in range(32): total += s[i]
+            if second: cuda.syncthreads()
+        out[t] = total
+    start = rounds.py_func.__code__.co_firstlineno
+    here = dict(filled=start+6, used=start+8)
+    for first, second, before, now in ((0, 1, 'filled', 'used'), (1, 0, 'used', 'filled')):
+        args = np.ones(96, np.float32), np.zeros(32, np.float32), first, second
+        for order in ('forward', 'reverse', 'shuffle'):
+            with sim.options(order=order): one, other = found(RacecheckError, rounds[1, 32], *args), found(RacecheckError, k.rounds[1, 32], *args)
+            assert (one.other.line, one.line, one.fields['now']) == (here[before], here[now], other.fields['now'])
+            assert (other.other.line, other.line) == (line(f'// {before}'), line(f'// {now}')), order
+            assert ('one round of the loop further' in str(one)) == ('one round of the loop further' in str(other)) == (before == 'used')
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_one_line_of_a_race_is_an_update_or_two_rounds(k, order):
+    with cpp.options(order=order):
+        e = found(RacecheckError, k.count[1, 32], zeros(1, torch.int32))
+        assert 'is read by one thread and written by another' in str(e) and 'In one step: atomicAdd(&n[0], 1).' in str(e)
+        assert 'in different rounds of a loop: a __syncthreads()' in str(found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1)))
+
+
+def test_wild_addresses_are_no_memory_of_the_host(k):
+    for far, how in ((10**13, 0), (0, 1), (-10**9, 0)):
+        e = found(MemcheckError, k.wild[1, 1], zeros(4), zeros(4), far, how)
+        assert 'is in no array' in str(e) and 'the index is far outside' in str(e)
+
+
+def test_an_array_that_begins_inside_another_is_named_so(k):
+    x = torch.randn(100)
+    e = found(MemcheckError, k.shifted[1, 100], x, x[10:], zeros(100))
+    assert e.index == (100,) and 'y begins inside of x, at x[10]: counted from there it is y[90]' in str(e)
+    e = found(MemcheckError, k.guarded[1, 100], x[10:], zeros(100))
+    assert e.index == (90,) and 'x[90] is outside: x has shape (90,)' in str(e)
+
+
+def test_a_line_in_a_library_s_header_is_the_learner_s_that_led_there(k):
+    e = found(MemcheckError, k.swapped[1, 1], zeros(1))
+    assert e.line == line('std::swap') and 'std::swap' in str(e) and e.line <= len(SRC.splitlines())
+
+
+def test_printf_returns_how_many_arguments_it_printed(k, capfd):
+    k.counted[1, 1](n := zeros(1, torch.int32))
+    assert n.item() == 4 and capfd.readouterr().out == '1  3.00%a\n'
+
+
+def test_a_line_directive_does_not_count():
+    src = '#line 458 "other.cu"\n__global__ void k(float *x) {\n    x[threadIdx.x] = 1;\n}\n'
+    with cpp.on_emulator(): e = found(MemcheckError, cuda_kernel(src)[1, 9], zeros(8))
+    assert e.line == 3 and 'line 3: x[threadIdx.x] = 1;' in str(e) and e.file == 'k.cu'
+
+
+@pytest.mark.parametrize('call', ['k(x.data_ptr<float>());', 'if (x.numel()) k(nullptr);', 't<float>(nullptr);', 'auto f = [&] { k(nullptr); };'])
+def test_a_kernel_that_is_called_like_a_function(call):
+    src = '__global__ void k(float *x) { x[0] = 1; }\ntemplate <class T> __global__ void t(T *x) { x[0] = 1; }\nvoid go(torch::Tensor x) {\n    %s\n}\n'
+    with cpp.on_emulator(), pytest.raises(ValueError, match=r'is a kernel: say how many blocks of how many threads, as in [kt]<<<grid, block>>>(.|\n)*line 4') as e: load_cuda(src % call, cuda_begin)
+    assert call in str(e.value)
+
+
+def test_what_only_looks_like_a_call_of_a_kernel():
+    src = '''__global__ void k(float *x) { x[threadIdx.x] = 1; }
+__global__ void k(int *x);
+struct A { void k(int) {} };
+void m(int) {}
+__global__ void m(float *x) { x[threadIdx.x] = 2; }
+void go(torch::Tensor x) { A().k(1); m(3); auto f = k; auto p = x.data_ptr<float>(); k<<<1, 4>>>(p); (void)f; }
+'''.replace('__global__ void k(int *x);\n', '')
+    with cpp.on_emulator(): load_cuda(src, cuda_begin, funcs='go').go(x := zeros(4))
+    assert x.tolist() == [1]*4
+
+
+# Warnings of the learner's lines
+
+DOUBTFUL = '''__global__ void k(float *x, int n) {
+    float v, w;
+    v += x[0];
+    if (n = 3) printf("%d\\n", x[0]);
+    printf("%s\\n", n);
+    for (int i = 0; i < n; i++) w += x[i];
+    printf("%d\\n", 1, 2);
+    printf("%lld %zu %ld\\n", (long long)n, (size_t)n, (long long)n);
+    x[0] = v + w;
+}
+'''
+
+
+@pytest.mark.parametrize('begin', ['', cuda_begin])
+def test_doubtful_lines_are_told_once_with_their_lines(begin):
+    "However the source begins; what passes is quiet"
+    host = 'void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>(), 1); }\n' if begin else ''
+    with cpp.on_emulator(), pytest.warns(CompileWarning) as w: load_cuda(begin + DOUBTFUL + host) if begin else cuda_kernel(DOUBTFUL)
+    assert len(w) == 1 and w[0].filename == __file__
+    said = [(int(n), what) for n, what in re.findall(r'\.cu, line (\d+): (.*)', str(w[0].message))]
+    assert {n for n, _ in said} == {3, 4, 5, 6, 7} and len(said) == len(set(said))
+    for words in ('uninitialized', 'parentheses', "format '%d' expects|format specifies type 'int'", "format '%s' expects|format specifies type 'char", 'too many arguments|not used by format'):
+        assert any(re.search(words, what) for _, what in said), words
+
+
+# How a notebook shows it, and what it shows of forty mistakes
+
+def mistakes():
+    spec = importlib.util.spec_from_file_location('mistakes', ROOT/'benchmarks/mistakes.py')
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+MISTAKES = mistakes()
+
+
+@pytest.mark.parametrize('title', MISTAKES.MISTAKES)
+def test_the_essential_words_of_a_mistake(title):
+    "They are in what a notebook shows now, and in the printed result"
+    number = list(MISTAKES.MISTAKES).index(title)+1
+    recorded = re.split(r'^--- \d+\. .*\n', (ROOT/'benchmarks/mistakes.txt').read_text(), flags=re.M)[number]
+    try: shown = MISTAKES.show(number, title)
+    finally: InteractiveShell.clear_instance()
+    for text in (shown, recorded):
+        for words in MISTAKES.WORDS[title]: assert words in text, text
+        assert len(text.split('\n')) < 60 and str(ROOT) not in text and 'site-packages' not in text and '/gridstride/' not in text
+
+
+def test_the_whole_traceback_comes_on_request():
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(colors='NoColor')
+    try:
+        shell.run_cell('from gridstride.sim import cuda\nimport numpy as np\n@cuda.jit\ndef k(x): x[cuda.grid(1)] = 1\n')
+        e = shell.run_cell('def go():\n    k[1, 9](np.zeros(8))\ngo()').error_in_exec
+        short = e._render_traceback_()
+        assert [o.split(': ', 1)[1] for o in short[:2]] == ['go()', 'k[1, 9](np.zeros(8))'] and '%xmode Verbose' in short[-1] and len(short) < 10
+        shell.run_line_magic('xmode', 'Verbose')
+        assert 'gridstride/sim/launch.py' in '\n'.join(e._render_traceback_())
+    finally:
+        shell.run_line_magic('xmode', 'Context')
+        InteractiveShell.clear_instance()
