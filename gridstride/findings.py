@@ -87,8 +87,8 @@ __all__ = [
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
-# the other side of a race, and the text of its line
-Access = namedtuple('Access', 'line block thread source', defaults=('',))
+# the other side of a race, the text of its line, and its file if that is known
+Access = namedtuple('Access', 'line block thread source file', defaults=('', ''))
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
 
@@ -111,19 +111,21 @@ class KernelError(ShownBriefly, Exception):
         array=None,
         index=None,  # on what
         other=None,  # an `Access`
-        called=None,  # (line, its text) of the kernel's own line from which the function of `line` was called
+        called=None,  # (line, its text, perhaps its file): the kernel's own line that led to `line`
         code=None,  # which of the findings of this kind, as `WORDS` has it
         fields=None,  # what it is told with: name -> value
     ):
         self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
         self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
         self.code, self.fields = code, fields or {}
+        at = _places(file, other.file if other else '', *(called or ())[2:])
         lines = (
             f'{self.kind}: {what}',
-            f'  line {line}: {source}' if line else '',
-            f'  called on line {called[0]}: {called[1]}' if called else '',
+            f'  {at(line)}: {source}' if line else '',
+            f'  called on {at(called[0], *called[2:])}: {called[1]}' if called else '',
             kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread)}'),
-            other and f'  against line {other.line}, {_who(other.block, other.thread)}' + _quoted(other.source),
+            other
+            and f'  against {at(other.line, other.file)}, {_who(other.block, other.thread)}' + _quoted(other.source),
             mend and f'  {mend}',
             off and f'  {off}',
         )
@@ -134,6 +136,17 @@ def position(p):  # (x, y, z)
     "A position as the reader wants it: without the dimensions that are not used"
     x, y, z = (int(o) for o in p)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
+
+
+def _places(file, *others):
+    "A function that names a line, and its file too where not all are lines of `file`"
+    apart = any(o and o != file for o in others)
+    return lambda line, of='': f'line {line}' + _of(of or file) * apart
+
+
+def _of(file):
+    "The name of a file behind a line; a notebook's cells have none that a reader knows"
+    return '' if not file or 'ipykernel_' in file or file[0] == '<' else f' of {os.path.basename(file)}'
 
 
 def _quoted(source):
@@ -234,7 +247,7 @@ class Place(NamedTuple):
     source: str = ''  # the text of that line
     block: tuple = None  # (x, y, z)
     thread: tuple = None  # (x, y, z)
-    called: tuple = None  # (line, its text) of the kernel's own line from which the function of `line` was called
+    called: tuple = None  # (line, its text, perhaps its file): the kernel's own line that led to `line`
     above: str = ''  # the lines of the function before it
 
 

@@ -368,3 +368,20 @@ __global__ void k(float *x) {
         assert (e.value.line, e.value.called) == (2, 6)
         with pytest.raises(MemcheckError) as e: cuda_kernel('__global__ void k(float *x) { x[threadIdx.x] = 1; }')[1,4](torch.zeros(2))
         assert e.value.called is None and 'called' not in str(e.value)
+
+
+def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
+    "A header that is included: its line 4, and lines 4 and 5 of the source"
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'put.h').write_text('// one\n// two\n// three\n__device__ void put(float *s, float v) { s[threadIdx.x] = v; }\n')
+    src = '''#include "put.h"
+__global__ void flip(const float *x, float *out) {
+    __shared__ float s[64];
+    put(s, x[threadIdx.x]);
+    out[threadIdx.x] = s[63 - threadIdx.x];
+}'''
+    with cpp.on_emulator(), pytest.raises(RacecheckError) as e: cuda_kernel(src)[1,64](torch.zeros(64), torch.zeros(64))
+    lines, there = str(e.value).splitlines(), r'of \w+\.cu'
+    assert lines[1] == '  line 4 of put.h: __device__ void put(float *s, float v) { s[threadIdx.x] = v; }'
+    assert re.fullmatch(rf'  called on line 4 {there}: put\(s, x\[threadIdx.x\]\);', lines[2])
+    assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')

@@ -94,10 +94,22 @@ def array_at(line, column):
     return names[-1] if names else ''
 
 
-def _file_of(f, sources):
-    "The name of the learner's file in which the finding is"
-    file = f.file or next((o for o in sources if o.endswith('.cu')), '')
+def _name_of(file, sources):
+    "What the learner calls a file"
+    file = file or next((o for o in sources if o.endswith('.cu')), '')
     return Path(file).name if Path(file).name in sources else file
+
+
+def _home(kernel, sources):
+    "The file in which a kernel is; None if that cannot be told"
+    defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\('
+    texts = ((o, text) for o, text in sources.items() if not o.endswith('.cpp'))  # which is made of a `.cu`
+    return next((o for o, text in texts if kernel and re.search(defined, text)), None)
+
+
+def _line(sources, file, n):
+    "The text of line `n` of a file; nothing if it has none"
+    return next(iter(sources.get(file, '').splitlines()[n - 1 : n]), '').strip() if n else ''
 
 
 def last_finding() -> Found:
@@ -110,12 +122,17 @@ def last_exception(
 ) -> Exception:
     "The exception that tells what stopped the last call"
     f = last_finding()
-    file = _file_of(f, sources)
+    file = _name_of(f.file, sources)
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.column and (array := array_at(lines.get(f.line, ''), f.column)):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
     f.order_race(lambda n: lines.get(n, '').strip())
-    called = (f.called, lines[f.called].strip()) if f.called in lines and f.called != f.line else None
+    if f.is_apart():
+        there = _name_of(f.other_file, sources)
+        f.other = f.other._replace(file=there, source=_line(sources, there, f.other.line))
+    home = _home(f.kernel, sources) or file
+    text, is_elsewhere = _line(sources, home, f.called), (home, f.called) != (file, f.line)
+    called = (f.called, text, home) if text and is_elsewhere else None
     above = _above(lines, f.line)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, above=above)
 

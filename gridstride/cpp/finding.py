@@ -135,7 +135,12 @@ class Found:
             self.fields.update(before=now, now=before)
         self.other = self.other._replace(source=line_of(self.other.line))
 
-    def file_among(self, files):
-        "The one of `files` that the finding names, by its whole path or by its name; the first if it names none"
-        same = [o for o in files if o == self.file or self.file.endswith(f'/{o}')]
-        return (same or [o for o in files if Path(o).name == Path(self.file).name] or [*files, None])[0]
+    def is_apart(self):
+        "Is the other access known to be in another file?"
+        return bool(self.other and self.file and self.other_file and self.other_file != self.file)
+
+
+def file_among(file, files):
+    "The one of `files` that `file` is, by its whole path or by its name; the first if it is none"
+    same = [o for o in files if o == file or file.endswith(f'/{o}')]
+    return (same or [o for o in files if Path(o).name == Path(file).name] or [*files, None])[0]

@@ -170,7 +170,7 @@ class Racecheck:
         i = int(np.argmax(bad))
         block, thread = run.g.who_is(threads[i])
         there = next((s for t, s in reversed(self.history) if t == times[i]), run.program.sites[site])
-        other = Access(there.line, block, thread, there.source)
+        other = Access(there.line, block, thread, there.source, there.file)
         code = run.order.lacks(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)

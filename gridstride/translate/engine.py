@@ -21,6 +21,7 @@ import numpy as np
 from ..cpp import emulator
 from ..cpp.build import checked_flags, common_flags, compile_module, compiler
 from ..cpp.compile_errors import CompileError
+from ..cpp.finding import file_among
 from ..cpp.load import one_at_a_time
 from ..cpp.rewrite import to_cpp
 from ..findings import NotSimulated, outside_level
@@ -367,7 +368,10 @@ def _exception(made, arrays):
     if name in arrays and len(at or ()) == 1 and f.code not in ('outside', 'before'):  # which `gs_at` tells itself
         f.fields['index'] = _unravel(arrays[name], at[0])
     numbered = [_FILE.format(i) for i in range(len(made.files))]
-    file = made.files[numbered.index(f.file_among(numbered))] if f.line else None
+    file = made.files[numbered.index(file_among(f.file, numbered))] if f.line else None
+    if f.is_apart():
+        there = made.files[numbered.index(file_among(f.other_file, numbered))]
+        f.other = f.other._replace(file=there, source=linecache.getline(there, f.other.line).strip())
     f.order_race(lambda n: linecache.getline(file, n).strip())
     source = linecache.getline(file, f.line).strip() if f.line else ''
     above = ''.join(linecache.getlines(file)[made.first - 1 : f.line - 1]) if f.line else ''

@@ -1,4 +1,6 @@
 "Findings as exceptions: one table of wordings, two dialects."
+import re
+
 import pytest
 
 from gridstride import findings, sim
@@ -35,6 +37,18 @@ def test_what_does_not_apply_is_none_and_is_not_said():
 def test_an_element_is_written_as_the_dialect_writes_it():
     assert element('s', (3, 4), 'python') == 's[3, 4]' and element('s', (3, 4), 'cuda') == 's[3][4]'
     assert element('s', (), 'cuda') == element('s', None, 'python') == 's'
+
+
+def test_lines_are_told_with_their_files_where_there_are_two():
+    place = PLACE._replace(file='/home/me/tile.h', called=(3, 'put(s);', 'p.cu'))
+    e = exception_of('racecheck', 'race', 'cuda', RACE, place, Access(11, (0, 0, 0), (3, 0, 0), file='p.cu'))
+    at = [l for l in str(e).splitlines() if ' line ' in l]
+    assert [re.search(r'line \d+( of [\w.]+)?', l)[0] for l in at[:3]] == [f'line {place.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu']
+    e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE._replace(file='p.cu', called=(3, 'put(s);', 'p.cu')), Access(11, (0, 0, 0), (3, 0, 0)))
+    assert ' of p.cu' not in str(e)
+    cells = PLACE._replace(file='/tmp/ipykernel_7/12.py'), Access(11, (0, 0, 0), (3, 0, 0), file='/tmp/ipykernel_7/34.py')
+    assert '.py' not in str(exception_of('racecheck', 'race', 'python', RACE, *cells))
+    assert 'line 11 of a.py' in str(exception_of('racecheck', 'race', 'python', RACE, Place('k', line=4), cells[1]._replace(file='a.py')))
 
 
 def test_the_function_that_a_kernel_called_is_told_with_the_call():
