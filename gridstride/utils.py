@@ -117,7 +117,7 @@ def _ragged(shape, axes, tile):
 def _places(bad, tile):
     "The likely places of an error, as (name, mask): the last index of each axis, then the tile's edge that fits best"
     shape, axes = bad.shape, [ax for ax, n in enumerate(bad.shape) if n > 1]
-    last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes]
+    last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes if shape[ax] > 2]
     tiles = [tile] if tile else [(t,) * bad.ndim for t in (1024, 512, 256, 128, 64, 32, 16)]
     edges = [e for t in tiles for on in ([axes] + [[ax] for ax in axes]) if (e := _ragged(shape, on, t))]
 
@@ -161,10 +161,12 @@ def _count(got, want, bad):
     "Lines that say how many are wrong, what the first is, and how many are NaN"
     i, n = tuple(int(o) for o in np.argwhere(bad)[0]), int(bad.sum())
     first = f'the first is at {list(i)}: got {_brief(got[i])}, want {_brief(want[i])}'
-    res = [f'{n:,} of {bad.size:,} values are wrong ({n / bad.size:.1%}); {first}']
+    are = 'is' if n == 1 else 'are'
+    res = [f'{n:,} of {bad.size:,} values {are} wrong ({n / bad.size:.1%}); {first}']
     nan = int(np.isnan(got).sum()) if got.dtype.kind in 'fc' else 0
     if nan:
-        res.append(f'{nan:,} of them are NaN: never written, or computed from something that was not')
+        them = 'one of them is' if nan == 1 else f'{nan:,} of them are'
+        res.append(f'{them} NaN: never written, or computed from something that was not')
     return res
 
 

@@ -351,7 +351,7 @@ def test_reference_refuses_one_wrong_element_in_bfloat16():
     m, n = inputs(60, 70, 900, 'bfloat16')
     got = m@n
     got[17, 3] += 4
-    with pytest.raises(AssertionError, match=r'1 of 4,200 values are wrong .*the first is at \[17, 3\]'): Reference(m, n)(got)
+    with pytest.raises(AssertionError, match=r'1 of 4,200 values is wrong .*the first is at \[17, 3\]'): Reference(m, n)(got)
 
 
 def test_reference_refuses_half_precision_in_float32():

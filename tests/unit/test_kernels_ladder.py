@@ -29,7 +29,7 @@ def test_a_reference_takes_what_is_rounded_and_refuses_what_is_wrong():
 
 def test_a_rung_is_tried_around_its_tile():
     assert right(naive()) == 6
-    with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1 values are wrong'): right(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
+    with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1 values is wrong'): right(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
     with pytest.raises(AssertionError, match='late, 9x5 @ 5x7'): right(naive('late', NAIVE.replace('i = 0', 'i = k > 4')))
 
 
