@@ -28,6 +28,7 @@ import re
 import subprocess
 from contextlib import redirect_stdout, suppress
 from datetime import date
+from html import escape
 from importlib import metadata
 from io import BytesIO, StringIO
 from pathlib import Path
@@ -197,8 +198,16 @@ class Recording:
     def __repr__(self):
         return f"{self.forms['text/plain']}\n[{self.mark}]"
 
+    def _html(self):
+        "What a notebook shows, with the mark below it; None if that is text alone"
+        shown = self.forms.get('text/html') or self.forms.get('image/svg+xml')
+        if not shown and 'image/png' in self.forms:
+            shown = f'<img src="data:image/png;base64,{self.forms["image/png"]}">'
+        return shown and f'{shown}<p style="margin:.2em 0 .8em">[{escape(self.mark)}]</p>'
+
     def _repr_mimebundle_(self, include=None, exclude=None):
-        return {**self.forms, 'text/plain': repr(self)}
+        html = self._html()
+        return {**self.forms, **({'text/html': html} if html else {}), 'text/plain': repr(self)}
 
 
 def _file(name, folder):

@@ -45,6 +45,16 @@ def test_shown_with_its_mark_where_there_is_no_gpu(made, capsys):
     assert rec.data == {'GB/s': 3001} and rec.mark in rec._repr_mimebundle_()['text/plain']
 
 
+@pytest.mark.parametrize('form,shown', [('_repr_html_', '<b>3001</b>'), ('_repr_svg_', '<svg/>'), ('_repr_png_', '<img src="data:image/png;base64,')])
+def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, form, shown):
+    "A table or a picture that is seen alone says in itself where and when it was made"
+    monkeypatch.setattr(recording, 'machine', lambda tools: dict(gpu='NVIDIA <H100>', date='2026-11-21', versions={}))
+    thing = type('Thing', (), {form: lambda self: b'png' if form == '_repr_png_' else shown})()
+    write('08_h', 'k', thing)
+    html = read('08_h', 'k')._repr_mimebundle_()['text/html']
+    assert html.startswith(shown) and '[recorded on an NVIDIA &lt;H100&gt;, 2026-11-21]' in html
+
+
 def test_the_whole_line_is_said_once(made, capsys):
     capsys.readouterr()
     for _ in range(2): recorded('08_a', missing, 'source', 7)
