@@ -48,6 +48,18 @@ def test_outputs_are_not_older_than_the_code(path):
     assert not L.stale(L.read(path)), f'{path.name} was edited after its outputs were made. Run: python3 course.py run {where} --save'
 
 
+MEASURED = re.compile(r'^\s*assert\b.*(\.(ratio|tflops|gbs|median|seconds)\b(?! == 0)|counters\[|Throughput|Waves)', re.M)
+
+
+@pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
+def test_speeds_and_counters_are_claims_and_hold_for_what_is_shown(path):
+    "No speed, heat or model of a reader's GPU stops a lesson; and the recordings beside a text are what it says"
+    nb = L.read(path)
+    assert not (found := [m[0].strip() for m in map(MEASURED.search, L.code(nb)) if m]), found
+    said = [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines() if '; on the H100 of this text ' in line]
+    assert [line for line in said if ': not ' in line] == [] and (said or 'claim(' not in '\n'.join(L.code(nb)))
+
+
 def test_run_says_how_each_went_and_changes_no_file(tmp_path):
     write(tmp_path/'01_good.ipynb', 'print(6*7)', '', cell('1/0', 'raises-exception'), 'a = 1')
     write(tmp_path/'02_bad.ipynb', 'a = 1', '', '# half of nothing\na/0', 'a')
