@@ -18,7 +18,7 @@ piece_src = r'''
 struct alignas(4*VEC) Piece { float v[VEC]; };
 '''
 sums_src = r'''
-constexpr int ACROSS = 32/LANES;                                        // a warp's rows of m side by side
+constexpr int ACROSS = 32/LANES, ROWS = ACROSS*R;                       // a warp's rows of m at a time
 constexpr int LEFT = (R*W+LANES-1)/LANES;                               // sums that end on a lane
 
 // adds the N numbers of the lanes that share a row. Two lanes at a time halve the work: each sends the half that the
@@ -49,7 +49,7 @@ template <int N, int D> __device__ void share(float *o, int &first, int &count) 
 # - Where `k` is too long for shared memory, or rows are too few to keep all SMs busy, slabs of `k` are done by
 #   different blocks, and their sums are added in order afterwards: the result is the same in every run.
 thin_src = r'''
-constexpr int CHUNK = LANES*VEC, ROWS = ACROSS*R;                       // columns of m a step; rows of a warp
+constexpr int CHUNK = LANES*VEC;                                        // columns of m a step
 // pieces from one row to the next in shared memory: lanes that read together find all banks
 constexpr int LINE = LANES + (VEC == 4 && ACROSS > 1 ? 8/ACROSS : 0);
 
