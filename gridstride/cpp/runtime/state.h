@@ -20,8 +20,8 @@ extern const Names *all_names;         // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
 extern bool launching;                 // several OS threads are at work
 
-// One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device code
-// passes: its launch has the device. Nobody may call Python while he has it.
+// One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device
+// code passes: its launch has the device. Nobody may call Python while he has it.
 class Turn {
     bool mine;
 

@@ -33,7 +33,8 @@ enum Kind {
     X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
     X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
     X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, others_wait) \
-    X(synccheck, waits_elsewhere) X(synccheck, stuck) X(synccheck, stuck_together) X(synccheck, warp_apart) X(synccheck, lane_elsewhere) \
+    X(synccheck, waits_elsewhere) X(synccheck, stuck) X(synccheck, stuck_together) X(synccheck, warp_apart) \
+    X(synccheck, lane_elsewhere) \
     X(synccheck, different_calls) X(synccheck, own_mask) X(synccheck, arrives_twice) X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
