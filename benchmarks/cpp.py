@@ -1,5 +1,5 @@
 "CUDA C: from an edited cell to its first result, and the emulator's speed. With a GPU, against torch's load_inline; `--numba` adds Numba's simulator (a minute)."
-import argparse, os, platform, statistics, subprocess, sys, tempfile, time
+import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
 import torch
 
@@ -101,6 +101,30 @@ def edit_to_launch():
         print(f"{'torch load_inline, the same':<34}{slow:>10.3f}\nload_cuda is {slow/cold:.0f} times faster than load_inline")
 
 
+CELLS = '''
+import json, sys, time, torch
+from IPython.core.interactiveshell import InteractiveShell
+shell = InteractiveShell()
+shell.run_line_magic('load_ext', 'gridstride.cpp')
+def seconds(cell):
+    start = time.perf_counter()
+    shell.run_cell_magic('cuda', '', cell)
+    return time.perf_counter()-start
+print(json.dumps(list(map(seconds, json.load(sys.stdin)))))
+'''
+
+
+def first_cells():
+    "Seconds of the first and the second `%%cuda` cell of a fresh notebook, where nothing was compiled before and where the runtime and the headers are there"
+    print(f"\n{'seconds of a %%cuda cell':<34}{'first':>10}{'second':>10}")
+    for name,src in (('cuda_kernel', KERNEL), ('load_cuda', MATMUL)):
+        with tempfile.TemporaryDirectory() as d:
+            for when in ('nothing there', 'prepared'):
+                env = {**os.environ, 'GRIDSTRIDE_CACHE': d, 'GRIDSTRIDE_QUIET': '1'}
+                done = subprocess.run([sys.executable, '-c', CELLS], input=json.dumps([changed(src), changed(src)]), capture_output=True, text=True, check=True, env=env)
+                print(f"{f'{name}, {when}':<34}{'{:>10.2f}{:>10.2f}'.format(*json.loads(done.stdout.splitlines()[-1]))}", flush=True)
+
+
 def emulator(numba):
     "The emulator's speed on one thread"
     c = build.compiler()
@@ -127,7 +151,6 @@ def emulator(numba):
         if numba:
             here = os.path.dirname(os.path.abspath(__file__))
             run = f"import sys; sys.path.insert(0, {here!r}); import sim, json; print(json.dumps(sim.apart('numba', 'matmul', 128)))"
-            import json
             slow = json.loads(subprocess.run([sys.executable, '-c', run], capture_output=True, text=True, check=True).stdout)['seconds']
             print(f"{'Numba simulator':<34}{slow:>10.2f}{slow/a:>10,.0f} times unchecked, {slow/b:,.0f} times checked")
 
@@ -139,6 +162,7 @@ def main():
     gpu = torch.cuda.get_device_name() if backend()=='gpu' else 'no GPU'
     print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, Python {platform.python_version()}, torch {torch.__version__}\n')
     edit_to_launch()
+    first_cells()
     if backend()!='gpu': emulator(a.numba)
 
 
