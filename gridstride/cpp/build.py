@@ -124,10 +124,12 @@ def _runtime():
 
 def _runtime_with(*more):
     c, file = compiler(), 'libgridstride.so'
-    flags = [*common_flags(c), *more, '-shared', '-fvisibility=hidden']
-    command = [c.path, *flags, str(here / 'runtime/runtime.cpp'), '-o', file, '-ldl', '-pthread']
+    flags = [*common_flags(c), *more, '-fvisibility=hidden']
+    units = 'runtime', 'border'
+    compile_both = [[c.path, *flags, '-c', str(here / f'runtime/{o}.cpp'), '-o', f'{o}.o'] for o in units]
+    link = [c.path, *flags, '-shared', *(f'{o}.o' for o in units), '-o', file, '-ldl', '-pthread']
     decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
-    return build({}, [command], *decides, run=first_use, shared=True).folder / file
+    return build({}, [compile_both, link], *decides, run=first_use, shared=True).folder / file
 
 
 def _prepare_runtime():

@@ -7,8 +7,9 @@ there can be stale, and nothing is ever overwritten. Deleting it all costs only 
 
 import hashlib, os, platform, re, shutil, subprocess, sys, tempfile, threading, time
 from collections import namedtuple
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
-from functools import lru_cache, partial
+from functools import lru_cache
 from pathlib import Path
 
 from ..utils import cache_dir
@@ -85,7 +86,7 @@ Built = namedtuple('Built', 'folder commands seconds cached')  # seconds: 0 if i
 
 def build(
     sources: dict,  # file name -> text
-    commands: list,  # each a list of strings; they run in the folder that holds the sources
+    commands: list,  # each a list of strings, or several of them to run at once; in the folder that holds the sources
     *decides,  # whatever else decides the result
     fail=None,  # called with the log when a command fails; returns an exception
     run=None,  # runs a command in a folder and returns its status and its log; None: `run_command`
@@ -109,13 +110,21 @@ def _make(final, sources, commands, run, fail):
             (work / name).parent.mkdir(parents=True, exist_ok=True)
             (work / name).write_text(text)
         for command in commands:
-            status, log = run(command, work)
-            if status:
-                raise fail(log) if fail else RuntimeError(f"{' '.join(command)}\n{log}")
+            for done, (status, log) in _run(command, work, run):
+                if status:
+                    raise fail(log) if fail else RuntimeError(f"{' '.join(done)}\n{log}")
         os.chmod(work, 0o755)
         _put(work, final)
     finally:
         shutil.rmtree(work, ignore_errors=True)
+
+
+def _run(command, folder, run):
+    "Each command, alone or of several that run at once, with its status and its log"
+    if isinstance(command[0], str):
+        return [(command, run(command, folder))]
+    with ThreadPoolExecutor(len(command)) as pool:
+        return list(zip(command, pool.map(lambda o: run(o, folder), command)))
 
 
 def _folder_beside(final):
@@ -168,4 +177,8 @@ def one_at_a_time(final):
             path.unlink(missing_ok=True)
 
 
-first_use = partial(run_command, what='preparing the emulator for this compiler, once', after=0.0)
+def first_use(command, folder):
+    "Run a compiler, and say at once that this is done only once; linking takes a moment"
+    if '-shared' in command:
+        return run_command(command, folder)
+    return run_command(command, folder, 'preparing the emulator for this compiler, once', 0.0)

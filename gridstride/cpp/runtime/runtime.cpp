@@ -25,4 +25,3 @@
 #include "shared.cpp"
 #include "device.cpp"
 #include "launch.cpp"
-#include "border.cpp"
