@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np, pytest
 
 from gridstride.cpp import cuda_kernel
-from gridstride.findings import RacecheckError
+from gridstride.findings import InitcheckError, MemcheckError, RacecheckError
 
 SRC = r'''
 #include <cuda/atomic>
@@ -207,6 +207,80 @@ def test_what_does_not_order_is_found(kernel):
 
 @pytest.mark.parametrize('kernel', RIGHT)
 def test_what_orders_is_silent(kernel): run(kernel)
+
+# memcpy, memset and structs that are copied: seen as loads and stores are
+
+COPIES = r'''
+#include <algorithm>
+#include <cstring>
+template <int n> struct Bytes { char at[n]; };
+struct Row { int at[16]; };
+#define LAST (data + 512)
+#define BY(n) (char *)(data + 512) - (n)/2
+extern "C" {
+// outside: half of it, or all
+__global__ void outside_reading(HEAD) { int v[4]; memcpy(v, LAST - 2, 16); out[0] = v[0]; }
+__global__ void outside_of_run_time(HEAD) { memcpy(LAST - 2, out, n); }
+__global__ void outside_3_bytes(HEAD) { memcpy(BY(3), out, 3); }
+__global__ void outside_1_byte(HEAD) { memcpy(BY(1), out, 1); }
+__global__ void outside_7_bytes(HEAD) { std::memcpy(BY(7), out, 7); }
+__global__ void outside_64_bytes(HEAD) { memcpy(BY(64), out, 64); }
+__global__ void outside_moved(HEAD) { memmove(LAST - 1, out, n); }
+__global__ void outside_cleared(HEAD) { memset(BY(64), 0, 64); }
+__global__ void outside_cleared_of_run_time(HEAD) { memset(LAST - 2, 0, n); }
+__global__ void outside_struct(HEAD) { *(Row *)(LAST - 8) = *(Row *)out; }
+__global__ void outside_odd_struct(HEAD) { *(Bytes<37> *)(LAST - 9) = *(Bytes<37> *)out; }
+__global__ void outside_new_struct(HEAD) { *(Row *)(LAST - 8) = Row{}; }
+__global__ void outside_by_copy(HEAD) { std::copy(out, out + n/4, LAST - 2); }
+__global__ void outside_shared(HEAD) { __shared__ int data_[8]; if (threadIdx.x == 0) memset(data_ + 5, 0, n); }
+// unwritten
+#define FRESH __shared__ int fresh[32]; if (threadIdx.x == 0) memset(fresh, 0, 20); __syncthreads();
+__global__ void unwritten_of_run_time(HEAD) { FRESH memcpy(out, fresh + 4, n); }
+__global__ void unwritten_3_bytes(HEAD) { FRESH memcpy(out, fresh + 5, 3); }
+__global__ void unwritten_struct(HEAD) { FRESH *(Row *)out = *(Row *)fresh; }
+__global__ void unwritten_in_part(HEAD) { FRESH memmove(out + 40, fresh, n + 16); }
+// races
+__global__ void race_of_run_time(HEAD) { if (threadIdx.x == 3) data[5] = 1; memcpy(out + 64*threadIdx.x % 256, data, n + 8); }
+__global__ void race_cleared(HEAD) { if (threadIdx.x == 3) out[0] = data[5]; if (threadIdx.x == 40) memset(data, 0, n + 8); }
+__global__ void race_3_bytes(HEAD) { if (threadIdx.x == 3) data[5] = 1; if (threadIdx.x == 40) memset(data + 5, 0, 3); }
+__global__ void race_copied(HEAD) { int v[6] = {0, 0, 0, 0, 0, int(threadIdx.x)}; if (threadIdx.x < 2) memcpy(data, v, n + 8); }
+__global__ void race_struct(HEAD) { Row r = {}; r.at[5] = threadIdx.x; if (threadIdx.x < 2) *(Row *)data = r; }
+__global__ void race_shared(HEAD) { __shared__ int data_[32]; data_[threadIdx.x % 32] = 1; __syncthreads(); if (threadIdx.x == 7) data_[5] = 2; if (threadIdx.x == 50) memcpy(out, data_, n + 8); }
+// right
+__global__ void right_copies(HEAD) {
+    __shared__ Row rows[4];
+    __shared__ int shared_[64];
+    const int t = threadIdx.x;
+    if (t < 4) { memset(rows + t, t, sizeof(Row)); Row r = rows[t]; r.at[3] = t; rows[t] = r; }
+    memset(shared_ + t, 0, n/4);
+    __syncthreads();
+    float f; memcpy(&f, &shared_[63 - t], 4);
+    Bytes<37> b; memset(&b, 1, 37);
+    if (t < 4) memcpy(data + 16*t, rows + 3 - t, n*4), memmove(data + 16*t + 1, data + 16*t, n), *(Bytes<37> *)(out + 16*t) = b;
+    if (t == 9) memcpy(out, &f, 0);
+}
+}
+'''.replace('HEAD', 'int *data, int *out, int n')
+
+COPYING = re.findall(r'__global__ void (\w+)\(', COPIES)
+
+@lru_cache
+def copies(): return cuda_kernel(COPIES)
+
+def copy(kernel):
+    data,out = (np.zeros(512, np.int32) for _ in range(2))
+    copies()[kernel][1,64](data, out, 16)
+
+@pytest.mark.filterwarnings('ignore::gridstride.findings.SameValueRace')
+@pytest.mark.parametrize('kernel', [o for o in COPYING if not o.startswith('right_')])
+def test_copies_are_seen(kernel):
+    kind,array,index = next(v for k,v in dict(outside=(MemcheckError, 'data', 512), unwritten=(InitcheckError, 'fresh', 5), race=(RacecheckError, 'data', 5)).items() if kernel.startswith(k))
+    with pytest.raises(kind) as e: copy(kernel)
+    shared = 'shared' in kernel
+    assert e.value.array==array + '_'*shared and e.value.index==((8 if index==512 and shared else index),), e.value
+    assert COPIES.splitlines()[e.value.line-1].startswith(f'__global__ void {kernel}(')
+
+def test_right_copies_are_silent(): copy('right_copies')
 
 # A sample of what benchmarks/memory_model.py judges by the thousand
 

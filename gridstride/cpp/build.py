@@ -90,14 +90,16 @@ def checked_flags(c, src):
     Also of indices that a type forbids, and of addresses that a vector must not have.
     A finding shall know who called."""
     bounds = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
-    look = ['-fno-optimize-sibling-calls', bounds, *(['-fsanitize=alignment'] if _VECTORS.search(src) else [])]
+    alignment = ['-fsanitize=alignment'] if _VECTORS.search(src) else []
+    look = ['-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
     # clang's instrumentation comes after its vectoriser and overlooks accesses of 32 bytes
     if c.kind == 'clang':
         tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
         passes = [o for p in tsan for o in ('-mllvm', f'-tsan-{p}')]
         return [*look, '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
     volatile = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
-    return [*look, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
+    calls = [f'-fno-builtin-{o}' for o in ('memcpy', 'memmove', 'memset')]  # which the detectors are told of
+    return [*look, *calls, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
 
 
 def link_flags() -> list:

@@ -42,7 +42,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.w = &w;
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
     detector.launch_start = ++detector.now;
-    detector.pending.active = false;
+    detector.pending.active = false, detector.pending.words.clear();
     detector.suspicion.cell = nullptr;
     detector.flags.clear();
     detector.forget_arrays();

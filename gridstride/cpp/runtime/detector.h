@@ -62,12 +62,17 @@ struct BlockClock {
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0;
     bool on = false, behind_fence = false; // is there a fence right before the atomic access at work?
+    struct Doubt {
+        uintptr_t a;
+        unsigned n;
+        char old[4];
+        Access other;
+    };
+    // Words that the access at work writes, and others have written: what was there shows whether it is the same value.
     struct {
         bool active;
-        unsigned n;
-        uintptr_t a;
-        char old[16];
-        Access other, mine;
+        Access mine;
+        std::vector<Doubt> words;
     } pending = {};
     Image image = {};
     Cells cells;

@@ -29,6 +29,16 @@ static inline void seen_volatile(const volatile void *p, unsigned n, bool write,
     detector.volatile_access(
         const_cast<void *>(p), n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
 }
+namespace gridstride {
+void *copy_memory(void *to, const void *from, size_t n, void *pc) {
+    if (n) seen(from, unsigned(n), false, pc), seen(to, unsigned(n), true, pc);
+    return memmove(to, from, n);
+}
+void *fill_memory(void *to, int value, size_t n, void *pc) {
+    if (n) seen(to, unsigned(n), true, pc);
+    return memset(to, value, n);
+}
+}
 // -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
 struct SourcePlace {
     const char *file;
@@ -105,20 +115,9 @@ GRIDSTRIDE_HOOKS(4) GRIDSTRIDE_HOOKS(8) GRIDSTRIDE_HOOKS(16) GRIDSTRIDE_API void
     seen(p, unsigned(n), false, PC);
 }
 GRIDSTRIDE_API void __tsan_write_range(void *p, size_t n) { seen(p, unsigned(n), true, PC); }
-GRIDSTRIDE_API void *__tsan_memcpy(void *a, const void *b, size_t n) {
-    seen(b, unsigned(n), false, PC);
-    seen(a, unsigned(n), true, PC);
-    return memcpy(a, b, n);
-}
-GRIDSTRIDE_API void *__tsan_memmove(void *a, const void *b, size_t n) {
-    seen(b, unsigned(n), false, PC);
-    seen(a, unsigned(n), true, PC);
-    return memmove(a, b, n);
-}
-GRIDSTRIDE_API void *__tsan_memset(void *a, int v, size_t n) {
-    seen(a, unsigned(n), true, PC);
-    return memset(a, v, n);
-}
+GRIDSTRIDE_API void *__tsan_memcpy(void *a, const void *b, size_t n) { return gridstride::copy_memory(a, b, n, PC); }
+GRIDSTRIDE_API void *__tsan_memmove(void *a, const void *b, size_t n) { return gridstride::copy_memory(a, b, n, PC); }
+GRIDSTRIDE_API void *__tsan_memset(void *a, int v, size_t n) { return gridstride::fill_memory(a, v, n, PC); }
 GRIDSTRIDE_API void __tsan_init() {}
 GRIDSTRIDE_API void __tsan_func_entry(void *) {}
 GRIDSTRIDE_API void __tsan_func_exit() {}

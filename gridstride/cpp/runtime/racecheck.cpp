@@ -67,23 +67,26 @@ void Detector::two_writes(
     const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p) {
     if (is_engine(later)) return race(earlier, later, "written", "written", a, owner, p);
     if (changes(later.where)) return race(earlier, later, "written", "changed atomically", a, owner, p);
-    if (pending.active) settle();
-    pending.a = a, pending.n = n, pending.other = earlier, pending.mine = later, pending.active = true;
-    memcpy(pending.old, reinterpret_cast<const void *>(a), n);
+    Doubt doubt = {a, n, {}, earlier};
+    memcpy(doubt.old, reinterpret_cast<const void *>(a), n);
+    pending.active = true, pending.mine = later;
+    pending.words.push_back(doubt);
 }
 void Detector::settle_pending() {
     pending.active = false;
-    const Piece *p = memory.at(pending.a);
-    const unsigned owner = p ? 0 : shared_cell(pending.a).owner;
-    if (memcmp(pending.old, reinterpret_cast<const void *>(pending.a), pending.n))
-        // when: long ago, the thread is elsewhere now
-        return race(
-            pending.other, {pending.mine.who, 0, pending.mine.where}, "written", "written", pending.a, owner, p);
+    const auto owner = [&](const Doubt &d) { return memory.at(d.a) ? 0u : shared_cell(d.a).owner; };
+    for (const Doubt &d : pending.words)
+        if (memcmp(d.old, reinterpret_cast<const void *>(d.a), d.n))
+            // when: long ago, the thread is elsewhere now
+            return race(d.other, {pending.mine.who, 0, pending.mine.where}, "written", "written", d.a, owner(d),
+                memory.at(d.a));
+    const Doubt first = pending.words[0];
+    pending.words.clear();
     if (!checks(racecheck) || pending.mine.where & volatile_bit) return;
     for (uint32_t where : warned_at)
         if (where == pending.mine.where) return;
     warned_at.push_back(pending.mine.where);
-    const Named x = named(pending.a, owner, p);
+    const Named x = named(first.a, owner(first), memory.at(first.a));
     if (Place *at = begin_warning(Code::same_value, 0, {x.array(), x.index()})) put_line(pending.mine, *at);
 }
 }

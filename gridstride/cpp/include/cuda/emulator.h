@@ -122,21 +122,21 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// Before its version 15 clang calls these, not __tsan_memcpy and __tsan_memset, when it copies a struct.
-#if defined(__clang__) && !defined(__apple_build_version__) && __clang_major__ < 15
-#if __has_feature(thread_sanitizer)
+// Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make
+// no builtins of them (../../build.py); clang calls __tsan_memcpy and its kin by itself, from its version 15 on.
+#if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 15))
+#define GRIDSTRIDE_CALLED __attribute__((used, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
 extern "C" {
-void *__tsan_memcpy(void *, const void *, size_t);
-void *__tsan_memset(void *, int, size_t);
-__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memcpy(
-    void *to, const void *from, size_t n) noexcept {
-    return __tsan_memcpy(to, from, n);
+GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
+    return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
 }
-__attribute__((used, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *memset(void *to, int value, size_t n) noexcept {
-    return __tsan_memset(to, value, n);
+GRIDSTRIDE_CALLED void *memmove(void *to, const void *from, size_t n) noexcept {
+    return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
+}
+GRIDSTRIDE_CALLED void *memset(void *to, int value, size_t n) noexcept {
+    return gridstride::fill_memory(to, value, n, __builtin_return_address(0));
 }
 }
-#endif
 #endif
 
 #include "math_device.h"

@@ -81,6 +81,9 @@ GRIDSTRIDE_API char *shared_at(uint32_t address, unsigned bytes, const char *wha
 GRIDSTRIDE_API void must_be_aligned(const void *p, unsigned bytes, const char *what, int line);
 // what the compiler does not tell the detectors
 GRIDSTRIDE_API void accessed(const void *p, unsigned bytes, bool write, int line);
+// memmove and memset, called from that place in the code
+GRIDSTRIDE_API void *copy_memory(void *to, const void *from, size_t bytes, void *pc);
+GRIDSTRIDE_API void *fill_memory(void *to, int value, size_t bytes, void *pc);
 
 // cp.async: copies `read` of the `bytes`, clears the rest. Until the thread has waited for it nobody may look at what
 // it writes.
