@@ -565,6 +565,16 @@ WORDS = {
         'more threads arrive at an mbarrier than the {count} of a phase, which it was made for on line {made_on}',
         'mbarrier.init gets the number of arrivals of one phase.',
     ),
+    ('synccheck', 'not_resident'): Words(
+        'this block waits for others that have not begun: {resident} of the {blocks} blocks are on the device, which '
+        'has room for no more, and all of them wait',
+        'Launch no more blocks than fit, or let a block take its number from an atomic counter and wait for those '
+        'with lower ones.',
+    ),
+    ('synccheck', 'not_cooperative'): Words(
+        'this_grid().sync() in a launch that does not keep all blocks on the device',
+        'Launch with cudaLaunchCooperativeKernel.',
+    ),
     ('synccheck', 'stuck'): Words(
         'this thread waits {why}, and no thread can go on',
         'Count who arrives in a phase, the bytes that come, and the parity that is waited for.',
@@ -636,6 +646,10 @@ WORDS = {
         '{bytes} bytes of dynamic shared memory; this kernel may use {most}',
         'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
     ),
+    ('launch', 'cooperative_size'): Words(
+        '{blocks} blocks in a cooperative launch; {resident} of them fit on the device together',
+        'Let each thread do more: a loop over the items with the stride of the grid.',
+    ),
     ('launch', 'shared_sum'): Words(
         '{bytes} bytes of static and {dynamic} of dynamic shared memory; this kernel may use {most}'
     ),
@@ -674,8 +688,8 @@ WORDS = {
     ('crash', 'no_stack'): Words("no memory for another thread's stack"),
     ('timeout', 'endless'): Words(
         'the kernel still runs after {seconds} s: an endless loop, or threads that wait for what never comes',
-        'If it is only slow: cpp.options(seconds=...). If a block waits for a later one: here blocks run one after '
-        "the other, and cpp.options(order='reverse') begins with the last.",
+        'If it is only slow: cpp.options(seconds=...). A loop that waits for another thread must look at a volatile or '
+        'an atomic variable, and with checks=False at an atomic one.',
     ),
 }
 
@@ -763,6 +777,7 @@ PHRASES = {
     'of_line': 'of line {line}',
     # what a thread waits for
     'at_cluster': "at the cluster's barrier for threads that do not come",
+    'at_grid': "at the grid's barrier, where {arrived} of {threads} threads are",
     'at_barrier': 'at barrier {barrier}, where {arrived} of {threads} threads are',
     'gets_more': f'{_AT_MBARRIER} got {{bytes}} bytes more than it expects',
     'lacks_both': f'{_AT_MBARRIER} lacks {{left}} of {{count}} arrivals and {{bytes}} bytes',

@@ -118,7 +118,6 @@ def failed(compiler, source):
     ('int f(int x) { return __shfl(x, 0); }', '__shfl_sync(mask, ...)'),
     ('int f(int x) { return __shfl_down(x, 1); }', '__shfl_down_sync(mask, ...)'),
     ('int f(int x) { return __ballot(x) + __any(x) + __all(x); }', '__ballot_sync(mask, ...)'),
-    ('#include <cooperative_groups.h>\nvoid f() { cooperative_groups::this_grid().sync(); }', 'the emulator has no this_grid().sync()'),
     ('#include <cooperative_groups.h>\nvoid f() { cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }', 'none that span warps'),
     ('#include <cuda/barrier>\nvoid f(cuda::barrier<cuda::thread_scope_device> &b) { b.arrive_and_wait(); }', 'barriers of thread_scope_block only'),
     ('struct S { float x[3]; }; float f(const S *s) { return __ldg(s).x[0]; }', '__ldg reads numbers and vectors'),

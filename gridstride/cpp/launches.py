@@ -16,8 +16,19 @@ def rewrite_launches(e: Edits):
     for i in range(len(c)):
         if c[i] == '<<<' and c[i - 1] != 'operator':
             _rewrite_launch(e, i)
+        elif c[i] in ('cudaLaunchKernel', 'cudaLaunchCooperativeKernel') and c[i + 1] == '(':
+            _keep_type(e, i + 2)
         elif c[i] in e.launchers and c[i + 1] == '(':
             _write_null_pointers(e, c.arguments(i + 1))
+
+
+def _keep_type(e, i):
+    "`(void *)kernel`, the first argument at token `i`, becomes `kernel`: from its type the launch knows the parameters"
+    c = e.code
+    if c[i] == '(' and c.text(range(i + 1, c.mate[i])).replace(' ', '') in ('void*', 'constvoid*'):
+        e.replace_tokens(i, c.mate[i], '')
+    elif c[i] in ('reinterpret_cast', 'static_cast') and 'void' in (c[i + 2], c[i + 3]):
+        e.replace_tokens(i, next(j for j in range(i, len(c)) if c[j] == '>'), '')
 
 
 def _rewrite_launch(e, i):

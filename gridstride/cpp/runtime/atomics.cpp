@@ -1,16 +1,23 @@
 // Atomic operations: OS threads take turns, by address. Fences.
 #include <atomic>
 #include "detector.h"
+#include "residents.h"
+#include "threads.h"
 
 namespace gridstride {
 
 static std::atomic_flag locks[64] = {};
 static std::atomic_flag &lock_of(const void *p) { return locks[(reinterpret_cast<uintptr_t>(p) >> 3) % 64]; }
 
+// A launch that was ended may have held some.
+void forget_locks() {
+    for (auto &o : locks) o.clear();
+}
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {
     Worker *w = worker;
     if (!w || !w->running) return;
-    if (++w->spins % 64 == 0) yield_thread();               // a thread that spins must let the others go on
+    const bool in_vain = use != Use::store && w->looks_in_vain(address, unsigned(bytes), line_bit | uint32_t(line));
+    if (in_vain || ++w->spins % 64 == 0) yield();           // a thread that spins must let the others go on
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));
     if (launching)
         while (lock_of(address).test_and_set(std::memory_order_acquire)) {}
@@ -21,6 +28,6 @@ void atomic_end(const void *address) {
 void fence(Scope s, Order order) {
     std::atomic_thread_fence(std::memory_order_seq_cst);
     if (detector.on && on_device()) detector.fence(s, order);
-    if (on_device() && ++worker->spins % 64 == 0) yield_thread();
+    if (on_device() && ++worker->spins % 64 == 0) yield();
 }
 }

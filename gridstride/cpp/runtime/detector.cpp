@@ -23,6 +23,8 @@ Image image_of(void *code) {
                 const auto &part = o->dlpi_phdr[i];
                 if (part.p_type == PT_LOAD)
                     r.end = std::max(r.end, uintptr_t(o->dlpi_addr + part.p_vaddr + part.p_memsz));
+                if (part.p_type == PT_LOAD && part.p_flags & PF_X)
+                    r.code = uintptr_t(o->dlpi_addr + part.p_vaddr), r.code_bytes = part.p_memsz;
                 if (part.p_type == PT_TLS)
                     r.own = reinterpret_cast<uintptr_t>(o->dlpi_tls_data), r.own_end = r.own + part.p_memsz;
             }
@@ -71,7 +73,7 @@ void Detector::enter(Worker &to) {
 // Shared memory of another block of the cluster.
 void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where) {
     // What is declared at file scope is bound once, to the first block's memory.
-    const FileScope &scope = there.file_scopes[image.base];
+    const FileScope &scope = there.root->file_scopes[image.base];
     const uintptr_t off = a - reinterpret_cast<uintptr_t>(there.shared);
     if (&there == w->leader &&
         (off >= shared_cap - scope.used || (!w->dynamic_met && !scope.dynamic.empty() && off < launch->shared)))
@@ -88,7 +90,7 @@ void BlockClock::forget_arrays() {
 }
 void Detector::new_array(Worker &worker, const char *name, size_t at, const Shape &s) {
     if (!on) return;
-    const bool low = at < shared_cap - worker.file_scopes[image.base].used;
+    const bool low = at < shared_cap - worker.root->file_scopes[image.base].used;
     if (low) low_cells = std::max(low_cells, (at + s.bytes + 3) / 4);
     else high_cells = std::min(high_cells, at / 4);
     worker.arrays.emplace_back(name, at, s);

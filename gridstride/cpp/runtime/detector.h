@@ -16,7 +16,7 @@ namespace gridstride {
 
 // What of the learner's code is the program's own: its image, and its variables of this OS thread.
 struct Image {
-    uintptr_t base, end, own, own_end;
+    uintptr_t base, end, own, own_end, code, code_bytes;
 };
 Image image_of(void *code);
 

@@ -41,6 +41,8 @@ namespace gridstride {
 
 constexpr size_t stack_bytes = 256 << 10;
 // Stacks that all began at the same offset of a page would compete for the same lines of the cache.
+// So many have an unmapped page below: more would be more pieces than a process may have.
+constexpr size_t most_guarded = 16384;
 constexpr size_t stack_colors = 61, color_bytes = 320;
 
 #ifdef GRIDSTRIDE_UCONTEXT
@@ -79,15 +81,15 @@ inline void take_stack(Fiber &f) {
     if (f.stack) munmap(f.stack, stack_bytes);
     f.stack = nullptr;
 }
-// The lowest page stays unmapped: recursion without end becomes a fault that can be told.
+// The lowest page of most stays unmapped: recursion without end becomes a fault that can be told.
 inline bool give_stack(Fiber &f) {
     if (f.stack) return true;
     void *p = mmap(nullptr, stack_bytes, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS, -1, 0);
     if (p == MAP_FAILED) return false;
-    mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
     static std::atomic<size_t> made{0};
     f.stack = static_cast<char *>(p);
     f.color = made++ % stack_colors;
+    if (made < most_guarded) mprotect(p, size_t(sysconf(_SC_PAGESIZE)), PROT_NONE);
     return true;
 }
 }

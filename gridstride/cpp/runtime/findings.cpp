@@ -39,21 +39,24 @@ void begin_finding(Code code, Fields fields) {
 
 // Is a file the learner's own, and none of these headers or the compiler's?
 static bool is_own(const char *file) {
-    return !strstr(file, "cpp/include/") && !strstr(file, "/include/c++/") && strncmp(file, "/usr/", 5);
+    return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
+           strncmp(file, "/usr/", 5);
 }
 // Where a piece of code stands in the source: the innermost line that is the learner's own.
 void locate(const void *pc, Place &at) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info)) return;
-    char command[1200], text[1024];
+    char command[1400], text[1024];
 #ifdef __APPLE__
     snprintf(
         command, sizeof command, "atos -i -fullPath -o '%s' -l %p %p 2>/dev/null", info.dli_fname, info.dli_fbase, pc);
 #else
-    // An access that clang has moved has no line: what follows it tells.
+    // An access that clang has moved has no line, nor has the jump of an empty loop: what is near tells.
     const size_t offset = size_t(static_cast<const char *>(pc) - static_cast<char *>(info.dli_fbase));
-    snprintf(command, sizeof command, "addr2line -i -e '%s' %#zx %#zx %#zx %#zx 2>/dev/null", info.dli_fname, offset,
-        offset + 8, offset + 16, offset + 24);
+    int n = snprintf(command, sizeof command, "addr2line -i -e '%s'", info.dli_fname);
+    for (int by : {0, 8, 16, 24, -4, -8, -16, -32})
+        n += snprintf(command + n, sizeof command - size_t(n), " %#zx", offset + size_t(by));
+    snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
 #endif
     FILE *pipe = popen(command, "r");
     if (!pipe) return;
@@ -130,7 +133,7 @@ void say_who(Worker &w) {
 }
 
 // Ends the launch: back to `work`, whatever fiber this is.
-[[noreturn]] void end_launch() { siglongjmp(worker->leader->escape, 1); }
+[[noreturn]] void end_launch() { siglongjmp(worker->root->escape, 1); }
 
 bool take_finding(Code code, Fields fields) {
     static std::atomic_flag taken = {};

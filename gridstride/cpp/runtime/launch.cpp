@@ -1,4 +1,4 @@
-// A launch: is it possible, and its blocks one after the other.
+// A launch: is it possible, what it needs, and what is left when it is over.
 #include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
@@ -8,6 +8,7 @@
 #include "findings.h"
 #include "launch.h"
 #include "output.h"
+#include "residents.h"
 #include "signals.h"
 #include "threads.h"
 #ifdef _OPENMP
@@ -20,11 +21,11 @@ Names::Names(const char *kernel, const char *parameters) : kernel(kernel), param
     all_names = this;
 }
 
-int refuse(const Launch &l, Code code, Fields fields) {
+int refuse(const Launch &l, Code code, Fields fields, int error) {
     begin_finding(code, fields);
     Field::copy(found.kernel, base_name(l.kernel).c_str());
     found.at.line = l.line;
-    return set_error(1);
+    return set_error(error);
 }
 
 static size_t &max_dynamic(const char *kernel, const void *code) {
@@ -59,6 +60,9 @@ static void name_arguments(const Launch &l, const std::string &kernel) {
     }
 }
 
+void refuse_cooperative(const Launch &l, size_t static_bytes) {
+    refuse(l, Code::cooperative_size, {{"blocks", blocks_of(l)}, {"resident", capacity(l, static_bytes)}}, 720);
+}
 static bool possible(const Launch &l) {
     const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z;
     const dim3 c = l.cluster;
@@ -73,6 +77,7 @@ static bool possible(const Launch &l) {
         refuse(l, Code::cluster_size, {{"grid", l.grid}, {"cluster", c}});
     else if (l.shared > size_t(48) << 10 && l.shared > max_dynamic_of(l))
         refuse(l, Code::dynamic_size, {{"bytes", l.shared}, {"most", max_dynamic_of(l)}});
+    else if (l.cooperative == 1 && blocks_of(l) > capacity(l, 0)) refuse_cooperative(l, 0);
     else return true;
     return false;
 }
@@ -82,58 +87,67 @@ void Worker::begin_block(uint64_t b) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
     memset(state, ready, size_t(n));
-    next = 0, live = n, warps_used = blamed = false;
+    next = 0, live = n, warps_used = blamed = looked = false;
     if (detector.on) memset(line, 0, sizeof(int) * size_t(n)), memset(returned, 0, sizeof(int) * size_t(n));
     begin_engines(*this);
     detector.begin_block(*this);
 }
-void Worker::run_block(uint64_t b) {
+void Worker::begin_single(uint64_t b) {
     begin_block(b);
     blockIdx = block_index;
     Fiber *first = a_fiber();
     prepare(*first, fiber_main);
     fiber[current = 0] = first;
     running = true;
-    switch_fiber(main, *first);
-    detector.judge();
-    running = false;
 }
 
-// The cluster with this number, of so many along each axis; block r of it is the r-th, along x first.
-void Worker::run_cluster(uint64_t number, dim3 clusters) {
+// The cluster with this number, along x first; block r of it is the r-th.
+void Worker::begin_cluster(uint64_t number) {
+    const dim3 &g = launch->grid, clusters(g.x / cluster_dims.x, g.y / cluster_dims.y, g.z / cluster_dims.z);
     const uint64_t x = number % clusters.x, y = number / clusters.x % clusters.y, z = number / clusters.x / clusters.y;
     for (size_t r = 0; r < cluster.size(); r++) {
         const uint64_t bx = x * cluster_dims.x + r % cluster_dims.x,
                        by = y * cluster_dims.y + r / cluster_dims.x % cluster_dims.y,
                        bz = z * cluster_dims.z + r / (cluster_dims.x * cluster_dims.y);
         detector.enter(*cluster[r]);
-        cluster[r]->begin_block((bz * launch->grid.y + by) * launch->grid.x + bx);
+        cluster[r]->begin_block((bz * g.y + by) * g.x + bx);
         cluster[r]->running = true;
     }
-    const size_t first = options.order == 1 ? cluster.size() - 1 : 0;
-    Worker &b = *cluster[first];
-    detector.enter(b);
-    worker = &b;
-    blockIdx = b.block_index;
-    Fiber *fiber = b.a_fiber();
-    prepare(*fiber, fiber_main);
-    b.fiber[b.current = 0] = fiber;
-    switch_fiber(main, *fiber);
-    for (Worker *o : cluster) {
-        detector.enter(*o);
-        worker = o;
-        detector.judge();
-        o->running = false;
-    }
-    worker = this;
-    detector.enter(*this);
+    at_work = cluster[options.order == 1 ? cluster.size() - 1 : 0];
+    detector.enter(*at_work);
+    worker = at_work;
+    blockIdx = at_work->block_index;
+    Fiber *first = at_work->a_fiber();
+    prepare(*first, fiber_main);
+    at_work->fiber[at_work->current = 0] = first;
 }
 
+// Is it over, or does it wait for other blocks?
+bool Worker::end_block() {
+    for (size_t i = 0; i < blocks(); i++)
+        if (block_at(i)->live) return false;
+    for (size_t i = 0; i < blocks(); i++) {
+        worker = block_at(i);
+        detector.enter(*worker);
+        detector.judge();
+        worker->running = false;
+    }
+    return true;
+}
+
+// Most of it is needed by few, and costs nothing until it is touched.
+Worker *new_worker() { return new (Cells::map(sizeof(Worker))) Worker; }
+static void discard(Worker *w) {
+    if (!w) return;
+    w->~Worker();
+    munmap(static_cast<void *>(w), sizeof *w);
+}
 Worker::~Worker() {
     for (int i = 0; i < made; i++) take_stack(fibers[i]);
-    for (Worker *p : peers) delete p;
-    if (shared) munmap(shared, shared_cap);
-    if (alternate && leader == this) {
+    for (Worker *p : peers) discard(p);
+    if (kept) munmap(kept, shared_cap);
+    if (shared && (root == this || shared != root->shared)) munmap(shared, shared_cap);
+    if (alternate && root == this) {
         stack_t none{};
         none.ss_flags = SS_DISABLE;
         sigaltstack(&none, nullptr);
@@ -146,14 +160,21 @@ Worker::~Worker() {
 // An OS thread's worker ends with it.
 struct OwnWorker {
     Worker *w = nullptr;
+    std::vector<Worker *> teams;
     ~OwnWorker() {
         worker = nullptr;
-        delete w;
+        for (Worker *t : teams)
+            if (t != w) discard(t);
+        discard(w);
     }
 };
+static thread_local OwnWorker own;
+std::vector<Worker *> &teams_of_thread() { return own.teams; }
+void release_teams() {
+    for (; own.teams.size() > 32; own.teams.pop_back()) discard(own.teams.back());
+}
 Worker &this_worker() {
-    static thread_local OwnWorker own;
-    if (!worker) own.w = worker = new Worker();
+    if (!worker) own.w = worker = new_worker(), own.teams.push_back(own.w);
     Worker &mine = *worker;
     if (!mine.alternate) {
         mine.shared = static_cast<char *>(Cells::map(shared_cap));
@@ -165,57 +186,6 @@ Worker &this_worker() {
     return mine;
 }
 bool make_worker() { return this_worker().alternate; }
-
-// Workers for the blocks of a cluster.
-static void prepare_cluster(Worker &w, const Launch &l, uint32_t seed) {
-    const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
-    w.cluster.clear();
-    w.cluster_dims = l.cluster;
-    if (n < 2) return w.prepare_threads(l, seed, options.order);
-    w.cluster.push_back(&w);
-    while (w.peers.size() + 1 < n) {
-        w.peers.push_back(new Worker());
-        w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
-        w.peers.back()->leader = &w, w.peers.back()->alternate = w.alternate;
-    }
-    w.cluster.insert(w.cluster.end(), w.peers.begin(), w.peers.begin() + std::ptrdiff_t(n - 1));
-    for (Worker *b : w.cluster) {
-        detector.enter(*b);
-        worker = b;
-        if (b != &w && detector.on) detector.forget_arrays();
-        b->prepare_threads(l, seed, options.order);
-    }
-    detector.enter(w);
-    worker = &w;
-}
-// Blocks (or clusters of them) are handed out in order, so that one may wait for those before it.
-static void work(const Launch &l, std::atomic<uint64_t> &taken, uint64_t blocks) {
-    Worker &w = this_worker();
-    const uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
-    if (sigsetjmp(w.escape, 1) == 0) {
-        prepare_cluster(w, l, seed);
-        watch(true);
-        const dim3 clusters(l.grid.x / l.cluster.x, l.grid.y / l.cluster.y, l.grid.z / l.cluster.z);
-        const uint64_t n = w.cluster.empty() ? blocks : blocks / w.cluster.size();
-        for (uint64_t b; !stop && (b = taken++) < n;) {
-            const uint64_t number = options.order == 1 ? n - 1 - b : b;
-            w.cluster.empty() ? w.run_block(number) : w.run_cluster(number, clusters);
-        }
-    } else {
-        tell_signal(*worker);
-        for (Worker *b : w.cluster.empty() ? std::vector<Worker *>{&w} : w.cluster) {
-            b->running = false;
-            b->signal = b->missed = 0;
-            b->idle.clear();
-            for (int i = 0; i < b->made; i++) b->idle.push_back(&b->fibers[i]);
-        }
-        detector.enter(w);
-        worker = &w;
-        stop = true;
-    }
-    watch(false);
-    w.signal = w.missed = 0;
-}
 
 // A kernel says in its first line of which clusters its launch is to be. If it is not, it begins again.
 static dim3 wanted_clusters;
@@ -237,8 +207,8 @@ static bool launched(const Launch &l) {
     name_arguments(l, base_name(l.kernel));
     if (found.kind == launch_failed) found.kind = nothing;
     stop = false;
-    const uint64_t blocks = uint64_t(l.grid.x) * l.grid.y * l.grid.z;
-    std::atomic<uint64_t> taken{0};
+    const uint64_t blocks = blocks_of(l);
+    begin_grid();
     catch_signals(true);
     deadline = seconds_now() + options.seconds;
 #ifdef _OPENMP
@@ -246,15 +216,15 @@ static bool launched(const Launch &l) {
     if (uint64_t(threads) > blocks) threads = int(blocks);
     launching = threads > 1;
 #pragma omp parallel num_threads(threads) if (threads > 1)
-    work(l, taken, blocks);
+    work(l, threads);
     launching = false;
 #else
-    work(l, taken, blocks);
+    work(l, 1);
 #endif
     deadline = 0;
     if (ended_by == SIGUSR2) ended_by = 0;
     catch_signals(false);
-    if (found.kind == launch_failed) set_error(1);          // which another OS thread may have said
+    if (found.kind == launch_failed && !error_code) set_error(1);          // which another OS thread may have said
     if (!wants_clusters.exchange(false)) return !stop || found.kind == launch_failed;
     Launch in_clusters = l;
     in_clusters.cluster = wanted_clusters;

@@ -6,5 +6,11 @@ namespace gridstride {
 
 Worker &this_worker();                 // of this OS thread
 size_t max_dynamic_of(const Launch &); // bytes of dynamic shared memory that its kernel may have
-int refuse(const Launch &, Code, Fields);  // a launch that no GPU would accept; returns CUDA's error
+// a launch that no GPU would accept; returns CUDA's error
+int refuse(const Launch &, Code, Fields, int error = 1);
+void refuse_cooperative(const Launch &, size_t static_bytes);
+Worker *new_worker();
+// this OS thread's workers that lead a block or a cluster, its own the first; after a launch a few stay
+std::vector<Worker *> &teams_of_thread();
+void release_teams();
 }

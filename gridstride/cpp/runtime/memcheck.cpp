@@ -26,7 +26,7 @@ void Detector::outside_shared(uintptr_t off, uint32_t where) {
     for (auto &o : w->arrays)
         if (o.offset <= off + shared_gap && (!s || o.offset >= s->offset) && (o.offset <= off || !s)) s = &o;
     // it begins at 0, before all others, and has no bytes
-    const bool none = !launch->shared && !w->file_scopes[image.base].dynamic.empty();
+    const bool none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
     if (none && s && off < s->offset) s = nullptr;
     if (!s) return find(launch->shared ? Code::outside_arrays : none ? Code::no_dynamic : Code::no_shared, {}, at);
     const long long index =

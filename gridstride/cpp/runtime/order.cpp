@@ -2,6 +2,7 @@
 // publishes what is ordered before its fence, or before its release; a reader knows of it behind a fence of its own, or
 // by acquiring. Scopes: what is of the block holds within the block.
 #include "detector.h"
+#include "threads.h"
 
 namespace gridstride {
 
@@ -104,7 +105,8 @@ void Detector::atomic(
 void Detector::volatile_access(const void *p, unsigned n, bool write, uint32_t at) {
     const bool global = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!global && !is_shared(p)) return access(reinterpret_cast<uintptr_t>(p), n, write, at);
-    if (global || ++worker->spins % 64 == 0) yield_thread();
+    const bool in_vain = !write && worker->looks_in_vain(p, n, at);
+    if (in_vain || global || ++worker->spins % 64 == 0) yield();
     atomic(p, n, write ? Use::store : Use::load, gridstride::Scope::system, Order::relaxed, volatile_bit | at);
 }
 

@@ -24,4 +24,5 @@
 #include "wgmma.cpp"
 #include "shared.cpp"
 #include "device.cpp"
+#include "residents.cpp"
 #include "launch.cpp"

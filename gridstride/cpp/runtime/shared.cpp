@@ -51,7 +51,7 @@ void *shared_alloc(int site, const char *name, const Shape &s) {
 // A thread's variables of file scope begin to live all together, which may be before its first launch.
 static FileScope &file_scope(Worker &w, const void *caller) {
     Dl_info info;
-    return w.file_scopes[dladdr(caller, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
+    return w.root->file_scopes[dladdr(caller, &info) ? reinterpret_cast<uintptr_t>(info.dli_fbase) : 0];
 }
 void *shared_at_file_scope(const char *name, const Shape &s) {
     Turn turn;

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <vector>
+#include "detector.h"
 #include "findings.h"
 #include "memory.h"
 #include "signals.h"
@@ -30,6 +31,17 @@ static void *program_counter(void *context) {
     return reinterpret_cast<void *>(u->uc_mcontext.pc);
 #else
     return (void)u, nullptr;
+#endif
+}
+
+static void **stack_pointer(void *context) {
+    [[maybe_unused]] ucontext_t *u = static_cast<ucontext_t *>(context);
+#if defined(__x86_64__) && !defined(__APPLE__)
+    return reinterpret_cast<void **>(u->uc_mcontext.gregs[REG_RSP]);
+#elif defined(__aarch64__) && !defined(__APPLE__)
+    return reinterpret_cast<void **>(u->uc_mcontext.sp);
+#else
+    return nullptr;
 #endif
 }
 
@@ -73,12 +85,12 @@ void watch(bool on) {
 
 // A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. Who never comes back
 // from elsewhere is ended there.
-static bool may_end(Worker &w, const void *pc) {
+static bool is_own(const Worker &w, const void *pc) {
     Dl_info kernel, here;
-    const bool own = dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel) && dladdr(pc, &here) &&
-                     kernel.dli_fbase == here.dli_fbase;
-    return own || ++w.missed > 5000;
+    return dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel) && dladdr(pc, &here) &&
+           kernel.dli_fbase == here.dli_fbase;
 }
+static bool may_end(Worker &w, const void *pc) { return is_own(w, pc) || ++w.missed > 5000; }
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
         ended_by = SIGINT;
@@ -89,8 +101,8 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         if (sig == SIGUSR2 && !may_end(*w, program_counter(context))) return;
         w->signal = sig;
         w->fault = info->si_addr;
-        w->pc = program_counter(context);
-        siglongjmp(w->leader->escape, 1);
+        w->pc = program_counter(context), w->sp = stack_pointer(context);
+        siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return;
     if (guard) {
@@ -130,16 +142,36 @@ void catch_signals(bool on) {
 }
 
 static void tell_memory_fault(Worker &w);
+// Where the learner's code is at work: here, or the newest place on the stack that leads back there.
+static const void *own_place(const Worker &w) {
+    const Image image = image_of(reinterpret_cast<void *>(w.launch->thread));
+    const auto is_code = [&](const void *p) { return reinterpret_cast<uintptr_t>(p) - image.code < image.code_bytes; };
+    if (is_code(w.pc)) return w.pc;
+    for (int i = 0; i < w.made; i++)
+        for (void **p = w.sp, *stack = w.fibers[i].stack;
+            stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
+            if (is_code(*p)) return static_cast<char *>(*p) - 1;
+    return nullptr;
+}
+// The kernel's time is over. Between two turns of its threads: where the last one waits, or looked.
+static void tell_endless(Worker &w) {
+    char seconds[32];
+    snprintf(seconds, sizeof seconds, "%g", options.seconds);
+    if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
+    const int r = w.rank[w.current];
+    note(own_place(w), 0);
+    if (found.at.line) return;
+    if (w.state[w.current] != ready) found.at.line = w.line[r];
+    else if (w.looked && w.looks[r].at) detector.put_line({0, 0, w.looks[r].where}, found.at);
+}
 
 // After a signal ended a kernel: what it means.
 void tell_signal(Worker &w) {
-    char seconds[32];
     switch (w.signal) {
         case 0: return;
         case SIGUSR2:
             if (ended_by == SIGINT) return (void)take_finding(Code::stopped, {});
-            snprintf(seconds, sizeof seconds, "%g", options.seconds);
-            return tell(Code::endless, {{"seconds", static_cast<const char *>(seconds)}}, w.pc, 0);
+            return tell_endless(w);
         case SIGFPE: return tell(Code::division, {}, w.pc, 0);
         case SIGSEGV:
         case SIGBUS: return tell_memory_fault(w);

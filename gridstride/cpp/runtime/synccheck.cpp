@@ -58,7 +58,7 @@ static int most_lanes_at_one_line(const Worker &w, int warp) {
     worker = this;
     current = slot[r], blamed = true;
     // it tells itself, so that the line in the kernel is found
-    if (!on_stack_of(*fiber[current])) switch_fiber(main, *fiber[current]);
+    if (!on_stack_of(*fiber[current])) switch_fiber(root->main, *fiber[current]);
     tell_of_waiting();
 }
 void Worker::tell_of_waiting() {

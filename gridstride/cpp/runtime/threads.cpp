@@ -27,7 +27,7 @@ void Worker::prepare_threads(const Launch &l, uint32_t seed, int order) {
     arrays.clear();
     dynamic_array = 0, dynamic_met = false;
     if (detector.on) {
-        FileScope &f = file_scopes[detector.image.base];
+        FileScope &f = root->file_scopes[detector.image.base];
         for (auto &a : f.arrays) detector.new_array(*this, a.name, a.offset, a.shape);
         for (auto &a : f.dynamic) dynamic(a.name, a.shape);
     }
@@ -73,6 +73,7 @@ inline void Worker::finish() {
     if (leader->engines) thread_ends(*this);
     state[current] = done;
     live--;
+    stirs();
     if (warps_used) warps[current_rank() / 32].finished |= 1u << current_rank() % 32;
 }
 
@@ -98,10 +99,10 @@ inline void Worker::choose() {
     if (!find_ready(s)) {
         if (!leader->cluster.empty()) return choose_in_cluster(self);
         if (!live) {
-            switch_fiber(self, main);
+            switch_fiber(self, root->main);
             return;
         }
-        resolve();
+        if (!resolve(!waits_for_grid())) return leave(self);
         find_ready(s);
     }
     if (s != current || fiber[s] != &self) {
@@ -145,6 +146,8 @@ void Worker::choose_in_cluster(Fiber &self) {
         if (b.fiber[s] != &self) switch_fiber(self, *b.fiber[s]);
         return;
     }
+    for (size_t i = 0; i < n; i++)
+        if (all[i]->live && all[i]->waits_for_grid()) return leave(self);
     for (bool any : {false, true})                          // who waits for more than the other blocks tells first
         for (Worker *b : all)
             if (b->live && (any || b->is_to_blame())) {
@@ -154,7 +157,7 @@ void Worker::choose_in_cluster(Fiber &self) {
             }
     detector.enter(*leader);
     worker = leader;
-    switch_fiber(self, leader->main);
+    switch_fiber(self, root->main);
 }
 
 // Does one of its threads wait for something else than the other blocks?
@@ -207,6 +210,7 @@ bool Worker::resolve(bool must) {
         if (state[i] == at_barrier)
             count += predicate[i] != 0, state[i] = ready, detector.barrier_line = line[rank[i]];
     detector.block_barrier(*this);
+    stirs();
     return true;
 }
 
@@ -229,15 +233,20 @@ void wait_until(bool (*is_ready)(void *), void *arg, int line, Says *says) {
     w.wait(on_condition);
     if (w.blamed) w.tell_of_waiting();
 }
-void yield_thread() {
-    if (!worker || !worker->running) return;
+void yield() {
     Worker &w = *worker;
     detector.settle();
     w.wake();
+    if (w.leader->in_vain > w.patience() && w.next == w.n) return w.leave(*w.fiber[w.current]);
     w.leader->cluster.empty() || ++w.yields % 16 ? w.choose() : w.choose_in_cluster(*w.fiber[w.current]);
 }
 void returns(int line) {
     if (detector.on && on_device()) worker->returned[current_rank()] = line;
+}
+void yield_thread() {
+    if (!on_device()) return;
+    worker->leader->in_vain++;                              // who sleeps has looked in vain
+    yield();
 }
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }

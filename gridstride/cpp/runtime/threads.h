@@ -6,4 +6,5 @@ namespace gridstride {
 
 inline int current_rank() { return worker->rank[worker->current]; }
 void fiber_main();
+void yield();                          // the others may run
 }

@@ -50,6 +50,13 @@ struct FileScope {
     std::vector<SharedArray> dynamic;              // one at most
 };
 
+// Where a thread looked last, what it found there, and how often in a row.
+struct Look {
+    const void *at;
+    uint64_t value;
+    uint32_t bytes, turns, where;                         // where: in the code, as an Access has it
+};
+
 struct BlockClock;
 struct Engines;
 
@@ -92,9 +99,16 @@ struct Worker {
     sigjmp_buf escape;
     volatile int signal = 0;
     int missed = 0;                                // signals that came at a bad time
-    void *fault = nullptr, *pc = nullptr;
+    void *fault = nullptr, *pc = nullptr, **sp = nullptr;
     void *alternate = nullptr;
     uint32_t spins = 0, yields = 0;
+    Look looks[max_threads];                       // by rank
+    // blocks that are at work on this OS thread; each but the first, or each cluster's, has a worker of its own
+    Worker *root = this;                           // the OS thread's own: all return to it
+    Worker *at_work = this;                        // of the leader: the block that goes on when its turn comes
+    bool looked = false;                           // has any?
+    uint32_t in_vain = 0;                          // of the leader: turns in a row in which nobody found something new
+    char *kept = nullptr;                          // its shared memory, while another block is at work
     // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
     Worker *leader = this;
     std::vector<Worker *> cluster;                 // of the leader; empty if a block is alone
@@ -107,9 +121,18 @@ struct Worker {
     void prepare_threads(const Launch &, uint32_t seed, int order);
     Worker *block_of(const char *shared) const;
     void choose_in_cluster(Fiber &self);
+    void leave(Fiber &self);
+    bool looks_in_vain(const void *at, unsigned bytes, uint32_t where);
+    bool may_go_on() const;
+    bool waits_for_grid() const;
+    void stirs() { leader->in_vain = 0; }
+    size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }
+    Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
+    uint32_t patience() const;
     void begin_block(uint64_t block);
-    void run_block(uint64_t block);
-    void run_cluster(uint64_t number, dim3 clusters);
+    void begin_single(uint64_t block);
+    void begin_cluster(uint64_t number);
+    bool end_block();
     void start(int s);
     void finish();
     void wait(State s);

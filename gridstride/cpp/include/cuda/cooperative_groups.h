@@ -152,7 +152,7 @@ GRIDSTRIDE_INLINE coalesced_group labeled_partition(const warp_group &group, boo
     return binary_partition(group, label, line);
 }
 
-// The whole grid: its numbers are there, its barrier is not, for blocks run one after another.
+// The whole grid; its barrier is for cooperative launches.
 class grid_group {
 public:
     static dim3 block_index() { return blockIdx; }
@@ -167,11 +167,8 @@ public:
     static unsigned long long thread_rank() {
         return block_rank() * (blockDim.x * blockDim.y * blockDim.z) + unsigned(gridstride::thread_rank());
     }
-    static bool is_valid() { return false; }
-    template <bool emulated = false> static void sync(int = 0) {
-        static_assert(emulated, "the emulator has no this_grid().sync(): end the kernel and launch another one, which "
-                                "waits for all blocks");
-    }
+    static bool is_valid() { return gridstride::is_cooperative(); }
+    GRIDSTRIDE_INLINE static void sync(int line = __builtin_LINE()) { gridstride::grid_sync(line); }
 };
 inline grid_group this_grid() { return {}; }
 

@@ -23,6 +23,7 @@
     X(cudaErrorAssert, 710, "device-side assert triggered") \
     X(cudaErrorMisalignedAddress, 716, "misaligned address") \
     X(cudaErrorLaunchFailure, 719, "unspecified launch failure") \
+    X(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch") \
     X(cudaErrorNotSupported, 801, "operation not supported") \
     X(cudaErrorUnknown, 999, "unknown error")
 
@@ -258,7 +259,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     p->regsPerBlock = p->regsPerMultiprocessor = 65536, p->multiProcessorCount = 132,
     p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
     p->clockRate = 1980000, p->memoryClockRate = 2619000, p->memoryBusWidth = 5120, p->l2CacheSize = 50 << 20;
-    p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = 1, p->asyncEngineCount = 3;
+    p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1,
+    p->asyncEngineCount = 3;
     return cudaSuccess;
 }
 enum cudaDeviceAttr {
@@ -270,6 +272,7 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMajor = 75,
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
+    cudaDevAttrCooperativeLaunch = 95,
     cudaDevAttrMaxRegistersPerMultiprocessor = 82,
     cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
 };
@@ -286,6 +289,7 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, 
         case cudaDevAttrComputeCapabilityMinor: *value = p.minor; break;
         case cudaDevAttrMaxSharedMemoryPerMultiprocessor: *value = int(p.sharedMemPerMultiprocessor); break;
         case cudaDevAttrMaxRegistersPerMultiprocessor: *value = p.regsPerMultiprocessor; break;
+        case cudaDevAttrCooperativeLaunch: *value = p.cooperativeLaunch; break;
         case cudaDevAttrMaxSharedMemoryPerBlockOptin: *value = int(p.sharedMemPerBlockOptin); break;
         default: return gridstride::told(cudaErrorInvalidValue);
     }
@@ -333,10 +337,7 @@ inline cudaError_t get_attributes(cudaFuncAttributes *p, const char *kernel) {
 // not known here.
 inline cudaError_t max_blocks(int *n, int threads, size_t dynamic) {
     if (threads < 1 || threads > 1024) return told(cudaErrorInvalidValue);
-    int by_threads = 2048 / ((threads + 31) / 32 * 32),
-        by_memory = int((size_t(228) << 10) / ((dynamic + 127) / 128 * 128 + 1024));
-    *n = by_threads < by_memory ? by_threads : by_memory;
-    if (*n > 32) *n = 32;
+    *n = blocks_of_sm(threads, dynamic);
     return cudaSuccess;
 }
 inline cudaError_t best_block(int *grid, int *block, size_t dynamic, int limit) {
@@ -357,5 +358,62 @@ template <class K>
 cudaError_t cudaOccupancyMaxPotentialBlockSize(int *grid, int *block, K, size_t dynamic = 0, int limit = 0) {
     return gridstride::best_block(grid, block, dynamic, limit);
 }
+// Launches by a function. The rewriter takes the cast to `void *` away, so the kernel's type is known.
+namespace gridstride {
+template <class... P, size_t... i>
+void launch_packed(const Config &config, const char *name, int line, void (*kernel)(P...), [[maybe_unused]] void **args,
+    std::index_sequence<i...>) {
+    launch(config, name, line, kernel, *static_cast<std::remove_reference_t<P> *>(args[i])...);
+}
+template <class... P>
+cudaError_t launch_by_pointers(int cooperative, const char *name, int line, void (*kernel)(P...), dim3 grid, dim3 block,
+    void **args, size_t shared = 0, cudaStream_t stream = nullptr) {
+    launch_packed(Config(grid, block, shared, stream, dim3(1, 1, 1), cooperative), name, line, kernel, args,
+        std::index_sequence_for<P...>());
+    return cudaPeekAtLastError();
+}
+}
+#define cudaLaunchKernel(...) \
+    ::gridstride::launch_by_pointers(0, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
+#define cudaLaunchCooperativeKernel(...) \
+    ::gridstride::launch_by_pointers(1, GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, __VA_ARGS__)
+
+enum cudaLaunchAttributeID {
+    cudaLaunchAttributeIgnore = 0,
+    cudaLaunchAttributeCooperative = 2,
+    cudaLaunchAttributeClusterDimension = 4,
+    cudaLaunchAttributeProgrammaticStreamSerialization = 6,
+    cudaLaunchAttributePriority = 8
+};
+union cudaLaunchAttributeValue {
+    int cooperative, priority, programmaticStreamSerializationAllowed;
+    struct { unsigned x, y, z; } clusterDim;
+};
+struct cudaLaunchAttribute { cudaLaunchAttributeID id; cudaLaunchAttributeValue val; };
+struct cudaLaunchConfig_t {
+    dim3 gridDim, blockDim;
+    size_t dynamicSmemBytes;
+    cudaStream_t stream;
+    cudaLaunchAttribute *attrs;
+    unsigned numAttrs;
+};
+namespace gridstride {
+template <class... P, class... A>
+cudaError_t launch_configured(
+    const char *name, int line, const cudaLaunchConfig_t *c, void (*kernel)(P...), A &&...args) {
+    Config config(c->gridDim, c->blockDim, c->dynamicSmemBytes, c->stream);
+    for (unsigned i = 0; i < c->numAttrs; i++) {
+        const cudaLaunchAttributeValue &v = c->attrs[i].val;
+        if (c->attrs[i].id == cudaLaunchAttributeClusterDimension)
+            config.cluster = dim3(v.clusterDim.x, v.clusterDim.y, v.clusterDim.z);
+        if (c->attrs[i].id == cudaLaunchAttributeCooperative) config.cooperative = v.cooperative != 0;
+    }
+    launch(config, name, line, kernel, static_cast<P>(args)...);
+    return cudaPeekAtLastError();
+}
+}
+#define cudaLaunchKernelEx(config, ...) \
+    ::gridstride::launch_configured(GRIDSTRIDE_TEXT(__VA_ARGS__), __LINE__, config, __VA_ARGS__)
+
 inline cudaError_t cudaProfilerStart() { return cudaSuccess; }
 inline cudaError_t cudaProfilerStop() { return cudaSuccess; }

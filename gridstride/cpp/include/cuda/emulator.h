@@ -41,8 +41,10 @@ struct Config {
     size_t shared;
     void *stream;
     dim3 cluster;
-    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1))
-        : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster) {}
+    int cooperative;
+    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1),
+        int cooperative = 0)
+        : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster), cooperative(cooperative) {}
 };
 
 template <class T> Arg arg(const T &x) {
@@ -70,7 +72,8 @@ GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line
     auto thread = [&] { kernel_call(args...); };
     if (!has_worker) return;
     run({config.grid, config.block, config.shared, config.stream, config.cluster, kernel, line,
-         [](void *call) { (*static_cast<decltype(thread) *>(call))(); }, &thread, list, int(sizeof...(A))});
+         [](void *call) { (*static_cast<decltype(thread) *>(call))(); }, &thread, list, int(sizeof...(A)),
+         config.cooperative});
 }
 
 template <class T> Shape shape() {

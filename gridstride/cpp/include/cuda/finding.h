@@ -38,9 +38,10 @@ enum Kind {
     X(synccheck, different_calls) X(synccheck, own_mask) X(synccheck, arrives_twice) X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
+    X(synccheck, not_resident) X(synccheck, not_cooperative) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
-    X(launch_failed, dynamic_size) X(launch_failed, shared_sum) X(launch_failed, static_size) \
-    X(launch_failed, kernel_in_kernel) \
+    X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) X(launch_failed, shared_sum) \
+    X(launch_failed, static_size) X(launch_failed, kernel_in_kernel) \
     X(assertion, fails) \
     X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
     X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) X(crash, host) \
@@ -48,8 +49,9 @@ enum Kind {
     X(timeout, endless) \
     X(interrupted, stopped) \
     X(phrase, own_copy) X(phrase, other_copy) X(phrase, a_thread) X(phrase, a_bulk_copy) X(phrase, an_engine) \
-    X(phrase, element) X(phrase, of_line) X(phrase, at_cluster) X(phrase, at_barrier) X(phrase, gets_more) \
-    X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) X(phrase, for_wgmma) \
+    X(phrase, element) X(phrase, of_line) X(phrase, at_cluster) X(phrase, at_grid) X(phrase, at_barrier) \
+    X(phrase, gets_more) X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) \
+    X(phrase, for_wgmma) \
     X(phrase, apart_waits) X(phrase, apart_absent) X(phrase, apart_returned) X(phrase, apart_elsewhere) \
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, tile_threads) \
     X(phrase, copy_bytes) X(phrase, matrix_stride)

@@ -98,6 +98,8 @@ GRIDSTRIDE_API void copy_async_wait_all();
 constexpr uint32_t block_window = 1u << 20;
 // the kernel's __cluster_dims__: the launch begins again if it is another one
 GRIDSTRIDE_API void in_clusters_of(dim3 blocks);
+GRIDSTRIDE_API void grid_sync(int line);
+GRIDSTRIDE_API bool is_cooperative();
 GRIDSTRIDE_API uint32_t cluster_rank();
 GRIDSTRIDE_API uint3 cluster_index();
 GRIDSTRIDE_API uint32_t cluster_blocks();
@@ -177,9 +179,12 @@ struct Launch {
     void *call;
     const Arg *args;
     int nargs;
+    int cooperative = 0;             // 2: if it fits
 };
 GRIDSTRIDE_API bool make_worker();                                 // what runs the launches of this OS thread
 GRIDSTRIDE_API void run(const Launch &);
+// blocks that fit on one multiprocessor, as far as threads and bytes of shared memory say
+GRIDSTRIDE_API int blocks_of_sm(int threads, size_t shared);
 GRIDSTRIDE_API size_t &max_dynamic_of(const char *kernel);         // cudaFuncSetAttribute's value; 48 KB before it
 
 GRIDSTRIDE_API bool on_device();

@@ -268,7 +268,8 @@ Config asked_config(size_t &allowed) {
     const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
     // who asks for more from Python need not say it twice
     if (size_t(c.shared) > allowed && c.shared <= 227 << 10) allowed = size_t(c.shared);
-    return Config(xyz(c.grid), xyz(c.block), size_t(c.shared), static_cast<cudaStream_t>(c.stream), xyz(c.cluster));
+    return Config(xyz(c.grid), xyz(c.block), size_t(c.shared), static_cast<cudaStream_t>(c.stream), xyz(c.cluster),
+        2);
 }
 #endif
 }

@@ -1,0 +1,330 @@
+// The blocks of a grid. One runs until it is over; then the next one begins. A block that waits for others, at the
+// grid's barrier or by looking again and again at what does not change, stays, and the next one begins beside it, as
+// long as the device has room. Those that wait go on when what they look at has changed.
+#include <algorithm>
+#include <dlfcn.h>
+#include <sched.h>
+#include <signal.h>
+#include <string.h>
+#include "detector.h"
+#include "findings.h"
+#include "launch.h"
+#include "residents.h"
+#include "signals.h"
+#include "threads.h"
+
+namespace gridstride {
+
+constexpr uint64_t multiprocessors = 132;      // an H100's
+static std::atomic<uint64_t> taken{0};         // blocks, or clusters, that have begun
+static std::atomic<uint64_t> moves{0};         // how often one began, was over, or found something new
+static struct {
+    std::atomic<uint64_t> arrived{0};          // threads
+    std::atomic<uint32_t> phase{0};
+} at_grid;
+
+uint64_t blocks_of(const Launch &l) { return uint64_t(l.grid.x) * l.grid.y * l.grid.z; }
+int blocks_of_sm(int threads, size_t shared) {
+    const int by_threads = 2048 / ((threads + 31) / 32 * 32),
+              by_memory = int((size_t(228) << 10) / ((shared + 127) / 128 * 128 + 1024));
+    return std::min({by_threads, by_memory, 32});
+}
+uint64_t capacity(const Launch &l, size_t static_bytes) {
+    const int threads = int(l.block.x * l.block.y * l.block.z);
+    return multiprocessors * uint64_t(std::max(1, blocks_of_sm(threads, l.shared + static_bytes)));
+}
+void begin_grid() {
+    taken = 0, at_grid.arrived = 0;
+    forget_locks();
+}
+
+// A thread looks at a place: has it found the same there several times, so that it should let others go on?
+bool Worker::looks_in_vain(const void *at, unsigned bytes, uint32_t where) {
+    if (!looked) memset(static_cast<void *>(looks), 0, sizeof *looks * size_t(n)), looked = true;
+    Look &look = looks[rank[current]];
+    if (look.at != at) {
+        look = {at, 0, 0, 0, where};
+        stirs();
+        return false;
+    }
+    const uintptr_t a = reinterpret_cast<uintptr_t>(at);
+    const Piece *p = memory.at(a);
+    const size_t off = a - reinterpret_cast<uintptr_t>(shared);
+    if (p ? !p->live || a < p->lo || a + bytes > p->hi : off > shared_cap - bytes)
+        return false;
+    uint64_t value = 0;
+    memcpy(&value, at, bytes = std::min(bytes, 8u));
+    if (look.bytes != bytes || look.value != value) {
+        look = {at, value, bytes, 0, where};
+        stirs();
+        return false;
+    }
+    if (++look.turns % 4) return false;
+    leader->in_vain++;
+    return true;
+}
+// So often in a row: then each thread of the block has had its turn, and has seen nothing new.
+uint32_t Worker::patience() const {
+    return uint32_t(size_t(n) * leader->blocks() + 16);
+}
+// The others may run. Whoever leads decides whose turn it is next.
+void Worker::leave(Fiber &self) {
+    leader->at_work = this, leader->in_vain = 0;
+    switch_fiber(self, root->main);
+}
+
+static bool waits_at_grid(void *phase) { return at_grid.phase != *static_cast<uint32_t *>(phase); }
+static void says_grid(void *, Finding &f, const char *name) {
+    const Launch &l = *worker->launch;
+    f.add({{name, Code::at_grid, 2}, {"arrived", at_grid.arrived.load()},
+        {"threads", blocks_of(l) * uint64_t(worker->n)}});
+}
+bool Worker::waits_for_grid() const {
+    for (int i = 0; i < n; i++)
+        if (state[i] == on_condition && condition[rank[i]].says == says_grid) return true;
+    return false;
+}
+// Could it do something that it could not when it left?
+bool Worker::may_go_on() const {
+    for (int i = 0; i < next; i++) {
+        const Look &look = looks[rank[i]];
+        if (state[i] == on_condition && condition[rank[i]].ready(condition[rank[i]].arg)) return true;
+        if (looked && state[i] == ready && look.bytes && memcmp(look.at, &look.value, look.bytes)) return true;
+    }
+    return false;
+}
+
+// The grid's barrier: all that was before is in order.
+static void all_have_met() {
+    Worker *mine = worker;
+    for (Worker *t : teams_of_thread())
+        for (size_t i = 0; i < t->blocks(); i++)
+            if (Worker &b = *t->block_at(i); b.running) {
+                detector.enter(b);
+                detector.block_barrier(b);
+            }
+    detector.enter(*mine);
+    detector.launch_start = ++detector.now;
+}
+void grid_sync(int line) {
+    const Worker &w = *worker;
+    const Launch &l = *w.launch;
+    if (!l.cooperative) fail(Code::not_cooperative, {}, line);
+    if (blocks_of(l) > capacity(l, w.shared_static)) {
+        refuse_cooperative(l, w.shared_static);
+        stop = true;
+        end_launch();
+    }
+    uint32_t phase = at_grid.phase;
+    detector.settle();
+    if (++at_grid.arrived == blocks_of(l) * uint64_t(w.n)) {
+        at_grid.arrived = 0;
+        if (detector.on) all_have_met();
+        at_grid.phase++;
+        return;
+    }
+    wait_until(waits_at_grid, &phase, line, says_grid);
+}
+bool is_cooperative() {
+    const Launch &l = *worker->launch;
+    return l.cooperative && blocks_of(l) <= capacity(l, 0);
+}
+
+namespace {
+// The blocks, or clusters, on this OS thread.
+class Residents {
+    const Launch &l;
+    Worker &root;
+    std::vector<Worker *> &free, &waiting;     // waiting: the newest last
+    size_t prepared = 0, scope;                // bytes of shared memory declared at file scope
+    uint64_t number_of = 0;                    // blocks, or clusters, of the grid
+    int os_threads;
+    uint32_t seed = uint32_t(options.seed) * 2654435761u + 1;
+
+public:
+    Residents(const Launch &l, Worker &root, int os_threads, std::vector<Worker *> (&lists)[2])
+        : l(l), root(root), free(lists[0]), waiting(lists[1]), os_threads(os_threads) {
+        Dl_info info;
+        free.clear(), waiting.clear();
+        scope = dladdr(reinterpret_cast<const void *>(l.thread), &info)
+                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
+                    : 0;
+        number_of = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
+        free.push_back(team());
+    }
+
+    void run() {
+        uint64_t seen = moves, quiet = 0;
+        while (!stop) {
+            if (has_room() && begin()) {
+                while (!stop && go_on(false)) {}
+                continue;
+            }
+            if (waiting.empty()) break;
+            go_on(true);
+            if (moves != seen) seen = moves, quiet = 0;
+            else if (++quiet > 16 || !any_ready()) give_up(quiet);
+        }
+    }
+
+private:
+    size_t room() const {
+        return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
+    }
+    bool has_room() const { return waiting.empty() || waiting.size() < room(); }
+
+    // A worker, with others for the blocks of its cluster, ready for this launch.
+    Worker *team() {
+        std::vector<Worker *> &all = teams_of_thread();
+        if (prepared == all.size()) {
+            all.push_back(new_worker());
+            all.back()->root = &root, all.back()->alternate = root.alternate;
+            all.back()->kept = static_cast<char *>(Cells::map(shared_cap));
+            all.back()->shared = root.shared;
+        }
+        Worker &w = *all[prepared++];
+        const size_t n = size_t(l.cluster.x) * l.cluster.y * l.cluster.z;
+        w.cluster.clear();
+        w.cluster_dims = l.cluster, w.at_work = &w, w.in_vain = 0;
+        while (n > 1 && w.peers.size() + 1 < n) {
+            w.peers.push_back(new_worker());
+            w.peers.back()->shared = static_cast<char *>(Cells::map(shared_cap));
+            w.peers.back()->root = &root, w.peers.back()->leader = &w, w.peers.back()->alternate = root.alternate;
+        }
+        if (n > 1) {
+            w.cluster.push_back(&w);
+            w.cluster.insert(w.cluster.end(), w.peers.begin(), w.peers.begin() + std::ptrdiff_t(n - 1));
+        }
+        for (size_t i = 0; i < w.blocks(); i++) {
+            Worker &b = *(worker = w.block_at(i));
+            detector.enter(b);
+            if (&b != &root && detector.on) detector.forget_arrays();
+            b.prepare_threads(l, seed, options.order);
+        }
+        return &w;
+    }
+
+    bool begin() {
+        const uint64_t taken_now = taken++;
+        if (taken_now >= number_of) return false;
+        const uint64_t number = options.order == 1 ? number_of - 1 - taken_now : taken_now;
+        if (free.empty()) free.push_back(team());
+        Worker *w = free.back();
+        free.pop_back();
+        w->in_vain = 0;
+        moves++;
+        worker = w;
+        detector.enter(*w);
+        w->cluster.empty() ? w->begin_single(number) : w->begin_cluster(number);
+        if (!run_team(*w)) waiting.push_back(w);
+        return true;
+    }
+    // Is it over now?
+    bool run_team(Worker &w) {
+        switch_fiber(root.main, *w.at_work->fiber[w.at_work->current]);
+        const bool over = w.end_block();
+        if (over) free.push_back(&w), moves++;
+        else exchange_shared(w, false);
+        return over;
+    }
+    // Blocks find their shared memory at one place, whoever of them is at work.
+    void exchange_shared(Worker &w, bool in) const {
+        if (!w.kept) w.kept = static_cast<char *>(Cells::map(shared_cap));
+        char *to = in ? w.shared : w.kept, *from = in ? w.kept : w.shared;
+        memcpy(to, from, w.shared_used);
+        memcpy(to + shared_cap - scope, from + shared_cap - scope, scope);
+    }
+    bool any_ready() const {
+        return std::any_of(waiting.begin(), waiting.end(), [](Worker *w) { return may(*w, true); });
+    }
+    static bool may(Worker &w, bool all) {
+        for (size_t i = 0; i < w.blocks(); i++) {
+            const Worker &b = *w.block_at(i);
+            if (b.may_go_on() || (all && memchr(b.state, ready, size_t(b.n)))) return true;
+        }
+        return false;
+    }
+    // Those go on for whom something has changed, or all; the newest first. Has one come further?
+    bool go_on(bool all) {
+        bool any = false;
+        for (size_t i = waiting.size(); i-- > 0 && !stop;) {
+            if (may(*waiting[i], all) && resume(*waiting[i]))
+                waiting.erase(waiting.begin() + std::ptrdiff_t(i)), any = true;
+        }
+        return any;
+    }
+    bool resume(Worker &w) {
+        for (size_t i = 0; i < w.blocks(); i++) {
+            Worker *b = w.block_at(i);
+            b->wake();
+            const void *p = memchr(b->state, ready, size_t(b->n));
+            if (!p) continue;
+            if (b->state[b->current] != ready) b->current = int(static_cast<const uint8_t *>(p) - b->state);
+            w.at_work = b;
+            break;
+        }
+        Worker &b = *w.at_work;
+        exchange_shared(w, true);
+        detector.enter(b);
+        worker = &b;
+        blockIdx = b.block_index;
+        threadIdx = b.index[b.rank[b.current]];
+        detector.begin_thread(b);
+        return run_team(w);
+    }
+    // Nothing has happened for long.
+    void give_up(uint64_t quiet) {
+        if (os_threads > 1) return void(sched_yield());
+        Worker &w = *waiting.back();
+        if (any_ready()) {
+            if (taken < number_of && quiet > 16) tell_of_room(w);
+            return;
+        }
+        worker = w.at_work;
+        detector.enter(*worker);
+        worker->resolve();
+    }
+    void tell_of_room(Worker &w) {
+        Worker &b = *w.at_work;
+        worker = &b;
+        detector.enter(b);
+        if (take_finding(Code::not_resident, {{"resident", waiting.size() * w.blocks()},
+                                                 {"blocks", blocks_of(l)}})) {
+            say_who(b);
+            detector.put_line({0, 0, b.looks[b.rank[b.current]].where}, found.at);
+        }
+        end_launch();
+    }
+};
+}
+
+// The launch was ended: what was at work is no more.
+static void forget_blocks() {
+    for (Worker *t : teams_of_thread()) {
+        std::vector<Worker *> all = t->peers;
+        all.push_back(t);
+        for (Worker *b : all) {
+            b->running = false;
+            b->signal = b->missed = 0;
+            b->idle.clear();
+            for (int i = 0; i < b->made; i++) b->idle.push_back(&b->fibers[i]);
+        }
+    }
+}
+void work(const Launch &l, int os_threads) {
+    static thread_local std::vector<Worker *> lists[2];    // a jump out of the launch would lose them
+    Worker &root = this_worker();
+    watch(true);
+    if (sigsetjmp(root.escape, 1) == 0) Residents(l, root, os_threads, lists).run();
+    else {
+        tell_signal(*worker);
+        stop = true;
+    }
+    if (stop) forget_blocks();
+    detector.enter(root);
+    worker = &root;
+    watch(false);
+    root.signal = root.missed = 0;
+    release_teams();
+}
+}

@@ -1,0 +1,12 @@
+// Blocks that are on the device together, so that one may wait for another.
+#pragma once
+#include "worker.h"
+
+namespace gridstride {
+
+uint64_t blocks_of(const Launch &);
+uint64_t capacity(const Launch &, size_t static_bytes);    // blocks that the device has room for, together
+void begin_grid();
+void forget_locks();                                       // of atomic operations
+void work(const Launch &, int os_threads);                 // the blocks that this OS thread takes
+}

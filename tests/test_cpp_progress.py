@@ -1,0 +1,204 @@
+"Blocks that wait for other blocks: those that fit on the device together make progress together, in every order."
+import pytest
+import torch
+
+from gridstride import cpp
+from gridstride.findings import KernelTimeout, LaunchError, RacecheckError, SynccheckError
+
+SRC = r'''
+#include <cooperative_groups.h>
+namespace cg = cooperative_groups;
+__device__ int flags[2048], sums[2048], ticket;
+
+__device__ int look_back(int b, int mine) {                 // one thread of the block: what those before have, and this one
+    int before = 0;
+    if (b) {
+        while (atomicAdd(&flags[b-1], 0) == 0) {}
+        __threadfence();
+        before = sums[b-1];
+    }
+    sums[b] = before + mine;
+    __threadfence();
+    atomicExch(&flags[b], 1);
+    return before + mine;
+}
+__global__ void scan(const int *x, int *out) {              // decoupled look-back, the others at a barrier
+    __shared__ int total;
+    if (threadIdx.x == 0) total = 0;
+    __syncthreads();
+    atomicAdd(&total, x[blockIdx.x*blockDim.x + threadIdx.x]);
+    __syncthreads();
+    if (threadIdx.x == 0) out[blockIdx.x] = look_back(blockIdx.x, total);
+}
+__global__ void by_ticket(int *out) {
+    extern __shared__ int mine[];
+    if (threadIdx.x == 0) mine[0] = atomicAdd(&ticket, 1);
+    __syncthreads();
+    if (threadIdx.x == 0) out[mine[0]] = look_back(mine[0], 1);
+}
+__shared__ int of_file[32];                                 // each block has its own, at one address
+__global__ void in_file(volatile int *f, int *out) {
+    of_file[threadIdx.x] = blockIdx.x*100 + threadIdx.x;
+    __syncthreads();
+    if (threadIdx.x == 0) {
+        if (blockIdx.x + 1 < gridDim.x) while (f[blockIdx.x+1] == 0) {}
+        __threadfence();
+        f[blockIdx.x] = 1;
+    }
+    __syncthreads();
+    out[blockIdx.x*32 + threadIdx.x] = of_file[31 - threadIdx.x];
+}
+__global__ void fix_up(int *part, int *out) {               // the last block of a tile adds what the others left: stream-K
+    int b = blockIdx.x;
+    part[b] = b + 1;
+    __threadfence();
+    if (b % 4 < 3) { atomicExch(&flags[b], 1); return; }
+    int sum = part[b];
+    for (int i = b - 3; i < b; i++) {
+        while (atomicCAS(&flags[i], 1, 1) != 1) __nanosleep(20);
+        __threadfence();
+        sum += part[i];
+    }
+    out[b/4] = sum;
+}
+__global__ void grid(int *a, int *b, int n) {
+    __shared__ int s[64];
+    auto g = cg::this_grid();
+    int i = g.thread_rank();
+    s[threadIdx.x] = i;
+    a[i] = i;
+    g.sync();
+    b[i] = a[n - 1 - i] + s[threadIdx.x];
+    g.sync();
+    a[i] = b[(i + 1)%n] + g.is_valid();
+}
+__global__ void race(int *a, int n) {                       // no barrier of the grid between
+    int i = blockIdx.x*64 + threadIdx.x;
+    a[i] = i;
+    if (blockIdx.x == 0) cg::this_grid().sync(); else cg::this_grid().sync();
+    a[n - 1 - i] = i;
+    a[i] = 0;
+}
+__global__ void early(int *a) {
+    if (blockIdx.x == 1) return;
+    cg::this_grid().sync();                                 // line of the barrier
+}
+__global__ void never(int *a) {
+    while (atomicAdd(a, 0) == 0) {}                         // line of the wait
+}
+__global__ void clusters(int *out) {
+    __shared__ int s;
+    s = 0;
+    cg::this_cluster().sync();
+    if (cg::this_cluster().block_rank() == 0) {             // pairs wait for the pair after them
+        int c = blockIdx.x/2;
+        if (c + 1 < gridDim.x/2) while (atomicAdd(&flags[c+1], 0) == 0) {}
+        __threadfence();
+        *cg::this_cluster().map_shared_rank(&s, 1) = c + 1;
+        atomicExch(&flags[c], 1);
+    }
+    cg::this_cluster().sync();
+    out[blockIdx.x] = s;
+}
+
+void reset() { static int z[2048]; cudaMemcpyToSymbol(flags, z, sizeof z); cudaMemcpyToSymbol(ticket, z, 4); }
+void go_scan(int *x, int *out, int blocks) { reset(); scan<<<blocks, 64>>>(x, out); }
+void go_ticket(int *out, int blocks) { reset(); cudaFuncSetAttribute(by_ticket, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); by_ticket<<<blocks, 32, 200000>>>(out); }
+void go_file(int *f, int *out, int blocks) { in_file<<<blocks, 32>>>(f, out); }
+void go_fix_up(int *part, int *out, int blocks) { reset(); fix_up<<<blocks, 1>>>(part, out); }
+void go_clusters(int *out, int blocks) {
+    reset();
+    cudaLaunchAttribute attribute[1];
+    attribute[0].id = cudaLaunchAttributeClusterDimension;
+    attribute[0].val.clusterDim.x = 2, attribute[0].val.clusterDim.y = attribute[0].val.clusterDim.z = 1;
+    cudaLaunchConfig_t config = {blocks, 1, 0, 0, attribute, 1};
+    cudaLaunchKernelEx(&config, clusters, out);
+}
+int go_grid(int *a, int *b, int n, int blocks) {
+    void *args[] = {&a, &b, &n};
+    return cudaLaunchCooperativeKernel((void *)grid, dim3(blocks), dim3(64), args, 0, 0);
+}
+int go_grid_ex(int *a, int *b, int n) {
+    cudaLaunchAttribute attribute[1];
+    attribute[0].id = cudaLaunchAttributeCooperative;
+    attribute[0].val.cooperative = 1;
+    cudaLaunchConfig_t config = {dim3(n/64), dim3(64), 0, 0, attribute, 1};
+    return cudaLaunchKernelEx(&config, grid, a, b, n);
+}
+void go_plain(int *a, int *b, int n) { void *args[] = {&a, &b, &n}; cudaLaunchKernel(reinterpret_cast<const void *>(grid), dim3(n/64), dim3(64), args, 0, 0); }
+void go_race(int *a, int n) { void *args[] = {&a, &n}; cudaLaunchCooperativeKernel((const void *)race, n/64, 64, args); }
+void go_early(int *a) { void *args[] = {&a}; cudaLaunchCooperativeKernel((void *)early, 4, 32, args); }
+void go_never(int *a, int blocks) { cudaFuncSetAttribute(never, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); never<<<blocks, 1, 200000>>>(a); }
+int fit() {
+    int n, by = 0;
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, grid, 64, 0);
+    cudaDeviceGetAttribute(&by, cudaDevAttrCooperativeLaunch, 0);
+    return by ? n : 0;
+}
+'''
+
+
+@pytest.fixture(scope='module')
+def checked(): return cpp.load_cuda(SRC)
+@pytest.fixture(scope='module')
+def unchecked(): return cpp.load_cuda(SRC, checks=False)
+
+
+def ints(n): return torch.zeros(n, dtype=torch.int32)
+def line_of(text): return next(i for i, o in enumerate(SRC.splitlines(), 1) if text in o)
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+@pytest.mark.parametrize('which', ['checked', 'unchecked'])
+def test_blocks_that_wait_for_others(which, order, request):
+    m = request.getfixturevalue(which)
+    with cpp.options(order=order, seed=2, seconds=30, threads=2):
+        x, out = torch.arange(40*64, dtype=torch.int32) % 7, ints(40)
+        m.go_scan(x, out, 40)
+        assert (out == x.view(40, 64).sum(1).cumsum(0)).all()
+        out = ints(300)                 # 132 of them fit
+        m.go_ticket(out, 300)
+        assert (out == torch.arange(1, 301)).all()
+        part, out = ints(32), ints(8)
+        m.go_fix_up(part, out, 32)
+        assert (out == torch.arange(1, 33).view(8, 4).sum(1)).all()
+        a, b = ints(640), ints(640)
+        for go in (lambda: m.go_grid(a, b, 640, 10), lambda: m.go_grid_ex(a, b, 640)):
+            assert go() == 0 and (b == 639).all() and (a == 640).all()
+        out = ints(12)
+        m.go_clusters(out, 12)
+        assert out.tolist() == [0, 1, 0, 2, 0, 3, 0, 4, 0, 5, 0, 6]
+        if which == 'checked':          # without checks nobody sees a volatile access
+            out = ints(320)
+            m.go_file(ints(10), out, 10)
+            assert (out.view(10, 32) == torch.arange(10)[:, None]*100 + torch.arange(31, -1, -1)).all()
+
+
+def test_a_grid_that_waits_and_does_not_fit_is_named(checked):
+    with cpp.options(seconds=30), pytest.raises(SynccheckError, match='132 of the 140 blocks') as e: checked.go_never(ints(1), 140)
+    assert e.value.code == 'not_resident' and e.value.line == line_of('line of the wait')
+
+
+def test_a_loop_that_waits_for_what_never_comes_ends_with_its_line(checked, unchecked):
+    for m in (checked, unchecked):
+        with cpp.options(seconds=.3), pytest.raises(KernelTimeout) as e: m.go_never(ints(1), 3)
+        assert e.value.line == line_of('line of the wait')
+
+
+def test_the_barrier_of_the_grid(checked):
+    a, b = ints(640), ints(640)
+    with pytest.raises(SynccheckError, match='does not keep all blocks') as e: checked.go_plain(a, b, 640)
+    assert e.value.code == 'not_cooperative' and e.value.line == line_of('g.sync();')
+    with pytest.raises(LaunchError, match='5000 blocks in a cooperative launch; 4224 of them fit'): checked.go_grid(a, b, 640, 5000)
+    with pytest.raises(SynccheckError, match="the grid's barrier, where 96 of 128 threads are") as e: checked.go_early(a)
+    assert e.value.line == line_of('line of the barrier')
+    with pytest.raises(RacecheckError): checked.go_race(a, 640)
+    assert checked.fit() == 32
+
+
+def test_a_kernel_without_host_code_has_the_barrier_too():
+    k = cpp.cuda_kernel('#include <cooperative_groups.h>\n__global__ void k(int *a, int *b, int n) { int i = blockIdx.x*32 + threadIdx.x; a[i] = i; cooperative_groups::this_grid().sync(); b[i] = a[n-1-i]; }')
+    a, b = ints(320), ints(320)
+    with cpp.options(order='reverse'): k[10, 32](a, b, 320)
+    assert (b == torch.arange(319, -1, -1)).all()
+    with pytest.raises(LaunchError, match='cooperative'): k[10000, 32](ints(320000), ints(320000), 320000)
