@@ -122,18 +122,20 @@ class Found:
 
         The emulator runs one thread up to a barrier, then the next; which of the two came first there says
         nothing. Lines behind the last barrier come before those in front of it, which are the next round of a
-        loop. `line_of`: the text of a line."""
+        loop. The other's line is quoted; `line_of`: the text of a line."""
         barrier, other = self.fields.pop('barrier', 0), self.other
-        if self.code != 'race' or not other or self.called not in (None, self.line) or self.other_file != self.file:
+        if not other or self.file and self.other_file not in ('', self.file):
+            return
+        self.other = other = other._replace(source=line_of(other.line))
+        if self.code != 'race' or self.called not in (None, self.line):
             return
         here, there = ((line <= barrier, line) for line in (self.line, other.line))
         before, now = self.fields['before'], self.fields['now']
         one = here == there and (before, now) == ('written', 'read')
         if there > here or one and update_of(line_of(self.line), self.fields['array']):
-            self.other = Access(self.line, self.block, self.thread)
+            self.other = Access(self.line, self.block, self.thread, line_of(self.line))
             self.line, self.block, self.thread, self.called = other.line, other.block, other.thread, None
             self.fields.update(before=now, now=before)
-        self.other = self.other._replace(source=line_of(self.other.line))
 
     def is_apart(self):
         "Is the other access known to be in another file?"
