@@ -761,7 +761,7 @@ ALWAYS = dict(
     'coordinates box_misaligned box_before descriptor block_ended',
     synccheck='grid_diverged endless_wait others_wait waits_elsewhere stuck stuck_together warp_apart lane_elsewhere '
     'different_calls own_mask arrives_twice waits_unarrived no_such_barrier barrier_threads no_mbarrier mbarrier_count '
-    'too_many_arrive different_descriptors',
+    'too_many_arrive different_descriptors not_resident not_cooperative',
 )
 
 

@@ -73,3 +73,11 @@ def test_a_missing_field_or_an_unknown_code_is_an_error_that_names_it():
 def test_the_simulator_has_the_exceptions_at_hand():
     for c in CLASSES.values(): assert getattr(sim, c.__name__) is c
     assert sim.SameValueRace is findings.SameValueRace
+
+
+def test_what_no_choice_of_checks_silences_is_told_without_a_way_out():
+    "Each of these codes exists, and its text does not promise what is not so"
+    for kind, codes in findings.ALWAYS.items():
+        for code in codes.split(): assert (kind, code) in WORDS and findings.switch_off(kind, code, 'cuda') == ''
+    assert findings.switch_off('memcheck', 'outside', 'cuda') == "To run without this check: with cpp.options(checks='no memcheck'): ..."
+    assert findings.switch_off('launch', 'empty', 'python') == ''
