@@ -7,7 +7,7 @@ import pytest
 from gridstride import cpp
 from gridstride.cpp.program import run
 from gridstride.cpp.build import compiler
-from gridstride.findings import EarlyReturn, KernelError, MemcheckError
+from gridstride.findings import EarlyReturn, KernelError, LaunchError, MemcheckError
 
 HERE = Path(__file__).parent/'cuda'
 ORDERS = 'forward','reverse','shuffle'
@@ -76,3 +76,8 @@ def warned(path, category):
     line = re.match(r'// expect: \w+ line (\d+)$', src.splitlines()[0])[1]
     for order in ORDERS:
         with cpp.options(order=order, seed=3), pytest.warns(category, match=f'^line {line} of '): assert run(src, name(path))==0
+
+@pytest.mark.parametrize('launch,says', [('outer<<<1, 1>>>(x)', 'a kernel launches a kernel'), ('inner<<<1, 2000>>>(x)', '2000 threads')])
+def test_what_went_wrong_is_told_if_the_program_ends_by_exit(launch, says):
+    src = '#include <cstdlib>\n__global__ void inner(int *x) { *x = 1; }\n__global__ void outer(int *x) { inner<<<1, 1>>>(x); }\nint main() { int *x; cudaMalloc(&x, 4); %s; cudaDeviceSynchronize(); exit(0); }\n'
+    with pytest.raises(LaunchError, match=says): run(src % launch, 'program_exit')

@@ -940,3 +940,19 @@ def test_the_lane_in_a_choice():
     out = np.zeros(6)
     k[1,6](out)
     assert out.tolist()==[-1,1,-1,3,-1,5]
+
+
+def test_as_cuda_array_shares_memory():
+    @sim.cuda.jit
+    def one_more(x):
+        i = sim.cuda.grid(1)
+        if i < x.shape[0]: x[i] += 1
+    import torch
+    for make in (np.zeros, lambda n: torch.zeros(n), lambda n: np.zeros((n, 3))[:, 1], lambda n: np.zeros(2*n)[n:]):
+        a = make(8)
+        d = sim.cuda.as_cuda_array(a)
+        one_more[1, 32](d)
+        assert (np.asarray(a) == 1).all()
+        a[2] = 5
+        d[3] = 7
+        assert d.copy_to_host()[2] == 5 and a[3] == 7 and sim.cuda.as_cuda_array(d) is d

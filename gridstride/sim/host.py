@@ -187,8 +187,11 @@ mapped_array, mapped_array_like, managed_array = pinned_array, pinned_array_like
 
 
 def as_cuda_array(obj, sync=True):
-    "`obj` as an array on the device"
-    return obj if isinstance(obj, DeviceArray) else to_device(obj)
+    "`obj`, an array or a tensor on the CPU, as an array on the device, with the same memory"
+    if isinstance(obj, DeviceArray):
+        return obj
+    a = np.asarray(obj.detach() if hasattr(obj, 'detach') else obj)
+    return DeviceArray(a, wrap(a, None, {}).mem)
 
 
 def is_cuda_array(obj):

@@ -77,12 +77,12 @@ int set_error(int code) {
     if (code) error_code = code;
     return code;
 }
-bool refused() { return found.kind == launch_failed; }
+bool refused() { return was_refused(); }
 int last_error(bool clear) {
     const int e = error_code;
     if (clear && e) {
         error_code = 0;
-        if (found.kind == launch_failed) found.kind = nothing;   // somebody looked
+        if (was_refused()) found.kind = nothing;   // somebody looked
     }
     return e;
 }

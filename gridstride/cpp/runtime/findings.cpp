@@ -210,7 +210,11 @@ void assert_failed(const char *expression, const char *, int line) {
 // The address before the one to return to still belongs to the call.
 #define CALLER (static_cast<char *>(__builtin_return_address(0)) - 1)
 void trap(Code operation) { fail_at(Code::trap, {{"operation", operation}}, CALLER, 0); }
-void leave(int code) { fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, CALLER, 0); }
+// A launch that was refused, and that nobody has looked at, says more than the end.
+void leave(int code) {
+    if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);
+    fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, CALLER, 0);
+}
 void index_outside(const char *array, const long long *index, const long long *sizes, int rank, int line) {
     const bool before = std::any_of(index, index + rank, [](long long i) { return i < 0; });
     fail(before ? Code::before : Code::outside, {{"array", array}, {"index", index, rank}, {"shape", sizes, rank}},

@@ -205,7 +205,7 @@ static bool launched(const Launch &l) {
     if (!possible(l)) return true;
     Detector::Scope scope(l);
     name_arguments(l, base_name(l.kernel));
-    if (found.kind == launch_failed) found.kind = nothing;
+    if (was_refused()) found.kind = nothing;
     stop = false;
     const uint64_t blocks = blocks_of(l);
     begin_grid();
@@ -224,8 +224,8 @@ static bool launched(const Launch &l) {
     deadline = 0;
     if (ended_by == SIGUSR2) ended_by = 0;
     catch_signals(false);
-    if (found.kind == launch_failed && !error_code) set_error(1);          // which another OS thread may have said
-    if (!wants_clusters.exchange(false)) return !stop || found.kind == launch_failed;
+    if (was_refused() && !error_code) set_error(1);          // which another OS thread may have said
+    if (!wants_clusters.exchange(false)) return !stop || was_refused();
     Launch in_clusters = l;
     in_clusters.cluster = wanted_clusters;
     return launched(in_clusters);
@@ -262,7 +262,7 @@ bool guarded(void (*f)(void *), void *arg) {
         detector.end_host();
     }
     flush_printed();
-    if (found.kind == launch_failed) error_code = 0;        // it is told now
+    if (was_refused()) error_code = 0;        // it is told now
     ok = ok && found.kind == nothing;
     for (size_t i = 0; ok && warn && i < warned.size(); i++) warn(&warned[i]);
     return ok;

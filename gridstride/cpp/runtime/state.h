@@ -3,6 +3,7 @@
 #pragma once
 #include <atomic>
 #include <setjmp.h>
+#include <string.h>
 #include <string>
 #include <vector>
 #include "runtime.h"
@@ -32,8 +33,10 @@ public:
     static int taken();                // by this OS thread, one within the other
     static void give_back(int but);    // after a jump out of their scopes: all but so many
 };
+// Was the last launch refused? The host may look at that, and go on.
+inline bool was_refused() { return found.kind == launch_failed && strcmp(found.code, "kernel_in_kernel"); }
 // Was a kernel stopped in this call from Python? Then the others of its OS threads launch no more.
-inline bool is_over() { return found.kind != nothing && found.kind != launch_failed; }
+inline bool is_over() { return found.kind != nothing && !was_refused(); }
 
 inline bool checks(Kind k) { return options.checks >> k & 1; }
 std::string base_name(const char *text); // of `(const void *)ns::k<16>`: k
