@@ -15,6 +15,7 @@ from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.exercise import exercise
 from gridstride.sim import cuda
 from gridstride.utils import check, cuda_begin
+np.random.seed(0)
 x, out = np.random.randn(100).astype(np.float32), np.zeros(100, np.float32)
 '''
 
