@@ -688,8 +688,11 @@ WORDS = {
     ('crash', 'no_stack'): Words("no memory for another thread's stack"),
     ('timeout', 'endless'): Words(
         'the kernel still runs after {seconds} s: an endless loop, or threads that wait for what never comes',
-        'If it is only slow: cpp.options(seconds=...). A loop that waits for another thread must look at a volatile or '
-        'an atomic variable, and with checks=False at an atomic one.',
+        dict(
+            python='If it is only slow: with sim.options(seconds=...).',
+            cuda='If it is only slow: cpp.options(seconds=...). A loop that waits for another thread must look at a '
+            'volatile or an atomic variable, and with checks=False at an atomic one.',
+        ),
     ),
 }
 

@@ -48,7 +48,7 @@ class Settings:
 
 
 # `lanes`: so many threads run in step, at most
-settings = Settings(checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384)
+settings = Settings(checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384, seconds=60.0)
 
 
 @contextmanager
@@ -112,13 +112,16 @@ def options(
     order=None,  # the order of blocks, and of the threads where it matters: 'forward', 'reverse', 'shuffle'
     seed=None,  # of the shuffle
     who=None,  # put block and thread before what a kernel prints?
+    seconds=None,  # after which a simulated kernel counts as endless
     engine=None,  # who runs simulated kernels: 'lanes', the simulator; 'c', the emulator, from what `to_cuda` writes
 ):
     "How kernels run inside of the `with` block, simulated or emulated; `ValueError` names what may be given"
     checks = parse_checks(checks)
     check_order(order)
     check_whole_number(seed=seed)
+    if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
+        raise ValueError(f'seconds is {seconds!r}; it is a number above 0')
     if engine not in (None, *ENGINES):
         raise ValueError(f"engine is {engine!r}; it may be {' or '.join(map(repr, ENGINES))}")
-    with change(settings, checks=checks, order=order, seed=seed, who=who, engine=engine):
+    with change(settings, checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine):
         yield

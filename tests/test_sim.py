@@ -956,3 +956,24 @@ def test_as_cuda_array_shares_memory():
         a[2] = 5
         d[3] = 7
         assert d.copy_to_host()[2] == 5 and a[3] == 7 and sim.cuda.as_cuda_array(d) is d
+
+
+def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
+    @sim.cuda.jit
+    def plain(x, n):
+        i, s = 0, 0.
+        while i < n:
+            s += x[0]
+            i += 1
+        x[sim.cuda.grid(1) + 1] = s
+    @sim.cuda.jit
+    def counts(x):
+        n = 0
+        while x[0] == 0.: n += 1        # endless, and a variable changes
+    x = np.ones(40)
+    plain[1, 32](x, 12000)
+    assert x[1] == 12000
+    with sim.options(seconds=.3), pytest.raises(sim.KernelError, match="(?s)still runs after 0.3 s.*sim.options") as e: counts[1, 32](np.zeros(3))
+    assert e.value.kind == 'timeout' and 'while x[0] == 0.: n += 1' in str(e.value)
+    with pytest.raises(ValueError, match='seconds is 0'):
+        with sim.options(seconds=0): pass

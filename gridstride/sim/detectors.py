@@ -4,10 +4,12 @@ A detector is told of an access or a barrier by the run at work, `run`, which it
 and the time and does not keep. "Time" counts accesses; it goes on from launch to launch.
 """
 
+import time
+
 import numpy as np
 
 from ..findings import Access, warn_of
-from ..options import checking
+from ..options import checking, settings
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
 
@@ -185,7 +187,7 @@ class Racecheck:
         warn_of('same_value', 'python', fields)
 
 
-SPINS = 5000  # turns without a change of memory after which a loop counts as endless
+SPINS = 1000  # turns without a change of memory after which a loop is asked whether anything changes
 
 
 class Synccheck:
@@ -193,7 +195,6 @@ class Synccheck:
 
     def __init__(self, on):
         self.on = on
-        self.spinning = None  # the place of the loop that waits
         self.warned = set()  # barriers before which threads have returned
 
     def barrier(self, run, m, site):
@@ -249,16 +250,33 @@ class Synccheck:
             lane = int(np.argmax(missing))
             raise run.finding('synccheck', 'source_lane', site, by=lane, lane=int(source[lane]))
 
-    def turn(self, run, loop, site):
-        "A `while` loop goes on for another turn. It must end some day, be the detector on or off"
+    def turn(self, run, loop, site, frame):
+        """A `while` loop in the kernel's `frame` takes another turn. It must end some day, be the detector on or off.
+
+        If neither memory nor a variable has changed from one turn to the next, it never does."""
+        if time.monotonic() > run.deadline:
+            raise run.finding('timeout', 'endless', site, loop.m, seconds=f'{settings.seconds:g}')
         if loop.changes != run.changes:
             loop.turns, loop.changes = 0, run.changes
             return
         loop.turns += 1
-        if loop.turns == 1:
-            self.spinning = run.program.sites[site]
-        elif loop.turns > SPINS and self.spinning == run.program.sites[site]:
+        if loop.turns % SPINS == 0:
+            loop.variables = _variables(frame)
+        elif loop.turns > SPINS and loop.turns % SPINS == 1 and _same(loop.variables, _variables(frame)):
             raise run.finding('synccheck', 'endless_wait', site, loop.m, threads=np.count_nonzero(loop.m))
+
+
+def _variables(frame):
+    "The kernel's own variables, by name"
+    return {
+        k: v for k, v in frame.f_locals.items() if not k.startswith('__') and isinstance(v, (np.ndarray, np.generic))
+    }
+
+
+def _same(a, b):
+    return a.keys() == b.keys() and all(
+        v is b[k] or np.array_equal(v, b[k], equal_nan=v.dtype.kind in 'fc') for k, v in a.items()
+    )
 
 
 def _named_lanes(rows, here, bits):

@@ -1,6 +1,7 @@
 """What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels know as `__gs`."""
 
 import operator
+import sys
 import types
 
 import numpy as np
@@ -29,10 +30,10 @@ def fork(run, m, c, site):
 
 
 def again(run, loop, c, site):
-    "One more turn of a `while` loop? `SynccheckError` when it turns and turns and nothing in memory changes"
+    "One more turn of a `while` loop? `SynccheckError` when it turns and turns and nothing changes"
     go = loop.test(c)
     if go:
-        run.detectors.synccheck.turn(run, loop, site)
+        run.detectors.synccheck.turn(run, loop, site, sys._getframe(1))
     return go
 
 

@@ -2,6 +2,8 @@
 
 import linecache
 
+import time
+
 import numpy as np
 
 from ..findings import NotSimulated, Place, exception_of
@@ -21,6 +23,7 @@ class Run:
     def __init__(self, kernel, grid, block, dynamic, trace=None):  # dynamic: bytes of dynamic shared memory
         self.kernel, self.grid, self.block, self.dynamic, self.trace = kernel, grid, block, dynamic, trace
         self.now = Run.now = Run.now + 1
+        self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
