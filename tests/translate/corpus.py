@@ -167,7 +167,7 @@ def product(m, k, n, tw): return [floats(m,k), floats(k,n,seed=2), floats(m,n,se
 # name of the kernel -> (what stands above it, arguments, grid, block); the wrong ones have no result: test_engine.py has them
 RIGHT = dict(
     grey_cuda=('', [floats(3*35), floats(35), number(35)], [5], [8]),
-    plain_k=('', *product(16,16,16,16)),
+    plain_cuda=('', *product(16,16,16,16)),
     matmul_cuda=('tw = 16\n', *product(20,35,18,16)),
     small=('tw = 4\n', *product(7,5,6,4)),
     block_max=('', [floats(1000), floats(16, seed=2)], [16], [64]))

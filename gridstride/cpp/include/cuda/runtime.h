@@ -9,6 +9,11 @@
 #define GRIDSTRIDE_NOINLINE __attribute__((noinline))
 #define GRIDSTRIDE_UNSEEN __attribute__((no_sanitize("thread")))   // touches memory, and the detectors need not see it
 #define GRIDSTRIDE_API __attribute__((visibility("default")))
+#ifdef __clang__
+#define GRIDSTRIDE_NOT_READ(n)
+#else
+#define GRIDSTRIDE_NOT_READ(n) __attribute__((access(none, n)))     // looks at the address alone, whatever lies there
+#endif
 
 // The built-in variables; the scheduler sets them whenever it switches to a thread.
 extern GRIDSTRIDE_API __thread uint3 threadIdx, blockIdx;
@@ -51,7 +56,7 @@ GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 // host: the CPU may touch it, too
 GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false);
 GRIDSTRIDE_API bool device_free(void *p);                          // false: nothing was allocated there
-GRIDSTRIDE_API bool is_device(const void *p);
+GRIDSTRIDE_API bool is_device(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host filled it (cudaMemcpy, cudaMemset)
 GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it lie in one piece?
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
