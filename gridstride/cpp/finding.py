@@ -123,7 +123,7 @@ class Found:
         The emulator runs one thread up to a barrier, then the next; which of the two came first there says
         nothing. Lines behind the last barrier come before those in front of it, which are the next round of a
         loop. The other's line is quoted; `line_of`: the text of a line."""
-        barrier, other = self.fields.pop('barrier', 0), self.other
+        barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other or self.file and self.other_file not in ('', self.file):
             return
         self.other = other = other._replace(source=line_of(other.line))

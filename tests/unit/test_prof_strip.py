@@ -21,7 +21,7 @@ def test_a_strip_names_its_boxes_and_leaves_out_what_is_too_thin():
         [Box(30 * US, 130 * US, 'sgemm_128x128', PALETTE[0]), Box(130 * US, 142 * US, 'softmax', PALETTE[1]), *tiny],
     )
     svg = strip([cpu, gpu], arrows=[(0, 5*US, 1, 30*US), (0, 50*US, 1, 130*US)], title='one step').svg
-    assert 20 < svg.count('tiny') < 30 and svg.count('<marker ') == 1 and 'sgemm_128x128: 100 µs' in svg
+    assert 10 < svg.count('tiny') < 30 and svg.count('<marker ') == 1 and 'sgemm_128x128: 100 µs' in svg
 
 
 def test_nothing_to_draw_is_told():
