@@ -324,7 +324,10 @@ WORDS = {
     ),
     # Memory that is not the kernel's
     ('memcheck', 'no_array'): Words('address {address:#x} is in no array', _WILD),
-    ('memcheck', 'freed'): Words('{array} is used after cudaFree'),
+    ('memcheck', 'freed'): Words('{array} is used after it was freed'),
+    ('memcheck', 'not_allocated'): Words(
+        'free({address:#x}): malloc has not given this address, or it was freed before'
+    ),
     ('memcheck', 'null_read'): Words('a null pointer is read', _NEVER_ALLOCATED),
     ('memcheck', 'null_written'): Words('a null pointer is written', _NEVER_ALLOCATED),
     ('memcheck', 'constant'): Words(
@@ -337,7 +340,7 @@ WORDS = {
     # The same, found by the operating system, because the detectors did not look on
     ('memcheck', 'fault_outside'): Words(_OUTSIDE, _LOOK),
     ('memcheck', 'fault_no_array'): Words('address {address:#x} is in no array', _LOOK),
-    ('memcheck', 'fault_freed'): Words('{array} is used after cudaFree', _LOOK),
+    ('memcheck', 'fault_freed'): Words('{array} is used after it was freed', _LOOK),
     ('memcheck', 'fault_null'): Words('a null pointer is read or written', _NEVER_ALLOCATED),
     ('memcheck', 'fault_address'): Words('address {address:#x} is not device memory'),
     # Addresses that must be multiples of something
@@ -508,7 +511,7 @@ WORDS = {
         _UNWRITTEN,
         dict(
             python='device_array does not clear memory: write it, or copy zeros.',
-            cuda='cudaMalloc and torch::empty do not clear memory: write it, or cudaMemset it first.',
+            cuda='cudaMalloc, malloc and torch::empty do not clear memory: write it, or cudaMemset it first.',
         ),
     ),
     ('initcheck', 'unwritten_shared'): Words(

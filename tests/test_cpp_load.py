@@ -600,3 +600,8 @@ def test_right_lines_are_not_told_of():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         load_cuda(GREY, cuda_begin, name=f'grey_{time.time_ns()}')
+
+
+def test_names_of_functions_are_no_source():
+    with pytest.raises(TypeError, match=r"cpp_src is source as text, not list; functions are named by funcs=\['f', 'g'\]"): load_cuda('int f() { return 1; }', ['f'])
+    with pytest.raises(TypeError, match='cuda_src is source as text, not list'): load_cuda(['int f() { return 1; }'])

@@ -130,6 +130,10 @@ def load_cuda(
 def _read(cuda_src, cpp_src, funcs, name):
     "The `_Source` for what `load_cuda` was given"
     given = cuda_src, cpp_src
+    for what, src in zip(('cuda_src', 'cpp_src'), given):
+        if not isinstance(src, str if what == 'cuda_src' else (str, type(None))):
+            given_as = type(src).__name__
+            raise TypeError(f"{what} is source as text, not {given_as}; functions are named by funcs=['f', 'g']")
     cuda_src = without_line_numbers(cuda_src)
     if cuda_src.startswith(cuda_begin):
         cpp_src, cuda_src = f'{cpp_src or ""}{cuda_begin}', cuda_src.removeprefix(cuda_begin)

@@ -1,5 +1,5 @@
 """Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result nobody
-takes, and a kernel that is called like a function."""
+takes, `malloc` and `free`, and a kernel that is called like a function."""
 
 from .code import Code
 from .declarations import KEYWORDS
@@ -8,11 +8,12 @@ from .reader import kernels_in, read_functions
 
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
+_HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
 _HEADS = {'if', 'for', 'while', 'switch'}
 
 
 def rewrite_statements(e: Edits):
-    "The three of them; `WrongSource` for a kernel that is called like a function"
+    "All of them; `WrongSource` for a kernel that is called like a function"
     c = e.code
     own = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
@@ -21,6 +22,8 @@ def rewrite_statements(e: Edits):
             _rewrite_returns(e)
     if not any(f.name in _EXCHANGES for f in own):
         _rewrite_exchanges(e)
+    if not any(f.name in _HEAP for f in own):
+        _rewrite_heap(e)
 
 
 def _rewrite_exchanges(e):
@@ -29,6 +32,14 @@ def _rewrite_exchanges(e):
     for i in range(len(c)):
         if c[i] in _EXCHANGES and c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
             e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
+
+
+def _rewrite_heap(e):
+    "`malloc` and `free` of a kernel are the device's, those of the host are its own: which, the running code tells"
+    c = e.code
+    for i in range(len(c)):
+        if c[i] in _HEAP and c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::', '*', '&'):
+            e.replace_tokens(i, i, f'::gridstride::{_HEAP[c[i]]}')
 
 
 def _begins(c, i):

@@ -1,5 +1,7 @@
 // Device memory as the headers and Python see it; CUDA's last error.
+#include <stdlib.h>
 #include <string.h>
+#include <mutex>
 #include "detector.h"
 #include "memory.h"
 #include "state.h"
@@ -10,13 +12,30 @@ void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host) {
     Turn turn;
     return memory.alloc(bytes, itemsize, !cleared, host, false, "");
 }
-bool device_free(void *p) {
-    Turn turn;
+static bool free_piece(void *p) {
     Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
     if (!m || !m->live || m->lo != reinterpret_cast<uintptr_t>(p)) return false;
     detector.forget(*m);
     memory.free(*m);
     return true;
+}
+bool device_free(void *p) {
+    Turn turn;
+    return free_piece(p);
+}
+// In a kernel, whose launch has the turn; its blocks may run on several of the host's threads.
+static std::mutex heap;
+void *heap_alloc(size_t bytes) {
+    if (!on_device()) return malloc(bytes);
+    std::lock_guard<std::mutex> one(heap);
+    return bytes ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
+}
+void heap_free(void *p, int line) {
+    if (!on_device()) return free(p);
+    std::unique_lock<std::mutex> one(heap);
+    const bool freed = !p || free_piece(p);
+    one.unlock();
+    if (!freed) fail(Code::not_allocated, {{"address", reinterpret_cast<uintptr_t>(p)}}, line);
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool device_range(const void *p, size_t bytes) {

@@ -75,10 +75,13 @@ struct Memory {
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
     // Right-aligned in its pages: the first byte past the end is soon an unmapped one. The gap grows with the piece.
-    char *alloc(size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name) {
+    // `close`: one page will do, because there may be thousands of such pieces
+    char *alloc(
+        size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false) {
         if (!reserve()) return nullptr;
         recycle();
-        const size_t gap = pages(n < (size_t(1) << 20)    ? size_t(1) << 20
+        const size_t gap = pages(close                    ? page
+                                 : n < (size_t(1) << 20)  ? size_t(1) << 20
                                  : n < (size_t(64) << 20) ? n
                                                           : size_t(64) << 20),
                      whole = pages(n ? n : 1);

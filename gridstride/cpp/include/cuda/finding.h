@@ -17,8 +17,9 @@ enum Kind {
     X(memcheck, outside) X(memcheck, before) X(memcheck, outside_type) X(memcheck, outside_shared) \
     X(memcheck, outside_dynamic) X(memcheck, outside_arrays) X(memcheck, no_shared) X(memcheck, no_dynamic) \
     X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) X(memcheck, freed) \
-    X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) X(memcheck, kernel_reads_host) \
-    X(memcheck, kernel_writes_host) X(memcheck, host_reads) X(memcheck, host_writes) X(memcheck, fault_outside) \
+    X(memcheck, not_allocated) X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) \
+    X(memcheck, kernel_reads_host) X(memcheck, kernel_writes_host) X(memcheck, host_reads) \
+    X(memcheck, host_writes) X(memcheck, fault_outside) \
     X(memcheck, fault_no_array) X(memcheck, fault_freed) X(memcheck, fault_null) X(memcheck, fault_address) \
     X(memcheck, misaligned) X(memcheck, misplaced) X(memcheck, block_ended) X(memcheck, block_may_end) \
     X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, not_its_own) X(memcheck, bulk_bytes) \

@@ -56,6 +56,9 @@ GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 // host: the CPU may touch it, too
 GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false);
 GRIDSTRIDE_API bool device_free(void *p);                          // false: nothing was allocated there
+// `malloc` and `free`; in a kernel, of the device's memory, until this kernel or a later one frees it
+GRIDSTRIDE_API void *heap_alloc(size_t bytes);
+GRIDSTRIDE_API void heap_free(void *p, int line = __builtin_LINE());
 GRIDSTRIDE_API bool is_device(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host filled it (cudaMemcpy, cudaMemset)
 GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it lie in one piece?

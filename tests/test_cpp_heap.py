@@ -1,0 +1,69 @@
+"`malloc` and `free` in kernels: memory of the device, kept until it is freed, whoever frees it; and what goes wrong with it."
+import pytest, torch
+
+from gridstride.cpp import load_cuda
+from gridstride.findings import InitcheckError, MemcheckError
+
+SRC = r'''
+#include <torch/extension.h>
+
+__device__ int *kept;
+__global__ void keep_k(int n) {
+    kept = (int *)malloc(n*sizeof(int));
+    for (int i = 0; i < n; i++) kept[i] = i;
+}
+__global__ void use_k(int *out, int n) { out[0] = kept[n-1]; free(kept); }
+__global__ void each_k(int *out) {           // a piece for each of thousands of threads
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (int *p = (int *)malloc(4*sizeof(int))) { p[i%4] = i; out[i] = p[i%4]; free(p); }
+}
+__global__ void wrong_k(int *out, int n, int how) {
+    int *p = (int *)malloc(n*sizeof(int));
+    if (how > 1) p[0] = 1;
+    if (how == 1) out[1] = 2*p[1];           // never written
+    if (how == 2) p[n] = 1;                  // past the end
+    if (how > 2) free(p);
+    if (how == 3) out[0] = p[0];             // freed
+    if (how == 4) free(p);                   // twice
+    if (how == 5) free(out + 1);             // never allocated
+}
+torch::Tensor kept_across(int n) {
+    auto out = torch::full({1}, -1, torch::dtype(torch::kInt).device(torch::kCUDA));
+    keep_k<<<1, 1>>>(n);
+    use_k<<<1, 1>>>(out.data_ptr<int>(), n);
+    return out;
+}
+torch::Tensor each(int blocks) {
+    auto out = torch::full({blocks*64}, -1, torch::dtype(torch::kInt).device(torch::kCUDA));
+    each_k<<<blocks, 64>>>(out.data_ptr<int>());
+    return out;
+}
+torch::Tensor wrong(int n, int how) {
+    auto out = torch::zeros({4}, torch::dtype(torch::kInt).device(torch::kCUDA));
+    wrong_k<<<1, 1>>>(out.data_ptr<int>(), n, how);
+    int *host = (int *)malloc(sizeof(int));  // the host's own
+    free(host);
+    return out;
+}
+'''
+
+
+@pytest.fixture(scope='module')
+def m(): return load_cuda(SRC, funcs=['kept_across', 'each', 'wrong'])
+
+
+def test_a_piece_is_kept_across_kernels_whatever_its_size(m): assert [m.kept_across(n).item() for n in (3, 1_000_000)] == [2, 999_999]
+
+
+def test_every_thread_has_a_piece_of_its_own(m): assert torch.equal(m.each(100).cpu(), torch.arange(6400, dtype=torch.int32))
+
+
+@pytest.mark.parametrize('how,kind,says,line', [
+    (1, InitcheckError, r'memory\[4\] is read, and nobody has written it', 'never written'),
+    (2, MemcheckError, r'memory\[40\] is outside: memory has shape \(40,\)', 'past the end'),
+    (3, MemcheckError, 'memory is used after it was freed', 'freed'),
+    (4, MemcheckError, r'free\(0x\w+\): malloc has not given this address, or it was freed before', 'twice'),
+    (5, MemcheckError, r'free\(0x\w+\): malloc has not given', 'never allocated')])
+def test_what_goes_wrong_is_named(m, how, kind, says, line):
+    with pytest.raises(kind, match=says) as e: m.wrong(10, how)
+    assert SRC.splitlines()[e.value.line-1].endswith(f'// {line}')
