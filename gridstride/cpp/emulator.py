@@ -78,12 +78,15 @@ def device():
 
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
+    seconds=None,  # after which a kernel counts as endless; None: those of `options`
 ):
     "Set the runtime to how kernels shall run now: of these detectors those that the options let look on"
     chosen = set(parse_checks(checks)) & set(settings.checks)
     mask = sum(1 << 1 + i for i, o in enumerate(CHECKS) if o in chosen)
     device().gridstride_set(
-        ctypes.byref(COptions(mask, ORDERS.index(settings.order), settings.seed, limits.threads, limits.seconds))
+        ctypes.byref(
+            COptions(mask, ORDERS.index(settings.order), settings.seed, limits.threads, seconds or limits.seconds)
+        )
     )
 
 

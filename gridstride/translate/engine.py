@@ -266,7 +266,7 @@ class Compiled:
             len(values),
         )
         with one_at_a_time:
-            emulator.prepare(self.checks)
+            emulator.prepare(self.checks, settings.seconds)
             return self.dll.gs_call(ctypes.byref(call)) == 0
 
 
