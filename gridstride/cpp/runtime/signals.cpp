@@ -143,10 +143,10 @@ void catch_signals(bool on) {
 
 static void tell_memory_fault(Worker &w);
 // Where the learner's code is at work: here, or the newest place on the stack that leads back there.
-static const void *own_place(const Worker &w) {
+static const void *own_place(const Worker &w, bool here = true) {
     const Image image = image_of(reinterpret_cast<void *>(w.launch->thread));
     const auto is_code = [&](const void *p) { return reinterpret_cast<uintptr_t>(p) - image.code < image.code_bytes; };
-    if (is_code(w.pc)) return w.pc;
+    if (here && is_code(w.pc)) return w.pc;
     for (int i = 0; i < w.made; i++)
         for (void **p = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
@@ -160,6 +160,8 @@ static void tell_endless(Worker &w) {
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
     note(own_place(w), 0);
+    // a stub that calls the runtime has no line, and who called it has
+    if (!found.at.line) locate(own_place(w, false), found.at);
     if (found.at.line) return;
     if (w.state[w.current] != ready) found.at.line = w.line[r];
     else if (w.looked && w.looks[r].at) detector.put_line({0, 0, w.looks[r].where}, found.at);
