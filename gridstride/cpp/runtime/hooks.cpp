@@ -125,6 +125,10 @@ GRIDSTRIDE_API void __tsan_vptr_read(void **) {}
 GRIDSTRIDE_API void __tsan_vptr_update(void **p, void *v) { (void)p, (void)v; }
 GRIDSTRIDE_API void __tsan_atomic_thread_fence(int) { __atomic_thread_fence(__ATOMIC_SEQ_CST); }
 GRIDSTRIDE_API void __tsan_atomic_signal_fence(int) {}
+#define GRIDSTRIDE_FETCH(bits, T, op) \
+    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_##op(volatile T *p, T v, int) { \
+        return __atomic_fetch_##op(p, v, __ATOMIC_SEQ_CST); \
+    }
 #define GRIDSTRIDE_ATOMICS(bits, T) \
     GRIDSTRIDE_API T __tsan_atomic##bits##_load(const volatile T *p, int) { \
         return __atomic_load_n(p, __ATOMIC_SEQ_CST); \
@@ -135,21 +139,11 @@ GRIDSTRIDE_API void __tsan_atomic_signal_fence(int) {}
     GRIDSTRIDE_API T __tsan_atomic##bits##_exchange(volatile T *p, T v, int) { \
         return __atomic_exchange_n(p, v, __ATOMIC_SEQ_CST); \
     } \
-    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_add(volatile T *p, T v, int) { \
-        return __atomic_fetch_add(p, v, __ATOMIC_SEQ_CST); \
-    } \
-    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_sub(volatile T *p, T v, int) { \
-        return __atomic_fetch_sub(p, v, __ATOMIC_SEQ_CST); \
-    } \
-    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_and(volatile T *p, T v, int) { \
-        return __atomic_fetch_and(p, v, __ATOMIC_SEQ_CST); \
-    } \
-    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_or(volatile T *p, T v, int) { \
-        return __atomic_fetch_or(p, v, __ATOMIC_SEQ_CST); \
-    } \
-    GRIDSTRIDE_API T __tsan_atomic##bits##_fetch_xor(volatile T *p, T v, int) { \
-        return __atomic_fetch_xor(p, v, __ATOMIC_SEQ_CST); \
-    } \
+    GRIDSTRIDE_FETCH(bits, T, add) \
+    GRIDSTRIDE_FETCH(bits, T, sub) \
+    GRIDSTRIDE_FETCH(bits, T, and) \
+    GRIDSTRIDE_FETCH(bits, T, or) \
+    GRIDSTRIDE_FETCH(bits, T, xor) \
     GRIDSTRIDE_API int __tsan_atomic##bits##_compare_exchange_strong(volatile T *p, T *c, T v, int, int) { \
         return __atomic_compare_exchange_n(p, c, v, false, __ATOMIC_SEQ_CST, __ATOMIC_SEQ_CST); \
     } \
