@@ -733,6 +733,15 @@ def test_lessons_show_what_the_header_has():
         assert len(both) >= least and {o: shown[o] for o in both} == {o: header[o] for o in both}
 
 
+def test_some_of_the_header():
+    "Each function can be taken by its name: whole, both forms of one that has two, and with no other"
+    every = re.findall(r'__device__ \w+ (\w+)\(', ptx_header.PTX)
+    assert functions(ptx_header.primitives(*every)) == functions(ptx_header.PTX) and len(every) > 30
+    assert set(functions(ptx_header.primitives('mma', 'of_block', 'barrier_wait'))) == {'mma', 'of_block', 'barrier_wait'}
+    assert [ptx_header.primitives(o).count('__device__') for o in ('address', 'copy_async')] == [1, 2]
+    with pytest.raises(KeyError, match='ptx.cuh has no mma2; it has address, copy_async, copies_commit'): ptx_header.primitives('mma', 'mma2')
+
+
 def test_no_name_is_both_a_module_and_something_else():
     import gridstride.kernels as room
     for path in Path(room.__file__).parent.glob('[a-z]*.py'):

@@ -1,9 +1,24 @@
-"""Instructions that C has no words for, as C functions: `PTX`, the text of `ptx.cuh`, and `wgmma`, which is written by
-a function."""
+"""Instructions that C has no words for, as C functions: `PTX`, the text of `ptx.cuh`, `primitives`, some of them, and
+`wgmma`, which is written by a function."""
 
+import re
 from importlib.resources import files
 
 PTX = files(__package__).joinpath('ptx.cuh').read_text(encoding='utf-8')
+
+
+# A function begins at a line of its own, and ends there or with a brace that stands alone. A lesson shows few of them
+# at a time, and a kernel that has no others is compiled for GPUs that lack what those need.
+_FUNCTION = re.compile(r'^(?:template<.*> )?__device__ \w+ (\w+)\((?:.*\} *(?://.*)?|.*\n(?: .*\n)*\})$', re.M)
+
+
+def primitives(*names) -> str:  # CUDA C, below `typedef unsigned u32;`
+    "The functions of the header that have these names, in its order; `KeyError` for a name that it has not"
+    found = [(m[1], m[0]) for m in _FUNCTION.finditer(PTX)]
+    if lacks := set(names) - {name for name, _ in found}:
+        has = ', '.join(dict.fromkeys(name for name, _ in found))
+        raise KeyError(f'ptx.cuh has no {", ".join(sorted(lacks))}; it has {has}')
+    return ''.join(f'{text}\n' for name, text in found if name in names)
 
 
 # wgmma names each of its registers, which makes a long line.
