@@ -1,0 +1,67 @@
+"CUDA C as a notebook shows it: the numbers of messages, marks, colours that both themes can show."
+import re, sys
+from html import unescape
+
+import pytest
+
+from gridstride.listings import COLORS, show_source
+from gridstride.utils import cuda_begin
+
+SRC = '''
+__global__ void double_k(float *x, int n) {
+    int i = threadIdx.x;   /* which
+                              thread */
+    if (i < n && n > 1) x[i] = 2*x[i];
+}
+'''
+
+
+def bare(html): return unescape(re.sub('<[^>]*>', '', html))
+
+
+def test_lines_count_as_messages_do():
+    assert str(show_source(cuda_begin + SRC)) == str(show_source(SRC)) == '\n'.join(
+        f'{i:4}   {o}' for i, o in enumerate(SRC.splitlines(), 1) if i > 1)
+    assert str(show_source(SRC, lines=(3, 3))) == '   3       int i = threadIdx.x;   /* which'
+
+
+def test_html_has_each_line_once_with_its_number_and_colours():
+    html = show_source(SRC, title='a < b')._repr_html_()
+    assert bare(html) == 'a < b' + ''.join(f'{i:>4}  {o}' for i, o in enumerate(SRC.splitlines(), 1) if i > 1)
+    for word, kind in [('__global__', 'cuda'), ('void', 'keyword'), ('threadIdx', 'cuda'), ('2', 'number'), ('/* which', 'comment')]:
+        assert f'<span style="color:{COLORS[kind]}">{word}</span>' in html
+    assert html.count('<span') == html.count('</span>')
+
+
+def test_marks_are_numbers_texts_or_what_an_older_source_has_not():
+    def marked(**how): return [int(o.split()[0]) for o in str(show_source(SRC, **how)).splitlines() if o[5] == '>']
+    assert marked(mark=3) == [3] and marked(mark=['if (', 2]) == [2, 5]
+    assert marked(old=SRC.replace('2*x', '3*x').replace('    int i = threadIdx.x;', '    int i = blockIdx.x;')) == [3, 5]
+    assert show_source(SRC, mark='if (')._repr_html_().count('box-shadow') == 1
+
+
+def test_what_is_not_there_is_told():
+    with pytest.raises(ValueError, match='no line holds'): show_source(SRC, mark='while')
+    with pytest.raises(ValueError, match='no line 9'): show_source(SRC, mark=9)
+    with pytest.raises(ValueError, match='lines 1 to 6'): show_source(SRC, lines=(4, 9))
+    with pytest.raises(TypeError, match='of type int'): show_source(3)
+
+
+def test_without_pygments_the_lines_are_plain(monkeypatch):
+    with_colours = bare(show_source(SRC)._repr_html_())
+    monkeypatch.setitem(sys.modules, 'pygments.lexers', None)
+    plain = show_source(SRC, fold=True, title='')._repr_html_()
+    assert 'color:var' not in plain and bare(plain) == 'the source' + with_colours
+
+
+def light(color):
+    "Relative luminance, as WCAG has it"
+    rgb = [int(color[i:i+2], 16)/255 for i in (1, 3, 5)]
+    return sum(w*(c/12.92 if c <= 0.04045 else ((c + 0.055)/1.055)**2.4) for w, c in zip((0.2126, 0.7152, 0.0722), rgb))
+
+
+@pytest.mark.parametrize('page', ['#ffffff', '#111111'])
+def test_colours_of_a_page_without_a_theme_can_be_read(page):
+    for color in [*(re.search('#[0-9a-f]{6}', o)[0] for o in COLORS.values()), '#808080']:
+        low, high = sorted((light(color), light(page)))
+        assert (high + 0.05)/(low + 0.05) >= 3, color
