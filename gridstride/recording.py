@@ -48,6 +48,7 @@ __all__ = [
     'write',
     'read',
     'recorded',
+    'on_gpu',
     'print_on_gpu',
     'made_on',
     'measured_in_part',
@@ -68,8 +69,10 @@ class Unavailable(RuntimeError):
 # their type and shape, since their values are random; a function counts with its source.
 def _source(f):
     "The source of a function, class or kernel"
-    f = getattr(f, 'py_func', f)  # a kernel of Numba's dialect keeps the function here
-    text = getattr(f, 'src', None)  # one in CUDA C or Triton keeps its text
+    f = getattr(
+        f, 'py_func', getattr(f, 'fn', f)
+    )  # where a kernel of Numba's dialect, or of Triton, keeps its function
+    text = getattr(f, 'src', None)  # one in CUDA C keeps its text
     return text if isinstance(text, str) else inspect.getsource(f)
 
 
@@ -300,9 +303,32 @@ def _replay(name, k, folder, why):
     except Unavailable as e:
         raise Unavailable(f'{why}; and {e}') from None
     line = f'{why}. What follows was {rec.mark}'
-    print('Recorded, as above' if line in _said else line)
+    print(f'R{brief_mark(rec.made)[1:]}, as above' if line in _said else line)
     _said.add(line)
     return rec
+
+
+# What a lesson measures: plain data, or something that shows itself.
+def on_gpu(
+    name,  # of the recording: NN_what
+    make,  # called with nothing, and only where a GPU is
+    *parts,  # what decides the result, beside the source of `make`: sources, functions, kernels
+    folder='recorded',  # where recordings are
+    **how,  # `save`, `load` and `tools`, as for `recorded`
+):
+    """What `make()` returns on a GPU; elsewhere, below a line that says so, what it returned there: as plain data, or
+    else as a `Recording`"""
+
+    def here():
+        from .utils import backend
+
+        if backend() != 'gpu':
+            raise Unavailable('This needs an NVIDIA GPU, and none is here')
+        return make()
+
+    texts = [p if isinstance(p, str) else _source(p) for p in (make, *parts)]
+    res = recorded(name, here, *texts, folder=folder, **how)
+    return res.data if isinstance(res, Recording) and res.data is not None else res
 
 
 # Some cells only print, and only where a GPU is: the words of an error, a row of times.

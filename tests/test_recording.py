@@ -4,7 +4,7 @@ import asyncio, json, os, re, subprocess, sys
 import numpy as np
 import pytest
 from gridstride import lessons, recording
-from gridstride.recording import Unavailable, claim, key, read, recorded, write
+from gridstride.recording import Unavailable, claim, key, made_on, on_gpu, read, recorded, write
 
 CELLS = '''
 import os
@@ -58,7 +58,7 @@ def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, for
 def test_the_whole_line_is_said_once(made, capsys):
     capsys.readouterr()
     for _ in range(2): recorded('08_a', missing, 'source', 7)
-    assert capsys.readouterr().out.splitlines() == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)', 'Recorded, as above']
+    assert capsys.readouterr().out.splitlines() == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)', 'Recorded on an NVIDIA H100, 2026-11-21, as above']
 
 
 @pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
@@ -80,6 +80,20 @@ def test_a_file_that_is_no_recording(folder, text):
 def test_what_can_be_made_is_made(made):
     assert recorded('08_a', lambda: 'made here', 'source', 7) == 'made here'
     assert read('08_a', key('source', 7)).data == {'GB/s': 3001}, 'only GRIDSTRIDE_RECORD=1 writes'
+
+
+def test_what_a_lesson_measures(folder, monkeypatch):
+    "Plain data come back as data, of a machine with a GPU or of a recording; a kernel of Triton counts with its function, as where no Triton is"
+    def measure(): return {'GB/s': 3001}
+    def kernel(): return 1
+    jitted = type('JITFunction', (), dict(fn=staticmethod(kernel), src='def kernel(): ...'))()
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
+    assert on_gpu('08_g', measure, jitted) == {'GB/s': 3001}
+    monkeypatch.setattr('gridstride.utils.backend', lambda: 'sim')
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    assert on_gpu('08_g', measure, kernel) == {'GB/s': 3001} and '2' in made_on()
+    with pytest.raises(Unavailable, match='made from another source'): on_gpu('08_g', measure, 'def kernel(): ...')
 
 
 def test_an_error_is_not_hidden_by_a_recording(made):
