@@ -203,6 +203,13 @@ def test_poison_fits_every_type(dtype):
     assert x.isnan().all() if dtype.startswith(('float', 'bfloat', 'complex')) else dtype == 'bool' or (x == torch.iinfo(x.dtype).max).all()
 
 
+def test_a_check_that_says_that_all_agrees_has_judged(rng):
+    x = rng.standard_normal(8)
+    f = lambda a, b: a + b
+    assert bench(f, x, x, check=lambda got: check(got, 2*x), clock=Fake(lambda i, _: .001)).median == .001
+    with pytest.raises(AssertionError): bench(f, x, x, check=lambda got: check(got, 3*x), clock=Fake(lambda i, _: .001))
+
+
 def test_unchecked_is_said():
     assert 'not checked' in str(bench(lambda: None, clock=Fake(lambda i, _: .001)))
 
