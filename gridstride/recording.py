@@ -246,7 +246,10 @@ def read(name, key, folder='recorded') -> Recording:
         raise Unavailable(f'the recording {path} cannot be read ({e})') from None
     if rec.key == key:
         return rec
-    raise Unavailable(f'the recording {path} was made from another source or other arguments, so it is not shown')
+    raise Unavailable(
+        f'the recording {path} was made from another source or other arguments, so it is not shown: '
+        'undo what you changed, comments included, or make it anew on a GPU'
+    )
 
 
 # `recorded` makes a thing where that is possible, and shows the recording where it is not, after a line that

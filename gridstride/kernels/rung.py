@@ -522,6 +522,11 @@ class Rung(Product):
         }
         self.hopper, self._built = bool(_HOPPER.search(src)), {}
 
+    @property
+    def text(self) -> str:
+        "The source as it was given: without its line of constants"
+        return self._given['src']
+
     def __repr__(self):
         numbers = ''.join(f', {k}={v}' for k, v in self.constants.items())
         threads = 'x'.join(map(str, self.threads))

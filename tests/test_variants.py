@@ -1,0 +1,224 @@
+"Kernels with a few words changed, and contests among them: what is refused, and in which words."
+import json
+
+import numpy as np
+import pytest
+from gridstride import recording, sim, variants
+from gridstride.bench import clocks
+from gridstride.kernels.rung import Rung
+from gridstride.recording import Unavailable, claim
+from gridstride.variants import ChangeError, changed, contest, define, source_in
+from hypothesis import given, strategies as st
+
+TW = 4
+SRC = '''
+__global__ void twice_k(float *x, int n) {
+    int i = threadIdx.x;                // who
+    if (i < n) x[i] = 2*x[i];
+    if (i == 0) x[i] = 2*x[i];
+}
+'''
+
+
+@sim.cuda.jit
+def add_k(x, out):
+    i = sim.cuda.grid(1)  # who
+    if i < out.size: out[i] = x[i] + TW
+
+
+def said(f, *args, **kw):
+    with pytest.raises(ChangeError) as e: f(*args, **kw)
+    return str(e.value)
+
+
+def ran(kernel):
+    out = np.full(3, np.nan, np.float32)
+    kernel[1, 32](np.arange(3, dtype=np.float32), out)
+    return out.tolist()
+
+
+# Changes
+
+@given(st.text('ab\n', max_size=6), st.text('ab\n', max_size=6), st.text('ab', max_size=3))
+def test_a_text_that_is_there_once_is_replaced(before, after, new):
+    assert changed(f'{before}<old>{after}', '<old>', new) == before + new + after
+
+
+def test_several_words_are_replaced_in_their_order():
+    assert changed('a b', {'a': 'c', 'c b': 'd'}) == 'd'
+
+
+def test_the_nearest_line_is_shown():
+    text = said(changed, SRC, 'if (i<n) x[i]', '')
+    assert text.startswith("twice_k has no 'if (i<n) x[i]'; the nearest is line 4:\n    if (i < n) x[i] = 2*x[i];") and 'letter by letter' in text
+
+
+def test_the_line_of_several_that_is_not_there_is_named():
+    assert "has no 'if (i > n) x[i] = 2*x[i];'; the nearest is line 4" in said(changed, SRC, 'int i = threadIdx.x;                // who\n    if (i > n) x[i] = 2*x[i];', '')
+    assert 'not one right below the other' in said(changed, SRC, 'if (i < n) x[i] = 2*x[i];\n}', '')
+
+
+def test_a_text_like_none_has_no_nearest_line(): assert 'nor a line like it' in said(changed, SRC, '@@@@', '')
+
+
+def test_a_text_that_is_there_twice_names_its_lines():
+    assert "twice_k has 'x[i] = 2*x[i];' 2 times, in lines 4, 5: give more of the line" in said(changed, SRC, 'x[i] = 2*x[i];', '')
+    assert "3 times, in line 1:" in said(changed, 'aaa', 'a', 'b')
+
+
+def test_nothing_is_nowhere():
+    assert 'an empty text' in said(changed, SRC, ' ', 'x')
+    for args in (('a',), ({'a': 'b'}, 'c')):
+        with pytest.raises(TypeError, match='give changed'): changed('a', *args)
+
+
+def test_a_kernel_in_python_is_made_anew():
+    more = changed(add_k, '+ TW', '+ 2*TW')
+    assert ran(add_k) == [4, 5, 6] and ran(more) == [8, 9, 10] and ran(changed(more, '2*TW', '3*TW', TW=1)) == [3, 4, 5]
+    assert said(changed, add_k, '+TW', '').startswith("add_k has no '+TW'; the nearest is line 4")
+
+
+def test_an_error_in_a_changed_kernel_shows_its_line():
+    with pytest.raises(sim.MemcheckError, match=r'x\[i\+3\]'): ran(changed(add_k, 'x[i] +', 'x[i+3] +'))
+
+
+def test_what_has_no_source_is_refused():
+    assert 'has no source to change' in said(changed, 7, 'a', 'b')
+    space = {}
+    exec('def f(): pass', space)
+    assert 'nowhere to be found' in said(changed, space['f'], 'pass', 'return')
+
+
+def test_a_rung_keeps_its_numbers():
+    r = Rung('r', SRC, threads=32, BM=4, BN=8)
+    other = changed(r, 'if (i == 0)', 'if (i == 1)', name='other', BN=16)
+    assert other.name == 'other' and other.constants == dict(BM=4, BN=16) and other.text == SRC.replace('i == 0', 'i == 1') and r.text == SRC
+    assert said(changed, r, 'if (i==0)', '').startswith('r has no ')
+
+
+# Definitions
+
+def test_a_kernel_is_defined_with_other_names(): assert ran(define(add_k, TW=8)) == [8, 9, 10]
+
+
+def test_a_closure_keeps_what_it_has():
+    n = 5
+    def f(): return n
+    assert define(f)() == 5 and define(f, n=6)() == 6
+
+
+def test_what_a_text_needs_is_asked_for():
+    assert 'defines no function' in said(define, 'x = 1')
+    assert 'give that too, as in define(text, cuda=cuda)' in said(define, '@cuda.jit\ndef k(x): pass')
+
+
+@pytest.fixture
+def lesson(tmp_path):
+    cells = ["%load_ext x\nsrc = r'''\nint a;\n'''", '# a comment above\n@jit\ndef f(x):\n    return x', '%%cuda\nint f;', 'def f(', "a = 'x'", "a = 'y'"]
+    cells = [dict(cell_type='code', source=o.splitlines(True)) for o in cells]
+    (tmp_path/'06_x.ipynb').write_text(json.dumps(dict(cells=cells)))
+    return tmp_path
+
+
+def test_a_text_and_a_function_of_another_lesson(lesson):
+    assert source_in('06', 'src', lesson) == '\nint a;\n' and source_in('06', 'f', lesson) == '@jit\ndef f(x):\n    return x'
+
+
+def test_what_a_lesson_lacks_is_told(lesson):
+    assert said(source_in, '06', 'scr', lesson) == '06_x.ipynb has no text or function scr; it has src'
+    assert said(source_in, '06', 'a', lesson) == '06_x.ipynb defines a 2 times'
+    assert said(source_in, '05', 'a', lesson).startswith('there is no lesson 05 beside this one')
+
+
+# Contests
+
+class Turns(clocks.Clock):
+    "A clock that knows how long each function takes"
+    gpu, device, states, t = True, 'a fake GPU', (), 0.
+
+    def now(self): return self.t
+
+    def times(self, fn, n):
+        fn()
+        took = [Turns.last]*n
+        self.t += sum(took)
+        return took
+
+
+def way(seconds, add=1.):
+    def f(x, out):
+        Turns.last = seconds
+        out[:] = x + add
+    return f
+
+
+WAYS = {'slow': way(.004), 'fast': way(.001)}
+SOURCES = {'slow': SRC, 'fast': add_k}
+
+
+@pytest.fixture
+def run(tmp_path, monkeypatch):
+    "A contest on a fake GPU, or without one"
+    for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_CLAIMS'): monkeypatch.delenv(v, raising=False)
+    monkeypatch.setattr(recording, 'machine', lambda tools=None: dict(gpu='NVIDIA H100', date='2026-11-22', versions={}))
+    monkeypatch.setattr(recording, '_said', set())
+
+    def run(gpu, ways=WAYS, sources=SOURCES, record=False, **kw):
+        monkeypatch.setenv('GRIDSTRIDE_RECORD', str(int(record)))
+        monkeypatch.setattr(variants, 'backend', lambda: 'gpu' if gpu else 'sim')
+        x = np.arange(5.)
+        kw = dict(title='5 sums', check=x+1, writes=True, flops=4e9, columns={'registers': len}, clock=Turns(), **kw)
+        return contest('07_x', ways, lambda: (x, np.empty(5)), sources=sources, folder=tmp_path, **kw)
+    return run
+
+
+def test_the_table_says_where_and_what(run):
+    c = run(True)
+    assert c['slow'] == pytest.approx(4) and c.ratio('fast') == pytest.approx(.25) == 1/c.ratio('slow', 'fast') and c.tflops('fast') == pytest.approx(4)
+    assert c.noted('slow', 'registers') == 4 and repr(c).startswith('5 sums, NVIDIA H100, 2026-11-22\n')
+    assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '0.25 x'
+
+
+def test_a_recording_is_marked_in_the_title(run):
+    run(True, record=True)
+    c = run(False)
+    assert c.table().title == '5 sums, recorded on an NVIDIA H100, 2026-11-22' in c._repr_html_() and c['fast'] == pytest.approx(1)
+
+
+def test_a_changed_comment_changes_nothing(run):
+    run(True, record=True)
+    other = {'slow': SRC.replace('// who', '/* me */'), 'fast': changed(add_k, '# who', '# me')}
+    assert run(False, sources=other).ratio('fast') == pytest.approx(.25)
+
+
+@pytest.mark.parametrize('name,src', [('slow', SRC.replace('2*x[i];\n}', '3*x[i];\n}')), ('fast', changed(add_k, '+ TW', '- TW'))])
+def test_a_changed_kernel_has_no_time_and_says_so(run, capsys, name, src):
+    run(True, record=True)
+    c = run(False, sources={**SOURCES, name: src})
+    other = next(o for o in WAYS if o != name)
+    assert c[name] is None is c.ratio('fast') is c.tflops(name) is c.noted(name, 'registers') and c[other] and 'another source' in repr(c)
+    claim('four times as fast', 3, c.ratio('slow', 'fast'), 5)
+    assert 'not measured here' in capsys.readouterr().out
+
+
+def test_a_new_variant_has_a_row(run):
+    run(True, record=True)
+    c = run(False, ways={**WAYS, 'new': way(1)}, sources={**SOURCES, 'new': 'k'})
+    assert c['new'] is None and c['slow'] == pytest.approx(4)
+
+
+def test_a_wrong_variant_is_not_timed(run):
+    with pytest.raises(AssertionError, match='wrong_one is wrong, so nothing was timed'): run(True, ways={**WAYS, 'wrong_one': way(1, add=2.)}, sources={**SOURCES, 'wrong_one': 'k'})
+
+
+def test_without_a_recording_the_reason_is_told(run):
+    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here; and there is no recording'): run(False)
+
+
+def test_what_decides_a_way_must_be_said(run):
+    with pytest.raises(ValueError, match='say what decides fast, in sources='): run(True, sources={'slow': SRC})
+    with pytest.raises(ValueError, match='sources are given for fats'): run(True, sources={**SOURCES, 'fats': 1})
+
+
+def test_a_name_that_is_none_is_told(run):
+    with pytest.raises(KeyError, match="no 'fats' in this contest; there are slow, fast"): run(True)['fats']
