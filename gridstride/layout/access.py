@@ -1,0 +1,103 @@
+"""What a warp pays for reading a tile that lies as a layout says, and pictures of it."""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from .. import draw, requests
+
+__all__ = ['Cost', 'cost', 'walk', 'picture']
+
+
+class Cost(NamedTuple):
+    "What requests of a warp cost"
+
+    requests: int  # instructions of a warp
+    wavefronts: int  # passes of shared memory that they need
+    ideal: int  # passes that they would need without a bank conflict
+    sectors: int  # pieces of 32 bytes that they touch, if the layout is one of global memory
+
+    @property
+    def conflicts(self) -> int:
+        "Wavefronts beyond the ideal"
+        return self.wavefronts - self.ideal
+
+
+def _offset(layout, coordinate):
+    "Of a layout of any kind: those with names give one number, or a dict of one"
+    found = layout(*coordinate)
+    return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
+
+
+def cost(
+    layout,  # a `Layout`, a `Swizzled`, or any function of coordinates that gives an offset in elements
+    *coordinate,  # for each mode, what each lane asks for: arrays whose last axis is the lanes, others are requests
+    size=4,  # bytes of an element
+    vector=1,  # elements that a lane reads at once, from the offset on
+) -> Cost:
+    "What it costs when each lane reads the element at its coordinate"
+    if size * vector not in (1, 2, 4, 8, 16):
+        raise ValueError(f'a lane reads 1, 2, 4, 8 or 16 bytes at once, not {vector} times {size}')
+    places = _offset(layout, np.broadcast_arrays(*map(np.asarray, coordinate))) * size
+    if places.ndim < 1 or places.shape[-1] > 32:
+        raise ValueError(
+            f'a warp has 32 lanes, these coordinates have the shape {places.shape}: the last axis is the lanes'
+        )
+    if (places % (size * vector)).any():
+        raise ValueError(
+            f'a read of {size * vector} bytes begins at a multiple of {size * vector}; here one begins at byte '
+            f'{places[places % (size * vector) != 0].flat[0]}'
+        )
+    places = places.reshape(-1, places.shape[-1])
+    warp, lane = (o.ravel() for o in np.indices(places.shape))
+    n, passes, beyond = requests.wavefronts(warp, lane, places.ravel(), size * vector)
+    return Cost(n, passes, passes - beyond, requests.sectors(warp, places.ravel(), size * vector)[1])
+
+
+def walk(
+    layout,  # two modes: rows and columns
+    along,  # 'row': neighbouring lanes read neighbours of a row; 'column': of a column
+    size=4,  # bytes of an element
+    vector=1,  # elements that a lane reads at once
+) -> Cost:
+    "What it costs to read a whole tile, row by row or column by column, 32 lanes side by side"
+    if along not in ('row', 'column'):
+        raise ValueError(f"along is 'row' or 'column', not {along!r}")
+    h, w = np.shape(layout.offsets())
+    rows, columns = np.indices((h, w))
+    if along == 'column':
+        rows, columns = rows.T, columns.T
+    first = slice(None, None, vector)
+    lanes = [o[:, first].reshape(-1) for o in (rows, columns)]
+    if len(lanes[0]) % 32:
+        raise ValueError(f'a tile of {h} x {w}, {vector} a lane, does not fill whole warps of 32 lanes')
+    return cost(layout, *(o.reshape(-1, 32) for o in lanes), size=size, vector=vector)
+
+
+def picture(
+    layout,  # two modes: rows and columns
+    size=4,  # bytes of an element
+    show='bank',  # what stands in a cell: 'bank' or 'offset'; the colour is the bank's, four banks share one
+    mark=None,  # (rows, columns) of a request: a red frame around what its lanes read
+    title=None,
+    cell=26,  # pixels
+) -> draw.Panel:
+    "A tile as it lies in shared memory: which of the 32 banks each element is in"
+    if show not in ('bank', 'offset'):
+        raise ValueError(f"show is 'bank' or 'offset', not {show!r}")
+    offsets = layout.offsets()
+    banks = offsets * size // 4 % 32
+    bad = None
+    if mark is not None:
+        bad = np.zeros(offsets.shape, bool)
+        bad[mark] = True
+    h, w = offsets.shape
+    return draw.cells(
+        banks if show == 'bank' else offsets,
+        banks // 4,
+        str(layout) if title is None else title,
+        bad,
+        cell,
+        rows=range(h),
+        cols=range(w),
+    )

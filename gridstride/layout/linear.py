@@ -1,0 +1,191 @@
+"""Triton's linear layouts: functions on the bits of an index, linear over GF(2), the numbers 0 and 1 with xor as sum.
+
+Every size is a power of two. A layout says where each single bit of its inputs goes; where several bits are set, their
+places are xor-ed. `{'lane': [(0, 1), (0, 2), (1, 0)]}` sends lane 1 to column 1, lane 2 to column 2, lane 4 to row 1,
+and so lane 6 = 4 + 2 to row 1, column 2. Tiles of registers, swizzled shared memory and the fragments of a tensor core
+are all of this form, so that one little algebra (products, composition, inverse) serves them all.
+"""
+
+from math import prod
+
+import numpy as np
+
+__all__ = ['Linear']
+
+
+def _bits(size, what):
+    if size < 1 or size & (size - 1):
+        raise ValueError(f'{what} is {size}: linear layouts know powers of two only')
+    return size.bit_length() - 1
+
+
+class Linear:
+    "A function of named indices to named coordinates, linear in their bits"
+
+    def __init__(
+        self,
+        bases,  # for each input by name: where its bits 1, 2, 4, ... go, a tuple of numbers each
+        out,  # for each output by name: its size, a power of two
+    ):
+        self.out = {k: int(n) for k, n in out.items()}
+        for name, n in self.out.items():
+            _bits(n, f'the size of {name!r}')
+        self.bases = {
+            k: [tuple(map(int, o)) if isinstance(o, (tuple, list)) else (int(o),) for o in v] for k, v in bases.items()
+        }
+        for name, places in self.bases.items():
+            for bit, place in enumerate(places):
+                if len(place) != len(self.out) or any(not 0 <= o < n for o, n in zip(place, self.out.values())):
+                    raise ValueError(f'bit {1 << bit} of {name!r} goes to {place}, which is no place in {self.out}')
+
+    @classmethod
+    def identity(cls, size, name, out):
+        "Index `name` of `size` to coordinate `out`, unchanged"
+        return cls({name: [(1 << i,) for i in range(_bits(size, f'the size of {name!r}'))]}, {out: size})
+
+    @classmethod
+    def broadcast(cls, size, name, out):
+        "Index `name` of `size`, all of it at 0 of coordinate `out`, which has size 1"
+        return cls({name: [(0,)] * _bits(size, f'the size of {name!r}')}, {out: 1})
+
+    @classmethod
+    def of(cls, f, sizes, out):
+        "The layout that computes `f(*indices)`, if that is linear; sizes: of the inputs by name; out: of the outputs"
+
+        def place(*i):
+            res = f(*i)
+            return tuple(map(int, res)) if isinstance(res, (tuple, list)) else (int(res),)
+
+        names = list(sizes)
+        bases = {
+            name: [
+                place(*(1 << b if o == name else 0 for o in names))
+                for b in range(_bits(sizes[name], f'the size of {name!r}'))
+            ]
+            for name in names
+        }
+        res = cls(bases, out)
+        for i in np.ndindex(*sizes.values()):
+            if place(*i) != (got := tuple(int(o) for o in res(**dict(zip(names, i))).values())):
+                raise ValueError(
+                    f'this is not linear: {dict(zip(names, i))} goes to {place(*i)}, its bits alone to {got}'
+                )
+        return res
+
+    # What it is
+
+    @property
+    def sizes(self) -> dict:
+        "The size of each input, by name"
+        return {k: 1 << len(v) for k, v in self.bases.items()}
+
+    def __eq__(self, other):
+        return isinstance(other, Linear) and (self.bases, self.out) == (other.bases, other.out)
+
+    __hash__ = None
+
+    def __repr__(self):
+        lines = [
+            f'{name} = {1 << i} -> {place}' for name, places in self.bases.items() for i, place in enumerate(places)
+        ]
+        return '\n'.join([*lines, f"where out dims are: {', '.join(f'{k} ({n})' for k, n in self.out.items())}"])
+
+    @property
+    def matrix(self) -> np.ndarray:
+        "Zeros and ones: a column for each bit of the inputs, a row for each bit of the outputs, lowest first"
+        places = [p for v in self.bases.values() for p in v]
+        widths = [_bits(n, 'a size') for n in self.out.values()]
+        rows = [[o[i] >> b & 1 for o in places] for i, w in enumerate(widths) for b in range(w)]
+        return np.array(rows, np.uint8).reshape(sum(widths), len(places))
+
+    @property
+    def rank(self) -> int:
+        "How many bits of the outputs can be told apart: 2**rank places are reached"
+        return _reduced(self.matrix)[1]
+
+    @property
+    def is_injective(self) -> bool:
+        "Does every index have a place of its own?"
+        return self.rank == self.matrix.shape[1]
+
+    @property
+    def is_surjective(self) -> bool:
+        "Is every place reached?"
+        return self.rank == self.matrix.shape[0]
+
+    # What it does
+
+    def __call__(self, **index) -> dict:
+        "Coordinates by name; each index is a number or an array of them"
+        if set(index) != set(self.bases):
+            raise ValueError(
+                f"this layout takes {', '.join(self.bases)}, and {', '.join(index) or 'nothing'} was given"
+            )
+        res = dict.fromkeys(self.out, 0)
+        for name, places in self.bases.items():
+            for bit, place in enumerate(places):
+                on = np.asarray(index[name]) >> bit & 1
+                for k, o in zip(res, place):
+                    res[k] = res[k] ^ on * o
+        return res
+
+    # The algebra
+
+    def __mul__(self, other):
+        "Both together: the bits of `other` come above those of `self`, in inputs and outputs of the same name"
+        out = {k: self.out.get(k, 1) * other.out.get(k, 1) for k in [*self.out, *other.out]}
+        bases = {}
+        for who, scale in (self, dict.fromkeys(out, 1)), (other, {k: self.out.get(k, 1) for k in out}):
+            for name, places in who.bases.items():
+                put = [dict(zip(who.out, p)) for p in places]
+                bases.setdefault(name, []).extend(tuple(p.get(k, 0) * scale[k] for k in out) for p in put)
+        return Linear(bases, out)
+
+    def compose(self, other):
+        "`other` after `self`: the outputs of `self` are the inputs of `other`, by name"
+        if set(self.out) != set(other.bases) or any(self.out[k] > other.sizes[k] for k in self.out):
+            raise ValueError(f'the outputs {self.out} do not fit the inputs {other.sizes}')
+        return Linear(
+            {k: [tuple(other(**dict(zip(self.out, p))).values()) for p in v] for k, v in self.bases.items()}, other.out
+        )
+
+    def invert(self):
+        "The way back: from the outputs to the inputs; only if each place is reached exactly once"
+        if not (self.is_injective and self.is_surjective):
+            indices, places = prod(self.sizes.values()), prod(self.out.values())
+            raise ValueError(f'no inverse: {indices} indices reach {1 << self.rank} of {places} places')
+        m = self.matrix
+        back = _reduced(np.hstack([m, np.eye(len(m), dtype=np.uint8)]))[0][:, len(m) :]
+        bases, column = {}, 0
+        for name, n in self.out.items():
+            bases[name] = []
+            for _ in range(_bits(n, 'a size')):
+                bases[name].append(_numbers(back[:, column], self.sizes))
+                column += 1
+        return Linear(bases, self.sizes)
+
+
+def _reduced(m):
+    "(the matrix in reduced echelon form over GF(2), its rank)"
+    m, row = m.copy(), 0
+    for column in range(m.shape[1]):
+        found = np.flatnonzero(m[row:, column])
+        if not len(found):
+            continue
+        m[[row, row + found[0]]] = m[[row + found[0], row]]
+        others = np.flatnonzero(m[:, column])
+        m[others[others != row]] ^= m[row]
+        row += 1
+        if row == len(m):
+            break
+    return m, row
+
+
+def _numbers(bits, sizes):
+    "A column of bits as one number for each name"
+    res, at = [], 0
+    for n in sizes.values():
+        width = _bits(n, 'a size')
+        res.append(sum(int(b) << i for i, b in enumerate(bits[at : at + width])))
+        at += width
+    return tuple(res)

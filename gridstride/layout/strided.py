@@ -1,0 +1,319 @@
+"""CuTe's layouts: a shape and a stride for each of its modes, and the algebra on them.
+
+A layout is a function from coordinates to an offset: `Layout((4, 8), (1, 4))` puts (i, j) at `i + 4*j`. Shapes nest:
+`Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first is itself walked in two steps. A plain number is a
+coordinate, too: it counts through the shape, leftmost mode first. All sizes and offsets are counts of elements.
+Written as text a layout is `shape:stride`, which `Layout` reads: `Layout('((2,2),8):((1,16),2)')`.
+
+The algebra is that of NVIDIA's CUTLASS (its documents call it CuTe): `compose`, `coalesce`, `complement`, `divide` and
+`product` give layouts again, and where no layout can be the answer, they say which numbers do not divide.
+"""
+
+import ast
+from dataclasses import dataclass
+from itertools import accumulate
+from math import prod
+from operator import mul
+
+import numpy as np
+
+__all__ = ['Layout', 'Swizzle', 'Swizzled']
+
+
+def _is_tree(x, least):
+    "Is `x` a whole number of at least `least`, or a tuple of such trees?"
+    if isinstance(x, tuple):
+        return bool(x) and all(_is_tree(o, least) for o in x)
+    return isinstance(x, int) and not isinstance(x, bool) and x >= least
+
+
+def _tree(x):
+    "Lists as tuples, NumPy's numbers as Python's"
+    return tuple(map(_tree, x)) if isinstance(x, (tuple, list)) else int(x) if isinstance(x, np.integer) else x
+
+
+def _leaves(x):
+    return [leaf for o in x for leaf in _leaves(o)] if isinstance(x, tuple) else [x]
+
+
+def _like(shape, leaves):
+    "The tree of `shape` with the next of `leaves` at each leaf; `leaves` is an iterator"
+    return tuple(_like(o, leaves) for o in shape) if isinstance(shape, tuple) else next(leaves)
+
+
+def _is_congruent(a, b):
+    if isinstance(a, tuple) and isinstance(b, tuple):
+        return len(a) == len(b) and all(map(_is_congruent, a, b))
+    return not isinstance(a, tuple) and not isinstance(b, tuple)
+
+
+def _written(x):
+    return f'({",".join(map(_written, x))})' if isinstance(x, tuple) else str(x)
+
+
+def _parsed(text):
+    "(shape, stride) of 'shape:stride'; the stride is None where the text has only a shape"
+    shape, colon, stride = text.partition(':')
+    try:
+        return ast.literal_eval(shape.strip()), ast.literal_eval(stride.strip()) if colon else None
+    except (ValueError, SyntaxError):
+        raise ValueError(f"{text!r} is no layout: write shape:stride, as in '(4,8):(8,1)'") from None
+
+
+@dataclass(frozen=True, init=False, repr=False)
+class Layout:
+    "`shape:stride`: a function from coordinates to offsets, both counted in elements"
+
+    shape: tuple
+    stride: tuple
+
+    def __init__(
+        self,
+        shape,  # sizes: a number, a tuple that may nest, or the whole layout as text
+        stride=None,  # a tree like `shape`'s; by default the leftmost mode lies densest
+    ):
+        if isinstance(shape, str):
+            if stride is not None:
+                raise TypeError('give a layout as text, or shape and stride, not both')
+            shape, stride = _parsed(shape)
+        shape, stride = _tree(shape), _tree(stride)
+        if not _is_tree(shape, 1):
+            raise ValueError(f'a shape is a whole number of at least 1 or a tuple of shapes, this is {shape!r}')
+        if stride is None:
+            stride = _like(shape, accumulate([1, *_leaves(shape)], mul))
+        if not _is_tree(stride, 0):
+            raise ValueError(f'a stride is a whole number of at least 0 or a tuple of strides, this is {stride!r}')
+        if not _is_congruent(shape, stride):
+            raise ValueError(f'{_written(shape)}:{_written(stride)}: each size needs its stride, so both nest alike')
+        object.__setattr__(self, 'shape', shape)
+        object.__setattr__(self, 'stride', stride)
+
+    @classmethod
+    def row_major(cls, *shape):
+        "The rightmost mode lies densest, as in C and NumPy: `Layout.row_major(4, 8)` is (4,8):(8,1)"
+        sizes = _leaves(_tree(shape))
+        strides = list(accumulate([1, *reversed(sizes)], mul))[: len(sizes)][::-1]
+        return cls(shape, _like(_tree(shape), iter(strides)))
+
+    @classmethod
+    def of(cls, *modes):
+        "The layout whose modes are these layouts"
+        return cls(tuple(o.shape for o in modes), tuple(o.stride for o in modes))
+
+    # What it is
+
+    def __str__(self):
+        return f'{_written(self.shape)}:{_written(self.stride)}'
+
+    def __repr__(self):
+        return f"Layout('{self}')"
+
+    def __len__(self):
+        return len(self.shape) if isinstance(self.shape, tuple) else 1
+
+    def __getitem__(self, i):
+        "Mode `i`, as a layout"
+        if not isinstance(self.shape, tuple):
+            return (self,)[i]
+        return Layout(self.shape[i], self.stride[i])
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    @property
+    def flat(self) -> list:
+        "(size, stride) of each leaf, the fastest first"
+        return list(zip(_leaves(self.shape), _leaves(self.stride)))
+
+    @property
+    def size(self) -> int:
+        "How many coordinates there are"
+        return prod(_leaves(self.shape))
+
+    @property
+    def cosize(self) -> int:
+        "One more than the largest offset: the room that the layout needs"
+        return 1 + sum((n - 1) * d for n, d in self.flat)
+
+    # What it does
+
+    def __call__(self, *coordinate) -> int:
+        "The offset of a coordinate: a number, or one number or tuple for each mode; arrays of numbers serve, too"
+        if len(coordinate) == 1:
+            (coordinate,) = coordinate
+        return _offset(coordinate, self.shape, self.stride)
+
+    def offsets(self) -> np.ndarray:
+        "All offsets, one axis for each mode: `layout.offsets()[i, j] == layout(i, j)`"
+        sizes = [o.size for o in self]
+        return self(*np.ogrid[tuple(map(slice, sizes))]) + np.zeros(sizes, np.int64)
+
+    @property
+    def is_injective(self) -> bool:
+        "Does every coordinate have a place of its own?"
+        return len(np.unique(self.offsets())) == self.size
+
+    # The algebra
+
+    def coalesce(self):
+        "The same function of a number, in as few modes as possible"
+        modes = []
+        for n, d in self.flat:
+            if n == 1:
+                continue
+            if modes and modes[-1][0] * modes[-1][1] == d:
+                modes[-1] = modes[-1][0] * n, modes[-1][1]
+            else:
+                modes.append((n, d))
+        return _of_flat(modes)
+
+    def compose(self, other):
+        "`self(other(i))`, as a layout in the shape of `other`: a layout, a size, or one of these for each mode"
+        if isinstance(other, int):
+            other = Layout(other)
+        if isinstance(other, (tuple, list)):
+            return self._each('compose', other)
+        if not isinstance(other.shape, tuple):
+            return _of_flat(_taken(self, other.shape, other.stride))
+        res = Layout.of(*map(self.compose, other))
+        i = np.arange(other.size)
+        if not np.array_equal(res(i), self(other(i))):
+            raise ValueError(f'{self} after {other} is no layout: modes of the second meet inside of one of the first')
+        return res
+
+    def complement(self, size):
+        "The layout of what `self` leaves out of `size` elements: both together reach each offset once"
+        modes, reached = [], 1
+        for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
+            if d % reached:
+                raise ValueError(
+                    f'{self} has no complement: stride {d} is no multiple of {reached}, where it has come to'
+                )
+            modes.append((d // reached, reached))
+            reached = n * d
+        modes.append((-(-size // reached), reached))
+        return _of_flat(modes).coalesce()
+
+    def divide(self, tile):
+        "Two modes: inside of a tile, and which tile; `tile` is a layout or a size, or one of these for each mode"
+        if isinstance(tile, int):
+            tile = Layout(tile)
+        if isinstance(tile, (tuple, list)):
+            return self._each('divide', tile)
+        return self.compose(Layout.of(tile, tile.complement(self.size)))
+
+    def tiles(self, tile):
+        "`divide` by mode, gathered: the first mode walks inside of a tile, the second from tile to tile"
+        inside, which = zip(*self.divide(tuple(tile)))
+        return Layout.of(Layout.of(*inside), Layout.of(*which))
+
+    def product(self, tile):
+        "Two modes: `self`, and copies of it that lie as `tile` says"
+        if isinstance(tile, int):
+            tile = Layout(tile)
+        return Layout.of(self, self.complement(self.size * tile.cosize).compose(tile))
+
+    def _each(self, how, others):
+        if len(others) != len(self):
+            raise ValueError(f'{self} has {len(self)} modes, and {len(others)} were given: one for each')
+        return Layout.of(*(getattr(mode, how)(o) for mode, o in zip(self, others)))
+
+
+def _offset(c, shape, stride):
+    if not isinstance(shape, tuple):
+        if isinstance(c, (tuple, list)):
+            raise ValueError(f'a mode of {shape} takes one number, not {c!r}')
+        return c * stride
+    if isinstance(c, (tuple, list)):
+        if len(c) != len(shape):
+            raise ValueError(f'{_written(shape)} takes {len(shape)} coordinates, and {len(c)} were given')
+        return sum(map(_offset, c, shape, stride))
+    res = 0
+    for i, (n, d) in enumerate(zip(shape, stride)):
+        size = prod(_leaves(n))
+        res = res + _offset(c if i == len(shape) - 1 else c % size, n, d)
+        c = c // size
+    return res
+
+
+def _of_flat(modes):
+    "The layout of these (size, stride), a plain number where it is but one"
+    if len(modes) == 1:
+        return Layout(*modes[0])
+    return Layout(*map(tuple, zip(*modes))) if modes else Layout(1, 0)
+
+
+def _taken(layout, n, d):
+    "(size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
+    if d == 0 or n == 1:
+        return [(n, 0)]
+    res, whole = [], f'every {d}th of {layout}, {n} times, is no layout'
+    *modes, last = layout.coalesce().flat
+    for size, stride in modes:
+        if d % size == 0:
+            d //= size
+            continue
+        if size % d:
+            raise ValueError(f'{whole}: {d} and {size} do not divide each other')
+        take = min(size // d, n)
+        if n % take:
+            raise ValueError(f'{whole}: {n} is no multiple of {take}')
+        res.append((take, d * stride))
+        n, d = n // take, 1
+        if n == 1:
+            return res
+    return [*res, (n, d * last[1])]
+
+
+@dataclass(frozen=True)
+class Swizzle:
+    "An offset with some of its bits flipped: the `bits` above `base + shift` are xor-ed onto those above `base`"
+
+    bits: int  # how many
+    base: int  # the lowest bits that stay: 2**base elements stay together
+    shift: int  # how far apart the two groups of bits are, at least `bits`
+
+    def __post_init__(self):
+        if min(self.bits, self.base) < 0 or self.shift < self.bits:
+            raise ValueError(f'{self}: bits and base are at least 0, and shift at least bits')
+
+    def __str__(self):
+        return f'Swizzle<{self.bits},{self.base},{self.shift}>'
+
+    def __call__(self, offset):
+        "The new offset; twice is none: the swizzle is its own inverse"
+        mask = ((1 << self.bits) - 1) << (self.base + self.shift)
+        return offset ^ ((offset & mask) >> self.shift)
+
+    def compose(self, layout):
+        "The layout with its offsets swizzled"
+        return Swizzled(self, layout)
+
+
+@dataclass(frozen=True)
+class Swizzled:
+    "A layout whose offsets go through a swizzle, or any function of an offset"
+
+    swizzle: Swizzle
+    layout: Layout
+
+    def __str__(self):
+        return f'{self.swizzle} o {self.layout}'
+
+    @property
+    def shape(self):
+        "Sizes, as the layout's"
+        return self.layout.shape
+
+    @property
+    def size(self) -> int:
+        "How many coordinates there are"
+        return self.layout.size
+
+    def __call__(self, *coordinate):
+        "The offset of a coordinate, swizzled"
+        return self.swizzle(self.layout(*coordinate))
+
+    def offsets(self) -> np.ndarray:
+        "All offsets, one axis for each mode"
+        return self.swizzle(self.layout.offsets())
