@@ -70,6 +70,7 @@ class Gpu:
     def __init__(self, ms, launch=0.004):
         self.ms, self.launch = ms, launch
         self.cpu, self.until, self.runs, self.warm, self.flushed = 0.0, 0.0, 0, False, 0
+        self.flush_timed = False
 
     def queue(self, ms):
         "A job of `ms`, behind all others; gives the time of its end"
@@ -106,7 +107,7 @@ class Event:
 
     def record(self):
         "Put the mark behind all that is queued"
-        self.at = self.gpu.queue(0.0)
+        self.at, self.flushed = self.gpu.queue(0.0), self.gpu.flushed
 
     def elapsed_time(self, end):
         "Milliseconds from this mark to the mark `end`"
@@ -115,6 +116,7 @@ class Event:
                 raise RuntimeError(f'the {name} event was never recorded')
             if e.at > self.gpu.cpu:
                 raise RuntimeError(f'the GPU has not come to the {name} event yet: synchronize first')
+        self.gpu.flush_timed |= end.flushed > self.flushed
         return end.at - self.at
 
 
@@ -173,6 +175,8 @@ def _why(got, gpu, cold, warm, first):
         return '. The kernel never ran'
     if gpu.cpu < gpu.until:
         return '. Nobody waited for the GPU'
+    if gpu.flush_timed:
+        return '. A flush lies between two marks, so it is timed with the kernel: flush before the first mark'
     if warm < cold and isclose(got, warm, rel_tol=0.1):
         return f': {warm:g} is what it takes when the data lie in the L2'
     if first and got > 1.5 * cold:

@@ -128,6 +128,15 @@ def test_08_events_are_marks_in_a_queue():
     assert g.until-g.cpu == pytest.approx(.09+2-.004), 'the flush made the kernel cold again'
 
 
+def test_08_a_timed_flush_is_told():
+    g = lesson_08.Gpu(lambda i, warm: 2.)
+    start, middle, end = (g.Event() for _ in range(3))
+    for job in (start.record, g.flush, middle.record, g.kernel, end.record, g.synchronize): job()
+    middle.elapsed_time(end)
+    assert not g.flush_timed
+    assert 'flush before the first mark' in lesson_08._why(start.elapsed_time(end), g, 2., 2., [])
+
+
 def scaled(body): return f'__global__ void f(float *x) {{ x[threadIdx.x] = {body}; }}'
 
 

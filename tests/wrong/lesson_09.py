@@ -92,6 +92,9 @@ __global__ void dots_k(const float *x, const float *y, float *out, int n) {
 }'''
 
 @wrong('09.wide')
+def one_if_for_the_tail(): return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];', 'if (n/4*4 + t < n) o += x[n/4*4 + t]*y[n/4*4 + t];'))
+
+@wrong('09.wide')
 def one_by_one(): return r'''
 __global__ void dots_k(const float *x, const float *y, float *out, int n) {
     int t = blockIdx.x*blockDim.x + threadIdx.x, all = gridDim.x*blockDim.x;
