@@ -398,6 +398,15 @@ def test_the_roof_is_that_of_the_timing():
     assert f'{H100["bf16"]} TFLOP/s' in r.plot().get_title() and 'recorded on an NVIDIA H100' in r.plot().get_title()
 
 
+def test_what_the_data_sheet_promises_stands_beside_what_was_measured():
+    "A product that is itself the measured roof is at 100% of that, and not of the data sheet; other GPUs have no dashed line"
+    r = roofline({'mm': (2*4096**3, 12*4096**2, 2*4096**3/51.7e12), 'square': (1e8, 8e8, 8e8/2.97e12)}, roof=H100)
+    assert [row[4:6] for row in r.rows()] == [['100%', '77%'], ['99%', '89%']] and r.head[5] == 'of the data sheet'
+    assert [o.get_linestyle() for o in r.plot().lines[:2]] == ['-', '--'] and '3,350 GB/s and 66.9 TFLOP/s' in r.plot().get_title()
+    other = roofline({'k': (1e9, 8e9, 1e-3)}, roof=limits.Ceilings({**H100, 'gpu': 'NVIDIA T1000'}))
+    assert not other.sheet and 'dashed' not in other.plot().get_title() and len(other.rows()[0]) == len(other.head) == 6
+
+
 def test_ncu_counts():
     m = {'dram__bytes_read.sum': 4e6, 'dram__bytes_write.sum': 4e6, 'gpu__time_duration.sum': 5000.}
     ops = {'fadd': 1e6, 'fmul': 2e6, 'ffma': 3e6, 'dfma': 1e6, 'hadd': 5e5}

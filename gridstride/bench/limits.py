@@ -109,6 +109,22 @@ H100 = Ceilings(
 )
 
 
+# What the data sheets promise, dense, at the highest clock: GB/s of the memory, TFLOP/s of the arithmetic.
+_HOPPER = dict(fp32=66.9, tf32=494.7, bf16=989.4, fp16=989.4, fp64=66.9)
+SHEETS = {
+    'H100 80GB HBM3': dict(copy=3350.0, **_HOPPER),
+    'H200': dict(copy=4800.0, **_HOPPER),
+    'A100-SXM4-80GB': dict(copy=2039.0, fp32=19.5, tf32=156.0, bf16=312.0, fp16=312.0, fp64=19.5),
+}
+
+
+def data_sheet(
+    gpu,  # the name that the driver gives it
+) -> dict:  # as `Ceilings` has them; empty where no sheet is known
+    "What the data sheet of a GPU promises"
+    return next((sheet for name, sheet in SHEETS.items() if gpu and gpu.endswith(name)), {})
+
+
 def _load(path, who):
     "The ceilings in the file at `path`, if they are `who`'s"
     try:

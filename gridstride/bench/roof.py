@@ -105,16 +105,30 @@ class Roofline:
         roof = limits.Ceilings(data['roof'], recorded=True)
         return cls([Point(*p) for p in data['points']], roof, data['peak'])
 
-    head = ('kernel', 'FLOP a byte', 'reached', 'the roof there', 'share', 'bound by')
+    @property
+    def sheet(self) -> dict:
+        "GB/s under `copy` and TFLOP/s under `peak` of the GPU's data sheet; empty where none is known"
+        found = limits.data_sheet(self.roof.get('gpu'))
+        return dict(copy=found['copy'], peak=found[self.peak]) if self.peak in found else {}
+
+    def promised(self, p) -> float:  # p: a `Point`
+        "The share that a kernel reached of what the data sheet allows at its intensity; None if that is not known"
+        return p.tflops / attainable(p.intensity, **self.sheet) if p.tflops and self.sheet else None
+
+    @property
+    def head(self) -> list:
+        "The names of the columns"
+        sheet = ['of the data sheet'] if self.sheet else []
+        return ['kernel', 'FLOP a byte', 'reached', 'the roof there', 'of the roof', *sheet, 'bound by']
 
     def rows(self) -> list:  # of texts, as `head` names them
         "The numbers, a row for each kernel"
         return [self._row(p) for p in self.points]
 
-    @staticmethod
-    def _row(p):
+    def _row(self, p):
         reached, limit = rate_text(tflops=p.tflops) or 'not timed', rate_text(tflops=p.limit)
-        return p.name, f'{p.intensity:.3g}', reached, limit, f'{p.share:.0%}' if p.share else '', p.bound
+        shares = [p.share, self.promised(p)] if self.sheet else [p.share]
+        return [p.name, f'{p.intensity:.3g}', reached, limit, *(f'{s:.0%}' if s else '' for s in shares), p.bound]
 
     def _table(self, **more):
         return Table([f'<{h}' for h in self.head], self.rows(), **more)
@@ -140,20 +154,24 @@ class Roofline:
         ridge = peak * 1000 / copy
         low = min([ridge / 100, *(p.intensity / 2 for p in self.points)])
         high = max([ridge * 30, *(p.intensity * 2 for p in self.points)])
-        ax.plot([low, ridge, high], [attainable(i, copy, peak) for i in (low, ridge, high)], color=plots.INK)
+        self._roof(ax, (low, ridge, high), copy, peak)
+        title = f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.mark}'
+        if self.sheet:
+            corner = self.sheet['peak'] * 1000 / self.sheet['copy']
+            self._roof(ax, (low, corner, high), **self.sheet, ls='--')
+            title += '\ndashed: its data sheet, {copy:,.0f} GB/s and {peak:,.4g} TFLOP/s'.format(**self.sheet)
         for p in self.points:
             self._mark(ax, p)
-        ax.set(
-            xscale='log',
-            yscale='log',
-            xlabel='arithmetic intensity, FLOP a byte',
-            ylabel='TFLOP/s',
-            title=f'{copy:,.0f} GB/s and {peak:,.4g} TFLOP/s ({self.peak}),\n{self.roof.mark}',
-        )
+        ax.set(xscale='log', yscale='log', xlabel='arithmetic intensity, FLOP a byte', ylabel='TFLOP/s', title=title)
         ax.margins(y=0.1)
         names = [p.name if p.tflops else f'{p.name} (not timed)' for p in self.points]
         plots.name_points(ax, [(o, p.intensity, p.tflops or p.limit) for o, p in zip(names, self.points)])
         return ax
+
+    @staticmethod
+    def _roof(ax, at, copy, peak, **how):
+        "A slope and a flat roof"
+        ax.plot(at, [attainable(i, copy, peak) for i in at], color=plots.INK, lw=1.2, **how)
 
     @staticmethod
     def _mark(ax, p):

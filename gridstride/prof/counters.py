@@ -448,9 +448,9 @@ def _compile(path, folder):
     return made
 
 
-def command(ncu, report, target, sections, metrics, with_lines, only_marked, kernel, skip, count) -> list:
+def command(ncu, report, target, sections, metrics, with_lines, only_marked, kernel, skip, count, more=()) -> list:
     "The command line that makes a report"
-    res = [ncu, '--clock-control', 'none', '-f', '-o', str(report)]
+    res = [ncu, *([] if '--clock-control' in more else ['--clock-control', 'none']), *more, '-f', '-o', str(report)]
     if only_marked:
         res += ['--profile-from-start', 'off']
     if isinstance(sections, str) and sections in SETS:
@@ -615,6 +615,7 @@ def ncu(
     skip=0,
     count=None,  # leave out so many launches, and measure so many
     setup=None,  # source that makes what the function uses; by default that is looked for in the notebook or script
+    options=(),  # more of ncu's own, such as ('--clock-control', 'base'); without it, the clock is left as it is
     record=None,  # the name of a recording, NN_what: shown where ncu cannot run
     seconds=300,  # how long ncu may take
     **kwargs,  # for the function
@@ -626,6 +627,7 @@ def ncu(
     metrics = [metrics] if isinstance(metrics, str) else list(metrics)
     sources = program(what, setup) if callable(what) else [_text(what)]
     asked = [sections if isinstance(sections, str) else list(sections), metrics, lines, kernel, skip, count]
+    asked += [list(options)] if options else []
 
     def measure():
         return _measure(what, args, kwargs, setup, sources[0], asked, seconds)

@@ -86,6 +86,8 @@ def test_a_report_shows_bank_conflicts_and_survives_being_kept(kernel):
 def test_the_command_of_a_set():
     want = ['ncu', '--clock-control', 'none', '-f', '-o', 'r', '--set', 'basic', 'k']
     assert command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None) == want
+    asked = command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None, ['--cache-control', 'none', '--clock-control', 'base'])
+    assert asked[:5] == ['ncu', '--cache-control', 'none', '--clock-control', 'base'] and 'none' not in asked[5:], 'the clock is left alone unless ncu is to hold it'
 
 
 def test_the_command_of_sections_metrics_lines_and_some_launches():
