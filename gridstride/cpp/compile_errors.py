@@ -108,6 +108,22 @@ def describe(
     return '\n'.join(res)
 
 
+# Python's habits lead to two mistakes of which compilers speak in riddles: (the learner's line, the message, a hint).
+_HINTS = (
+    (
+        r'__shared__',
+        r"call to 'shared\b|constant value|variable.length",
+        'A shared array has a size that the compiler knows: a number, a `constexpr`, an argument of a template.\n'
+        '  For one that only the launch knows, write `extern __shared__ float s[];`, and give its bytes in the launch.',
+    ),
+    (
+        r'\]\s*\[',
+        r'for array subscript|subscripted value is not|pointer-to-object type',
+        'A pointer takes one index: `x[r*w + c]` is row r, column c, of rows of w numbers.',
+    ),
+)
+
+
 def _describe(d, lines, name):
     text = _line(lines, d.line)
     yield f'{name}, line {d.line}: {d.what}'
@@ -116,6 +132,7 @@ def _describe(d, lines, name):
         yield f"  {' ' * (d.column - 1)}^"
     if d.used:
         yield f'used in line {d.used}: {_line(lines, d.used).strip()}'
+    yield from (f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, d.what))
 
 
 def _line(lines, n):

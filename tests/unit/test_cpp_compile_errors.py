@@ -3,7 +3,7 @@ import warnings
 
 import pytest
 
-from gridstride.cpp.compile_errors import CompileError, CompileWarning, read_log, warn_of
+from gridstride.cpp.compile_errors import CompileError, CompileWarning, Diagnostic, describe, read_log, warn_of
 
 SRC = 'template <class T> T twice(T x) {\n    return x.y;\n}\nint f() {\n    return twice(1) + twice(2.0f);\n}'
 
@@ -48,3 +48,16 @@ def test_warnings_of_the_learners_lines_only():
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         warn_of('mine.cu:5:7: warning: unused [-Wunused]', SRC, 'mine.cu')
+
+
+@pytest.mark.parametrize('line, said, hint', [
+    ('    __shared__ float ms[tw][tw];', "no matching function for call to 'shared<float [tw][tw], 0>(const char [3])'", 'extern __shared__'),
+    ('    __shared__ float ms[tw][tw];', "no matching function for call to 'shared'", 'extern __shared__'),
+    ('    __shared__ float ms[tw][tw];', 'expression must have a constant value', 'extern __shared__'),
+    ('    x[r][c] = 1;', "invalid types 'float[int]' for array subscript", 'x[r*w + c]'),
+    ('    x[r][c] = 1;', 'subscripted value is not an array, pointer, or vector', 'x[r*w + c]'),
+    ('    x[r][c] = 1;', 'expression must have pointer-to-object type but it has type "float"', 'x[r*w + c]'),
+    ('    __shared__ float ms[16]', 'expected a ";"', None)])
+def test_habits_of_python_get_a_hint(line, said, hint):
+    *_, last = describe([Diagnostic(1, 0, said)], line, 'mine.cu').splitlines()
+    assert hint in last if hint else last.strip() == line.strip()
