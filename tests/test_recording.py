@@ -230,6 +230,12 @@ def test_a_claim_needs_a_bound():
     with pytest.raises(ValueError, match='low, high, or both'): claim('a', None, 1, None)
 
 
+@pytest.mark.parametrize('guess,said', [(None, ''), (..., '; your guess: none yet'), (2.5, '; your guess: 2.5')])
+def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
+    claim('a', 1, 2, 3, guess=guess)
+    assert capsys.readouterr().out == f'a: here 2; on the H100 of this text 1 to 3{said}\n'
+
+
 def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
