@@ -355,8 +355,8 @@ WORDS = {
     ('racecheck', 'race'): Words(
         _RACE,
         dict(
-            python='In one block, a cuda.syncthreads() between the two orders them.',
-            cuda='In one block, a __syncthreads() between the two orders them.',
+            python="Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other.",
+            cuda="Put a __syncthreads() between these two lines: there a block's threads wait for each other.",
         ),
     ),
     ('racecheck', 'race_of_blocks'): Words(
@@ -435,7 +435,7 @@ WORDS = {
     ),
     ('racecheck', 'before_engine'): Words(
         '{element} is {before} by {first} and {now} by {second}, with nothing between',
-        'An mbarrier or a barrier of the block between the two orders them.',
+        'Put an mbarrier or a barrier of the block between the two.',
     ),
     ('racecheck', 'registers_written'): Words(
         'wgmma.mma_async uses registers that the thread has written, with no wgmma.fence between',
@@ -712,16 +712,15 @@ MENDS = {
     + 'No atomic does just that: let one thread do it, or give each thread a place of its own.',
     'one_place': 'Both are this one line: give each thread a place of its own, or let one thread write.',
     'same_line': dict(
-        python='Both are line {line}, in different rounds of a loop: a cuda.syncthreads() '
-        'at the end of each round orders them.',
-        cuda='Both are line {line}, in different rounds of a loop: a __syncthreads() '
-        'at the end of each round orders them.',
+        python='Both are line {line}, in different rounds of a loop: put a cuda.syncthreads() '
+        'at the end of each round.',
+        cuda='Both are line {line}, in different rounds of a loop: put a __syncthreads() at the end of each round.',
     ),
     'round': dict(
-        python='Line {line} is one round of the loop further: a cuda.syncthreads() at the end of each round, '
-        'behind line {earlier}, orders them.',
-        cuda='Line {line} is one round of the loop further: a __syncthreads() at the end of each round, '
-        'behind line {earlier}, orders them.',
+        python='Line {line} is one round of the loop further: put a cuda.syncthreads() at the end of each round, '
+        'behind line {earlier}.',
+        cuda='Line {line} is one round of the loop further: put a __syncthreads() at the end of each round, '
+        'behind line {earlier}.',
     ),
     'guard': dict(
         python=_NOTHING + '`if {expr} < {array}.size`.',

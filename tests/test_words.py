@@ -151,7 +151,7 @@ def test_one_line_of_a_race_is_an_update_or_two_rounds(k, order):
         assert 'is read by one thread and written by another' in str(e) and 'In one step: atomicAdd(&n[0], 1).' in str(e)
         e = found(RacecheckError, k.count[8, 1], zeros(1, torch.int32))
         assert e.code == 'race_of_blocks' and e.other.source == SRC.splitlines()[e.other.line-1] and 'In one step: atomicAdd' in str(e)
-        assert 'in different rounds of a loop: a __syncthreads()' in str(found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1)))
+        assert 'in different rounds of a loop: put a __syncthreads()' in str(found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1)))
 
 
 def test_wild_addresses_are_no_memory_of_the_host(k):

@@ -51,9 +51,9 @@ def race(line, now, other, source, above='', code='race', before='written', then
 
 
 def test_the_advice_for_a_race_fits_both_lines():
-    assert race('out[t] = s[9 - t];', 6, 5, 's[t] = x[t];') == 'In one block, a __syncthreads() between the two orders them.'
-    assert 'Line 5 is one round of the loop further: a __syncthreads() at the end of each round, behind line 8' in race('s[t] = x[t];', 5, 8, 'v += s[j];', 'for (;;) {')
-    assert 'in different rounds of a loop: a cuda.syncthreads()' in race('s[t] += s[t+h]', 5, 5, 's[t] += s[t+h]', 'while h:', dialect='python')
+    assert race('out[t] = s[9 - t];', 6, 5, 's[t] = x[t];') == "Put a __syncthreads() between these two lines: there a block's threads wait for each other."
+    assert 'Line 5 is one round of the loop further: put a __syncthreads() at the end of each round, behind line 8' in race('s[t] = x[t];', 5, 8, 'v += s[j];', 'for (;;) {')
+    assert 'in different rounds of a loop: put a cuda.syncthreads()' in race('s[t] += s[t+h]', 5, 5, 's[t] += s[t+h]', 'while h:', dialect='python')
     assert 'In one step: atomicAdd(&s[0], v).' in race('s[0] += v;', 5, 5, 's[0] += v;')
     assert 'In one step: cuda.atomic.add(s, (i, 0), v).' in race('s[i, 0] += v', 5, 5, 's[i, 0] += v', dialect='python')
     assert 'atomicMax(&s[0], v) for whole numbers' in race('s[0] = max(s[0], v);', 5, 5, 's[0] = max(s[0], v);', code='race_of_blocks')

@@ -18,7 +18,7 @@ def test_a_finding_says_what_where_by_whom_against_whom_and_how_to_mend():
         '  line 12: out[i] = s[n-1-t]',
         '  in reverse, block (0), thread (4)',
         '  against line 11, block (0), thread (3): s[t] = x[i]',
-        '  In one block, a cuda.syncthreads() between the two orders them.',
+        "  Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other.",
         "  To run without this check: with sim.options(checks='no racecheck'): ..."]
 
 
