@@ -101,6 +101,20 @@ class Listing(str):
             + ('' if loops else ': it has none, or the compiler wrote all rounds down one after the other')
         )
 
+    def stretch(self, kind):  # one of `KINDS`
+        """The stretch with the most instructions of a kind, among those that run from top to bottom: from a label, jump
+        or barrier to the next"""
+        stretches = [[]]
+        for o in self.items:
+            if isinstance(o, str) or o.kind in ('barrier', 'control'):
+                stretches.append([])
+            if isinstance(o, Instruction) and o.kind != 'barrier':
+                stretches[-1 - (o.kind == 'control')].append(o)
+        most = max(stretches, key=lambda part: sum(o.kind == kind for o in part))
+        if any(o.kind == kind for o in most):
+            return self._part(most)
+        raise ValueError(f'{self.name} has no instructions of the kind {kind!r} in its {self.what.upper()}')
+
     def _part(self, items):
         return Listing('\n'.join(text_lines(items)), items, self.source, self.what, self.name, self.arch, self.by)
 

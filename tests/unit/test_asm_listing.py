@@ -57,3 +57,12 @@ def test_listings_stand_side_by_side_if_they_have_one_source(listing):
     assert beside(listing, listing)._repr_html_().count('STG.E') == 2
     with pytest.raises(ValueError, match='different sources'):
         beside(listing, Listing('', [], {}, 'sass', 'none', 'sm_90', 'hand'))
+
+
+def test_a_stretch_ends_at_labels_jumps_and_barriers(listing):
+    assert [o.op for o in listing.stretch('shared').instructions] == ['LDS', 'FFMA', 'ISETP.GE.AND', 'BRA']
+    assert [o.op for o in listing.stretch('global').instructions] == ['STG.E', 'EXIT'] and [o.op for o in listing.stretch('move').instructions] == ['S2R', 'MOV']
+    items = [o if isinstance(o, str) else o._replace(op='BAR.SYNC', kind='barrier', target='') if o.op == 'FFMA' else o for o in listing.items]
+    cut = listing._part(items)
+    assert [o.op for o in cut.stretch('shared').instructions] == ['LDS'] and [o.op for o in cut.stretch('control').instructions][0] == 'ISETP.GE.AND'
+    with pytest.raises(ValueError, match="scale has no instructions of the kind 'tensor' in its SASS"): listing.stretch('tensor')
