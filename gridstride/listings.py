@@ -6,7 +6,7 @@ from html import escape
 
 from .utils import cuda_begin
 
-__all__ = ['Shown', 'show_source']
+__all__ = ['Shown', 'show_source', 'Beside', 'beside']
 
 # What a kind of token looks like: JupyterLab's own variable for it, which its themes set, and for pages without
 # such a variable a colour that is read on white and on black.
@@ -96,6 +96,25 @@ class Shown:
         if self.fold:
             return f'<details><summary style="cursor:pointer">{title or "the source"}</summary>{body}</details>'
         return f'<div style="font-weight:bold">{title}</div>{body}' if title else body
+
+
+class Beside:
+    "Listings side by side where the page is wide enough, else one below the other"
+
+    def __init__(self, shown):
+        self.shown = shown
+
+    def __repr__(self):
+        return '\n\n'.join(map(repr, self.shown))
+
+    def _repr_html_(self):
+        parts = (f'<div style="flex:1 1 26em;min-width:0">{o._repr_html_()}</div>' for o in self.shown)
+        return f'<div style="display:flex;flex-wrap:wrap;gap:1em">{"".join(parts)}</div>'
+
+
+def beside(*shown) -> Beside:  # each from `show_source`
+    "Listings side by side"
+    return Beside(shown)
 
 
 def _row(i, html, marked):

@@ -4,7 +4,7 @@ from html import unescape
 
 import pytest
 
-from gridstride.listings import COLORS, show_source
+from gridstride.listings import COLORS, beside, show_source
 from gridstride.utils import cuda_begin
 
 SRC = '''
@@ -65,3 +65,9 @@ def test_colours_of_a_page_without_a_theme_can_be_read(page):
     for color in [*(re.search('#[0-9a-f]{6}', o)[0] for o in COLORS.values()), '#808080']:
         low, high = sorted((light(color), light(page)))
         assert (high + 0.05)/(low + 0.05) >= 3, color
+
+
+def test_listings_side_by_side():
+    a, b = show_source(SRC, title='by hand'), show_source(SRC.replace('2*', '3*'), title='by the tool')
+    both = beside(a, b)
+    assert repr(both) == f'{a!r}\n\n{b!r}' and both._repr_html_().count('flex:1 1') == 2 and a._repr_html_() in both._repr_html_()
