@@ -3,7 +3,8 @@
 `sim.cuda` is the dialect, whatever the machine. The modules, in the order in which they are read best: `lanes`
 (threads under masks), `arithmetic` (Numba's numbers), `memory` (arrays), `detectors` (what is looked for), `rewrite`
 (from one thread's function to many lanes'), `functions` and `operations` (what rewritten kernels call), `run` and
-`launch` (a kernel at work), `cuda` and `host` (Numba's names), `counters` (what the hardware would count).
+`launch` (a kernel at work), `cuda` and `host` (Numba's names), `counters` (what the hardware would count), `numbas`
+(the same kernel in Numba's own simulator, for comparison).
 """
 
 from . import cuda
@@ -23,11 +24,13 @@ from ..findings import (
     SameValueRace,
     SynccheckError,
 )
+from .numbas import in_numbas
 from ..options import options
 
 __all__ = [
     'cuda',
     'trace',
+    'in_numbas',
     'Access',
     'DeviceAssert',
     'EarlyReturn',

@@ -1,0 +1,82 @@
+"""`in_numbas`: a kernel in Numba's own simulator, to hold ours against it."""
+
+import ast
+import inspect
+import pickle
+import subprocess
+import sys
+from os import environ
+from textwrap import dedent
+
+import numpy as np
+
+# Numba decides when it is imported whether it simulates, so a process of its own is needed. It reads a pickle, and
+# writes the arrays as they are after the kernel, the seconds that the kernel took, and what it printed.
+_PROCESS = """
+import io, pickle, sys, time
+from contextlib import redirect_stdout
+import numpy as np
+from numba import cuda
+source, name, names, grid, block, args = pickle.load(sys.stdin.buffer)
+space = dict(names, cuda=cuda, np=np)
+exec(source, space)
+kernel, said, start = cuda.jit(space[name]), io.StringIO(), time.perf_counter()
+with redirect_stdout(said): kernel[grid, block](*args)
+pickle.dump((args, time.perf_counter() - start, said.getvalue()), sys.stdout.buffer)
+"""
+LIMIT = 60  # seconds; at a barrier that not all reach, it may wait for ever
+
+
+def _source(f):
+    "(text, syntax tree) of a function without its decorators"
+    text = dedent(inspect.getsource(f))
+    node = ast.parse(text).body[0]
+    return '\n'.join(text.splitlines()[node.lineno - 1 :]), node
+
+
+def _names_used(f, node):
+    "Numbers and texts that a function finds outside of itself"
+    used = {n.id for n in ast.walk(node) if isinstance(n, ast.Name)}
+    return {k: v for k, v in f.__globals__.items() if k in used and isinstance(v, (bool, int, float, str, tuple))}
+
+
+def _run(job, name):
+    "What the process answers"
+    cmd, env = [sys.executable, '-W', 'ignore', '-c', _PROCESS], {**environ, 'NUMBA_ENABLE_CUDASIM': '1'}
+    try:
+        done = subprocess.run(cmd, input=pickle.dumps(job), capture_output=True, timeout=LIMIT, env=env)
+    except subprocess.TimeoutExpired:
+        raise TimeoutError(f"{name} has not ended in Numba's simulator after {LIMIT} seconds") from None
+    if done.returncode:
+        said = done.stderr.decode().strip().splitlines() or ['it says nothing']
+        raise RuntimeError(f"{name} ended in Numba's simulator with: {said[-1]}")
+    return pickle.loads(done.stdout)
+
+
+class _Bound:
+    "A kernel with its grid and block"
+
+    def __init__(self, f, grid, block):
+        self.f, self.grid, self.block = f, grid, block
+
+    def __call__(self, *args):
+        given = [np.array(a) if hasattr(a, 'shape') else a for a in args]
+        text, node = _source(self.f)
+        job = text, self.f.__name__, _names_used(self.f, node), self.grid, self.block, given
+        got, seconds, said = _run(job, self.f.__name__)
+        print(said, end='')
+        for a, b in zip(args, got):
+            if hasattr(a, 'shape'):
+                a[...] = a.new_tensor(b) if hasattr(a, 'new_tensor') else b
+        return seconds
+
+
+class in_numbas:
+    """A kernel of Numba's dialect for Numba's simulator: `in_numbas(k)[grid, block](*args)` writes the arrays as the
+    kernel did, and returns the seconds that it took; `RuntimeError` with Numba's last line if it fails there"""
+
+    def __init__(self, kernel):
+        self.f = getattr(kernel, 'py_func', kernel)
+
+    def __getitem__(self, brackets):
+        return _Bound(self.f, *brackets)

@@ -1,0 +1,31 @@
+"A kernel in Numba's own simulator, in a process of its own."
+import numpy as np
+import pytest
+from gridstride.sim import cuda, in_numbas, numbas
+
+ADD = 4
+pytestmark = pytest.mark.filterwarnings('ignore')
+
+
+@cuda.jit
+def add_k(x, out, n):
+    i = cuda.grid(1)
+    if i == 0: print('thread', i)
+    if i < n: out[i] = x[i] + ADD
+
+
+def test_arrays_are_written_and_what_it_prints_is_printed(capsys):
+    import torch
+    x, out = np.arange(3, dtype=np.float32), torch.zeros(3)
+    seconds = in_numbas(add_k)[1, 4](x, out, 3)
+    assert out.tolist() == [4, 5, 6] and 0 < seconds < numbas.LIMIT and capsys.readouterr().out == 'thread 0\n'
+
+
+def test_what_fails_there_is_told():
+    def wrong(x): x[cuda.grid(1)+9] = 1.
+    with pytest.raises(RuntimeError, match=r"wrong ended in Numba's simulator with: IndexError"): in_numbas(wrong)[1, 1](np.zeros(3))
+
+
+def test_what_does_not_end_is_told(monkeypatch):
+    monkeypatch.setattr(numbas, 'LIMIT', 0)
+    with pytest.raises(TimeoutError, match='add_k has not ended'): in_numbas(add_k)[1, 1](np.zeros(3), np.zeros(3), 3)
