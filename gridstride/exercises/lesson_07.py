@@ -1,28 +1,35 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
+from types import CellType, FunctionType
+
 import numpy as np
 
 from ..cpp import cuda_kernel, on_emulator
 from ..exercise import normal, problem
-from ..sim import options, trace
+from ..sim import cuda, options, trace
 from ..sim.cuda import Kernel
 from ..translate import to_cuda
 from ..utils import cdiv, check
 
-__all__ = ['need_simulated', 'check_unchanged', 'run', 'in_c', 'count_touches', 'mean_abs']
+__all__ = ['simulated', 'check_unchanged', 'run', 'in_c', 'count_touches', 'unwritten', 'mean_abs']
 
 
 # Every answer is a kernel in the dialect, run on the simulator, also where a GPU is: only the simulator sees
 # a race whose result is right. The two long ones must also become C.
-def need_simulated(fn):
-    "`fn`, which must be a kernel of the simulator"
+def simulated(fn):
+    "`fn` as a kernel of the simulator, where it is one of Numba's: the same function with the simulator's `cuda`"
     if isinstance(fn, Kernel):
         return fn
-    if hasattr(fn, 'py_func'):
-        raise AssertionError(
-            'the kernel is made for the GPU: run the cell with `from gridstride.sim import cuda` first, then this one'
-        )
-    raise AssertionError('the function is no kernel: it needs @cuda.jit above it')
+    if not hasattr(fn, 'py_func'):
+        raise AssertionError('the function is no kernel: it needs @cuda.jit above it')
+    f = fn.py_func
+
+    def swap(v):
+        return cuda if getattr(v, '__name__', '') == 'numba.cuda' else v
+
+    space = {k: swap(v) for k, v in f.__globals__.items()}
+    closure = tuple(CellType(swap(c.cell_contents)) for c in f.__closure__ or ()) or None
+    return cuda.jit(FunctionType(f.__code__, space, f.__name__, f.__defaults__, closure))
 
 
 def check_unchanged(**pairs):  # name -> (before, after)
@@ -35,7 +42,7 @@ def check_unchanged(**pairs):  # name -> (before, after)
 def run(fn, rng, blocks, threads, *args):
     "Run the kernel with its threads in a random order; what it did, as a trace"
     with options(order='shuffle', seed=int(rng.integers(1000))), trace() as t:
-        need_simulated(fn)[blocks, threads](*args)
+        simulated(fn)[blocks, threads](*args)
     return t
 
 
@@ -49,6 +56,15 @@ def in_c(fn, blocks, threads, *args):
 def count_touches(t, space, *verbs):
     "How many times single threads did one of `verbs` to memory of a kind: 'global' or 'shared'"
     return sum(len(a['at']) for a in t.accesses if a['space'] == space and a['verb'] in verbs)
+
+
+def unwritten(t, shape):
+    "Which elements of the output, an array without gaps of bytes, no thread wrote"
+    res = np.ones(shape, bool)
+    for a in t.accesses:
+        if a['space'] == 'global' and a['verb'] == 'written':
+            res.ravel()[a['at']] = False
+    return res
 
 
 @problem(
@@ -66,15 +82,22 @@ def count_touches(t, space, *verbs):
 def _(fn, rng, h, w, step):
     x = rng.integers(0, 256, (h * step, w * step, 3)).astype(np.uint8)[::step, ::step]
     old, out = x.copy(), np.zeros((h, w), np.uint8)
-    run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
+    t = run(fn, rng, (cdiv(w, 16), cdiv(h, 16)), (16, 16), x, out)
     check_unchanged(x=(old, x))
+    if (left := unwritten(t, (h, w))).any():
+        r, c = np.argwhere(left)[0]
+        raise AssertionError(
+            f'{left.sum()} of {left.size} bytes are never written, the first of them out[{r},{c}]: '
+            'which thread has that row and that column? Columns go along x'
+        )
     want = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
     bad = np.abs(out - want) > 0.501  # where it is close to a half, floats may round either way
     if bad.any():
         r, c = np.argwhere(bad)[0]
         raise AssertionError(
             f'{bad.sum()} of {bad.size} bytes are wrong; out[{r},{c}] is {out[r, c]}, '
-            f'and the grey there is {want[r, c]:.2f}: round to the nearest'
+            f'and the grey there is {want[r, c]:.2f}'
+            + (': round to the nearest' if abs(out[r, c] - want[r, c]) < 1 else '')
         )
 
 

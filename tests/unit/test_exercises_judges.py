@@ -4,7 +4,7 @@ import re
 import numpy as np
 import pytest
 import torch
-from gridstride.exercise import WrongAnswer
+from gridstride.exercise import WrongAnswer, exercise
 from gridstride.exercises import (
     lesson_01,
     lesson_04,
@@ -103,8 +103,26 @@ def test_07_a_kernel_runs_in_the_simulator_and_in_c(twice_k):
 
 
 def test_07_a_plain_function_and_a_changed_input_are_refused(twice_k):
-    with pytest.raises(AssertionError, match='no kernel'): lesson_07.need_simulated(twice_k.py_func)
+    with pytest.raises(AssertionError, match='no kernel'): lesson_07.simulated(twice_k.py_func)
     with pytest.raises(AssertionError, match='x was changed'): lesson_07.check_unchanged(x=(np.zeros(1), np.ones(1)))
+
+
+def test_07_a_kernel_for_the_gpu_is_simulated():
+    from numba import cuda
+    @cuda.jit
+    def twice_k(x, out): out[cuda.grid(1)] = 2*x[cuda.grid(1)]
+    x, out = np.arange(4, dtype=np.float32), np.zeros(4, np.float32)
+    lesson_07.run(twice_k, np.random.default_rng(), 1, 4, x, out)
+    check(out, 2*x)
+
+
+def test_07_what_is_not_written_is_told_as_that(capsys):
+    from gridstride.sim import cuda
+    @cuda.jit
+    def swapped(x, out):
+        r, c = cuda.grid(2)
+        if r < out.shape[0] and c < out.shape[1]: out[r, c] = np.float32(0.2989)*x[r, c, 0] + np.float32(0.5870)*x[r, c, 1] + np.float32(0.1140)*x[r, c, 2] + np.float32(0.5)
+    with pytest.raises(WrongAnswer, match=r'120 of 200 bytes are never written, the first of them out\[0,16\]'): exercise('07.grey')(swapped)
 
 
 def test_07_mean_abs_rounds_as_float32():
