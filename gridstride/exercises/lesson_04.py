@@ -56,9 +56,8 @@ class Noted(Memory):
                     and (block != block2 or waits == waits2)
                 ):
                     raise AssertionError(
-                        f'a race on {self.name}[{place}]: {verb2} by thread {thread2} of block {block2} and '
-                        f'{verb} by thread '
-                        f'{thread} of block {block}, with no wait between them'
+                        f'a race on {self.name}[{place}]: {verb2} by thread ({thread2}) of block ({block2}) and '
+                        f'{verb} by thread ({thread}) of block ({block}), with no wait between them'
                     )
             seen[place].append((verb, block, thread, waits))
 
