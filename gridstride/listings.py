@@ -52,7 +52,7 @@ def _text(src):
     if not isinstance(text, str):
         found = type(src).__name__
         raise TypeError(f'show_source takes CUDA C as text, or a kernel or module made of it; this is of type {found}')
-    return text.removeprefix(cuda_begin)
+    return text.removeprefix(cuda_begin) or text
 
 
 def _places(text, marks):

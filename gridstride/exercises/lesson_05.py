@@ -100,7 +100,7 @@ def picture(rng, h, w):
     '05.grey_bytes',
     cases=[dict(h=h, w=w) for h, w in ((5, 7), (16, 16), (17, 33), (1, 50), (40, 3), (1, 1))],
     hints=[
-        'Row, column and guard as in `grey_k`. Then: at which place do the three bytes of pixel `r*w + c` begin?',
+        'Row, column and guard as in `matmul_k`. Then: at which place do the three bytes of pixel `r*w + c` begin?',
         'At three times that place: `x[3*i]`, `x[3*i+1]` and `x[3*i+2]` are red, green and blue.',
         'Cutting off after adding a half is rounding: `... + 0.5f`. `roundf` does it, too.',
     ],

@@ -22,6 +22,7 @@ def bare(html): return unescape(re.sub('<[^>]*>', '', html))
 def test_lines_count_as_messages_do():
     assert str(show_source(cuda_begin + SRC)) == str(show_source(SRC)) == '\n'.join(
         f'{i:4}   {o}' for i, o in enumerate(SRC.splitlines(), 1) if i > 1)
+    assert 'cdiv' in str(show_source(cuda_begin))
     assert str(show_source(SRC, lines=(3, 3))) == '   3       int i = threadIdx.x;   /* which'
 
 

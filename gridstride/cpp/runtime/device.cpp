@@ -3,7 +3,6 @@
 #include <string.h>
 #include <mutex>
 #include "detector.h"
-#include "findings.h"
 #include "memory.h"
 #include "state.h"
 
