@@ -25,7 +25,7 @@ from .tables import Table
 from .utils import backend
 from .utils import check as same
 
-__all__ = ['ChangeError', 'changed', 'define', 'source_in', 'Contest', 'contest']
+__all__ = ['ChangeError', 'changed', 'define', 'source_in', 'code_of', 'Contest', 'contest']
 
 
 class ChangeError(ShownBriefly, ValueError):
@@ -213,14 +213,15 @@ def source_in(
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
 
 
-def _code(x):
-    "`x` for `recording.key`, with sources that have neither comments nor other blanks than they need"
+def code_of(x):
+    """What decides a result, for `recording.key`: a kernel, function or text of CUDA C as its source without comments;
+    a list or dict with such things likewise; all else as it is"""
     if isinstance(x, str) and '__global__' in x:
         return ' '.join(_C_COMMENT.sub(lambda m: m[1] or ' ', x).split())
     if isinstance(x, dict):
-        return {k: _code(v) for k, v in x.items()}
+        return {k: code_of(v) for k, v in x.items()}
     if isinstance(x, (tuple, list)):
-        return [_code(o) for o in x]
+        return [code_of(o) for o in x]
     if hasattr(_python(x), '__code__'):
         return ast.unparse(ast.parse(_text_of(x)))
     return x
@@ -232,7 +233,7 @@ def _keys(ways, sources):
         raise ValueError(f'sources are given for {", ".join(unknown)}, which are none of the ways: {", ".join(ways)}')
     if left := [k for k, f in ways.items() if k not in sources and hasattr(f, '__code__')]:
         raise ValueError(f'say what decides {", ".join(left)}, in sources=: its kernel, its text, its numbers')
-    return {k: key(k, _code(sources.get(k))) for k in ways}
+    return {k: key(k, code_of(sources.get(k))) for k in ways}
 
 
 _CHANGED = 'another source than the recorded one: timed on a GPU alone'

@@ -156,7 +156,8 @@ def _replay(name, error):
     if not _folders:
         raise error from None
     others = (
-        f'Nor is it among the recordings in {_folders[0]}: those are of other sources, or for another architecture.'
+        f'Nor is it among the recordings in {_folders[0]}: those are of other sources, or for another architecture. '
+        'If you changed the kernel, its comments or numbers that it uses, undo that to see what was recorded.'
     )
     raise CompilerMissing(f'{error}\n{others}') from None
 
