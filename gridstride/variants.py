@@ -116,6 +116,7 @@ def changed(
     what,  # CUDA C or any other text; a kernel in Python, or another function; a `kernels.Rung`
     words,  # {old: new}, each `old` being there once; or one such text
     new=None,  # what takes the place of `words`, if that is a text
+    /,
     **more,  # for a function: names that it finds outside; for a rung: what `tuned` takes, such as `name` and numbers
 ):  # of the same kind as `what`
     "`what` with some of its words replaced; `ChangeError` shows the nearest line where one is not there"
@@ -144,6 +145,7 @@ def _names_outside(f):
 
 def define(
     what,  # a text that defines a function; or a function or kernel, which is made anew
+    /,
     **names,  # what it finds outside under these names; a function finds the rest where it found it before
 ):
     "The function, or the kernel, that the text defines: the last one, if it defines several"

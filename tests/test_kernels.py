@@ -10,7 +10,7 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
+from gridstride.kernels import alone, choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
 from gridstride.recording import Unavailable, claim
@@ -162,6 +162,21 @@ def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, g
             return False
         return True
     assert {m: sum(isinstance(o, Rung) and fits(o) for o in vars(m).values()) for m in runs} == runs
+
+
+def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
+    "Cycles, speed and clock of a GPU that has it; another one says what it lacks, and shows what was recorded"
+    took = SimpleNamespace(timings={'zeros': SimpleNamespace(median=1e-3)}, ratios={'zeros': (.7, .6, .8)})
+    assert alone._figures(took, 'zeros', 2e9, torch.full((4,), 6.*8*32*60/4), 60) == dict(cycles=6., tflops=2., ratio=.7, ghz=pytest.approx(6*8*32*60/4*1e-6))
+    monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
+    monkeypatch.setattr(alone, '_measure', lambda *o: dict(random=dict(cycles=6.)))
+    monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
+    other_gpu('an H100', 9, 0, 232_448)
+    alone.time_alone('mma', 8192, 2048, '99_alone', folder=tmp_path)
+    monkeypatch.delenv('GRIDSTRIDE_RECORD')
+    other_gpu('a T4', 7, 5, 65_536)
+    assert alone.time_alone('mma', 8192, 2048, '99_alone', folder=tmp_path) == dict(random=dict(cycles=6.))
+    assert re.search(r'The instruction alone needs compute capability 8.0 or more, .*, and a T4 has 7.5. What follows was recorded', capsys.readouterr().out)
 
 
 def test_parameters_are_looked_at():

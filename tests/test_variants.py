@@ -101,6 +101,11 @@ def test_a_rung_keeps_its_numbers():
 def test_a_kernel_is_defined_with_other_names(): assert ran(define(add_k, TW=8)) == [8, 9, 10]
 
 
+def test_a_function_may_find_any_name_outside(monkeypatch):
+    for o in ('what', 'words', 'new'): monkeypatch.setitem(add_k.py_func.__globals__, o, 7)
+    assert ran(define(add_k)) == ran(changed(add_k, 'TW', '4')) == [4, 5, 6]
+
+
 def test_a_closure_keeps_what_it_has():
     n = 5
     def f(): return n

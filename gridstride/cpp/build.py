@@ -68,7 +68,6 @@ def common_flags(c):
     return [
         '-std=c++17',
         '-O2',
-        '-g1',
         '-fPIC',
         *tune,
         *unique,
@@ -127,11 +126,11 @@ def _runtime():
 def _runtime_with(*more):
     c, file = compiler(), 'libgridstride.so'
     flags = [*common_flags(c), *more, '-fvisibility=hidden']
-    units = 'runtime', 'border'
-    compile_both = [[c.path, *flags, '-c', str(here / f'runtime/{o}.cpp'), '-o', f'{o}.o'] for o in units]
+    units = 'inside', 'around', 'border'
+    compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{o}.cpp'), '-o', f'{o}.o'] for o in units]
     link = [c.path, *flags, '-shared', *(f'{o}.o' for o in units), '-o', file, '-ldl', '-pthread']
     decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
-    return build({}, [compile_both, link], *decides, run=first_use, shared=True).folder / file
+    return build({}, [compile_all, link], *decides, run=first_use, shared=True).folder / file
 
 
 def _prepare_runtime():
@@ -183,7 +182,14 @@ def _names_at(src):
 def emulated_flags(c):
     "Flags for a source of CUDA C, without the detectors"
     maybe = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
-    return [*common_flags(c), '-DGRIDSTRIDE_WITHOUT_AT', *(f'-W{o}' for o in WARNINGS), *maybe, '-fsanitize=return']
+    return [
+        *common_flags(c),
+        '-g1',
+        '-DGRIDSTRIDE_WITHOUT_AT',
+        *(f'-W{o}' for o in WARNINGS),
+        *maybe,
+        '-fsanitize=return',
+    ]
 
 
 def emulate(

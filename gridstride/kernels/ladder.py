@@ -181,7 +181,7 @@ _METRICS = dict(
     dram='dram__bytes.sum',
     l2='lts__t_sectors_op_read.sum',
     fetched='lts__t_sectors_srcunit_tex_op_read.sum',
-    written='lts__t_sectors_op_write.sum',
+    written='lts__t_sectors_srcunit_tex_op_write.sum',  # by the SMs; without `srcunit_tex`, the L2's own writes as well
 )
 
 _SCRIPT = '''

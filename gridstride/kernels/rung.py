@@ -56,6 +56,14 @@ def need_hopper(name, emulated=False):
     raise Unavailable(f'{name} needs {needs}' + (', or the emulator: GRIDSTRIDE_BACKEND=sim' if emulated else ''))
 
 
+def need_bfloat16(name):
+    "Raise `Unavailable` where the current GPU cannot run `name`, which multiplies bfloat16; the emulator can"
+    if backend() != 'gpu' or (p := _torch().cuda.get_device_properties()).major >= 8:
+        return
+    what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
+    raise Unavailable(f'{name} needs {what}, and {p.name} has {p.major}.{p.minor}')
+
+
 def sms() -> int:
     "SMs of the current GPU; the emulator gets eight, as more blocks would only take longer"
     return _torch().cuda.get_device_properties().multi_processor_count if backend() == 'gpu' else 8
@@ -574,10 +582,9 @@ class Rung(Product):
         super().need_gpu()
         if backend() != 'gpu':
             return
+        if _AMPERE.search(self.src):
+            need_bfloat16(self.name)
         p = _torch().cuda.get_device_properties()
-        if _AMPERE.search(self.src) and p.major < 8:
-            what = 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async'
-            raise Unavailable(f'{self.name} needs {what}, and {p.name} has {p.major}.{p.minor}')
         if self.shared > p.shared_memory_per_block_optin:
             what = f'{self.shared:,} bytes of shared memory for a block'
             raise Unavailable(

@@ -76,6 +76,15 @@ def test_short_pieces_are_more_exact_than_multiply_adds(rng, k):
     assert error(split_product(a, b, 32), a, b) < error(chain(a, b), a, b)/2
 
 
+@pytest.mark.parametrize('scale,least,most', [(1e-30, 0, 1e-7), (1e-36, 4e-6, 2e-5), (1e-40, 3e-2, .2)])
+def test_tiny_numbers_lose_bits(rng, scale, least, most):
+    "Of the sum of the absolute products; of the result, where products cancel, it is more"
+    a, b = np.float32(scale*rng.standard_normal((64, 512))), normal(rng, 512, 64)
+    got = split_product(a, b)
+    largest = (np.abs(got-a.astype(np.float64)@b)/(np.abs(a).astype(np.float64)@np.abs(b))).max()
+    assert least < largest < most and error(got, a, b) > 2*largest
+
+
 def test_a_long_piece_is_not(rng):
     a, b = normal(rng, 16, 4096), normal(rng, 4096, 16)
     assert error(split_product(a, b, 4096), a, b) > 2*error(chain(a, b), a, b)

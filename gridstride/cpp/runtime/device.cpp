@@ -3,6 +3,7 @@
 #include <string.h>
 #include <mutex>
 #include "detector.h"
+#include "findings.h"
 #include "memory.h"
 #include "state.h"
 

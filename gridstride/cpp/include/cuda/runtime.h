@@ -1,4 +1,4 @@
-// What the emulator's runtime (runtime.cpp, a shared library compiled once) offers to the headers and to Python.
+// What the emulator's runtime (../../runtime, a shared library compiled once) offers to the headers and to Python.
 // A block's threads are fibers of one OS thread; blocks may be spread over several OS threads.
 #pragma once
 #include <stddef.h>
