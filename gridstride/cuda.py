@@ -6,6 +6,7 @@ It says which, once, in one line. GRIDSTRIDE_BACKEND=sim or =gpu chooses; `gpu` 
 import sys
 from importlib import import_module
 
+from .numba_cuda import import_numba_cuda
 from .utils import backend
 
 
@@ -13,7 +14,7 @@ def choose():
     "The module that runs kernels here, and where that is, in words"
     if backend() != 'gpu':
         return import_module('gridstride.sim.cuda'), 'the simulator, on the CPU'
-    cuda = import_module('numba.cuda')
+    cuda = import_numba_cuda()
     name = cuda.get_current_device().name
     return cuda, f'the GPU, {name.decode() if isinstance(name, bytes) else name}'
 

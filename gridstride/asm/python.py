@@ -12,6 +12,7 @@ from pathlib import Path
 
 from .kernels import Made, Unit
 from .tools import homes, link, missing_tool, usage
+from ..numba_cuda import import_numba_cuda
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so examples of these are needed: arrays of
@@ -118,7 +119,8 @@ class _InPython(Unit):
 def _numba_cuda(name):
     "The module `numba.cuda`, if it compiles"
     try:
-        from numba import config, cuda
+        cuda = import_numba_cuda()
+        from numba import config
 
         if hasattr(cuda, 'compile') and not getattr(config, 'ENABLE_CUDASIM', False):
             return cuda

@@ -1,4 +1,6 @@
 "Types of examples, the key of a kernel in Python, and what the compilers are told."
+import subprocess, sys
+
 import numpy as np
 import pytest
 from gridstride.asm.python import Numba, numba_type, signature, triton_type
@@ -97,3 +99,18 @@ def test_fast_mathematics_is_asked_for():
         i = cuda.grid(1)
         if i < x.size: x[i] = x[i]/a
     assert 'div.approx' in Numba(scale_k, ('void(float32[::1], float32)',)).make('sm_90', True, ()).ptx
+
+
+def test_numba_is_imported_whole_where_numpy_has_no_row_stack():
+    "As NumPy 2.5 has none, which numba-cuda names when it compiles its first kernel"
+    pytest.importorskip('numba_cuda')
+    code = """
+import numpy as np
+if hasattr(np, 'row_stack'): del np.row_stack
+from gridstride.numba_cuda import import_numba_cuda
+cuda = import_numba_cuda()
+import numba.cuda.np.arrayobj
+assert cuda.jit and not hasattr(np, 'row_stack')
+"""
+    done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
