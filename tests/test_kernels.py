@@ -11,6 +11,7 @@ from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
 from gridstride.kernels import alone, choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
+from gridstride.kernels.climb import Climb
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
 from gridstride.recording import Unavailable, claim
@@ -455,6 +456,52 @@ def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypa
     assert Ladder(tiled(BK=4), record='99_ladder', folder=tmp_path)[0].counters == {}
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     assert Ladder(tiled(), record='99_ladder', folder=tmp_path)[0].counters == {}
+
+
+# What a lesson shows where its kernels do not run
+
+COUNTED = dict(pipe=2.**20, instructions=2.**21, tensor=80., stalls=dict(wait=3., barrier=1.))
+
+
+@pytest.fixture
+def recorded_climb(monkeypatch, tmp_path):
+    "A function that makes a `Climb` on which each of some rungs was recorded, with figures that are made up"
+    def climb(*rungs, **how):
+        with monkeypatch.context() as patch:
+            patch.setattr(Ladder, '_measure', lambda self, r: {**figures(r), 'counters': COUNTED})
+            patch.setenv('GRIDSTRIDE_RECORD', '1')
+            Ladder(*rungs, shape=(1024, 1024, 2048), record='99_ladder', folder=tmp_path)
+        return Climb((1024, 1024, 2048), '99_ladder', lambda wavefronts, instructions: 1/wavefronts, folder=tmp_path, **how)
+    return climb
+
+
+MMA = dict(unit='an mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the instruction before'))
+
+
+@pytest.mark.parametrize('gpu,rungs,words', [
+    (ADA, (tensor_cores.larger, tensor_cores.order), '196,608 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most'),
+    (('a T4', 7, 5, 65_536), (tensor_cores.wmma, tensor_cores.order), 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async, and a T4 has 7.5'),
+    (ADA, (hopper.warpgroup, hopper.stored), 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim')])
+def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_gpu, monkeypatch, capsys, gpu, rungs, words):
+    "Each rung says what it needs; one that was not recorded either is counted without a clock"
+    climb = recorded_climb(*rungs, **MMA)
+    other_gpu(*gpu)
+    monkeypatch.setattr(ladder, 'backend', lambda: 'gpu')
+    for r in rungs: climb(r, 1., 2., times={rungs[0].name: (.9, 1.1)})
+    out = capsys.readouterr().out
+    for r in rungs: assert f'{r.name} needs {words}; it is not tried here' in out and f'{r.name}, times as fast as {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
+    assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'tensor cores busy 80%' in out and 'for an mma: 1.000 wavefronts on paper, 1.000 counted; 2.00 instructions; these allow 1.0 TFLOP/s' in out
+    assert re.search('the instruction before +75%', repr(climb.waits(rungs[0].name))) and repr(climb.table()).count('80%') == len(rungs)
+    monkeypatch.setattr(Climb, 'count', lambda *o: 'counted')
+    climb(rungs[1].tuned('mine'), 1., 2.)
+    out = capsys.readouterr().out
+    assert f'mine needs {words}; it is not tried here\nmine is not timed: mine needs {words}; and ' in out and out.endswith('counted\n')
+
+
+def test_what_a_climb_counts_without_a_clock():
+    "Of the instructions of a tensor core: the loop has fewer than four for each"
+    said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA).count(tensor_cores.stages, 2.))
+    assert 'wavefronts for an mma, on paper' in said and 2 < float(re.search(r'instructions for an mma, in its loop +([\d.]+)', said)[1]) < 4
 
 
 # The choice

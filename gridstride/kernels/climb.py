@@ -18,7 +18,8 @@ __all__ = ['Climb', 'Kinds', 'kinds', 'race', 'count_quads', 'count_library']
 
 
 # The pipe for loads and stores counts what it does in wavefronts, the schedulers what they issue in instructions of a
-# warp. Both are told for one multiply-add of a warp, of which a product of h x k by k x w has h*w*k/32.
+# warp. Both are told for one instruction that multiplies: a multiply-add of a warp, which is 32 of them, or one of a
+# tensor core, which is more.
 _PIPE, _ISSUED = 'l1tex__data_pipe_lsu_wavefronts.sum', 'smsp__inst_executed.sum'
 _REASONS = dict(
     long_scoreboard='numbers from global memory',
@@ -31,19 +32,19 @@ _REASONS = dict(
 )
 
 
-def _of_a_warp(shape):
-    "Multiply-adds of a warp in a product"
-    return float(np.prod(shape, dtype=float)) / 32
+def _instructions(shape, multiply_adds=32):
+    "Instructions of so many multiply-adds in a product"
+    return float(np.prod(shape, dtype=float)) / multiply_adds
 
 
-def _loop(rung):
-    "(instructions for one multiply-add in the rung's longest loop, by kind; who compiled it)"
+def _loop(rung, op='FFMA'):
+    "(instructions for one that multiplies in the rung's longest loop, by kind; who compiled it)"
     listing = sass(rung.src)
     loop = listing.loop()
-    multiply_adds = loop.ops()['FFMA']
-    if not multiply_adds:
-        raise ValueError(f'{rung.name}: there is no multiply-add (FFMA) in its longest loop')
-    return {kind: n / multiply_adds for kind, n in loop.count().items()}, listing.by
+    multiply = sum(n for o, n in loop.ops().items() if o.startswith(op))
+    if not multiply:
+        raise ValueError(f'{rung.name}: there is no multiply-add ({op}) in its longest loop')
+    return {kind: n / multiply for kind, n in loop.count().items()}, listing.by
 
 
 class Climb:
@@ -56,8 +57,14 @@ class Climb:
         bound,  # (wavefronts, instructions) for a multiply-add -> the TFLOP/s that they allow
         seconds=0.3,  # of timing, for a rung and for the library
         folder='recorded',
+        unit='a multiply-add',  # the instruction that multiplies, as a text calls it
+        multiply_adds=32,  # in one of these
+        op='FFMA',  # its name in machine code begins so
+        also=(),  # shapes h, w, k on which a rung is tried beside those around its tile
+        reasons={},  # more that warps may wait for: {Nsight Compute's word: the text's}
     ):
-        self.bound, self.multiply_adds = bound, _of_a_warp(shape)
+        self.bound, self.units, self.unit, self.op = bound, _instructions(shape, multiply_adds), unit, op
+        self.also, self.reasons = list(also), {**_REASONS, **reasons}
         metrics = dict(pipe=_PIPE, instructions=_ISSUED)
         self.ladder = Ladder(shape=shape, record=record, seconds=seconds, metrics=metrics, folder=folder)
 
@@ -73,16 +80,18 @@ class Climb:
 
         What was neither measured nor recorded, such as a rung of one's own without a GPU, is counted without a clock.
         """
-        if right(rung) == 0:
-            return
+        tried = right(rung)
+        if tried and self.also:
+            right(rung, self.also)
         try:
             step = self.ladder.climb(rung)[rung.name]
         except Unavailable as e:
-            print(f'{rung.name} is right. It is not timed: {e}.\n{self.count(rung, wavefronts)}')
+            found = f'{rung.name} is right. It is not timed' if tried else f'{rung.name} is not timed'
+            print(f'{found}: {e}.\n{self.count(rung, wavefronts)}')
             return
         print(
             f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul; {step.registers} registers, '
-            f'occupancy {step.occupancy:.0%} ({step.made_on})'
+            f'occupancy {step.occupancy:.0%}{_busy(step, ", tensor cores busy {:.0f}%")} ({step.made_on})'
         )
         _tell_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
@@ -98,14 +107,14 @@ class Climb:
         "What was counted, beside what the paper says"
         counted, instructions = self.counts(step.name)
         if counted is None:
-            print(f'{wavefronts:.3f} wavefronts for a multiply-add on paper; the hardware was not asked')
+            print(f'{wavefronts:.3f} wavefronts for {self.unit} on paper; the hardware was not asked')
             return
         print(
-            f'for a multiply-add: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
+            f'for {self.unit}: {wavefronts:.3f} wavefronts on paper, {counted:.3f} counted; '
             f'{instructions:.2f} instructions; these allow {self.bound(counted, instructions):.1f} TFLOP/s'
         )
         low, high = (1 - within) * wavefronts, (1 + within) * wavefronts
-        claim('wavefronts for a multiply-add', low, counted, high, mark=step.mark)
+        claim(f'wavefronts for {self.unit}', low, counted, high, mark=step.mark)
 
     def __getitem__(self, name):
         "What was measured of a rung: a `Step`"
@@ -114,23 +123,23 @@ class Climb:
     def counts(self, name) -> tuple:  # both None where nothing was counted
         "Wavefronts and instructions for a multiply-add, as the hardware counted them"
         found = (self.ladder[name].counters.get(o) for o in ('pipe', 'instructions'))
-        return tuple(None if v is None else v / self.multiply_adds for v in found)
+        return tuple(None if v is None else v / self.units for v in found)
 
     def count(self, rung, wavefronts) -> Table:
         "What can be said of a rung without a clock: registers, occupancy, instructions, and what they allow at most"
         title = f'{rung.name}, without a clock'
         try:
             takes = resources(rung.src, block=int(np.prod(rung.threads)), shared_bytes=rung.shared)
-            found, by = _loop(rung)
+            found, by = _loop(rung, self.op)
         except CompilerMissing as e:
-            return Table((), [['wavefronts for a multiply-add, on paper', f'{wavefronts:.3f}']], title, str(e))
+            return Table((), [[f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}']], title, str(e))
         instructions = sum(found.values())
         rows = [
             ['registers of a thread', takes.registers],
             ['occupancy', f'{takes.occupancy.share:.0%}, limited by {", ".join(takes.occupancy.limiter)}'],
             ['spilled', f'{takes.spill_stores + takes.spill_loads} bytes of a thread'],
-            ['wavefronts for a multiply-add, on paper', f'{wavefronts:.3f}'],
-            ['instructions for a multiply-add, in its loop', f'{instructions:.3f}'],
+            [f'wavefronts for {self.unit}, on paper', f'{wavefronts:.3f}'],
+            [f'instructions for {self.unit}, in its loop', f'{instructions:.3f}'],
             ['these allow, at most', f'{self.bound(wavefronts, instructions):.1f} TFLOP/s'],
         ]
         return Table((), rows, title, f'[compiled for {takes.arch} by {by}]')
@@ -138,7 +147,7 @@ class Climb:
     def waits(self, *names) -> Table:
         "What the warps of some rungs wait for, each reason as a share of all waiting"
         stalls = {o: self.ladder[o].counters.get('stalls') or {} for o in names}
-        rows = [[words, *(_share(s, reason) for s in stalls.values())] for reason, words in _REASONS.items()]
+        rows = [[words, *(_share(s, reason) for s in stalls.values())] for reason, words in self.reasons.items()]
         made = ', '.join(dict.fromkeys(self.ladder[o].made_on for o in names))
         return Table(['<waiting for', *names], [r for r in rows if any(r[1:])], f'What warps wait for ({made})')
 
@@ -146,8 +155,10 @@ class Climb:
         "All rungs: speed, counts, what these allow"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(s) for s in self.ladder.steps]
+        if any(busy := [_busy(s, '{:.0f}%') for s in self.ladder.steps]):
+            head, rows = [*head, 'tensor cores busy'], [[*r, b] for r, b in zip(rows, busy)]
         made = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
-        return Table(head, rows, f'The ladder ({made})', 'wavefronts and instructions for one multiply-add of a warp')
+        return Table(head, rows, f'The ladder ({made})', f'wavefronts and instructions for {self.unit} of a warp')
 
     def _row(self, s):
         w, i = self.counts(s.name)
@@ -157,6 +168,12 @@ class Climb:
     def plot(self):
         "The ladder as bars; returns the axes"
         return self.ladder.plot()
+
+
+def _busy(step, text):
+    "The share of cycles in which tensor cores were at work, in a text; nothing where they were not, or nobody counted"
+    busy = step.counters.get('tensor')
+    return text.format(busy) if busy else ''
 
 
 def _share(stalls, reason):
@@ -310,5 +327,5 @@ def count_library(
     issue = 'smsp__issue_active.avg.pct_of_peak_sustained_active'
     asked = ncu(_LIBRARY.format(h=h, w=w, k=k), sections=[], metrics=[issue, _ISSUED], kernel='gemm', record=record)
     found = asked.kernels[-1]
-    each = float(found[_ISSUED]) / _of_a_warp((h, w, k))
+    each = float(found[_ISSUED]) / _instructions((h, w, k))
     return dict(issue=float(found[issue]) / 100, instructions=each, name=found.name, made=made_on())
