@@ -65,6 +65,7 @@ __global__ void wild(const float *x, float *out, long long far, int how) {
     const float *p = how == 1 ? (const float *)0x123456789000 : x + far;
     out[threadIdx.x] = *p;
 }
+__global__ void four(const float4 *x, float *out) { out[threadIdx.x] = x[threadIdx.x].x; }
 __global__ void shifted(const float *x, const float *y, float *out) { out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x]; }
 __global__ void swapped(float *x) { std::swap(x[threadIdx.x], x[threadIdx.x + 1]); }
 __global__ void counted(int *n) { n[0] = printf("%d %5.*f%%%s\n", 1, 2, 3.0, "a"); }
@@ -158,6 +159,14 @@ def test_wild_addresses_are_no_memory_of_the_host(k):
     for far, how in ((10**13, 0), (0, 1), (-10**11, 0)):
         e = found(MemcheckError, k.wild[1, 1], zeros(4), zeros(4), far, how)
         assert 'is in no array' in str(e) and 'the index is far outside' in str(e)
+
+
+def test_a_view_is_as_misaligned_as_it_lies_in_its_array(k):
+    x = torch.arange(17.)
+    assert k.four[1, 4](x[:16], out := zeros(4)) is None and out.tolist() == [0, 4, 8, 12]
+    k.four[1, 3](x[4:], zeros(3))
+    e = found(MemcheckError, k.four[1, 4], x[1:], zeros(4))
+    assert 'an access of 16 bytes at x[0] is misaligned' in str(e)
 
 
 def test_an_array_that_begins_inside_another_is_named_so(k):

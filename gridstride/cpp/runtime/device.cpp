@@ -76,7 +76,9 @@ void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
     char *h = static_cast<char *>(host);
     for (auto &a : memory.adopted)
         if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
-    char *d = memory.alloc(bytes, itemsize, fresh, false, false, "");
+    // A view that begins inside of an array is as misaligned here as it is there.
+    const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
+    char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
     if (!d) return nullptr;
     memcpy(d, h, bytes);
     for (auto &a : memory.adopted)                          // a larger range around one that is known

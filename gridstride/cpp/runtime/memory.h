@@ -75,21 +75,22 @@ struct Memory {
     size_t pages(size_t n) const { return (n + page - 1) / page * page; }
 
     // Right-aligned in its pages: the first byte past the end is soon an unmapped one. The gap grows with the piece.
-    // `close`: one page will do, because there may be thousands of such pieces
+    // `close`: one page will do, because there may be thousands of such pieces. `skew`: bytes behind a multiple of 256
     char *alloc(
-        size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false) {
+        size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false,
+        size_t skew = 0) {
         if (!reserve()) return nullptr;
         recycle();
         const size_t gap = pages(close                    ? page
                                  : n < (size_t(1) << 20)  ? size_t(1) << 20
                                  : n < (size_t(64) << 20) ? n
                                                           : size_t(64) << 20),
-                     whole = pages(n ? n : 1);
+                     whole = pages(n ? n + skew : 1);
         if (used + 2 * gap + whole > size) return nullptr;
         char *start = base + used + gap;
         if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
         used += gap + whole;
-        char *p = start + (whole - n) / 256 * 256;
+        char *p = start + (whole - n - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
         pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, false, ""});
         strncpy(pieces.back().name, name, sizeof pieces.back().name - 1);
