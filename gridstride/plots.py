@@ -63,7 +63,7 @@ def styled():
 
 # Places around a point, nearest first, in typographic points; where none is free, the name covers as little as it can,
 # and `faults` tells.
-_PLACES = [(s * 7, y) for y in (-12, 6, -26, 20, -40, 34) for s in (1, -1)] + [(0, 12), (0, -20)]
+_PLACES = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
 def _outside(box, room):
