@@ -11,6 +11,8 @@ import re
 __all__ = ['fitting', 'uses', 'update_of']
 
 _COMPARED = r'[\w.]+(?:\(\))?'
+_ELSEWHERE = ('no_array', 'fault_no_array', 'fault_address', 'kernel_reads_host', 'kernel_writes_host')
+_UNSIGNED = re.compile(r'\b(?:thread|block)Idx\.[xyz]\s*-\s*\w+')
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
 
@@ -25,6 +27,8 @@ def fitting(
     line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]
     if kind == 'memcheck' and code == 'outside' and line:
         return _of_index(fields, line, above)
+    if kind == 'memcheck' and code in _ELSEWHERE and (wraps := _UNSIGNED.search(line)):
+        return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks') and line and other:
         return _of_race(code, fields, line, place.line, other, above)
     return None

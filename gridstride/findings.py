@@ -747,6 +747,8 @@ MENDS = {
     'stride': _TOO_FAR + '`{expr}` is {at}: look at its stride, the distance from one row to the next.',
     'inside_another': '{inner} begins inside of {array}, at {array}[{inner_at}]: counted from there it is '
     '{inner}[{inner_index}]. Guard the index of the one that this line means.',
+    'below_0': '`{expr}` is unsigned: below 0 it begins again at 4294967295. Put it into an int first, '
+    'as in `int i = threadIdx.x;`, and guard `i` from below.',
     'from_memory': 'The index `{expr}` is read from memory, where {at} stands: see who wrote it.',
 }
 for _operation in ('max', 'min'):

@@ -64,3 +64,9 @@ def test_the_advice_for_a_race_fits_both_lines():
 def test_nothing_is_guessed_where_no_line_is_known():
     assert fitting('memcheck', 'outside', dict(array='x', index=(3,), shape=(3,)), Place('k'), None) is None
     for dialect in DIALECTS: assert text_of('memcheck', 'outside', dialect, dict(array='x', index=(3,), shape=(3,)))[1]
+
+
+@pytest.mark.parametrize('line,hint', [('out[threadIdx.x] = x[threadIdx.x - 1];', '`threadIdx.x - 1` is unsigned'), ('out[i] = x[i - 1];', 'cudaMalloc')])
+def test_an_unsigned_index_below_0_is_told_as_such(line, hint):
+    "It is 16 GB further, where the host may have something"
+    assert hint in str(exception_of('memcheck', 'kernel_reads_host', 'cuda', {}, Place('k', 'k.cu', 9, line)))
