@@ -99,7 +99,7 @@ class Shown:
 
 
 class Beside:
-    "Listings side by side where the page is wide enough, else one below the other"
+    "Listings side by side where the page is wide enough, else one below the other; long lines are wrapped"
 
     def __init__(self, shown):
         self.shown = shown
@@ -108,8 +108,11 @@ class Beside:
         return '\n\n'.join(map(repr, self.shown))
 
     def _repr_html_(self):
-        parts = (f'<div style="flex:1 1 26em;min-width:0">{o._repr_html_()}</div>' for o in self.shown)
-        return f'<div style="display:flex;flex-wrap:wrap;gap:1em">{"".join(parts)}</div>'
+        parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{o._repr_html_()}</div>' for o in self.shown)
+        parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;').replace(
+            'min-width:max-content', 'min-width:0'
+        )
+        return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
 
 
 def beside(*shown) -> Beside:  # each from `show_source`
