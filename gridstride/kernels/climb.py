@@ -89,10 +89,9 @@ class Climb:
             found = f'{rung.name} is right. It is not timed' if tried else f'{rung.name} is not timed'
             print(f'{found}: {e}.\n{self.count(rung, wavefronts)}')
             return
-        print(
-            f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul; {step.registers} registers, '
-            f'occupancy {step.occupancy:.0%}{_busy(step, ", tensor cores busy {:.0f}%")} ({step.made_on})'
-        )
+        print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
+        busy = _busy(step, ', tensor cores busy {:.0f}%')
+        print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
         _tell_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
             claim(f'{rung.name}, times as fast as {name}', low, self._times(step, name), high, mark=step.mark)
@@ -147,9 +146,10 @@ class Climb:
     def waits(self, *names) -> Table:
         "What the warps of some rungs wait for, each reason as a share of all waiting"
         stalls = {o: self.ladder[o].counters.get('stalls') or {} for o in names}
-        rows = [[words, *(_share(s, reason) for s in stalls.values())] for reason, words in self.reasons.items()]
+        rows = {words: [_share(s, reason) for s in stalls.values()] for reason, words in self.reasons.items()}
+        told = [[k, *(f'{v:.0%}' for v in row)] for k, row in rows.items() if max(row) >= 0.01]
         made = ', '.join(dict.fromkeys(self.ladder[o].made_on for o in names))
-        return Table(['<waiting for', *names], [r for r in rows if any(r[1:])], f'What warps wait for ({made})')
+        return Table(['<waiting for', *names], told, f'What warps wait for ({made})', 'what is below 1% is left out')
 
     def table(self) -> Table:
         "All rungs: speed, counts, what these allow"
@@ -177,7 +177,8 @@ def _busy(step, text):
 
 
 def _share(stalls, reason):
-    return f'{stalls[reason] / sum(stalls.values()):.0%}' if stalls.get(reason) is not None else ''
+    "One reason among all waiting, 0 to 1"
+    return stalls.get(reason, 0) / (sum(stalls.values()) or 1)
 
 
 def _tell_guess(guess, than):
@@ -186,7 +187,7 @@ def _tell_guess(guess, than):
         return
     unit = f'times as fast as {than}' if than else 'TFLOP/s'
     if guess is ...:
-        print('your guess: none yet. Put a number in the place of the three dots, and run both cells again')
+        print('your guess: none yet')
     elif isinstance(guess, (int, float)):
         print(f'your guess: {guess:g} {unit}')
     else:
