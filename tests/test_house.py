@@ -1,5 +1,6 @@
 "What holds of the package's code as a whole: which room may import which, lines, names, docstrings."
 import ast, importlib, re
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -16,10 +17,14 @@ def name(path): return str(path.relative_to(ROOT))
 def is_module(parts): return (ROOT/Path(*parts)).with_suffix('.py').exists() or (ROOT/Path(*parts)/'__init__.py').exists()
 
 
+@cache
+def tree_of(path): return ast.parse(path.read_text(encoding='utf-8'))
+
+
 def imported(path):
     "(module as a tuple of names, is it at the top of the file?) for each import from the package"
     inside = ('gridstride', *path.relative_to(PACKAGE).with_suffix('').parts[:-1])
-    tree = ast.parse(path.read_text(encoding='utf-8'))
+    tree = tree_of(path)
     top = set(map(id, tree.body))
     for n in ast.walk(tree):
         found = []
@@ -37,6 +42,7 @@ def imported(path):
 def room(path): return path.relative_to(PACKAGE).with_suffix('').parts[0]
 
 
+@cache
 def arrows():
     "For each room, the rooms that it imports: True at the top of a file, False inside of functions alone"
     res = {}
@@ -88,7 +94,7 @@ def test_the_modules_have_no_cycle():
 def test_public_things_say_what_they_are(path):
     "A docstring for each public function and class, of more than two words for a class"
     missing = []
-    for n in ast.parse(path.read_text(encoding='utf-8')).body:
+    for n in tree_of(path).body:
         if not isinstance(n, (ast.FunctionDef, ast.ClassDef)) or n.name.startswith('_'): continue
         doc = ast.get_docstring(n) or ''
         if not doc or isinstance(n, ast.ClassDef) and len(doc.split()) < 3: missing.append(f'line {n.lineno}: {n.name}')
@@ -103,7 +109,7 @@ def is_described(cls, method):
 @pytest.mark.parametrize('path', MODULES, ids=name)
 def test_public_methods_say_what_they_do(path):
     "A docstring for each public method of a public class, or for the one that it overrides"
-    methods = [(n.name, m) for n in ast.parse(path.read_text(encoding='utf-8')).body if isinstance(n, ast.ClassDef) and not n.name.startswith('_')
+    methods = [(n.name, m) for n in tree_of(path).body if isinstance(n, ast.ClassDef) and not n.name.startswith('_')
                for m in n.body if isinstance(m, ast.FunctionDef) and not m.name.startswith('_')]
     if not methods: return
     module = importlib.import_module('.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__'))
@@ -113,7 +119,7 @@ def test_public_methods_say_what_they_do(path):
 
 @pytest.mark.parametrize('path', MODULES, ids=name)
 def test_private_names_stay_in_their_module(path):
-    tree = ast.parse(path.read_text(encoding='utf-8'))
+    tree = tree_of(path)
     taken = [f'line {n.lineno}: {a.name}' for n in ast.walk(tree) if isinstance(n, ast.ImportFrom) and (n.level or (n.module or '').startswith('gridstride'))
              for a in n.names if a.name.startswith('_') and not a.name.startswith('__')]
     assert not taken, f'{name(path)}: {taken}'
