@@ -91,18 +91,18 @@ template <class F, class All, size_t... i> constexpr bool takes(std::index_seque
     return std::is_invocable_v<F, Nth<All, i>...>;
 }
 
+template <class R> void write_result(gs_call *call, const R &result) {
+    Writer &w = answer();
+    Type<std::decay_t<R>>::write(w, result);
+    call->result = w.words.data();
+}
 // Calls F with the first of the arguments All, as Python gave them.
 template <class F, class R, class All, size_t... i> void apply(gs_call *call, std::index_sequence<i...>) {
     [[maybe_unused]] std::tuple<typename Of<Nth<All, i>>::held...> held;
     [[maybe_unused]] Reader r{call->args, false};
     (read_argument<Nth<All, i>>(r, std::get<i>(held), int64_t(i) + 1), ...);
     if constexpr (std::is_void_v<R>) F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
-    else {
-        const R &result = F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...);
-        Writer &w = answer();
-        Type<std::decay_t<R>>::write(w, result);
-        call->result = w.words.data();
-    }
+    else write_result<R>(call, F()(static_cast<Nth<All, i> &&>(Of<Nth<All, i>>::pass(std::get<i>(held)))...));
 }
 // As many arguments as there are, if F's defaults allow that.
 template <class F, class R, class All, size_t n> void apply_some(gs_call *call) {
