@@ -252,8 +252,7 @@ class Contest:
         "The median of a way, in milliseconds"
         if name not in self.rows:
             raise KeyError(f'no {name!r} in this contest; there are {", ".join(self.rows)}')
-        row = self.rows[name]
-        return row and row['ms']
+        return self.rows[name] and self.rows[name]['ms']
 
     def ratio(self, name, than=None):  # None where one of the two was not measured
         "How many times as long as `than`, by default the baseline, `name` takes: below 1, it is faster"
@@ -262,7 +261,10 @@ class Contest:
 
     def noted(self, name, column):  # None where it was not measured
         "What a column of one's own says of a way"
-        return self[name] and self.rows[name]['columns'][column]
+        columns = self[name] and self.rows[name]['columns']
+        if columns and column not in columns:
+            raise KeyError(f'no column {column!r} in this contest; there are {", ".join(columns)}')
+        return columns and columns[column]
 
     def tflops(self, name):  # None where it was not measured
         "The speed of a way in TFLOP/s, if the contest knows its operations"

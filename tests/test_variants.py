@@ -227,3 +227,4 @@ def test_what_decides_a_way_must_be_said(run):
 
 def test_a_name_that_is_none_is_told(run):
     with pytest.raises(KeyError, match="no 'fats' in this contest; there are slow, fast"): run(True)['fats']
+    with pytest.raises(KeyError, match="no column 'regs' in this contest; there are registers"): run(True).noted('fast', 'regs')
