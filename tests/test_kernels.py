@@ -167,8 +167,7 @@ def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, g
 
 def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     "Cycles, speed and clock of a GPU that has it; another one says what it lacks, and shows what was recorded"
-    took = SimpleNamespace(timings={'zeros': SimpleNamespace(median=1e-3)}, ratios={'zeros': (.7, .6, .8)})
-    assert alone._figures(took, 'zeros', 2e9, torch.full((4,), 6.*8*32*60/4), 60) == dict(cycles=6., tflops=2., ratio=.7, ghz=pytest.approx(6*8*32*60/4*1e-6))
+    assert alone._figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.) == dict(cycles=6., tflops=2., ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
     monkeypatch.setattr(alone, '_measure', lambda *o: dict(random=dict(cycles=6.)))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')

@@ -1,6 +1,9 @@
 """`time_alone`: how fast a tensor core's instruction is where it has nothing to wait for."""
 
+import numpy as np
+
 from ..bench import compare
+from ..bench.clocks import Events
 from ..cpp.kernel import cuda_kernel
 from ..recording import on_gpu
 from .ladder import Gpu, inputs, library
@@ -15,9 +18,9 @@ def time_alone(
     multiply_adds,  # of one instruction; a warp does 32 of them in a step
     record,  # NN_what: the name of the recording that is shown where this cannot be measured
     folder='recorded',
-) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ratio=, ghz=)
-    """Cycles for an instruction of one of the four tensor cores of an SM, TFLOP/s, how many times as fast as the
-    library, and the clock that follows, in GHz: on random numbers, and on zeros"""
+) -> dict:  # 'random', 'zeros' -> dict(cycles=, tflops=, ghz=, watts=); 'ratio' -> to the library, in turns with it
+    """Cycles for an instruction of one of the four tensor cores of an SM, TFLOP/s, the clock that follows, in GHz, and
+    what the GPU draws: on random numbers and on zeros, each for seconds by itself, as power and clock take a while"""
 
     def make():
         need_bfloat16('The instruction alone')
@@ -32,25 +35,34 @@ def _measure(src, size, multiply_adds):
     m, n = inputs(size, size, size, 'bfloat16', 'cuda')
     out, blocks = torch.empty_like(m), sms()
     steps = round(size**3 / (multiply_adds * EACH * WARPS * blocks))
+    kernel, threads = cuda_kernel(src), blocks * WARPS * 32
+    sums, cycles = torch.empty(threads, device='cuda'), torch.empty(threads, dtype=torch.int64, device='cuda')
     numbers = dict(random=m.view(torch.int32), zeros=torch.zeros_like(m).view(torch.int32))
-    cycles = {name: torch.empty(blocks * WARPS * 32, dtype=torch.int64, device='cuda') for name in numbers}
-    kernel, sums = cuda_kernel(src), torch.empty(blocks * WARPS * 32, device='cuda')
 
-    def alone(name):
-        def run(m, n):
-            kernel[blocks, WARPS * 32](numbers[name], sums, cycles[name], steps)
-            return sums
+    def alone(x):
+        kernel[blocks, WARPS * 32](x, sums, cycles, steps)
+        return sums
 
-        return run
-
-    ways = {'torch.matmul': lambda m, n: library(m, n, out), **{name: alone(name) for name in numbers}}
-    done = 2 * multiply_adds * EACH * WARPS * blocks * steps  # operations, a multiply-add being two
-    found = compare(ways, m, n, flops=done, seconds=0.5, clock=Gpu())
-    return {name: _figures(found, name, done, cycles[name], steps) for name in numbers}
+    done, found = 2 * multiply_adds * EACH * WARPS * blocks * steps, {}  # operations, a multiply-add being two
+    for name, x in numbers.items():
+        seconds, watts = _by_itself(lambda: alone(x))
+        found[name] = _figures(done, steps, seconds, float(cycles.double().median()), watts)
+    ways = {'torch.matmul': lambda m, n: library(m, n, out), 'alone': lambda m, n: alone(numbers['random'])}
+    c = compare(ways, m, n, flops=done, seconds=0.5, clock=Gpu())
+    return {**found, 'ratio': c.ratios['alone'][0]}
 
 
-def _figures(found, name, done, cycles, steps):
-    "What a way has reached, from its cycles on each thread and its time"
-    seconds, took = found.timings[name].median, float(cycles.double().median())
+def _by_itself(run, lasts=2.0):
+    "(seconds, watts) of a kernel that has the GPU for itself so long that power and clock have settled"
+    clock, times = Events(flush=False), []
+    start = clock.now()
+    while clock.now() - start < lasts:
+        times.append(np.median(clock.times(run, 20)))
+    state = clock.states[-1]
+    return float(np.median(times[len(times) // 2 :])), state and state.watt
+
+
+def _figures(done, steps, seconds, took, watts):
+    "What was reached, from a thread's cycles and the time"
     each = took / (steps * EACH * WARPS / 4)
-    return dict(cycles=each, tflops=done / seconds / 1e12, ratio=found.ratios[name][0], ghz=took / seconds / 1e9)
+    return dict(cycles=each, tflops=done / seconds / 1e12, ghz=took / seconds / 1e9, watts=watts)
