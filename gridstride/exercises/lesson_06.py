@@ -46,8 +46,8 @@ HOST = r'''
 void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch::Tensor n, torch::Tensor out,
             int h, int w, int k) {
     dim3 blocks(bx, by), threads(tx, ty);
-    float *mp = m.data_ptr<float>(), *np = n.data_ptr<float>(), *op = out.data_ptr<float>();
-    (void)mp; (void)np; (void)h; (void)w; (void)k;
+    float *m_at = m.data_ptr<float>(), *n_at = n.data_ptr<float>(), *out_at = out.data_ptr<float>();
+    (void)m_at; (void)n_at; (void)h; (void)w; (void)k;
     switch (instance) {
         CASES
     }
@@ -61,7 +61,7 @@ def launch(
     kernel,  # the name of the template that `fn` returns
     sizes,  # every instance, as a tuple of its template's arguments
     size,  # the one to launch
-    args,  # its arguments, in terms of mp, np, op, h, w and k
+    args,  # its arguments, in terms of m_at, n_at, out_at, h, w and k
     blocks,
     threads,
     m,
@@ -115,7 +115,7 @@ SWAPS = [(2,), (4,), (8,)]
 def _(fn, rng, n, tw):
     x = normal(rng, n, n)
     got = torch.tensor(x)
-    launch(fn, 'transpose_k', SWAPS, (tw,), 'op, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
+    launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
     check(got, np.ascontiguousarray(x.T), tile=tw)
 
 
@@ -126,7 +126,8 @@ def product(fn, kernel, sizes, size, rng, h, k, w, tw, rows):
     "Try a kernel for matrix products, whose blocks have `rows` rows of `tw` threads, on random numbers"
     m, n = normal(rng, h, k), normal(rng, k, w)
     mt, nt, out = torch.tensor(m), torch.tensor(n), torch.full((h, w), torch.nan)
-    launch(fn, kernel, sizes, size, 'mp, np, op, h, w, k', (cdiv(w, tw), cdiv(h, tw)), (tw, rows), mt, nt, out, h, w, k)
+    args, blocks = 'm_at, n_at, out_at, h, w, k', (cdiv(w, tw), cdiv(h, tw))
+    launch(fn, kernel, sizes, size, args, blocks, (tw, rows), mt, nt, out, h, w, k)
     check_unchanged(('m', m, mt), ('n', n, nt))
     want = (m.astype(np.float64) @ n).astype(np.float32)
     check(out, want, atol=1e-4, tile=tw)  # at most 40 roundings of numbers around 6

@@ -51,7 +51,7 @@ def reverse(body, n=32):
         'add_k',
         [(16,), (32,)],
         (32,),
-        'mp, np, op',
+        'm_at, n_at, out_at',
         (1, 1),
         (n, 1),
         x,
