@@ -164,6 +164,13 @@ def test_09_doubles_are_found_with_their_line():
     with pytest.raises(AssertionError, match='see line 1'): lesson_09.refuse(lesson_09.doubles(listing), 'doubles')
 
 
+def test_09_a_product_that_is_added_apart_is_told():
+    "Four products summed, and then added: one of them is an FMUL, and the sum an FADD"
+    loop = 'float o = 0; for (int i = threadIdx.x; i < n; i += gridDim.x*blockDim.x) { float4 a = x[i], b = y[i]; o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w; }'
+    src = f'__global__ void dots_k(const float4 *x, const float4 *y, float *out, int n) {{ {loop} out[threadIdx.x] = o; }}'
+    with pytest.raises(AssertionError, match='of the products are an FMUL, .*add each product to the sum by itself'): lesson_09.four_at_a_time(lambda: src, 'sm_90')
+
+
 def test_13_rounds_of_layouts():
     y, x = np.mgrid[:32, :32]
     assert [lesson_13.rounds(o) for o in (32*y+x, (32*y+x).T, (32*y+(x ^ y)).T, (33*y+x).T)] == [1, 32, 1, 1]

@@ -95,6 +95,9 @@ __global__ void dots_k(const float *x, const float *y, float *out, int n) {
 def one_if_for_the_tail(): return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];', 'if (n/4*4 + t < n) o += x[n/4*4 + t]*y[n/4*4 + t];'))
 
 @wrong('09.wide')
+def summed_before_it_is_added(): return changed(DOTS, ('o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;', 'o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w;'))
+
+@wrong('09.wide')
 def one_by_one(): return r'''
 __global__ void dots_k(const float *x, const float *y, float *out, int n) {
     int t = blockIdx.x*blockDim.x + threadIdx.x, all = gridDim.x*blockDim.x;
