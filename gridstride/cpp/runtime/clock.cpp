@@ -30,8 +30,8 @@ void Detector::block_barrier(Worker &) {
     judge();
     block_floor = ++now;
     if (!fresh) return;
+    all.add(met(0, int(sights.size())));
     for (Sight &s : sights) {
-        all.add(s);
         for (const Known &k : s.seen) all.known.add(k);
         s = {};
     }
@@ -55,11 +55,9 @@ void Detector::warp_barrier(Worker &worker, int warp, uint32_t lanes) {
             if (lanes >> l & 1) memcpy(&partial[size_t(warp * 32 + l) * 32], most, sizeof most);
     }
     if (!fresh) return;
-    Told met;
+    const Told told = met(warp * 32, warp * 32 + 32, lanes);
     for (int l = 0; l < 32; l++)
-        if (lanes >> l & 1) met.add(sights[size_t(warp * 32 + l)]);
-    for (int l = 0; l < 32; l++)
-        if (lanes >> l & 1) static_cast<Told &>(sights[size_t(warp * 32 + l)]) = met;
+        if (lanes >> l & 1) static_cast<Told &>(sights[size_t(warp * 32 + l)]) = told;
 }
 
 // A thread's fence.proxy.async: for what it wrote, and for what others wrote that is in order before it.

@@ -90,9 +90,12 @@ struct Detector : BlockClock {
 
     void begin_block(Worker &);
     void enter(Worker &);                  // another block of the cluster goes on
+    static uint32_t thread_number(const Worker &worker, int rank) {
+        return (uint32_t(worker.block) + 1) * max_threads + uint32_t(rank);
+    }
     void begin_thread(Worker &worker) {
         if (!on) return;
-        me = (uint32_t(worker.block) + 1) * max_threads + uint32_t(worker.rank[worker.current]);
+        me = thread_number(worker, worker.rank[worker.current]);
         own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
     }
     void block_barrier(Worker &);
@@ -102,6 +105,7 @@ struct Detector : BlockClock {
     Known known_now();
     Told tell();
     void hear(const Told &);
+    Told met(int from, int to, uint32_t lanes = ~0u);
     // What engines did is in order for who has waited for them, and for who has met such a thread since.
     void knows(uint32_t time) { sight().waited = std::max(sight().waited, time); }
     Sight &sight() {
@@ -109,8 +113,14 @@ struct Detector : BlockClock {
         told = fresh = true;
         return sights[me % max_threads];
     }
-    bool has_heard(const Access &a) const {
-        return told && (all.known.covers(a.who, a.when) || sights[me % max_threads].known.covers(a.who, a.when));
+    Sight &sight_now() {
+        Sight &s = sights[me % max_threads];
+        s.enter_fence(me);
+        return s;
+    }
+    bool has_heard(const Access &a) const { return told && was_told_of(a); }
+    __attribute__((noinline)) bool was_told_of(const Access &a) const {
+        return all.known.covers(a.who, a.when) || sights[me % max_threads].known.covers(a.who, a.when);
     }
 
     static bool is_engine(const Access &a) { return a.where & engine_bit; }
@@ -179,6 +189,26 @@ struct Detector : BlockClock {
         else if (c.read.who == me) c.read.when = now, c.read.where = where;
         else if (!read2 && !w->warps_used) c.read2 = {me, now, where};
         else return read2 && !w->warps_used && (c.read.who / 32 != c.read2.who / 32 || c.read.who / 32 == me / 32);
+        return true;
+    }
+    // The same of global memory: nobody but this thread has used it in this launch, or all that others did was to read.
+    bool is_own(const Access &a) const {
+        return a.when < launch_start || (a.who == me && !(a.where & (engine_bit | async_bit)));
+    }
+    inline __attribute__((always_inline)) bool plain_global(uintptr_t a, unsigned n, bool write, uint32_t where) {
+        const Piece *p = memory.at(a);
+        if (!p || !p->live || a < p->lo || a + n > p->hi || (write && p->constant)) return false;
+        Cell *c = cells.words + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
+        for (const Cell *end = c + n / 4; c < end; c++) {
+            if (c->split | !is_own(c->write)) return false;
+            if (!write) {
+                if (p->fresh && !c->write.when) return false;
+                note_read(*c, {me, now, where}, launch_start);
+            } else {
+                if (!is_own(c->read) | !is_own(c->read2)) return false;
+                c->write = {me, now, where};
+            }
+        }
         return true;
     }
     inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {

@@ -4,30 +4,38 @@
 #include "findings.h"
 
 using gridstride::detector;
-// The commonest access, without a call. `shared_base` is no address while the detectors are off.
-static inline __attribute__((always_inline)) bool quick(const void *p, bool write, void *pc) {
-    const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
-    return off < gridstride::shared_cap && off % 4 == 0 && !detector.pending.active &&
-           detector.plain_shared(off, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
-}
+static inline uint32_t place_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
 static inline void seen(const volatile void *p, unsigned n, bool write, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (__builtin_expect(gridstride::looked_at, 1))
-        detector.access(a, n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+    if (__builtin_expect(gridstride::looked_at, 1)) detector.access(a, n, write, place_of(pc));
     else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, write, pc);
 }
 // A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
 static inline void aligned(const volatile void *p, unsigned n, void *pc) {
     n = std::min(n, 8u);
     if (reinterpret_cast<uintptr_t>(p) % n && gridstride::looked_at)
-        detector.misaligned(
-            reinterpret_cast<uintptr_t>(p), n, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+        detector.misaligned(reinterpret_cast<uintptr_t>(p), n, place_of(pc));
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
     if (!gridstride::looked_at) return seen(p, n, write, pc);
-    detector.volatile_access(
-        const_cast<void *>(p), n, write, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+    detector.volatile_access(const_cast<void *>(p), n, write, place_of(pc));
+}
+// The commonest accesses, of shared memory without a call. `shared_base` is no address while the detectors are off.
+template <unsigned n, bool write> static __attribute__((noinline)) void seen_elsewhere(void *p, void *pc) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (n % 4 == 0 && a % std::min(n, 8u) == 0 && gridstride::looked_at && !detector.pending.active &&
+        detector.plain_global(a, n, write, place_of(pc)))
+        return;
+    aligned(p, n, pc);
+    seen(p, n, write, pc);
+}
+template <unsigned n, bool write> static inline __attribute__((always_inline)) void quick(void *p, void *pc) {
+    const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
+    if (n == 4 && off < gridstride::shared_cap && off % 4 == 0 && !detector.pending.active &&
+        detector.plain_shared(off, write, place_of(pc)))
+        return;
+    seen_elsewhere<n, write>(p, pc);
 }
 namespace gridstride {
 void *copy_memory(void *to, const void *from, size_t n, void *pc) {
@@ -63,7 +71,7 @@ static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
 }
 static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
     if (!gridstride::on_device() || a % (size_t(1) << f->log_alignment) == 0) return;
-    detector.misaligned(a, 1u << f->log_alignment, uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base));
+    detector.misaligned(a, 1u << f->log_alignment, place_of(pc));
 }
 extern "C" {
 GRIDSTRIDE_API void __ubsan_handle_out_of_bounds(IndexFault *f, uintptr_t i) {
@@ -83,16 +91,8 @@ GRIDSTRIDE_API void __ubsan_handle_type_mismatch_v1_abort(PointerFault *f, uintp
 }
 #define PC __builtin_return_address(0)
 #define GRIDSTRIDE_HOOKS(n) \
-    GRIDSTRIDE_API void __tsan_read##n(void *p) { \
-        if (n == 4 && quick(p, false, PC)) return; \
-        aligned(p, n, PC); \
-        seen(p, n, false, PC); \
-    } \
-    GRIDSTRIDE_API void __tsan_write##n(void *p) { \
-        if (n == 4 && quick(p, true, PC)) return; \
-        aligned(p, n, PC); \
-        seen(p, n, true, PC); \
-    } \
+    GRIDSTRIDE_API void __tsan_read##n(void *p) { quick<n, false>(p, PC); } \
+    GRIDSTRIDE_API void __tsan_write##n(void *p) { quick<n, true>(p, PC); } \
     GRIDSTRIDE_API void __tsan_unaligned_read##n(void *p) { seen(p, n, false, PC); } \
     GRIDSTRIDE_API void __tsan_unaligned_write##n(void *p) { seen(p, n, true, PC); } \
     GRIDSTRIDE_API void __tsan_volatile_read##n(void *p) { seen_volatile(p, n, false, PC); } \

@@ -42,6 +42,28 @@ public:
         drop(root);
         root = with_it;
     }
+    // The same of threads of one block, whose first is `first`: times(i) of the i-th, or null
+    template <class F> static Known of_block(uint32_t first, int from, int to, F times) {
+        Slot warps[32];
+        uint32_t some = 0, block_floor = 0;
+        for (int w = from / 32, count = 0; w * 32 < to; w++) {
+            Slot lanes[32];
+            uint32_t mask = 0, floor = 0, known = 0;
+            for (int i = std::max(from, w * 32); i < std::min(to, w * 32 + 32); i++)
+                if (const uint32_t *t = times(i)) {
+                    lanes[known++].time = t[0], mask |= 1u << i % 32;
+                    floor = std::max(floor, t[1]), block_floor = std::max(block_floor, t[2]);
+                }
+            if (mask) warps[count++].child = make(0, floor, mask, lanes), some |= 1u << w;
+        }
+        Known k;
+        if (some) k.root = make(1, block_floor, some, warps);
+        for (uint32_t level = 2; some && (level == 2 || first >> 5 * level); level++) {
+            const Slot below = {k.root};
+            k.root = make(level, 0, 1u << (first >> 5 * level & 31), &below);
+        }
+        return k;
+    }
     void add(const Known &o) {
         if (root == o.root || !o.root) return;
         if (!root) {
@@ -153,6 +175,19 @@ struct Told {
 struct Sight : Told {
     Known seen[2];
     uint32_t fence = 0, stored = 0;    // when its last fence was, and its last volatile write of shared memory
+    // its last fence, which `fenced` has as soon as somebody asks: what was known, and its own times
+    struct {
+        bool open, wide;
+        uint32_t times[3];
+        Known known;
+    } last = {};
+    void enter_fence(uint32_t me) {
+        if (!last.open) return;
+        last.open = false;
+        last.known.add(me, last.times);
+        if (last.wide) fenced[1] = last.known;
+        fenced[0] = std::move(last.known);
+    }
 };
 // A place that is used atomically: what its writers have published, since the last plain write.
 struct Flag {

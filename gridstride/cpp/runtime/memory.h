@@ -113,7 +113,7 @@ struct Memory {
                      last = (p.hi - 1 - reinterpret_cast<uintptr_t>(base)) / page;
         for (size_t i = first; i <= last; i++) piece_of[i] = 0;
     }
-    Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
+    inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
         if (!holds(a)) return nullptr;
         const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) / page];
         return i ? &pieces[i - 1] : nullptr;

@@ -18,11 +18,14 @@ Known Detector::known_now() {
 }
 Told Detector::tell() {
     Told t = all;
-    if (told) t.add(sights[me % max_threads]);
+    if (told) t.add(sight_now());
     t.known = known_now();
     return t;
 }
-void Detector::hear(const Told &t) { sight().add(t); }
+void Detector::hear(const Told &t) {
+    sight();
+    sight_now().add(t);
+}
 
 void Detector::fence(gridstride::Scope scope, Order order) {
     if (scope == gridstride::Scope::thread) return;
@@ -31,9 +34,45 @@ void Detector::fence(gridstride::Scope scope, Order order) {
     for (int wide = 0; wide <= widest && order != Order::release; wide++)
         s.known.add(std::exchange(s.seen[wide], {}));
     if (order == Order::acquire) return;
-    s.fenced[0] = known_now();
-    if (widest) s.fenced[1] = s.fenced[0];
-    s.fence = now;
+    const uint32_t mine = me % max_threads;
+    if (s.last.wide && !widest) s.enter_fence(me);
+    s.last.open = true, s.last.wide = widest;
+    if (partial.empty()) {
+        s.last.known = all.known, s.last.known.add(s.known);
+        ++now;
+    } else s.last.known = known_now();
+    s.last.times[0] = s.fence = now, s.last.times[1] = warp_floor[mine / 32], s.last.times[2] = block_floor;
+}
+
+// What was in order before the last fences of threads `from` to `to` of the block, as far as they count: of all at once,
+// because one by one takes long.
+template <class F> static Known before_fences(std::vector<Sight> &sights, uint32_t first, int from, int to, F counts) {
+    const auto last = [&](int i) { return &sights[size_t(i)].last; };
+    Known k = Known::of_block(first, from, to, [&](int i) { return counts(*last(i), i) ? last(i)->times : nullptr; });
+    const Known *before = nullptr;
+    for (int i = from; i < to; i++)
+        if (counts(*last(i), i) && !(before && before->is(last(i)->known))) k.add(*(before = &last(i)->known));
+    return k;
+}
+// What those tell each other who meet at a barrier: of each warp these lanes.
+Told Detector::met(int from, int to, uint32_t lanes) {
+    Told told;
+    bool open[2] = {};                     // narrow fences, wide ones
+    for (int i = from; i < to; i++)
+        if (const Sight &s = sights[size_t(i)]; lanes >> i % 32 & 1) {
+            told.add(s);
+            if (s.last.open) open[s.last.wide] = true;
+        }
+    const auto gather = [&](bool wide) {
+        return before_fences(sights, thread_number(*w, 0), from, to,
+            [=](const auto &last, int i) { return lanes >> i % 32 & 1 && last.open && last.wide >= wide; });
+    };
+    if (open[1]) told.fenced[1].add(gather(true));
+    if (open[0]) told.fenced[0].add(gather(false));
+    else told.fenced[0].add(told.fenced[1]);
+    for (int i = from; i < to; i++)
+        if (lanes >> i % 32 & 1) sights[size_t(i)].last.open = false;
+    return told;
 }
 
 // The flag that lies there, unless somebody has written it plainly since; for shared memory, in the block at work
@@ -61,7 +100,7 @@ void Detector::look(uintptr_t a, gridstride::Scope scope, bool acquires) {
     s.waited = std::max(s.waited, f->waited);
 }
 void Detector::publish(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
-    const Known *fenced = told ? sights[me % max_threads].fenced : all.fenced;
+    const Known *fenced = told ? sight_now().fenced : all.fenced;
     Flag *f = flag_at(a);
     const bool goes_on = f && (use == Use::modify || f->who == me);
     if (f && !goes_on) *f = {};

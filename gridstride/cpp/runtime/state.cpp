@@ -10,8 +10,8 @@ __thread dim3 blockDim, gridDim;
 namespace gridstride {
 
 Memory memory;
-thread_local Worker *worker = nullptr;
-thread_local bool looked_at = false;
+__attribute__((tls_model("initial-exec"))) thread_local Worker *worker = nullptr;
+__attribute__((tls_model("initial-exec"))) thread_local bool looked_at = false;
 Detector detector;
 
 gridstride_options options = {0, 0, 0, 0, 60};

@@ -69,11 +69,12 @@ static thread_local const bool has_worker = make_worker();
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
-    auto thread = [&] { kernel_call(args...); };
+    // what a thread is given is no access of the kernel's
+    auto thread = [&]() GRIDSTRIDE_UNSEEN { kernel_call(args...); };
     if (!has_worker) return;
     run({config.grid, config.block, config.shared, config.stream, config.cluster, kernel, line,
-         [](void *call) { (*static_cast<decltype(thread) *>(call))(); }, &thread, list, int(sizeof...(A)),
-         config.cooperative});
+         [](void *call) GRIDSTRIDE_UNSEEN { (*static_cast<decltype(thread) *>(call))(); }, &thread, list,
+         int(sizeof...(A)), config.cooperative});
 }
 
 template <class T> Shape shape() {

@@ -292,7 +292,8 @@ Config asked_config(size_t &allowed) {
     namespace { \
     struct gs_kernel_##id { \
         static const char *gs_name() { return #__VA_ARGS__; } \
-        template <class... GsA> auto operator()(GsA... gs_a) const -> decltype(__VA_ARGS__(gs_a...)) { \
+        template <class... GsA> \
+        GRIDSTRIDE_UNSEEN auto operator()(GsA... gs_a) const -> decltype(__VA_ARGS__(gs_a...)) { \
             __VA_ARGS__(gs_a...); \
         } \
     }; \
