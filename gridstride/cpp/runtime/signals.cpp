@@ -153,18 +153,20 @@ static const void *own_place(const Worker &w, bool here = true) {
             if (is_code(*p)) return static_cast<char *>(*p) - 1;
     return nullptr;
 }
-// The kernel's time is over. Between two turns of its threads: where the last one waits, or looked.
+// The kernel's time is over. Between two turns of its threads, and where one looks again and again: where it waits, or
+// looked. A stack that is searched may hold what is long over.
 static void tell_endless(Worker &w) {
     char seconds[32];
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
-    note(own_place(w), 0);
+    const bool looked = w.looked && w.looks[r].at, waits = looked && w.looks[r].turns >= 4 && !is_own(w, w.pc);
+    note(waits ? nullptr : own_place(w), 0);
     // a stub that calls the runtime has no line, and who called it has
-    if (!found.at.line) locate(own_place(w, false), found.at);
+    if (!waits && !found.at.line) locate(own_place(w, false), found.at);
     if (found.at.line) return;
     if (w.state[w.current] != ready) found.at.line = w.line[r];
-    else if (w.looked && w.looks[r].at) detector.put_line({0, 0, w.looks[r].where}, found.at);
+    else if (looked) detector.put_line({0, 0, w.looks[r].where}, found.at);
 }
 
 // After a signal ended a kernel: what it means.
