@@ -1,4 +1,4 @@
-"""Errors as a notebook shows them: the learner's own lines and the message, without the package's inside."""
+"""Errors as notebooks and scripts show them: the learner's own lines and the message, without the package's inside."""
 
 import linecache
 import os
@@ -18,7 +18,13 @@ def is_machinery(file) -> bool:
 
 
 class ShownBriefly:
-    "An exception that IPython shows in a few lines; after `%xmode Verbose`, `%tb` shows every call"
+    """An exception that is shown in a few lines if nobody catches it.
+
+    Every call: in a notebook by `%tb` after `%xmode Verbose`, in a script where GRIDSTRIDE_TRACEBACK=1 is set."""
+
+    def __new__(cls, *args, **kwargs):
+        _shorten_in_scripts()
+        return super().__new__(cls, *args, **kwargs)
 
     def _render_traceback_(self):
         return _render(self)
@@ -26,8 +32,30 @@ class ShownBriefly:
 
 def briefly(error: Exception) -> Exception:
     "The error, shown as those that are `ShownBriefly`"
+    _shorten_in_scripts()
     error._render_traceback_ = lambda: _render(error)
     return error
+
+
+_hook = None
+
+
+def _shorten_in_scripts():
+    "From the first such error on: what Python prints of one that ends a script. All others go the way they went before"
+    global _hook
+    if _hook:
+        return
+    before = sys.excepthook
+
+    def _hook(kind, error, tb):
+        own = isinstance(error, ShownBriefly) or '_render_traceback_' in vars(error)
+        frames = _own_frames(tb) if own and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
+        if not frames:
+            return before(kind, error, tb)
+        text = ''.join(traceback.format_list(frames[-MOST:]) + traceback.format_exception_only(error))
+        print('Traceback (most recent call last):', text + '(GRIDSTRIDE_TRACEBACK=1: every call)', sep='\n', file=sys.stderr)
+
+    sys.excepthook = _hook
 
 
 def _render(error):
@@ -45,7 +73,7 @@ def _own_frames(tb):
     for frame in traceback.extract_tb(tb):
         if frame.filename.startswith(_PACKAGE):
             break
-        if not is_machinery(frame.filename):
+        if not is_machinery(frame.filename) and not frame.filename.startswith('<frozen '):
             frames.append(frame)
     return frames
 

@@ -1,5 +1,5 @@
 "What a learner reads: false and harsh findings that there are no more, messages that fit, warnings of lines; simulator and emulator alike."
-import importlib.util, re, warnings
+import importlib.util, os, re, subprocess, sys, warnings
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -276,3 +276,27 @@ def test_the_whole_traceback_comes_on_request():
     finally:
         shell.run_line_magic('xmode', 'Context')
         InteractiveShell.clear_instance()
+
+
+SCRIPT = """
+import sys
+from gridstride.utils import check
+from gridstride.sim import cuda
+import numpy as np
+old = sys.excepthook
+sys.excepthook = lambda *args: (print('mine', file=sys.stderr), old(*args))
+@cuda.jit
+def k(x): x[cuda.grid(1)] = 1
+def go(): k[1, 9](np.zeros(8))
+dict(finding=go, wrong=lambda: check(np.zeros(3), np.ones(3)), other=lambda: 1/0)[sys.argv[1]]()
+"""
+
+
+@pytest.mark.parametrize('what,env,says', [
+    ('finding', {}, 'memcheck: x[8] is outside'), ('wrong', {}, 'AssertionError'), ('finding', {'GRIDSTRIDE_TRACEBACK': '1'}, 'memcheck: x[8] is outside'), ('other', {}, 'ZeroDivisionError')])
+def test_a_script_ends_with_its_own_lines_and_the_message(tmp_path, what, env, says):
+    (tmp_path/'script.py').write_text(SCRIPT)
+    done = subprocess.run([sys.executable, 'script.py', what], cwd=tmp_path, env={**os.environ, 'PYTHONPATH': str(ROOT), **env}, capture_output=True, text=True)
+    brief = what!='other' and not env
+    assert done.returncode==1 and says in done.stderr and f'line {len(SCRIPT.splitlines())}, in <module>' in done.stderr, done.stderr
+    assert ('gridstride/sim/launch.py' in done.stderr)==(what=='finding' and not brief) and ('mine' in done.stderr)==(not brief) and ('GRIDSTRIDE_TRACEBACK=1' in done.stderr)==brief, done.stderr
