@@ -163,13 +163,19 @@ public:
             if (waiting.empty()) break;
             go_on(true);
             if (moves != seen) seen = moves, quiet = 0;
-            else if (++quiet > 16 || !any_ready()) give_up(quiet);
+            else if (++quiet > patience() || !any_ready()) give_up(quiet);
         }
     }
 
 private:
     size_t room() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
+    }
+    // How often each block looks again before it counts as one that waits; hundreds of thousands of threads take seconds
+    // to look so often.
+    uint64_t patience() const {
+        const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
+        return threads > 1 << 16 ? 3 : 16;
     }
     bool has_room() const { return waiting.empty() || waiting.size() < room(); }
 
@@ -277,7 +283,7 @@ private:
         if (os_threads > 1) return void(sched_yield());
         Worker &w = *waiting.back();
         if (any_ready()) {
-            if (taken < number_of && quiet > 16) tell_of_room(w);
+            if (taken < number_of && quiet > patience()) tell_of_room(w);
             return;
         }
         worker = w.at_work;
