@@ -300,6 +300,11 @@ WORDS = {
             cuda='A negative index is the memory before the array.',
         ),
     ),
+    ('memcheck', 'wrapped'): Words(
+        _OUTSIDE,
+        'threadIdx, blockIdx and what is computed from them are unsigned: below 0 they begin again at 2**32 - 1. '
+        'Guard it, or compute the index with int.',
+    ),
     ('memcheck', 'indices'): Words('{array} has {dimensions} dimensions, and {given} indices were given'),
     ('memcheck', 'index_type'): Words(
         'an index of {array} is {type}; it must be a whole number', 'Divide with //, or use int(...).'

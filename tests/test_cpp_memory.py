@@ -1,11 +1,11 @@
 "The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one thing. All in one translation unit."
-import importlib.util, re
-from functools import lru_cache
+import ctypes, importlib.util, re
+from functools import lru_cache, partial
 from pathlib import Path
 
-import numpy as np, pytest
+import numpy as np, pytest, torch
 
-from gridstride.cpp import cuda_kernel
+from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.findings import InitcheckError, MemcheckError, RacecheckError
 
 SRC = r'''
@@ -281,6 +281,53 @@ def test_copies_are_seen(kernel):
     assert COPIES.splitlines()[e.value.line-1].startswith(f'__global__ void {kernel}(')
 
 def test_right_copies_are_silent(): copy('right_copies')
+
+# Addresses that are nobody's, or the host's, whatever lies there
+
+WILD = r'''
+#include <torch/extension.h>
+struct Numbers { int at[60]; };
+__constant__ int known[4] = {1, 2, 3, 4};
+static const float scale[4] = {1, 2, 3, 4};
+template <class T> __global__ void before_k(const T *x, T *out) { out[threadIdx.x] = x[threadIdx.x - 1]; }
+__global__ void at_k(long long at, int write, int *out) { if (write) *(int *)at = *out; else *out = *(int *)at; }
+__global__ void own_k(Numbers many, int *out) {
+    int mine[8];
+    for (int i = 0; i < 8; i++) mine[i] = many.at[(threadIdx.x + i)%60] + known[i%4];
+    out[threadIdx.x] = mine[threadIdx.x%8]*int(scale[threadIdx.x%4]);
+}
+template <class T> void before(torch::Tensor x) { before_k<<<1, 32>>>((const T *)x.data_ptr(), (T *)x.data_ptr() + 32); }
+void bytes(torch::Tensor x) { before<unsigned char>(x); }
+void floats(torch::Tensor x) { before<float>(x); }
+void doubles(torch::Tensor x) { before<double>(x); }
+void vectors(torch::Tensor x) { before<float4>(x); }
+void at(int64_t address, bool write, torch::Tensor out) { at_k<<<1, 1>>>(address, write, out.data_ptr<int>()); }
+void at_stack(bool write, torch::Tensor out) {
+    int here = 5;
+    at((int64_t)&here, write, out);
+}
+void own(torch::Tensor out) { own_k<<<1, out.size(0)>>>(Numbers{{5, 6, 7, 8}}, out.data_ptr<int>()); }
+'''
+
+@lru_cache
+def wild(): return load_cuda(WILD, funcs=['bytes', 'floats', 'doubles', 'vectors', 'at', 'at_stack', 'own'])
+
+@pytest.mark.parametrize('T', ['bytes', 'floats', 'doubles', 'vectors'])
+def test_an_unsigned_index_below_zero_is_named(T):
+    with pytest.raises(MemcheckError, match='unsigned') as e: getattr(wild(), T)(torch.ones(512, dtype=torch.uint8 if T=='bytes' else None))
+    assert (e.value.array, e.value.index, e.value.thread)==('x', (2**32-1,), (0,0,0))
+
+@pytest.mark.parametrize('write', [False, True])
+def test_what_is_the_host_s_is_no_kernel_s(write):
+    numbers,out = np.zeros(1000, np.int32),torch.zeros(1, dtype=torch.int32)
+    places = [ctypes.addressof(ctypes.c_int.in_dll(ctypes.pythonapi, 'Py_Version')), ctypes.addressof(ctypes.c_int.in_dll(ctypes.CDLL(None), 'environ')), numbers.ctypes.data, id(numbers)]
+    for use in (lambda: wild().at_stack(write, out), *(partial(wild().at, o, write, out) for o in places)):
+        with pytest.raises(MemcheckError, match=f"a kernel {'writes' if write else 'reads'} the host's memory"): use()
+
+def test_constants_arguments_and_locals_are_the_kernel_s():
+    out = torch.zeros(4, dtype=torch.int32)
+    wild().own(out)
+    assert out.tolist()==[1*(5+1), 2*(7+2), 3*3, 4*4]
 
 # A sample of what benchmarks/memory_model.py judges by the thousand
 

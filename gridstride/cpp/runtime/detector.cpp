@@ -50,7 +50,6 @@ Detector::Scope::Scope(const Launch &l) {
     detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
     detector.launch = &l;
-    detector.launch_frame = reinterpret_cast<uintptr_t>(&l);
     const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
         reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
     detector.builtins = *std::min_element(builtins, builtins + 4);

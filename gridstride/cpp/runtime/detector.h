@@ -76,7 +76,7 @@ struct Detector : BlockClock {
     } pending = {};
     Image image = {};
     Cells cells;
-    uintptr_t launch_frame = 0, own_stack = 0, builtins = 0, builtin_bytes = 0;
+    uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
     const Launch *launch = nullptr;
     std::unordered_map<uintptr_t, Flag> flags;             // by the word's number
     std::vector<uint32_t> warned_at;

@@ -9,7 +9,12 @@ namespace gridstride {
 void Detector::outside(uintptr_t a, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
-    const Piece *p = memory.nearest(a);
+    const Piece *p = memory.nearest(a), *wrapped = p ? nullptr : memory.wrapped(a);
+    if (wrapped) {
+        const long long index = wrapped->index_of(a), size = wrapped->index_of(wrapped->hi);
+        return find(Code::wrapped,
+            {{"array", wrapped->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, at);
+    }
     if (!p) return find(Code::no_array, {{"address", a}}, at);
     if (!p->live) return find(Code::freed, {{"array", p->shown_name()}}, at);
     if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
@@ -45,21 +50,18 @@ static bool mapped(uintptr_t a) {
     const uintptr_t page = uintptr_t(sysconf(_SC_PAGESIZE));
     return !msync(reinterpret_cast<void *>(a / page * page), 1, MS_ASYNC) || errno != ENOMEM;
 }
-// Neither device memory nor the thread's own: constants of the program and what the launch itself keeps are fine, other
-// memory is the host's.
+// Neither device memory nor the thread's own: constants of the program and the arguments are fine, other memory is the
+// host's, that of its libraries too.
 void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
-    if (!checks(memcheck) || (a >= image.base && a < image.end) || (a >= image.own && a < image.own_end)) return;
-    if (a < 4096) return null(write, where);
-    bool given = false;
-    for (int i = 0; i < launch->nargs; i++) {
-        const uintptr_t p = reinterpret_cast<uintptr_t>(launch->args[i].pointer);
-        given |= p && !memory.holds(p) && a >= p && a - p < size_t(64) << 20;
-    }
-    Dl_info info;
-    if (!given &&
-        (a - launch_frame + (size_t(1) << 20) < size_t(2) << 20 || dladdr(reinterpret_cast<void *>(a), &info)))
+    const auto between = [a](uintptr_t from, uintptr_t to) { return a >= from && a < to; };
+    if (!checks(memcheck) || between(image.base, image.end) || between(image.own, image.own_end) ||
+        between(launch->given, launch->given_end))
         return;
-    if (!given && !mapped(a)) return find(Code::no_array, {{"address", a}}, {me, now, where});
+    if (a < 4096) return null(write, where);
+    if (memory.surrounds(a)) return outside(a, where);
+    Dl_info info;
+    if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
+    if (!mapped(a)) return find(Code::no_array, {{"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }
 void Detector::null(bool write, uint32_t where) {

@@ -55,19 +55,22 @@ struct Memory {
     uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece that lies there
     std::vector<Adopted> adopted;
 
+    // Nothing lies around it: an unsigned index below zero is 2^32 - 1, and leads up to 64 GB away.
+    static constexpr size_t around = 6;
+    bool surrounds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) + size < around * size && base; }
     bool reserve() {
         if (base) return true;
         page = size_t(sysconf(_SC_PAGESIZE));
         for (size = size_t(16) << 30; size >= size_t(1) << 28; size /= 2) {
-            void *p = mmap(nullptr, size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+            void *p = mmap(nullptr, around * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED) continue;
             void *q = mmap(
                 nullptr, size / page * 4, PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (q != MAP_FAILED) {
-                base = static_cast<char *>(p), piece_of = static_cast<uint32_t *>(q);
+                base = static_cast<char *>(p) + size, piece_of = static_cast<uint32_t *>(q);
                 return true;
             }
-            munmap(p, size);
+            munmap(p, around * size);
         }
         return false;
     }
@@ -126,6 +129,11 @@ struct Memory {
             if (d < least) least = d, best = &p;
         }
         return least < size_t(64) << 20 ? best : nullptr;
+    }
+    Piece *wrapped(uintptr_t a) {      // the piece in which `a` would be if an index had not begun again at 2^32 - 1
+        for (auto &p : pieces)
+            if (p.live && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page) return &p;
+        return nullptr;
     }
     void free(Piece &p) {
         const uintptr_t start = p.lo / page * page;

@@ -72,9 +72,12 @@ GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line
     // what a thread is given is no access of the kernel's
     auto thread = [&]() GRIDSTRIDE_UNSEEN { kernel_call(args...); };
     if (!has_worker) return;
+    uintptr_t from = ~uintptr_t(0), to = 0;
+    const auto holds = [&](uintptr_t at, size_t bytes) { from = std::min(from, at), to = std::max(to, at + bytes); };
+    (holds(reinterpret_cast<uintptr_t>(std::addressof(args)), sizeof args), ...);
     run({config.grid, config.block, config.shared, config.stream, config.cluster, kernel, line,
          [](void *call) GRIDSTRIDE_UNSEEN { (*static_cast<decltype(thread) *>(call))(); }, &thread, list,
-         int(sizeof...(A)), config.cooperative});
+         int(sizeof...(A)), config.cooperative, from, to});
 }
 
 template <class T> Shape shape() {

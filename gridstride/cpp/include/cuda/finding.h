@@ -14,8 +14,9 @@ enum Kind {
 };
 
 #define GRIDSTRIDE_CODES(X) \
-    X(memcheck, outside) X(memcheck, before) X(memcheck, outside_type) X(memcheck, outside_shared) \
-    X(memcheck, outside_dynamic) X(memcheck, outside_arrays) X(memcheck, no_shared) X(memcheck, no_dynamic) \
+    X(memcheck, outside) X(memcheck, before) X(memcheck, wrapped) X(memcheck, outside_type) \
+    X(memcheck, outside_shared) X(memcheck, outside_dynamic) X(memcheck, outside_arrays) \
+    X(memcheck, no_shared) X(memcheck, no_dynamic) \
     X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) X(memcheck, freed) \
     X(memcheck, not_allocated) X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) \
     X(memcheck, kernel_reads_host) X(memcheck, kernel_writes_host) X(memcheck, host_reads) \

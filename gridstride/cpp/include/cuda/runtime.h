@@ -188,6 +188,7 @@ struct Launch {
     const Arg *args;
     int nargs;
     int cooperative = 0;             // 2: if it fits
+    uintptr_t given = 0, given_end = 0;        // where the host keeps the arguments
 };
 GRIDSTRIDE_API bool make_worker();                                 // what runs the launches of this OS thread
 GRIDSTRIDE_API void run(const Launch &);
