@@ -555,6 +555,11 @@ WORDS = {
         'Threads that run in step cannot wait for each other in a loop; use a barrier, '
         'or let one thread of a block take the lock.',
     ),
+    ('synccheck', 'blocks_wait'): Words(
+        '{threads} threads wait here for a change of memory that does not come while they run in step',
+        "Blocks may wait for each other with sim.options(engine='c'). Threads of one block use a barrier, "
+        'or one of them takes the lock.',
+    ),
     # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
     ('synccheck', 'no_such_barrier'): Words(
         'barrier {barrier} for {threads} threads: there are barriers 0 to 15, and whole warps meet at them'
@@ -771,9 +776,10 @@ ALWAYS = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
     'misplaced host_reads host_writes copy_target no_block copy_to_no_block not_its_own bulk_bytes no_tensor_map '
     'coordinates box_misaligned box_before descriptor block_ended',
-    synccheck='grid_diverged endless_wait others_wait waits_elsewhere stuck stuck_together warp_apart lane_elsewhere '
-    'different_calls own_mask arrives_twice waits_unarrived no_such_barrier barrier_threads no_mbarrier mbarrier_count '
-    'too_many_arrive different_descriptors not_resident not_cooperative',
+    synccheck='grid_diverged endless_wait blocks_wait others_wait waits_elsewhere stuck stuck_together warp_apart '
+    'lane_elsewhere different_calls own_mask arrives_twice waits_unarrived no_such_barrier '
+    'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
+    'not_cooperative',
 )
 
 

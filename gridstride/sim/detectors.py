@@ -263,7 +263,8 @@ class Synccheck:
         if loop.turns % SPINS == 0:
             loop.variables = _variables(frame)
         elif loop.turns > SPINS and loop.turns % SPINS == 1 and _same(loop.variables, _variables(frame)):
-            raise run.finding('synccheck', 'endless_wait', site, loop.m, threads=np.count_nonzero(loop.m))
+            code = 'endless_wait' if run.grid.size == 1 else 'blocks_wait'
+            raise run.finding('synccheck', code, site, loop.m, threads=np.count_nonzero(loop.m))
 
 
 def _variables(frame):
