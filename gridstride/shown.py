@@ -22,9 +22,9 @@ class ShownBriefly:
 
     Every call: in a notebook by `%tb` after `%xmode Verbose`, in a script where GRIDSTRIDE_TRACEBACK=1 is set."""
 
-    def __new__(cls, *args, **kwargs):
+    def __init__(self, *args):
         _shorten_in_scripts()
-        return super().__new__(cls, *args, **kwargs)
+        super().__init__(*args)
 
     def _render_traceback_(self):
         return _render(self)
@@ -52,8 +52,8 @@ def _shorten_in_scripts():
         frames = _own_frames(tb) if own and os.environ.get('GRIDSTRIDE_TRACEBACK', '0') == '0' else []
         if not frames:
             return before(kind, error, tb)
-        text = ''.join(traceback.format_list(frames[-MOST:]) + traceback.format_exception_only(error))
-        print('Traceback (most recent call last):', text + '(GRIDSTRIDE_TRACEBACK=1: every call)', sep='\n', file=sys.stderr)
+        text = traceback.format_list(frames[-MOST:]) + traceback.format_exception_only(error)
+        sys.stderr.write(f'Traceback (most recent call last):\n{"".join(text)}(GRIDSTRIDE_TRACEBACK=1: every call)\n')
 
     sys.excepthook = _hook
 
