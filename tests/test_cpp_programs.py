@@ -1,13 +1,18 @@
 "The programs of tests/cuda on the emulator: right ones run in silence and print what a GPU prints, wrong ones are found on the line that they name."
-import json, re, warnings
+import json, re, shutil, tempfile, warnings
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
 
 from gridstride import cpp
+from gridstride.cpp import emulator
+from gridstride.cpp.build import compiler, emulate
+from gridstride.cpp.load import Emulated
 from gridstride.cpp.program import run
-from gridstride.cpp.build import compiler
+from gridstride.cpp.rewrite import to_cpp
 from gridstride.findings import EarlyReturn, KernelError, LaunchError, MemcheckError
+from gridstride.options import CHECKS
 
 HERE = Path(__file__).parent/'cuda'
 ORDERS = 'forward','reverse','shuffle'
@@ -17,12 +22,58 @@ def programs(kind): return [pytest.param(p, id=p.stem) for p in sorted((HERE/kin
 
 def name(path): return f'program_{path.stem}'
 
-def output(path, capfd, order='forward', checks=True, threads=0):
+# Many programs in one compilation, because starting the compiler costs more than most of them
+
+TOGETHER = 16
+INCLUDE = re.compile(r'^#include <.*$', re.M)
+MAIN = r"""
+static int gs_main(int (*main)()) { return main(); }
+static int gs_main(int (*main)(int, char **)) { char name[] = "program", *argv[] = {name, nullptr}; return main(1, argv); }
+"""
+
+def ended(src):
+    "The program with the `return` that only a `main` outside of all namespaces may leave out"
+    return re.sub(r'^(int main\(.*\) \{)(.*)\}$|^(int main\(.*\) \{.*\n(?:[^}\n].*\n|\n)*)\}', lambda m: f'{m[1]}{m[2]} return 0; }}' if m[1] else f'{m[3]}return 0; }}', src, flags=re.M)
+
+def joined(paths):
+    "The programs as one: each in a namespace, with its own file and lines; what they include stands before them, what one defines ends with it"
+    sources = {name(p): to_cpp(ended(p.read_text())) for p in paths}
+    text = '\n'.join(dict.fromkeys(INCLUDE.findall('\n'.join(sources.values())))) + MAIN
+    for nm,src in sources.items():
+        undef = '\n'.join(f'#undef {o}' for o in re.findall(r'^ *# *define +(\w+)', src, re.M))
+        text += f'namespace {nm} {{\n#line 1 "{nm}.cu"\n{INCLUDE.sub("", src)}\n}}\n{undef}\nstatic int run_{nm}() {{ return gs_main({nm}::main); }}\nGRIDSTRIDE_EXPORT(run_{nm})\n'
+    return text
+
+@lru_cache
+def compiled(kind, at, checks):
+    paths = sorted((HERE/kind).glob('*.cu'))[at:at+TOGETHER]
+    nm = f'programs_{kind}_{at}'
+    built = emulate(joined(paths), nm, checks)
+    assert kind=='wrong' or not (built.folder/'log.txt').exists(), 'the compiler warns of a right program'
+    return nm,built
+
+class Programs(Emulated):
+    "Compiled programs, of which one is run"
+    def __init__(self, built, name, checks, path):
+        self.path = path
+        super().__init__(built, name, {}, checks)
+    def sources(self): return {f'{name(self.path)}.cu': self.path.read_text()}
+
+def start(path, checks=CHECKS):
+    "Run a program of `tests/cuda`; what its `main` returned"
+    at = sorted(path.parent.glob('*.cu')).index(path)
+    nm,built = compiled(path.parent.name, at - at%TOGETHER, bool(checks))
+    emulator.device()
+    with tempfile.TemporaryDirectory() as folder:      # a copy, so that its variables are new
+        shutil.copy(built.folder/f'{nm}.so', folder)
+        return getattr(Programs(built._replace(folder=Path(folder)), nm, checks, path), f'run_{name(path)}')()
+
+def output(path, capfd, order='forward', checks=CHECKS, threads=0):
     "What the program prints; it must end well, without a warning"
     capfd.readouterr()
     with cpp.options(order=order, seed=3, seconds=30, threads=threads), warnings.catch_warnings():
         warnings.simplefilter('error')
-        assert run(path.read_text(), name(path), checks=checks)==0
+        assert start(path, checks)==0
     return capfd.readouterr().out
 
 def on_gpu(path):
@@ -36,7 +87,7 @@ def test_same_as_on_a_gpu(path, capfd):
     want = on_gpu(path)
     assert want
     for order in ORDERS: assert output(path, capfd, order)==want, order
-    assert output(path, capfd, checks=False, threads=2)==want
+    assert output(path, capfd, checks=(), threads=2)==want
 
 @pytest.mark.parametrize('args,want', json.loads((HERE/'boxes.json').read_text()).items())
 def test_boxes_as_on_a_gpu(args, want, capfd):
@@ -66,7 +117,7 @@ def test_wrong(path):
     src = path.read_text()
     kind,lines = re.match(r'// expect: (\w+) line ([\d or]+)$', src.splitlines()[0]).groups()
     for order in ORDERS:
-        with cpp.options(order=order, seed=3, seconds=30), pytest.raises(KernelError) as e: run(src, name(path))
+        with cpp.options(order=order, seed=3, seconds=30), pytest.raises(KernelError) as e: start(path)
         assert (e.value.kind, order)==(kind, order), e.value
         assert str(e.value.line) in lines.split(' or '), f'{order}: {e.value}'
         assert src.splitlines()[e.value.line-1].strip() in str(e.value) and e.value.file==f'{name(path)}.cu'
@@ -75,7 +126,7 @@ def warned(path, category):
     src = path.read_text()
     line = re.match(r'// expect: \w+ line (\d+)$', src.splitlines()[0])[1]
     for order in ORDERS:
-        with cpp.options(order=order, seed=3), pytest.warns(category, match=f'^line {line} of '): assert run(src, name(path))==0
+        with cpp.options(order=order, seed=3), pytest.warns(category, match=f'^line {line} of '): assert start(path)==0
 
 @pytest.mark.parametrize('launch,says', [('outer<<<1, 1>>>(x)', 'a kernel launches a kernel'), ('inner<<<1, 2000>>>(x)', '2000 threads')])
 def test_what_went_wrong_is_told_if_the_program_ends_by_exit(launch, says):
