@@ -485,6 +485,12 @@ def _threads(x):
     return tuple(x) if isinstance(x, (tuple, list)) else (x,)
 
 
+@lru_cache(256)
+def _last_kernel(src):
+    "The name of the last kernel of `src`, which multiplies"
+    return kernels(src)[-1].name
+
+
 class Rung(Product):
     """`rung(m, n)` multiplies by a hand-written kernel; `src` is its source below its line of constants.
 
@@ -566,7 +572,7 @@ class Rung(Product):
         return _of(self._given['grid'], dict(self.constants, h=h, w=w, k=k, sms=on.sms if on else sms()))
 
     def recipe(self, h, w, k, on):
-        name, arrays = kernels(self.src)[-1].name, ('m', 'n', 'out')
+        name, arrays = _last_kernel(self.src), ('m', 'n', 'out')
         grid = self.grid_for(h, w, k, on)
         return Recipe([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared)])
 
