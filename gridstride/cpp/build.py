@@ -130,7 +130,20 @@ def _runtime_with(*more):
     compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{o}.cpp'), '-o', f'{o}.o'] for o in units]
     link = [c.path, *flags, '-shared', *(f'{o}.o' for o in units), '-o', file, '-ldl', '-pthread']
     decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
-    return build({}, [compile_all, link], *decides, run=first_use, shared=True).folder / file
+    commands = [[_without_place(o) for o in compile_all], _without_place(link)]
+    return build({}, commands, *decides, run=_run_here, shared=True).folder / file
+
+
+# The runtime is the same wherever the package lies: another environment finds it in the cache.
+_PLACE = '{gridstride.cpp}'
+
+
+def _without_place(command):
+    return [o.replace(str(here), _PLACE) for o in command]
+
+
+def _run_here(command, folder):
+    return first_use([o.replace(_PLACE, str(here)) for o in command], folder)
 
 
 def _prepare_runtime():
