@@ -6,7 +6,7 @@ python3 course.py [NN]         set up, then open JupyterLab on lesson NN (01)
     --no-browser               print the address instead of opening a browser
 python3 course.py setup        set up only
 python3 course.py test [ARGS]  set up, then run the tests; ARGS go to pytest
-    --fast                     without those that compile or start programs: half a minute, while editing
+    --fast                     without those that compile, start programs or take long: a minute, while editing
 python3 course.py run [NN ...] execute lessons, or all of them, and say how each went
     --save                     write the outputs back into the lessons that ran to their end
     --jobs N                   how many at a time (1)

@@ -389,7 +389,7 @@ WORDS = {
     'CUDA C: an array that begins inside another': ['y begins inside of x, at x[10]: counted from there it is y[90]'],
     'CUDA C: a name that does not exist': ['twice.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: a name that does not exist, after cuda_begin': ['go.cu, line 3:', 'x[j] *= 2;'],
-    'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'double'],
+    'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'has type'],
     'CUDA C: a sum that nobody set to zero': ['sum.cu, line', 'uninitialized'],
     'CUDA C: no guard, behind a macro': ['line 5: AT(out) = 2 * AT(x);'],
     'CUDA C: numbers of the wrong type': ['argument 1, const float * x, takes float32, and the tensor is float64'],

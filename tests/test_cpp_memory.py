@@ -218,8 +218,8 @@ struct Row { int at[16]; };
 #define LAST (data + 512)
 #define BY(n) (char *)(data + 512) - (n)/2
 extern "C" {
-// outside: half of it, or all
-__global__ void outside_reading(HEAD) { int v[4]; memcpy(v, LAST - 2, 16); out[0] = v[0]; }
+// outside: half of it, or all; what is read is used, or clang does not read it
+__global__ void outside_reading(HEAD) { int v[4]; memcpy(v, LAST - 2, 16); out[0] = v[0] + v[1] + v[2] + v[3]; }
 __global__ void outside_of_run_time(HEAD) { memcpy(LAST - 2, out, n); }
 __global__ void outside_3_bytes(HEAD) { memcpy(BY(3), out, 3); }
 __global__ void outside_1_byte(HEAD) { memcpy(BY(1), out, 1); }

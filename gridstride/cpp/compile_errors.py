@@ -160,6 +160,6 @@ def _same_size(what):
 def warn_of(log: str, src: str, name: str):
     "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
     found = [d._replace(what=m[1]) for d in read_log(log, name, 'warning') if (m := _WANTED.match(d.what))]
-    found = [d for d in found if not _same_size(d.what)]
+    found = sorted((d for d in found if not _same_size(d.what)), key=lambda d: d.line)  # compilers have their own order
     if found:
         warnings.warn(describe(found, src, name, most=9), CompileWarning, stacklevel=outside_level())

@@ -44,8 +44,8 @@ void Detector::fence(gridstride::Scope scope, Order order) {
     s.last.times[0] = s.fence = now, s.last.times[1] = warp_floor[mine / 32], s.last.times[2] = block_floor;
 }
 
-// What was in order before the last fences of threads `from` to `to` of the block, as far as they count: of all at once,
-// because one by one takes long.
+// What was in order before the last fences of threads `from` to `to` of the block, as far as they count: of all at
+// once, because one by one takes long.
 template <class F> static Known before_fences(std::vector<Sight> &sights, uint32_t first, int from, int to, F counts) {
     const auto last = [&](int i) { return &sights[size_t(i)].last; };
     Known k = Known::of_block(first, from, to, [&](int i) { return counts(*last(i), i) ? last(i)->times : nullptr; });

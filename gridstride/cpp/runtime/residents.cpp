@@ -171,8 +171,8 @@ private:
     size_t room() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
     }
-    // How often each block looks again before it counts as one that waits; hundreds of thousands of threads take seconds
-    // to look so often.
+    // How often each block looks again before it counts as one that waits; hundreds of thousands of threads take
+    // seconds to look so often.
     uint64_t patience() const {
         const uint64_t threads = uint64_t(l.block.x) * l.block.y * l.block.z * root.blocks() * waiting.size();
         return threads > 1 << 16 ? 3 : 16;
