@@ -160,7 +160,8 @@ def main():
     p.add_argument('--numba', action='store_true')
     a = p.parse_args()
     gpu = torch.cuda.get_device_name() if backend()=='gpu' else 'no GPU'
-    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, Python {platform.python_version()}, torch {torch.__version__}\n')
+    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, Python {platform.python_version()}, torch {torch.__version__}')
+    print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}\n')
     edit_to_launch()
     first_cells()
     if backend()!='gpu': emulator(a.numba)

@@ -131,8 +131,13 @@ def apart(side, kind, n, repeat=1):
     return json.loads(res.stdout.splitlines()[-1])
 
 
-def engines():
+def say_machine():
     print(f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}')
+    print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}\n')
+
+
+def engines():
+    say_machine()
     print("seconds of a launch (median of 9), and how many times faster engine='c' is; the first launch: translated and compiled, and in another process, from the cache\n")
     print(f"{'kernel':<16}{'checks':<12}{'lanes':>9}{'c':>9}{'times faster':>14}{'first, compiled':>17}{'first, cached':>15}")
     with tempfile.TemporaryDirectory() as cache:
@@ -151,7 +156,7 @@ def shown(seconds): return '' if seconds is None else f'{seconds:.2f} s'
 
 
 def main():
-    print(f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}\n')
+    say_machine()
     print(f"{'kernel':<16}{'side':<12}{'seconds':>10}{'times faster':>14}{'peak MB':>9}")
     for kind,n in (('matmul',64), ('matmul',128), ('tree',16384)):
         base = apart('numba', kind, n)
