@@ -28,8 +28,9 @@ def pytest_addoption(parser):
 def pytest_configure(config):
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
     if config.getoption('fast'):
-        leave_out_what_starts_programs()
-        config.pluginmanager.register(Limit(seconds(config)))
+        limit = Limit(seconds(config))
+        leave_out_what_starts_programs(limit)
+        config.pluginmanager.register(limit)
     config.pluginmanager.register(Clock(config))
 
 
@@ -62,12 +63,11 @@ def is_slow(command):
     return bool(SLOW.fullmatch(Path(words[0]).name)) and not ASKS & set(words)
 
 
-def leave_out_what_starts_programs():
+def leave_out_what_starts_programs(limit):
     "From now on a test that starts a compiler or a Python is skipped; what other threads start goes on"
     start = subprocess.Popen.__init__
     def guarded(self, args, *more, **kw):
-        if 'PYTEST_CURRENT_TEST' in os.environ and threading.current_thread() is threading.main_thread() and is_slow(args):
-            pytest.skip('left out by --fast')
+        if 'PYTEST_CURRENT_TEST' in os.environ and threading.current_thread() is threading.main_thread() and is_slow(args): limit.stop()
         start(self, args, *more, **kw)
     subprocess.Popen.__init__ = guarded
 
@@ -75,7 +75,7 @@ def leave_out_what_starts_programs():
 class Limit:
     "Skips a test that is known to take long, or that does"
     def __init__(self, known):
-        self.known = known
+        self.known,self.over = known,False
         signal.signal(signal.SIGPROF, self.stop)
 
     def stop(self, *_):
