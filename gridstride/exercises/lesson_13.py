@@ -8,14 +8,67 @@ from .lesson_05 import launch, source
 from ..sim.counters import wavefronts
 from ..utils import cdiv, check
 
-__all__ = ['SHAPES', 'EDGES', 'rounds', 'useful', 'with_constants', 'product', 'barriers']
+__all__ = ['SHAPES', 'EDGES', 'quads', 'patch_cost', 'slowest', 'useful', 'with_constants', 'product', 'barriers']
 
 
-# A swizzle is judged by the counters' model of the banks: each warp's request must be served in one round.
-def rounds(
-    place,  # (32,32) places, in floats: what row i of it has is touched by the lanes of a warp, all at once
-) -> int:  # of the slowest row
-    "Rounds that shared memory takes for the worst request"
+# Loads of four floats a lane, as the lesson's experiment finds them: half a warp goes at once where its lanes want the
+# same in pairs, else a quarter; lanes that want different quads of the same four banks take turns.
+def quads(
+    quad,  # 32 numbers: lane i loads the four floats from place 4*quad[i] on
+) -> int:
+    "Wavefronts that shared memory takes for a load of four floats a lane"
+    total = 0
+    for half in np.asarray(quad).reshape(2, 16):
+        i = np.arange(16)
+        paired = any((half == half[i ^ o]).all() for o in (1, 2))
+        for part in (half,) if paired else (half[:8], half[8:]):
+            total += np.bincount(np.unique(part) % 8).max()
+    return int(total)
+
+
+def patch_cost(BN, BK, TM, TN) -> float:
+    "Wavefronts for a multiply-add in the inner loop of rung 5: TM single loads of ms, TN/4 loads of four of ns"
+    lane = np.arange(32)
+    column, row = lane % (BN // TN) * TN, lane // (BN // TN) * TM
+    single = slowest((row * BK)[None])
+    return (TM * single + TN // 4 * quads(column // 4)) / (TM * TN)
+
+
+_PATCHES = (
+    (128, 8, 8, 8),
+    (128, 8, 8, 4),
+    (64, 8, 4, 4),
+    (32, 8, 8, 4),
+    (32, 8, 2, 4),
+    (256, 8, 8, 8),
+    (64, 4, 2, 8),
+    (128, 16, 1, 16),
+)
+
+
+@problem(
+    '13.patch',
+    cases=[dict(zip(('BN', 'BK', 'TM', 'TN'), o)) for o in _PATCHES],
+    hints=[
+        'Lane `lane`, of `np.arange(32)`, has its patch in row `lane//(BN//TN)*TM` and column `lane%(BN//TN)*TN` '
+        'of the tile. In one single load all lanes add the same `y` and `i`, so look at `y = 0`, `i = 0`.',
+        'A single load of `ms` wants float `tr*BK` for each lane. Take the different ones (`np.unique`), and count how '
+        'many of them are in each bank: the fullest bank says how many wavefronts. The first load of `ns` wants quad '
+        '`tc//4`.',
+        '`(TM*single + TN/4*quads(tc//4))/(TM*TN)`, with `single = np.bincount(np.unique(tr*BK)%32).max()`.',
+    ],
+)
+def _(fn, rng, BN, BK, TM, TN):
+    got, want = fn(BN, BK, TM, TN, quads), patch_cost(BN, BK, TM, TN)
+    if np.ndim(got) or not isinstance(got, (int, float, np.number)) or not abs(got - want) < 1e-9:
+        raise AssertionError(f'got {got!r}, but a multiply-add of this patch takes {want:.6g} wavefronts')
+
+
+# A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
+def slowest(
+    place,  # (n,32) places, in floats: what row i of it has is touched by the lanes of a warp, all at once
+) -> int:
+    "Wavefronts that shared memory takes for the worst request"
     lane = np.arange(32)
     return max(wavefronts(0 * lane, lane, 4 * row, 4)[1] for row in place)
 
@@ -42,9 +95,9 @@ def _(fn, rng, how):
             f'the 1024 numbers must get the places 0 to 1023, each once; there are {len(np.unique(place))} '
             f'different ones, from {place.min()} to {place.max()}'
         )
-    worst = rounds(place if how == 'a row by a warp' else place.T)
+    worst = slowest(place if how == 'a row by a warp' else place.T)
     if how != 'every place once' and worst > 1:
-        raise AssertionError(f'{how} takes {worst} rounds: {worst} lanes meet in one bank')
+        raise AssertionError(f'{how} takes {worst} wavefronts: {worst} lanes meet in one bank')
 
 
 # Waves: what share of the multiply-adds that the SMs could make, from the first block to the end of the last,

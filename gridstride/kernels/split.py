@@ -186,7 +186,7 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, float *out, in
     int warp = threadIdx.x/32, lane = threadIdx.x%32;
     int rows = (h+BM-1)/BM, cols = (w+BN-1)/BN;
     int first = blockIdx.x/(GROUP*cols)*GROUP, in = blockIdx.x%(GROUP*cols), high = min(GROUP, rows-first);
-    int tr = first + in%high, tc = in/high;             // tiles in groups of GROUP rows: their pieces meet in the L2 cache
+    int tr = first + in%high, tc = in/high;         // tiles in groups of GROUP rows: their pieces meet in the L2 cache
     int all = (k+BK-1)/BK, each = (all+SPLITS-1)/SPLITS;
     int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;
     if (threadIdx.x == 0) {
@@ -233,7 +233,7 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, float *out, in
             for (int i = 0; i < BN/2; i++) sum[i] += part[i];
         }
     float *tile = (float *)ring;
-    __syncthreads();                                    // the ring is free: each block leaves its part of the sums there ...
+    __syncthreads();                                // the ring is free: each block leaves its part of the sums there
     if (warp < WARPS)
         #pragma unroll
         for (int i = 0; i < BN/2; i += 2) {
@@ -241,8 +241,9 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, float *out, in
             *(float2 *)to = make_float2(sum[i], sum[i+1]);
         }
     cluster_sync();
+    // each adds up its share of the rows, always in the same order
     #pragma unroll 4
-    for (int i = threadIdx.x; i < BM/SPLITS*BN; i += 32*WARPS+32) {  // ... and adds up its share of the rows, always in the same order
+    for (int i = threadIdx.x; i < BM/SPLITS*BN; i += 32*WARPS+32) {
         int y = blockIdx.y*(BM/SPLITS) + i/BN, x = i%BN;
         float o = 0;
         #pragma unroll
@@ -251,7 +252,7 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, float *out, in
     }
     cluster_sync();                                     // nobody leaves while others still read
 }
-'''  # noqa: E501 (recordings made on a GPU belong to this text as it stands)
+'''
 
 
 class Split(Product):

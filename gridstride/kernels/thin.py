@@ -162,7 +162,7 @@ thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
             }
         }
         __syncwarp();
-        fetch(g+all);                                   // all lanes have read: the next rows may come, while these are added up
+        fetch(g+all);                   // all lanes have read: the next rows may come, while these are added up
         int first = 0, count = R*W;
         share<R*W, 16>(o[0], first, count);
         #pragma unroll
@@ -172,7 +172,7 @@ thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
         }
     }
 }
-'''  # noqa: E501 (recordings made on a GPU belong to this text as it stands)
+'''
 
 
 add_src = r'''
@@ -239,7 +239,7 @@ thin_turned(const float *m, const float *n, float *out, int h, int w, int k, int
         }
     }
     copies_wait<0>();
-    __syncthreads();                                    // the ring is free: the sums of the warps side by side, then added in order
+    __syncthreads();                    // the ring is free: the sums of the warps side by side, then added in order
     #pragma unroll
     for (int v = 0; v < VEC; v++)
         #pragma unroll
@@ -251,7 +251,7 @@ thin_turned(const float *m, const float *n, float *out, int h, int w, int k, int
         out[((size_t)blockIdx.y*h + blockIdx.x*CHUNK)*W + i] = total;
     }
 }
-'''  # noqa: E501 (recordings made on a GPU belong to this text as it stands)
+'''
 
 
 # A product of 64x64 matrices is over before a large tile has been filled. Here small tiles make many blocks,

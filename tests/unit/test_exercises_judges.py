@@ -171,9 +171,16 @@ def test_09_a_product_that_is_added_apart_is_told():
     with pytest.raises(AssertionError, match='of the products are an FMUL, .*add each product to the sum by itself'): lesson_09.four_at_a_time(lambda: src, 'sm_90')
 
 
-def test_13_rounds_of_layouts():
+def test_13_wavefronts_of_layouts():
     y, x = np.mgrid[:32, :32]
-    assert [lesson_13.rounds(o) for o in (32*y+x, (32*y+x).T, (32*y+(x ^ y)).T, (33*y+x).T)] == [1, 32, 1, 1]
+    assert [lesson_13.slowest(o) for o in (32*y+x, (32*y+x).T, (32*y+(x ^ y)).T, (33*y+x).T)] == [1, 32, 1, 1]
+
+
+def test_13_wavefronts_of_loads_of_four_are_those_that_an_h100_counted():
+    lane = np.arange(32)
+    every = [lane*0, lane//16, lane//8, lane//4, lane//2, lane, lane % 8, lane % 16, lane*2, lane % 16*2]
+    assert [lesson_13.quads(o) for o in every] == [2]*5 + [4]*3 + [8]*2
+    assert lesson_13.patch_cost(128, 8, 8, 8) == .5 and lesson_13.patch_cost(128, 8, 8, 4) == .375
 
 
 def test_13_the_useful_part_of_waves_and_tiles():
@@ -200,7 +207,7 @@ def test_21_places_of_a_fragment():
     ids=['swizzled', 'plain', 'padded'],
 )
 def test_21_rounds_of_ldmatrix(place, rounds):
-    assert max(lesson_21.matrix_rounds(place, range(8), i) for i in range(4)) == rounds
+    assert max(lesson_21.matrix_wavefronts(place, range(8), i) for i in range(4)) == rounds
 
 
 def test_22_a_descriptor_has_its_fields():

@@ -1,3 +1,6 @@
+import numpy as np
+
+from gridstride.exercises.lesson_13 import quads
 from gridstride.utils import cdiv
 
 from . import wrong
@@ -20,6 +23,32 @@ def waves_not_rounded_up(h, w, bm, bn, each, sms):
 @wrong('13.waves')
 def one_block_on_an_sm(h, w, bm, bn, each, sms):
     return h*w/(cdiv(cdiv(h,bm)*cdiv(w,bn), sms)*sms*bm*bn)
+
+
+LANE = np.arange(32)
+
+def patch(BN, BK, TM, TN, single=None, wide=None):
+    tc,tr = LANE%(BN//TN)*TN,LANE//(BN//TN)*TM
+    single = np.bincount(np.unique(tr*BK)%32).max() if single is None else single(tr, BK)
+    return (TM*single + TN/4*(quads(tc//4) if wide is None else wide(tc)))/(TM*TN)
+
+@wrong('13.patch')
+def single_loads_never_conflict(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, single=lambda tr, BK: 1)
+
+@wrong('13.patch')
+def each_row_is_a_wavefront(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, single=lambda tr, BK: len(np.unique(tr)))
+
+@wrong('13.patch')
+def lanes_do_not_share(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, single=lambda tr, BK: np.bincount(tr*BK%32).max())
+
+@wrong('13.patch')
+def wide_loads_take_two(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=lambda tc: 2)
+
+@wrong('13.patch')
+def places_for_quads(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=quads)
+
+@wrong('13.patch')
+def of_a_step(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN)*TM*TN
 
 
 @wrong('13.swizzle')
