@@ -9,7 +9,7 @@ from .lesson_05 import launch, source
 from ..kernels.ladder import Reference
 from ..kernels.tensor_cores import basics, ldmatrix, mma
 
-__all__ = ['GIVEN', 'places_of_a', 'matrix_rounds', 'product', 'matrix', 'nans']
+__all__ = ['GIVEN', 'places_of_a', 'matrix_wavefronts', 'product', 'matrix', 'nans']
 
 
 # Who holds a number of `a`, by the other way round: from lanes and registers to places, as PTX has it.
@@ -55,13 +55,13 @@ def _(fn, rng, rows, cols):
                 )
 
 
-# A swizzle is judged by where it puts the chunks: four banks for each, in rounds of 128 bytes.
-def matrix_rounds(
+# A swizzle is judged by where it puts the chunks: four banks for each, in wavefronts of 128 bytes.
+def matrix_wavefronts(
     place,
     rows,
     chunk,  # `place(r, c)` in numbers of 2 bytes, for c = 8*chunk
 ) -> int:
-    "Rounds that shared memory takes for an 8x8 matrix: the most rows of it that meet in four banks"
+    "Wavefronts that shared memory takes for an 8x8 matrix: the most rows of it that meet in four banks"
     return np.bincount([place(r, 8 * chunk) // 8 % 8 for r in rows]).max()
 
 
@@ -94,7 +94,7 @@ def _(fn, rng, how, first=0):
             )
     if how == 'banks':
         for chunk in range(4):
-            if (n := matrix_rounds(place, range(first, first + 8), chunk)) > 1:
+            if (n := matrix_wavefronts(place, range(first, first + 8), chunk)) > 1:
                 raise AssertionError(
                     f'rows {first} to {first + 7}, columns {8 * chunk} to {8 * chunk + 7}: '
                     f'{n} rows of this 8x8 matrix are in the same four banks'
@@ -147,7 +147,7 @@ def _(fn, rng, h, w, k):
     hints=[
         'For the tile in row `r` and column `c` of `out` you need columns `r` to `r+15` of `m`, '
         'which are to become the rows of `a`, and columns `c` to `c+15`, which are `b` as it is in the lesson. '
-        'In each round, 16 rows of both: 16 rows of 32 bytes, one 16-byte load for each lane.',
+        'In each step, 16 rows of both: 16 rows of 32 bytes, one 16-byte load for each lane.',
         '`b` is stored along its rows, so `.trans`, as in the lesson. `a` is stored along its *columns*, '
         'so it is turned around as well: `.trans`, too.',
         'The four matrices of `a` must come in the order upper left, lower left, upper right, '
