@@ -117,7 +117,7 @@ class KernelError(ShownBriefly, Exception):
     ):
         self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
         self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
-        self.code, self.fields = code, fields or {}
+        self.code, self.fields, self.what, self.mend = code, fields or {}, what, mend
         at = _places(file, other.file if other else '', *(called or ())[2:])
         lines = (
             f'{self.kind}: {what}',

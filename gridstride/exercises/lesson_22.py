@@ -291,6 +291,7 @@ __global__ void __launch_bounds__(256) broken_k(const __grid_constant__ TensorMa
             if (threadIdx.x == 0) barrier_arrive(empty + 8*s);
             wgmma_wait<0>();
         }
+        fence_sums(d);
         store(d, out, r, c, h, w);
     }
 }

@@ -82,6 +82,12 @@ __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "me
 __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 template<int N> __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned %0;" :: "n"(N) : "memory"); }
 
+// For the compiler, which cannot see that products change d: here d is read and written
+template<int M, int N> __device__ void fence_sums(float (&d)[M][N]) {
+    #pragma unroll
+    for (int i = 0; i < M*N; i++) asm volatile("" : "+f"(d[i/N][i%N]) :: "memory");
+}
+
 // of a tile whose rows of 128 bytes TMA has swizzled, eight of them after 1024 bytes
 __device__ u64 descriptor(u32 at, u32 lead) {
     return (at & 0x3ffff) >> 4 | (u64)(lead >> 4) << 16 | (u64)(1024 >> 4) << 32 | 1ull << 62;

@@ -23,13 +23,14 @@ constexpr int A_BYTES = BM*BK*2, B_BYTES = BK*BN*2, BOX = 64*64*2; // of a tile 
 constexpr int ROW = 128;                                           // bytes of a row in shared memory
 
 // starts d (+)= a tile of m, 64 x BK, at `a`, times a tile of n, BK x BN, at `b`
-__device__ void multiply(float (&d)[BN/2], u32 a, u32 b, bool more) {
+__device__ void multiply(float (&d)[1][BN/2], u32 a, u32 b, bool more) {
+    fence_sums(d);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BK; i += 16) {
         u64 at = M_TURNED ? descriptor(a + i*ROW, 16) : descriptor(a + i*2, 16);
         u64 bt = N_TURNED ? descriptor(b + i*2, 16) : descriptor(b + i*ROW, BOX);
-        wgmma<M_TURNED, !N_TURNED>(d, at, bt, more || i > 0);
+        wgmma<M_TURNED, !N_TURNED>(d[0], at, bt, more || i > 0);
     }
     wgmma_commit();
 }
@@ -87,7 +88,7 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     int wg = threadIdx.x/128, warp = threadIdx.x/32;
     if (wg < 2) {                                          // consumers
         registers_up<232>();
-        float d[BN/2];
+        float d[1][BN/2];
         for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
             place(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK, ph++) {
@@ -95,9 +96,10 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
                 barrier_wait(full + 8*s, turn);
                 multiply(d, a + s*A_BYTES + wg*64*128, b + s*B_BYTES, idx > 0);
                 wgmma_wait<0>();
+                fence_sums(d);
                 if (threadIdx.x%128 < 2) barrier_arrive_at(empty + 8*s, threadIdx.x%128);
             }
-            store_by_tma(d, out, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*2048);
+            store_by_tma(d[0], out, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*2048);
         }
         if (threadIdx.x%32 == 0) stores_have_read();
     } else {                                               // producer

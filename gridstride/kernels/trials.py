@@ -1,0 +1,271 @@
+"""What a kernel for Hopper is tried with in lesson 22: on the GPU or on the emulator, on a ladder that knows what L2
+should give, with stamps of the time, and with a wait left out."""
+
+from contextlib import nullcontext
+
+import numpy as np
+
+from .. import cpp, plots
+from ..asm import Resources, sass
+from ..asm import resources as _resources
+from ..bench.versus import compare
+from ..cpp.kernel import cuda_kernel
+from ..findings import KernelError
+from ..listings import Shown, show_source
+from ..prof.show import Table
+from ..recording import claim
+from ..utils import cdiv
+from ..variants import Contest, contest
+from .choice import tune
+from .ladder import Gpu, Ladder, Reference, inputs, library, right
+from .maps import tensor_map
+from .rung import H100, need_hopper, on_hopper
+
+__all__ = [
+    'shapes_around',
+    'tried',
+    'verdict',
+    'listing',
+    'compiled',
+    'engines',
+    'HopperLadder',
+    'beside_torch',
+    'on_random',
+]
+__all__ += ['measure_choices', 'stamped', 'read_stamps', 'draw_stamps', 'count_wrong']
+
+
+def shapes_around(rung) -> list:  # of (h, w, k)
+    "A single row; more than a tile, and more phases than stages; more tiles than the emulator has SMs"
+    BM, BN, STAGES = (rung.constants[o] for o in ('BM', 'BN', 'STAGES'))
+    return [(1, 8, 8), (BM + 1, BN + 8, 64 * STAGES + 72), (3 * BM + 1, 3 * BN - 8, 72)]
+
+
+def tried(
+    rung,
+    shapes=None,  # (h, w, k) of each; None: `shapes_around`
+    orders=('forward', 'reverse'),  # in which the emulator runs threads and blocks
+):
+    "Hold a rung against float64, on a Hopper GPU if one is here, else on the emulator with all its checks; say so"
+    shapes = shapes or shapes_around(rung)
+    with nullcontext() if on_hopper() else cpp.on_emulator():
+        for order in orders:
+            with cpp.options(order=order):
+                right(rung, shapes)
+    where = 'this GPU' if on_hopper() else 'the emulator'
+    print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
+
+
+def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and what mends it, the line of the kernel)
+    "What the emulator says of a rung, in both orders; ('right', '') if nothing"
+    for order in ('forward', 'reverse'):
+        with cpp.on_emulator(), cpp.options(order=order):
+            try:
+                right(rung, [shape])
+            except KernelError as e:
+                line = e.called or e.line
+                return f'{e.kind}: {e.what}. {e.mend}', rung.src.splitlines()[line - 1].strip() if line else ''
+    return 'right', ''
+
+
+def listing(rung, old=None, fold=False) -> Shown:
+    """The kernel of a rung, numbered as messages count it, without the functions above it; marked is what the rung
+    `old` has not"""
+    text = rung.src.splitlines()
+    first = 1 + next(i for i, o in enumerate(text) if '__global__' in o)
+    title = f'{rung.name}: the kernel' + (f'; marked is what {old.name} has not' if old else '')
+    return show_source(rung, (first, len(text)), old=old, title=title, fold=fold)
+
+
+def compiled(rung) -> Resources:
+    "Registers, spills and occupancy of a rung on Hopper, from the compiler"
+    return _resources(rung.src, block=rung.threads[0], shared_bytes=rung.shared, arch='sm_90a')
+
+
+_ENGINES = {'wgmma': 'HGMMA', 'TMA': 'UTMA', 'barriers': 'SYNCS', 'mma.sync': 'HMMA'}
+
+
+def engines(rung) -> dict:
+    "How many instructions for each engine the machine code of a rung has"
+    ops = sass(rung.src, arch='sm_90a').ops()
+    return {name: sum(n for op, n in ops.items() if op.startswith(start)) for name, start in _ENGINES.items()}
+
+
+class HopperLadder(Ladder):
+    "A ladder for bf16 that holds what the L2 cache gave against what tiles of this size take from it"
+
+    def __init__(self, shape, record, **options):
+        super().__init__(
+            shape=shape, record=record, metrics={'L2 sectors': 'lts__t_sectors_srcunit_tex_op_read.sum'}, **options
+        )
+
+    def from_l2(self, BM, BN, blocks=1) -> int:  # bytes
+        "What the product takes from L2 when `blocks` blocks share each tile of n"
+        h, w, k = self.shape
+        return int(cdiv(h, BM) * cdiv(w, BN) * (BM + BN / blocks) * 2 * k)
+
+    def measure(self, rung, blocks=1, counters=True):
+        "Measure a rung, or read what was recorded of it, and print it beside the paper; returns its `Step`"
+        before, self.counters = self.counters, self.counters and counters
+        try:
+            step = self.climb(rung)[rung.name]
+        finally:
+            self.counters = before
+        print(f'{rung.name}: {step.tflops:.0f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
+        if 'L2 sectors' not in step.counters:
+            return step
+        want = self.from_l2(rung.constants['BM'], rung.constants['BN'], blocks)
+        got, memory = step.counters['L2 sectors'] * 32, step.counters['dram']
+        rates = [f'{x / step.seconds / 1e12:.1f} TB/s' for x in (got, memory)]
+        print(f'from L2: {want / 1e9:.1f} GB on paper, {got / 1e9:.1f} counted, {rates[0]}')
+        print(
+            f'memory: {memory / 1e9:.1f} GB, {rates[1]}; tensor cores busy in {step.counters["tensor"]:.0f}% of cycles'
+        )
+        claim('L2 gave, of what is on paper', 0.7, got / want, 1.1, mark=step.mark)  # fewer: see the coalescer
+        return step
+
+    def table(self, but='SM clock') -> Table:
+        "A row for each rung; doubts that hold of all of them, and have `but` in them, are left out"
+        table = super().table()
+        table.note = ';\n'.join(line for line in table.note.splitlines() if but not in line)
+        return table
+
+
+def _case(shape, device='cuda'):
+    m, n = inputs(*shape, 'bfloat16', device)
+    return m, n, m.new_empty(shape[:2])
+
+
+def beside_torch(
+    record,  # NN_what: the name of the recording that is shown without a GPU
+    shape,  # h, w, k
+    *rungs,  # of different names
+    seconds=0.15,  # to measure each for at most
+    title='',
+) -> Contest:
+    "Rungs in bf16 and `torch.matmul`, each checked, then timed in turns, with the L2 flushed in between"
+    ways = {'torch.matmul': library, **{r.name: r for r in rungs}}
+    kept = {}
+
+    def case():
+        need_hopper('What is timed here')
+        kept['judge'] = Reference(*(args := _case(shape))[:2])
+        return args
+
+    return contest(
+        record,
+        ways,
+        case,
+        title=title or '{}x{} @ {}x{}'.format(shape[0], shape[2], shape[2], shape[1]),
+        sources={'torch.matmul': 'torch.matmul', **{r.name: (r.recipe(*shape, H100), seconds) for r in rungs}},
+        check=lambda got: kept['judge'](got),
+        writes=True,
+        baseline='torch.matmul',
+        flops=2 * shape[0] * shape[1] * shape[2],
+        seconds=seconds,
+        clock=Gpu() if on_hopper() else None,
+    )
+
+
+def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speed in units of torch's
+    "How fast rungs are that compute nonsense, or the same for other numbers: timed in turns with torch, not checked"
+    need_hopper('What is timed here')
+    m, n, out = _case(shape)
+    ways = {'torch.matmul': lambda m, n: library(m, n, out)}
+    for r in rungs:
+        ways[r.name] = lambda m, n, r=r: r(m, n, out)
+    return {k: v[0] for k, v in compare(ways, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
+
+
+def measure_choices(shapes, choose) -> list:  # [h, w, k, rung, speed in units of torch's, the measured one, its speed]
+    "For each shape: the rung that `choose(h, w, k)` estimates to be the fastest, and the one that `tune` finds"
+    need_hopper('What is timed here')
+    return [_measure_choice(shape, choose(*shape)) for shape in shapes]
+
+
+def _measure_choice(shape, estimated):
+    m, n, out = _case(shape)
+    judge, ways = Reference(m, n), [library, estimated, tune(m, n).kernel]
+    named = {str(i): lambda m, n, f=f: f(m, n, out) for i, f in enumerate(ways)}
+    ratios = compare(named, m, n, out=out, check=lambda got: judge(got), seconds=0.1).ratios
+    return [*shape, ways[1].name, ratios['1'][0], ways[2].name, ratios['2'][0]]
+
+
+# A kernel writes down the cycle counter of its SM after some of its lines, in one block in the middle of the product.
+def stamped(rung, *lines) -> str:
+    "The source of `rung` with a stamp after each of three lines of its loop over `ph`, in block (33, 33)"
+    src = _put(rung.src, 'int h, int w, int k) {', 'int h, int w, int k, long long *stamps) {')
+    for i, line in enumerate(lines):
+        here = 'blockIdx.x == 33 && blockIdx.y == 33 && threadIdx.x%128 == 0'
+        src = _put(src, line, f'{line} if ({here}) stamps[3*ph + {i}] = clock64();')
+    return src
+
+
+def _put(src, old, new):
+    if src.count(old) != 1:
+        raise ValueError(f'{old!r} is there {src.count(old)} times, and must be there once')
+    return src.replace(old, new)
+
+
+def read_stamps(sources, shape) -> dict:  # name -> cycles of [phase, stamp]
+    "Run each rung of `sources`, {rung: its stamped source}, once; `Unavailable` without a Hopper GPU"
+    import torch
+
+    need_hopper('What stamps the time')
+    m, n, out = _case(shape)
+    res = {}
+    for rung, src in sources.items():
+        at = torch.zeros(cdiv(shape[2], 64), 3, dtype=torch.int64, device=m.device)
+        args = [tensor_map(x, *rung.maps[o]) for o, x in dict(m=m, n=n).items()]
+        grid = rung.grid_for(*shape)
+        cuda_kernel(src)[grid, rung.threads, None, rung.shared](*args, out, *shape, at)
+        res[rung.name] = at.tolist()
+    return res
+
+
+def draw_stamps(cycles, stages, title, phases=(20, 48), span=9000):
+    """A row for each stage of shared memory: when its tiles were ordered, used, and done with; returns the figure.
+    `cycles`: name -> [phase, stamp]; `stages`: name -> how many"""
+    import matplotlib.pyplot as plt
+
+    with plots.styled():
+        fig, axes = plt.subplots(
+            len(cycles),
+            1,
+            figsize=(8, 1.2 + 0.55 * sum(stages.values())),
+            height_ratios=[*stages.values()],
+            sharex=True,
+            squeeze=False,
+        )
+        for ax, (name, at) in zip(axes[:, 0], cycles.items()):
+            at = np.array(at) - at[phases[0] + 4][0]
+            for ph in range(*phases):
+                ordered, used, done = at[ph]
+                y, first = ph % stages[name], ph == phases[0]
+                ax.barh(y, used - ordered, left=ordered, color=plots.COLORS[0], label='ordered' if first else None)
+                ax.barh(y, done - used, left=used, color=plots.COLORS[5], label='multiplied' if first else None)
+                ax.text((used + done) / 2, y, ph, ha='center', va='center', fontsize=plots.SMALLEST, clip_on=True)
+            rows = range(stages[name])
+            ax.set(yticks=rows, yticklabels=[f'stage {s}' for s in rows], ylabel=name, xlim=(0, span))
+        axes[-1, 0].set_xlabel('cycles of the SM')
+        axes[-1, 0].legend(loc='upper center', bbox_to_anchor=(0.5, -0.25), ncols=2)
+        axes[0, 0].set_title(title)
+    return fig
+
+
+def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [wrong results, wrong numbers in them]
+    "How often each rung of `rungs`, {name: rung}, is wrong on this GPU; `Unavailable` where none is a Hopper GPU"
+    import torch
+
+    need_hopper('What counts wrong results')
+    m, n, _ = _case(shape)
+    judge, res = Reference(m, n), {}
+    for name, rung in rungs.items():
+        bad = []
+        for _ in range(times):
+            out = torch.full(shape[:2], torch.nan, dtype=m.dtype, device=m.device)
+            rung(m, n, out)
+            far = (out.double() - judge.want).abs() > judge.bound('bfloat16')
+            bad.append(int(far.logical_or(out.isnan()).sum()))
+        res[name] = [sum(b > 0 for b in bad), sum(bad)]
+    return res

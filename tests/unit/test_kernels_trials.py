@@ -1,0 +1,79 @@
+"What lesson 22 tries its kernels with: the shapes, the verdicts, the bytes on paper, the stamps."
+import numpy as np
+import pytest
+from gridstride.findings import RacecheckError
+from gridstride.kernels import hopper, trials
+from gridstride.options import settings
+from gridstride.recording import Unavailable
+
+
+def test_shapes_go_around_the_tile_and_the_ring():
+    shapes = trials.shapes_around(hopper.ring)
+    assert shapes == [(1, 8, 8), (129, 136, 64*4 + 72), (3*128 + 1, 3*128 - 8, 72)]
+    assert all(hopper.ring.supports(*o) for o in shapes)
+
+
+def test_each_order_is_tried(monkeypatch, capsys):
+    seen = []
+    monkeypatch.setattr(trials, 'right', lambda rung, shapes: seen.append(settings.order))
+    trials.tried(hopper.ring, [(8, 8, 8)])
+    assert seen == ['forward', 'reverse'] and 'ring is right on the emulator: h, w, k = (8, 8, 8)' in capsys.readouterr().out
+
+
+def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
+    line = 1 + next(i for i, o in enumerate(hopper.ring.src.splitlines()) if 'multiply(d, a +' in o)
+    def wrong(rung, shapes): raise RacecheckError('x is read', mend='Wait for it.', off='To run without', line=3, source='asm', called=(line, 'multiply'))
+    monkeypatch.setattr(trials, 'right', wrong)
+    assert trials.verdict(hopper.ring) == ('racecheck: x is read. Wait for it.', 'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')
+    monkeypatch.setattr(trials, 'right', lambda rung, shapes: len(shapes))
+    assert trials.verdict(hopper.ring) == ('right', '')
+
+
+def test_a_listing_is_the_kernel_alone_with_the_numbers_of_messages():
+    lines = repr(trials.listing(hopper.stored, old=hopper.pairs)).splitlines()
+    first = hopper.stored.src.splitlines().index('__global__ void __cluster_dims__(2) __launch_bounds__(384, 1)') + 1
+    assert lines[0] == 'stored: the kernel; marked is what pairs has not' and lines[1].split()[0] == str(first)
+    marked = [o for o in lines if o[5:6] == '>']
+    assert any('store_by_tma' in o for o in marked) and not any('multiply' in o for o in marked)
+
+
+def test_bytes_from_l2():
+    ladder = trials.HopperLadder((8192, 8192, 8192), 'none')
+    assert ladder.from_l2(64, 64) == 4*ladder.from_l2(128, 256, 2) == 8192**3//16
+    assert trials.HopperLadder((100, 100, 8), 'none').from_l2(64, 64) == 2*2*128*2*8
+
+
+def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsys):
+    ladder, seen = trials.HopperLadder((64, 64, 64), 'none'), []
+    def climb(rung):
+        seen.append(ladder.counters)
+        raise Unavailable('no GPU')
+    monkeypatch.setattr(ladder, 'climb', climb)
+    for counters in (True, False):
+        with pytest.raises(Unavailable): ladder.measure(hopper.ring, counters=counters)
+    assert seen == [True, False] and ladder.counters
+
+
+def test_stamps_stand_after_their_lines():
+    src = trials.stamped(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);', 'wgmma_wait<0>();')
+    assert src.count('clock64()') == 3 and 'wgmma_wait<0>(); if (' in src and 'long long *stamps' in src
+    with pytest.raises(ValueError, match="'nothing like it' is there 0 times"): trials.stamped(hopper.ring, 'nothing like it')
+    fig = trials.draw_stamps({'a': np.arange(150).reshape(50, 3)*50}, dict(a=2), 'here')
+    assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['stage 0', 'stage 1'] and fig.axes[0].get_title() == 'here'
+
+
+@pytest.mark.parametrize('measure', [lambda: trials.read_stamps({}, (64, 64, 64)), lambda: trials.count_wrong({}), lambda: trials.on_random((64, 64, 64)),
+                                     lambda: trials.measure_choices([], hopper.choose)])
+def test_what_only_a_hopper_gpu_can_measure_says_so(measure):
+    with pytest.raises(Unavailable, match='needs a Hopper GPU'): measure()
+
+
+def test_a_contest_belongs_to_its_kernels(tmp_path):
+    with pytest.raises(Unavailable, match='there is no recording'): trials.beside_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
+
+
+def test_machine_code_is_counted_by_engine():
+    from gridstride.cpp.build import CompilerMissing
+    try: counted = trials.engines(hopper.larger)
+    except CompilerMissing as e: pytest.skip(str(e))
+    assert counted['wgmma'] and counted['wgmma'] % 8 == 0 == counted['mma.sync'] and trials.compiled(hopper.larger).registers > 128
