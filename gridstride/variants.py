@@ -244,8 +244,8 @@ _CHANGED = 'another source than the recorded one: timed on a GPU alone'
 class Contest:
     "What a contest found: `contest[name]` in milliseconds, `ratio`, and a table that says where it was measured"
 
-    def __init__(self, title, rows, baseline, flops=None, made='', doubts=()):
-        self.title, self.rows, self.baseline, self.flops = title, rows, baseline, flops
+    def __init__(self, title, rows, baseline, flops=None, made='', doubts=(), bytes=None):
+        self.title, self.rows, self.baseline, self.flops, self.bytes = title, rows, baseline, flops, bytes
         self.made, self.doubts = made, list(doubts)
 
     def __getitem__(self, name):  # None where it was not measured
@@ -270,11 +270,16 @@ class Contest:
         "The speed of a way in TFLOP/s, if the contest knows its operations"
         return self[name] and self.flops / self[name] / 1e9
 
+    def gbs(self, name):  # None where it was not measured
+        "The speed of a way in GB/s, if the contest knows its bytes"
+        return self[name] and self.bytes / self[name] / 1e6
+
     def _row(self, name, columns):
         row = self.rows[name]
         if not row:
-            return [name, *[''] * (len(columns) + 1 + bool(self.flops)), _CHANGED]
+            return [name, *[''] * (len(columns) + 1 + bool(self.flops) + bool(self.bytes)), _CHANGED]
         speed = [f'{self.tflops(name):.3g}'] if self.flops else []
+        speed += [f'{self.gbs(name):,.0f}'] if self.bytes else []
         times = self.ratio(name)
         versus = 'the baseline' if name == self.baseline else '' if times is None else f'{times:.3g} x'
         return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(o, '')) for o in columns), versus]
@@ -282,7 +287,14 @@ class Contest:
     def table(self) -> Table:
         "A row for each way, in the order given"
         columns = list(dict.fromkeys(o for row in self.rows.values() if row for o in row['columns']))
-        head = ['<', 'ms', *(['TFLOP/s'] if self.flops else []), *columns, f'<as long as {self.baseline}']
+        head = [
+            '<',
+            'ms',
+            *(['TFLOP/s'] if self.flops else []),
+            *(['GB/s'] if self.bytes else []),
+            *columns,
+            f'<as long as {self.baseline}',
+        ]
         title = ', '.join(filter(None, [self.title, self.made]))
         return Table(head, [self._row(o, columns) for o in self.rows], title, '\n'.join(self.doubts))
 
@@ -325,6 +337,7 @@ def contest(
     writes=False,  # does each write the last of the inputs, rather than return its result?
     baseline=None,  # the name that the others are held against; None: the first
     flops=None,  # operations of a call
+    bytes=None,  # bytes that a call must move
     columns={},  # head -> function of a name: what else is noted of each on the GPU, as plain values
     seconds=0.5,  # to measure each for at most
     clock=None,  # what to time with, as for `bench.compare`
@@ -348,4 +361,4 @@ def contest(
         return {k: kept[k] if kept.get(k, {}).get('key') == keys[k] else None for k in ways}, data['doubts']
 
     rows, doubts = recorded(record, make, 'contest', title, baseline, save=save, load=load, folder=folder)
-    return Contest(title, rows, baseline, flops, made_on(), doubts)
+    return Contest(title, rows, baseline, flops, made_on(), doubts, bytes)

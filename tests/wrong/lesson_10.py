@@ -1,0 +1,109 @@
+import numpy as np
+from gridstride.sim import cuda
+
+from . import wrong
+
+
+@wrong('10.sectors')
+def one_a_lane(bytes): return len(bytes)
+
+@wrong('10.sectors')
+def where_it_begins(bytes): return len({b//32 for b in bytes})
+
+@wrong('10.sectors')
+def the_span(bytes): return max(bytes)//32 - min(bytes)//32 + 1
+
+@wrong('10.sectors')
+def lines_of_128(bytes): return len({o//128 for b in bytes for o in (b, b+3)})
+
+
+def offset(text, i, j, order):
+    shape,stride = map(eval, text.split(':'))
+    def one(c, n, d): return c*d if isinstance(n, int) else order(c, n, d)
+    return one(i, shape[0], stride[0]) + one(j, shape[1], stride[1])
+
+@wrong('10.offset')
+def rightmost_first(text, i, j): return offset(text, i, j, lambda c, n, d: c//n[1]*d[0] + c%n[1]*d[1])
+
+@wrong('10.offset')
+def first_of_a_pair_alone(text, i, j): return offset(text, i, j, lambda c, n, d: c*d[0])
+
+@wrong('10.offset')
+def modes_swapped(text, i, j): return offset(text, j, i, lambda c, n, d: c%n[0]*d[0] + c//n[0]*d[1])
+
+@wrong('10.offset')
+def never_divided(text, i, j): return offset(text, i, j, lambda c, n, d: c%n[0]*d[0] + c%n[1]*d[1])
+
+
+@wrong('10.tile')
+def strides_of_the_tile(h, w, a, b): return f'(({a},{b}),{w//b}):(({b},1),{a*b})'
+
+@wrong('10.tile')
+def by_columns(h, w, a, b): return f'(({a},{b}),{w//b}):((1,{w}),{b})'
+
+@wrong('10.tile')
+def tiles_below_each_other(h, w, a, b): return f'(({a},{b}),{h//a}):(({w},1),{a*w})'
+
+@wrong('10.tile')
+def three_modes(h, w, a, b): return f'({a},{b},{w//b}):({w},1,{b})'
+
+@wrong('10.tile')
+def nothing_but_numbers(h, w, a, b): return (a, b), w//b
+
+
+@wrong('10.swizzle')
+def the_lessons_own(h, w): return 5, 0, 5
+
+@wrong('10.swizzle')
+def the_row_instead_of_the_line(h, w): return (bits := w.bit_length()-1), 0, bits
+
+@wrong('10.swizzle')
+def nothing_moves(h, w): return 0, 0, 0
+
+@wrong('10.swizzle')
+def groups_of_four(h, w): return max(w.bit_length()-3, 0), 2, 5
+
+
+def kernel(rows=33, fill=lambda r, c, h, w: r<h and c<w, write=lambda r, c, h, w: c<h and r<w, barrier=True):
+    fill,write = map(cuda.jit(device=True), (fill, write))
+    @cuda.jit
+    def transpose_k(x, out):
+        s = cuda.shared.array((32,rows), np.float32)
+        tc,tr = cuda.threadIdx.x,cuda.threadIdx.y
+        c0,r0 = cuda.blockIdx.x*32,cuda.blockIdx.y*32
+        for i in range(0, 32, 8):
+            if fill(r0+tr+i, c0+tc, x.shape[0], x.shape[1]): s[tr+i, tc] = x[r0+tr+i, c0+tc]
+        if barrier: cuda.syncthreads()
+        for i in range(0, 32, 8):
+            if write(c0+tr+i, r0+tc, x.shape[0], x.shape[1]): out[c0+tr+i, r0+tc] = s[tc, tr+i]
+    return transpose_k
+
+@wrong('10.transpose')
+def conflicts(): return kernel(rows=32)
+
+@wrong('10.transpose')
+def no_wait(): return kernel(barrier=False)
+
+@wrong('10.transpose')
+def the_first_guard_twice(): return kernel(write=lambda r, c, h, w: r<h and c<w)
+
+@wrong('10.transpose')
+def no_guards(): return kernel(fill=lambda r, c, h, w: True)
+
+@wrong('10.transpose')
+def straight_through():
+    @cuda.jit
+    def transpose_k(x, out):
+        c,r0 = cuda.blockIdx.x*32 + cuda.threadIdx.x,cuda.blockIdx.y*32 + cuda.threadIdx.y
+        for i in range(0, 32, 8):
+            if r0+i < x.shape[0] and c < x.shape[1]: out[c, r0+i] = x[r0+i, c]
+    return transpose_k
+
+@wrong('10.transpose')
+def not_turned():
+    @cuda.jit
+    def transpose_k(x, out):
+        c,r0 = cuda.blockIdx.x*32 + cuda.threadIdx.x,cuda.blockIdx.y*32 + cuda.threadIdx.y
+        for i in range(0, 32, 8):
+            if r0+i < out.shape[0] and c < out.shape[1]: out[r0+i, c] = 0.
+    return transpose_k
