@@ -489,6 +489,9 @@ def trouble(
         return Unavailable(_PERMIT)
     if m := re.search(r"Option '(--section|--set) (.*?)' did not match", said):
         return ValueError(f'ncu has no section or set {m[2]!r}; `ncu --list-sections` names those it has')
+    if busy := [e for e in errors if e.startswith(('Failed to prepare kernel', 'Unknown Error on device'))]:
+        again = 'another profiler may be at work on this GPU; try again when it is done'
+        return Unavailable(f'ncu could not begin ({busy[0]}): {again}')
     if any('application returned an error' in e for e in errors):
         return RuntimeError(f'the program failed under ncu; what it printed last:\n{_tail(said)}')
     if re.search(_CANNOT, ' '.join(errors)):

@@ -106,6 +106,8 @@ def test_a_source_is_written_as_what_it_is(tmp_path):
 def test_what_the_program_printed_last_is_shown():
     said = '==PROF== Connected\nTraceback\nNameError: x\n==ERROR== The application returned an error code (1).'
     assert str(trouble(said, 1)).splitlines()[1:3] == ['Traceback', 'NameError: x']
+    taken = ('==ERROR== Failed to prepare kernel for profiling', '==ERROR== Unknown Error on device 0.', '==ERROR== Failed to profile "naive_k" in process 2030', '==ERROR== The application returned an error code (9).')
+    assert isinstance(e := trouble('\n'.join(taken), 9), Unavailable) and 'another profiler' in str(e)      # as an H100 said it beside a second ncu
     assert trouble('==PROF== Profiling "k" - 0: 0%....100% - 20 passes', 0) is None
 
 
