@@ -992,7 +992,7 @@ def look_ahead(flags, out):                 # each block waits for the one after
 
 def test_blocks_that_wait_for_others_are_told_which_engine_runs_them():
     out,flags = np.zeros((2,40), np.int32)
-    with pytest.raises(sim.SynccheckError, match="engine='c'") as e: look_ahead[40, 256](flags, out)
+    with sim.options(engine='lanes'), pytest.raises(sim.SynccheckError, match="engine='c'") as e: look_ahead[40, 256](flags, out)
     assert linecache.getline(e.value.file, e.value.line).strip().endswith("== 0: pass")
     for order in ('forward', 'reverse', 'shuffle'):
         out,flags = np.zeros((2,40), np.int32)

@@ -17,7 +17,7 @@ TESTS = Path(__file__).parents[1]
 NOTEBOOKS = TESTS.parent/'nbs'
 BYTES = 6000     # launches on more memory are left out
 # who gets which ticket depends on the order of the threads
-OTHERWISE = {'test_exchange_and_compare'}
+OTHERWISE = {'test_exchange_and_compare', 'test_blocks_that_wait_for_others_are_told_which_engine_runs_them'}   # ... and in step, no block waits for another
 
 
 # a kernel as a text of its own
