@@ -18,7 +18,7 @@ os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLIC
 for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS', 'GRIDSTRIDE_PROGRESS'): os.environ.pop(name, None)
 
 SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
-MOMENT = .3  # seconds
+MOMENT = .15  # seconds
 
 
 def pytest_addoption(parser):
