@@ -127,7 +127,7 @@ class Linear:
                 on = np.asarray(index[name]) >> bit & 1
                 for k, o in zip(res, place):
                     res[k] = res[k] ^ on * o
-        return res
+        return {k: int(v) if np.ndim(v) == 0 else v for k, v in res.items()}
 
     # The algebra
 
