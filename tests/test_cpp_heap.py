@@ -17,6 +17,38 @@ __global__ void each_k(int *out) {           // a piece for each of thousands of
     int i = blockIdx.x*blockDim.x + threadIdx.x;
     if (int *p = (int *)malloc(4*sizeof(int))) { p[i%4] = i; out[i] = p[i%4]; free(p); }
 }
+struct Node {
+    int value;
+    Node *next;
+    int *ended;
+    __device__ Node(int v = 0, Node *n = nullptr, int *e = nullptr) : value(v), next(n), ended(e) {}
+    __device__ ~Node() { if (ended) *ended += 1; }
+};
+__device__ Node *list;
+__global__ void build_k(int n) { for (int i = 0; i < n; i++) list = new Node(i, list); }
+__global__ void sum_k(int *out) {            // out: the sum, how many were ended
+    for (Node *p = list; p; ) {
+        Node *next = p->next;
+        out[0] += p->value;
+        p->ended = out + 1;
+        delete p;
+        p = next;
+    }
+    list = nullptr;
+    Node *some = new Node[3];
+    for (int i = 0; i < 3; i++) some[i].ended = out + 1;
+    delete[] some;
+    int *plain = new int[4];
+    plain[3] = 1;
+    delete [] plain;
+}
+__global__ void newly_k(int *out, int n, int how) {
+    int *p = new int[n];
+    out[0] = p != nullptr;
+    if (how == 6) p[n] = 1;                  // past the new end
+    delete[] p;
+    if (how == 7) delete[] p;                // deleted twice
+}
 __global__ void wrong_k(int *out, int n, int how) {
     int *p = (int *)malloc(n*sizeof(int));
     if (how > 1) p[0] = 1;
@@ -38,9 +70,17 @@ torch::Tensor each(int blocks) {
     each_k<<<blocks, 64>>>(out.data_ptr<int>());
     return out;
 }
+torch::Tensor linked(int n) {
+    auto out = torch::zeros({2}, torch::dtype(torch::kInt).device(torch::kCUDA));
+    build_k<<<1, 1>>>(n);
+    sum_k<<<1, 1>>>(out.data_ptr<int>());
+    delete new Node(1);                      // the host's own
+    return out;
+}
 torch::Tensor wrong(int n, int how) {
     auto out = torch::zeros({4}, torch::dtype(torch::kInt).device(torch::kCUDA));
-    wrong_k<<<1, 1>>>(out.data_ptr<int>(), n, how);
+    if (how > 5) newly_k<<<1, 1>>>(out.data_ptr<int>(), n, how);
+    else wrong_k<<<1, 1>>>(out.data_ptr<int>(), n, how);
     int *host = (int *)malloc(sizeof(int));  // the host's own
     free(host);
     return out;
@@ -49,7 +89,7 @@ torch::Tensor wrong(int n, int how) {
 
 
 @pytest.fixture(scope='module')
-def m(): return load_cuda(SRC, funcs=['kept_across', 'each', 'wrong'])
+def m(): return load_cuda(SRC, funcs=['kept_across', 'each', 'linked', 'wrong'])
 
 
 def test_a_piece_is_kept_across_kernels_whatever_its_size(m): assert [m.kept_across(n).item() for n in (3, 1_000_000)] == [2, 999_999]
@@ -58,12 +98,17 @@ def test_a_piece_is_kept_across_kernels_whatever_its_size(m): assert [m.kept_acr
 def test_every_thread_has_a_piece_of_its_own(m): assert torch.equal(m.each(100).cpu(), torch.arange(6400, dtype=torch.int32))
 
 
+def test_new_and_delete_are_the_devices_and_end_what_they_made(m): assert m.linked(10).tolist() == [45, 13]
+
+
 @pytest.mark.parametrize('how,kind,says,line', [
     (1, InitcheckError, r'memory\[4\] is read, and nobody has written it', 'never written'),
     (2, MemcheckError, r'memory\[40\] is outside: memory has shape \(40,\)', 'past the end'),
     (3, MemcheckError, 'memory is used after it was freed', 'freed'),
     (4, MemcheckError, r'free\(0x\w+\): malloc has not given this address, or it was freed before', 'twice'),
-    (5, MemcheckError, r'free\(0x\w+\): malloc has not given', 'never allocated')])
+    (5, MemcheckError, r'free\(0x\w+\): malloc has not given', 'never allocated'),
+    (6, MemcheckError, r'memory\[40\] is outside: memory has shape \(40,\)', 'past the new end'),
+    (7, MemcheckError, r'free\(0x\w+\): malloc has not given this address, or it was freed before', 'deleted twice')])
 def test_what_goes_wrong_is_named(m, how, kind, says, line):
     with pytest.raises(kind, match=says) as e: m.wrong(10, how)
     assert SRC.splitlines()[e.value.line-1].endswith(f'// {line}')

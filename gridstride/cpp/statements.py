@@ -1,5 +1,5 @@
 """Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result nobody
-takes, `malloc` and `free`, and a kernel that is called like a function."""
+takes, `malloc`, `free`, `new` and `delete`, and a kernel that is called like a function."""
 
 from .code import Code
 from .declarations import KEYWORDS
@@ -24,6 +24,8 @@ def rewrite_statements(e: Edits):
         _rewrite_exchanges(e)
     if not any(f.name in _HEAP for f in own):
         _rewrite_heap(e)
+    if 'operator new' not in c.src:
+        _rewrite_new(e)
 
 
 def _rewrite_exchanges(e):
@@ -40,6 +42,28 @@ def _rewrite_heap(e):
     for i in range(len(c)):
         if c[i] in _HEAP and c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::', '*', '&'):
             e.replace_tokens(i, i, f'::gridstride::{_HEAP[c[i]]}')
+
+
+def _rewrite_new(e):
+    "`new` and `delete` of device functions: of the device or of the host, as the running code tells"
+    c = e.code
+    for i in _in_device_functions(c):
+        if c[i] == 'new' and c[i + 1] != '(' and c[i - 1] != '::':
+            e.replace_tokens(i, i, 'new (::gridstride::heap)')
+        elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
+            array = c[i + 1] == '[' and c[i + 2] == ']'
+            how = '{__LINE__, true}' if array else '{__LINE__, false}'
+            e.replace_tokens(i, i + 2 * array, f'::gridstride::Discard{how}->*')
+
+
+def _in_device_functions(c):
+    "The tokens within functions that a GPU runs"
+    last = -1
+    for i in range(len(c)):
+        if i > last and c[i] in ('__global__', '__device__'):
+            body = c.until(i, ('{', ';'))
+            last = c.mate.get(body, body)
+            yield from range(body, last)
 
 
 def _begins(c, i):

@@ -10,6 +10,7 @@
 #include <time.h>
 #include <type_traits>
 #include <utility>
+#include "heap.h"
 #include "runtime.h"
 
 #define __global__
