@@ -1,5 +1,5 @@
-// `new` and `delete` of device code, which the rewriter spells `new (gridstride::heap)` and `gridstride::Discard{...}->*`:
-// in a kernel memory of the device, elsewhere the host's.
+// `new` and `delete` of device code: in a kernel memory of the device, elsewhere the host's. The rewriter spells them
+// `new (gridstride::heap)` and `gridstride::Discard{...}->*`.
 #pragma once
 #include <algorithm>
 #include <cstddef>
