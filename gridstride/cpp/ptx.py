@@ -130,7 +130,8 @@ _CALLS = [
         ),
         (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda to, at, bytes: _ptx('bulk_store', to, at, bytes)),
         (
-            rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
+            rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?'
+            r'\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
             lambda rank, *o: _tensor('tensor_load', rank, o, 1),
         ),
         (
