@@ -1,4 +1,5 @@
 "What lesson 22 tries its kernels with: the shapes, the verdicts, the bytes on paper, the stamps."
+import sys
 import numpy as np
 import pytest
 from gridstride.findings import RacecheckError
@@ -75,5 +76,7 @@ def test_a_contest_belongs_to_its_kernels(tmp_path):
 def test_machine_code_is_counted_by_engine():
     from gridstride.cpp.build import CompilerMissing
     try: counted = trials.engines(hopper.larger)
-    except CompilerMissing as e: pytest.skip(str(e))
+    except CompilerMissing as e:
+        if sys.platform == 'linux': raise       # there the course installs NVRTC
+        pytest.skip(str(e))
     assert counted['wgmma'] and counted['wgmma'] % 8 == 0 == counted['mma.sync'] and trials.compiled(hopper.larger).registers > 128

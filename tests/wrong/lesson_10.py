@@ -90,20 +90,18 @@ def the_first_guard_twice(): return kernel(write=lambda r, c, h, w: r<h and c<w)
 @wrong('10.transpose')
 def no_guards(): return kernel(fill=lambda r, c, h, w: True)
 
-@wrong('10.transpose')
-def straight_through():
+def without_a_tile(turned):
     @cuda.jit
     def transpose_k(x, out):
         c,r0 = cuda.blockIdx.x*32 + cuda.threadIdx.x,cuda.blockIdx.y*32 + cuda.threadIdx.y
         for i in range(0, 32, 8):
-            if r0+i < x.shape[0] and c < x.shape[1]: out[c, r0+i] = x[r0+i, c]
+            if r0+i < x.shape[0] and c < x.shape[1]:
+                if turned: out[c, r0+i] = x[r0+i, c]
+                else: out[r0+i, c] = x[r0+i, c]
     return transpose_k
 
 @wrong('10.transpose')
-def not_turned():
-    @cuda.jit
-    def transpose_k(x, out):
-        c,r0 = cuda.blockIdx.x*32 + cuda.threadIdx.x,cuda.blockIdx.y*32 + cuda.threadIdx.y
-        for i in range(0, 32, 8):
-            if r0+i < out.shape[0] and c < out.shape[1]: out[r0+i, c] = 0.
-    return transpose_k
+def straight_through(): return without_a_tile(turned=True)
+
+@wrong('10.transpose')
+def not_turned(): return without_a_tile(turned=False)
