@@ -150,7 +150,7 @@ def _of_index(fields, line, above):
         return 'from_memory', dict(expr=expr, at=at[0])
     names = _names(expr)
     guard = _guard(names, [line, *reversed(above)])
-    flat = _is_flat(_GRID.sub('', expr))
+    flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, above)
     if guard and '<=' in guard and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard, last=size - 1, size=size)
     if guard:
@@ -192,6 +192,14 @@ def _is_flat(expr):
     return bool(re.search(r'\)\s*\*\s*[A-Za-z]|[A-Za-z]\w*\s*\*\s*\(', expr)) or any(
         '*' in term and len(_names(term)) > 1 for term in re.split(r'[-+]', expr)
     )
+
+
+def _is_strided(expr, above):
+    "Is it one index times a stride, as in `i*stride + shift`, where nothing above but `i` was set in the kernel?"
+    if re.search(r'(thread|block)Idx|\bgrid\(', expr):
+        return False
+    is_set = [o for o in _names(expr) if any(re.search(rf'\b{o}\s*(,\s*\w+\s*)*=(?!=)|\bfor {o}\b', a) for a in above)]
+    return len(is_set) == 1
 
 
 def _names(expr):

@@ -34,6 +34,8 @@ INDICES = [
     (('out[i] = x[i] + x[i+n];', (100,), (100,)), 'as in `if (i < n)`, where n is the number of items'),
     (('if (r < h && c < w) out[0] = x[r * 2 * w + c];', (100,), (100,)), 'look at its stride'),
     (('out[i] = x[2*i];', (100,), (100,)), 'as in `if (2*i < n)`, where n is the number of elements, 100'),
+    (('out[i] = x[i*stride + shift]', (100,), (100,), 'i = cuda.grid(1)', 'python'), 'as in `if i*stride + shift < x.size`'),
+    (('out[c] = x[r*w + c]', (100,), (100,), 'c,r = cuda.grid(2)', 'python'), 'guard both, as in `if r < h and c < w`'),
     (('x[blockIdx.x * blockDim.x + threadIdx.x] = 0;', (100,), (100,)), 'as in `if (blockIdx.x * blockDim.x + threadIdx.x < n)`'),
 ]
 
