@@ -240,6 +240,8 @@ def _judge(p, fn):
     "Try `fn` on every case of `p`; `WrongAnswer` on the first that fails"
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
         why = 'the function has no `return`, so it gives nothing back. End it with `return` and your answer'
+        if hasattr(fn, 'py_func'):
+            why = 'this is a kernel itself; a function is wanted that returns one: define the kernel in it, and return it'
         raise WrongAnswer(f"{p.name} is not right yet:\n  {why}\n  hint('{p.name}') gives a hint")
     for case in p.cases:
         try:

@@ -14,6 +14,7 @@ import pytest
 
 from gridstride.exercise import WrongAnswer, exercise, problems
 from gridstride.lessons import read_progress
+from gridstride.sim import cuda
 from wrong import answers
 
 root = Path(__file__).parents[1]
@@ -138,6 +139,7 @@ def test_who_forgot_the_return_is_told_so():
         "__global__ void put() {}"
     for name,fn in (('03.split',no_return), ('13.edges',text), ('13.turns',text)):
         with pytest.raises(WrongAnswer, match=f'(?s){name} is not right yet:.*has no `return`'): exercise(name)(fn)
+    with pytest.raises(WrongAnswer, match='this is a kernel itself'): exercise('10.transpose')(cuda.jit(no_return))
 
 @pytest.mark.parametrize('name', by_name)
 def test_an_answer_is_returned_or_written(name):
