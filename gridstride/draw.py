@@ -243,6 +243,10 @@ def _few(lanes):
     return ','.join(map(str, lanes)) if len(lanes) < 3 else f'{len(lanes)}×'
 
 
+def _counted(n, what):
+    return f'{n} {what}' + 's' * (n != 1)
+
+
 def sectors(t, line, verb='read', warp=0, nth=0, most=8) -> Panel:  # most: how many sectors to draw
     "The 32-byte sectors that one request touches, with the lane that wants each element; white is fetched for nobody"
     lane, byte, size, name = _request(t, line, verb, 'global', warp, nth)
@@ -252,23 +256,24 @@ def sectors(t, line, verb='read', warp=0, nth=0, most=8) -> Panel:  # most: how 
         rows[r, c] = _few(lane[byte // size == (every[r] * 32 + c * size) // size])
     more = f', the first {most}' if len(every) > most else ''
     labels = [f'byte {s * 32}' for s in every[:most]]
-    return cells(rows, np.where(rows == '', -1, 0), f'{name}: {len(every)} sectors{more}', rows=labels, size=30)
+    title = f'{name}: {_counted(len(every), "sector")}{more}'
+    return cells(rows, np.where(rows == '', -1, 0), title, rows=labels, size=30)
 
 
 def banks(t, line, verb='read', warp=0, nth=0) -> Panel:
-    "The 32 banks of shared memory during one request: a row for each round, with the lanes that are served in it"
+    "The 32 banks of shared memory during one request: a row for each wavefront, with the lanes that it serves"
     lane, byte, size, name = _request(t, line, verb, 'shared', warp, nth)
     words = np.unique(byte // 4)
-    rounds = {}
+    wave = {}
     for w in words:
-        rounds[w] = sum(1 for o in words if o < w and o % 32 == w % 32)
-    rows = np.full((max(rounds.values()) + 1, 32), '', dtype=object)
+        wave[w] = sum(1 for o in words if o < w and o % 32 == w % 32)
+    rows = np.full((max(wave.values()) + 1, 32), '', dtype=object)
     for l, b in zip(lane, byte):
-        r, c = rounds[b // 4], b // 4 % 32
+        r, c = wave[b // 4], b // 4 % 32
         rows[r, c] = f'{l}' if rows[r, c] == '' else f"{str(rows[r, c]).split('+')[0]}+"
     color = np.where(rows == '', -1, np.arange(len(rows))[:, None])
-    labels = [f'round {i}' for i in range(len(rows))]
-    return cells(rows, color, f'{name}: {len(rows)} rounds', rows=labels, cols=range(32), size=24)
+    labels = [f'wavefront {i}' for i in range(len(rows))]
+    return cells(rows, color, f'{name}: {_counted(len(rows), "wavefront")}', rows=labels, cols=range(32), size=24)
 
 # %% ../nbs/lib/04_draw.ipynb #6ecd3981
 def grid(
