@@ -79,14 +79,12 @@ def _(fn, rng, h, w, a, b):
     if not isinstance(got, str):
         raise AssertionError(f"return the layout as text, such as '((32,32),3):((96,1),32)'; got {got!r}")
     layout, places = Layout(got), np.arange(h * w).reshape(h, w)
-    if len(layout) != 2 or len(layout[0]) != 2:
-        raise AssertionError(f'two modes are wanted, the first with two: ((rows, columns), tiles); got {got}')
+    if layout.shape != ((a, b), w // b):
+        raise AssertionError(f'the sizes are (({a},{b}),{w // b}): a tile, and how many in the first row; got {got}')
     for t in range(w // b):
         for i, j in np.ndindex(a, b):
-            if layout.shape != ((a, b), w // b) or layout((i, j), t) != places[i, t * b + j]:
-                raise AssertionError(
-                    f'element ({i},{j}) of tile {t} lies at {places[i, t * b + j]}; {got} is not a layout that says so'
-                )
+            if (there := layout((i, j), t)) != (want := places[i, t * b + j]):
+                raise AssertionError(f'element ({i},{j}) of tile {t} lies at {want}; {got} says {there}')
 
 
 @problem(
