@@ -1,0 +1,20 @@
+"CUB is called for what it can be called for; what it gives is checked on a GPU, where the lessons hold their kernels against it."
+import pytest, torch
+
+from gridstride.kernels import cub
+from gridstride.recording import Unavailable
+
+
+class Elsewhere:
+    "What is asked of a tensor before CUB is called"
+    is_cuda, shape = True, (2, 3)
+    def __init__(self, dtype, contiguous=True): self.dtype, self.contiguous = dtype, contiguous
+    def is_contiguous(self): return self.contiguous
+    def numel(self): return 6
+
+def test_without_a_gpu_it_says_so():
+    with pytest.raises(Unavailable, match='not on one'): cub.total(torch.zeros(3), torch.zeros(1))
+
+@pytest.mark.parametrize('call,x', [(cub.total, Elsewhere(torch.float64)), (cub.running, Elsewhere(torch.int32, False)), (cub.histogram, Elsewhere(torch.int32))])
+def test_other_tensors_are_refused(call, x):
+    with pytest.raises(ValueError, match=r'contiguous tensors of .*, not for torch\.\w+, \(2, 3\)'): call(x, None)
