@@ -148,15 +148,17 @@ def _of_index(fields, line, above):
     expr, size = parts[0], shape[0]
     if '[' in expr:
         return 'from_memory', dict(expr=expr, at=at[0])
-    names = _names(expr)
-    guard = _guard(names, [line, *reversed(above)])
+    guards = list(_guards(_names(expr), [line, *reversed(above)]))
+    guard = guards[0] if guards else None
     flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, above)
+    if flat and (wide := [o for o in guards if '<=' in o]):
+        return 'row_too_many', dict(guard=wide[0], bound=wide[0].split()[-1])
     if guard and '<=' in guard and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard, last=size - 1, size=size)
+    if flat and not any(o.split()[0] in _rows(expr) for o in guards):
+        return 'guard_flat', dict(expr=expr)
     if guard:
         return 'stride' if flat else 'lets_in', dict(guard=guard, expr=expr, at=at[0], size=size)
-    if flat:
-        return 'guard_flat', dict(expr=expr)
     return 'guard', dict(expr=expr, size=size)
 
 
@@ -202,21 +204,26 @@ def _is_strided(expr, above):
     return len(is_set) == 1
 
 
+def _rows(expr):
+    "The variables that something is multiplied with: `r` and `w` in `r*w + c`"
+    return {name for term in re.split(r'[-+]', expr) if '*' in term for name in _names(term)}
+
+
 def _names(expr):
     "The variables in an index"
     own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'x', 'y', 'z', 'grid', 'gridsize', 'int'}
     return {o for o in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if o not in own}
 
 
-def _guard(names, lines):
-    "The nearest comparison of one of these variables with what lies above it: `i < n`"
+def _guards(names, lines):
+    "The comparisons of these variables with what lies above them, the nearest first: `i < n`"
     for line in lines:
         if not re.search(r'\b(if|while|for|elif)\b|\?', line):
             continue
-        for m in re.finditer(rf'(\w+)\s*(<=?|>=)(?![<=>])\s*({_COMPARED})', line):
-            if m[1] in names:
-                return m[0] if m[2] != '>=' else f'{m[1]} < {m[3]}'
+        leaves = re.search(r'\b(return|continue)\b', line)
+        for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({_COMPARED})(\s*-)?', line):
+            if m[1] in names and (m[2] != '>' or leaves):
+                yield f'{m[1]} {"<=" if m[2] in ("<=", ">") and not m[4] else "<"} {m[3]}'
         if m := re.search(r'for (\w+) in range\([^,]*,\s*([^,]+\+ ?1)\s*[,)]', line):
             if m[1] in names:
-                return f'{m[1]} <= {m[2][:-1].rstrip(" +")}'
-    return None
+                yield f'{m[1]} <= {m[2][:-1].rstrip(" +")}'

@@ -749,6 +749,7 @@ MENDS = {
         'nothing: guard every axis, as in `if ({both})`.',
     ),
     'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
+    'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1.',
     'lets_in': dict(
         python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
         cuda=_TOO_FAR
