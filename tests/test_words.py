@@ -200,6 +200,12 @@ def test_a_kernel_that_is_called_like_a_function(call):
     assert call in str(e.value)
 
 
+@pytest.mark.parametrize('returns', ['float', 'unsigned int', 'const float *'])
+def test_a_kernel_that_returns_something(returns):
+    "As nvcc refuses it"
+    with cpp.on_emulator(), pytest.raises(ValueError, match='k is a kernel, which returns nothing(.|\n)*line 2'): cuda_kernel(f'// one\n__global__ {returns} k(float *x) {{ return 0; }}')
+
+
 def test_what_only_looks_like_a_call_of_a_kernel():
     src = '''__global__ void k(float *x) { x[threadIdx.x] = 1; }
 __global__ void k(int *x);

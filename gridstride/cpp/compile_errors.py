@@ -108,7 +108,9 @@ def describe(
     return '\n'.join(res)
 
 
-# Python's habits lead to two mistakes of which compilers speak in riddles: (the learner's line, the message, a hint).
+# Python's habits lead to mistakes of which compilers speak in riddles: (the learner's line, the message, a hint).
+# The second pattern may go on in the line, behind the message's end.
+_UNKNOWN = r'^(?=.*(?:not declared|undeclared|undefined))'
 _HINTS = (
     (
         r'__shared__',
@@ -121,6 +123,33 @@ _HINTS = (
         r'for array subscript|subscripted value is not|pointer-to-object type',
         'A pointer takes one index: `x[r*w + c]` is row r, column c, of rows of w numbers.',
     ),
+    (
+        r'\*\*',
+        r"unary '\*'|indirection requires pointer|operand of \"\*\"",
+        'C has no `**`: write `x*x`, or `powf(x, y)`.',
+    ),
+    (
+        r'\b(if|for|while)\s+[^(\s]',
+        r"expected (a )?['\"]\(",
+        'C puts what stands behind `if`, `for` and `while` in parentheses, and their lines in braces: '
+        '`if (i < n) { ... }`.',
+    ),
+    (
+        r'\b(CHECK_\w+|TORCH_CHECK|cdiv)\b',
+        _UNKNOWN + r'.*[\'"](CHECK_\w+|TORCH_CHECK|cdiv)[\'"]',
+        "The source's beginning defines it: `cuda_begin + r'''...'''`.",
+    ),
+    (
+        r'<<<',
+        _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n.*\b\1\s*<',
+        'C knows a name from its line on: put the kernel above the function that launches it.',
+    ),
+    (
+        r'\]\s*\(',
+        r"operator\[\]' \(operand types are 'void|subscript of pointer to function",
+        'In C a launch is spelled `kernel<<<blocks, threads>>>(...)`; the square brackets are those of Python.',
+    ),
+    (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
 )
 
 
@@ -132,7 +161,8 @@ def _describe(d, lines, name):
         yield f"  {' ' * (d.column - 1)}^"
     if d.used:
         yield f'used in line {d.used}: {_line(lines, d.used).strip()}'
-    yield from (f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, d.what))
+    said = f'{d.what}\n{text}'
+    yield from (f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, said))
 
 
 def _line(lines, n):

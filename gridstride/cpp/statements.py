@@ -1,5 +1,5 @@
 """Statements that mean something else in CUDA C than in C++: a kernel's `return`, an exchange whose result nobody
-takes, `malloc`, `free`, `new` and `delete`, and a kernel that is called like a function."""
+takes, `malloc`, `free`, `new` and `delete`, a kernel that is called like a function, and one that returns something."""
 
 from .code import Code
 from .declarations import KEYWORDS
@@ -10,13 +10,15 @@ _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
 _HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
 _HEADS = {'if', 'for', 'while', 'switch'}
+_RESULTS = {'const', 'signed', 'unsigned', 'bool', 'char', 'short', 'int', 'long', 'float', 'double', '*'}
 
 
 def rewrite_statements(e: Edits):
-    "All of them; `WrongSource` for a kernel that is called like a function"
+    "All of them; `WrongSource` for a kernel that is called like a function or returns something"
     c = e.code
     own = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
+        _refuse_results(c, own)
         _refuse_calls(c, {k.name for k in kernels_in(c)} - {f.name for f in own if '__global__' not in f.words})
         if '__syncthreads' in c.src:
             _rewrite_returns(e)
@@ -107,6 +109,16 @@ def _in_lambda(c, i, body):
             return True
         o = c.outer[o]
     return False
+
+
+def _refuse_results(c: Code, functions):
+    for f in functions:
+        if '__global__' in f.words and f.returns and set(f.returns.split()) <= _RESULTS:
+            what = (
+                f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
+            )
+            i = next(i for i in range(len(c)) if c[i] == f.name and c.line(i) == f.line)
+            raise c.error(WrongSource, what, i)
 
 
 def _refuse_calls(c: Code, kernels):

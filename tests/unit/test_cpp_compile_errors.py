@@ -57,7 +57,20 @@ def test_warnings_of_the_learners_lines_only():
     ('    x[r][c] = 1;', "invalid types 'float[int]' for array subscript", 'x[r*w + c]'),
     ('    x[r][c] = 1;', 'subscripted value is not an array, pointer, or vector', 'x[r*w + c]'),
     ('    x[r][c] = 1;', 'expression must have pointer-to-object type but it has type "float"', 'x[r*w + c]'),
-    ('    __shared__ float ms[16]', 'expected a ";"', None)])
+    ('    x[i] = x[i]**2;', "invalid type argument of unary '*' (have 'int')", '`x*x`'),
+    ('    x[i] = x[i]**2;', "indirection requires pointer operand ('int' invalid)", '`x*x`'),
+    ('    if i < n: x[i] = 0;', "expected '(' before 'i'", 'in parentheses'),
+    ('    if i < n: x[i] = 0;', "expected '(' after 'if'", 'in parentheses'),
+    ('    CHECK_INPUT(x);', "'CHECK_INPUT' was not declared in this scope", 'cuda_begin'),
+    ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', "use of undeclared identifier 'cdiv'", 'cuda_begin'),
+    ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', 'identifier "cdiv" is undefined', 'cuda_begin'),
+    ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', "'k' was not declared in this scope", 'above the function'),
+    ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', "use of undeclared identifier 'k'", 'above the function'),
+    ('    k[blocks, tpb](x, n);', "no match for 'operator[]' (operand types are 'void(float*, int)' and 'dim3')", 'kernel<<<blocks, threads>>>'),
+    ('    k<<<blocks, tpb>>>(x, n);', "cannot convert 'torch::Tensor' to 'float*'", 'x.data_ptr<float>()'),
+    ('    k<<<blocks, tpb>>>(x, n);', 'no suitable conversion function from "at::Tensor" to "float *" exists', 'x.data_ptr<float>()'),
+    ('    k<<<blocks, tpb>>>(x, n);', "'blocks' was not declared in this scope", None),
+    ('    __shared__ float ms[16]', 'expected a ";"', None), ('    y = total + 1;', "'total' was not declared in this scope", None)])
 def test_habits_of_python_get_a_hint(line, said, hint):
     *_, last = describe([Diagnostic(1, 0, said)], line, 'mine.cu').splitlines()
     assert hint in last if hint else last.strip() == line.strip()
