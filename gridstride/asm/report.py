@@ -200,6 +200,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
         "(what, how much, of what) for each"
         o, most = self.occupancy, sm_of(self.arch).threads // 32
         limits = ', '.join(f'{v} by {k}' for k, v in o.limits.items())
+        fits = f'{o.blocks} block{"s" * (o.blocks != 1)} of {self.block} threads'
         return [
             ('registers', self.registers, 'a thread'),
             ('shared memory', f'{self.shared} + {self.dynamic} bytes', 'a block, static + dynamic'),
@@ -207,7 +208,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
             ('spills', f'{self.spill_stores} + {self.spill_loads} bytes', 'stored + loaded'),
             ('constants', f'{self.constant} bytes', 'the kernel, with its arguments'),
             ('barriers', self.barriers, 'a block'),
-            ('occupancy', f'{o.share:.0%}', f'{o.warps} of {most} warps: {o.blocks} blocks of {self.block} threads'),
+            ('occupancy', f'{o.share:.0%}', f'{o.warps} of {most} warps: {fits}'),
             ('limited by', ', '.join(o.limiter), f'blocks: {limits}'),
         ]
 

@@ -191,6 +191,12 @@ def _apart(products):  # how many a loop multiplies without adding
     return f'. {products} of the products are an FMUL, {tell}' if products else ''
 
 
+_LEFT_OVER = (
+    'the results are right, but the longest loop with products is that for the numbers left over, which the compiler '
+    'unrolled, and it loads less than 16 bytes at a time: let each thread take at most one of these numbers'
+)
+
+
 def four_at_a_time(fn, arch):
     "`AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
@@ -200,6 +206,8 @@ def four_at_a_time(fn, arch):
             'the results are right, but there is no loop with FFMA, the multiply-add of floats, in its machine code'
         )
     narrow = [o for o in loop.instructions if o.op.startswith('LDG') and '.128' not in o.op]
+    if narrow and any('LDG.E.128' in o.ops() for o in loops):
+        refuse(narrow, _LEFT_OVER)
     refuse(narrow, 'the results are right, but the loop with the products still loads less than 16 bytes at a time')
     each = len(loop.instructions) / loop.ops()['FFMA']
     if each > MOST:

@@ -123,4 +123,7 @@ def written_by_some(): return changed(DOTS, ('    out[t] = o;', '    if (t < n) 
 def unrolled_not_wide(): return changed(DOTS, ('float4 a = x4[i], b = y4[i];', ''), ('o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;', 'o += x[i]*y[i]; o += x[n/4+i]*y[n/4+i]; o += x[n/4*2+i]*y[n/4*2+i]; o += x[n/4*3+i]*y[n/4*3+i];'))
 
 @wrong('09.wide')
+def a_longer_loop_for_the_rest(): return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all)', 'if (t == 0) for (int i = n/4*4; i < n; i++)'))
+
+@wrong('09.wide')
 def rest_counted_by_all(): return changed(DOTS, ('n/4*4 + t; i < n; i += all', 'n/4*4; i < n; i++'))
