@@ -99,6 +99,13 @@ class _Config(ctypes.Structure):
     ]
 
 
+class Long(int):
+    "A number that a kernel takes as `long long`; another int is an `int`, and a float a `float`"
+
+
+_C = {Long: ctypes.c_longlong, float: ctypes.c_float}
+
+
 # (kernel of the driver, device) -> the bytes of dynamic shared memory that it was last allowed: what comes last counts
 # for all its launches
 _allowed = {}
@@ -139,10 +146,10 @@ class Launcher:
         if not kernel.handle:
             return
         _let(kernel, shared)
-        self.pointers, self.ints = (ctypes.c_void_p * arrays)(), (ctypes.c_int * len(numbers))(*numbers)
-        at = [ctypes.addressof(self.pointers) + 8 * i for i in range(arrays)] + [
-            ctypes.addressof(self.ints) + 4 * i for i in range(len(numbers))
-        ]
+        self.pointers = (ctypes.c_void_p * arrays)()
+        self.values = [_C.get(type(o), ctypes.c_int)(o) for o in numbers]
+        at = [ctypes.addressof(self.pointers) + 8 * i for i in range(arrays)]
+        at += [ctypes.addressof(o) for o in self.values]
         wishes = [(_EARLY, (1,))] * early + [(_CLUSTER, cluster)] * (max(cluster) > 1)
         attributes = (_Attribute * len(wishes))(*(_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in wishes))
         self.places, self.config = (
@@ -277,7 +284,7 @@ class Call(NamedTuple):
     src: str  # CUDA C, with its line of constants
     name: str  # of the kernel in it
     arrays: tuple  # names: 'm', 'n', 'out', or those of the recipe's rooms
-    numbers: tuple  # ints, which follow the arrays
+    numbers: tuple  # ints, `Long`s or floats, which follow the arrays
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory
@@ -308,7 +315,7 @@ def here() -> Device:
 
 
 @lru_cache
-def _kernel(src, name, backend):
+def compiled(src, name, backend):
     "A kernel of a source, compiled once for the GPU and once for the emulator"
     return cuda_kernel(src, name)
 
@@ -324,7 +331,7 @@ class Sequence:
             self.bytes += cdiv(n * _SIZES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
 
     def _launcher(self, c):
-        kernel = _kernel(c.src, c.name, backend())
+        kernel = compiled(c.src, c.name, backend())
         return Launcher(kernel, len(c.arrays), c.numbers, c.grid, c.block, c.shared, c.early, c.cluster)
 
     def __call__(self, m, n, out, stream):

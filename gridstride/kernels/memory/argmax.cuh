@@ -1,0 +1,72 @@
+// Where the largest number of a row is, the first one if there are several; a NaN is larger than all.
+// `blocks` blocks share a row of `width`. With one, `where` is written; with more, each leaves its best in `values` and
+// `places`, and a second kernel takes the best of these.
+// Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD (loads).
+struct alignas(V * sizeof(From)) Pack { From at[V]; };
+struct Best { Value value; unsigned at; };
+
+__device__ bool beats(Value a, Value b) { return !(a <= b) && b == b; }      // larger, or the first NaN
+
+__device__ Best better(Best a, Best b) {                    // of equals the one that comes first
+    return beats(b.value, a.value) || (!beats(a.value, b.value) && b.at < a.at) ? b : a;
+}
+
+__device__ Best warp_best(Best best) {                      // lane 0 gets the best of its warp
+    for (int d = 16; d > 0; d /= 2)
+        best = better(best, {__shfl_down_sync(~0u, best.value, d), __shfl_down_sync(~0u, best.at, d)});
+    return best;
+}
+
+__device__ Best block_best(Best best) {                     // thread 0 gets the best of its block
+    __shared__ Best of_warp[THREADS / 32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    best = warp_best(best);
+    if (lane == 0) of_warp[warp] = best;
+    __syncthreads();
+    if (warp == 0) best = warp_best(of_warp[lane < THREADS / 32 ? lane : 0]);
+    return best;
+}
+
+__global__ void __launch_bounds__(THREADS)
+argmax_rows(const From *x, long long *where, Value *values, int *places, unsigned width, int blocks) {
+    size_t row = blockIdx.x / blocks;
+    unsigned part = blockIdx.x % blocks;
+    const From *numbers = x + row * width;
+    const Pack *packs = (const Pack *)numbers;
+    const unsigned count = width / V, step = blocks * AHEAD * THREADS;
+    Best best = {LOWEST, 0};                                // right, too, if all are the lowest
+    auto look = [&](From x, unsigned at) {                  // places of a thread only grow: an equal comes later
+        Value value = (Value)x;
+        if (beats(value, best.value)) best = {value, at};
+    };
+    unsigned i = part * AHEAD * THREADS + threadIdx.x;
+    for (; i + (AHEAD - 1) * THREADS < count; i += step) {
+        Pack pack[AHEAD];
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * THREADS];
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            #pragma unroll
+            for (int v = 0; v < V; v++) look(pack[a].at[v], (i + a * THREADS) * V + v);
+    }
+    for (int a = 0; a < AHEAD; a++)                         // the last packs of the row, if they are fewer
+        if (i + a * THREADS < count)
+            for (int v = 0; v < V; v++) look(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
+    if (part == 0 && threadIdx.x < width % V) look(numbers[count * V + threadIdx.x], count * V + threadIdx.x);
+    best = block_best(best);
+    if (threadIdx.x != 0) return;
+    if (blocks == 1) where[row] = best.at;
+    else values[blockIdx.x] = best.value, places[blockIdx.x] = best.at;
+}
+
+// A block for a row of `blocks` bests
+__global__ void __launch_bounds__(THREADS)
+argmax_parts(const Value *values, const int *places, long long *where, int blocks) {
+    Best best = {LOWEST, 0};
+    for (int b = threadIdx.x; b < blocks; b += THREADS) {
+        size_t i = (size_t)blockIdx.x * blocks + b;
+        best = better(best, {values[i], (unsigned)places[i]});
+    }
+    best = block_best(best);
+    if (threadIdx.x == 0) where[blockIdx.x] = best.at;
+}

@@ -1,0 +1,37 @@
+// How many of `size` numbers fall into each bin. Integers are their own bin; floats from `low` to `high` are spread
+// over the BINS by `scale` = BINS / (high - low). What falls into none is not counted.
+// Above: the type From, V (numbers of a load), THREADS, BINS, COPIES, and FLOATS (are they?).
+struct alignas(V * sizeof(From)) Pack { From at[V]; };
+typedef unsigned long long Count;
+
+__global__ void __launch_bounds__(THREADS)
+histogram(const From *x, Count *out, long long size, float low, float high, float scale) {
+    __shared__ unsigned counts[COPIES * BINS];              // warps that count in different copies do not wait for each other
+    for (int i = threadIdx.x; i < COPIES * BINS; i += THREADS) counts[i] = 0;
+    __syncthreads();
+    unsigned *mine = counts + threadIdx.x / 32 % COPIES * BINS;
+    auto count = [&](From number) {
+        if (FLOATS) {
+            float f = (float)number;
+            if (f >= low && f <= high) atomicAdd(&mine[min(int((f - low) * scale), BINS - 1)], 1u);
+        } else {
+            int i = (int)number;
+            if (i >= 0 && i < BINS) atomicAdd(&mine[i], 1u);
+        }
+    };
+    const Pack *packs = (const Pack *)x;
+    const long long whole = size / V, step = (long long)gridDim.x * THREADS;
+    const long long first = (long long)blockIdx.x * THREADS + threadIdx.x;
+    for (long long i = first; i < whole; i += step) {
+        Pack pack = packs[i];
+        #pragma unroll
+        for (int v = 0; v < V; v++) count(pack.at[v]);
+    }
+    if (first < size % V) count(x[whole * V + first]);
+    __syncthreads();
+    for (int i = threadIdx.x; i < BINS; i += THREADS) {
+        Count sum = 0;
+        for (int c = 0; c < COPIES; c++) sum += counts[c * BINS + i];
+        if (sum) atomicAdd(&out[i], sum);
+    }
+}

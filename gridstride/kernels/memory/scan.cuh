@@ -1,0 +1,109 @@
+// Running sums along rows of `width` numbers, in one pass: each block sums a tile, tells its sum, and looks back at
+// what the blocks before it have told (decoupled look-back).
+// Above: the types From and Sum (of 32 bits), V (numbers of a load), THREADS, LINES (loads of a thread), and MIN_BLOCKS.
+// A tile is a row of warps, a warp's share LINES lines, and a line V numbers for each lane.
+constexpr int LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
+struct alignas(V * sizeof(From)) Pack { From at[V]; };
+
+// What a tile tells: nothing yet, the sum of its own numbers, or that of all numbers of the row up to its end. State
+// and sum are one word, so that nobody ever sees one without the other, and no fence is needed.
+typedef unsigned long long Word;
+enum { NOTHING, OWN, ALL };
+__device__ Word word(int state, Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return (Word)state << 32 | bits; }
+__device__ int state(Word w) { return w >> 32; }
+__device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
+
+__device__ Sum lane_before(Sum x) {                         // what the lane before has; 0 for the first
+    Sum before = __shfl_up_sync(~0u, x, 1);
+    return threadIdx.x % 32 ? before : Sum(0);
+}
+
+__device__ Sum warp_scan(Sum x) {                           // the sum over the lanes up to one's own
+    int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        Sum before = __shfl_up_sync(~0u, x, d);
+        if (lane >= d) x += before;
+    }
+    return x;
+}
+
+// A warp: the sum of all tiles of the row before tile `t`, 32 of them at a time
+__device__ Sum look_back(const volatile Word *told, int t) {
+    int lane = threadIdx.x % 32;
+    Sum before = 0;
+    for (t -= 1 + lane;; t -= 32) {
+        Word w = t >= 0 ? told[t] : word(ALL, 0);           // ahead of the row there is nothing to add
+        while (__any_sync(~0u, state(w) == NOTHING))
+            if (state(w) == NOTHING) w = told[t];
+        unsigned ends = __ballot_sync(~0u, state(w) == ALL);
+        int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile that knows all before it: go no further
+        Sum x = lane <= nearest ? sum(w) : 0;
+        for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+        before += x;
+        if (ends) return before;
+    }
+}
+
+__global__ void __launch_bounds__(THREADS, MIN_BLOCKS)
+scan_rows(const From *x, From *out, Word *told, Word *ticket, long long width, int tiles) {    // tiles of a row
+    __shared__ Sum before_warp[WARPS];
+    __shared__ int number;
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull); // in the order in which blocks begin: none waits for one that
+    __syncthreads();                                        // has not begun
+    int row = number / tiles, t = number % tiles;
+    long long first = (long long)t * TILE + warp * SHARE + lane * V;          // of the row, as `last`
+    const From *from = x + row * width;
+    From *to = out + row * width;
+    const bool whole = (long long)(t + 1) * TILE <= width;
+
+    Sum at[LINES][V], lines[LINES];                         // running sums of a pack, then of a line's packs
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        Pack pack;
+        if (whole) pack = *(const Pack *)(from + first + l * LINE);
+        else
+            for (int v = 0; v < V; v++) pack.at[v] = first + l * LINE + v < width ? from[first + l * LINE + v] : From(0);
+        for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v];
+    }
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        for (int v = 1; v < V; v++) at[l][v] += at[l][v-1];
+        lines[l] = warp_scan(at[l][V-1]);
+    }
+    Sum share = 0;                                          // of the warp, up to the line
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        Sum line = __shfl_sync(~0u, lines[l], 31);
+        lines[l] = share + lane_before(lines[l]);           // now: all of the warp's numbers before this pack
+        share += line;
+    }
+    if (lane == 0) before_warp[warp] = share;
+    __syncthreads();
+    if (warp == 0) {
+        Sum upto = warp_scan(lane < WARPS ? before_warp[lane] : Sum(0)), tile = __shfl_sync(~0u, upto, 31);
+        Sum warps = lane_before(upto);                      // those before warp number `lane`
+        Sum before = 0;
+        if (tiles > 1) {
+            volatile Word *of_row = told + (size_t)row * tiles;
+            if (t > 0) {
+                if (lane == 0) of_row[t] = word(OWN, tile);
+                before = look_back(of_row, t);
+            }
+            if (lane == 0) of_row[t] = word(ALL, before + tile);
+        }
+        if (lane < WARPS) before_warp[lane] = before + warps;
+    }
+    __syncthreads();
+    Sum before = before_warp[warp];
+    #pragma unroll
+    for (int l = 0; l < LINES; l++) {
+        Pack pack;
+        for (int v = 0; v < V; v++) pack.at[v] = From(before + lines[l] + at[l][v]);
+        if (whole) *(Pack *)(to + first + l * LINE) = pack;
+        else
+            for (int v = 0; v < V; v++)
+                if (first + l * LINE + v < width) to[first + l * LINE + v] = pack.at[v];
+    }
+}

@@ -1,0 +1,44 @@
+// Rows of `width` numbers, each summed by `blocks` blocks, which leave `blocks` sums for it.
+// Above: the types From, Sum (in which is added) and To, V (numbers of a load), THREADS, and AHEAD (loads under way).
+struct alignas(V * sizeof(From)) Pack { From at[V]; };
+
+__device__ Sum warp_sum(Sum sum) {                          // lane 0 gets the sum over its warp
+    for (int d = 16; d > 0; d /= 2) sum += __shfl_down_sync(~0u, sum, d);
+    return sum;
+}
+
+__device__ Sum block_sum(Sum sum) {                         // thread 0 gets the sum over its block
+    __shared__ Sum of_warp[THREADS / 32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    sum = warp_sum(sum);
+    if (lane == 0) of_warp[warp] = sum;
+    __syncthreads();
+    if (warp == 0) sum = warp_sum(lane < THREADS / 32 ? of_warp[lane] : Sum(0));
+    return sum;
+}
+
+__global__ void __launch_bounds__(THREADS) sum_rows(const From *x, To *out, long long width, int blocks) {
+    if (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");       // until the kernel ahead has written
+    long long row = blockIdx.x / blocks, part = blockIdx.x % blocks;
+    const From *numbers = x + row * width;
+    const Pack *packs = (const Pack *)numbers;
+    const long long count = width / V, stride = THREADS, step = blocks * AHEAD * stride;
+    Sum sum[V] = {};                                        // V chains of additions do not wait for each other
+    long long i = part * AHEAD * stride + threadIdx.x;
+    for (; i + (AHEAD - 1) * stride < count; i += step) {
+        Pack pack[AHEAD];
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * stride];      // all loads first, then what needs them
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            #pragma unroll
+            for (int v = 0; v < V; v++) sum[v] += (Sum)pack[a].at[v];
+    }
+    for (int a = 0; a < AHEAD; a++)                         // the last packs of the row, if they are fewer
+        if (i + a * stride < count)
+            for (int v = 0; v < V; v++) sum[v] += (Sum)packs[i + a * stride].at[v];
+    if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)numbers[count * V + threadIdx.x];    // no whole pack
+    for (int v = 1; v < V; v++) sum[0] += sum[v];
+    Sum all = block_sum(sum[0]);
+    if (threadIdx.x == 0) out[blockIdx.x] = To(all);
+}

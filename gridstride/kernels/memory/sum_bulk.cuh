@@ -1,0 +1,51 @@
+// `width` numbers that begin at a multiple of 16 bytes; each block leaves one sum. For a Hopper GPU: the copy engine
+// fills a ring of STAGES pieces in shared memory, while the threads add up the oldest one.
+// Above: the types From and Sum, THREADS, PACKS (16-byte packs of a piece for a thread), and STAGES.
+constexpr int V = 16 / sizeof(From), PIECE = 16 * PACKS * THREADS;           // numbers of a pack, bytes of a piece
+struct alignas(16) Pack { From at[V]; };
+
+__global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, long long width) {
+    extern __shared__ __align__(128) char ring[];
+    __shared__ u64 filled[STAGES];
+    __shared__ Sum of_warp[THREADS / 32];
+    const int thread = threadIdx.x;
+    const long long pieces = width * sizeof(From) / PIECE;   // whole ones
+    asm volatile("griddepcontrol.launch_dependents;");      // the kernel that adds up the blocks' sums may take its place
+    auto fill = [&](int stage, long long piece) {           // by one thread
+        barrier_expect(address(filled + stage), PIECE);
+        bulk_copy_once(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
+    };
+    if (thread == 0) {
+        for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
+        barriers_ready();
+        for (int s = 0; s < STAGES; s++)
+            if (blockIdx.x + (long long)s * gridDim.x < pieces) fill(s, blockIdx.x + (long long)s * gridDim.x);
+    }
+    __syncthreads();
+    Sum sum[V] = {};
+    int stage = 0, turn = 0;
+    for (long long piece = blockIdx.x; piece < pieces; piece += gridDim.x) {
+        barrier_wait(address(filled + stage), turn);
+        const Pack *packs = (const Pack *)(ring + stage * PIECE);
+        #pragma unroll
+        for (int p = 0; p < PACKS; p++) {
+            Pack pack = packs[thread + p * THREADS];
+            #pragma unroll
+            for (int v = 0; v < V; v++) sum[v] += (Sum)pack.at[v];
+        }
+        __syncthreads();                                    // all have read: the place may be filled again
+        long long next = piece + (long long)STAGES * gridDim.x;
+        if (thread == 0 && next < pieces) fill(stage, next);
+        if (++stage == STAGES) stage = 0, turn ^= 1;
+    }
+    for (long long i = pieces * (PIECE / sizeof(From)) + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS)
+        sum[0] += (Sum)x[i];                                // what is no whole piece
+    for (int v = 1; v < V; v++) sum[0] += sum[v];
+    for (int d = 16; d > 0; d /= 2) sum[0] += __shfl_down_sync(~0u, sum[0], d);
+    if (thread % 32 == 0) of_warp[thread / 32] = sum[0];
+    __syncthreads();
+    if (thread == 0) {
+        for (int w = 1; w < THREADS / 32; w++) sum[0] += of_warp[w];
+        out[blockIdx.x] = sum[0];
+    }
+}

@@ -1,0 +1,312 @@
+"""`sum`, `argmax`, `scan`, `histogram`, `transpose`: what a tensor needs is looked up, and the kernel launched.
+
+For each tool one function says what is launched for a type and a size (its `Call`s, which `export` writes down, too),
+and one takes a tensor, makes the memory, and launches that.
+"""
+
+import math
+from functools import lru_cache
+
+from .sources import TYPES, whole
+from ..rung import Call, Launcher, Long, compiled, here
+from ...utils import backend, cdiv
+
+FLOATS = 'float32', 'float16', 'bfloat16'
+SIZES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # bytes
+MOST_BINS = 8192
+_LOAD = 16  # bytes, the most that a thread loads at once
+
+
+@lru_cache
+def _torch():
+    import torch
+
+    return torch
+
+
+# What is given
+def _name(x):
+    return str(x.dtype).removeprefix('torch.')
+
+
+def _check(tool, x, types):
+    "Raise unless `x` is a tensor that the tool can read"
+    if not hasattr(x, 'data_ptr'):
+        raise TypeError(f'{tool}: x is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
+    if _name(x) not in types:
+        raise TypeError(f'{tool}: x is {_name(x)}, and it may be {", ".join(types)}; convert it with .to(...)')
+    if x.requires_grad and _torch().is_grad_enabled():
+        raise ValueError(f'{tool}: x needs a gradient, and there is none for this kernel; use x.detach()')
+    where = 'cuda' if backend() == 'gpu' else 'cpu'
+    if x.device.type != where:
+        raise ValueError(f'{tool}: x is on {x.device}, and kernels run on {where} here; move it with .to({where!r})')
+    if not x.is_contiguous():
+        raise ValueError(
+            f'{tool}: x is not contiguous (its strides are {x.stride()}), and the kernel goes row after row; '
+            'use .contiguous()'
+        )
+
+
+def _rows(tool, x, axis):
+    "(rows, width): what `axis` makes of the shape"
+    if axis is None or x.dim() == 0 and axis == -1:
+        return 1, x.numel()
+    if axis not in (-1, x.dim() - 1) or isinstance(axis, bool):
+        last = f', or {x.dim() - 1}' if x.dim() > 1 else ''
+        raise ValueError(f'{tool}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all numbers')
+    return math.prod(x.shape[:-1]), x.shape[-1]
+
+
+def _vector(x, rows, width):
+    "How many numbers a thread may load at once: as many as the address and the beginnings of rows allow"
+    size = x.element_size()
+    v = _LOAD // size
+    while v > 1 and (x.data_ptr() % (v * size) or rows > 1 and width % v):
+        v //= 2
+    return v
+
+
+@lru_cache(4096)
+def _launcher(call, device, backend):
+    "What launches a call on a device"
+    kernel = compiled(call.src, call.name, backend)
+    return Launcher(kernel, len(call.arrays), call.numbers, call.grid, call.block, call.shared, call.early)
+
+
+def _launch(calls, x, **arrays):
+    "Launch the calls where `x` is, on the current stream; `arrays`: tensors by the names that the calls have for them"
+    torch = _torch()
+    if not x.is_cuda:
+        for c in calls:
+            _launcher(c, None, 'sim')([dict(arrays, x=x)[o] for o in c.arrays])
+        return
+    at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items()}
+    device = x.get_device()
+    with torch.cuda.device(device):
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        for c in calls:
+            _launcher(c, device, 'gpu')([at[o] for o in c.arrays], stream)
+
+
+def _power(n, least, most):
+    "The largest power of two up to `n`, within bounds"
+    return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
+
+
+def _row_shape(rows, packs, sms):
+    "(threads of a block, loads under way for a thread, blocks of a row) for rows of so many packs"
+    threads = _power(8 * math.sqrt(packs), 32, 1024 if rows >= 2 * sms else 512)
+    ahead = _power(packs // threads, 1, 4)
+    return threads, ahead, max(1, min(cdiv(4 * sms, max(1, rows)), packs // (threads * ahead)))
+
+
+# Sum
+BULK = dict(THREADS=512, PACKS=4, STAGES=6)
+_LEAST_BULK = 2**22  # bytes below which a ring is not worth its beginning
+
+
+def _sums(dtype):
+    "C's type of the sums, and torch's: of their parts and of the result"
+    return ('float', 'float32', dtype) if dtype in FLOATS else ('long long', 'int64', 'int64')
+
+
+def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, early=False):
+    threads, ahead, blocks = shape
+    types = ('From', From), ('Sum', Sum), ('To', To)
+    src = whole('sum', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('EARLY', early)))
+    numbers = Long(width), blocks
+    return Call(src, 'sum_rows', arrays, numbers, (rows * blocks,), (threads,), early=early)
+
+
+@lru_cache(1024)
+def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], sums that are kept for each row between two calls)
+    "What sums rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+    From, (Sum, _, to) = TYPES[dtype][0], _sums(dtype)
+    To = TYPES[to][0] if to in TYPES else Sum
+    if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == 16:
+        src = whole('sum_bulk', (('From', From), ('Sum', Sum)), tuple(BULK.items()))
+        shared = 16 * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
+        first = Call(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
+        blocks, early = on.sms, True
+    else:
+        shape = _row_shape(rows, cdiv(width, v), on.sms)
+        if shape[2] == 1:
+            return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, v, shape)], 0
+        first = _sum_rows(From, Sum, Sum, ('x', 'parts'), rows, width, v, shape)
+        blocks, early = shape[2], False
+    threads = _power(blocks, 32, 512)
+    return [first, _sum_rows(Sum, Sum, To, ('parts', 'out'), rows, blocks, 1, (threads, 1, 1), early)], blocks
+
+
+def sum(
+    x,  # a contiguous tensor of float32, float16, bfloat16, int32, int16 or uint8
+    axis=None,  # -1: along the last axis; None: of all numbers
+):  # a tensor: of the type of `x` for floats, which are added in float32; int64 for integers, as of torch
+    """The sum, as `x.sum()` or `x.sum(-1)`; the order of additions, and so each bit, is the same in each run.
+
+    `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
+    _check('sum', x, SIZES)
+    torch, (rows, width), (_, kept, to) = _torch(), _rows('sum', x, axis), _sums(_name(x))
+    out = torch.zeros(() if axis is None else x.shape[:-1], dtype=getattr(torch, to), device=x.device)
+    if not x.numel():
+        return out
+    calls, parts = sum_calls(_name(x), rows, width, _vector(x, rows, width), here())
+    parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
+    _launch(calls, x, parts=parts, out=out)
+    return out
+
+
+# Argmax
+@lru_cache(1024)
+def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], bests that are kept for each row between two calls)
+    "What finds the largest of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+    threads, ahead, blocks = _row_shape(rows, cdiv(width, v), on.sms)
+    types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
+    src = whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead)))
+    arrays = 'x', 'out', 'values', 'places'
+    first = Call(src, 'argmax_rows', arrays, (width, blocks), (rows * blocks,), (threads,))
+    second = Call(src, 'argmax_parts', ('values', 'places', 'out'), (blocks,), (rows,), (threads,))
+    return ([first], 1) if blocks == 1 else ([first, second], blocks)
+
+
+def argmax(
+    x,  # as for `sum`
+    axis=None,  # -1: along the last axis; None: among all numbers
+):  # a tensor of int64
+    """Where the largest number is, as `x.argmax()` or `x.argmax(-1)`: of equals the first; NaN is larger than all.
+
+    `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
+    _check('argmax', x, SIZES)
+    torch, (rows, width), dtype = _torch(), _rows('argmax', x, axis), _name(x)
+    out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
+    if not width:
+        raise ValueError('argmax: x has no numbers along the axis, so none is the largest')
+    if width >= 2**31:
+        raise ValueError(f'argmax: a row has {width:,} numbers, and the kernel counts up to 2^31 - 1')
+    if not rows:
+        return out
+    calls, parts = argmax_calls(dtype, rows, width, _vector(x, rows, width), here())
+    value = torch.float32 if dtype in FLOATS else torch.int32
+    values = torch.empty(rows * parts if parts > 1 else 1, dtype=value, device=x.device)
+    _launch(calls, x, out=out, values=values, places=torch.empty_like(values, dtype=torch.int32))
+    return out
+
+
+# Scan
+SCAN = dict(THREADS=512, ITEMS=16, MIN_BLOCKS=3)
+
+
+@lru_cache(1024)
+def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row)
+    "What sums along rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+    lines = max(1, SCAN['ITEMS'] // v)
+    threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * v))
+    tiles = cdiv(width, threads * lines * v)
+    types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
+    constants = dict(
+        V=v, THREADS=threads, LINES=lines, MIN_BLOCKS=SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
+    )
+    src = whole('scan', types, tuple(constants.items()))
+    arrays, numbers = ('x', 'out', 'told', 'ticket'), (Long(width), tiles)
+    return [Call(src, 'scan_rows', arrays, numbers, (rows * tiles,), (threads,))], tiles
+
+
+def scan(
+    x,  # as for `sum`
+    axis=-1,  # along the last axis; None: along all numbers, row after row
+):  # a tensor like `x`
+    """Running sums, as `x.cumsum(-1)`, in the type of `x`: integers wrap around, and 16-bit floats are added in
+    float32. In floats the last bits may differ from run to run.
+
+    `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
+    _check('scan', x, SIZES)
+    torch, (rows, width), out = _torch(), _rows('scan', x, axis), _torch().empty_like(x)
+    if not x.numel():
+        return out
+    calls, tiles = scan_calls(_name(x), rows, width, _vector(x, rows, width), here())
+    # One word for each tile, which begins as "nothing told yet", and the ticket.
+    told = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
+    _launch(calls, x, out=out, told=told[1:], ticket=told[:1])
+    return out
+
+
+# Histogram
+_COUNTERS = 8192  # of a block: 32 KiB
+
+
+@lru_cache(1024)
+def histogram_calls(dtype, size, bins, low, high, v, on) -> list:  # of `Call`
+    "What counts `size` numbers on the `Device` `on`, `v` of them at a load"
+    threads = 1024 if size >= 2**16 else 128
+    constants = dict(V=v, THREADS=threads, BINS=bins, COPIES=max(1, min(threads // 32, _COUNTERS // bins)))
+    src = whole('histogram', (('From', TYPES[dtype][0]),), (*constants.items(), ('FLOATS', dtype in FLOATS)))
+    blocks = max(1, min(2 * on.sms, cdiv(size, threads * v)))
+    numbers = Long(size), low, high, bins / (high - low)
+    return [Call(src, 'histogram', ('x', 'out'), numbers, (blocks,), (threads,))]
+
+
+def histogram(
+    x,  # as for `sum`
+    bins=256,  # at most 8192
+    low=None,  # floats: where the first bin begins; integers have none
+    high=None,  # and where the last one ends, which belongs to it
+):  # a tensor of int64, of `bins` numbers
+    """How many numbers fall into each bin: integers from 0 to bins - 1, floats into equal intervals from `low` to
+    `high`. What falls into none, NaN for instance, is not counted.
+
+    `TypeError` and `ValueError` say what of `x` or the bins is not covered."""
+    _check('histogram', x, SIZES)
+    if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
+        raise ValueError(f'histogram: bins is {bins!r}, and it may be a whole number from 1 to {MOST_BINS}')
+    if _name(x) not in FLOATS:
+        if (low, high) != (None, None):
+            raise ValueError(f'histogram: x is {_name(x)}, whose numbers are their own bins; leave out low and high')
+        low, high = 0.0, float(bins)
+    elif low is None or high is None or not -math.inf < low < high < math.inf:
+        raise ValueError(f'histogram: low is {low} and high {high}, and floats need two numbers, the second the larger')
+    torch = _torch()
+    out = torch.zeros(bins, dtype=torch.int64, device=x.device)
+    if x.numel():
+        calls = histogram_calls(_name(x), x.numel(), bins, float(low), float(high), _vector(x, 1, x.numel()), here())
+        _launch(calls, x, out=out)
+    return out
+
+
+# Transpose
+_WORDS = {1: 'uint8', 2: 'int16', 4: 'int32', 8: 'int64'}  # numbers of so many bytes, whatever they mean
+_IN_C = dict(uint8='unsigned char', int16='short', int32='int', int64='long long')
+TILE = 64
+
+
+@lru_cache(1024)
+def transpose_calls(size, matrices, h, w, on) -> list:  # of `Call`
+    "What turns matrices of h x w numbers of `size` bytes on the `Device` `on`"
+    constants = dict(TILE=TILE, THREADS=512, PAD=max(1, 4 // size))
+    src = whole('transpose', (('Number', _IN_C[_WORDS[size]]),), tuple(constants.items()))
+    grid = matrices * cdiv(h, TILE) * cdiv(w, TILE)
+    return [Call(src, 'transpose', ('x', 'out'), (h, w), (grid,), (constants['THREADS'],))]
+
+
+def transpose(
+    x,  # a contiguous tensor of two axes or more, of any type of 1, 2, 4 or 8 bytes
+):  # a tensor of the type of `x`
+    """The last two axes exchanged, row after row in memory of its own, as `x.mT.contiguous()`.
+
+    `TypeError` and `ValueError` say what of `x` is not covered."""
+    torch = _torch()
+    _check('transpose', x, [_name(x)] if getattr(x, 'dtype', torch.float32).itemsize in _WORDS else SIZES)
+    if x.dim() < 2:
+        raise ValueError(f'transpose: x has the shape {tuple(x.shape)}, and a matrix has rows and columns')
+    (h, w), matrices = x.shape[-2:], math.prod(x.shape[:-2])
+    if max(h, w) >= 2**31:
+        raise ValueError(
+            f'transpose: x has the shape {tuple(x.shape)}, and the kernel counts rows and columns with int'
+        )
+    out = torch.empty(*x.shape[:-2], w, h, dtype=x.dtype, device=x.device)
+    if x.numel():
+        word, calls = (
+            getattr(torch, _WORDS[x.element_size()]),
+            transpose_calls(x.element_size(), matrices, h, w, here()),
+        )
+        _launch(calls, x.view(word), out=out.view(word))
+    return out
