@@ -9,9 +9,8 @@ HERE = Path(__file__).parent/'translate'
 sys.path.insert(0, str(HERE))
 import cases
 import corpus
-from compare import differences, generated, rightly, smallest, told
+from compare import EXAMPLES, differences, generated, rightly, smallest, told
 
-EXAMPLES = 700   # of which a bit less than half are different kernels
 MODES = [pytest.param({}, id='readable'), pytest.param(dict(doubles=True), id='doubles'), pytest.param(dict(doubles=True, wide=True), id='wide')]
 
 @pytest.fixture(scope='module')

@@ -16,6 +16,7 @@ from gridstride.utils import cache_dir, dim3
 
 HERE = Path(__file__).parent
 TOGETHER = 100   # kernels in one compilation: starting the compiler costs as much as a dozen of them
+EXAMPLES = 700   # of which a bit less than half are different kernels
 
 def translated(case, **how):
     "The case's kernel as CUDA C"
@@ -46,7 +47,7 @@ def _simulated(case):
         warnings.simplefilter('error' if case.name.startswith('generated') else 'ignore', sim.SameValueRace)
         return simulated(case)
 
-def differences(cases, checks=False, flags=('-O1',), **how):
+def differences(cases, checks=False, flags=('-Og',), **how):
     "What differs between simulator and emulator, or None, for each case"
     res = []
     for at in range(0, len(cases), TOGETHER):
@@ -54,6 +55,11 @@ def differences(cases, checks=False, flags=('-O1',), **how):
         compiled = engine.Compiled([translated(c, **how) for c in part], checks, flags=flags)
         res += [outcome(compiled, n, c, rightly(c)) for n,c in enumerate(part)]
     return res
+
+def others(cases, tested):
+    "Those of `cases` that are not among the `tested`, whatever they are called"
+    known = {repr(c._replace(name='')) for c in tested}
+    return [c for c in cases if repr(c._replace(name='')) not in known]
 
 def told(cases, results):
     "The cases that differ, for people"

@@ -56,8 +56,8 @@ def find(unit, kind):
 
 # The corpus
 
-def translated_in_all_ways(k, args):
-    for how in MODES.values(): translate(k, args, Unit(**how))
+def translated_in_all_ways(k, args, modes=MODES):
+    for how in modes: translate(k, args, Unit(**MODES[how]))
     translate(k, args, engine.CheckedUnit(doubles=True, wide=True), engine.CheckedExpressions)
 
 
@@ -69,9 +69,10 @@ def test_kernels_of_the_tests_are_well_formed(name):
 
 @pytest.mark.parametrize('at', range(4))
 def test_recorded_kernels_are_well_formed(at):
+    "In the two ways that test_translate_equal, which verifies what it translates, has for none or few of them"
     cases = record.cases()
     assert len(cases) > 400
-    for c in cases[at::4]: translated_in_all_ways(kernel(c, sim.cuda), arguments(c)[0])
+    for c in cases[at::4]: translated_in_all_ways(kernel(c, sim.cuda), arguments(c)[0], ['wide'])
 
 
 def test_the_switch_is_off_unless_asked_for(monkeypatch):
