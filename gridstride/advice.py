@@ -27,6 +27,8 @@ def fitting(
     line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]
     if kind == 'memcheck' and code == 'outside' and line:
         return _of_index(fields, line, above)
+    if kind == 'memcheck' and code == 'outside_named' and line:
+        return _of_fixed(fields, line, above)
     if kind == 'memcheck' and code in _ELSEWHERE and (wraps := _UNSIGNED.search(line)):
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks') and line and other:
@@ -162,6 +164,18 @@ def _of_index(fields, line, above):
     return 'guard', dict(expr=expr, size=size)
 
 
+def _of_fixed(fields, line, above):
+    "An index outside of an array whose size stands in the source: `type` begins at the axis that is meant"
+    if not (sizes := re.findall(r'\[(\d+)\]', fields['type'])):
+        return None
+    size, found = int(sizes[0]), {indices for *_, indices in uses(line, fields['array']) if indices}
+    indices = found.pop() if len(found) == 1 else ()
+    names = _names(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
+    if wide := next((o for o in _guards(names, [line, *reversed(above)]) if '<=' in o), None):
+        return 'one_too_many', dict(guard=wide, last=size - 1, size=size)
+    return 'fixed', dict(size=size, last=size - 1)
+
+
 def _of_axes(array, shape, at, parts):
     axis = next((a for a, (i, n) in enumerate(zip(at, shape)) if not 0 <= i < n), None)
     if axis is None or len(at) != len(shape):
@@ -217,10 +231,12 @@ def _names(expr):
 
 def _guards(names, lines):
     "The comparisons of these variables with what lies above them, the nearest first: `i < n`"
-    for line in lines:
+    for n, line in enumerate(lines):
         if not re.search(r'\b(if|while|for|elif)\b|\?', line):
             continue
-        leaves = re.search(r'\b(return|continue)\b', line)
+        if n and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
+            continue  # it guards what stands in its own line
+        leaves = re.search(r'\b(return|continue|break)\b', line)
         for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({_COMPARED})(\s*-)?', line):
             if m[1] in names and (m[2] != '>' or leaves):
                 yield f'{m[1]} {"<=" if m[2] in ("<=", ">") and not m[4] else "<"} {m[3]}'

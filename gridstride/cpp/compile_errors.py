@@ -149,6 +149,12 @@ _HINTS = (
         r"operator\[\]' \(operand types are 'void|subscript of pointer to function",
         'In C a launch is spelled `kernel<<<blocks, threads>>>(...)`; the square brackets are those of Python.',
     ),
+    (
+        r'<<<',
+        r'no matching function for call to|no instance of function template',
+        'Is it a template? Then its arguments in angle brackets are numbers that the compiler knows: '
+        '`kernel<16><<<blocks, threads>>>(...)`.',
+    ),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
 )
 

@@ -32,6 +32,10 @@ def _(fn, rng, th, tk, tw):
         raise AssertionError(
             f'two numbers are to be returned, the bytes in all and where the doubles begin; got {got!r}'
         )
+    if got[0] < got[1]:
+        raise AssertionError(
+            f'{got[0]} bytes in all cannot hold doubles that begin at byte {got[1]}: the sum comes first'
+        )
     if got[1] != first:
         raise AssertionError(
             f'the doubles begin at byte {got[1]}, but the first multiple of 8 that both tiles leave free is {first}'

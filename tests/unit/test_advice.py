@@ -34,6 +34,7 @@ INDICES = [
     (('out[i] = x[i] + x[i+n];', (100,), (100,)), 'as in `if (i < n)`, where n is the number of items'),
     (('total += x[r*w + c];', (62,), (62,), 'int r = blockIdx.x*blockDim.x + threadIdx.x;\nif (r > h) return;\nfor (int c = 0; c < w; ++c)'), '`r <= h` lets in one too many: the last one is h - 1'),
     (('total += x[r*w + c];', (62,), (62,), 'int r = blockIdx.x*blockDim.x + threadIdx.x;\nfor (int c = 0; c < w; ++c)'), 'The index is `r*w + c`. A thread past the last row or the last column'),
+    (('if (r < h && c < w) out[r2*w + c] = x[r2*w + c];', (12,), (12,), 'ms[tr2][tc] = r2 < h && idx+tc < k ? m[r2*k + idx+tc] : 0;\nif (r2 < h) out[r2] = 0;'), 'The index is `r2*w + c`. A thread past the last row or the last column'),
     (('if (i <= n-1) out[i] = x[i+1];', (100,), (100,)), 'The guard `i < n` lets this thread in, and `i+1` is 100'),
     (('if (x[i] > 0) out[i] = x[i];', (100,), (100,)), 'A thread past the end must do nothing'),
     (('if (r < h && c < w) out[0] = x[r * 2 * w + c];', (100,), (100,)), 'look at its stride'),
@@ -48,6 +49,15 @@ INDICES = [
 def test_the_advice_for_an_index_fits_its_line(given, says):
     line, at, shape, above, dialect, inner = (*given, *('', 'cuda', ('', 0))[len(given)-3:])
     assert says in index(line, at, shape, above, dialect, inner=inner[0], inner_at=inner[1])
+
+
+FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]', '`i <= tk` lets in one too many: with 8 elements the last index is 7'), ('x[tr][tc] = i <= n;', 16, 'float [16]', 'x has 16 places there, 0 to 15'),
+         ('if (r <= tw) x[r][c] = 0;', 4, 'float [4][8]', '`r <= tw` lets in one too many: with 4 elements'), ('x[r][0] = x[0][r];', 4, 'float [4][8]', 'x has 4 places there')]
+
+
+@pytest.mark.parametrize('line,at,type,says', FIXED)
+def test_the_advice_for_an_array_of_a_fixed_size(line, at, type, says):
+    assert says in str(exception_of('memcheck', 'outside_named', 'cuda', dict(array='x', index=(at,), type=type), Place('k', 'k.cu', 9, line)))
 
 
 def race(line, now, other, source, above='', code='race', before='written', then='read', dialect='cuda'):

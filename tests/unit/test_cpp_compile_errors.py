@@ -69,6 +69,7 @@ def test_warnings_of_the_learners_lines_only():
     ('    k[blocks, tpb](x, n);', "no match for 'operator[]' (operand types are 'void(float*, int)' and 'dim3')", 'kernel<<<blocks, threads>>>'),
     ('    k<<<blocks, tpb>>>(x, n);', "cannot convert 'torch::Tensor' to 'float*'", 'x.data_ptr<float>()'),
     ('    k<<<blocks, tpb>>>(x, n);', 'no suitable conversion function from "at::Tensor" to "float *" exists', 'x.data_ptr<float>()'),
+    ('    k<<<blocks, tpb>>>(x, n);', "no matching function for call to 'k(float*&, int&)'", 'kernel<16><<<'),
     ('    k<<<blocks, tpb>>>(x, n);', "'blocks' was not declared in this scope", None),
     ('    __shared__ float ms[16]', 'expected a ";"', None), ('    y = total + 1;', "'total' was not declared in this scope", None)])
 def test_habits_of_python_get_a_hint(line, said, hint):
