@@ -122,8 +122,8 @@ def _of_race(code, fields, line, number, other, above):
         return ('round', dict(line=number, earlier=other.line)) if loop and other.line > number else None
     if found := update_of(line, fields['array']):
         operation, element, value = found
-        array, _, inside = element.partition('[')
-        parts = _parts(inside.rstrip(']').replace('][', ', ')) if inside else ['0']
+        array, indices = element.partition('[')[0], uses(element, fields['array'])[0][2]
+        parts = [part for o in indices for part in _parts(o)] or ['0']
         index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
         row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
         return row, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),

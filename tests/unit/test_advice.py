@@ -72,6 +72,7 @@ def test_the_advice_for_a_race_fits_both_lines():
     assert 'in different rounds of a loop: put a cuda.syncthreads()' in race('s[t] += s[t+h]', 5, 5, 's[t] += s[t+h]', 'while h:', dialect='python')
     assert 'In one step: atomicAdd(&s[0], v).' in race('s[0] += v;', 5, 5, 's[0] += v;')
     assert 'In one step: cuda.atomic.add(s, (i, 0), v).' in race('s[i, 0] += v', 5, 5, 's[i, 0] += v', dialect='python')
+    assert 'In one step: cuda.atomic.add(s, x[i], 1).' in race('s[x[i]] += 1', 5, 5, 's[x[i]] += 1', dialect='python')
     assert 'atomicMax(&s[0], v) for whole numbers' in race('s[0] = max(s[0], v);', 5, 5, 's[0] = max(s[0], v);', code='race_of_blocks')
     assert 'No atomic does just that' in race('s[0] *= v;', 5, 5, 's[0] *= v;')
     assert 'give each thread a place of its own' in race('s[0] = v;', 5, 5, 's[0] = v;', then='written')
