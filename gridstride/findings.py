@@ -549,7 +549,10 @@ WORDS = {
     ('synccheck', 'waits_elsewhere'): Words(
         '{here} of {threads} threads wait at a barrier, and this one for what never comes', _EVERYBODY
     ),
-    ('synccheck', 'grid_diverged'): Words('not all threads of the grid reach this barrier'),
+    ('synccheck', 'grid_diverged'): Words(
+        "not all threads of the grid reach its barrier: thread {thread} of block {in_block} does not",
+        'Who has nothing to do waits with the others: guard the work, not the barrier.',
+    ),
     ('synccheck', 'endless_wait'): Words(
         '{threads} threads wait here for a change of memory that never comes',
         'Threads that run in step cannot wait for each other in a loop; use a barrier, '
@@ -557,8 +560,8 @@ WORDS = {
     ),
     ('synccheck', 'blocks_wait'): Words(
         '{threads} threads wait here for a change of memory that does not come while they run in step',
-        "Blocks may wait for each other with sim.options(engine='c'). Threads of one block use a barrier, "
-        'or one of them takes the lock.',
+        'Blocks may wait for each other by a flag that is read atomically, as in '
+        '`while cuda.atomic.add(flags, i, 0) == 0`. Threads of one block use a barrier, or one of them takes the lock.',
     ),
     # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
     ('synccheck', 'no_such_barrier'): Words(
@@ -841,8 +844,9 @@ def field_names(kind, code):
 def _shown(fields, dialect):
     "Fields as the templates show them"
     shown = {k: _phrase(v, dialect) if isinstance(v, Phrase) else v for k, v in (fields or {}).items()}
-    if 'thread' in shown:
-        shown['thread'] = position(shown['thread'])
+    for k in ('thread', 'in_block'):
+        if k in shown:
+            shown[k] = position(shown[k])
     name = shown.get('array') or shown.get('space') or ''
     shown.setdefault('element', element(name, shown.get('index'), dialect))
     return shown

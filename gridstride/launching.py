@@ -7,13 +7,31 @@ from typing import NamedTuple
 from .findings import Place, WrongArgument, exception_of
 from .utils import dim3
 
-__all__ = ['LIMITS', 'Config', 'launch_error', 'read_brackets', 'configure', 'count_arguments', 'argument_error']
+__all__ = [
+    'LIMITS',
+    'Config',
+    'launch_error',
+    'read_brackets',
+    'configure',
+    'count_arguments',
+    'argument_error',
+    'resident',
+]
 
 # What a GPU takes: threads of a block and along its z, bytes of shared memory, and for a kernel that asks for more,
 # blocks along x, and along y and z, blocks of a cluster
 LIMITS = SimpleNamespace(
     threads=1024, z=64, shared=48 * 1024, shared_asked_for=227 * 1024, grid_x=2**31 - 1, grid_yz=65535, cluster=8
 )
+
+
+def resident(
+    threads,  # of a block
+    shared,  # bytes of shared memory of a block
+):  # how many blocks
+    "How many blocks are on the device together, an H100's 132 multiprocessors; registers are not counted"
+    by_threads, by_memory = 2048 // (-(-threads // 32) * 32), (228 << 10) // (-(-shared // 128) * 128 + 1024)
+    return 132 * max(1, min(32, by_threads, by_memory))
 
 
 class Config(NamedTuple):

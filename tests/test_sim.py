@@ -977,24 +977,3 @@ def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
     assert e.value.kind == 'timeout' and 'while x[0] == 0.: n += 1' in str(e.value)
     with pytest.raises(ValueError, match='seconds is 0'):
         with sim.options(seconds=0): pass
-
-@cuda.jit
-def look_ahead(flags, out):                 # each block waits for the one after it
-    b = cuda.blockIdx.x
-    if cuda.threadIdx.x == 0:
-        if b + 1 < cuda.gridDim.x:
-            while cuda.atomic.add(flags, b+1, 0) == 0: pass
-            cuda.threadfence()
-            out[b] = out[b+1] + b
-        else: out[b] = b
-        cuda.threadfence()
-        cuda.atomic.add(flags, b, 1)
-
-def test_blocks_that_wait_for_others_are_told_which_engine_runs_them():
-    out,flags = np.zeros((2,40), np.int32)
-    with sim.options(engine='lanes'), pytest.raises(sim.SynccheckError, match="engine='c'") as e: look_ahead[40, 256](flags, out)
-    assert linecache.getline(e.value.file, e.value.line).strip().endswith("== 0: pass")
-    for order in ('forward', 'reverse', 'shuffle'):
-        out,flags = np.zeros((2,40), np.int32)
-        with sim.options(engine='c', order=order): look_ahead[40, 256](flags, out)
-        assert (out==np.cumsum(np.arange(40)[::-1])[::-1]).all()

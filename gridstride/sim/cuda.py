@@ -2,9 +2,10 @@
 
 What is **not** modelled, and says so: dynamic parallelism, textures, cooperative groups beyond `this_grid`,
 inline PTX and libdevice, `cuda.random`, vector types such as `float32x4`, records, strings and dates,
-kernels whose source cannot be read (made by `exec`), and time. Threads of a warp run in step, so two
-threads of a warp cannot wait for each other in a loop (a GPU since Volta lets them); such a loop is
-reported, it never hangs. Blocks that take a lock run one after the other.
+kernels whose source cannot be read (made by `exec`), and time. Threads of a block run in step, so two
+of them cannot wait for each other in a loop (a GPU since Volta lets them); such a loop is reported, it never
+hangs. Blocks may wait for other blocks: those of a kernel that looks at flags by atomics run one by one, and
+each hands over where it looks in vain. As many are there together as an H100 has room for.
 
 One thing is not reported: a variable that only some threads have assigned has some value in the others,
 too. And one type is found out late: a variable that is an integer in one branch and a float in another is a
@@ -117,6 +118,7 @@ __all__ = [
     'mapped_array_like',
     'match_all_sync',
     'match_any_sync',
+    'nanosleep',
     'per_thread_default_stream',
     'pinned',
     'pinned_array',
@@ -324,6 +326,11 @@ def _fence(wide):
     return intrinsic(lambda run, m, site: run.order.fence(run.g, np.flatnonzero(m), run.now, wide))
 
 
+@intrinsic
+def nanosleep(run, m, site, ns):
+    "Let time pass: here nothing happens"
+
+
 threadfence, threadfence_block, threadfence_system = (_fence(wide) for wide in (True, False, True))
 
 
@@ -336,8 +343,26 @@ class _Grid:
 
 def _grid_sync(run, m, site):
     run.detectors.synccheck.grid(run, m, site)
+    if run.grid.size > run.room:
+        raise launch_error(run.kernel, 'cooperative_size', blocks=run.grid.size, resident=run.room)
     run.barrier(m, site)
+    if run.program.waits:
+        return _meet(run, m, site)
     run.order.start = run.now
+
+
+def _meet(run, m, site):
+    "The grid's barrier of blocks that run one by one; yields while others are missing"
+    here = run.at_grid
+    here.add(run.g.first)
+    if len(here) == run.grid.size:
+        run.at_grid, run.order.start = set(), run.now
+        run.changes += 1
+    while run.at_grid is here:
+        if run.never is not None:
+            absent = next(b for b in range(run.grid.size) if b not in here)
+            run.detectors.synccheck.not_at_grid(run, m, site, *run.g.who_is(absent * run.block.size))
+        yield True
 
 
 @intrinsic

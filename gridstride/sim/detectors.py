@@ -187,7 +187,9 @@ class Racecheck:
         warn_of('same_value', 'python', fields)
 
 
-SPINS = 1000  # turns without a change of memory after which a loop is asked whether anything changes
+# Turns without a change of memory after which a loop is asked whether anything changes: in a kernel whose blocks run
+# in step, and in one whose blocks wait for others
+SPINS, LOOKS = 1000, 2
 
 
 class Synccheck:
@@ -219,9 +221,20 @@ class Synccheck:
             warn_of('returned', 'python', dict(fields, line=place.line, kernel=run.kernel))
 
     def grid(self, run, m, site):
-        "All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off"
-        if m is not run.g.all and not m.all():
-            raise run.finding('synccheck', 'grid_diverged', site, m)
+        """All threads of the grid are at its barrier; without them it has no meaning, be the detector on or off.
+
+        Who has returned is excused, as by a GPU, if the first thread of the block is here: it speaks for the block."""
+        g = run.g
+        if m is g.all or m.all():
+            return
+        absent = ~m & (g.live | (g.t == 0))
+        if absent.any():
+            block, thread = g.who(int(np.argmax(absent)))
+            self.not_at_grid(run, m, site, block, thread)
+
+    def not_at_grid(self, run, m, site, block, thread):
+        "Raise: the lanes of `m` are at the grid's barrier, a thread is not"
+        raise run.finding('synccheck', 'grid_diverged', site, m, in_block=block, thread=thread)
 
     def meet(self, run, m, mask, site, operation):
         "Lanes of warps meet at an operation: each is named in its mask, and every lane named there is here"
@@ -250,6 +263,12 @@ class Synccheck:
             lane = int(np.argmax(missing))
             raise run.finding('synccheck', 'source_lane', site, by=lane, lane=int(source[lane]))
 
+    def go_on(self, run, site, m):
+        "Lanes wait for other blocks: raise if all that are there wait for ever"
+        if run.never is not None:
+            code, fields = run.never
+            raise run.finding('synccheck', code, site, m, threads=np.count_nonzero(m), **fields)
+
     def turn(self, run, loop, site, frame):
         """A `while` loop in the kernel's `frame` takes another turn. It must end some day, be the detector on or off.
 
@@ -257,14 +276,19 @@ class Synccheck:
         if time.monotonic() > run.deadline:
             raise run.finding('timeout', 'endless', site, loop.m, seconds=f'{settings.seconds:g}')
         if loop.changes != run.changes:
-            loop.turns, loop.changes = 0, run.changes
+            loop.turns, loop.changes, loop.in_vain, loop.stuck = 0, run.changes, False, False
             return
+        self.go_on(run, site, loop.m)
         loop.turns += 1
-        if loop.turns % SPINS == 0:
+        spins = LOOKS if run.program.waits else SPINS
+        loop.in_vain = loop.turns >= LOOKS
+        if loop.turns % spins == 0:
             loop.variables = _variables(frame)
-        elif loop.turns > SPINS and loop.turns % SPINS == 1 and _same(loop.variables, _variables(frame)):
-            code = 'endless_wait' if run.grid.size == 1 else 'blocks_wait'
-            raise run.finding('synccheck', code, site, loop.m, threads=np.count_nonzero(loop.m))
+        elif loop.turns > spins and loop.turns % spins == 1:
+            loop.stuck = _same(loop.variables, _variables(frame))
+            if loop.stuck and not run.program.waits:
+                code = 'endless_wait' if run.grid.size == 1 else 'blocks_wait'
+                raise run.finding('synccheck', code, site, loop.m, threads=np.count_nonzero(loop.m))
 
 
 def _variables(frame):

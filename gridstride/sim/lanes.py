@@ -163,6 +163,7 @@ class Loop:
     "A `while` loop: which lanes are in it, which have left"
 
     turns, changes = 0, None  # turns since memory has changed, and how often it had until then
+    in_vain = stuck = False  # has nothing changed lately? Will nothing ever change, unless others change it?
 
     def __init__(self, m, d):
         self.m, self.d0, self.d, self.brk, self.cont, self.done = m, d, d, None, None, None

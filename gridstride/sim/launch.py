@@ -113,20 +113,57 @@ def _launch(prog, grid, block, dynamic, args, trace):
 def _groups(run, prog, values):
     "The blocks, so many at a time that a few thousand threads run in step"
     per = max(1, settings.lanes // run.block.size)
-    if prog.locks:
-        per = 1  # blocks that take turns at a lock must be able to
-    if 'this_grid' in prog.f.__code__.co_names:
+    if prog.waits:
+        per = 1
+    elif 'this_grid' in prog.f.__code__.co_names:
         per = run.grid.size
     firsts = list(range(0, run.grid.size, per))
     if settings.order == 'reverse':
         firsts.reverse()
     if settings.order == 'shuffle':
         run.random.shuffle(firsts)
-    show = _Progress(run.kernel, len(firsts))
+    show, residents = _Progress(run.kernel, len(firsts)), _Residents(run)
     for i, first in enumerate(firsts):
-        run.begin(Group(run.grid, run.block, first, min(per, run.grid.size - first)), alone=not prog.locks)
-        prog(run, run.g.all, *values)
+        run.begin(Group(run.grid, run.block, first, min(per, run.grid.size - first)), alone=not prog.waits)
+        steps = prog(run, run.g.all, *values)
+        if prog.waits:
+            residents.begin(steps)
         show(i + 1)
+    residents.end()
+
+
+class _Residents:
+    "Blocks that wait for others: one runs until it is over or looks in vain, then the next one has its turn"
+
+    def __init__(self, run):
+        self.run, self.waiting = run, []  # waiting: (steps, what the run has of the block, will it wait for ever?)
+
+    def begin(self, steps):
+        "A block begins; then there is room for another one"
+        self.go_on(steps)
+        while self.waiting and len(self.waiting) >= self.run.room:
+            self.turn(False)
+
+    def end(self):
+        "All blocks have begun: go on until all are over"
+        while self.waiting:
+            self.turn(True)
+
+    def go_on(self, steps):
+        for stuck in steps:
+            self.waiting.append((steps, self.run.leave(), stuck))
+            return
+
+    def turn(self, all_there):
+        "A turn for each block that waits, those that waited last time first; a finding, if none ever goes on"
+        run, blocks, self.waiting = self.run, self.waiting[::-1], []
+        before = run.changes
+        for steps, left, _ in blocks:
+            run.enter(left)
+            self.go_on(steps)
+        if len(self.waiting) == len(blocks) and run.changes == before and all(stuck for *_, stuck in self.waiting):
+            fields = dict(resident=len(blocks), blocks=run.grid.size)
+            run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
 
 
 class _Progress:

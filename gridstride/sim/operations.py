@@ -73,6 +73,11 @@ def call(run, m, f, args, kw, site):
     raise refusal(run, m, f, site)
 
 
+def finish(v):
+    "What was called has this value; a device function that waits for other blocks has it later"
+    return (yield from v) if isinstance(v, types.GeneratorType) else v
+
+
 def refusal(run, m, f, site):
     "The `NotSimulated` for a call of `f`"
     if isinstance(f, types.FunctionType):
@@ -84,5 +89,5 @@ def refusal(run, m, f, site):
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, contains)  # numbers
 _CALLED += (load, store, give_name)  # arrays
-_CALLED += (fork, again, leave, holds, call)  # what asks the run
+_CALLED += (fork, again, leave, holds, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

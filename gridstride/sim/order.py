@@ -109,6 +109,16 @@ class Order:
         # within any
         self.known, self.known_block, self.seen, self.narrow = {}, {}, ({}, {}), {}
 
+    _OF_GROUP = 'began', 'synced', 'warp_synced', 'fences', 'known', 'known_block', 'seen', 'narrow'
+
+    def leave(self):
+        "What is known of the group at work: another one begins or goes on"
+        return {k: getattr(self, k) for k in self._OF_GROUP}
+
+    def enter(self, left):
+        "The group that has `left` goes on"
+        vars(self).update(left)
+
     # Barriers
 
     def meet(self, g, blocks, now):

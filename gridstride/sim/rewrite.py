@@ -12,6 +12,9 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | `p and q` | `q` only in the lanes where `p` holds |
 | `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten in its turn |
 
+A kernel that waits for other blocks (`waits`) becomes a generator. It yields where a block looks in vain: whether
+it would look in vain for ever, were it alone.
+
 `__d` tells whether there are lanes, outside of the mask for now, that come back later and need their old
 values.
 """
@@ -25,6 +28,7 @@ from collections import namedtuple
 from ..findings import NotSimulated
 from .arithmetic import as_numba
 from .operations import Operations
+from .waits import waits
 
 
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
@@ -69,18 +73,9 @@ def _expr(src):
 class _Rewriter(ast.NodeTransformer):
     "Rewrites one function; `sites` collects the places where memory is touched or something is called"
 
-    def __init__(self, name, file, lines, offset):
-        self.name, self.file, self.lines, self.offset, self.sites, self.consts, self.n, self.pre, self.loops = (
-            name,
-            file,
-            lines,
-            offset,
-            [],
-            {},
-            0,
-            None,
-            [],
-        )
+    def __init__(self, name, file, lines, offset, waits):
+        self.name, self.file, self.lines, self.offset, self.waits = name, file, lines, offset, waits
+        self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
 
     def fail(self, node, what):
         line = node.lineno
@@ -254,12 +249,13 @@ class _Rewriter(ast.NodeTransformer):
         c = self.visit(node.test)
         test, self.pre = self.pre, outer
         self.loops.append(L)
+        look = f'if {L}.in_vain: yield {L}.stuck\n' if self.waits else ''
         inner = (
             self.make(node, f'__m = {L}.m\n__d = {L}.d')
             + test
             + self.make(
                 node,
-                f'if not __gs.again(__run, {L}, C__, S__): break\n__m = {L}.m\n__d = {L}.d',
+                f'if not __gs.again(__run, {L}, C__, S__): break\n{look}__m = {L}.m\n__d = {L}.d',
                 C__=c,
                 S__=self.site(node.test),
             )
@@ -443,9 +439,8 @@ class _Rewriter(ast.NodeTransformer):
         values = self.in_order([*node.args, *(k.value for k in node.keywords)])
         args = ast.Tuple(values[: len(node.args)], ast.Load())
         kw = ast.Dict([ast.Constant(k.arg) for k in node.keywords], values[len(node.args) :])
-        return self.at(
-            node, _call('__gs.call', _expr('__run'), _expr('__m'), self.visit(node.func), args, kw, self.site(node))
-        )
+        call = _call('__gs.call', _expr('__run'), _expr('__m'), self.visit(node.func), args, kw, self.site(node))
+        return self.at(node, ast.YieldFrom(_call('__gs.finish', call)) if self.waits else call)
 
     def visit_Tuple(self, node):
         return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
@@ -495,16 +490,19 @@ def _rewritten(fn, rewriter):
 
 
 class Program:
-    "A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows what it became"
+    """A kernel or device function, rewritten for lanes: `Program(f)(run, m, *args)`; `.text` shows what it became.
+
+    One that `waits` for other blocks is a generator."""
 
     def __init__(self, f, kernel=False):
         src, file, first = _read(f)
         tree = ast.parse(src)
         fn = _definition(tree, f.__name__)
-        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1)
+        self.waits = waits(fn, f)
+        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits)
         self.tree = ast.increment_lineno(_rewritten(fn, rewriter), first - 1)
         self.file = file
-        self.f, self.name, self.kernel, self.locks = f, f.__name__, kernel, _takes_locks(tree)
+        self.f, self.name, self.kernel = f, f.__name__, kernel
         self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
         self.params = [o.arg for o in fn.args.args]
         self.defaults = f.__defaults__ or ()
@@ -530,21 +528,20 @@ class Program:
         if len(args) > len(self.params) or set(kw) - set(rest) or set(rest) - set(given):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
         args = (*args, *(given[k] for k in rest))
+        if self.waits:
+            return self.steps(run, m, *args)
         outer, run.program = run.program, self
         try:
             return self.run(run, m, self.kernel, *args)
         finally:
             run.program = outer
 
-
-def _takes_locks(tree):
-    "Is there a loop that tries an atomic exchange until it succeeds?"
-    return any(
-        isinstance(o, ast.Attribute) and o.attr in ('cas', 'compare_and_swap', 'exch')
-        for w in ast.walk(tree)
-        if isinstance(w, ast.While)
-        for o in ast.walk(w)
-    )
+    def steps(self, run, m, *args):
+        "A call that yields where it waits for other blocks"
+        outer, run.program = run.program, self
+        res = yield from self.run(run, m, self.kernel, *args)
+        run.program = outer
+        return res
 
 
 def _locals(fn):

@@ -1,12 +1,12 @@
 """A kernel at work: the group of threads, the time, and whom accesses and barriers are told."""
 
 import linecache
-
 import time
 
 import numpy as np
 
 from ..findings import NotSimulated, Place, exception_of
+from ..launching import resident
 from ..options import settings
 from .detectors import Detectors
 from .order import Order
@@ -27,6 +27,8 @@ class Run:
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
+        self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
+        self.never = None  # once all blocks on the device wait for ever: the code of the finding, and its fields
         self.random = np.random.default_rng(settings.seed)
 
     def begin(self, g, alone):
@@ -38,6 +40,21 @@ class Run:
         if settings.order == 'shuffle':
             self._seq = self.random.permutation(g.size)
         self._of = None, None
+
+    def leave(self):
+        "What belongs to the group at work: another one begins or goes on"
+        return {k: getattr(self, k) for k in ('g', 'shared', 'program', '_seq')}, self.order.leave()
+
+    def enter(self, left):
+        "The group that has `left` goes on"
+        vars(self).update(left[0], _of=(None, None))
+        self.order.enter(left[1])
+
+    @property
+    def room(self):
+        "How many blocks such as those at work are on the device together"
+        arrays = (v.mem.data.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
+        return resident(self.block.size, self.dynamic + sum(arrays) // self.g.count)
 
     # Lanes
 

@@ -1,0 +1,110 @@
+"""Does a kernel wait for other blocks? It does in a `while` loop that atomics decide about.
+
+Most kernels do not, and many of their blocks run in step. The blocks of one that waits run one by one, each until
+it is over or looks in vain: then the next one begins beside it.
+"""
+
+import ast
+import inspect
+import textwrap
+
+__all__ = ['waits']
+
+LOCKS = 'cas', 'compare_and_swap', 'exch'
+_IDLE = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
+
+
+def waits(tree, f):
+    "Does the function `f`, whose syntax tree is `tree`, or one that it calls, wait for what other blocks do?"
+    return _Reader(f, {f}).waits(tree)
+
+
+class _Reader:
+    "Reads a function, and those that it calls; `seen`: functions that somebody reads already"
+
+    def __init__(self, f, seen):
+        closure = zip(f.__code__.co_freevars, f.__closure__ or ())
+        self.f, self.seen, self.closure = f, seen, dict(closure)
+
+    def waits(self, tree):
+        loops = [o for o in ast.walk(tree) if isinstance(o, ast.While)]
+        return any(map(self.polls, loops)) or any(r.waits(t) for r, t in self.called(tree))
+
+    def polls(self, loop):
+        "Is it the loop of a lock, does what atomics have found end it, or does it only look at an array?"
+        inside = list(ast.walk(loop))
+        if any(isinstance(o, ast.Attribute) and o.attr in LOCKS for o in inside):
+            return True
+        if all(map(_idles, loop.body)) and any(isinstance(o, ast.Subscript) for o in ast.walk(loop.test)):
+            return True
+        ends = [loop.test, *(o.test for o in inside if isinstance(o, ast.If) and _leaves(o))]
+        found = self.found(inside)
+        return any(self.depends(o, found) for o in ends)
+
+    def found(self, inside):
+        "The names whose values come from atomics, as far as the nodes of a loop tell"
+        names, more = set(), True
+        while more:
+            n = len(names)
+            for o in inside:
+                if isinstance(o, (ast.Assign, ast.AugAssign, ast.AnnAssign)) and o.value is not None:
+                    if self.depends(o.value, names):
+                        names |= _names(o.targets if isinstance(o, ast.Assign) else [o.target])
+            more = len(names) > n
+        return names
+
+    def depends(self, node, names):
+        "Does the value of `node` come from one of `names`, or from an atomic operation?"
+        if any(isinstance(o, ast.Name) and o.id in names or _is_atomic(o) for o in ast.walk(node)):
+            return True
+        return any(_has_atomic(r, t) for r, t in self.called(node))
+
+    def called(self, node):
+        "A reader and the tree of each device function that is called in `node`"
+        for o in ast.walk(node):
+            f = getattr(self.value(o.func), 'py_func', None) if isinstance(o, ast.Call) else None
+            if f is not None and f not in self.seen and (tree := _tree(f)):
+                yield _Reader(f, self.seen | {f}), tree
+
+    def value(self, node):
+        "What a name, or a name of a module, stands for; None where that is a local variable"
+        if isinstance(node, ast.Attribute):
+            return getattr(self.value(node.value), node.attr, None)
+        name = node.id if isinstance(node, ast.Name) else None
+        if name not in self.closure:
+            return self.f.__globals__.get(name)
+        try:
+            return self.closure[name].cell_contents
+        except ValueError:
+            return None
+
+
+def _tree(f):
+    "The syntax tree of a function; None where its source cannot be read"
+    try:
+        return ast.parse(textwrap.dedent(inspect.getsource(f)))
+    except (OSError, SyntaxError):
+        return None
+
+
+def _is_atomic(node):
+    "Is it `atomic.add`, or `cuda.atomic.add`?"
+    return isinstance(node, ast.Attribute) and 'atomic' in (getattr(node.value, k, '') for k in ('id', 'attr'))
+
+
+def _has_atomic(reader, tree):
+    return any(map(_is_atomic, ast.walk(tree))) or any(_has_atomic(r, t) for r, t in reader.called(tree))
+
+
+def _idles(s):
+    "Is it a statement that does nothing but pass the time?"
+    call = s.value if isinstance(s, ast.Expr) and isinstance(s.value, ast.Call) else None
+    return isinstance(s, ast.Pass) or call is not None and getattr(call.func, 'attr', '') in _IDLE
+
+
+def _leaves(branch):
+    return any(isinstance(o, (ast.Break, ast.Return)) for o in ast.walk(branch))
+
+
+def _names(targets):
+    return {o.id for t in targets for o in ast.walk(t) if isinstance(o, ast.Name)}

@@ -1,0 +1,184 @@
+"Blocks of the simulator that wait for other blocks: those that fit on the device together make progress together, in every order."
+import numpy as np
+import pytest
+
+from gridstride import sim
+from gridstride.findings import EarlyReturn
+from gridstride.sim import cuda
+from gridstride.sim.rewrite import Program
+
+ORDERS = 'forward', 'reverse', 'shuffle'
+
+
+def ints(n): return np.zeros(n, np.int32)
+def line_of(kernel, text): return next(i for i, o in enumerate(open(kernel.py_func.__code__.co_filename), 1) if text in o and i > kernel.py_func.__code__.co_firstlineno)
+
+
+@cuda.jit
+def never(flag):
+    if cuda.threadIdx.x == 0:
+        while cuda.atomic.add(flag, 0, 0) == 0: pass        # never
+
+
+@cuda.jit
+def look_ahead(flags, out):                                 # each block waits for the one after it
+    s = cuda.shared.array(4096, np.float64)
+    b = cuda.blockIdx.x
+    s[0] = 0.
+    if b + 1 < cuda.gridDim.x:
+        while cuda.atomic.add(flags, b + 1, 0) == 0: pass   # ahead
+        cuda.threadfence()
+        out[b] = out[b + 1] + b
+    else: out[b] = b
+    cuda.threadfence()
+    cuda.atomic.exch(flags, b, 1)
+
+
+@cuda.jit(device=True)
+def is_set(flags, i): return cuda.atomic.max(flags, i, 0) == 1
+
+
+@cuda.jit(device=True)
+def wait_for(flags, i):
+    tries = 0
+    while not is_set(flags, i): tries += 1
+    cuda.threadfence()
+    return tries
+
+
+@cuda.jit
+def by_functions(flags, data, out):
+    b, last = cuda.blockIdx.x, cuda.gridDim.x - 1
+    if b == last: data[0] = 7
+    elif wait_for(flags, b + 1) >= 0: out[b] = data[0]
+    cuda.threadfence()
+    cuda.atomic.add(flags, b, 1)
+
+
+@cuda.jit
+def gives_up(flags, out):
+    b, tries = cuda.blockIdx.x, 0
+    while True:
+        set_ = cuda.atomic.add(flags, 0, 0)
+        if set_ or tries == 100: break
+        tries += 1
+    out[b] = tries
+
+
+@cuda.jit
+def meets_between(flags, a, out):                           # the grid's barrier, and a flag
+    b, n = cuda.blockIdx.x, cuda.gridDim.x
+    grid = cuda.cg.this_grid()
+    a[b] = b
+    grid.sync()
+    if b > 0:
+        while cuda.atomic.add(flags, b - 1, 0) == 0: pass
+    out[b] = a[n - 1 - b]
+    cuda.atomic.add(flags, b, 1)
+    grid.sync()
+    a[b] = out[(b + 1) % n]
+
+
+@cuda.jit
+def never_meets(flags):
+    grid = cuda.cg.this_grid()
+    if cuda.blockIdx.x == 1: return
+    while cuda.atomic.add(flags, 0, 0) == 1: pass
+    grid.sync()                                             # without block 1
+
+
+@cuda.jit
+def meets(a, wrong):
+    i = cuda.grid(1)
+    if i >= a.size or wrong and cuda.threadIdx.x == 0 and cuda.blockIdx.x == 1: return
+    a[i] = i
+    cuda.cg.this_grid().sync()                              # for all
+    a[a.size - 1 - i] += 1
+
+
+@cuda.jit
+def queue(jobs, x, out):                                    # nobody waits here
+    i = cuda.grid(1)
+    while i < x.size:
+        at = cuda.atomic.add(jobs, 0, 1)
+        out[at] = x[i]
+        i += cuda.gridsize(1)
+
+
+@cuda.jit
+def without_fence(flag, data, out):
+    if cuda.blockIdx.x == 1:
+        data[0] = 1
+        cuda.atomic.exch(flag, 0, 1)
+    else:
+        while cuda.atomic.add(flag, 0, 0) == 0: pass
+        out[0] = data[0]
+
+
+@pytest.fixture(params=ORDERS, autouse=True)
+def order(request):
+    with sim.options(order=request.param, seed=3, engine='lanes'): yield request.param
+
+
+def found(error, kernel, *args):
+    with pytest.raises(error) as e: kernel(*args)
+    return e.value
+
+
+def test_the_same_compiled():
+    out = ints(40)
+    with sim.options(engine='c'): look_ahead[40, 1](ints(40), out)
+    assert (out == np.cumsum(np.arange(40)[::-1])[::-1]).all()
+
+
+def test_a_poll_in_a_function():
+    out = ints(20)
+    by_functions[20, 1](ints(20), ints(1), out)
+    assert (out[:-1] == 7).all()
+
+
+def test_who_looks_a_number_of_times_gives_up():
+    out = ints(5)
+    gives_up[5, 1](ints(1), out)
+    assert (out == 100).all()
+
+
+def test_a_flag_and_the_barrier_of_the_grid():
+    a, out = ints(20), ints(20)
+    meets_between[20, 1](ints(20), a, out)
+    assert (out == np.arange(20)[::-1]).all() and (a == np.roll(out, -1)).all()
+
+
+def test_what_never_comes_ends_with_its_line():
+    e = found(sim.SynccheckError, never[7, 64], ints(1))
+    assert e.code == 'endless_wait' and e.line == line_of(never, '# never') and 'engine' not in str(e)
+    e = found(sim.SynccheckError, never[300, 1024], ints(1))
+    assert e.code == 'not_resident' and '264 of the 300 blocks' in str(e) and e.line == line_of(never, '# never')
+    with sim.options(checks='none'): assert found(sim.SynccheckError, never[3, 1], ints(1)).code == 'endless_wait'
+
+
+def test_room_is_shared_memory_too(order):
+    n, flags, out = 900, ints(900), ints(900)
+    if order == 'reverse': return look_ahead[n, 1](flags, out)
+    e = found(sim.SynccheckError, look_ahead[n, 1], flags, out)
+    assert e.code == 'not_resident' and '792 of the 900 blocks' in str(e) and e.line == line_of(look_ahead, '# ahead')
+
+
+def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a_block():
+    a = ints(230)
+    with pytest.warns(EarlyReturn, match="38 of the block's 64"): meets[4, 64](a, False)
+    assert (a == np.arange(230) + 1).all()
+    e = found(sim.SynccheckError, meets[4, 64], a, True)
+    assert e.code == 'grid_diverged' and 'thread (0) of block (1) does not' in str(e) and e.line == line_of(meets, '# for all')
+    e = found(sim.SynccheckError, never_meets[3, 32], ints(1))
+    assert e.code == 'grid_diverged' and 'thread (0) of block (1) does not' in str(e) and e.line == line_of(never_meets, '# without')
+    assert 'blocks in a cooperative launch; 264 of them fit' in str(found(sim.LaunchError, meets[265, 1024], ints(265 * 1024), False))
+
+
+def test_blocks_that_wait_for_nobody_run_in_step():
+    assert not any(Program(k.py_func).waits for k in (queue, meets)) and all(Program(k.py_func).waits for k in (never, look_ahead, by_functions, gives_up))
+
+
+def test_races_are_found_across_blocks_that_take_turns():
+    e = found(sim.RacecheckError, without_fence[2, 1], ints(1), ints(1), ints(1))
+    assert e.array == 'data'
