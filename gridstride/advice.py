@@ -33,6 +33,8 @@ def fitting(
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks') and line and other:
         return _of_race(code, fields, line, place.line, other, above)
+    if kind == 'synccheck' and code == 'stuck' and fields['why'].code == 'at_grid':
+        return 'at_grid', {}
     return None
 
 

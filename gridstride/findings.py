@@ -256,6 +256,7 @@ DIALECTS = ('python', 'cuda')
 Words = namedtuple('Words', 'what mend', defaults=('',))  # each a template, or one for each dialect
 _OPTIONS = dict(python='sim.options', cuda='cpp.options')
 
+_AT_GRID = 'All blocks meet there: who has nothing to do waits with the others. Guard the work, not the barrier.'
 _EVERYBODY = 'All threads of a block must reach it: guard the data, not the barrier.'
 _NOTHING = 'A thread past the end must do nothing: guard it, as in '
 _GUARD = dict(
@@ -550,8 +551,7 @@ WORDS = {
         '{here} of {threads} threads wait at a barrier, and this one for what never comes', _EVERYBODY
     ),
     ('synccheck', 'grid_diverged'): Words(
-        "not all threads of the grid reach its barrier: thread {thread} of block {in_block} does not",
-        'Who has nothing to do waits with the others: guard the work, not the barrier.',
+        "not all threads of the grid reach its barrier: thread {thread} of block {in_block} does not", _AT_GRID
     ),
     ('synccheck', 'endless_wait'): Words(
         '{threads} threads wait here for a change of memory that never comes',
@@ -717,6 +717,7 @@ WORDS = {
 _ONE_LINE = 'Both are this one line: it reads {element}, then writes it, and another thread comes between. '
 _TOO_FAR = 'The guard `{guard}` lets this thread in, and '
 MENDS = {
+    'at_grid': _AT_GRID,
     'update': dict(
         python=_ONE_LINE + 'In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
         cuda=_ONE_LINE + 'In one step: atomic{Operation}(&{target}, {value}).',

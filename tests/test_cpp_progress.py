@@ -3,7 +3,7 @@ import pytest
 import torch
 
 from gridstride import cpp
-from gridstride.findings import KernelTimeout, LaunchError, RacecheckError, SynccheckError
+from gridstride.findings import EarlyReturn, KernelTimeout, LaunchError, RacecheckError, SynccheckError
 
 SRC = r'''
 #include <cooperative_groups.h>
@@ -83,6 +83,16 @@ __global__ void early(int *a) {
     if (blockIdx.x == 1) return;
     cg::this_grid().sync();                                 // line of the barrier
 }
+__global__ void excused(int *a, int n, int wrong) {
+    int i = blockIdx.x*64 + threadIdx.x;
+    if (i >= n || (wrong && threadIdx.x == 0 && blockIdx.x == 1)) return;
+    for (int k = 0; k < 3; k++) {
+        a[i] += 1;
+        cg::this_grid().sync();                             // those that are left
+        a[n - 1 - i] += 1;
+        cg::this_grid().sync();
+    }
+}
 __global__ void never(int *a) {
     while (atomicAdd(a, 0) == 0) {}                         // line of the wait
 }
@@ -128,6 +138,7 @@ int go_grid_ex(int *a, int *b, int n) {
 void go_plain(int *a, int *b, int n) { void *args[] = {&a, &b, &n}; cudaLaunchKernel(reinterpret_cast<const void *>(grid), dim3(n/64), dim3(64), args, 0, 0); }
 void go_race(int *a, int n) { void *args[] = {&a, &n}; cudaLaunchCooperativeKernel((const void *)race, n/64, 64, args); }
 void go_early(int *a) { void *args[] = {&a}; cudaLaunchCooperativeKernel((void *)early, 4, 32, args); }
+void go_excused(int *a, int n, int wrong) { void *args[] = {&a, &n, &wrong}; cudaLaunchCooperativeKernel((void *)excused, (n + 63)/64, 64, args); }
 void go_never(int *a, int blocks) { cudaFuncSetAttribute(never, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); never<<<blocks, 1, 200000>>>(a); }
 int fit() {
     int n, by = 0;
@@ -193,7 +204,19 @@ def test_the_barrier_of_the_grid(checked):
     with pytest.raises(SynccheckError, match="the grid's barrier, where 96 of 128 threads are") as e: checked.go_early(a)
     assert e.value.line == line_of('line of the barrier')
     with pytest.raises(RacecheckError): checked.go_race(a, 640)
+    assert 'guard the work, not the barrier' in str(e.value).lower()
     assert checked.fit() == 32
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a_block(checked, unchecked, order):
+    with cpp.options(order=order, seed=2):
+        a = ints(230)
+        with pytest.warns(EarlyReturn, match="38 of the block's 64 threads"): checked.go_excused(a, 230, 0)
+        with cpp.options(threads=2): unchecked.go_excused(a, 230, 0)
+        assert (a == 12).all()
+        with pytest.raises(SynccheckError, match="the grid's barrier, where 25[56] of 256 threads are") as e: checked.go_excused(ints(256), 256, 1)
+        assert e.value.line == line_of('those that are left')
 
 
 def test_a_kernel_without_host_code_has_the_barrier_too():

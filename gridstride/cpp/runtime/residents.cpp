@@ -11,6 +11,7 @@
 #include "launch.h"
 #include "residents.h"
 #include "signals.h"
+#include "synccheck.h"
 #include "threads.h"
 
 namespace gridstride {
@@ -95,16 +96,35 @@ bool Worker::may_go_on() const {
 }
 
 // The grid's barrier: all that was before is in order.
-static void all_have_met() {
-    Worker *mine = worker;
+static void order_all(Worker &mine) {
     for (Worker *t : teams_of_thread())
         for (size_t i = 0; i < t->blocks(); i++)
             if (Worker &b = *t->block_at(i); b.running) {
                 detector.enter(b);
                 detector.block_barrier(b);
             }
-    detector.enter(*mine);
+    detector.enter(mine);
     detector.launch_start = ++detector.now;
+}
+static void all_have_met(Worker &last) {
+    at_grid.arrived = 0;
+    if (detector.on) order_all(last);
+    at_grid.phase++;
+}
+// Who has returned is excused, if all others of the block are there and its first thread, which speaks for it on a GPU.
+bool Worker::excuse_from_grid() {
+    if (!live || live == n || state[slot[0]] == done || excused == at_grid.phase + 1) return false;
+    int gone = -1;
+    for (int i = 0; i < n; i++) {
+        const uint8_t s = state[slot[i]];
+        if (s == done) gone = gone < 0 ? i : gone;
+        else if (s != on_condition || condition[i].says != says_grid) return false;
+    }
+    excused = at_grid.phase + 1;
+    warn_of_returned(*this, line[0], live, gone);
+    if ((at_grid.arrived += uint64_t(n - live)) < blocks_of(*launch) * uint64_t(n)) return false;
+    all_have_met(*this);
+    return true;
 }
 void grid_sync(int line) {
     const Worker &w = *worker;
@@ -117,12 +137,7 @@ void grid_sync(int line) {
     }
     uint32_t phase = at_grid.phase;
     detector.settle();
-    if (++at_grid.arrived == blocks_of(l) * uint64_t(w.n)) {
-        at_grid.arrived = 0;
-        if (detector.on) all_have_met();
-        at_grid.phase++;
-        return;
-    }
+    if (++at_grid.arrived == blocks_of(l) * uint64_t(w.n)) return all_have_met(*worker);
     wait_until(waits_at_grid, &phase, line, says_grid);
 }
 bool is_cooperative() {

@@ -20,6 +20,10 @@ static bool has_returned(const Worker &w, int rank, int barrier) {
     return w.state[w.slot[rank]] == done && line && (line < barrier || w.line[rank] == barrier);
 }
 
+void warn_of_returned(Worker &w, int line, int here, int gone) {
+    if (detector.on && checks(synccheck))
+        begin_warning(Code::returned, line, {{"here", here}, {"threads", w.n}, thread_field(w, gone)});
+}
 void check_barrier(Worker &w) {
     if (!detector.on || !checks(synccheck)) return;
     int here = 0, first = -1, other = -1, gone = -1;
@@ -32,10 +36,7 @@ void check_barrier(Worker &w) {
         here += same;
         if (int &o = has_returned(w, i, w.line[first]) ? gone : other; !same && o < 0) o = i;
     }
-    if (gone >= 0 && other < 0) {
-        begin_warning(Code::returned, w.line[first], {{"here", here}, {"threads", w.n}, thread_field(w, gone)});
-        return;
-    }
+    if (gone >= 0 && other < 0) return warn_of_returned(w, w.line[first], here, gone);
     if (other < 0) return;
     w.current = w.slot[first];
     tell(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,

@@ -5,5 +5,6 @@
 namespace gridstride {
 
 void check_barrier(Worker &);
+void warn_of_returned(Worker &, int line, int here, int gone);    // a warning: `gone`, a thread, is not at the barrier
 [[noreturn]] void wrong_mask(Worker &, unsigned mask, int line);
 }

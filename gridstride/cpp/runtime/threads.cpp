@@ -199,7 +199,7 @@ bool Worker::resolve(bool must) {
             freed = true;
         }
     if (freed) return true;
-    if (wake()) return true;
+    if (wake() || (excuse_from_grid() && wake())) return true;
     int waiting = 0;
     for (int i = 0; i < n; i++) waiting += state[i] == at_barrier;
     if (waiting < live && !must) return false;

@@ -107,6 +107,7 @@ struct Worker {
     Worker *root = this;                           // the OS thread's own: all return to it
     Worker *at_work = this;                        // of the leader: the block that goes on when its turn comes
     bool looked = false;                           // has any?
+    uint32_t excused = 0;                          // the grid's barrier, from 1, that some are not awaited at
     uint32_t in_vain = 0;                          // of the leader: turns in a row in which nobody found something new
     char *kept = nullptr;                          // its shared memory, while another block is at work
     // the blocks of its cluster, itself among them; each has a worker of its own, all on one OS thread
@@ -125,6 +126,7 @@ struct Worker {
     bool looks_in_vain(const void *at, unsigned bytes, uint32_t where);
     bool may_go_on() const;
     bool waits_for_grid() const;
+    bool excuse_from_grid();
     void stirs() { leader->in_vain = 0; }
     size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }
     Worker *block_at(size_t i) { return cluster.empty() ? this : cluster[i]; }
