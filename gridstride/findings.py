@@ -306,7 +306,9 @@ WORDS = {
         'threadIdx, blockIdx and what is computed from them are unsigned: below 0 they begin again at 2**32 - 1. '
         'Guard it, or compute the index with int.',
     ),
-    ('memcheck', 'indices'): Words('{array} has {dimensions} dimensions, and {given} indices were given'),
+    ('memcheck', 'indices'): Words(
+        'dimensions of {array}: {dimensions}; indices given: {given}', 'An element takes one index for each dimension.'
+    ),
     ('memcheck', 'index_type'): Words(
         'an index of {array} is {type}; it must be a whole number', 'Divide with //, or use int(...).'
     ),

@@ -1,16 +1,16 @@
 """Launches a kernel: its arguments become views, and its blocks run in groups, a few thousand threads in step."""
 
 import importlib
+import linecache
 import re
 import sys
 import threading
 import time
-import traceback
 from functools import partial
 
 import numpy as np
 
-from ..findings import NotSimulated
+from ..findings import NotSimulated, Place, exception_of
 from ..launching import argument_error, configure, count_arguments
 from ..options import ENGINES, settings
 from .arithmetic import as_numba
@@ -69,15 +69,33 @@ def arguments(
 
 
 def number_error(prog, values, error):
-    "The error that names the array of the arguments that a line takes for a number; None without one"
-    frames = [o for o in traceback.extract_tb(error.__traceback__) if o.filename == prog.file]
-    line = frames[-1].line if frames else ''
+    "The error that names the array that a line takes for a number"
+    frame, number = _frame_of(prog, error)
+    line = linecache.getline(prog.file, number).strip()
+    for name, v in frame.items():
+        found = re.findall(rf'(?<![\w.]){re.escape(name)}\s*\[([^][]*)\]', line) if isinstance(v, View) else []
+        for given in (o.count(',') + 1 for o in found if ':' not in o):
+            if given < v.ndim:
+                fields = dict(array=name, dimensions=v.ndim, given=given)
+                return exception_of('memcheck', 'indices', 'python', fields, Place(prog.name, prog.file, number, line))
     for i, (name, v) in enumerate(zip(prog.params, values)):
         if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
             shape = tuple(map(int, v.shape))
-            what = f'is an array of shape {shape}, and line {frames[-1].lineno} takes it for a number: {line}'
+            what = f'is an array of shape {shape}, and line {number} takes it for a number: {line}'
             return argument_error(prog.name, i, name, f'{what}\n  Give the number itself: {name}.item()')
-    return None
+    what, mend = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
+    return NotSimulated(what, mend, kernel=prog.name, file=prog.file, line=number or None, source=line)
+
+
+def _frame_of(prog, error):
+    "(its variables, the line where it stands) of the kernel that an error comes from"
+    found = {}, 0
+    tb = error.__traceback__
+    while tb:
+        if tb.tb_frame.f_code.co_filename == prog.file:
+            found = tb.tb_frame.f_locals, tb.tb_lineno
+        tb = tb.tb_next
+    return found
 
 
 def other_engine():
@@ -105,7 +123,7 @@ def _launch(prog, grid, block, dynamic, args, trace):
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
     except TypeError as e:
-        raise (number_error(prog, values, e) if 'View' in str(e) else None) or e
+        raise (number_error(prog, values, e) if "'View'" in str(e) else e) from None
     finally:
         Run.current, Run.now = outer, run.now
 

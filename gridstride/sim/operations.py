@@ -37,9 +37,11 @@ def again(run, loop, c, site):
     return go
 
 
-def leave(run, kernel, m, value, ret):
+def leave(run, kernel, m, value, ret, site):
     "`return`: in a kernel the lanes are gone, in a device function they have a value"
     if kernel:
+        if value is not None:
+            raise run.refusal(site, m, 'a kernel that returns something', 'Write it to an array: `out[i] = ...`.')
         run.g.live = run.g.live & ~m
         return None
     return value if ret is UNDEF else merge(m, value, ret)

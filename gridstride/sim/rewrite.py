@@ -296,7 +296,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
-        return self.make(node, '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None', V__=value)
+        code = '__ret = __gs.leave(__run, __kernel, __m, V__, __ret, S__)\n__m = None'
+        return self.make(node, code, V__=value, S__=self.site(node))
 
     def visit_Assert(self, node):
         return self.make(node, '__gs.holds(__run, __m, C__, S__)', C__=self.visit(node.test), S__=self.site(node))
