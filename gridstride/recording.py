@@ -128,7 +128,7 @@ def machine(
     "This machine, as a recording remembers it"
     gpu, driver = _gpu()
     versions = {**_versions(), **({'driver': driver} if driver else {}), **(tools or {})}
-    return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
+    return dict(gpu=gpu, date=date.today().isoformat(), versions=dict(sorted(versions.items())))
 
 
 def brief_mark(made: dict) -> str:  # made: what `machine` says
@@ -230,8 +230,8 @@ def write(
     "Keep `x` in `folder/name.json`"
     path = _file(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = dict(key=key, made=machine(tools), forms=forms(x), data=data)
-    write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False, sort_keys=True) + '\n')
+    kept = dict(data=data, forms=forms(x), key=key, made=machine(tools))  # a dict of the reader's keeps its order
+    write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + '\n')
     return path
 
 

@@ -33,13 +33,18 @@ def run(folder, *args, **env):
 def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['01']
 
 
+def said(nb):
+    "The lines with which a lesson's claims say what was measured"
+    return [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines() if '; on the H100 of this text ' in line]
+
+
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
 def test_lesson_runs(path, tmp_path, monkeypatch):
-    "In a fresh kernel, in a copy of its folder, and nothing in that folder changes"
+    "In a fresh kernel, in a copy of its folder, and nothing in that folder changes; what the text claims of a recording holds as it is read back, too"
     shutil.copytree(ROOT, tmp_path/'course', symlinks=True, ignore=shutil.ignore_patterns('.*', '__pycache__', 'tests', 'build'))
     before = states(tmp_path/'course')
-    asyncio.run(L.execute(tmp_path/'course'/'nbs'/path.name))
-    assert states(tmp_path/'course') == before
+    nb = asyncio.run(L.execute(tmp_path/'course'/'nbs'/path.name))
+    assert states(tmp_path/'course') == before and [line for line in said(nb) if 'not so in the recording' in line] == []
 
 
 @pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
@@ -56,8 +61,7 @@ def test_speeds_and_counters_are_claims_and_hold_for_what_is_shown(path):
     "No speed, heat or model of a reader's GPU stops a lesson; and the recordings beside a text are what it says"
     nb = L.read(path)
     assert not (found := [m[0].strip() for m in map(MEASURED.search, L.code(nb)) if m]), found
-    said = [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines() if '; on the H100 of this text ' in line]
-    assert [line for line in said if ': not ' in line] == [] and (said or 'claim(' not in '\n'.join(L.code(nb)))
+    assert [line for line in said(nb) if ': not ' in line] == [] and (said(nb) or 'claim(' not in '\n'.join(L.code(nb)))
 
 
 def test_run_says_how_each_went_and_changes_no_file(tmp_path):

@@ -96,6 +96,11 @@ def test_what_a_lesson_measures(folder, monkeypatch):
     with pytest.raises(Unavailable, match='made from another source'): on_gpu('08_g', measure, 'def kernel(): ...')
 
 
+def test_a_dict_keeps_its_order(tmp_path):
+    write('08_d', '0', ms := {'tiled': 2., 'naive': 1., '8': {'b': 1, 'a': 2}}, ms, folder=tmp_path)
+    assert json.dumps(read('08_d', '0', tmp_path).data) == json.dumps(ms)
+
+
 def test_an_error_is_not_hidden_by_a_recording(made):
     def bang(): raise ZeroDivisionError('bang')
     with pytest.raises(ZeroDivisionError): recorded('08_a', bang, 'source', 7)
