@@ -39,6 +39,16 @@ __global__ void early(float *out, int n, int wrong) {
         if (t < i) return;
     }
 }
+__global__ void on_one_line(float *out, int n, int wrong) {
+    __shared__ float s[64];
+    int t = threadIdx.x;
+    if (wrong) goto end;
+    s[t] = t; if (t >= n) return; __syncthreads();
+    out[t] = s[n-1-t];
+    return;
+end:
+    if (t < n) __syncthreads(); if (t >= n) return;
+}
 __global__ void rounds(const float *x, float *out, int first, int second) {
     __shared__ float s[32];
     int t = threadIdx.x;
@@ -120,6 +130,13 @@ def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error
     with warnings.catch_warnings(), cpp.options(checks='no synccheck'):
         warnings.simplefilter('error')
         k.early[1, 64](zeros(64), 40, 0)
+
+
+def test_a_return_on_the_barrier_s_line_comes_before_it_or_behind(k):
+    with pytest.warns(EarlyReturn, match=f"line {line('s[t] = t; if')} of on_one_line: 40 of the block's 64 threads"): k.on_one_line[1, 64](out := zeros(64), 40, 0)
+    assert out.tolist() == [39.-i for i in range(40)]+[0.]*24
+    e = found(SynccheckError, k.on_one_line[1, 64], zeros(64), 40, 1)
+    assert e.line == line('if (t < n) __syncthreads(); if') and 'has passed it by' in str(e)
 
 
 def test_a_missing_barrier_of_a_loop_is_named_alike_by_emulator_and_simulator(k):

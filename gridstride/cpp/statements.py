@@ -96,7 +96,18 @@ def _rewrite_returns(e):
         body = c.until(i, ('{', ';'))
         for j in range(body, c.mate.get(body, body)):
             if c[j] == 'return' and c[j + 1] == ';' and not _in_lambda(c, j, body):
-                e.replace_tokens(j, j, 'return ::gridstride::returns(__LINE__)')
+                line = '__LINE__ + 1' if _behind_barrier(c, j) else '__LINE__'
+                e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
+
+
+def _behind_barrier(c, i):
+    "Stands a barrier before token `i` on its line?"
+    line, i = c.line(i), i - 1
+    while i > 0 and c.line(i) == line:
+        if c[i].startswith('__syncthreads') or c[i] in ('sync', 'barrier_sync'):
+            return True
+        i -= 1
+    return False
 
 
 def _in_lambda(c, i, body):

@@ -17,7 +17,7 @@ static Field thread_field(Worker &w, int rank) {
 // passed it by is none of these, be its end reached or not.
 static bool has_returned(const Worker &w, int rank, int barrier) {
     const int line = w.returned[rank];
-    return w.state[w.slot[rank]] == done && line && (line < barrier || w.line[rank] == barrier);
+    return w.state[w.slot[rank]] == done && line && (line <= barrier || w.line[rank] == barrier);
 }
 
 void warn_of_returned(Worker &w, int line, int here, int gone) {
