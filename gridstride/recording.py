@@ -128,7 +128,7 @@ def machine(
     "This machine, as a recording remembers it"
     gpu, driver = _gpu()
     versions = {**_versions(), **({'driver': driver} if driver else {}), **(tools or {})}
-    return dict(gpu=gpu, date=date.today().isoformat(), versions=dict(sorted(versions.items())))
+    return dict(gpu=gpu, date=date.today().isoformat(), versions=versions)
 
 
 def brief_mark(made: dict) -> str:  # made: what `machine` says
@@ -139,7 +139,7 @@ def brief_mark(made: dict) -> str:  # made: what `machine` says
 
 def mark(made: dict) -> str:  # made: what `machine` says
     "The line that marks a recording"
-    versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
+    versions = ', '.join(f'{k} {v}' for k, v in sorted(made['versions'].items()))
     return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
 
 
