@@ -296,13 +296,24 @@ class Contest:
             f'<as long as {self.baseline}',
         ]
         title = ', '.join(filter(None, [self.title, self.made]))
-        return Table(head, [self._row(o, columns) for o in self.rows], title, '\n'.join(self.doubts))
+        return Table(
+            head, [self._row(o, columns) for o in self.rows], title, '\n'.join(_gather(self.doubts, self.rows))
+        )
 
     def __repr__(self):
         return repr(self.table())
 
     def _repr_html_(self):
         return self.table()._repr_html_()
+
+
+def _gather(doubts, names):
+    "A line for each doubt, with all whom it is about: 'in doubt, a, b: noisy'; 'all' of more than two"
+    about = {}
+    for line in doubts:
+        who, _, why = line.removeprefix('in doubt, ').partition(': ')
+        about.setdefault(why, []).append(who)
+    return [f'in doubt, {"all" if len(who) == len(names) > 2 else ", ".join(who)}: {why}' for why, who in about.items()]
 
 
 def _judge(ways, args, check, writes):

@@ -184,6 +184,12 @@ def test_the_table_says_where_and_what(run):
     assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '0.25 x'
 
 
+def test_a_doubt_about_several_stands_once():
+    rows = dict.fromkeys('abc')
+    doubts = [f'in doubt, {k}: {d}' for k in 'abc' for d in ('held back: 1620 MHz', f'noisy: {"4" if k=="c" else "5"}%')]
+    assert repr(variants.Contest('t', rows, 'a', doubts=doubts)).splitlines()[-3:] == ['in doubt, all: held back: 1620 MHz', 'in doubt, a, b: noisy: 5%', 'in doubt, c: noisy: 4%']
+
+
 def test_a_recording_is_marked_in_the_title(run):
     run(True, record=True)
     c = run(False)

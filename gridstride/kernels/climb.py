@@ -90,7 +90,7 @@ class Climb:
             print(f'{found}: {e}.\n{self.count(rung, wavefronts)}')
             return
         print(f'{rung.name}: {step.tflops:.2f} TFLOP/s, {step.ratio:.1%} of torch.matmul ({step.made_on})')
-        busy = _busy(step, ', tensor cores busy {:.0f}%')
+        busy = self._busy(step, ', tensor cores busy {:.0f}%')
         print(f'{step.registers} registers of a thread, occupancy {step.occupancy:.0%}{busy}')
         _tell_guess(guess, next(iter(times), None) if times else None)
         for name, (low, high) in (times or {}).items():
@@ -98,9 +98,10 @@ class Climb:
         self._hold_paper(step, wavefronts, within)
 
     def _times(self, step, name):
-        "How many times as fast as another rung; None if that was not measured"
+        """How many times as fast as another rung, by their shares of the library, with which each was timed in turns:
+        a hot GPU lowers its clock for both. None if the other was not measured"""
         other = next((s for s in self.ladder.steps if s.name == name), None)
-        return other and step.tflops / other.tflops
+        return other and step.ratio / other.ratio
 
     def _hold_paper(self, step, wavefronts, within):
         "What was counted, beside what the paper says"
@@ -155,7 +156,7 @@ class Climb:
         "All rungs: speed, counts, what these allow"
         head = ['<rung', 'TFLOP/s', 'of torch', 'wavefronts', 'instructions', 'these allow', 'registers', 'occupancy']
         rows = [self._row(s) for s in self.ladder.steps]
-        if any(busy := [_busy(s, '{:.0f}%') for s in self.ladder.steps]):
+        if any(busy := [self._busy(s, '{:.0f}%') for s in self.ladder.steps]):
             head, rows = [*head, 'tensor cores busy'], [[*r, b] for r, b in zip(rows, busy)]
         made = ', '.join(dict.fromkeys(s.made_on for s in self.ladder.steps))
         return Table(head, rows, f'The ladder ({made})', f'wavefronts and instructions for {self.unit} of a warp')
@@ -165,15 +166,14 @@ class Climb:
         counted = ['', '', ''] if w is None else [f'{w:.3f}', f'{i:.2f}', f'{self.bound(w, i):.1f}']
         return [s.name, f'{s.tflops:.2f}', f'{s.ratio:.1%}', *counted, s.registers, f'{s.occupancy:.0%}']
 
+    def _busy(self, step, text):
+        "The share of cycles in which tensor cores were at work, in a text; none where floats multiply, or not counted"
+        busy = step.counters.get('tensor')
+        return text.format(busy) if busy and self.op != 'FFMA' else ''
+
     def plot(self):
         "The ladder as bars; returns the axes"
         return self.ladder.plot()
-
-
-def _busy(step, text):
-    "The share of cycles in which tensor cores were at work, in a text; nothing where they were not, or nobody counted"
-    busy = step.counters.get('tensor')
-    return text.format(busy) if busy else ''
 
 
 def _share(stalls, reason):
