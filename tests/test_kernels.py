@@ -67,6 +67,7 @@ def test_numbers_make_other_kernels():
     t = r.tuned('small', BM=4, threads=(8, 4))
     assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1) and r.constants['BM'] == 8
     assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
+    with pytest.raises(ValueError, match='tiled has no STAGE; its numbers are BM, BN, BK'): r.tuned(STAGE=3)
 
 
 def test_what_follows_from_the_numbers_may_be_a_function():

@@ -555,7 +555,10 @@ class Rung(Product):
         return f'<Rung {self.name!r}: {self.dtype}, {threads} threads, {memory}{numbers}>'
 
     def tuned(self, name=None, **changes):
-        "The same kernel with other numbers, or another of the arguments of `Rung`"
+        "The same kernel with other numbers, or another of the arguments of `Rung`; `ValueError` for a number it lacks"
+        for k in () if 'src' in changes else changes:
+            if k not in self._given and k not in self.constants:
+                raise ValueError(f'{self.name} has no {k}; its numbers are {", ".join(self.constants)}')
         return Rung(name or self.name, **{**self._given, **self.constants, **changes})
 
     def why_not(self, h, w, k):  # None if it can
