@@ -354,7 +354,8 @@ WORDS = {
     # Addresses that must be multiples of something
     ('memcheck', 'misaligned'): Words(
         'an access of {bytes} bytes at {element} is misaligned: the address must be a multiple of {bytes}',
-        'A float4 can be read and written only where the index of its first float is a multiple of 4.',
+        'What is read or written as {bytes} bytes at once begins at a multiple of {bytes}: a float4, which has 16, at '
+        'every fourth float, or at every eighth bfloat16.',
     ),
     ('memcheck', 'misplaced'): Words(
         '{operation}: the address of {element} is misaligned: it must be a multiple of {bytes}', _MULTIPLES
