@@ -139,7 +139,7 @@ def brief_mark(made: dict) -> str:  # made: what `machine` says
 
 def mark(made: dict) -> str:  # made: what `machine` says
     "The line that marks a recording"
-    versions = ', '.join(f'{k} {v}' for k, v in sorted(made['versions'].items()))
+    versions = ', '.join(f'{k} {v}' for k, v in made['versions'].items())
     return f'{brief_mark(made)} ({versions})' if versions else brief_mark(made)
 
 
@@ -230,7 +230,9 @@ def write(
     "Keep `x` in `folder/name.json`"
     path = _file(name, folder)
     path.parent.mkdir(parents=True, exist_ok=True)
-    kept = dict(data=data, forms=forms(x), key=key, made=machine(tools))  # a dict of the reader's keeps its order
+    made = machine(tools)
+    made['versions'] = dict(sorted(made['versions'].items()))
+    kept = dict(data=data, forms=forms(x), key=key, made=made)  # a dict of the reader's keeps its order
     write_whole(path, json.dumps(kept, indent=1, ensure_ascii=False) + '\n')
     return path
 
