@@ -54,7 +54,7 @@ def launched(monkeypatch):
         return SimpleNamespace(handle=0, __name__=name, params=[0]*6, launch=lambda *args: None)
     monkeypatch.setattr(rung, 'cuda_kernel', compiled)
     monkeypatch.setattr(rung, 'here', lambda: export.H100)
-    monkeypatch.setattr(rung, '_kernel', lambda src, name, where: compiled(src, name))
+    monkeypatch.setattr(rung, 'compiled', lambda src, name, where: compiled(src, name))
     monkeypatch.setattr(rung, 'tensor_map', lambda *args: None)
     return seen
 
