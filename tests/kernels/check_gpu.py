@@ -11,8 +11,10 @@ from pathlib import Path
 import numpy as np
 import torch
 from gridstride.kernels import Rung, explain, matmul, right
-from gridstride.kernels import export, thin, tma
+from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, thin, tma, transpose
+from gridstride.kernels.memory import tools
 from gridstride.kernels.ladder import Reference, inputs, shapes_for
+from gridstride.kernels.rung import Device
 from gridstride.kernels.split import Split
 from gridstride.utils import check
 
@@ -181,6 +183,77 @@ def layouts_are_those_of_the_recording():
         if not (v.ravel() == kept[k]).all(): yield f'{k} is not what was recorded'
 
 
+SIZES = [(2**20+7,), (1023,), (1000, 33), (64, 65, 66), (1,), (31,), (32,), (33,), (2**22,), (7, 1023), (3, 2**20+8), (0,), (0, 3), ()]
+TYPES = {getattr(torch, o): o for o in tools.SIZES}
+
+
+def small_numbers(shape, dtype):
+    "Whole ones, whose sums are exact in each order, and few, so that there are ties"
+    return torch.randint(0 if dtype is torch.uint8 else -3, 4, shape, device='cuda').to(dtype)
+
+
+def equal(what, got, want):
+    if (got.dtype, got.shape) != (want.dtype, want.shape): yield f'{what}: {got.dtype} {tuple(got.shape)}, and not {want.dtype} {tuple(want.shape)}'
+    elif not torch.equal(got, want): yield f'{what}: {int((got != want).sum())} of {want.numel()} are wrong'
+
+
+def of_torch(x, axis):
+    "sum, scan (in the type of x, from exact sums) and argmax by torch"
+    sums = x.double().sum() if axis is None else x.double().sum(-1)
+    runs = (x.flatten() if axis is None else x).to(torch.int64).cumsum(-1).view(x.shape)
+    return sums.to(x.dtype if x.is_floating_point() else torch.int64), runs.to(x.dtype), (x.argmax() if axis is None else x.argmax(-1)) if x.numel() else None
+
+
+def memory_tools_are_right():
+    "Every tool, type and awkward size against torch, as it lies and as a slice that begins between, and what older GPUs get"
+    for dtype, name in TYPES.items():
+        for shape in SIZES if name == 'float32' else SIZES[:4]:          # each size and type is a kernel to compile
+            whole = small_numbers((math.prod(shape)+1,), dtype)
+            for x in (whole[:-1].view(shape), whole[1:].view(shape)):
+                what = f'{name} {shape}, offset {x.storage_offset()}'
+                for axis in (None, -1):
+                    sums, runs, most = of_torch(x, axis)
+                    yield from equal(f'sum of {what}, axis {axis}', sum_of(x, axis), sums)
+                    yield from equal(f'scan of {what}, axis {axis}', scan(x, axis), runs)
+                    if most is not None: yield from equal(f'argmax of {what}, axis {axis}', argmax(x, axis), most)
+                bins = (-3, 4) if x.is_floating_point() else ()
+                yield from equal(f'histogram of {what}', histogram(x, 7, *bins), torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
+                if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
+        x = small_numbers((2**22,), dtype)
+        old, tools.here = tools.here, lambda: Device(132, False)
+        try: yield from equal(f'sum of {name} on an older GPU', sum_of(x), of_torch(x, None)[0])
+        finally: tools.here = old
+        print(f'  {name}')
+
+
+def memory_tools_agree_with_cub():
+    for n in (1, 33, 1023, 2**20+7, 2**28):
+        x, b = torch.randint(-8, 8, (n,), dtype=torch.int32, device='cuda'), torch.randint(0, 256, (n,), dtype=torch.uint8, device='cuda')
+        yield from equal(f'sum of {n}', sum_of(x).int(), cub.total(x, torch.zeros_like(x[0])))
+        yield from equal(f'scan of {n}', scan(x), cub.running(x, torch.zeros_like(x)))
+        yield from equal(f'histogram of {n}', histogram(b).int(), cub.histogram(b, torch.zeros(256, dtype=torch.int32, device='cuda')))
+
+
+def memory_tools_on_streams_and_in_graphs():
+    x = small_numbers((2**22+4,), torch.int32)
+    want = of_torch(x, None)
+    def each(): return sum_of(x), scan(x), argmax(x)
+    each()
+    torch.cuda.synchronize()
+    got, streams = [], [torch.cuda.Stream() for _ in range(4)]
+    for _ in range(5):
+        for s in streams:
+            with torch.cuda.stream(s): got.append(each())
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph): captured = each()
+    for o in captured: o.fill_(-1)
+    for _ in range(3): graph.replay()
+    torch.cuda.synchronize()
+    for i, o in enumerate([*got, captured]):
+        for name, a, b in zip(('sum', 'scan', 'argmax'), o, want): yield from equal(f'{name}, launch {i}', a, b)
+
+
 def sanitize():
     "Each rung once, on a small ragged shape: run under compute-sanitizer"
     for name, r in rungs().items():
@@ -193,9 +266,10 @@ def sanitize():
         m, n = inputs(h, w, k, 'float32', 'cuda')
         Reference(m, n)(p(m, n))
         print(f'  {p.name} {h}x{k} @ {k}x{w}')
+    list(memory_tools_are_right())
 
 
-CHECKS = [exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
+CHECKS = [memory_tools_are_right, memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs, exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
 
 
 def main():

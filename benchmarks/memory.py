@@ -1,0 +1,121 @@
+"""`gridstride.kernels.sum`, `argmax`, `scan`, `histogram` and `transpose` against CUB, torch and a copy, on a GPU: the course's goals, and other types.
+
+    python memory.py                  # all of it, in a minute; prints what memory.txt holds, writes memory.json
+    python memory.py sum scan         # some of it; writes nothing
+    python memory.py --seconds 1      # of timing for each side (0.2)
+
+Each result is first compared with torch's; then the tool and the others take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios medians over the rounds with their 95% interval.
+GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size.
+"""
+import argparse, json, tempfile
+from pathlib import Path
+
+import torch
+from gridstride import kernels
+from gridstride.bench import compare
+from gridstride.kernels import cub
+from gridstride.kernels.ladder import Gpu
+from gridstride.recording import machine
+
+HERE = Path(__file__).parent
+WIDTHS = 1024, 4096, 16384, 65536, 131072
+
+
+def numbers(dtype, *shape):
+    "Random numbers: normal ones, or whole ones from -8 to 7, or bytes"
+    if dtype.is_floating_point: return torch.randn(shape, device='cuda').to(dtype)
+    low, high = (0, 256) if dtype == torch.uint8 else (-8, 8)
+    return torch.randint(low, high, shape, dtype=dtype, device='cuda')
+
+
+def copy(x, out): return out.copy_(x)
+
+
+def into(f, like):
+    "`f` as a function of one tensor, that writes one like `like`"
+    out = torch.zeros_like(like)
+    return lambda x: f(x, out)
+
+
+def near(got, want, rounding=0):
+    "Sums of normal numbers are some 10^4, and in float32 their roundings some 10^-2; those of integers are exact"
+    torch.testing.assert_close(got.double(), want, rtol=rounding, atol=.1)
+
+
+# Rows: (tool, what it is given, others by name with the goal for the ratio to each or None, bytes that are moved)
+
+def sums():
+    for dtype, n, goal in ((torch.int32, 2**30, 1.03), (torch.float32, 2**28, 1.03), (torch.bfloat16, 2**29, None)):
+        x = numbers(dtype, n)
+        others = {'CUB': (into(cub.total, x[0]), goal)} if goal else {}
+        yield 'sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes, lambda got, x: near(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0)
+
+
+def argmaxes():
+    for w in WIDTHS:
+        x = numbers(torch.float32, 2**28//w, w)
+        yield 'argmax', lambda x: kernels.argmax(x, -1), x, {'torch': (lambda x: x.argmax(-1), 1.05)}, x.nbytes, lambda got, x: torch.testing.assert_close(got, x.argmax(-1))
+
+
+def scans():
+    for dtype, n, goal in ((torch.int32, 2**28, 1.), (torch.float32, 2**28, None)):
+        x = numbers(dtype, n)
+        yield 'scan', kernels.scan, x, {'CUB': (into(cub.running, x), goal), 'copy': (into(copy, x), None)}, 2*x.nbytes, lambda got, x: near(got, x.cumsum(0, dtype=torch.float64))
+
+
+def histograms():
+    x = numbers(torch.uint8, 2**28)
+    yield 'histogram', kernels.histogram, x, {'CUB': (into(cub.histogram, torch.empty(256, dtype=torch.int32, device='cuda')), 1.)}, x.nbytes, lambda got, x: torch.testing.assert_close(got.long(), torch.bincount(x.int(), minlength=256))
+
+
+def transposes():
+    for dtype, goals in ((torch.float32, (.97, 1.)), (torch.bfloat16, (None, None))):
+        x = numbers(dtype, 8192, 8192)
+        yield 'transpose', kernels.transpose, x, {'copy': (into(copy, x), goals[0]), 'torch': (lambda x: x.t().contiguous(), goals[1])}, 2*x.nbytes, lambda got, x: torch.testing.assert_close(got, x.t(), rtol=0, atol=0)
+
+
+PARTS = dict(sum=sums, argmax=argmaxes, scan=scans, histogram=histograms, transpose=transposes)
+
+
+def rows_of(tool, f, x, others, size, right, seconds):
+    "A row for each of the others"
+    ways = {'ours': f, **{k: o for k, (o, _) in others.items()}}
+    for k, way in ways.items():
+        if k != 'copy': right(way(x), x)
+    c = compare(ways, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())     # looked at above
+    mhz = sorted(s.mhz for s in c.timings['ours'].states if s and s.mhz)
+    for k, (_, goal) in others.items():
+        r, low, high = c.ratios[k]
+        yield dict(tool=tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=k, seconds=c.timings['ours'].median, other_seconds=c.timings[k].median, gbs=size/c.timings['ours'].median/1e9, other_gbs=size/c.timings[k].median/1e9,
+                   ratio=1/r, low=1/high, high=1/low, goal=goal, mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(c.timings['ours'].doubts))
+
+
+def line(r):
+    "A row as text"
+    head = f"{r['tool']:<10} {r['dtype']:<9} {'x'.join(map(str, r['shape'])):<14}"
+    if 'failed' in r: return f"{head} FAILED {r['failed']}"
+    goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''
+    return f"{head} {r['seconds']*1e6:>8.1f} µs {r['gbs']:>6.0f} GB/s  {r['other']:<6} {r['other_seconds']*1e6:>8.1f} µs {r['other_gbs']:>6.0f} GB/s  {r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}"
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
+    p.add_argument('--seconds', type=float, default=.2)
+    args = p.parse_args()
+    path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'memory.json'
+    res = dict(made=machine(), rows=[])
+    print(f"{res['made']['gpu']}, {res['made']['date']}, {', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())}\nµs and GB/s, ours and the other's; how many times faster ours is, and its interval", flush=True)
+    for part in args.parts or PARTS:
+        print(f'\n{part}', flush=True)
+        for job in PARTS[part]():
+            try: rows = list(rows_of(*job, args.seconds))
+            except Exception as e: rows = [dict(tool=job[0], dtype=str(job[2].dtype)[6:], shape=list(job[2].shape), failed=f'{type(e).__name__}: {e}'.splitlines()[0])]
+            res['rows'] += rows
+            print(*map(line, rows), sep='\n', flush=True)
+            path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
+            del job
+            torch.cuda.empty_cache()
+
+
+if __name__ == '__main__': main()
