@@ -1,4 +1,5 @@
-"Does gridstride.bench agree with the timers that everybody uses? Each in turns with it, on a GPU: triton.testing.do_bench, do_bench_cudagraph, torch.utils.benchmark.Timer."
+"""Does gridstride.bench agree with the timers that everybody uses? Each in turns with it, on a GPU:
+triton.testing.do_bench, do_bench_cudagraph, torch.utils.benchmark.Timer."""
 import argparse, json, sys, time
 
 import numpy as np
@@ -24,7 +25,8 @@ def exact(got, want): torch.testing.assert_close(got, want, rtol=0, atol=0)   # 
 def product(n, dtype):
     "A square matrix product, with a check of its first rows, whose values are some sqrt(n)"
     a, b = reals(n, n, dtype=dtype), reals(n, n, dtype=dtype)
-    # fp32: n roundings of sums of that size, each up to 2^-24 of it, as a random walk, and six times its spread; bf16: one unit in the last place, and parts of a sum that may have been rounded to bf16
+    # fp32: n roundings of sums of that size, each up to 2^-24 of it, as a random walk, and six times its spread; bf16:
+    # one unit in the last place, and parts of a sum that may have been rounded to bf16
     tolerance = dict(rtol=8e-3, atol=.01*n**.5) if dtype == torch.bfloat16 else dict(rtol=0, atol=6*2**-24*n)
     def judge(got): check(got[:8], (a[:8].double()@b.double()).to(dtype), **tolerance)
     return torch.matmul, (a, b), dict(check=judge, flops=2*n**3, bytes=3*n*n*a.element_size())
@@ -48,7 +50,8 @@ KERNELS = {  # what bounds it, whether it is short, and how to make it
     'square, 10^8':          ('memory', False, lambda: square(10**8)),
     'copy, 1 GiB':           ('memory', False, lambda: copy(2**28)),
     'matmul fp32, 4096':     ('compute', False, lambda: product(4096, torch.float32)),
-    'matmul bf16, 8192':     ('compute', False, lambda: product(8192, torch.bfloat16)),   # last: it heats the GPU to its power limit
+    # last: it heats the GPU to its power limit
+    'matmul bf16, 8192':     ('compute', False, lambda: product(8192, torch.bfloat16)),
 }
 
 
@@ -62,14 +65,16 @@ def torch_timer(f): return Timer('f()', globals={'f': f}).blocked_autorange(min_
 
 
 def pairs(short):
-    "What is compared: name, our figure of (fn, args, keywords), their figure of a call. Both measure the same quantity; the time of a call in a row is no row here, since `bench` takes it with torch's Timer"
+    """What is compared: name, our figure of (fn, args, keywords), their figure of a call. Both measure the same
+    quantity; the time of a call in a row is no row here, since `bench` takes it with torch's Timer"""
     yield 'do_bench', lambda f, args, kw: bench(f, *args, **kw).median, triton_ms
     if short: yield 'do_bench_cudagraph', lambda f, args, kw: bench(f, *args, flush=False, **kw).graph, triton_graph
     else: yield 'Timer', lambda f, args, kw: bench(f, *args, flush=False, **kw).median, torch_timer
 
 
 def warm(call, sensors):
-    "Calls `call` for a while, so that both sides meet a GPU with the same clocks; how far the SM clock is then below its top, as a share"
+    """Calls `call` for a while, so that both sides meet a GPU with the same clocks; how far the SM
+    clock is then below its top, as a share"""
     end = time.perf_counter()+WARM
     while time.perf_counter() < end:
         torch.cuda.synchronize()
@@ -80,12 +85,16 @@ def warm(call, sensors):
 
 
 def agreement(rounds):
-    """The table; returns the names of the rows that differ by more than they may. The result is checked once, before: both sides then time nothing but the call.
-    Other work on the machine only ever adds time, so the fastest round of each side is compared; beside it what the single rounds said.
-    Where products hold the SM clock at the power limit, a time depends on how densely a timer keeps the GPU busy: such rows are shown, and not judged"""
+    """The table; returns the names of the rows that differ by more than they may. The result is checked once, before:
+    both sides then time nothing but the call.
+    Other work on the machine only ever adds time, so the fastest round of each side is compared;
+    beside it what the single rounds said.
+    Where products hold the SM clock at the power limit, a time depends on how densely a timer keeps the GPU busy: such
+    rows are shown, and not judged"""
     off, sensors = [], Sensors(torch.cuda.get_device_properties().uuid)
     if sensors.why: sys.exit(f'The SM clock cannot be read: {sensors.why}')
-    print(f"{'kernel':<20}{'bound':<9}{'clock':<7}{'against':<20}{'bench':>11}{'theirs':>11}{'ratio':>8}  {'single rounds':<18}")
+    print(f"{'kernel':<20}{'bound':<9}{'clock':<7}{'against':<20}{'bench':>11}{'theirs':>11}"
+          f"{'ratio':>8}  {'single rounds':<18}")
     for name, (bound, short, make) in KERNELS.items():
         f, args, kw = make()
         def call(): return f(*args)
@@ -102,7 +111,8 @@ def agreement(rounds):
             r, ratios, held = mine/their, [a/b for a, b in got], float(np.median(below))
             judged = bound == 'memory' or held <= WITHIN
             if abs(r-1) > WITHIN and judged: off.append(f'{name}, {other}')
-            print(f"{name:<20}{bound:<9}{f'-{held:.0%}':<7}{other:<20}{time_text(mine):>11}{time_text(their):>11}{r:>8.3f}  {min(ratios):.3f} to {max(ratios):.3f}{'' if judged else '  not judged'}", flush=True)
+            print(f"{name:<20}{bound:<9}{f'-{held:.0%}':<7}{other:<20}{time_text(mine):>11}{time_text(their):>11}"
+                  f"{r:>8.3f}  {min(ratios):.3f} to {max(ratios):.3f}{'' if judged else '  not judged'}", flush=True)
         del f, args, kw, call
         torch.cuda.empty_cache()
     return off
@@ -118,9 +128,11 @@ def shown():
         torch.cuda.empty_cache()
     x = reals(2**20)
     print('\ncompare, three ways to square 2^20 numbers:')
-    print(compare({'torch.square': torch.square, 'x*x': lambda x: x*x, 'x**2': lambda x: x**2}, x, check=lambda x: x*x, bytes=2**23))
+    print(compare({'torch.square': torch.square, 'x*x': lambda x: x*x, 'x**2': lambda x: x**2}, x,
+                  check=lambda x: x*x, bytes=2**23))
     print('\nbench, 2^20 numbers with and without what the L2 cache holds:')
-    for flush in (True, False): print(f'flush={flush}: {bench(torch.square, x, check=lambda x: x*x, bytes=2**23, flush=flush).line()}')
+    for flush in (True, False):
+        print(f'flush={flush}: {bench(torch.square, x, check=lambda x: x*x, bytes=2**23, flush=flush).line()}')
 
 
 def main():
@@ -129,10 +141,14 @@ def main():
     a = p.parse_args()
     import triton
     torch.backends.cuda.matmul.allow_tf32 = False
-    print(f'{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, the fastest of {a.rounds} rounds\n')
-    print('ceilings:', json.dumps(ceilings(fresh=True)), '\n')   # first, while the GPU is cool: what comes after meets it at its power limit
+    print(f'{torch.cuda.get_device_name()}, torch {torch.__version__}, triton {triton.__version__}, the fastest of '
+          f'{a.rounds} rounds\n')
+    # first, while the GPU is cool: what comes after meets it at its power limit
+    print('ceilings:', json.dumps(ceilings(fresh=True)), '\n')
     off = agreement(a.rounds)
-    print(f"\n{'All ratios are' if not off else 'NOT'} within {WITHIN:.0%}{'' if not off else ': '+'; '.join(off)} (clock: how far below its top the SM clock was after a tenth of a second of the work; products at the power limit are not judged)")
+    print(f"\n{'All ratios are' if not off else 'NOT'} within {WITHIN:.0%}{'' if not off else ': '+'; '.join(off)} "
+          "(clock: how far below its top the SM clock was after a tenth of a second of the work; "
+          "products at the power limit are not judged)")
     shown()
     sys.exit(bool(off))
 

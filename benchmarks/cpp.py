@@ -1,4 +1,5 @@
-"CUDA C: from an edited cell to its first result, and the emulator's speed. With a GPU, against torch's load_inline; `--numba` adds Numba's simulator (a minute)."
+"""CUDA C: from an edited cell to its first result, and the emulator's speed. With a GPU, against torch's load_inline;
+`--numba` adds Numba's simulator (a minute)."""
 import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
 import torch
@@ -53,7 +54,8 @@ extern "C" void loops(const float *m, const float *n, float *out, int h, int w, 
 }
 '''
 
-KERNEL = 'extern "C" __global__ void square_k(const float *x, float *out, int n) { int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) out[i] = x[i]*x[i]; }'
+KERNEL = ('extern "C" __global__ void square_k(const float *x, float *out, int n) { '
+          'int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) out[i] = x[i]*x[i]; }')
 
 
 def changed(src): return f'{src}\n// {time.time_ns()}\n'   # never in any cache
@@ -95,10 +97,13 @@ def edit_to_launch():
     if backend()=='gpu':
         from torch.utils.cpp_extension import load_inline
         def inline(src):
-            mod = load_inline(f'bench_{time.time_ns()}', cpp_sources='torch::Tensor tiled(torch::Tensor m, torch::Tensor n);', cuda_sources=src, functions=['tiled'])
+            mod = load_inline(f'bench_{time.time_ns()}',
+                              cpp_sources='torch::Tensor tiled(torch::Tensor m, torch::Tensor n);', cuda_sources=src,
+                              functions=['tiled'])
             torch.testing.assert_close(mod.tiled(m, n), m@n, rtol=1e-4, atol=1e-4)
         slow = seconds(inline, changed(MATMUL))[0]
-        print(f"{'torch load_inline, the same':<34}{slow:>10.3f}\nload_cuda is {slow/cold:.0f} times faster than load_inline")
+        print(f"{'torch load_inline, the same':<34}{slow:>10.3f}\n"
+              f"load_cuda is {slow/cold:.0f} times faster than load_inline")
 
 
 CELLS = '''
@@ -115,14 +120,18 @@ print(json.dumps(list(map(seconds, json.load(sys.stdin)))))
 
 
 def first_cells():
-    "Seconds of the first and the second `%%cuda` cell of a fresh notebook, where nothing was compiled before and where the runtime and the headers are there"
+    """Seconds of the first and the second `%%cuda` cell of a fresh notebook, where nothing was compiled before and
+    where the runtime and the headers are there"""
     print(f"\n{'seconds of a %%cuda cell':<34}{'first':>10}{'second':>10}")
     for name,src in (('cuda_kernel', KERNEL), ('load_cuda', MATMUL)):
         with tempfile.TemporaryDirectory() as d:
             for when in ('nothing there', 'prepared'):
                 env = {**os.environ, 'GRIDSTRIDE_CACHE': d, 'GRIDSTRIDE_QUIET': '1'}
-                done = subprocess.run([sys.executable, '-c', CELLS], input=json.dumps([changed(src), changed(src)]), capture_output=True, text=True, check=True, env=env)
-                print(f"{f'{name}, {when}':<34}{'{:>10.2f}{:>10.2f}'.format(*json.loads(done.stdout.splitlines()[-1]))}", flush=True)
+                done = subprocess.run([sys.executable, '-c', CELLS], input=json.dumps([changed(src), changed(src)]),
+                                      capture_output=True, text=True, check=True, env=env)
+                print(
+                    f"{f'{name}, {when}':<34}{'{:>10.2f}{:>10.2f}'.format(*json.loads(done.stdout.splitlines()[-1]))}",
+                    flush=True)
 
 
 def emulator(numba):
@@ -143,15 +152,20 @@ def emulator(numba):
         torch.testing.assert_close(plain(), m@n, rtol=1e-4, atol=1e-3)
         a,b = zip(*((seconds(plain)[0], seconds(fast.naive, m, n)[0]) for _ in range(7)))
         a,b = statistics.median(a),statistics.median(b)
-        print(f"\n{'512^3 on one thread of the CPU':<34}{'seconds':>10}\n{'plain C, three loops':<34}{a:>10.3f}\n{'naive kernel, unchecked':<34}{b:>10.3f}{b/a:>10.2f} times plain C")
-        print(f"{'tiled kernel, unchecked':<34}{median(fast.tiled, m, n):>10.3f}\n{'tiled kernel, checked':<34}{median(checked.tiled, m, n):>10.3f}")
+        print(f"\n{'512^3 on one thread of the CPU':<34}{'seconds':>10}\n{'plain C, three loops':<34}{a:>10.3f}\n"
+              f"{'naive kernel, unchecked':<34}{b:>10.3f}{b/a:>10.2f} times plain C")
+        print(f"{'tiled kernel, unchecked':<34}{median(fast.tiled, m, n):>10.3f}\n"
+              f"{'tiled kernel, checked':<34}{median(checked.tiled, m, n):>10.3f}")
         m,n = m[:128,:128].contiguous(),n[:128,:128].contiguous()
         a,b = median(fast.tiled, m, n),median(checked.tiled, m, n)
-        print(f"\n{'128^3, tiled':<34}{'seconds':>10}\n{'emulator, unchecked':<34}{a:>10.4f}\n{'emulator, checked':<34}{b:>10.4f}")
+        print(f"\n{'128^3, tiled':<34}{'seconds':>10}\n{'emulator, unchecked':<34}{a:>10.4f}\n"
+              f"{'emulator, checked':<34}{b:>10.4f}")
         if numba:
             here = os.path.dirname(os.path.abspath(__file__))
-            run = f"import sys; sys.path.insert(0, {here!r}); import sim, json; print(json.dumps(sim.apart('numba', 'matmul', 128)))"
-            slow = json.loads(subprocess.run([sys.executable, '-c', run], capture_output=True, text=True, check=True).stdout)['seconds']
+            run = (f"import sys; sys.path.insert(0, {here!r}); import sim, json; "
+                   "print(json.dumps(sim.apart('numba', 'matmul', 128)))")
+            slow = json.loads(subprocess.run([sys.executable, '-c', run], capture_output=True,
+                                             text=True, check=True).stdout)['seconds']
             print(f"{'Numba simulator':<34}{slow:>10.2f}{slow/a:>10,.0f} times unchecked, {slow/b:,.0f} times checked")
 
 
@@ -160,7 +174,8 @@ def main():
     p.add_argument('--numba', action='store_true')
     a = p.parse_args()
     gpu = torch.cuda.get_device_name() if backend()=='gpu' else 'no GPU'
-    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, Python {platform.python_version()}, torch {torch.__version__}')
+    print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, '
+          f'Python {platform.python_version()}, torch {torch.__version__}')
     print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}\n')
     edit_to_launch()
     first_cells()

@@ -1,7 +1,7 @@
-"""The simulator against Numba's own: time, peak memory, and how time grows with threads. Needs numba; takes some minutes.
+"""The simulator against Numba's own: time, peak memory, and how time grows with threads. Needs numba; takes minutes.
 
     python sim.py           # the table of sim.txt
-    python sim.py engines   # the table of engine.txt: the simulator's own engine against engine='c', which compiles; needs a C++ compiler
+    python sim.py engines   # the table of engine.txt: the simulator's own engine against engine='c'; needs a compiler
 """
 import json, os, platform, resource, statistics, subprocess, sys, tempfile, time
 
@@ -70,7 +70,7 @@ def work(kind, n, k):
         def run():
             k['tree'][n//256, 256](x, out)
             np.testing.assert_allclose(out, x.reshape(-1,256).sum(1), atol=1e-3)
-    elif kind=='escape':                   # how soon do the points of a plane escape? Each thread turns as often as it needs
+    elif kind=='escape':  # how soon do the points of a plane escape? Each thread turns as often as it needs
         out,want = np.zeros((n,n), np.int32),escaped(n, 200)
         def run():
             k['escape'][(n//TPB,n//TPB), (TPB,TPB)](out, 200)
@@ -85,7 +85,8 @@ def work(kind, n, k):
 
 
 def escaped(n, turns):
-    z,c,res = np.zeros((n,n), complex),3*np.arange(n)/n-2.25 + 1j*(3*np.arange(n)[:,None]/n-1.5),np.zeros((n,n), np.int32)
+    z,c,res = (np.zeros((n,n), complex),3*np.arange(n)/n-2.25 + 1j*(3*np.arange(n)[:,None]/n-1.5),
+               np.zeros((n,n), np.int32))
     for _ in range(turns):
         inside = np.abs(z) < 2
         res += inside
@@ -108,7 +109,8 @@ def measure(side, kind, n, repeat):
             import gridstride.translate.engine  # noqa: F401, which is not to be timed
             emulator.device()               # the runtime, which is compiled once for all kernels
         def run():
-            with sim.options(checks='none' if side.endswith('unchecked') else 'all', engine='c' if compiles else 'lanes'):
+            with sim.options(checks='none' if side.endswith('unchecked') else 'all',
+                             engine='c' if compiles else 'lanes'):
                 if side!='traced': return inner()
                 with sim.trace(): inner()
         start = time.perf_counter()
@@ -120,35 +122,43 @@ def measure(side, kind, n, repeat):
         start = time.perf_counter()
         f()
         times.append(time.perf_counter()-start)
-    return dict(seconds=statistics.median(times), first=first if side!='numba' else times[0], mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/1024)
+    return dict(seconds=statistics.median(times), first=first if side!='numba' else times[0],
+                mb=resource.getrusage(resource.RUSAGE_SELF).ru_maxrss/1024)
 
 
 def apart(side, kind, n, repeat=1):
     "`measure`, in a process of its own"
     env = dict(os.environ, NUMBA_ENABLE_CUDASIM='1')
-    res = subprocess.run([sys.executable, __file__, side, kind, str(n), str(repeat)], env=env, capture_output=True, text=True)
+    res = subprocess.run([sys.executable, __file__, side, kind, str(n), str(repeat)], env=env,
+                         capture_output=True, text=True)
     if res.returncode: sys.exit(res.stderr)
     return json.loads(res.stdout.splitlines()[-1])
 
 
 def say_machine():
-    print(f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, NumPy {np.__version__}')
+    print(f'{platform.processor() or platform.machine()}, {os.cpu_count()} cores, Python {platform.python_version()}, '
+          f'NumPy {np.__version__}')
     print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}\n')
 
 
 def engines():
     say_machine()
-    print("seconds of a launch (median of 9), and how many times faster engine='c' is; the first launch: translated and compiled, and in another process, from the cache\n")
-    print(f"{'kernel':<16}{'checks':<12}{'lanes':>9}{'c':>9}{'times faster':>14}{'first, compiled':>17}{'first, cached':>15}")
+    print("seconds of a launch (median of 9), and how many times faster engine='c' is; "
+          "the first launch: translated and compiled, and in another process, from the cache\n")
+    print(f"{'kernel':<16}{'checks':<12}{'lanes':>9}{'c':>9}{'times faster':>14}{'first, compiled':>17}"
+          f"{'first, cached':>15}")
     with tempfile.TemporaryDirectory() as cache:
         os.environ['GRIDSTRIDE_CACHE'] = cache
-        for kind,n in (('matmul',64), ('matmul',128), ('matmul',256), ('tree',16384), ('tree',262144), ('escape',128), ('escape',256)):
+        for kind,n in (('matmul',64), ('matmul',128), ('matmul',256), ('tree',16384), ('tree',262144),
+                       ('escape',128), ('escape',256)):
             for side in ('unchecked','checked'):
                 own,cold,warm = apart(side, kind, n, 9),apart('c '+side, kind, n, 9),apart('c '+side, kind, n, 9)
                 name = f'{kind} {n}' if side=='unchecked' else ''
                 if kind+side not in seen: seen.add(kind+side)
                 else: cold['first'] = None
-                print(f"{name:<16}{side:<12}{own['seconds']:>9.4f}{warm['seconds']:>9.4f}{own['seconds']/warm['seconds']:>14.1f}{shown(cold['first']):>17}{warm['first']:>13.2f} s", flush=True)
+                print(f"{name:<16}{side:<12}{own['seconds']:>9.4f}{warm['seconds']:>9.4f}"
+                      f"{own['seconds']/warm['seconds']:>14.1f}{shown(cold['first']):>17}{warm['first']:>13.2f} s",
+                      flush=True)
 
 
 seen = set()   # kernels that the cache has, so that they are not compiled any more
@@ -163,7 +173,8 @@ def main():
         print(f"{kind+' '+str(n):<16}{'Numba':<12}{base['seconds']:>10.3f}{1:>14}{base['mb']:>9.0f}", flush=True)
         for side in ('unchecked','checked','traced'):
             r = apart(side, kind, n, 5)
-            print(f"{'':<16}{side:<12}{r['seconds']:>10.4f}{base['seconds']/r['seconds']:>14,.0f}{r['mb']:>9.0f}", flush=True)
+            print(f"{'':<16}{side:<12}{r['seconds']:>10.4f}{base['seconds']/r['seconds']:>14,.0f}{r['mb']:>9.0f}",
+                  flush=True)
     print(f"\n{'add, threads':<16}{'unchecked':>12}{'per thread':>12}{'checked':>12}{'per thread':>12}")
     for n in (2**14, 2**16, 2**18, 2**20):
         a,b = (apart(side, 'add', n, 5)['seconds'] for side in ('unchecked','checked'))

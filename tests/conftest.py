@@ -15,7 +15,8 @@ import pytest
 # that share the tests are started by one that has set it already.
 GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDSTRIDE_BACKEND', ''))
 os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLICY='passive')
-for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS', 'GRIDSTRIDE_PROGRESS'): os.environ.pop(name, None)
+for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS', 'GRIDSTRIDE_PROGRESS'):
+    os.environ.pop(name, None)
 
 SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
 MOMENT = .15  # seconds
@@ -67,7 +68,9 @@ def leave_out_what_starts_programs(limit):
     "From now on a test that starts a compiler or a Python is skipped; what other threads start goes on"
     start = subprocess.Popen.__init__
     def guarded(self, args, *more, **kw):
-        if 'PYTEST_CURRENT_TEST' in os.environ and threading.current_thread() is threading.main_thread() and is_slow(args): limit.stop()
+        if ('PYTEST_CURRENT_TEST' in os.environ and threading.current_thread() is threading.main_thread()
+            and is_slow(args)):
+            limit.stop()
         start(self, args, *more, **kw)
     subprocess.Popen.__init__ = guarded
 
@@ -106,7 +109,9 @@ class Limit:
 
 def pytest_terminal_summary(terminalreporter):
     left_out = [r for r in terminalreporter.stats.get('skipped', []) if 'left out by --fast' in str(r.longrepr)]
-    if left_out: terminalreporter.write_line(f'{len(left_out)} tests were left out: they compile, start programs or take long. All: python3 course.py test')
+    if left_out:
+        terminalreporter.write_line(f'{len(left_out)} tests were left out: they compile, start programs or take long. '
+                                    'All: python3 course.py test')
 
 
 # The longest first, as they were last time: so that the last test to end does not keep one core busy alone.
@@ -126,7 +131,8 @@ class Clock:
         report = (yield).get_result()
         if call.when == 'teardown': report.user_properties.append(('used', used()-self.start))
 
-    def pytest_runtest_logreport(self, report): self.seconds.update((report.nodeid, t) for name,t in report.user_properties if name == 'used')
+    def pytest_runtest_logreport(self, report):
+        self.seconds.update((report.nodeid, t) for name,t in report.user_properties if name == 'used')
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):

@@ -1,4 +1,5 @@
-"What the compilers made of kernels: occupancy against CUDA's calculator and a GPU, listings against what is known of the source, and what happens without compilers."
+"""What the compilers made of kernels: occupancy against CUDA's calculator and a GPU, listings against what is known of
+the source, and what happens without compilers."""
 import json, random, re, subprocess, sys
 from html.parser import HTMLParser
 from pathlib import Path
@@ -45,14 +46,17 @@ void run(torch::Tensor m) { naive_k<<<1, 32>>>(nullptr, nullptr, nullptr, 1, 2);
 # Occupancy
 
 def cases():
-    "(arch, registers, static, dynamic, block, barriers): every number of registers, every number of warps, shared memory in small steps, and mixtures"
+    """(arch, registers, static, dynamic, block, barriers): every number of registers, every number of warps, shared
+    memory in small steps, and mixtures"""
     rnd = random.Random(1)
     for arch in ARCHS:
         most = sm_of(arch).most
         for registers in range(0, 258):
             for block in (1, 31, 32, 33, *range(64, 1025, 64), 1025): yield arch, registers, 0, 0, block, 1
         for shared in range(0, most+513, 96): yield arch, 16, min(shared, 48*1024), max(0, shared-48*1024), 32, 1
-        for _ in range(2000): yield arch, rnd.randrange(256), rnd.randrange(49000), rnd.randrange(most), rnd.randrange(1, 1025), rnd.randrange(17)
+        for _ in range(2000):
+            yield (arch, rnd.randrange(256), rnd.randrange(49000), rnd.randrange(most), rnd.randrange(1, 1025),
+                   rnd.randrange(17))
 
 
 def test_occupancy_is_that_of_cudas_calculator(tmp_path):
@@ -64,15 +68,18 @@ def test_occupancy_is_that_of_cudas_calculator(tmp_path):
     def line(arch, *rest):
         sm, number = sm_of(arch), int(arch[3:])
         return ' '.join(map(str, (number//10, number%10, sm.threads, sm.shared, sm.most, sm.reserved, *rest)))
-    said = subprocess.run([tmp_path/'occupancy'], input='\n'.join(line(*o) for o in asked), text=True, capture_output=True, check=True).stdout.splitlines()
+    said = subprocess.run([tmp_path/'occupancy'], input='\n'.join(line(*o) for o in asked), text=True,
+                          capture_output=True, check=True).stdout.splitlines()
     assert len(said) == len(asked) > 50_000
     wrong = []
     for (arch, registers, static, dynamic, block, barriers), text in zip(asked, said):
         blocks, by_registers, by_shared, by_warps, by_blocks, by_barriers, _ = map(int, text.split())
         o = occupancy(registers, static+dynamic, block, arch, barriers)
-        limits = {'registers': by_registers, 'shared memory': by_shared, 'warps': by_warps, 'blocks': by_blocks, 'barriers': by_barriers}
+        limits = {'registers': by_registers, 'shared memory': by_shared, 'warps': by_warps, 'blocks': by_blocks,
+                  'barriers': by_barriers}
         factors = tuple(k for k, v in limits.items() if v == blocks and (k != 'barriers' or barriers > 1))
-        if o.blocks != blocks or o.limiter != factors or any(limits[k] != v for k, v in o.limits.items()): wrong.append(((arch, registers, static, dynamic, block, barriers), o, text))
+        if o.blocks != blocks or o.limiter != factors or any(limits[k] != v for k, v in o.limits.items()):
+            wrong.append(((arch, registers, static, dynamic, block, barriers), o, text))
     assert not wrong, f'{len(wrong)} of {len(asked)} differ, first {wrong[0]}'
 
 
@@ -83,7 +90,8 @@ def test_occupancy_is_that_of_a_gpu():
     wrong = [(c, o) for c in gpu['cases'] if (o := occupancy(c[0], c[1]+c[2], c[3], gpu['arch'])).blocks != c[4]]
     assert not wrong, wrong[:5]
     sm = sm_of(gpu['arch'])
-    assert (sm.threads, sm.shared, sm.most, sm.reserved, sm.blocks, 65536) == tuple(gpu['sm'][k] for k in ('threads', 'shared', 'most', 'reserved', 'blocks', 'registers'))
+    assert ((sm.threads, sm.shared, sm.most, sm.reserved, sm.blocks, 65536)
+            == tuple(gpu['sm'][k] for k in ('threads', 'shared', 'most', 'reserved', 'blocks', 'registers')))
 
 
 def test_resources_are_those_that_a_gpu_reports():
@@ -92,13 +100,16 @@ def test_resources_are_those_that_a_gpu_reports():
     finally: sys.path.remove(str(HERE))
     gpu = json.loads((HERE/'h100.json').read_text())
     here = resources(kernel(0), arch=gpu['arch']).by
-    if here != gpu['kernels'][0]['by']: pytest.skip(f"the GPU ran what {gpu['kernels'][0]['by']} compiled, and here is {here}")
+    if here != gpu['kernels'][0]['by']:
+        pytest.skip(f"the GPU ran what {gpu['kernels'][0]['by']} compiled, and here is {here}")
     for k in gpu['kernels'][::7]:
         r = resources(kernel(k['static']), arch=gpu['arch'], flags=(f"-maxrregcount={k['cap']}",))
         assert (r.registers, r.shared, r.local) == (k['registers'], k['shared'], k['local'])
 
 
-@pytest.mark.parametrize('args,words', [(dict(registers=-1), 'registers is -1'), (dict(registers=32, block=0), '1 or more'), (dict(registers=32, shared=.5), 'whole number'), (dict(registers=32, arch='hopper'), 'sm_90')])
+@pytest.mark.parametrize('args,words',
+    [(dict(registers=-1), 'registers is -1'), (dict(registers=32, block=0), '1 or more'),
+     (dict(registers=32, shared=.5), 'whole number'), (dict(registers=32, arch='hopper'), 'sm_90')])
 def test_occupancy_refuses(args, words):
     with pytest.raises(ValueError, match=words): occupancy(**args)
 
@@ -108,7 +119,8 @@ def test_occupancy_refuses(args, words):
 def test_inner_loops_are_what_the_source_says():
     static, naive = sass(MATMULS, name='tiled_k<16>'), sass(MATMULS, name='naive_k')
     assert naive.loop().ops()['LDG.E'] == 2 and naive.loop().count()['float'] == 1
-    assert static.loop().count()['float'] == 16 and static.loop().count()['barrier'] == 2 and static.loop().count()['local'] == 0
+    assert static.loop().count()['float'] == 16 and static.loop().count()['barrier'] == 2
+    assert static.loop().count()['local'] == 0
     assert static.loop().count()['shared'] == 2+16+4, 'two stores, 16 loads of a column, and a row in 4 vectors'
     assert len(ptx(MATMULS, name='naive_k').loop().instructions) > 4
 
@@ -117,21 +129,26 @@ def test_inner_loops_are_what_the_source_says():
 def test_instructions_have_the_line_they_came_from(make):
     at = {n: {o.kind for o in found} for n, text, found in make(MATMULS, name='tiled_k<16>').lines}
     text = {n: t for n, t, _ in make(MATMULS, name='tiled_k<16>').lines}
-    assert 'global' in at[8] and 'global' in at[9] and 'barrier' in at[10] and 'barrier' in at[13] and 'global' in at[15]
+    assert 'global' in at[8] and 'global' in at[9] and 'barrier' in at[10] and 'barrier' in at[13]
+    assert 'global' in at[15]
     assert 'float' in at[12] and 'barrier' not in at[12] and text[12] == '            p += ms[tr][i] * ns[i][tc];'
     assert not set(at) & set(range(17, 40)), 'nothing of the other kernel'
 
 
 def test_a_device_function_has_its_own_lines_and_a_header_those_of_its_caller():
-    src = '#include <cuda_fp16.h>\n__device__ float third(float x) {\n  return x*0.3f;\n}\n__global__ void k(float *x, __half *y) {\n  x[0] = third(x[0]);\n  y[0] = __float2half(x[1]);\n}'
+    src = ('#include <cuda_fp16.h>\n__device__ float third(float x) {\n  return x*0.3f;\n}\n'
+           '__global__ void k(float *x, __half *y) {\n  x[0] = third(x[0]);\n  y[0] = __float2half(x[1]);\n}')
     for make in (sass, ptx):
         at = {n: {o.kind for o in found} for n, _, found in make(src).lines}
         assert 'float' in at[3] and 'convert' in at[7]
 
 
 @pytest.mark.parametrize('code,kind,makes', [
-    ('x[i] = x[i]*0.1;', 'convert', 'DMUL'), ('float t[500]; for (int j = 0; j < 500; j++) t[j] = x[j]; x[0] = t[i];', 'local', 'STL'), ('atomicAdd(x, 1.f);', 'global', 'RED'),
-    ('__shared__ int s[9]; atomicAdd(s+i%9, i); __syncthreads(); x[i] = s[0];', 'shared', 'ATOMS'), ('x[i] = __shfl_xor_sync(~0, x[i], 1);', 'warp', 'SHFL'), ('x[i] = sqrtf(x[i]);', 'float', 'MUFU'),
+    ('x[i] = x[i]*0.1;', 'convert', 'DMUL'),
+    ('float t[500]; for (int j = 0; j < 500; j++) t[j] = x[j]; x[0] = t[i];', 'local', 'STL'),
+    ('atomicAdd(x, 1.f);', 'global', 'RED'),
+    ('__shared__ int s[9]; atomicAdd(s+i%9, i); __syncthreads(); x[i] = s[0];', 'shared', 'ATOMS'),
+    ('x[i] = __shfl_xor_sync(~0, x[i], 1);', 'warp', 'SHFL'), ('x[i] = sqrtf(x[i]);', 'float', 'MUFU'),
     ('__threadfence();', 'barrier', 'MEMBAR'), ('x[i] = i/7;', 'integer', 'IMAD')])
 def test_kinds(code, kind, makes):
     s = sass(f'__global__ void k(float *x) {{ int i = threadIdx.x; {code} }}')
@@ -173,9 +190,11 @@ def test_tensor_cores(arch):
 
 def test_hoppers_own_instructions():
     s, p = sass(WGMMA, arch='sm_90a'), ptx(WGMMA, arch='sm_90a')
-    assert [o.op.split('.')[0] for o in s.instructions if o.kind == 'tensor'] == ['HGMMA'] and s.count()['barrier'] and p.count()['tensor'] == 1 and p.count()['barrier'] == 3
+    assert [o.op.split('.')[0] for o in s.instructions if o.kind == 'tensor'] == ['HGMMA'] and s.count()['barrier']
+    assert p.count()['tensor'] == 1 and p.count()['barrier'] == 3
     s = sass(BULK)
-    assert any(o.op.startswith('UBLKCP') and o.kind == 'global' for o in s.instructions) and any(o.op.startswith('SYNCS') and o.kind == 'barrier' for o in s.instructions)
+    assert any(o.op.startswith('UBLKCP') and o.kind == 'global' for o in s.instructions)
+    assert any(o.op.startswith('SYNCS') and o.kind == 'barrier' for o in s.instructions)
 
 
 @pytest.mark.parametrize('arch', ['sm_75', 'sm_90', 'sm_120'])
@@ -188,7 +207,8 @@ def test_every_instruction_of_many_kernels_has_a_kind(arch):
         for k in [o for o in kernels(src) if not o.template][:1]:
             try: both = sass(src, name=k.name, arch=arch), ptx(src, name=k.name, arch=arch)
             except CompileError as e:
-                assert 'cudaMalloc' in str(e) or (arch == 'sm_75' and any(o in str(e) for o in ('is undefined', 'requires .target sm_'))), e
+                assert ('cudaMalloc' in str(e)
+                        or (arch == 'sm_75' and any(o in str(e) for o in ('is undefined', 'requires .target sm_')))), e
                 continue
             found += len(both[0].instructions)
             rest |= {o.op for l in both for o in l.instructions if o.kind == 'other'}
@@ -208,17 +228,22 @@ def test_a_kernel_is_meant_in_many_ways():
 
 
 def test_an_error_is_shown_with_its_line():
-    with pytest.raises(CompileError, match='line 2: identifier "y" is undefined\n  +x\\[0\\] = y;'): sass('__global__ void k(float *x) {\n  x[0] = y;\n}')
+    with pytest.raises(CompileError, match='line 2: identifier "y" is undefined\n  +x\\[0\\] = y;'):
+        sass('__global__ void k(float *x) {\n  x[0] = y;\n}')
 
 
 def test_libraries_of_cuda_and_of_the_host():
-    assert sass('#include <cooperative_groups.h>\n#include <stdio.h>\nnamespace cg = cooperative_groups;\n__global__ void k(int *x) { auto t = cg::this_thread_block(); x[t.thread_rank()] = INT32_C(3); }'.replace('INT32_C(3)', '3')).count()['global']
-    assert sass('#include <cstdint>\n#include <vector>\n#include <limits>\nstd::vector<int> host() { return {}; }\n__global__ void k(uint64_t *x) { x[0] = std::numeric_limits<uint32_t>::max(); }').count()['global']
+    assert sass('#include <cooperative_groups.h>\n#include <stdio.h>\nnamespace cg = cooperative_groups;\n'
+                '__global__ void k(int *x) { auto t = cg::this_thread_block(); '
+                'x[t.thread_rank()] = INT32_C(3); }'.replace('INT32_C(3)', '3')).count()['global']
+    assert sass('#include <cstdint>\n#include <vector>\n#include <limits>\nstd::vector<int> host() { return {}; }\n'
+                '__global__ void k(uint64_t *x) { x[0] = std::numeric_limits<uint32_t>::max(); }').count()['global']
 
 
 def test_options_arrive():
     src = '__global__ void k(float *x, float y) { x[0] = x[0]/y; }'
-    assert len(sass(src, flags=('--use_fast_math',)).instructions) < len(sass(src).instructions) < len(sass(src, opt=False).instructions)
+    assert (len(sass(src, flags=('--use_fast_math',)).instructions) < len(sass(src).instructions)
+            < len(sass(src, opt=False).instructions))
     assert 'sm_80' in ptx(src, arch='sm_80') and sass(src, arch='sm_80') != sass(src)
     assert resources(src, block=64, shared_bytes=100_000).occupancy.blocks == 2
 
@@ -256,7 +281,9 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     if sys.platform != 'linux': pytest.skip('Triton is for Linux')
     import triton  # noqa: F401, the course installs it
     import torch
-    (tmp_path/'in_triton.py').write_text('import triton, triton.language as tl\n@triton.jit\ndef double_k(x, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n')
+    (tmp_path/'in_triton.py').write_text(
+        'import triton, triton.language as tl\n@triton.jit\ndef double_k(x, n, BLOCK: tl.constexpr):\n'
+        '    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv('TRITON_CACHE_DIR', str(tmp_path/'cache'))
     from in_triton import double_k
@@ -274,7 +301,8 @@ def bare(monkeypatch):
     "As on a machine without NVIDIA's compilers"
     def hide():
         monkeypatch.setattr(tools, 'homes', lambda: [])
-        monkeypatch.setattr(tools, 'program', lambda name, why: (_ for _ in ()).throw(tools.missing_tool(name, why, name)))
+        monkeypatch.setattr(tools, 'program',
+                            lambda name, why: (_ for _ in ()).throw(tools.missing_tool(name, why, name)))
         for o in (tools._nvrtc, tools._jitlink): o.cache_clear()
         report._made.clear()
     yield hide
@@ -285,7 +313,9 @@ def bare(monkeypatch):
 
 def test_a_missing_compiler_is_named_with_the_command_that_brings_it(bare):
     bare()
-    with pytest.raises(CompilerMissing, match='NVRTC, which is not here. Get it: pip install .*cuda-toolkit' if sys.platform == 'linux' else 'On Linux'): sass(MATMULS, name='naive_k')
+    with pytest.raises(CompilerMissing, match='NVRTC, which is not here. Get it: pip install .*cuda-toolkit'
+                       if sys.platform == 'linux' else 'On Linux'):
+        sass(MATMULS, name='naive_k')
 
 
 def test_recordings_stand_in_and_only_for_their_own_source(bare, tmp_path, monkeypatch, capsys):
@@ -305,10 +335,12 @@ def test_recordings_stand_in_and_only_for_their_own_source(bare, tmp_path, monke
         assert got == want and str(got) == str(want)
     said = capsys.readouterr().out
     assert said.count('\n') == 1 and f'for sm_90 was recorded, made by {here[sass].by}' in said
-    assert sass(MATMULS, name='naive_k').lines == here[sass].lines and sass(MATMULS, name='naive_k').loop() == here[sass].loop()
+    assert sass(MATMULS, name='naive_k').lines == here[sass].lines
+    assert sass(MATMULS, name='naive_k').loop() == here[sass].loop()
     for change in (dict(arch='sm_80'), dict(opt=False), dict(flags=('-maxrregcount=16',))):
         with pytest.raises(CompilerMissing, match='other sources'): sass(MATMULS, name='naive_k', **change)
-    with pytest.raises(CompilerMissing, match='other sources'): sass(MATMULS.replace('p += m', 'p -= m'), name='naive_k')
+    with pytest.raises(CompilerMissing, match='other sources'):
+        sass(MATMULS.replace('p += m', 'p -= m'), name='naive_k')
 
 
 def test_machine_code_is_read_once_and_only_when_it_is_asked_for(bare, monkeypatch):
@@ -353,7 +385,8 @@ def test_html_shows_every_line_and_every_instruction_once():
     assert f'{len(s.instructions)} instructions of SASS for sm_90' in text and 'shared memory' in text
     both = text_of(beside(p, s))
     assert all(o.text in both for l in (p, s) for o in l.instructions)
-    assert '<script' not in s._repr_html_() and 'url(' not in s._repr_html_() and set(re.findall(r'background-color:(#\w+)', s._repr_html_())) <= {c for c, _ in KINDS.values()} | {'#fbfaf7'}
+    assert '<script' not in s._repr_html_() and 'url(' not in s._repr_html_()
+    assert set(re.findall(r'background-color:(#\w+)', s._repr_html_())) <= {c for c, _ in KINDS.values()} | {'#fbfaf7'}
 
 
 def test_as_text_it_is_text():

@@ -110,12 +110,14 @@ def test_rates_are_per_median_second():
     assert f'2,000 GB/s, {H100["fp32"]} TFLOP/s, 100% of the recorded fp32 ceiling' in t.line()
 
 
-@pytest.mark.parametrize('dtype,peak', [('float32', 'fp32'), ('float16', 'fp16'), ('bfloat16', 'bf16'), ('float64', 'fp64'), ('int32', 'fp32')])
+@pytest.mark.parametrize('dtype,peak',
+    [('float32', 'fp32'), ('float16', 'fp16'), ('bfloat16', 'bf16'), ('float64', 'fp64'), ('int32', 'fp32')])
 def test_the_ceiling_is_that_of_the_type(dtype, peak):
     import torch
     x = torch.arange(6, dtype=getattr(torch, dtype))
     assert bench(lambda x: x+1, x, check=lambda got: None, flops=6, clock=Fake(lambda i, _: .001)).peak == peak
-    assert bench(lambda: x+1, check=lambda got: None, flops=6, clock=Fake(lambda i, _: .001)).peak == peak, 'the result tells, too'
+    assert (bench(lambda: x+1, check=lambda got: None, flops=6, clock=Fake(lambda i, _: .001)).peak
+            == peak), 'the result tells, too'
     assert bench(lambda x: x+1, x, flops=6, peak='tf32', clock=Fake(lambda i, _: .001)).peak == 'tf32'
 
 
@@ -130,13 +132,17 @@ def test_more_than_the_ceiling_is_doubted(kw):
     assert 'count flops= and bytes= again' in str(Timing('k', [1e-3]*20, roof=H100, **kw))
 
 
-def test_no_ceiling_no_share(): assert Timing('k', [1e-3]*20, flops=1e9, peak='int8', roof=H100).shares == {} == Timing('k', [1e-3]*20, flops=1e9).shares
+def test_no_ceiling_no_share():
+    assert (Timing('k', [1e-3]*20, flops=1e9, peak='int8', roof=H100).shares == {}
+            == Timing('k', [1e-3]*20, flops=1e9).shares)
 
 
 def test_one_line_without_doubts():
     t = timed(lambda i, _: .001, bytes=1e6)
-    assert '\n' not in str(t) and re.fullmatch(r'<lambda>: 1 ms \(1 ms to 1 ms\), 1 GB/s; runs: \d+, a fake GPU', str(t))
-    assert t._repr_html_().startswith('<p style="margin:.4em 0 .2em"><b>&lt;lambda&gt;</b></p><table>') and t._repr_html_().count('<tr>') == 4
+    assert '\n' not in str(t)
+    assert re.fullmatch(r'<lambda>: 1 ms \(1 ms to 1 ms\), 1 GB/s; runs: \d+, a fake GPU', str(t))
+    assert t._repr_html_().startswith('<p style="margin:.4em 0 .2em"><b>&lt;lambda&gt;</b></p><table>')
+    assert t._repr_html_().count('<tr>') == 4
 
 
 # Without a GPU
@@ -166,11 +172,14 @@ def test_ceilings_without_a_gpu_are_recorded(capsys):
 
 # Checked first
 
-@pytest.mark.parametrize('wrong', [lambda x: x*x+1, lambda x: x[:-1]**2, lambda x: (x*x).astype(np.float32), lambda x: None])
+@pytest.mark.parametrize('wrong',
+    [lambda x: x*x+1, lambda x: x[:-1]**2, lambda x: (x*x).astype(np.float32), lambda x: None])
 def test_a_wrong_result_is_never_timed(wrong, rng):
     def never(i, t): raise RuntimeError('this was timed')
-    with pytest.raises((AssertionError, TypeError)): bench(wrong, rng.standard_normal(9), check=np.square, clock=Fake(never))
-    with pytest.raises((AssertionError, TypeError)): compare({'right': np.square, 'wrong': wrong}, rng.standard_normal(9), check=np.square, clock=Fake(never))
+    with pytest.raises((AssertionError, TypeError)):
+        bench(wrong, rng.standard_normal(9), check=np.square, clock=Fake(never))
+    with pytest.raises((AssertionError, TypeError)):
+        compare({'right': np.square, 'wrong': wrong}, rng.standard_normal(9), check=np.square, clock=Fake(never))
 
 
 def test_what_is_not_written_is_seen(rng):
@@ -178,7 +187,8 @@ def test_what_is_not_written_is_seen(rng):
     x, out = rng.standard_normal(9), np.empty(9)
     def half(x, out): out[:5] = x[:5]**2
     np.square(x, out=out)
-    with pytest.raises(AssertionError, match='4 of them are NaN'): bench(half, x, out, out=out, check=lambda x, out: x*x, clock=Fake(lambda i, _: .001))
+    with pytest.raises(AssertionError, match='4 of them are NaN'):
+        bench(half, x, out, out=out, check=lambda x, out: x*x, clock=Fake(lambda i, _: .001))
 
 
 def test_a_returned_block_that_is_not_written_is_seen():
@@ -200,7 +210,8 @@ def test_poison_fits_every_type(dtype):
     import torch
     x = torch.ones(3, dtype=getattr(torch, dtype))
     timing._poison(x)
-    assert x.isnan().all() if dtype.startswith(('float', 'bfloat', 'complex')) else dtype == 'bool' or (x == torch.iinfo(x.dtype).max).all()
+    assert (x.isnan().all() if dtype.startswith(('float', 'bfloat', 'complex'))
+            else dtype == 'bool' or (x == torch.iinfo(x.dtype).max).all())
 
 
 def test_a_check_that_says_that_all_agrees_has_judged(rng):
@@ -216,16 +227,19 @@ def test_unchecked_is_said():
 
 @pytest.mark.parametrize('make', [np.zeros, np.ones, lambda n: np.full(n, 2.5)])
 def test_constant_inputs_are_doubted(make, rng):
-    def ask(*args, **kw): return str(bench(lambda *a: None, *args, check=lambda *a: None, clock=Fake(lambda i, _: .001), **kw))
+    def ask(*args, **kw):
+        return str(bench(lambda *a: None, *args, check=lambda *a: None, clock=Fake(lambda i, _: .001), **kw))
     assert 'argument 2 is' in ask(rng.standard_normal(9), make(9)) and 'in doubt' not in ask(rng.standard_normal(9), 3)
     out = make(9)
-    t = bench(lambda x, out: out.fill(2.5), rng.standard_normal(9), out, out=out, check=lambda x, out: np.full(9, 2.5), clock=Fake(lambda i, _: .001))
+    t = bench(lambda x, out: out.fill(2.5), rng.standard_normal(9), out, out=out, check=lambda x, out: np.full(9, 2.5),
+              clock=Fake(lambda i, _: .001))
     assert t.doubts == [], 'an output may be constant'
 
 
 def test_constant_tensors_are_doubted():
     import torch
-    assert len(timing.input_doubts((torch.zeros(9), torch.randn(9), torch.ones(2, 3, dtype=torch.bfloat16), torch.zeros(1), torch.zeros(0)))) == 2
+    assert len(timing.input_doubts(
+        (torch.zeros(9), torch.randn(9), torch.ones(2, 3, dtype=torch.bfloat16), torch.zeros(1), torch.zeros(0)))) == 2
 
 
 # The GPU's clock
@@ -241,7 +255,8 @@ def with_states(*states):
 
 def test_a_gpu_that_is_held_back_is_told():
     assert 'in doubt' not in with_states(state(), None, state(1960, ('the power limit',)))
-    assert 'held back: the power limit kept the SM clock at 1410 of 1980 MHz' in with_states(state(), state(1410, ('the power limit',)))
+    assert ('held back: the power limit kept the SM clock at 1410 of 1980 MHz'
+            in with_states(state(), state(1410, ('the power limit',))))
     assert 'the SM clock moved from 1980 to 1700 MHz' in with_states(state(), state(1700))
 
 
@@ -249,13 +264,16 @@ def test_a_missing_sensor_is_told():
     def gone(): raise OSError('libnvidia-ml.so.1: not found')
     clock = Fake(lambda i, _: .001)
     clock.sensors = clocks.Sensors('a-b', gone)
-    assert "the GPU's clock was not noted: libnvidia-ml.so.1: not found" in str(bench(lambda: None, check=lambda: None, clock=clock))
+    assert ("the GPU's clock was not noted: libnvidia-ml.so.1: not found"
+            in str(bench(lambda: None, check=lambda: None, clock=clock)))
 
 
-@pytest.mark.parametrize('bits,words', [(0, ()), (1, ()), (4, ('the power limit',)), (0x48, ('a hardware slowdown', 'heat (the hardware stepped in)'))])
+@pytest.mark.parametrize('bits,words',
+    [(0, ()), (1, ()), (4, ('the power limit',)), (0x48, ('a hardware slowdown', 'heat (the hardware stepped in)'))])
 def test_reasons_by_bit(bits, words):
     def tells(v): return lambda *a: setattr(a[-1]._obj, 'value', v) or 0
-    lib = SimpleNamespace(nvmlDeviceGetHandleByUUID=lambda *_: 0, nvmlDeviceGetCurrentClocksThrottleReasons=tells(bits), nvmlDeviceGetClockInfo=lambda *_: 3)
+    lib = SimpleNamespace(nvmlDeviceGetHandleByUUID=lambda *_: 0, nvmlDeviceGetCurrentClocksThrottleReasons=tells(bits),
+                          nvmlDeviceGetClockInfo=lambda *_: 3)
     s = clocks.Sensors('a-b', lambda: lib).read()
     assert s.reasons == words and s.mhz is None and s.watt is None, 'what a driver does not know is None'
 
@@ -268,7 +286,8 @@ class FakeEvents(Fake, clocks.Events):
 
 @pytest.fixture
 def short(monkeypatch):
-    "`bench` of a kernel of 5 µs, with what a GPU would give put in place: seconds a call in a row, and what making a graph does"
+    """`bench` of a kernel of 5 µs, with what a GPU would give put in place: seconds a call in a
+    row, and what making a graph does"""
     def run(row=8e-6, graphed=lambda fn, n: (lambda: None)):
         monkeypatch.setattr(clocks, 'in_a_row', lambda fn: row)
         monkeypatch.setattr(clocks, 'capture', graphed)
@@ -280,7 +299,8 @@ def short(monkeypatch):
 
 def test_short_kernels_are_timed_in_two_more_ways(short):
     t = short()
-    assert t.row == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01) and '8 µs a call in a row' in str(t) and 'in a CUDA graph' in str(t)
+    assert t.row == 8e-6 and t.graph == pytest.approx(5e-6/1000, rel=.01)
+    assert '8 µs a call in a row' in str(t) and 'in a CUDA graph' in str(t)
     assert len(t._repr_html_().split('<tr>')) == len(t.parts())+len(t.doubts)+1
 
 
@@ -290,16 +310,19 @@ def test_a_graph_that_cannot_be_made_is_told(short):
     assert t.graph is None and 'no CUDA graph could be made of it (operation not permitted' in str(t)
 
 
-@pytest.mark.parametrize('us,graph_us,told', [(30, 5, True), (30, 20, False), (5, 1, False)], ids=['a part', 'all', 'very short'])
+@pytest.mark.parametrize('us,graph_us,told', [(30, 5, True), (30, 20, False), (5, 1, False)],
+    ids=['a part', 'all', 'very short'])
 def test_a_graph_of_a_part_is_told(monkeypatch, us, graph_us, told):
     monkeypatch.setattr(clocks, 'in_a_row', lambda fn: us*1e-6)
     monkeypatch.setattr(clocks, 'capture', lambda fn, n: n)
     class Clock(FakeEvents):   # what is replayed is the number of calls in the graph
         def times(self, fn, n): return [fn*graph_us*1e-6]*n if isinstance(fn, int) else super().times(fn, n)
-    assert any('all of the work' in d for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).doubts)==told
+    assert any('all of the work' in d
+               for d in bench(lambda: None, check=lambda: None, clock=Clock(lambda i, _: us*1e-6)).doubts)==told
 
 
-def test_work_on_the_cpu_is_told(short): assert "most of it is the CPU's work" in str(short(row=1e-3)) and "CPU's work" not in str(short())
+def test_work_on_the_cpu_is_told(short):
+    assert "most of it is the CPU's work" in str(short(row=1e-3)) and "CPU's work" not in str(short())
 
 
 def test_long_kernels_are_not(monkeypatch):
@@ -317,7 +340,8 @@ def test_ratios_survive_what_times_do_not():
     def costs(c):
         def fn(): clock.cost = c
         return fn
-    c = compare({'base': costs(.002), 'twice': costs(.001), 'same': costs(.002)}, check=lambda: None, clock=clock, seconds=.5)
+    c = compare({'base': costs(.002), 'twice': costs(.001), 'same': costs(.002)}, check=lambda: None,
+                clock=clock, seconds=.5)
     r, low, high = c.ratios['twice']
     assert r == pytest.approx(2, rel=.03) and low <= r <= high and c.ratios['base'] == (1, 1, 1)
     assert c.ratios['same'][1] < 1.01 and 'times faster than base' in repr(c)
@@ -330,7 +354,8 @@ def test_candidates_take_turns():
     compare({k: (lambda k=k: order.append(k)) for k in 'abc'}, check=lambda: None, clock=clock, seconds=.2)
     tail = ''.join(order).rstrip()
     rounds = [tail[-9:][i:i+3] for i in (0, 3, 6)]
-    assert all(sorted(r) == list('abc') for r in rounds) and len(set(rounds)) == 3, 'and each round begins with another one'
+    assert (all(sorted(r) == list('abc') for r in rounds)
+            and len(set(rounds)) == 3), 'and each round begins with another one'
 
 
 def test_baseline_is_named_or_the_first():
@@ -345,7 +370,8 @@ def test_sizes(rng):
     def make(n):
         made.append(n)
         return (rng.standard_normal(n),)
-    s = compare({'a': np.square, 'b': lambda x: x*x}, make, sizes=[10, 20], bytes=lambda n: 16*n, check=np.square, clock=Fake(lambda i, _: .001))
+    s = compare({'a': np.square, 'b': lambda x: x*x}, make, sizes=[10, 20], bytes=lambda n: 16*n, check=np.square,
+                clock=Fake(lambda i, _: .001))
     assert made == [10, 20] == [c.size for c in s] and [c.timings['a'].bytes for c in s] == [160, 320]
     assert s._repr_png_().startswith(b'\x89PNG') and repr(s).count('times faster than a') == 2
 
@@ -388,7 +414,8 @@ def test_a_cache_that_cannot_be_written_only_costs_time(cache, monkeypatch):
 def test_a_timing_finds_its_place():
     t = Timing('square', [1e-3]*20, flops=1e9, bytes=8e9, roof=H100)
     p, = roofline([t], roof=H100).points
-    assert p.intensity == 1/8 and p.tflops == pytest.approx(1) and p.limit == pytest.approx(3001/8e3) and p.bound == 'memory'
+    assert p.intensity == 1/8 and p.tflops == pytest.approx(1) and p.limit == pytest.approx(3001/8e3)
+    assert p.bound == 'memory'
 
 
 def test_the_roof_is_that_of_the_timing():
@@ -399,10 +426,12 @@ def test_the_roof_is_that_of_the_timing():
 
 
 def test_what_the_data_sheet_promises_stands_beside_what_was_measured():
-    "A product that is itself the measured roof is at 100% of that, and not of the data sheet; other GPUs have no dashed line"
+    """A product that is itself the measured roof is at 100% of that, and not of the data sheet;
+    other GPUs have no dashed line"""
     r = roofline({'mm': (2*4096**3, 12*4096**2, 2*4096**3/51.7e12), 'square': (1e8, 8e8, 8e8/2.97e12)}, roof=H100)
     assert [row[4:6] for row in r.rows()] == [['100%', '77%'], ['99%', '89%']] and r.head[5] == 'of the data sheet'
-    assert [o.get_linestyle() for o in r.plot().lines[:2]] == ['-', '--'] and '3,350 GB/s and 66.9 TFLOP/s' in r.plot().get_title()
+    assert [o.get_linestyle() for o in r.plot().lines[:2]] == ['-', '--']
+    assert '3,350 GB/s and 66.9 TFLOP/s' in r.plot().get_title()
     other = roofline({'k': (1e9, 8e9, 1e-3)}, roof=limits.Ceilings({**H100, 'gpu': 'NVIDIA T1000'}))
     assert not other.sheet and 'dashed' not in other.plot().get_title() and len(other.rows()[0]) == len(other.head) == 6
 
@@ -417,14 +446,18 @@ def test_ncu_counts():
         with pytest.raises(ValueError, match='dram__bytes.sum'): room.from_ncu(gone)
 
 
-def test_a_picture_is_a_png(): assert roofline({'k': (1e9, 8e9, 1e-3), 'l': (1, 8)}, roof=H100)._repr_png_().startswith(b'\x89PNG')
+def test_a_picture_is_a_png():
+    assert roofline({'k': (1e9, 8e9, 1e-3), 'l': (1, 8)}, roof=H100)._repr_png_().startswith(b'\x89PNG')
 
 
 # The package
 
 def test_import_is_light():
-    code = 'import sys, gridstride.bench, gridstride.recording; print(sorted({"torch","matplotlib","triton","numba","IPython","gridstride.cpp","gridstride.sim"} & set(sys.modules)))'
-    assert subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip() == '[]'
+    code = ('import sys, gridstride.bench, gridstride.recording; '
+            'print(sorted({"torch","matplotlib","triton","numba","IPython","gridstride.cpp","gridstride.sim"} & '
+            'set(sys.modules)))')
+    assert subprocess.run([sys.executable, '-c', code], cwd=ROOT, capture_output=True,
+                          text=True, check=True).stdout.strip() == '[]'
 
 
 # On a GPU
@@ -456,7 +489,8 @@ def test_a_graph_of_a_short_kernel():
 def test_cuda_c_is_captured_in_a_graph():
     import torch
     from gridstride.cpp import cuda_kernel
-    k = cuda_kernel('__global__ void twice(const float *x, float *out, int n) { int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) out[i] = 2*x[i]; }')
+    k = cuda_kernel('__global__ void twice(const float *x, float *out, int n) { '
+                    'int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) out[i] = 2*x[i]; }')
     x, out = torch.randn(1000, device='cuda'), torch.empty(1000, device='cuda')
     t = bench(lambda x, out: k[4, 256](x, out, 1000), x, out, out=out, check=lambda x, out: 2*x)
     assert t.graph and not any('CUDA graph' in d for d in t.doubts)
@@ -474,12 +508,15 @@ def test_what_waits_for_the_gpu_has_no_graph():
 
 @on_gpu
 @pytest.mark.real_backend
-def test_work_on_the_cpu_is_timed_by_the_wall_clock_even_here(rng): assert not bench(np.sort, rng.standard_normal(1000), check=np.sort, seconds=.2).gpu
+def test_work_on_the_cpu_is_timed_by_the_wall_clock_even_here(rng):
+    assert not bench(np.sort, rng.standard_normal(1000), check=np.sort, seconds=.2).gpu
 
 
 # Plots
 
-CROWD = {'square': (1e8, 8e8, 8e8/2.95e12), 'matrix times vector': (2*4096**2, 4*4096*4098, 3e-5), '5120x256 @ 256x5120': (1.34e10, 1.15e8, .33e-3), '4096x4096 squared': (1.37e11, 2e8, 2.6e-3), 'the same, by hand': (1.37e11, 2e8, 2.7e-3)}
+CROWD = {'square': (1e8, 8e8, 8e8/2.95e12), 'matrix times vector': (2*4096**2, 4*4096*4098, 3e-5),
+         '5120x256 @ 256x5120': (1.34e10, 1.15e8, .33e-3), '4096x4096 squared': (1.37e11, 2e8, 2.6e-3),
+         'the same, by hand': (1.37e11, 2e8, 2.7e-3)}
 
 
 def test_names_under_the_roof_can_be_read():
@@ -495,7 +532,8 @@ def test_a_recorded_roof_is_drawn_again_and_says_so():
     roof = {**H100, 'recorded': False}
     r = roofline(CROWD, roof=limits.Ceilings(roof))
     again = type(r).load(json.loads(json.dumps(r.plain())))
-    assert again.points == r.points and again.rows() == r.rows() and 'measured on' in r.plot().get_title() and 'recorded on an NVIDIA H100' in again.plot().get_title()
+    assert again.points == r.points and again.rows() == r.rows() and 'measured on' in r.plot().get_title()
+    assert 'recorded on an NVIDIA H100' in again.plot().get_title()
 
 
 def test_what_cannot_be_read_is_found():
@@ -504,7 +542,8 @@ def test_what_cannot_be_read_is_found():
     ax.plot([0, 1], [0, 1])
     for x, words in ((.5, 'first'), (.52, 'second'), (.97, 'far too long for this place')): ax.text(x, .5, words)
     ax.set_title('tiny', fontsize=8)
-    assert plots.faults(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes", "'first' and 'second' cover each other"]
+    assert plots.faults(fig) == ["'tiny' has 8 points", "'far too long for this place' leaves its axes",
+                                 "'first' and 'second' cover each other"]
     plt.close(fig)
 
 
@@ -517,7 +556,8 @@ def test_the_style_is_everywhere_and_only_where_it_is_asked_for():
     plt.close(ax.figure)
     for path in lessons.lessons():
         code = '\n'.join(lessons.code(lessons.read(path)))
-        assert not re.search(r'fontsize=[0-8]\b|facecolor=', code), f'{path.name}: gridstride.plots sets sizes and backgrounds'
+        assert not re.search(r'fontsize=[0-8]\b|facecolor=',
+                             code), f'{path.name}: gridstride.plots sets sizes and backgrounds'
         assert 'subplots(' not in code or 'plots.use()' in code, path.name
 
 
@@ -525,9 +565,11 @@ def test_the_style_is_everywhere_and_only_where_it_is_asked_for():
 def test_colours_that_the_colour_blind_tell_apart(blindness):
     "By the matrices of Viénot, Brettel and Mollon (1999) in linear RGB: no two are nearer than a step that one sees"
     from matplotlib.colors import to_rgb
-    see = dict(deuteranopia=[[.29275, .70725, 0], [.29275, .70725, 0], [-.02234, .02234, 1]], protanopia=[[.11238, .88762, 0], [.11238, .88762, 0], [.00401, -.00401, 1]])[blindness]
+    see = dict(deuteranopia=[[.29275, .70725, 0], [.29275, .70725, 0], [-.02234, .02234, 1]],
+               protanopia=[[.11238, .88762, 0], [.11238, .88762, 0], [.00401, -.00401, 1]])[blindness]
     def lab(rgb):
-        x, y, z = np.array([[.4124, .3576, .1805], [.2126, .7152, .0722], [.0193, .1192, .9505]]) @ rgb / [.9505, 1, 1.089]
+        x, y, z = (np.array([[.4124, .3576, .1805], [.2126, .7152, .0722], [.0193, .1192, .9505]]) @ rgb
+                   / [.9505, 1, 1.089])
         f = [np.cbrt(o) if o > .008856 else 7.787*o + 16/116 for o in (x, y, z)]
         return np.array([116*f[1] - 16, 500*(f[0] - f[1]), 200*(f[1] - f[2])])
     linear = [np.where((c := np.array(to_rgb(o))) <= .04045, c/12.92, ((c + .055)/1.055)**2.4) for o in plots.COLORS]

@@ -6,7 +6,8 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
-ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking', '--disable-component-update', '--disable-sync']
+ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
+        '--disable-component-update', '--disable-sync']
 START = '''
 import sys
 from pathlib import Path
@@ -17,7 +18,8 @@ course.start_lab(course.lesson_page('01'), course.free_port(8900), False)
 WHOLE_PAGE = {'windowingMode': 'none'}  # cells that are scrolled away stay in the page
 READY = '''n => document.querySelectorAll('.jp-Notebook .jp-CodeCell').length >= n
     && document.querySelector('#jp-main-statusbar')?.innerText.includes('| Idle')'''  # before that, Run All is lost
-RAN = '() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].filter(p => /\\[\\d+\\]/.test(p.textContent)).length'
+RAN = ('() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].filter(p => '
+       '/\\[\\d+\\]/.test(p.textContent)).length')
 ENDED = f'''([cells, errors]) => ({RAN})() == cells
     || document.querySelectorAll('[data-mime-type="application/vnd.jupyter.error"]').length > errors'''
 GREY = '''() => [...document.querySelectorAll('.jp-OutputArea-output img')].map(img => {
@@ -54,8 +56,10 @@ def address(course, tmp_path):
     settings = tmp_path/'home/.jupyter/lab/user-settings/@jupyterlab/notebook-extension/tracker.jupyterlab-settings'
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(WHOLE_PAGE))
-    env = {**{k: v for k, v in os.environ.items() if not k.startswith('JUPYTER')}, 'HOME': str(tmp_path/'home'), 'GRIDSTRIDE_BACKEND': 'sim'}
-    with open(tmp_path/'log', 'w') as log: server = subprocess.Popen([sys.executable, '-c', START], cwd=course[0], env=env, stdout=log, stderr=log)
+    env = {**{k: v for k, v in os.environ.items() if not k.startswith('JUPYTER')}, 'HOME': str(tmp_path/'home'),
+           'GRIDSTRIDE_BACKEND': 'sim'}
+    with open(tmp_path/'log', 'w') as log:
+        server = subprocess.Popen([sys.executable, '-c', START], cwd=course[0], env=env, stdout=log, stderr=log)
     try:
         yield answering(server, tmp_path/'log')
     finally:
@@ -75,7 +79,8 @@ def answering(server, log, seconds=60):
     pytest.fail(f'JupyterLab did not start: {log.read_text()}')
 
 
-@pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'), reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
+@pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
+    reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
 def test_lesson_01_in_the_browser(course, address):
     from playwright.sync_api import sync_playwright
     _, code = course

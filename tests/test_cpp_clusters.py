@@ -35,8 +35,11 @@ def test_blocks_read_each_others_shared_memory(order):
     assert total('cluster.barrier_arrive(); cluster.barrier_wait();')
 
 def test_reading_before_the_others_are_ready_is_a_race(order):
-    with pytest.raises(RacecheckError, match='own is (written|read) by one thread and (read|written|changed atomically) by another') as e: total(first='')
-    assert {e.value.line, e.value.other.line} < {6, 8, 12} and 12 in (e.value.line, e.value.other.line) and e.value.block != e.value.other.block
+    with pytest.raises(RacecheckError,
+            match='own is (written|read) by one thread and (read|written|changed atomically) by another') as e:
+        total(first='')
+    assert {e.value.line, e.value.other.line} < {6, 8, 12} and 12 in (e.value.line, e.value.other.line)
+    assert e.value.block != e.value.other.block
     assert total()               # and leaves nothing behind
 
 def test_leaving_while_others_read_is_found(order):
@@ -48,7 +51,8 @@ def test_a_grid_has_whole_clusters():
 
 def test_a_rank_that_does_not_exist():
     with pytest.raises(MemcheckError, match='there is no block 4 in a cluster of 4'):
-        cuda_kernel(TOTAL.replace('FIRST', SYNC).replace('LAST', SYNC).replace('&own, i)', '&own, i+1)'))[(4,4),64](torch.zeros(1024, dtype=torch.int32), torch.zeros(16, dtype=torch.int32))
+        cuda_kernel(TOTAL.replace('FIRST', SYNC).replace('LAST', SYNC).replace('&own, i)', '&own, i+1)'))[(4,4),64](
+            torch.zeros(1024, dtype=torch.int32), torch.zeros(16, dtype=torch.int32))
 
 def test_the_groups_numbers():
     src = '''#include <cooperative_groups.h>
@@ -61,4 +65,5 @@ def test_the_groups_numbers():
     cuda_kernel(src)[4,32](out)
     thread = torch.arange(4*32)
     block = thread//32
-    assert out.equal(torch.stack([block%2, torch.full_like(block, 2), thread%64, torch.full_like(block, 64), block%2, torch.full_like(block, 2)], 1).int())
+    assert out.equal(torch.stack([block%2, torch.full_like(block, 2), thread%64, torch.full_like(block, 64), block%2,
+                                  torch.full_like(block, 2)], 1).int())

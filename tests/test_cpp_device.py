@@ -1,4 +1,5 @@
-"The emulator's device library, compiled by every C++ compiler that is here, against a GPU's results, NumPy's and PyTorch's."
+"""The emulator's device library, compiled by every C++ compiler that is here, against a GPU's
+results, NumPy's and PyTorch's."""
 import platform, shutil, struct, subprocess
 from pathlib import Path
 
@@ -17,7 +18,9 @@ modes = {'plain':['-O1'], 'fused':['-O2', '-ffp-contract=fast', native]}  # fuse
 both = [pytest.mark.parametrize('mode', modes), pytest.mark.parametrize('compiler', compilers)]
 def each(f): return both[0](both[1](f))
 
-def command(compiler, *more): return [compiler, '-std=c++17', '-Wall', '-Wextra', '-Werror', '-fno-strict-aliasing', f'-I{include}', *map(str, more)]
+def command(compiler, *more):
+    return [compiler, '-std=c++17', '-Wall', '-Wextra', '-Werror', '-fno-strict-aliasing', f'-I{include}',
+            *map(str, more)]
 
 @pytest.fixture(scope='module')
 def program(tmp_path_factory):
@@ -52,32 +55,41 @@ def test_functions_give_what_a_gpu_gives(program, compiler, mode):
 
 @each
 def test_functions_are_as_close_as_they_promise(program, compiler, mode):
-    got,want = ([l for l in t if l[0]=='close'] for t in (output(program('device_values.cpp', compiler, mode)), recorded('device_values.txt')))
-    assert len(want) > 30 and [g[:4] for g in got] == [w[:4] for w in want] and all(len(g)==len(w)==16 for g,w in zip(got, want))
-    off = {f'{name} of {dtype}': max(ulps(a, b, dtype) for a,b in zip(g[4:], w[4:])) - int(promised) for g,w in zip(got, want) for _,promised,dtype,name in [w[:4]]}
+    got,want = ([l for l in t if l[0]=='close']
+                for t in (output(program('device_values.cpp', compiler, mode)), recorded('device_values.txt')))
+    assert len(want) > 30 and [g[:4] for g in got] == [w[:4] for w in want]
+    assert all(len(g)==len(w)==16 for g,w in zip(got, want))
+    off = {f'{name} of {dtype}': max(ulps(a, b, dtype) for a,b in zip(g[4:], w[4:])) - int(promised)
+           for g,w in zip(got, want) for _,promised,dtype,name in [w[:4]]}
     assert {name:o for name,o in off.items() if o > 1} == {}  # 1: the C library has a last place, too
 
 @each
 def test_threads_do_together_what_they_do_on_a_gpu(program, compiler, mode):
     lib = build.runtime()
-    got,want = output(program('device_threads.cpp', compiler, mode, '-Wno-psabi', lib, f'-Wl,-rpath,{lib.parent}')),recorded('device_threads.txt')
+    got,want = (output(program('device_threads.cpp', compiler, mode, '-Wno-psabi', lib, f'-Wl,-rpath,{lib.parent}')),
+                recorded('device_threads.txt'))
     assert len(want) > 12 and got == want
 
 @pytest.mark.parametrize('compiler', compilers)
 def test_detectors_find_nothing_where_all_is_right(tmp_path, compiler):
     lib,leave_out = build.runtime(),'tsan-instrument-func-entry-exit=0'
     watched = ['-fsanitize=thread', *(['-mllvm', f'-{leave_out}'] if 'clang' in compiler else [f'--param={leave_out}'])]
-    subprocess.run(command(compiler, '-O2', '-g1', '-DCHECKED', '-Wno-psabi', *watched, '-c', here/'device_threads.cpp', '-o', tmp_path/'threads.o'), check=True)
-    subprocess.run([compiler, tmp_path/'threads.o', '-o', tmp_path/'threads', lib, f'-Wl,-rpath,{lib.parent}'], check=True)
+    subprocess.run(command(compiler, '-O2', '-g1', '-DCHECKED', '-Wno-psabi', *watched, '-c', here/'device_threads.cpp',
+                           '-o', tmp_path/'threads.o'), check=True)
+    subprocess.run([compiler, tmp_path/'threads.o', '-o', tmp_path/'threads', lib, f'-Wl,-rpath,{lib.parent}'],
+                   check=True)
     assert output(tmp_path/'threads') == recorded('device_threads.txt')
 
 def made(path, kind, operation, data, dtype):
-    return np.frombuffer(subprocess.run([path, kind, operation], input=data.tobytes(), check=True, capture_output=True).stdout, dtype)
+    return np.frombuffer(
+        subprocess.run([path, kind, operation], input=data.tobytes(), check=True, capture_output=True).stdout, dtype)
 def half(bits): return bits.view(np.float16)
 def brain(bits): return torch.from_numpy(bits.view(np.int16).copy()).view(torch.bfloat16)
 def to_float(kind, bits): return half(bits).astype(np.float32) if kind=='half' else brain(bits).float().numpy()
 def to_bits(kind, x):
-    with np.errstate(over='ignore'): return x.astype(np.float16).view(np.uint16) if kind=='half' else torch.from_numpy(x).bfloat16().view(torch.int16).numpy().view(np.uint16)
+    with np.errstate(over='ignore'):
+        return (x.astype(np.float16).view(np.uint16) if kind=='half'
+                else torch.from_numpy(x).bfloat16().view(torch.int16).numpy().view(np.uint16))
 def same(kind, got, want):
     "Equal bits, or neither is a number"
     g,w = to_float(kind, got),to_float(kind, want)
@@ -93,7 +105,8 @@ def test_half_conversions(program, compiler, mode, kind):
     assert len(x)==65536 and np.all((x.view(np.int32)==want.view(np.int32)) | (np.isnan(x) & np.isnan(want)))
     x = np.unique(want[np.isfinite(want)].astype(np.float64))
     ties = ((x[1:] + x[:-1])/2).astype(np.float32)  # exact, and what rounding must decide on
-    floats = np.concatenate([want, ties, np.nextafter(ties, np.float32(np.inf)), np.nextafter(ties, np.float32(-np.inf)), np.float32([65519.99, 65520, 1e-45, 3.4e38, -3.4e38, np.nan])])
+    floats = np.concatenate([want, ties, np.nextafter(ties, np.float32(np.inf)),
+        np.nextafter(ties, np.float32(-np.inf)), np.float32([65519.99, 65520, 1e-45, 3.4e38, -3.4e38, np.nan])])
     assert same(kind, made(path, kind, 'narrow', floats, np.uint16), to_bits(kind, floats))
     near = np.nextafter(ties.astype(np.float64), np.inf)  # a double that a float would take for the tie
     up = np.copysign(x[1:], near).astype(np.float32)
@@ -106,11 +119,14 @@ def test_half_arithmetic_rounds_after_each_operation(program, compiler, mode, ki
     pairs[::2, 1] = pairs[::2, 0] + pairs[::2, 1] % 4096  # of about the same size
     a,b = (to_float(kind, p.copy()) for p in pairs.T)
     with np.errstate(all='ignore'): want = {'add':a + b, 'sub':a - b, 'mul':a*b, 'div':a/b}
-    for op,x in want.items(): assert same(kind, made(program('device_halves.cpp', compiler, mode), kind, op, pairs, np.uint16), to_bits(kind, x)), op
+    for op,x in want.items():
+        assert same(kind, made(program('device_halves.cpp', compiler, mode), kind, op, pairs, np.uint16),
+                    to_bits(kind, x)), op
 
 def failed(compiler, source):
     "The compiler's messages"
-    run = subprocess.run(command(compiler, '-fsyntax-only', '-x', 'c++', '-'), input=f'#include "emulator.h"\n{source}\n', capture_output=True, text=True)
+    run = subprocess.run(command(compiler, '-fsyntax-only', '-x', 'c++', '-'),
+                         input=f'#include "emulator.h"\n{source}\n', capture_output=True, text=True)
     assert run.returncode
     return run.stderr
 
@@ -118,8 +134,10 @@ def failed(compiler, source):
     ('int f(int x) { return __shfl(x, 0); }', '__shfl_sync(mask, ...)'),
     ('int f(int x) { return __shfl_down(x, 1); }', '__shfl_down_sync(mask, ...)'),
     ('int f(int x) { return __ballot(x) + __any(x) + __all(x); }', '__ballot_sync(mask, ...)'),
-    ('#include <cooperative_groups.h>\nvoid f() { cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }', 'none that span warps'),
-    ('#include <cuda/barrier>\nvoid f(cuda::barrier<cuda::thread_scope_device> &b) { b.arrive_and_wait(); }', 'barriers of thread_scope_block only'),
+    ('#include <cooperative_groups.h>\nvoid f() { '
+     'cooperative_groups::tiled_partition<64>(cooperative_groups::this_thread_block()); }', 'none that span warps'),
+    ('#include <cuda/barrier>\nvoid f(cuda::barrier<cuda::thread_scope_device> &b) { b.arrive_and_wait(); }',
+     'barriers of thread_scope_block only'),
     ('struct S { float x[3]; }; float f(const S *s) { return __ldg(s).x[0]; }', '__ldg reads numbers and vectors'),
     ('float f(float x) { return max(x, 0); }', 'ambiguous'),  # as nvcc finds it
     ('#include <cuda_fp16.h>\nfloat f(half x, float y) { return x * y; }', 'ambiguous'),
@@ -136,7 +154,8 @@ def test_headers_compile_together(compiler):
     assert len(there) > 40
     names = [str(p.relative_to(include)) for p in there]
     for sources in (names, names[::-1]):
-        subprocess.run(command(compiler, '-fsyntax-only', '-x', 'c++', '-'), input=''.join(f'#include <{n}>\n' for n in sources), text=True, check=True)
+        subprocess.run(command(compiler, '-fsyntax-only', '-x', 'c++', '-'),
+                       input=''.join(f'#include <{n}>\n' for n in sources), text=True, check=True)
 
 accesses = '''
 #include <cuda_fp16.h>
@@ -150,7 +169,10 @@ extern "C" float shuffles(float x) { return __shfl_xor_sync(~0u, x, 1); }
 
 @pytest.mark.parametrize('compiler', compilers)
 def test_detectors_see_the_accesses_that_are_the_callers(compiler):
-    run = subprocess.run(command(compiler, '-O2', '-fsanitize=thread', '-S', '-x', 'c++', '-', '-o', '-'), input='#include "emulator.h"\n' + accesses, capture_output=True, text=True, check=True)
-    def calls(name): return run.stdout.split(f'\n{name}:')[1].split(f'.size\t{name}')[0].count('__tsan_read'), run.stdout.split(f'\n{name}:')[1].split(f'.size\t{name}')[0].count('__tsan_write')
+    run = subprocess.run(command(compiler, '-O2', '-fsanitize=thread', '-S', '-x', 'c++', '-', '-o', '-'),
+                         input='#include "emulator.h"\n' + accesses, capture_output=True, text=True, check=True)
+    def calls(name):
+        return (run.stdout.split(f'\n{name}:')[1].split(f'.size\t{name}')[0].count('__tsan_read'),
+                run.stdout.split(f'\n{name}:')[1].split(f'.size\t{name}')[0].count('__tsan_write'))
     assert {name: calls(name) for name in ('reads', 'writes', 'writes_two', 'updates', 'atomics', 'shuffles')} == {
         'reads':(1,0), 'writes':(0,1), 'writes_two':(0,2), 'updates':(1,1), 'atomics':(0,0), 'shuffles':(0,0)}

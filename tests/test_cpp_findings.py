@@ -1,4 +1,5 @@
-"What the C++ runtime tells: its codes and fields against the table of words, its structures against Python's mirror of them."
+"""What the C++ runtime tells: its codes and fields against the table of words, its structures
+against Python's mirror of them."""
 import ast, ctypes, re
 from pathlib import Path
 
@@ -10,7 +11,8 @@ from gridstride.cpp.build import here
 from gridstride.findings import PHRASES, WORDS, Phrase, RacecheckError, field_names, text_of
 
 SOURCES = [*(here/'runtime').glob('*.cpp'), *(here/'runtime').glob('*.h')]
-OWN = {'launch_failed': 'launch', 'assertion': 'assert'}   # kinds that are called otherwise in C++, where these names are taken
+# kinds that are called otherwise in C++, where these names are taken
+OWN = {'launch_failed': 'launch', 'assertion': 'assert'}
 
 
 @pytest.fixture(scope='module')
@@ -30,7 +32,8 @@ def test_each_code_of_the_runtime_has_its_words(codes):
 
 def test_the_words_are_of_findings_that_somebody_makes(codes):
     modules = [p for p in Path(gridstride.__file__).parent.rglob('*.py') if p.name != 'findings.py']
-    strings = {node.value for p in modules for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}
+    strings = {node.value for p in modules
+               for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}
     assert not [(kind, code) for kind, code in WORDS if codes.get(code) != kind and code not in strings]
 
 
@@ -44,7 +47,8 @@ def calls(text):
             if depth == 0 or (depth == 1 and c == ','): args.append(text[start:i].strip()); start = i+1
             if depth == 0: break
         for n, code in enumerate(args[:-1]):
-            if 'Code::' in code: yield re.findall(r'Code::(\w+)', code), next((o for o in args[n+1:] if o.startswith('{')), args[n+1])
+            if 'Code::' in code:
+                yield re.findall(r'Code::(\w+)', code), next((o for o in args[n+1:] if o.startswith('{')), args[n+1])
 
 
 def given(fields):
@@ -54,7 +58,8 @@ def given(fields):
 
 
 # Python finds the array's name in the source; the phrases of who waits for what are added behind
-ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'}, 'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'}}
+ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'},
+         'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'}}
 
 
 def test_each_call_gives_the_fields_that_its_words_need(codes):
@@ -84,9 +89,12 @@ def test_fields_are_read_with_the_phrases_that_they_belong_to():
         f = finding.CField(name, type, count, string=string)
         f.number_at[:len(numbers)] = numbers
         return f
-    got = finding.fields_of([field(b'lane', 0, 1, numbers=[3]), field(b'why', 3, 3, b'lacks_bytes'), field(b'mbarrier', 3, 1, b'of_line'),
-                             field(b'line', 0, 1, numbers=[7]), field(b'bytes', 0, 1, numbers=[64]), field(b'index', 2, 2, numbers=[1, 2]), field(b'type', 1, 0, b'float [4]')])
-    assert got == dict(lane=3, why=Phrase('lacks_bytes', dict(mbarrier=Phrase('of_line', dict(line=7)), bytes=64)), index=(1, 2), type='float [4]')
+    got = finding.fields_of([field(b'lane', 0, 1, numbers=[3]), field(b'why', 3, 3, b'lacks_bytes'),
+                             field(b'mbarrier', 3, 1, b'of_line'), field(b'line', 0, 1, numbers=[7]),
+                             field(b'bytes', 0, 1, numbers=[64]), field(b'index', 2, 2, numbers=[1, 2]),
+                             field(b'type', 1, 0, b'float [4]')])
+    assert got == dict(lane=3, why=Phrase('lacks_bytes', dict(mbarrier=Phrase('of_line', dict(line=7)), bytes=64)),
+                       index=(1, 2), type='float [4]')
 
 
 def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(emulator.device())
@@ -94,7 +102,9 @@ def test_the_structures_are_those_of_the_compiled_runtime(): finding.check_abi(e
 
 def test_another_version_of_the_runtime_is_refused(monkeypatch):
     monkeypatch.setattr(finding, 'ABI', finding.ABI+1)
-    with pytest.raises(finding.AbiMismatch, match=r'another version of this package \(version \d+ there and \d+ here\)'): finding.check_abi(emulator.device())
+    with pytest.raises(finding.AbiMismatch,
+                       match=r'another version of this package \(version \d+ there and \d+ here\)'):
+        finding.check_abi(emulator.device())
 
 
 def test_another_size_of_a_structure_is_refused(monkeypatch):
@@ -107,4 +117,5 @@ def test_the_readme_s_kernel_is_told_as_it_says():
     page = (here/'runtime/README.md').read_text()
     src = re.search(r'```c\n(.*?)```', page, re.S)[1]
     with pytest.raises(RacecheckError) as e: cuda_kernel(src)[1, 64](np.ones(64, np.float32), np.empty(64, np.float32))
-    assert (e.value.code, e.value.line, e.value.array) == ('race', 4, 's') and set(e.value.fields) == {'array', 'index', 'before', 'now'}
+    assert (e.value.code, e.value.line, e.value.array) == ('race', 4, 's')
+    assert set(e.value.fields) == {'array', 'index', 'before', 'now'}

@@ -12,7 +12,8 @@ headers = [p for p in sources if p.suffix in ('', '.h')]
 # to a header that is compiled alone, or to the library's: these compile together
 forwarding = [p for p in headers if here/'include' in p.parents and len(p.read_text().splitlines()) <= 9]
 compilers = [o for o in ('g++', 'clang++') if shutil.which(o)] or [compiler().path]
-warnings = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', f"-I{here/'include/cuda'}", f"-I{here/'include/torch'}"]
+warnings = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', f"-I{here/'include/cuda'}",
+            f"-I{here/'include/torch'}"]
 
 
 def said(compiler, *files):
@@ -35,7 +36,8 @@ def test_the_runtime_consists_of_all_its_sources():
 
 
 def test_no_line_is_too_long():
-    assert not [f'{p.name}:{n}' for p in sources for n, line in enumerate(p.read_text().splitlines(), 1) if len(line) > 120]
+    assert not [f'{p.name}:{n}' for p in sources for n, line in enumerate(p.read_text().splitlines(), 1)
+                if len(line) > 120]
 
 
 def test_the_readme_names_what_is_there():
@@ -47,5 +49,6 @@ def test_the_readme_names_what_is_there():
     python = [here/name for name in ('build.py', 'emulator.py', 'finding.py', '../findings.py')]
     code = ''.join(p.read_text() for p in [*sources, *python])
     names = [w for w in words if w not in files and re.fullmatch(r'[A-Za-z_][\w:]*', w)]
-    missing = [w for w in names if not re.search(rf'\b{w.split("::")[-1].rstrip("0123456789")}', code)]   # __tsan_read##n
+    # __tsan_read##n
+    missing = [w for w in names if not re.search(rf'\b{w.split("::")[-1].rstrip("0123456789")}', code)]
     assert len(names) > 40 and not missing

@@ -1,4 +1,5 @@
-"`malloc` and `free` in kernels: memory of the device, kept until it is freed, whoever frees it; and what goes wrong with it."
+"""`malloc` and `free` in kernels: memory of the device, kept until it is freed, whoever frees it;
+and what goes wrong with it."""
 import pytest, torch
 
 from gridstride.cpp import load_cuda
@@ -92,10 +93,12 @@ torch::Tensor wrong(int n, int how) {
 def m(): return load_cuda(SRC, funcs=['kept_across', 'each', 'linked', 'wrong'])
 
 
-def test_a_piece_is_kept_across_kernels_whatever_its_size(m): assert [m.kept_across(n).item() for n in (3, 1_000_000)] == [2, 999_999]
+def test_a_piece_is_kept_across_kernels_whatever_its_size(m):
+    assert [m.kept_across(n).item() for n in (3, 1_000_000)] == [2, 999_999]
 
 
-def test_every_thread_has_a_piece_of_its_own(m): assert torch.equal(m.each(100).cpu(), torch.arange(6400, dtype=torch.int32))
+def test_every_thread_has_a_piece_of_its_own(m):
+    assert torch.equal(m.each(100).cpu(), torch.arange(6400, dtype=torch.int32))
 
 
 def test_new_and_delete_are_the_devices_and_end_what_they_made(m): assert m.linked(10).tolist() == [45, 13]

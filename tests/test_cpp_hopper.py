@@ -1,4 +1,5 @@
-"Hopper's engines and clusters on the emulator: what mbarriers, bulk copies, wgmma and blocks of a cluster compute, and what the detectors say of mistakes with them."
+"""Hopper's engines and clusters on the emulator: what mbarriers, bulk copies, wgmma and blocks of a cluster compute,
+and what the detectors say of mistakes with them."""
 import re
 from functools import lru_cache
 
@@ -40,8 +41,10 @@ __device__ void cluster_sync() { cluster_arrive(); cluster_wait(); }
 '''
 
 def line(src, mark):
-    "The number of the line that ends with the comment `mark`, or of the function with that name that is one instruction"
-    at = [i for i,o in enumerate(src.splitlines(), 1) if o.endswith(f'// {mark}') or re.match(rf'__device__ \w+ {mark}\(.*asm', o)]
+    """The number of the line that ends with the comment `mark`, or of the function with that name
+    that is one instruction"""
+    at = [i for i,o in enumerate(src.splitlines(), 1)
+          if o.endswith(f'// {mark}') or re.match(rf'__device__ \w+ {mark}\(.*asm', o)]
     assert len(at)==1, mark
     return at[0]
 
@@ -107,8 +110,10 @@ __global__ void there_and_back(const short *x, short *out, int n, int turns) {  
     if (i == 0) have_read();
 }
 '''
-BOXES = [((40,),(24,),(0,)), ((40,),(24,),(32,)), ((40,),(16,),(-8,)), ((9,24),(4,16),(0,0)), ((9,24),(4,16),(7,16)), ((9,24),(4,16),(-3,-8)), ((9,24),(4,16),(20,0)),
-         ((3,5,16),(2,4,16),(2,3,8)), ((3,5,16),(2,4,16),(-1,-2,-8)), ((2,3,4,16),(2,2,3,8),(1,2,2,8)), ((2,2,3,3,16),(2,1,2,3,8),(1,1,-1,1,8)), ((2,2,3,3,16),(2,2,2,2,8),(0,0,0,0,0))]
+BOXES = [((40,),(24,),(0,)), ((40,),(24,),(32,)), ((40,),(16,),(-8,)), ((9,24),(4,16),(0,0)), ((9,24),(4,16),(7,16)),
+         ((9,24),(4,16),(-3,-8)), ((9,24),(4,16),(20,0)), ((3,5,16),(2,4,16),(2,3,8)), ((3,5,16),(2,4,16),(-1,-2,-8)),
+         ((2,3,4,16),(2,2,3,8),(1,2,2,8)), ((2,2,3,3,16),(2,1,2,3,8),(1,1,-1,1,8)),
+         ((2,2,3,3,16),(2,2,2,2,8),(0,0,0,0,0))]
 
 def window(shape, box, at):
     "Where a box lies: the indices of its elements, and which of them are inside of the array"
@@ -199,11 +204,16 @@ def copies(wrong, checks=True):
     return out.equal(x)
 
 COPY_MISTAKES = [
-    (1, SynccheckError, 'at the mbarrier .*, whose phase 0 lacks 1 of 2 arrivals', 'wait'), (2, RacecheckError, 'an mbarrier that the copy engine may not see yet', 'bulk_load'),
-    (4, SynccheckError, 'whose phase 0 lacks 16 bytes, and no thread can go on', 'wait'), (5, SynccheckError, 'whose phase 0 got 16 bytes more than it expects', 'wait'),
-    (7, MemcheckError, r'cp.async.bulk: the address of s\[2\] is misaligned: it must be a multiple of 16', 'bulk_load'), (8, MemcheckError, r'cp.async.bulk: the address of x\[1\] is misaligned', 'bulk_load'),
-    (9, MemcheckError, 'cp.async.bulk copies 24 bytes; a bulk copy takes multiples of 16', 'bulk_load'), (10, SynccheckError, 'at a place where no mbarrier is', None),
-    (11, RacecheckError, r's\[0\] is read while a bulk copy to it may be under way', 'issuer'), (16, SynccheckError, 'a wait at a place where no mbarrier is', 'wait'),
+    (1, SynccheckError, 'at the mbarrier .*, whose phase 0 lacks 1 of 2 arrivals', 'wait'),
+    (2, RacecheckError, 'an mbarrier that the copy engine may not see yet', 'bulk_load'),
+    (4, SynccheckError, 'whose phase 0 lacks 16 bytes, and no thread can go on', 'wait'),
+    (5, SynccheckError, 'whose phase 0 got 16 bytes more than it expects', 'wait'),
+    (7, MemcheckError, r'cp.async.bulk: the address of s\[2\] is misaligned: it must be a multiple of 16', 'bulk_load'),
+    (8, MemcheckError, r'cp.async.bulk: the address of x\[1\] is misaligned', 'bulk_load'),
+    (9, MemcheckError, 'cp.async.bulk copies 24 bytes; a bulk copy takes multiples of 16', 'bulk_load'),
+    (10, SynccheckError, 'at a place where no mbarrier is', None),
+    (11, RacecheckError, r's\[0\] is read while a bulk copy to it may be under way', 'issuer'),
+    (16, SynccheckError, 'a wait at a place where no mbarrier is', 'wait'),
     (18, SynccheckError, 'this thread waits at the mbarrier .*, whose phase 1 lacks 1 of 1 arrivals', 'asks')]
 
 @pytest.mark.parametrize('wrong,kind,says,mark', COPY_MISTAKES)
@@ -212,8 +222,11 @@ def test_mistakes_with_bulk_copies(wrong, kind, says, mark, order):
     assert copies(0)             # and leaves nothing behind
 
 @pytest.mark.parametrize('wrong,kinds,marks', [
-    (3, (RacecheckError,SynccheckError), ('expect','init','wait')), (6, (RacecheckError,SynccheckError), ('arrive','expect','bulk_load','wait','use')),
-    (12, RacecheckError, ('early','bulk_load')), (13, RacecheckError, ('rewritten','bulk_load')), (14, RacecheckError, ('bulk_load',)), (15, (RacecheckError,SynccheckError), ('use','wait','bulk_load')), (17, (RacecheckError,SynccheckError), ('wait','invalid'))])
+    (3, (RacecheckError,SynccheckError), ('expect','init','wait')),
+    (6, (RacecheckError,SynccheckError), ('arrive','expect','bulk_load','wait','use')),
+    (12, RacecheckError, ('early','bulk_load')), (13, RacecheckError, ('rewritten','bulk_load')),
+    (14, RacecheckError, ('bulk_load',)), (15, (RacecheckError,SynccheckError), ('use','wait','bulk_load')),
+    (17, (RacecheckError,SynccheckError), ('wait','invalid'))])
 def test_mistakes_that_show_in_several_ways(wrong, kinds, marks, order):
     with pytest.raises(kinds) as e: copies(wrong)
     assert e.value.line in [line(MISTAKES, o) for o in marks], (e.value.line, str(e.value))
@@ -222,7 +235,8 @@ def test_mistakes_that_show_in_several_ways(wrong, kinds, marks, order):
 def test_what_an_unchecked_kernel_still_says():
     assert copies(0, checks=False)
     for wrong,kind,says,mark in COPY_MISTAKES:
-        if kind is not RacecheckError and wrong not in (7,8): raises(kind, says, MISTAKES, mark, lambda: copies(wrong, checks=False))
+        if kind is not RacecheckError and wrong not in (7,8):
+            raises(kind, says, MISTAKES, mark, lambda: copies(wrong, checks=False))
     for wrong in 7,8:
         with pytest.raises(MemcheckError, match='misaligned: it must be a multiple of 16'): copies(wrong, checks=False)
 
@@ -232,19 +246,27 @@ def stores(wrong):
     return out[:64].tolist()==list(range(64))
 
 @pytest.mark.parametrize('wrong,kind,says,mark', [
-    (1, RacecheckError, r's\[\d+\] is written by a thread, and read by the copy engine or the tensor cores with no fence.proxy.async between', 'bulk_store'), (2, (RacecheckError,InitcheckError), r's\[\d+\] is', None),
-    (3, MemcheckError, r'the address of out\[1\] is misaligned', 'bulk_store'), (4, MemcheckError, 'copies 8 bytes', 'bulk_store'), (5, RacecheckError, 'may still read', None), (6, RacecheckError, 'may still read', None), (7, RacecheckError, r's\[\d+\] is', None)])
+    (1, RacecheckError, r's\[\d+\] is written by a thread, and read by the copy engine or the tensor cores with no '
+                        r'fence.proxy.async between', 'bulk_store'),
+    (2, (RacecheckError,InitcheckError), r's\[\d+\] is', None),
+    (3, MemcheckError, r'the address of out\[1\] is misaligned', 'bulk_store'),
+    (4, MemcheckError, 'copies 8 bytes', 'bulk_store'), (5, RacecheckError, 'may still read', None),
+    (6, RacecheckError, 'may still read', None), (7, RacecheckError, r's\[\d+\] is', None)])
 def test_mistakes_with_bulk_stores(wrong, kind, says, mark, order):
     with pytest.raises(kind, match=says) as e: stores(wrong)
-    assert e.value.line in ([line(MISTAKES, mark)] if mark else [line(MISTAKES, o) for o in ('bulk_store','write','again')])
+    assert e.value.line in ([line(MISTAKES, mark)] if mark
+                            else [line(MISTAKES, o) for o in ('bulk_store','write','again')])
     assert stores(0)
 
 def test_a_struct_that_is_no_map_and_a_map_of_other_axes():
     out,c = torch.zeros(1024, dtype=torch.int8),torch.zeros(5, dtype=torch.int32)
-    with pytest.raises(MemcheckError, match='this is no tensor map'): compiled(COPIES).load[1,32](bytes(128), out, 2, c, 1024)
+    with pytest.raises(MemcheckError, match='this is no tensor map'):
+        compiled(COPIES).load[1,32](bytes(128), out, 2, c, 1024)
     x = tensor_map(torch.zeros(16, 16), (16,16), 0)
-    with pytest.raises(MemcheckError, match='has 3 coordinates, and the tensor map 2 axes'): compiled(COPIES).load[1,32](x, out, 3, c, 1024)
-    with pytest.raises(MemcheckError, match='has 1 coordinates, and the tensor map 2 axes'): compiled(COPIES).save[1,32](x, out, 1, c, 1024)
+    with pytest.raises(MemcheckError, match='has 3 coordinates, and the tensor map 2 axes'):
+        compiled(COPIES).load[1,32](x, out, 3, c, 1024)
+    with pytest.raises(MemcheckError, match='has 1 coordinates, and the tensor map 2 axes'):
+        compiled(COPIES).save[1,32](x, out, 1, c, 1024)
 
 # Phases, named barriers, votes
 
@@ -323,7 +345,8 @@ def test_tokens_and_phases(order):
     for checks in True,False:
         out = torch.zeros(5*64, dtype=torch.int32)
         compiled(THREADS, checks).tokens[1,64](out, 5)
-        assert out.view(5, 64).equal(torch.arange(63, -1, -1, dtype=torch.int32) + torch.arange(5, dtype=torch.int32)[:,None])
+        assert out.view(5, 64).equal(torch.arange(63, -1, -1, dtype=torch.int32)
+                                     + torch.arange(5, dtype=torch.int32)[:,None])
 
 def test_who_asks_lets_the_others_go_on(order):
     for checks in True,False:
@@ -345,10 +368,13 @@ def handed_on(wrong=0, checks=True):
 def test_barriers_with_a_number(order): assert handed_on() and handed_on(checks=False)
 
 @pytest.mark.parametrize('wrong,kind,says,mark', [
-    (1, SynccheckError, 'this thread waits at barrier 2, where 64 of 128 threads are, and no thread can go on', 'named_wait'), (2, SynccheckError, 'barrier 2|used for', None), (3, RacecheckError, r's\[\d+\] is', None),
-    (4, SynccheckError, 'barrier 2 for 100 threads: there are barriers 0 to 15, and whole warps meet at them', 'named_arrive'), (5, RacecheckError, r's\[\d+\] is', None), (6, SynccheckError, 'barrier 1', 'named_sync')])
+    (1, SynccheckError, 'this thread waits at barrier 2, where 64 of 128 threads are, and no thread can go on',
+     'named_wait'), (2, SynccheckError, 'barrier 2|used for', None), (3, RacecheckError, r's\[\d+\] is', None),
+    (4, SynccheckError, 'barrier 2 for 100 threads: there are barriers 0 to 15, and whole warps meet at them',
+     'named_arrive'), (5, RacecheckError, r's\[\d+\] is', None), (6, SynccheckError, 'barrier 1', 'named_sync')])
 def test_mistakes_with_named_barriers(wrong, kind, says, mark, order):
-    if wrong==3 and order=='forward': kind,says = (RacecheckError,SynccheckError),r's\[\d+\] is|barrier [12]'    # the makers and half of the takers: the other half waits for ever, if nobody came too early
+    # the makers and half of the takers: the other half waits for ever, if nobody came too early
+    if wrong==3 and order=='forward': kind,says = (RacecheckError,SynccheckError),r's\[\d+\] is|barrier [12]'
     raises(kind, says, THREADS, mark, lambda: handed_on(wrong))
     assert handed_on()
 
@@ -434,7 +460,8 @@ __global__ void gone(int *out) {                                        // who h
 }
 '''
 
-def in_cluster(kernel, args, grid, cluster, threads=32, checks=True): compiled(CLUSTERS, checks)[kernel].launch(args, grid, threads, cluster=cluster)
+def in_cluster(kernel, args, grid, cluster, threads=32, checks=True):
+    compiled(CLUSTERS, checks)[kernel].launch(args, grid, threads, cluster=cluster)
 
 def neighbours(wrong=0, cluster=(4,1,1), grid=(8,2,1), checks=True):
     "Whether the blocks of each cluster got the numbers of the one before and of the second behind them"
@@ -446,16 +473,24 @@ def neighbours(wrong=0, cluster=(4,1,1), grid=(8,2,1), checks=True):
     size = np.array(cluster)[:,None]
     home,of = place//size*size,place%size
     rank,many = of[0] + size[0,0]*(of[1] + size[1,0]*of[2]),np.prod(cluster)
-    def block(r): a,b,d = home + np.array([r%cluster[0], r//cluster[0]%cluster[1], r//(cluster[0]*cluster[1])]); return (d*grid[1] + b)*grid[0] + a
+    def block(r):
+        a,b,d = home + np.array([r%cluster[0], r//cluster[0]%cluster[1], r//(cluster[0]*cluster[1])])
+        return (d*grid[1] + b)*grid[0] + a
     x = x.view(n, 32)
     return out.equal(x[block((rank-1)%many)].flip(1)*1000 + x[block((rank+2)%many)])
 
-@pytest.mark.parametrize('cluster,grid', [((2,1,1),(4,1,1)), ((4,1,1),(8,2,1)), ((2,2,1),(4,4,1)), ((1,2,2),(3,2,4)), ((8,1,1),(8,1,1)), ((1,1,1),(3,1,1))])
-def test_blocks_reach_each_others_shared_memory(cluster, grid, order): assert neighbours(0, cluster, grid) and neighbours(0, cluster, grid, checks=False)
+@pytest.mark.parametrize('cluster,grid',
+    [((2,1,1),(4,1,1)), ((4,1,1),(8,2,1)), ((2,2,1),(4,4,1)), ((1,2,2),(3,2,4)), ((8,1,1),(8,1,1)), ((1,1,1),(3,1,1))])
+def test_blocks_reach_each_others_shared_memory(cluster, grid, order):
+    assert neighbours(0, cluster, grid) and neighbours(0, cluster, grid, checks=False)
 
 @pytest.mark.parametrize('wrong,kinds,says,marks', [
-    (1, RacecheckError, r'(mine|got)\[\d+\] is', ('remote','remote_store','own','out')), (2, MemcheckError, 'there is no block 4 in a cluster of 4', ('map',)), (4, RacecheckError, r'is used that may not have begun', ('remote_store',)),
-    (3, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|block of the cluster that has ended', ('remote','remote_store','out')), (5, SynccheckError, 'arrives twice', ('cluster_arrive',)), (6, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|that has ended', ('remote','remote_store','out'))])
+    (1, RacecheckError, r'(mine|got)\[\d+\] is', ('remote','remote_store','own','out')),
+    (2, MemcheckError, 'there is no block 4 in a cluster of 4', ('map',)),
+    (4, RacecheckError, r'is used that may not have begun', ('remote_store',)),
+    (3, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|block of the cluster that has ended',
+     ('remote','remote_store','out')), (5, SynccheckError, 'arrives twice', ('cluster_arrive',)),
+    (6, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|that has ended', ('remote','remote_store','out'))])
 def test_mistakes_in_a_cluster(wrong, kinds, says, marks, order):
     with pytest.raises(kinds, match=says) as e: neighbours(wrong)
     assert e.value.line in [line(CLUSTERS, o) for o in marks], (e.value.line, str(e.value))
@@ -463,26 +498,31 @@ def test_mistakes_in_a_cluster(wrong, kinds, says, marks, order):
 
 def test_leaving_early_is_found_whoever_is_faster(order):
     "Also where the others happen to have been there in time"
-    with cpp.options(checks='memcheck'), pytest.raises(MemcheckError, match='shared memory of a block of the cluster that has ended') as e: neighbours(3)
+    with (cpp.options(checks='memcheck'),
+          pytest.raises(MemcheckError, match='shared memory of a block of the cluster that has ended') as e):
+        neighbours(3)
     assert e.value.line in [line(CLUSTERS, o) for o in ('remote','remote_store')]
     assert neighbours()
 
 def test_a_grid_has_whole_clusters():
-    with pytest.raises(LaunchError, match=r'a grid of \(6, 1, 1\) blocks in clusters of \(4, 1, 1\): .*the grid whole clusters'): neighbours(grid=(6,1,1))
+    with pytest.raises(LaunchError,
+                       match=r'a grid of \(6, 1, 1\) blocks in clusters of \(4, 1, 1\): .*the grid whole clusters'):
+        neighbours(grid=(6,1,1))
     with pytest.raises(LaunchError, match='a cluster has 8 blocks at most'): neighbours(cluster=(16,1,1), grid=(16,1,1))
     assert neighbours()
 
 @pytest.mark.parametrize('tensor', [False,True])
 @pytest.mark.parametrize('cluster,columns', [((2,1,1),2), ((4,1,1),4), ((4,1,1),2), ((2,2,1),2), ((1,2,1),1)])
 def test_one_copy_for_several_blocks(cluster, columns, tensor, order):
-    grid = (cluster[0], cluster[1], 2)                                 # two clusters, whose blocks have numbers that lie together
+    grid = (cluster[0], cluster[1], 2)  # two clusters, whose blocks have numbers that lie together
     n = np.prod(grid)
     x = torch.arange(n*64*32, dtype=torch.int32).view(n*64, 32)
     blocks = np.arange(n)
     want = x.view(n, 64, 2, 16)[blocks//np.prod(cluster)*np.prod(cluster) + blocks%np.prod(cluster)//columns]
     for checks in True,False:
         out = torch.full((n,64,2,16), -1, dtype=torch.int32)
-        in_cluster('rows', (tensor_map(x, (64//columns, 16), 0), x, out, columns, int(tensor)), grid, cluster, checks=checks)
+        in_cluster('rows', (tensor_map(x, (64//columns, 16), 0), x, out, columns, int(tensor)), grid,
+                   cluster, checks=checks)
         assert out.equal(want)
 
 def test_a_block_that_spins_lets_the_others_run(order):
@@ -493,8 +533,10 @@ def test_a_block_that_spins_lets_the_others_run(order):
 
 def test_the_block_that_is_to_blame_is_named(order):
     for checks in True,False:
-        for wrong,says,mark in (1, 'waits at the mbarrier .*, whose phase 0 lacks 1 of 1 arrivals', 'asks in vain'), (2, 'waits at the cluster.s barrier and has not arrived', 'cluster_wait'):
-            e = raises(SynccheckError, says, CLUSTERS, mark, lambda: in_cluster('stuck', (torch.zeros(1, dtype=torch.int32), wrong), 4, 4, checks=checks))
+        for wrong,says,mark in ((1, 'waits at the mbarrier .*, whose phase 0 lacks 1 of 1 arrivals', 'asks in vain'),
+                                (2, 'waits at the cluster.s barrier and has not arrived', 'cluster_wait')):
+            e = raises(SynccheckError, says, CLUSTERS, mark,
+                       lambda: in_cluster('stuck', (torch.zeros(1, dtype=torch.int32), wrong), 4, 4, checks=checks))
             assert wrong==2 or e.block==(1,0,0)
 
 def test_threads_that_have_left_are_not_waited_for(order):
@@ -506,7 +548,8 @@ def test_threads_that_have_left_are_not_waited_for(order):
 # wgmma
 
 def product(name, type, n, a_turned=0, b_turned=0, a_sign=1, b_sign=1, registers=False):
-    "A kernel: out (+)= a @ b for 64 x k16 (k8 for tf32) by k x `n`, whose operands come as images of shared memory, each at a multiple of 1024"
+    """A kernel: out (+)= a @ b for 64 x k16 (k8 for tf32) by k x `n`, whose operands come as images of shared memory,
+    each at a multiple of 1024"""
     d,k = n//2,8 if type=='tf32' else 16
     ds,more = ', '.join(f'%{i}' for i in range(d)),d+(5 if registers else 2)
     a = f"{{{', '.join(f'%{d+i}' for i in range(4))}}}" if registers else f'%{d}'
@@ -532,8 +575,10 @@ __global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out
     for (int i = 0; i < {d}; i++) out[threadIdx.x*{d} + i] = d[i];
 }}
 """
-VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turned=('bf16',24,1,0), b_turned=('bf16',64,0,1), both_turned=('f16',128,1,1), negative=('f16',24,0,0,-1,1), twice=('f16',16,0,0,-1,-1),
-                single=('tf32',40), from_registers=('bf16',32,0,1,1,-1,True), half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True))
+VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turned=('bf16',24,1,0),
+                b_turned=('bf16',64,0,1), both_turned=('f16',128,1,1), negative=('f16',24,0,0,-1,1),
+                twice=('f16',16,0,0,-1,-1), single=('tf32',40), from_registers=('bf16',32,0,1,1,-1,True),
+                half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True))
 PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items())
 
 def along_k(x, swizzle, spread):
@@ -561,7 +606,8 @@ def image(x, turned, swizzle, spread, size):
     res = np.full(size, 0x7f, np.uint8)
     assert len(np.unique(at))==at.size
     res[at] = x
-    return torch.from_numpy(res.view(np.int8)),lead>>4 << 16 | stride>>4 << 32 | {0:0, 128:1, 64:-2, 32:-1}[swizzle] << 62
+    return (torch.from_numpy(res.view(np.int8)),
+            lead>>4 << 16 | stride>>4 << 32 | {0:0, 128:1, 64:-2, 32:-1}[swizzle] << 62)
 
 def in_registers(a):
     "The words of `a` that each of 128 threads holds"
@@ -572,7 +618,8 @@ def in_registers(a):
 
 def multiplied(name, swizzle=128, spread=False, more=0, checks=True, seed=0):
     type,n,a_turned,b_turned,a_sign,b_sign,_ = (*VARIANTS[name], *(0,0,1,1,False)[len(VARIANTS[name])-2:])
-    gen,dtype,k = torch.Generator().manual_seed(seed),dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32)[type],8 if type=='tf32' else 16
+    gen,dtype,k = (torch.Generator().manual_seed(seed),
+                   dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32)[type],8 if type=='tf32' else 16)
     a,b,c = (torch.randn(*o, generator=gen) for o in ((64,k),(n,k),(64,n)))
     a,b = a.to(dtype),b.to(dtype)
     (ia,da),(ib,db) = image(a, a_turned, swizzle, spread, 8192),image(b, b_turned, swizzle, spread, 32768)
@@ -714,7 +761,9 @@ __global__ void generic(const int *x, int *out) {  // copies threads' numbers wi
     out[i] = s[i] + t[i];
 }
 '''
-@pytest.mark.parametrize('name,want', [('reuse', lambda x: x.view(3, 64).flip(1).flatten()*2), ('one_waits', lambda x: x[:64]), ('halves', lambda x: x[:64]), ('expects_later', lambda x: x[:64]+x[64:128]), ('generic', lambda x: 2*x[:64])])
+@pytest.mark.parametrize('name,want',
+    [('reuse', lambda x: x.view(3, 64).flip(1).flatten()*2), ('one_waits', lambda x: x[:64]),
+     ('halves', lambda x: x[:64]), ('expects_later', lambda x: x[:64]+x[64:128]), ('generic', lambda x: 2*x[:64])])
 def test_what_is_right_is_not_accused(name, want, order):
     for checks in True,False:
         x,out = torch.arange(192, dtype=torch.int32),torch.zeros(192, dtype=torch.int32)
@@ -725,7 +774,8 @@ def test_groups_of_stores_end_in_their_order(order):
     out = torch.zeros(320, dtype=torch.int32)
     compiled(FINE).two_rooms[1,64](out, 1)
     assert out.equal(torch.arange(320, dtype=torch.int32))
-    raises(RacecheckError, r's\[0\]\[\d+\] is written while .* may still read it', FINE, 'the next numbers', lambda: compiled(FINE).two_rooms[1,64](out, 2))
+    raises(RacecheckError, r's\[0\]\[\d+\] is written while .* may still read it', FINE, 'the next numbers',
+           lambda: compiled(FINE).two_rooms[1,64](out, 2))
 
 OUTSIDE = PTX + r'''
 DECLARED
@@ -734,13 +784,15 @@ __global__ void __cluster_dims__(2) outside(int *out) { s[threadIdx.x] = threadI
 @pytest.mark.parametrize('declared', ['extern __shared__ int s[];', '__shared__ int s[32];'])
 def test_a_cluster_has_no_shared_memory_of_file_scope(declared, order):
     source = OUTSIDE.replace('DECLARED', declared)
-    with pytest.raises(NotEmulated, match='in clusters the emulator has no __shared__ variables of file scope'): compiled(source)
+    with pytest.raises(NotEmulated, match='in clusters the emulator has no __shared__ variables of file scope'):
+        compiled(source)
     with pytest.raises(KernelCrash, match='in clusters the emulator has no __shared__ variables of file scope'):
-        compiled(source.replace('__cluster_dims__(2)', '')).launch([torch.zeros(32, dtype=torch.int32)], 2, 32, None, 128, cluster=(2,1,1))
+        compiled(source.replace('__cluster_dims__(2)', '')).launch([torch.zeros(32, dtype=torch.int32)], 2, 32, None,
+                                                                   128, cluster=(2,1,1))
 
 # All together: a ring, its producer, its consumers; out by way of a bulk store
 
-RING = '#include <cuda_bf16.h>' + PTX + (r'''
+RING = ('#include <cuda_bf16.h>' + PTX + (r'''
 __device__ void wgmma(float (&d)[16], u64 a, u64 b, int more) { asm volatile("{ .reg .pred more; setp.ne.b32 more, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {DDD}, %16, %17, more, 1, 1, 0, 0; }" : OUTS : "l"(a), "l"(b), "r"(more) : "memory"); }
 __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
@@ -792,14 +844,16 @@ __global__ void ring(const __grid_constant__ TensorMap m, const __grid_constant_
     consumers_sync();
     if (wrong == 16) { o[t%64][t/64] = 0; if (t == 0) have_read(); } // rewritten
 }
-''').replace('DDD', ', '.join(f'%{i}' for i in range(16))).replace('OUTS', ', '.join(f'"+f"(d[{i}])' for i in range(16)))
+''').replace('DDD', ', '.join(f'%{i}' for i in range(16)))
+        .replace('OUTS', ', '.join(f'"+f"(d[{i}])' for i in range(16))))
 
 def ring(wrong=0, h=64, k=200, checks=True):
     "(the product, the exact one, what its error may be)"
     gen = torch.Generator().manual_seed(h+k)
     m,n = torch.randn(h, k, generator=gen).bfloat16(),torch.randn(27, k, generator=gen).bfloat16()
     out = torch.full((h,28), float('nan'))
-    compiled(RING, checks)[-(-h//64),160](tensor_map(m, (64,64)), tensor_map(n, (32,64)), tensor_map(out, (64,32), 0), -(-k//64), wrong)
+    compiled(RING, checks)[-(-h//64),160](tensor_map(m, (64,64)), tensor_map(n, (32,64)), tensor_map(out, (64,32), 0),
+                                          -(-k//64), wrong)
     m,n = m.double(),n.double()
     return out[:,:27],m@n.t(),(m.abs()@n.abs().t())*2**-24*(k//16+2)     # each wgmma rounds once
 
@@ -810,12 +864,25 @@ def test_a_ring_with_a_producer_and_consumers(h, k, order):
         assert ((out-want).abs() <= may).all()
 
 @pytest.mark.parametrize('wrong,kinds,says,marks', [
-    (1, (RacecheckError,InitcheckError), r's\[\d+\]', ('wgmma','tensor_load')), (2, (RacecheckError,SynccheckError,InitcheckError), r's\[\d+\]|at the mbarrier', ('wgmma','tensor_load','wait')), (3, SynccheckError, 'lacks 16 bytes', ('wait',)), (4, SynccheckError, 'got 16 bytes more than it expects', ('wait',)),
-    (5, SynccheckError, 'lacks 1 of 2 arrivals', ('wait',)), (6, (SynccheckError,RacecheckError), r'whose phase \d+ lacks 1 of 1 arrivals|s\[\d+\]', ('wait','tensor_load')), (7, RacecheckError, r's\[\d+\]', ('tensor_load',)),
-    (8, RacecheckError, r's\[\d+\]', ('tensor_load','wgmma')), (10, RacecheckError, 'the thread ends, and has not waited for the result of this wgmma', ('wgmma',)), (11, RacecheckError, 'uses registers that the thread has written, with no wgmma.fence between', ('wgmma',)),
-    (12, RacecheckError, 'the copy engine may not see yet', ('tensor_load',)), (13, (RacecheckError,SynccheckError), 'mbarrier|full|empty', ('wait','expect','init')), (14, SynccheckError, 'at a place where no mbarrier is', ('wait','expect')),
-    (15, RacecheckError, r'o\[\d+\]\[\d+\] is written by a thread, and read by the copy engine', ('tensor_store',)), (16, RacecheckError, 'may still read', ('rewritten','tensor_store')), (17, RacecheckError, 'the thread ends while its bulk copy may still read', ('tensor_store',)),
-    (18, SynccheckError, 'a wgmma that not all four warps', ('wgmma_wait',)), (19, SynccheckError, 'wgmma.mma_async is for all 32 lanes of a warp together: lane 1 waits here, lane 0 waits at barrier 1, where 4 of 128 threads are', ('wgmma',)), (20, MemcheckError, 'misaligned: it must be a multiple of 128', ('tensor_load',)),
+    (1, (RacecheckError,InitcheckError), r's\[\d+\]', ('wgmma','tensor_load')),
+    (2, (RacecheckError,SynccheckError,InitcheckError), r's\[\d+\]|at the mbarrier', ('wgmma','tensor_load','wait')),
+    (3, SynccheckError, 'lacks 16 bytes', ('wait',)),
+    (4, SynccheckError, 'got 16 bytes more than it expects', ('wait',)),
+    (5, SynccheckError, 'lacks 1 of 2 arrivals', ('wait',)),
+    (6, (SynccheckError,RacecheckError), r'whose phase \d+ lacks 1 of 1 arrivals|s\[\d+\]', ('wait','tensor_load')),
+    (7, RacecheckError, r's\[\d+\]', ('tensor_load',)), (8, RacecheckError, r's\[\d+\]', ('tensor_load','wgmma')),
+    (10, RacecheckError, 'the thread ends, and has not waited for the result of this wgmma', ('wgmma',)),
+    (11, RacecheckError, 'uses registers that the thread has written, with no wgmma.fence between', ('wgmma',)),
+    (12, RacecheckError, 'the copy engine may not see yet', ('tensor_load',)),
+    (13, (RacecheckError,SynccheckError), 'mbarrier|full|empty', ('wait','expect','init')),
+    (14, SynccheckError, 'at a place where no mbarrier is', ('wait','expect')),
+    (15, RacecheckError, r'o\[\d+\]\[\d+\] is written by a thread, and read by the copy engine', ('tensor_store',)),
+    (16, RacecheckError, 'may still read', ('rewritten','tensor_store')),
+    (17, RacecheckError, 'the thread ends while its bulk copy may still read', ('tensor_store',)),
+    (18, SynccheckError, 'a wgmma that not all four warps', ('wgmma_wait',)),
+    (19, SynccheckError, 'wgmma.mma_async is for all 32 lanes of a warp together: lane 1 waits here, '
+                         'lane 0 waits at barrier 1, where 4 of 128 threads are', ('wgmma',)),
+    (20, MemcheckError, 'misaligned: it must be a multiple of 128', ('tensor_load',)),
     (21, RacecheckError, 'uses registers that the thread has written', ('wgmma',))])
 def test_mistakes_in_a_ring(wrong, kinds, says, marks, order):
     with pytest.raises(kinds, match=says) as e: ring(wrong)
@@ -839,10 +906,13 @@ def test_nothing_stays_of_a_launch_that_failed():
 
 def right(rung, h, w, k, dtype=torch.bfloat16):
     gen = torch.Generator().manual_seed(h+w+k)
-    m,n,out = torch.randn(h, k, generator=gen).to(dtype),torch.randn(k, w, generator=gen).to(dtype),torch.full((h,w), float('nan')).to(dtype)
+    m,n,out = (torch.randn(h, k, generator=gen).to(dtype),torch.randn(k, w, generator=gen).to(dtype),
+               torch.full((h,w), float('nan')).to(dtype))
     rung(m, n, out)
     m,n = m.double(),n.double()
-    return ((out.double()-m@n).abs() <= (m.abs()@n.abs())*2**-24*(k//16+2) + (m@n).abs()*(2**-8 if dtype==torch.bfloat16 else 2**-23)).all()     # rounded once at the end
+    # rounded once at the end
+    return ((out.double()-m@n).abs()
+            <= (m.abs()@n.abs())*2**-24*(k//16+2) + (m@n).abs()*(2**-8 if dtype==torch.bfloat16 else 2**-23)).all()
 
 @pytest.mark.parametrize('name', ['warpgroup','ring','consumers','persistent','pairs','stored'])
 def test_rungs_on_ragged_shapes(name):
@@ -850,7 +920,8 @@ def test_rungs_on_ragged_shapes(name):
     for order,shape in ('forward',(70,136,72)),('reverse',(8,16,200)),('shuffle',(129,72,64)):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 
-@pytest.mark.parametrize('tile', [(256,192,1,2,0,0,0), (128,160,2,1,1,0,0), (192,160,1,2,1,1,0), (64,64,1,1,0,0,0), (128,256,2,1,0,0,1)])
+@pytest.mark.parametrize('tile',
+    [(256,192,1,2,0,0,0), (128,160,2,1,1,0,0), (192,160,1,2,1,1,0), (64,64,1,1,0,0,0), (128,256,2,1,0,0,1)])
 def test_final_tiles_on_ragged_shapes(tile):
     assert tile in hopper.FINAL
     rung = hopper.final(*tile)

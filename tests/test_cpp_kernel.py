@@ -78,7 +78,8 @@ __global__ void at_file_scope(int *out, int n) {
 
 @pytest.fixture(scope='session')
 def k():
-    plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','maybe','bytes','off_by_one','races','structs','at_file_scope','times<float, 3>','times<int, -2>'])
+    plain = cuda_kernel(SRC, name=['square','where','quads','halves','kinds','turned','farthest','maybe','bytes',
+                                   'off_by_one','races','structs','at_file_scope','times<float, 3>','times<int, -2>'])
     assert isinstance(plain, Kernels)
     return plain
 
@@ -92,8 +93,10 @@ def test_one_kernel_and_several():
     one = cuda_kernel('__global__ void one(int *x) { x[threadIdx.x] = threadIdx.x; }')
     x = torch.zeros(4, dtype=torch.int32)
     one[1,4](x)
-    assert isinstance(one, Kernel) and one.__name__=='one' and one.__doc__.startswith('__global__ void one(int') and x.tolist()==[0,1,2,3]
-    two = cuda_kernel('__global__ void a(int *x) { x[0] = 1; }\nnamespace n { __global__ void name(int *x) { x[0] = 2; } }')
+    assert isinstance(one, Kernel) and one.__name__=='one' and one.__doc__.startswith('__global__ void one(int')
+    assert x.tolist()==[0,1,2,3]
+    two = cuda_kernel('__global__ void a(int *x) { x[0] = 1; }\n'
+                      'namespace n { __global__ void name(int *x) { x[0] = 2; } }')
     two.a[1,1](x)
     two['name'][1,1](x[1:])
     assert list(two)==['a','name'] and x.tolist()==[1,2,2,3]
@@ -119,7 +122,8 @@ def test_compile_error():
 
 def test_not_to_be_called(k):
     assert 'square[grid, block](...)' in str(fails(LaunchError, k.square, 1))
-    assert 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1])) and 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1,2,3,4,5]))
+    assert 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1]))
+    assert 'takes grid and block' in str(fails(LaunchError, lambda: k.square[1,2,3,4,5]))
 
 # Arguments
 
@@ -162,7 +166,8 @@ def test_none_and_bytes(k):
 X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t()
 @pytest.mark.parametrize('name,args,what', [
     ('square', (X,X), 'square takes 3 arguments .*and 2 were given'),
-    ('square', (X,F64,4), 'argument 2, .*out, takes float32, and the tensor is float64; convert it with .to.torch.float32.'),
+    ('square', (X,F64,4),
+     'argument 2, .*out, takes float32, and the tensor is float64; convert it with .to.torch.float32.'),
     ('square', (np.zeros(4),X,4), 'argument 1, .*x, takes float32, and the tensor is float64'),
     ('square', (X,torch.zeros(4,4)[:,:2],4), 'argument 2, .*is not contiguous.*contiguous()'),
     ('square', (X,np.zeros((4,4),'f4').T[1:],4), 'is not contiguous'),
@@ -182,7 +187,8 @@ def test_wrong_arguments(k, name, args, what):
 
 # Launches
 
-@pytest.mark.parametrize('grid,block', [((2,3),(4,2)), (dim3(2,3),dim3(4,2)), ((2,3,1),(4,2,1)), ([2,3],[4,2]), (torch.Size((2,3)),(4,2))])
+@pytest.mark.parametrize('grid,block',
+    [((2,3),(4,2)), (dim3(2,3),dim3(4,2)), ((2,3,1),(4,2,1)), ([2,3],[4,2]), (torch.Size((2,3)),(4,2))])
 def test_grid_and_block(k, grid, block):
     out = torch.full((6,8), -1, dtype=torch.int32)
     k.where[grid, block](out)
@@ -196,11 +202,14 @@ def test_whole_numbers_for_grid_and_block(k):
     k.where[2, 4, None, 0](out)
     assert out.tolist()==[0,1,2,3,100,101,102,103]
 
-@pytest.mark.parametrize('beside', ['', '__shared__ int one;', '__shared__ __align__(128) float row[64]; row[threadIdx.x] = 0;'])
+@pytest.mark.parametrize('beside',
+    ['', '__shared__ int one;', '__shared__ __align__(128) float row[64]; row[threadIdx.x] = 0;'])
 def test_dynamic_shared_memory_that_the_launch_forgot(beside):
     "Whatever other arrays the block has: no index of theirs is named"
-    k = cuda_kernel(f'__global__ void k(int *out) {{ extern __shared__ int all[]; {beside} all[threadIdx.x] = 1; out[threadIdx.x] = all[threadIdx.x]; }}')
-    for bytes,says in (0, 'shared memory is used that the launch did not ask for'), (64, r'all\[16\] is outside: all has shape \(16,\)'):
+    k = cuda_kernel(f'__global__ void k(int *out) {{ extern __shared__ int all[]; {beside} all[threadIdx.x] = 1; '
+                    f'out[threadIdx.x] = all[threadIdx.x]; }}')
+    for bytes,says in ((0, 'shared memory is used that the launch did not ask for'),
+                       (64, r'all\[16\] is outside: all has shape \(16,\)')):
         with pytest.raises(MemcheckError, match=says) as e: k[1,32,None,bytes](torch.zeros(32, dtype=torch.int32))
         assert 'size of dynamic shared memory, in bytes' in str(e.value)
 
@@ -232,14 +241,17 @@ def test_much_shared_memory(k):
         assert out.item()==7
     assert '232452 bytes of dynamic shared memory' in str(fails(LaunchError, k.farthest[1,1,None,227*1024+4], out, 1))
 
-@pytest.mark.parametrize('grid,block,what', [(1,1025,'1025 threads'), ((1,1,65536),1,'65535 along y and z'), (1,(1,1,65),'64 along z'), (0,1,'every size is at least 1'), (1,-1,'every size is at least 1'), ('a',1,'farthest'), (1,(1,2,3,4),'farthest')])
+@pytest.mark.parametrize('grid,block,what',
+    [(1,1025,'1025 threads'), ((1,1,65536),1,'65535 along y and z'), (1,(1,1,65),'64 along z'),
+     (0,1,'every size is at least 1'), (1,-1,'every size is at least 1'), ('a',1,'farthest'), (1,(1,2,3,4),'farthest')])
 def test_impossible_launch(k, grid, block, what):
     e = fails(LaunchError, k.farthest[grid,block], torch.zeros(1, dtype=torch.int32), 1)
     assert what in str(e) and e.kernel=='farthest'
 
 def test_detectors(k):
     e = fails(MemcheckError, k.off_by_one[1,8], torch.zeros(4), torch.zeros(8), 4)
-    assert (e.kernel,e.array,e.index,e.thread,e.file)==('off_by_one', 'x', (4,), (4,0,0), 'square.cu') and SRC.splitlines()[e.line-1].strip()=='if (i <= n) out[i] = x[i];'
+    assert (e.kernel,e.array,e.index,e.thread,e.file)==('off_by_one', 'x', (4,), (4,0,0), 'square.cu')
+    assert SRC.splitlines()[e.line-1].strip()=='if (i <= n) out[i] = x[i];'
     assert fails(RacecheckError, k.races[1,8], torch.zeros(1)).array=='out'
     loose = cuda_kernel('__global__ void races(float *out) { out[0] += threadIdx.x; }', checks=False)
     loose[1,8](x := torch.zeros(1))
@@ -259,19 +271,22 @@ def shell():
     InteractiveShell.clear_instance()
 
 def test_magic_kernels(shell):
-    shell.run_cell_magic('cuda', '', '__global__ void add(int *x, int n) { x[threadIdx.x] += n; }\n__global__ void sub(int *x, int n) { x[threadIdx.x] -= n; }')
+    shell.run_cell_magic('cuda', '', '__global__ void add(int *x, int n) { x[threadIdx.x] += n; }\n'
+                                     '__global__ void sub(int *x, int n) { x[threadIdx.x] -= n; }')
     shell.user_ns.update(x=torch.zeros(3, dtype=torch.int32))
     assert shell.run_cell('add[1,3](x, 5); sub[1,2](x, 1)').success and shell.user_ns['x'].tolist()==[4,4,5]
 
 def test_magic_host_functions(shell):
-    cell = '__global__ void twice(float *x) { x[threadIdx.x] *= 2; }\ntorch::Tensor doubled(torch::Tensor x) { CHECK_INPUT(x); auto y = x.clone(); twice<<<1, x.numel()>>>(y.data_ptr<float>()); return y; }'
+    cell = ('__global__ void twice(float *x) { x[threadIdx.x] *= 2; }\ntorch::Tensor doubled(torch::Tensor x) { '
+            'CHECK_INPUT(x); auto y = x.clone(); twice<<<1, x.numel()>>>(y.data_ptr<float>()); return y; }')
     shell.run_cell_magic('cuda', '', cell)
     assert shell.user_ns['doubled'](torch.ones(3)).tolist()==[2,2,2]
     shell.run_cell_magic('cuda', 'mine', cell)
     assert shell.user_ns['mine'].doubled(torch.ones(3)).tolist()==[2,2,2] and shell.user_ns['mine'].__name__=='mine'
 
 def test_magic_program(shell, capsys):
-    cell = '#include <cstdio>\n__device__ int n = 1;\n__global__ void k() { n++; printf("n is %d\\n", n); }\nint main() { puts("hello"); k<<<1, 1>>>(); cudaDeviceSynchronize(); return 3; }'
+    cell = ('#include <cstdio>\n__device__ int n = 1;\n__global__ void k() { n++; printf("n is %d\\n", n); }\n'
+            'int main() { puts("hello"); k<<<1, 1>>>(); cudaDeviceSynchronize(); return 3; }')
     for _ in range(2): # each time with variables as new
         assert shell.run_cell_magic('cuda', '', cell)==3
         assert capsys.readouterr().out=='hello\nn is 2\n'
@@ -284,18 +299,21 @@ def test_magic_unchecked(shell):
     shell.run_cell_magic('cuda', '--unchecked', cell)
     assert shell.run_cell('races[1,8](x)').success
 
-@pytest.mark.parametrize('cell', ['int f(torch::Tensor x) {\n\n    return y;\n}', '__global__ void f(int *x) {\n\n    x[0] = y;\n}', '#include <cstdio>\nint main() {\n    return y;\n}'])
+@pytest.mark.parametrize('cell', ['int f(torch::Tensor x) {\n\n    return y;\n}',
+    '__global__ void f(int *x) {\n\n    x[0] = y;\n}', '#include <cstdio>\nint main() {\n    return y;\n}'])
 def test_magic_shows_the_cells_line(shell, cell):
     e = fails(CompileError, shell.run_cell_magic, 'cuda', '', cell)
     assert e.line==3 and cell.splitlines()[2] in str(e)
 
 def test_magic_finding_shows_the_cells_line(shell):
-    shell.run_cell_magic('cuda', '', '__global__ void k(int *x) {\n    x[threadIdx.x] = 1;\n}\nvoid go(torch::Tensor x) { k<<<1, 9>>>(x.data_ptr<int>()); }')
+    shell.run_cell_magic('cuda', '', '__global__ void k(int *x) {\n    x[threadIdx.x] = 1;\n}\n'
+                                     'void go(torch::Tensor x) { k<<<1, 9>>>(x.data_ptr<int>()); }')
     e = fails(MemcheckError, shell.user_ns['go'], torch.zeros(8, dtype=torch.int32))
     assert e.line==2 and 'line 2: x[threadIdx.x] = 1;' in str(e)
 
 def test_magic_wrong_option(shell):
-    assert '%%cuda: unrecognized arguments: --fast' in str(fails(ValueError, shell.run_cell_magic, 'cuda', '--fast', 'int f() { return 1; }'))
+    assert ('%%cuda: unrecognized arguments: --fast'
+            in str(fails(ValueError, shell.run_cell_magic, 'cuda', '--fast', 'int f() { return 1; }')))
 
 # python -m gridstride.cpp
 
@@ -327,17 +345,21 @@ def program(tmp_path_factory):
     return path
 
 def command(*args):
-    done = subprocess.run([sys.executable, '-m', 'gridstride.cpp', *map(str, args)], cwd=REPO, capture_output=True, text=True, timeout=120)
+    done = subprocess.run([sys.executable, '-m', 'gridstride.cpp', *map(str, args)], cwd=REPO, capture_output=True,
+                          text=True, timeout=120)
     return done.returncode,done.stdout,done.stderr
 
-@pytest.mark.parametrize('args,want', [((), (0,'012\n','')), (('3','--x','a b'), (3,'3|--x|a b|012\n','')), (('4','exits'), (5,'4|exits|012',''))])
+@pytest.mark.parametrize('args,want',
+    [((), (0,'012\n','')), (('3','--x','a b'), (3,'3|--x|a b|012\n','')), (('4','exits'), (5,'4|exits|012',''))])
 def test_command(program, args, want): assert command(program, *args)==want
 
 def test_command_order(program): assert command('--order', 'reverse', program)==(0, '210\n', '')
 
 def test_command_finds(program):
     status,out,err = command(program, 5)
-    assert status==1 and err.startswith('MemcheckError: memcheck: x[4] is outside: x has shape (4,)\n  line 5: __global__ void k') and 'Traceback' not in err
+    assert status==1
+    assert err.startswith('MemcheckError: memcheck: x[4] is outside: x has shape (4,)\n  line 5: __global__ void k')
+    assert 'Traceback' not in err
     assert command(program, 0, 'races')[0]==1 and command('--unchecked', program, 0, 'races')==(0, '0|races|012\n', '')
 
 def test_command_without_a_file(tmp_path):
@@ -348,7 +370,8 @@ def test_command_without_a_file(tmp_path):
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
     status,out,err = command(tmp_path/'bad.cu')
-    assert status==1 and err.startswith('CompileError: bad.cu, line 2:') and 'return y;' in err and 'Traceback' not in err
+    assert status==1 and err.startswith('CompileError: bad.cu, line 2:') and 'return y;' in err
+    assert 'Traceback' not in err
 
 
 def test_a_finding_in_a_function_names_the_kernels_line_too():
@@ -362,18 +385,22 @@ __global__ void k(float *x) {
         twice(x, threadIdx.x);
 }'''
     with cpp.on_emulator():
-        with pytest.raises(MemcheckError, match=r'x\[4\] is outside(.|\n)*line 2: x\[i\] = i;\n  called on line 8: twice') as e: cuda_kernel(src)[1,4](torch.zeros(4))
+        with pytest.raises(MemcheckError,
+                           match=r'x\[4\] is outside(.|\n)*line 2: x\[i\] = i;\n  called on line 8: twice') as e:
+            cuda_kernel(src)[1,4](torch.zeros(4))
         assert (e.value.line, e.value.called) == (2, 8)
         with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,4](torch.zeros(2))
         assert (e.value.line, e.value.called) == (2, 6)
-        with pytest.raises(MemcheckError) as e: cuda_kernel('__global__ void k(float *x) { x[threadIdx.x] = 1; }')[1,4](torch.zeros(2))
+        with pytest.raises(MemcheckError) as e:
+            cuda_kernel('__global__ void k(float *x) { x[threadIdx.x] = 1; }')[1,4](torch.zeros(2))
         assert e.value.called is None and 'called' not in str(e.value)
 
 
 def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
     "A header that is included: its line 4, and lines 4 and 5 of the source"
     monkeypatch.chdir(tmp_path)
-    (tmp_path/'put.h').write_text('// one\n// two\n// three\n__device__ void put(float *s, float v) { s[threadIdx.x] = v; }\n')
+    (tmp_path/'put.h').write_text(
+        '// one\n// two\n// three\n__device__ void put(float *s, float v) { s[threadIdx.x] = v; }\n')
     src = '''#include "put.h"
 __global__ void flip(const float *x, float *out) {
     __shared__ float s[64];

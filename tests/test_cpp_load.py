@@ -175,7 +175,8 @@ def test_the_lecture():
     want = (0.2989*x[0].float() + 0.5870*x[1].float() + 0.1140*x[2].float()).to(torch.uint8)
     got = m.grey(x)
     assert got.shape==(37,41) and got.dtype==torch.uint8 and (got.int()-want.int()).abs().max() <= 1
-    assert m.grey(input=x).equal(got) and list(m.functions)==['grey'] and 'torch::Tensor grey(torch::Tensor input)' in m.grey.__doc__
+    assert m.grey(input=x).equal(got) and list(m.functions)==['grey']
+    assert 'torch::Tensor grey(torch::Tensor input)' in m.grey.__doc__
     with pytest.raises(RuntimeError, match='input must be contiguous'): m.grey(x.transpose(1,2))
     with pytest.raises(TypeError, match='grey'): m.grey('x')
 
@@ -254,7 +255,8 @@ def test_what_cannot_be_loaded(src, args, what):
 
 # What does not compile
 
-BAD = '\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\nvoid go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>()); }\n'
+BAD = ('\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\n'
+       'void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>()); }\n')
 
 @pytest.mark.parametrize('src,cpp_src,line,what', [
     (BAD, cuda_begin, 3, 'unknown_name'),
@@ -269,7 +271,8 @@ BAD = '\n__global__ void k(float *x) {\n    x[0] = unknown_name;\n}\nvoid go(tor
 def test_compile_error(src, cpp_src, line, what):
     e = fails((CompileError,NotEmulated), load_cuda, src, cpp_src)
     assert re.search(what, str(e)) and f'line {line}' in str(e)
-    if isinstance(e, CompileError): assert e.line==line and src.removeprefix(cuda_begin).splitlines()[line-1] in str(e) and e.log
+    if isinstance(e, CompileError):
+        assert e.line==line and src.removeprefix(cuda_begin).splitlines()[line-1] in str(e) and e.log
 
 def test_inline_ptx():
     src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %%clock;" : "=r"(x[0]));\n}\n'
@@ -339,14 +342,19 @@ def branch(out):
 
 # name -> (Python's kernel, its grid and block, arguments, C's arguments, the line in C)
 FOUND = dict(
-    past=(past, (2,64), lambda: (np.arange(100, dtype='f4'), np.zeros(200, 'f4'), 0), lambda: (ramp(100), torch.zeros(200)), 'out[i] = x[i];'),
-    before=(before, (1,64), lambda: (np.arange(64, dtype='f4'), np.zeros(64, 'f4')), lambda: (ramp(64), torch.zeros(64)), 'out[i] = x[i - 1];'),
+    past=(past, (2,64), lambda: (np.arange(100, dtype='f4'), np.zeros(200, 'f4'), 0),
+          lambda: (ramp(100), torch.zeros(200)), 'out[i] = x[i];'),
+    before=(before, (1,64), lambda: (np.arange(64, dtype='f4'), np.zeros(64, 'f4')),
+            lambda: (ramp(64), torch.zeros(64)), 'out[i] = x[i - 1];'),
     tile_past=(tile_past, (1,4), lambda: (np.zeros(64, 'f4'), 2), lambda: (torch.zeros(64), 2), 's[i + n][1] = 1;'),
-    neighbour=(neighbour, (1,64), lambda: (np.arange(64, dtype='f4'), np.zeros(64, 'f4')), lambda: (ramp(64), torch.zeros(64)), ('s[i] = x[i];', 'out[i] = s[63 - i];')),
-    across=(across, (2,64), lambda: (np.zeros(64, 'f4'),), lambda: (torch.zeros(64),), ('out[threadIdx.x] = blockIdx.x;',)*2),
+    neighbour=(neighbour, (1,64), lambda: (np.arange(64, dtype='f4'), np.zeros(64, 'f4')),
+               lambda: (ramp(64), torch.zeros(64)), ('s[i] = x[i];', 'out[i] = s[63 - i];')),
+    across=(across, (2,64), lambda: (np.zeros(64, 'f4'),), lambda: (torch.zeros(64),),
+            ('out[threadIdx.x] = blockIdx.x;',)*2),
     counted=(counted, (1,64), lambda: (np.zeros(1, 'f4'),), lambda: (torch.zeros(1),), ('out[0] += 1;',)*2),
     hole=(hole, (1,32), lambda: (np.zeros(32, 'f4'),), lambda: (torch.zeros(32),), 'out[i] = s[i / 8][i % 8];'),
-    copied=(copied, (1,32), lambda: (cuda.device_array(32, 'f4'), cuda.to_device(np.zeros(32, 'f4'))), lambda: (torch.zeros(32),), 'out[threadIdx.x] = x[threadIdx.x];'),
+    copied=(copied, (1,32), lambda: (cuda.device_array(32, 'f4'), cuda.to_device(np.zeros(32, 'f4'))),
+            lambda: (torch.zeros(32),), 'out[threadIdx.x] = x[threadIdx.x];'),
     branch=(branch, (1,64), lambda: (np.zeros(64, 'f4'),), lambda: (torch.zeros(64),), '__syncthreads();'))
 
 def text_of(line): return MISTAKES.splitlines()[line-1].strip()
@@ -359,24 +367,31 @@ def wording(e):
 def test_found_as_by_the_simulator(name, wrong):
     kernel,config,args,c_args,where = FOUND[name]
     want,got = fails(KernelError, kernel[config], *args()),fails(KernelError, getattr(wrong, f'go_{name}'), *c_args())
-    assert (type(got),got.kind,got.kernel,got.array)==(type(want),want.kind,want.kernel,want.array) and got.file=='mistakes.cu'
+    assert (type(got),got.kind,got.kernel,got.array)==(type(want),want.kind,want.kernel,want.array)
+    assert got.file=='mistakes.cu'
     assert str(got).splitlines()[1]==f'  line {got.line}: {text_of(got.line)}'
     if want.other: return compare_races(want, got, where)
     assert text_of(got.line)==where and got.other is None
     assert (got.block,got.thread)==(want.block,want.thread)
-    if name=='tile_past': assert got.index==want.index[:1] and re.search(r"s: index 4 is outside of 'float ?\[4\]\[8\]'", str(got)) # the compiler names one index
+    # the compiler names one index
+    if name=='tile_past':
+        assert got.index==want.index[:1] and re.search(r"s: index 4 is outside of 'float ?\[4\]\[8\]'", str(got))
     elif name=='branch': assert wording(got).split(' is in ')[0].split(' has ')[0]==wording(want).split(' is in ')[0]
     else: assert got.index==want.index and wording(got)==wording(want)
 
 def compare_races(want, got, where):
     "The same place in the code; which of the racing threads are named depends on who runs first"
     assert sorted((text_of(got.line), text_of(got.other.line)))==sorted(where)
-    assert sorted((got.block,got.other.block))==sorted((want.block,want.other.block)) and len(got.index)==len(want.index)
-    assert (got.block,got.thread)!=(got.other.block,got.other.thread) and 'with nothing between' in str(got) and 'with nothing between' in str(want)
+    assert sorted((got.block,got.other.block))==sorted((want.block,want.other.block))
+    assert len(got.index)==len(want.index)
+    assert (got.block,got.thread)!=(got.other.block,got.other.thread) and 'with nothing between' in str(got)
+    assert 'with nothing between' in str(want)
     assert f'against line {got.other.line}' in str(got)
 
 def test_same_value_is_a_warning(wrong):
-    with pytest.warns(SameValueRace, match=rf'line {line_of("out[0] = 7")} of same: several threads write the same value to out\[0\]') as w: wrong.go_same(torch.zeros(2))
+    with pytest.warns(SameValueRace,
+            match=rf'line {line_of("out[0] = 7")} of same: several threads write the same value to out\[0\]') as w:
+        wrong.go_same(torch.zeros(2))
     assert len(w)==1 and w[0].filename==__file__
 
 def test_assertion(wrong, unchecked):
@@ -393,7 +408,8 @@ def test_lanes_and_masks(wrong):
 
 CRASHES = [('go_null', (torch.zeros(64),), MemcheckError, 'null pointer', 'p[threadIdx.x] = 1;'),
            ('go_deep', (torch.zeros(64),), KernelCrash, 'stack is full', None),
-           ('go_divides', (torch.zeros(4), 0), KernelCrash, 'divided by zero', 'if (threadIdx.x == 2) out[0] = 7 / by;'),
+           ('go_divides', (torch.zeros(4), 0), KernelCrash, 'divided by zero',
+            'if (threadIdx.x == 2) out[0] = 7 / by;'),
            ('go_aborts', (), KernelCrash, r'abort\(\) was called', 'if (threadIdx.x == 3) abort();'),
            ('go_leaves', (), KernelCrash, r'exit\(3\) was called', 'exit(3);'),
            ('host_null', (), KernelCrash, 'host code reads or writes memory', None),
@@ -404,7 +420,8 @@ CRASHES = [('go_null', (torch.zeros(64),), MemcheckError, 'null pointer', 'p[thr
 @pytest.mark.parametrize('checks', [True,False])
 @pytest.mark.parametrize('name,args,error,what,where', CRASHES, ids=[o[0] for o in CRASHES])
 def test_crash(name, args, error, what, where, checks, modules):
-    if name in ('host_zero','go_divides') and os.uname().machine in ('aarch64','arm64'): pytest.skip('on this CPU a division by zero gives 0')
+    if name in ('host_zero','go_divides') and os.uname().machine in ('aarch64','arm64'):
+        pytest.skip('on this CPU a division by zero gives 0')
     e = fails(error, getattr(modules[checks], name), *args)
     assert re.search(what, str(e)) and e.kind==error.kind
     assert text_of(e.line)==where if where else name not in ('host_null','host_exit') or name in text_of(e.line)
@@ -415,22 +432,26 @@ def test_host_errors(wrong, unchecked):
     for m in (wrong,unchecked):
         with pytest.raises(RuntimeError, match='thrown here'): m.host_throws()
         with pytest.raises(RuntimeError, match='x has 1 dimensions, not 2'): m.refuses(ramp(3))
-        with pytest.raises(RuntimeError, match='expected scalar type Float but found Double'): m.go_same(ramp(3).double())
+        with pytest.raises(RuntimeError, match='expected scalar type Float but found Double'):
+            m.go_same(ramp(3).double())
     e = fails(MemcheckError, wrong.host_reads, ramp(3))
     assert 'the host reads' in str(e) and 'host_reads' in text_of(e.line)
 
 def test_endless_loop(wrong, unchecked):
     for m in (wrong,unchecked):
         with cpp.options(seconds=.3): e = fails(KernelTimeout, m.go_endless, torch.zeros(3))
-        assert isinstance(e, TimeoutError) and e.kernel=='endless' and 'after 0.3 s' in str(e) and text_of(e.line).startswith('while')
+        assert isinstance(e, TimeoutError) and e.kernel=='endless' and 'after 0.3 s' in str(e)
+        assert text_of(e.line).startswith('while')
         m.go_asserts(ramp(64))
 
-@pytest.mark.parametrize('name,what', [('big_block','2048 threads'), ('big_block_checked','2048 threads'), ('much_shared','102400 bytes of dynamic shared memory'), ('no_threads',r'grid of \(0, 1, 1\)')])
+@pytest.mark.parametrize('name,what', [('big_block','2048 threads'), ('big_block_checked','2048 threads'),
+    ('much_shared','102400 bytes of dynamic shared memory'), ('no_threads',r'grid of \(0, 1, 1\)')])
 def test_impossible_launch(name, what, modules):
     for m in modules.values():
         x = torch.zeros(64)
         e = fails(LaunchError, getattr(m, name), x)
-        assert re.search(what, str(e)) and e.kind=='launch' and e.kernel=='outer' and name in text_of(e.line) and not x.any()
+        assert re.search(what, str(e)) and e.kind=='launch' and e.kernel=='outer' and name in text_of(e.line)
+        assert not x.any()
         assert isinstance(e, ValueError) and isinstance(e, RuntimeError)
         m.big_block_seen(x)         # whoever asks for the error has dealt with it
 
@@ -461,16 +482,21 @@ def test_unchecked_code_cannot_harm(unchecked):
     assert x.equal(torch.ones(64))
     unchecked.go_past(ramp(128), torch.zeros(128))
 
-@pytest.mark.parametrize('args,what', [(dict(order='backward'), "order is 'backward'"), (dict(checks='memcheck,speed'), "checks is 'memcheck,speed'"), (dict(checks=''), "checks is ''"),
-                                       (dict(threads=-1), 'threads is -1'), (dict(seconds=0), 'seconds is 0'), (dict(seconds='long'), "seconds is 'long'"), (dict(seed=1.5), 'seed is 1.5')])
+@pytest.mark.parametrize('args,what',
+    [(dict(order='backward'), "order is 'backward'"), (dict(checks='memcheck,speed'), "checks is 'memcheck,speed'"),
+     (dict(checks=''), "checks is ''"), (dict(threads=-1), 'threads is -1'), (dict(seconds=0), 'seconds is 0'),
+     (dict(seconds='long'), "seconds is 'long'"), (dict(seed=1.5), 'seed is 1.5')])
 def test_wrong_options(args, what):
     with pytest.raises(ValueError, match=what):
         with cpp.options(**args): pass
 
 def test_options_end_with_their_block():
-    def now(): return [getattr(o, k) for o,k in ((cpp.emulator.settings, 'checks'), (cpp.emulator.settings, 'order'), (cpp.emulator.settings, 'seed'), (cpp.emulator.limits, 'threads'), (cpp.emulator.limits, 'seconds'))]
+    def now():
+        return [getattr(o, k) for o,k in ((cpp.emulator.settings, 'checks'), (cpp.emulator.settings, 'order'),
+            (cpp.emulator.settings, 'seed'), (cpp.emulator.limits, 'threads'), (cpp.emulator.limits, 'seconds'))]
     before = now()
-    with pytest.raises(ZeroDivisionError), cpp.options(order='reverse', checks='none', seconds=2, threads=1, seed=9): 1/0
+    with pytest.raises(ZeroDivisionError), cpp.options(order='reverse', checks='none', seconds=2, threads=1, seed=9):
+        1/0
     assert now()==before
 
 def test_printf_comes_in_order(wrong, capsys):
@@ -491,9 +517,11 @@ def test_two_threads_of_python(wrong, unchecked):
 
 def python(code, timeout=120, **env):
     "Run `code` in a process of its own, with MISTAKES and GREY at hand"
-    (env := {**os.environ, 'GRIDSTRIDE_BACKEND':'sim', 'PYTHONPATH':os.pathsep.join([str(REPO), str(Path(__file__).parent)]), **env})
+    (env := {**os.environ, 'GRIDSTRIDE_BACKEND':'sim',
+             'PYTHONPATH':os.pathsep.join([str(REPO), str(Path(__file__).parent)]), **env})
     code = 'from test_cpp_load import *\n' + textwrap.dedent(code)
-    return subprocess.Popen([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return subprocess.Popen([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE,
+                            stderr=subprocess.PIPE, text=True)
 
 def said(process, timeout=120):
     out,err = process.communicate(timeout=timeout)
@@ -540,10 +568,13 @@ def test_cache(own_cache):
     other = load_cuda(TINY.replace('1', '2'))
     assert not other.cached and (first.tiny(),second.tiny(),other.tiny())==(1,1,2)
     assert not load_cuda(TINY, checks=False).cached and not load_cuda(TINY, opt=False).cached
-    assert fails(CompileError, load_cuda, BAD, cuda_begin).line==3 and not [o for o in own_cache.iterdir() if '.' in o.name] # nothing half done is left
+    # nothing half done is left
+    assert fails(CompileError, load_cuda, BAD, cuda_begin).line==3
+    assert not [o for o in own_cache.iterdir() if '.' in o.name]
 
 def test_two_processes_fill_the_cache(tmp_path):
-    both = [python("m = load_cuda(cuda_begin + GREY); print(int(m.grey(torch.full((3,4,4), 100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(tmp_path/'cache')) for _ in range(2)]
+    both = [python("m = load_cuda(cuda_begin + GREY); print(int(m.grey(torch.full((3,4,4), "
+                   "100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(tmp_path/'cache')) for _ in range(2)]
     assert [said(p) for p in both]==['99\n']*2
     assert len(compiled(tmp_path/'cache'))==2 # the runtime and the module
 
@@ -554,7 +585,8 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
     def refused(**_): raise PermissionError(13, 'Permission denied')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     monkeypatch.setattr(cache.tempfile, 'mkdtemp', refused)
-    with pytest.raises(RuntimeError, match='cannot be written .Permission denied.; set GRIDSTRIDE_CACHE'): load_cuda(TINY)
+    with pytest.raises(RuntimeError, match='cannot be written .Permission denied.; set GRIDSTRIDE_CACHE'):
+        load_cuda(TINY)
 
 def test_no_compiler(tmp_path, monkeypatch):
     out = said(python('try: load_cuda(TINY)\nexcept CompilerMissing as e: print(e)', PATH=str(tmp_path), CXX=''))
@@ -565,15 +597,20 @@ def test_no_compiler(tmp_path, monkeypatch):
 @pytest.mark.skipif(not shutil.which('clang++'), reason='clang++ is not installed')
 def test_clang():
     "The detectors, the crashes and some programs once more, with the other compiler"
-    some = 'found_as or crash or assertion or same_value or endless or impossible or every_order or compile_error or 16_tile or 27_bit or 34_relaxed or 47_not or 30_last or 37_never or 68_n_body or 21_half or 30_cuda_barrier or 73_control or 19_release'
+    some = ('found_as or crash or assertion or same_value or endless or impossible or every_order or compile_error or '
+            '16_tile or 27_bit or 34_relaxed or 47_not or 30_last or 37_never or 68_n_body or 21_half or '
+            '30_cuda_barrier or 73_control or 19_release')
     here = Path(__file__).parent
-    done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', '-k', f'({some}) and not clang', here/'test_cpp_load.py', here/'test_cpp_programs.py'],
-                          env={**os.environ, 'CXX':'clang++', 'PYTHONPATH':str(REPO)}, cwd=REPO, capture_output=True, text=True, timeout=300)
+    done = subprocess.run([sys.executable, '-m', 'pytest', '-q', '-p', 'no:cacheprovider', '-p', 'no:xdist', '-k',
+                           f'({some}) and not clang', here/'test_cpp_load.py', here/'test_cpp_programs.py'],
+                          env={**os.environ, 'CXX':'clang++', 'PYTHONPATH':str(REPO)}, cwd=REPO, capture_output=True,
+                          text=True, timeout=300)
     assert done.returncode==0 and int(re.search(r'(\d+) passed', done.stdout)[1]) >= 45, done.stdout[-4000:]
 
 
 def test_a_function_may_be_called_at():
-    m = load_cuda('__device__ int at(int i) { return 2*i; }\n__global__ void k(int *x) { x[threadIdx.x] = at(threadIdx.x); }\nvoid f(torch::Tensor x) { k<<<1, 4>>>(x.data_ptr<int>()); }')
+    m = load_cuda('__device__ int at(int i) { return 2*i; }\n__global__ void k(int *x) { '
+                  'x[threadIdx.x] = at(threadIdx.x); }\nvoid f(torch::Tensor x) { k<<<1, 4>>>(x.data_ptr<int>()); }')
     x = torch.zeros(4, dtype=torch.int32)
     m.f(x)
     assert x.tolist() == [0, 2, 4, 6]
@@ -594,7 +631,8 @@ void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>(), 3); }
 def test_doubtful_lines_are_told_once():
     with pytest.warns(CompileWarning) as w: load_cuda(DOUBTFUL, cuda_begin, name=f'doubtful_{time.time_ns()}')
     said = '\n'.join(str(o.message) for o in w)
-    assert [int(o) for o in re.findall(r'line (\d+): ', said)]==[1, 4, 5] and 'float sum;' not in said and w[0].filename==__file__
+    assert [int(o) for o in re.findall(r'line (\d+): ', said)]==[1, 4, 5] and 'float sum;' not in said
+    assert w[0].filename==__file__
 
 def test_right_lines_are_not_told_of():
     with warnings.catch_warnings():
@@ -603,5 +641,7 @@ def test_right_lines_are_not_told_of():
 
 
 def test_names_of_functions_are_no_source():
-    with pytest.raises(TypeError, match=r"cpp_src is source as text, not list; functions are named by funcs=\['f', 'g'\]"): load_cuda('int f() { return 1; }', ['f'])
+    with pytest.raises(TypeError,
+                       match=r"cpp_src is source as text, not list; functions are named by funcs=\['f', 'g'\]"):
+        load_cuda('int f() { return 1; }', ['f'])
     with pytest.raises(TypeError, match='cuda_src is source as text, not list'): load_cuda(['int f() { return 1; }'])

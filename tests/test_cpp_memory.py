@@ -1,4 +1,5 @@
-"The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one thing. All in one translation unit."
+"""The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one
+thing. All in one translation unit."""
 import ctypes, importlib.util, re
 from functools import lru_cache, partial
 from pathlib import Path
@@ -183,10 +184,13 @@ __global__ void right_volatile_behind_barriers(HEAD) {
 }
 '''.replace('HEAD', 'int *data, int *flag, int *out')
 
-CODES = dict(no_acquire='flag_not_acquired', acquire_of_the_block='flag_not_acquired', relaxed_load='flag_not_acquired', other_flag='race_of_blocks', lock_without_acquire='flag_not_acquired', in_block_no_acquire='flag_not_acquired',
-    release_of_the_block='fence_of_block', ticket_of_the_block='fence_of_block', flag_of_the_block='atomic_of_block', reader_of_the_block='atomic_of_block',
-    volatile_sum='race_of_volatiles', volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles', warp_synchronous='race_of_volatiles', in_block_volatile='race_of_volatiles',
-    in_block_no_release='race', released_by_another='race_of_blocks')
+CODES = dict(no_acquire='flag_not_acquired', acquire_of_the_block='flag_not_acquired', relaxed_load='flag_not_acquired',
+    other_flag='race_of_blocks', lock_without_acquire='flag_not_acquired', in_block_no_acquire='flag_not_acquired',
+    release_of_the_block='fence_of_block', ticket_of_the_block='fence_of_block', flag_of_the_block='atomic_of_block',
+    reader_of_the_block='atomic_of_block', volatile_sum='race_of_volatiles',
+    volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles',
+    warp_synchronous='race_of_volatiles', in_block_volatile='race_of_volatiles', in_block_no_release='race',
+    released_by_another='race_of_blocks')
 
 KERNELS = re.findall(r'__global__ void (\w+)\(', SRC)
 WRONG,RIGHT = [o for o in KERNELS if not o.startswith('right_')],[o for o in KERNELS if o.startswith('right_')]
@@ -274,7 +278,8 @@ def copy(kernel):
 @pytest.mark.filterwarnings('ignore::gridstride.findings.SameValueRace')
 @pytest.mark.parametrize('kernel', [o for o in COPYING if not o.startswith('right_')])
 def test_copies_are_seen(kernel):
-    kind,array,index = next(v for k,v in dict(outside=(MemcheckError, 'data', 512), unwritten=(InitcheckError, 'fresh', 5), race=(RacecheckError, 'data', 5)).items() if kernel.startswith(k))
+    kind,array,index = next(v for k,v in dict(outside=(MemcheckError, 'data', 512),
+        unwritten=(InitcheckError, 'fresh', 5), race=(RacecheckError, 'data', 5)).items() if kernel.startswith(k))
     with pytest.raises(kind) as e: copy(kernel)
     shared = 'shared' in kernel
     assert e.value.array==array + '_'*shared and e.value.index==((8 if index==512 and shared else index),), e.value
@@ -314,13 +319,15 @@ def wild(): return load_cuda(WILD, funcs=['bytes', 'floats', 'doubles', 'vectors
 
 @pytest.mark.parametrize('T', ['bytes', 'floats', 'doubles', 'vectors'])
 def test_an_unsigned_index_below_zero_is_named(T):
-    with pytest.raises(MemcheckError, match='unsigned') as e: getattr(wild(), T)(torch.ones(512, dtype=torch.uint8 if T=='bytes' else None))
+    with pytest.raises(MemcheckError, match='unsigned') as e:
+        getattr(wild(), T)(torch.ones(512, dtype=torch.uint8 if T=='bytes' else None))
     assert (e.value.array, e.value.index, e.value.thread)==('x', (2**32-1,), (0,0,0))
 
 @pytest.mark.parametrize('write', [False, True])
 def test_what_is_the_host_s_is_no_kernel_s(write):
     numbers,out = np.zeros(1000, np.int32),torch.zeros(1, dtype=torch.int32)
-    places = [ctypes.addressof(ctypes.c_int.in_dll(ctypes.pythonapi, 'Py_Version')), ctypes.addressof(ctypes.c_int.in_dll(ctypes.CDLL(None), 'environ')), numbers.ctypes.data, id(numbers)]
+    places = [ctypes.addressof(ctypes.c_int.in_dll(ctypes.pythonapi, 'Py_Version')),
+              ctypes.addressof(ctypes.c_int.in_dll(ctypes.CDLL(None), 'environ')), numbers.ctypes.data, id(numbers)]
     for use in (lambda: wild().at_stack(write, out), *(partial(wild().at, o, write, out) for o in places)):
         with pytest.raises(MemcheckError, match=f"a kernel {'writes' if write else 'reads'} the host's memory"): use()
 
@@ -333,13 +340,15 @@ def test_constants_arguments_and_locals_are_the_kernel_s():
 
 @pytest.fixture(scope='module')
 def generated():
-    spec = importlib.util.spec_from_file_location('memory_model', Path(__file__).parents[1]/'benchmarks/memory_model.py')
+    spec = importlib.util.spec_from_file_location('memory_model',
+                                                  Path(__file__).parents[1]/'benchmarks/memory_model.py')
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     return module
 
 @pytest.mark.parametrize('engine', ['emulator', 'simulator'])
 def test_generated_programs(generated, engine, capsys):
-    results = list(generated.judge(generated.programs(100, 5)) if engine=='emulator' else generated.judge_numba(generated.numba_programs(100, 5)))
+    results = list(generated.judge(generated.programs(100, 5)) if engine=='emulator'
+                   else generated.judge_numba(generated.numba_programs(100, 5)))
     missed,wrong,alarms,right = generated.table(results)
     assert missed==alarms==0 and wrong > 30 and right > 30, capsys.readouterr().out

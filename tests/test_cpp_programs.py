@@ -1,4 +1,5 @@
-"The programs of tests/cuda on the emulator: right ones run in silence and print what a GPU prints, wrong ones are found on the line that they name."
+"""The programs of tests/cuda on the emulator: right ones run in silence and print what a GPU prints, wrong ones are
+found on the line that they name."""
 import json, re, shutil, tempfile, warnings
 from functools import lru_cache
 from pathlib import Path
@@ -33,15 +34,18 @@ static int gs_main(int (*main)(int, char **)) { char name[] = "program", *argv[]
 
 def ended(src):
     "The program with the `return` that only a `main` outside of all namespaces may leave out"
-    return re.sub(r'^(int main\(.*\) \{)(.*)\}$|^(int main\(.*\) \{.*\n(?:[^}\n].*\n|\n)*)\}', lambda m: f'{m[1]}{m[2]} return 0; }}' if m[1] else f'{m[3]}return 0; }}', src, flags=re.M)
+    return re.sub(r'^(int main\(.*\) \{)(.*)\}$|^(int main\(.*\) \{.*\n(?:[^}\n].*\n|\n)*)\}',
+                  lambda m: f'{m[1]}{m[2]} return 0; }}' if m[1] else f'{m[3]}return 0; }}', src, flags=re.M)
 
 def joined(paths):
-    "The programs as one: each in a namespace, with its own file and lines; what they include stands before them, what one defines ends with it"
+    """The programs as one: each in a namespace, with its own file and lines; what they include stands before them, what
+    one defines ends with it"""
     sources = {name(p): to_cpp(ended(p.read_text())) for p in paths}
     text = '\n'.join(dict.fromkeys(INCLUDE.findall('\n'.join(sources.values())))) + MAIN
     for nm,src in sources.items():
         undef = '\n'.join(f'#undef {o}' for o in re.findall(r'^ *# *define +(\w+)', src, re.M))
-        text += f'namespace {nm} {{\n#line 1 "{nm}.cu"\n{INCLUDE.sub("", src)}\n}}\n{undef}\nstatic int run_{nm}() {{ return gs_main({nm}::main); }}\nGRIDSTRIDE_EXPORT(run_{nm})\n'
+        text += (f'namespace {nm} {{\n#line 1 "{nm}.cu"\n{INCLUDE.sub("", src)}\n}}\n{undef}\n'
+                 f'static int run_{nm}() {{ return gs_main({nm}::main); }}\nGRIDSTRIDE_EXPORT(run_{nm})\n')
     return text
 
 @lru_cache
@@ -91,7 +95,8 @@ def test_same_as_on_a_gpu(path, capfd):
 
 @pytest.mark.parametrize('args,want', json.loads((HERE/'boxes.json').read_text()).items())
 def test_boxes_as_on_a_gpu(args, want, capfd):
-    "Those that come and go have the same bytes; where the GPU stops with an illegal instruction, the emulator says which rule is broken"
+    """Those that come and go have the same bytes; where the GPU stops with an illegal instruction,
+    the emulator says which rule is broken"""
     def go(): return run((HERE/'boxes.cu').read_text(), 'boxes', args.split())  # one program for all, compiled once
     capfd.readouterr()
     if want.endswith('no error'):
@@ -105,7 +110,8 @@ def test_right(path, capfd):
     assert 'cudaSuccess' in want
     for order in ORDERS: assert output(path, capfd, order)==want, order
 
-CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct that is copied', '15_host_table_of_rows': "clang moves the read out of the loop, whose line it names"}
+CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct that is copied',
+         '15_host_table_of_rows': "clang moves the read out of the loop, whose line it names"}
 
 # Not stopped, as a GPU does not stop them: warnings, that name the line
 WARNED = {'46_return_before_a_barrier': EarlyReturn}
@@ -128,7 +134,9 @@ def warned(path, category):
     for order in ORDERS:
         with cpp.options(order=order, seed=3), pytest.warns(category, match=f'^line {line} of '): assert start(path)==0
 
-@pytest.mark.parametrize('launch,says', [('outer<<<1, 1>>>(x)', 'a kernel launches a kernel'), ('inner<<<1, 2000>>>(x)', '2000 threads')])
+@pytest.mark.parametrize('launch,says',
+    [('outer<<<1, 1>>>(x)', 'a kernel launches a kernel'), ('inner<<<1, 2000>>>(x)', '2000 threads')])
 def test_what_went_wrong_is_told_if_the_program_ends_by_exit(launch, says):
-    src = '#include <cstdlib>\n__global__ void inner(int *x) { *x = 1; }\n__global__ void outer(int *x) { inner<<<1, 1>>>(x); }\nint main() { int *x; cudaMalloc(&x, 4); %s; cudaDeviceSynchronize(); exit(0); }\n'
+    src = ('#include <cstdlib>\n__global__ void inner(int *x) { *x = 1; }\n__global__ void outer(int *x) { '
+           'inner<<<1, 1>>>(x); }\nint main() { int *x; cudaMalloc(&x, 4); %s; cudaDeviceSynchronize(); exit(0); }\n')
     with pytest.raises(LaunchError, match=says): run(src % launch, 'program_exit')

@@ -186,7 +186,8 @@ def test_blocks_that_wait_for_others(which, order, request):
 
 
 def test_a_grid_that_waits_and_does_not_fit_is_named(checked):
-    with cpp.options(seconds=30), pytest.raises(SynccheckError, match='132 of the 140 blocks') as e: checked.go_never(ints(1), 140)
+    with cpp.options(seconds=30), pytest.raises(SynccheckError, match='132 of the 140 blocks') as e:
+        checked.go_never(ints(1), 140)
     assert e.value.code == 'not_resident' and e.value.line == line_of('line of the wait')
 
 
@@ -200,8 +201,10 @@ def test_the_barrier_of_the_grid(checked):
     a, b = ints(640), ints(640)
     with pytest.raises(SynccheckError, match='does not keep all blocks') as e: checked.go_plain(a, b, 640)
     assert e.value.code == 'not_cooperative' and e.value.line == line_of('g.sync();')
-    with pytest.raises(LaunchError, match='5000 blocks in a cooperative launch; 4224 of them fit'): checked.go_grid(a, b, 640, 5000)
-    with pytest.raises(SynccheckError, match="the grid's barrier, where 96 of 128 threads are") as e: checked.go_early(a)
+    with pytest.raises(LaunchError, match='5000 blocks in a cooperative launch; 4224 of them fit'):
+        checked.go_grid(a, b, 640, 5000)
+    with pytest.raises(SynccheckError, match="the grid's barrier, where 96 of 128 threads are") as e:
+        checked.go_early(a)
     assert e.value.line == line_of('line of the barrier')
     with pytest.raises(RacecheckError): checked.go_race(a, 640)
     assert 'guard the work, not the barrier' in str(e.value).lower()
@@ -220,7 +223,9 @@ def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a
 
 
 def test_a_kernel_without_host_code_has_the_barrier_too():
-    k = cpp.cuda_kernel('#include <cooperative_groups.h>\n__global__ void k(int *a, int *b, int n) { int i = blockIdx.x*32 + threadIdx.x; a[i] = i; cooperative_groups::this_grid().sync(); b[i] = a[n-1-i]; }')
+    k = cpp.cuda_kernel('#include <cooperative_groups.h>\n'
+                        '__global__ void k(int *a, int *b, int n) { int i = blockIdx.x*32 + threadIdx.x; a[i] = i; '
+                        'cooperative_groups::this_grid().sync(); b[i] = a[n-1-i]; }')
     a, b = ints(320), ints(320)
     with cpp.options(order='reverse'): k[10, 32](a, b, 320)
     assert (b == torch.arange(319, -1, -1)).all()

@@ -1,4 +1,5 @@
-"Inline PTX, tensor cores and asynchronous copies on the emulator: what they compute, and what the detectors say of them."
+"""Inline PTX, tensor cores and asynchronous copies on the emulator: what they compute, and what the
+detectors say of them."""
 import pytest
 import torch
 
@@ -32,16 +33,19 @@ MMA16 = '''asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 {%0
 MMA8 = '''asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.TYPE.TYPE.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
         : "+f"(fc[0]), "+f"(fc[1]), "+f"(fc[2]), "+f"(fc[3]) : "r"(fa[0]), "r"(fa[1]), "r"(fb[0]));'''
 
-@pytest.mark.parametrize('kind,dtype,name', [('__nv_bfloat16', torch.bfloat16, 'bf16'), ('__half', torch.float16, 'f16')])
+@pytest.mark.parametrize('kind,dtype,name',
+    [('__nv_bfloat16', torch.bfloat16, 'bf16'), ('__half', torch.float16, 'f16')])
 @pytest.mark.parametrize('k,mma', [(16, MMA16), (8, MMA8)])
 def test_mma_is_the_exact_sum_rounded_once(kind, dtype, name, k, mma):
-    kernel = cuda_kernel(f'#define T {kind}\n#define K {k}\n' + SIXTEEN.replace('MMA', mma.replace('TYPE', name)), name='product')
+    kernel = cuda_kernel(f'#define T {kind}\n#define K {k}\n' + SIXTEEN.replace('MMA', mma.replace('TYPE', name)),
+                         name='product')
     gen = torch.Generator().manual_seed(k)
     for scale in 1,1e3,1e-3:
         a,b = torch.randn(16, k, generator=gen).to(dtype),torch.randn(k, 8, generator=gen).to(dtype)
         c,out = torch.randn(16, 8, generator=gen)*scale,torch.full((16,8), float('nan'))
         kernel[1,32](a, b, c, out)
-        assert out.equal((a.double()@b.double() + c.double()).float())  # 2 x 11 bits in each product: its sum of at most 17 is exact in 53 bits at these sizes
+        # 2 x 11 bits in each product: its sum of at most 17 is exact in 53 bits at these sizes
+        assert out.equal((a.double()@b.double() + c.double()).float())
 
 MATMUL = '#include <cuda_bf16.h>\n#include <cuda_pipeline.h>\ntypedef __nv_bfloat16 bf16;\n' + ADDRESS + '''
 template <int left> __device__ void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
@@ -81,7 +85,8 @@ __global__ void matmul(const bf16 *m, const bf16 *n, float *out, int h, int w, i
 def multiplied(src, h, w, k, checks=True):
     "(its result, the exact one, what its error may be) of a matrix product"
     gen = torch.Generator().manual_seed(h+w+k)
-    m,n,out = torch.randn(h, k, generator=gen).bfloat16(),torch.randn(k, w, generator=gen).bfloat16(),torch.full((h,w), float('nan'))
+    m,n,out = (torch.randn(h, k, generator=gen).bfloat16(),torch.randn(k, w, generator=gen).bfloat16(),
+               torch.full((h,w), float('nan')))
     cuda_kernel(src, checks=checks)[(-(-w//32), -(-h//32)), 128](m, n, out, h, w, k)
     m,n = m.double(),n.double()
     return out,m@n,(m.abs()@n.abs())*2**-24*(k//16+1)  # each mma rounds once, by half of float's last place
@@ -97,9 +102,13 @@ def test_matmul_without_checks():
     assert ((out-want).abs() <= may).all()
 
 @pytest.mark.parametrize('line,instead,kind', [
-    ('        wait<1>();\n', '', RacecheckError), ('wait<1>();', 'wait<2>();', RacecheckError), ('wait<1>();\n        __syncthreads();', '__syncthreads();\n        wait<1>();', RacecheckError),
-    ('        }\n        __syncthreads();', '        }', RacecheckError), ('        asm volatile("cp.async.commit_group;" ::: "memory");\n', '', RacecheckError),
-    ('40], ns[2][32][40]', '36], ns[2][32][36]', MemcheckError), ('r+tr < h && at+tc < k ? 16 : 0', '16', MemcheckError), ('for (int s = 0; s < 32; s += 16) {', 'if (lane) for (int s = 0; s < 32; s += 16) {', SynccheckError)])
+    ('        wait<1>();\n', '', RacecheckError), ('wait<1>();', 'wait<2>();', RacecheckError),
+    ('wait<1>();\n        __syncthreads();', '__syncthreads();\n        wait<1>();', RacecheckError),
+    ('        }\n        __syncthreads();', '        }', RacecheckError),
+    ('        asm volatile("cp.async.commit_group;" ::: "memory");\n', '', RacecheckError),
+    ('40], ns[2][32][40]', '36], ns[2][32][36]', MemcheckError),
+    ('r+tr < h && at+tc < k ? 16 : 0', '16', MemcheckError),
+    ('for (int s = 0; s < 32; s += 16) {', 'if (lane) for (int s = 0; s < 32; s += 16) {', SynccheckError)])
 def test_mistakes_in_a_matmul_are_found(line, instead, kind):
     assert MATMUL.count(line)==1
     for order in 'forward','reverse','shuffle':
@@ -124,17 +133,21 @@ COPY = '__pipeline_memcpy_async(&s[t], x+t, 4);'
 def test_what_a_copy_leaves_open():
     "Its own thread may not look before the wait, nobody may write there; line and the other line are told"
     for then in 'out[t] = s[t];', 's[t] = 1;', COPY, 'if (t == 5) s[4] = 1;', 'atomicAdd(&s[t], 1);':
-        with pytest.raises(RacecheckError, match='asynchronous copy to it may be under way') as e: copies(f'{COPY}\n{then}')
+        with pytest.raises(RacecheckError, match='asynchronous copy to it may be under way') as e:
+            copies(f'{COPY}\n{then}')
         assert (e.value.line,e.value.other.line)==(7,6) and 's' in e.value.array
     with pytest.raises(RacecheckError, match="thread's own"): copies(f'{COPY}\n__pipeline_commit();\nout[t] = s[t];')
     with pytest.raises(RacecheckError, match='commits it'): copies(f'{COPY}\n__pipeline_wait_prior(0);\nout[t] = s[t];')
-    assert copies(f'{COPY}\n__pipeline_commit();\n__pipeline_wait_prior(0);\nout[t] = s[t];')[:32].tolist()==list(range(32))
+    assert (copies(f'{COPY}\n__pipeline_commit();\n__pipeline_wait_prior(0);\nout[t] = s[t];')[:32].tolist()
+            == list(range(32)))
 
 def test_whoever_copies_must_wait_even_if_it_returns():
-    with cpp.options(order='reverse'), pytest.raises(RacecheckError, match='may be under way'): copies(f'if (t >= 32) {{ {COPY} return; }}\nout[t] = s[t+32];', block=64)
+    with cpp.options(order='reverse'), pytest.raises(RacecheckError, match='may be under way'):
+        copies(f'if (t >= 32) {{ {COPY} return; }}\nout[t] = s[t+32];', block=64)
 
 def test_groups_end_in_their_order():
-    body = '__pipeline_memcpy_async(&s[t], x+t, 4); __pipeline_commit();\n__pipeline_memcpy_async(&s[t+32], x+t+32, 4); __pipeline_commit();\n__pipeline_wait_prior({});\nout[t] = s[t+{}];'
+    body = ('__pipeline_memcpy_async(&s[t], x+t, 4); __pipeline_commit();\n__pipeline_memcpy_async(&s[t+32], x+t+32, '
+            '4); __pipeline_commit();\n__pipeline_wait_prior({});\nout[t] = s[t+{}];')
     for left,at in (1,0),(0,0),(0,32): assert copies(body.format(left, at))[1]==1+at
     for left,at in (1,32),(2,0):
         with pytest.raises(RacecheckError): copies(body.format(left, at))
@@ -145,47 +158,62 @@ def test_copies_that_nobody_waits_for_end_with_the_block():
 
 def test_copies_that_a_gpu_refuses():
     for checks in True,False:
-        with pytest.raises(MemcheckError, match='copies to shared memory') as e: copies('__pipeline_memcpy_async(&out[t], x+t, 4);', checks=checks)
+        with pytest.raises(MemcheckError, match='copies to shared memory') as e:
+            copies('__pipeline_memcpy_async(&out[t], x+t, 4);', checks=checks)
         assert e.value.line==6
-        with pytest.raises(MemcheckError, match='misaligned') as e: copies('if (t < 8) __pipeline_memcpy_async(&s[4*t], x+t, 16);', checks=checks)
+        with pytest.raises(MemcheckError, match='misaligned') as e:
+            copies('if (t < 8) __pipeline_memcpy_async(&s[4*t], x+t, 16);', checks=checks)
         assert e.value.line==6
         with pytest.raises(MemcheckError, match='no address in shared memory') as e:
-            copies('asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: "r"((unsigned)(size_t)&x[t]), "l"(x+t));', checks=checks)
+            copies('asm volatile("cp.async.ca.shared.global [%0], [%1], 4;" :: '
+                   '"r"((unsigned)(size_t)&x[t]), "l"(x+t));', checks=checks)
         assert e.value.line==6
     for kind,bytes in ('ca', 12),('cg', 8):
         with pytest.raises(CompileError, match='cp.async.ca copies 4, 8 or 16 bytes, cp.async.cg 16'):
-            copies(f'asm volatile("cp.async.{kind}.shared.global [%0], [%1], %2;" :: "r"(address(s)), "l"(x), "n"({bytes}));')
+            copies(f'asm volatile("cp.async.{kind}.shared.global [%0], [%1], %2;" :: "r"(address(s)), "l"(x), '
+                   f'"n"({bytes}));')
 
 def test_what_is_read_is_checked():
-    with pytest.raises(MemcheckError, match=r'x\[130\] is outside') as e: copies('__pipeline_memcpy_async(&s[4*t], x+4*t+4, 16);', n=130)
+    with pytest.raises(MemcheckError, match=r'x\[130\] is outside') as e:
+        copies('__pipeline_memcpy_async(&s[4*t], x+4*t+4, 16);', n=130)
     assert e.value.line==6
-    copies('__pipeline_memcpy_async(&s[4*t], x+4*t+4, 16, t == 31 ? 16 : 0);', n=128)                       # zeros are not read
+    copies('__pipeline_memcpy_async(&s[4*t], x+4*t+4, 16, t == 31 ? 16 : 0);', n=128)  # zeros are not read
 
 # All lanes together
 
-LOAD = 'unsigned a; asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%0}}, [%1];" : "=r"(a) : "r"({}) : "memory"); out[t] = a;'
+LOAD = ('unsigned a; asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {{%0}}, [%1];" : "=r"(a) : "r"({}) : '
+        '"memory"); out[t] = a;')
 
 @pytest.mark.parametrize('body,block,says', [
-    ('if (t % 32 != 9) { MULTIPLY }', 32, 'mma.sync is for all 32 lanes of a warp together: lane 0 waits here, lane 9 has returned'), ('MULTIPLY', 48, 'lane 16 does not exist'),
-    ('if (t < 16) { MULTIPLY }\nelse { MULTIPLY }', 32, 'is elsewhere'), ('if (t < 16) { MULTIPLY } __syncthreads();', 32, 'lane 16 is elsewhere')])
+    ('if (t % 32 != 9) { MULTIPLY }', 32, 'mma.sync is for all 32 lanes of a warp together: lane 0 waits here, '
+                                          'lane 9 has returned'), ('MULTIPLY', 48, 'lane 16 does not exist'),
+    ('if (t < 16) { MULTIPLY }\nelse { MULTIPLY }', 32, 'is elsewhere'),
+    ('if (t < 16) { MULTIPLY } __syncthreads();', 32, 'lane 16 is elsewhere')])
 def test_mma_needs_the_whole_warp(body, block, says):
-    multiply = 'asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4}, {%4}, {%0,%1,%2,%3};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(t));'
+    multiply = ('asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%4}, {%4}, '
+                '{%0,%1,%2,%3};" : "+f"(c[0]), "+f"(c[1]), "+f"(c[2]), "+f"(c[3]) : "r"(t));')
     for checks in True,False:
-        with pytest.raises(SynccheckError, match=says) as e: copies('float c[4] = {};\n' + body.replace('MULTIPLY', multiply), block=block, checks=checks)
+        with pytest.raises(SynccheckError, match=says) as e:
+            copies('float c[4] = {};\n' + body.replace('MULTIPLY', multiply), block=block, checks=checks)
         assert e.value.line in (7,8)
 
 def test_rows_of_ldmatrix():
     fill = 'for (int i = t; i < 128; i += 32) s[i] = x[i];\n__syncwarp();\n'
-    with pytest.raises(MemcheckError, match=r'ldmatrix: the address of s\[2\] is misaligned') as e: copies(fill + LOAD.format('address(&s[2*(t%8)])'))
+    with pytest.raises(MemcheckError, match=r'ldmatrix: the address of s\[2\] is misaligned') as e:
+        copies(fill + LOAD.format('address(&s[2*(t%8)])'))
     assert (e.value.line,e.value.thread)==(8,(1,0,0))
-    with pytest.raises(MemcheckError, match=r's\[128\] is outside') as e: copies(fill + LOAD.format('address(&s[100+4*(t%8)])'))
+    with pytest.raises(MemcheckError, match=r's\[128\] is outside') as e:
+        copies(fill + LOAD.format('address(&s[100+4*(t%8)])'))
     assert (e.value.line,e.value.thread)==(8,(7,0,0))
     with pytest.raises(RacecheckError) as e: copies('s[t] = x[t];\n' + LOAD.format('address(&s[4*(t%8)])'))
     assert {e.value.line,e.value.other.line}=={6,7}
-    with pytest.raises(InitcheckError) as e: copies('if (t != 30) s[t] = x[t];\n__syncwarp();\n' + LOAD.format('address(&s[4*(t%8)])'))
+    with pytest.raises(InitcheckError) as e:
+        copies('if (t != 30) s[t] = x[t];\n__syncwarp();\n' + LOAD.format('address(&s[4*(t%8)])'))
     assert (e.value.line,e.value.thread,e.value.index)==(8,(7,0,0),(30,))
-    assert copies(fill + LOAD.format('t < 8 ? address(&s[4*t]) : 0'))[:32].tolist()==list(range(32))       # the other lanes' addresses are not looked at
-    with pytest.raises(MemcheckError, match='no address in shared memory'): copies(fill + LOAD.format('(unsigned)(size_t)&s[4*(t%8)]'))
+    # the other lanes' addresses are not looked at
+    assert copies(fill + LOAD.format('t < 8 ? address(&s[4*t]) : 0'))[:32].tolist()==list(range(32))
+    with pytest.raises(MemcheckError, match='no address in shared memory'):
+        copies(fill + LOAD.format('(unsigned)(size_t)&s[4*(t%8)]'))
 
 # wmma
 
@@ -204,7 +232,8 @@ __global__ void product(const half *a, const half *b, float *out) {{
 '''
 def by_wmma(*how, checks=True):
     gen = torch.Generator().manual_seed(0)
-    a,b,out = torch.randn(32, 16, generator=gen).half(),torch.randn(16, 16, generator=gen).half(),torch.full((16,16), float('nan'))
+    a,b,out = (torch.randn(32, 16, generator=gen).half(),torch.randn(16, 16, generator=gen).half(),
+               torch.full((16,16), float('nan')))
     cuda_kernel(WMMA.format(*how), checks=checks)[1,32](a, b, out)
     return a,b,out
 
@@ -216,12 +245,20 @@ def test_wmma_is_the_exact_sum_rounded_once():
     assert out.equal((a[1::2].double() @ b.double().T).float())
 
 @pytest.mark.parametrize('how,kind,line,says', [
-    (('+8', 16, '', 16), MemcheckError, 8, r'a\[8\] is misaligned'), (('+256+32', 16, '', 16), MemcheckError, 8, r'a\[512\] is outside'), (('', 12, '', 16), KernelCrash, 8, 'ldm must be a multiple of 16 bytes'),
-    (('', 16, 'if (threadIdx.x) ', 16), SynccheckError, 10, 'mma_sync is for all 32 lanes'), (('', 16, '', 20), MemcheckError, 11, r'out\[288\] is outside')])
+    (('+8', 16, '', 16), MemcheckError, 8, r'a\[8\] is misaligned'),
+    (('+256+32', 16, '', 16), MemcheckError, 8, r'a\[512\] is outside'),
+    (('', 12, '', 16), KernelCrash, 8, 'ldm must be a multiple of 16 bytes'),
+    (('', 16, 'if (threadIdx.x) ', 16), SynccheckError, 10, 'mma_sync is for all 32 lanes'),
+    (('', 16, '', 20), MemcheckError, 11, r'out\[288\] is outside')])
 def test_mistakes_with_wmma(how, kind, line, says):
     with pytest.raises(kind, match=says) as e: by_wmma(*how)
     assert e.value.line==line
 
-@pytest.mark.parametrize('fragment', ['matrix_a, 16, 16, 16, half', 'matrix_a, 16, 16, 8, half, row_major', 'matrix_b, 16, 16, 16, signed char, row_major', 'accumulator, 16, 16, 16, int', 'matrix_a, 8, 8, 4, double, row_major'])
+@pytest.mark.parametrize('fragment', ['matrix_a, 16, 16, 16, half', 'matrix_a, 16, 16, 8, half, row_major',
+                                      'matrix_b, 16, 16, 16, signed char, row_major', 'accumulator, 16, 16, 16, int',
+                                      'matrix_a, 8, 8, 4, double, row_major'])
 def test_fragments_that_are_not_there(fragment):
-    with pytest.raises(CompileError, match='the emulator has fragments of 16x16x16'): cuda_kernel(f'#include <mma.h>\n__global__ void k() {{ nvcuda::wmma::fragment<nvcuda::wmma::{fragment.replace(", matrix", "")}> f; f.x[0] = 0; }}'.replace('row_major', 'nvcuda::wmma::row_major'))
+    with pytest.raises(CompileError, match='the emulator has fragments of 16x16x16'):
+        cuda_kernel(f'#include <mma.h>\n__global__ void k() {{ '
+                    f'nvcuda::wmma::fragment<nvcuda::wmma::{fragment.replace(", matrix", "")}> f; '
+                    f'f.x[0] = 0; }}'.replace('row_major', 'nvcuda::wmma::row_major'))

@@ -1,4 +1,5 @@
-"The source-to-source part of the emulator: what it rewrites, what it leaves alone, on which lines, and whether compilers take it."
+"""The source-to-source part of the emulator: what it rewrites, what it leaves alone, on which
+lines, and whether compilers take it."""
 import random, re, shutil, subprocess
 from pathlib import Path
 
@@ -15,25 +16,33 @@ COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
 assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 
 def launch(callee, config, args='', takes='auto... gs_a', gives='gs_a...'):
-    return f'::gridstride::launch(::gridstride::Config({config}), GRIDSTRIDE_NAME({callee}), __LINE__, [&]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}{", " if args else ""}{args})'
+    return (f'::gridstride::launch(::gridstride::Config({config}), GRIDSTRIDE_NAME({callee}), __LINE__, '
+            f'[&]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}{", " if args else ""}{args})')
 def shared(name, type_): return f'auto &{name} = ::gridstride::shared<{type_}, __COUNTER__>("{name}")'
-def symbol(name, kind='d'): return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''
+def symbol(name, kind='d'):
+    return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''
 def host(body): return f'void host() {{ {body} }}'
 def same(src): assert to_cpp(src)==src
 
 # Launches
 
-@pytest.mark.parametrize('callee', ['k', '::k', 'ns::k', '::ns::k<float, 16>', 'k<A<B<int>>>', 'k<A<B<C<int>>>>', 'k<(N>>1)>', 'k<1<<2, sizeof(int)>', 'k<(a<b)>', 'k<x->y>', 'k<int_<3>.value>', 'table[i]', 'table[i>0][j]', 'o.t',
-    'p->t[i]', 'o.t[i](2)', 'K(3)', 'get(i)', 'get<T>(i, j)', '(cond ? a : b)', '(a > b ? k<1> : k<2>)', 'A<T>::template k<3>', 'A<T>::k', 'this->k'])
-@pytest.mark.parametrize('before', ['', 'return ', '(void)', 'if (x) ', 'if (x) y; else ', 'while (f(x)) ', 'do ', 'a, ', 'a = b; ', 'case 3: ', 'x && ', '!'])
+@pytest.mark.parametrize('callee',
+    ['k', '::k', 'ns::k', '::ns::k<float, 16>', 'k<A<B<int>>>', 'k<A<B<C<int>>>>', 'k<(N>>1)>', 'k<1<<2, sizeof(int)>',
+    'k<(a<b)>', 'k<x->y>', 'k<int_<3>.value>', 'table[i]', 'table[i>0][j]', 'o.t', 'p->t[i]', 'o.t[i](2)', 'K(3)',
+    'get(i)', 'get<T>(i, j)', '(cond ? a : b)', '(a > b ? k<1> : k<2>)', 'A<T>::template k<3>', 'A<T>::k', 'this->k'])
+@pytest.mark.parametrize('before', ['', 'return ', '(void)', 'if (x) ', 'if (x) y; else ', 'while (f(x)) ', 'do ',
+                                    'a, ', 'a = b; ', 'case 3: ', 'x && ', '!'])
 def test_callee(callee, before):
     assert to_cpp(host(f'{before}{callee}<<<g, b>>>(x);'))==host(f"{before}{launch(callee, 'g, b', 'x')};")
 
-@pytest.mark.parametrize('config', ['1, 32', 'dim3(2, 2), dim3(n >> 5)', 'n>>5, 32', 'n >> (5), 32', 'g, A<3>', 'g, A<B<3>>', 'g, sizeof(A<B<C<int>>>)', 'g, A<B<3>>::v, 0, s', '{2, 2}, {16, 16}',
-    '[=] { return a, b; }(), 1', 'f<A<int>>(n), b', 'n > 3 ? 1 : 2, 32', 'g, b, sizeof(float[3]), stream[i]', 'cdiv(n, 256), 256', '"<<<", \'>\', 3'])
+@pytest.mark.parametrize('config', ['1, 32', 'dim3(2, 2), dim3(n >> 5)', 'n>>5, 32', 'n >> (5), 32', 'g, A<3>',
+    'g, A<B<3>>', 'g, sizeof(A<B<C<int>>>)', 'g, A<B<3>>::v, 0, s', '{2, 2}, {16, 16}',
+    '[=] { return a, b; }(), 1', 'f<A<int>>(n), b', 'n > 3 ? 1 : 2, 32', 'g, b, sizeof(float[3]), stream[i]',
+    'cdiv(n, 256), 256', '"<<<", \'>\', 3'])
 def test_config(config): assert to_cpp(host(f'k<<<{config}>>>(x);'))==host(launch('k', config, 'x')+';')
 
-@pytest.mark.parametrize('args', ['', 'x', 'x, y', 'a << b, c >> d', '[=] { return P<1, 2>{3, 4}; }, n', 'f(a, {1, 2})', 'P{1, 2}, ")"', "')', x", 'args...', '(T *)x', 'sizeof(NULL), f(NULL)', 'NULL + 1', '0'])
+@pytest.mark.parametrize('args', ['', 'x', 'x, y', 'a << b, c >> d', '[=] { return P<1, 2>{3, 4}; }, n', 'f(a, {1, 2})',
+    'P{1, 2}, ")"', "')', x", 'args...', '(T *)x', 'sizeof(NULL), f(NULL)', 'NULL + 1', '0'])
 def test_arguments(args): assert to_cpp(host(f'k<<<1, 2>>>({args});'))==host(launch('k', '1, 2', args)+';')
 
 def test_null_pointers():
@@ -44,43 +53,59 @@ def test_null_pointers():
     assert 'L(k, nullptr, x); M(NULL);' in to_cpp(macro + host('L(k, NULL, x); M(NULL);'))
 
 def test_braces_meet_the_parameter():
-    want = launch('k', '1, 2', 'x, nullptr, f({}), nullptr', 'auto gs_a0, auto, auto gs_a2, auto', 'gs_a0, {1, n}, gs_a2, {}')
+    want = launch('k', '1, 2', 'x, nullptr, f({}), nullptr', 'auto gs_a0, auto, auto gs_a2, auto',
+                  'gs_a0, {1, n}, gs_a2, {}')
     assert to_cpp(host('k<<<1, 2>>>(x, {1, n}, f({}), {});'))==host(want+';')
-    assert launch('k', '1, 2', 'nullptr, a...', 'auto, auto... gs_a1', '{}, gs_a1...') in to_cpp(host('k<<<1, 2>>>({}, a...);'))
+    assert (launch('k', '1, 2', 'nullptr, a...', 'auto, auto... gs_a1', '{}, gs_a1...')
+            in to_cpp(host('k<<<1, 2>>>({}, a...);')))
 
 def test_launch_in_a_launch_and_in_a_lambda():
-    assert to_cpp(host('k<<<1, f([&] { j<<<3, 4>>>(y); })>>>(x);'))==host(launch('k', f"1, f([&] {{ {launch('j', '3, 4', 'y')}; }})", 'x')+';')
-    assert to_cpp(host('D(t, "n", [&] { k<T><<<1, 2>>>(x); });'))==host(f"D(t, \"n\", [&] {{ {launch('k<T>', '1, 2', 'x')}; }});")
+    assert (to_cpp(host('k<<<1, f([&] { j<<<3, 4>>>(y); })>>>(x);'))
+            == host(launch('k', f"1, f([&] {{ {launch('j', '3, 4', 'y')}; }})", 'x')+';'))
+    assert (to_cpp(host('D(t, "n", [&] { k<T><<<1, 2>>>(x); });'))
+            == host(f"D(t, \"n\", [&] {{ {launch('k<T>', '1, 2', 'x')}; }});"))
     assert to_cpp(host('CHECK((k<<<1, 2>>>(x)));'))==host(f"CHECK(({launch('k', '1, 2', 'x')}));")
 
 def test_two_launches_in_a_statement():
-    assert to_cpp(host('k<<<1, 2>>>(x), j<3><<<3, 4>>>(y);'))==host(f"{launch('k', '1, 2', 'x')}, {launch('j<3>', '3, 4', 'y')};")
+    assert (to_cpp(host('k<<<1, 2>>>(x), j<3><<<3, 4>>>(y);'))
+            == host(f"{launch('k', '1, 2', 'x')}, {launch('j<3>', '3, 4', 'y')};"))
 
 def test_comments_and_lines_between_the_tokens():
     src = host('k /* a <<< */ <float, // >>>\n 2>\n  <<< /* ( */ g, // ,\n b\n>>> // )\n  (x, // y\n   z)\n;')
     got = to_cpp(src).split('\n')
     assert len(got)==src.count('\n')+1
-    assert 'GRIDSTRIDE_NAME(k <float, 2>)' in got[4] and '/* ( */ g' in got[2] and got[3]==' b' and got[5:]==['  , x, // y', '   z)', '; }']
+    assert 'GRIDSTRIDE_NAME(k <float, 2>)' in got[4] and '/* ( */ g' in got[2] and got[3]==' b'
+    assert got[5:]==['  , x, // y', '   z)', '; }']
 
-@pytest.mark.parametrize('src', ['int a = 1 << 2 >> 1;', 'a <<= b; a >>= b; c <= d; e <=> f;', '// k<<<1, 2>>>(x)', '/* k<<<1,\n 2>>>(x) */', 'auto s = "k<<<1, 2>>>(x)";', 'auto s = R"(k<<<1, 2>>>(__shared__ int x;)";',
-    'auto s = R"x(k<<<1, 2>>>()" __shared__)x";', "char c = '\"'; // k<<<1, 2>>>(x)", '#include <a<<<b>>>.h>', '#error k<<<1, 2>>>(x) isn\'t', '#if 0\nk<<<1, 2>>>(x) { asm\n#endif', 'std::ostream &operator<<<int>(S s);', "int n = 1'000'000; const char *t = \"asm\";",
-    '#pragma unroll\n', 'template <int N = (1 > 0)> struct S {};', 'v<v<v<int>>> x;', '', '\n', '// only\\\nk<<<1, 2>>>(x)', 'auto s = "a\\\n__noinline__";', '#define S "__shared__ int x;"', 'enum { a = 1 };\r\nint b;\r\n', 'void f();', 'double d = .5e-3, e = 0x1.8p+3;'])
+@pytest.mark.parametrize('src', ['int a = 1 << 2 >> 1;', 'a <<= b; a >>= b; c <= d; e <=> f;', '// k<<<1, 2>>>(x)',
+    '/* k<<<1,\n 2>>>(x) */', 'auto s = "k<<<1, 2>>>(x)";', 'auto s = R"(k<<<1, 2>>>(__shared__ int x;)";',
+    'auto s = R"x(k<<<1, 2>>>()" __shared__)x";', "char c = '\"'; // k<<<1, 2>>>(x)", '#include <a<<<b>>>.h>',
+    '#error k<<<1, 2>>>(x) isn\'t', '#if 0\nk<<<1, 2>>>(x) { asm\n#endif', 'std::ostream &operator<<<int>(S s);',
+    "int n = 1'000'000; const char *t = \"asm\";", '#pragma unroll\n', 'template <int N = (1 > 0)> struct S {};',
+    'v<v<v<int>>> x;', '', '\n', '// only\\\nk<<<1, 2>>>(x)', 'auto s = "a\\\n__noinline__";',
+    '#define S "__shared__ int x;"', 'enum { a = 1 };\r\nint b;\r\n', 'void f();', 'double d = .5e-3, e = 0x1.8p+3;'])
 def test_left_alone(src): same(src)
 
 def test_macros():
     src = '#define L(k, n, ...) do { \\\n  k /* why */ <<<(n + 31) / 32, \\\n    32>>>(a, n); \\\n } while (0)\n'
     got = to_cpp(src)
-    assert got.count('\n')==src.count('\n') and got.count('\\\n')==3 and launch('k', '(n + 31) / 32, \\\n    32', 'a, n') in got
-    assert to_cpp('#define L k<3, \\\n  4> \\\n <<<1, 2>>>(x)\nint a;\n')==f"#define L {launch('k<3, 4>', chr(92)+chr(10)+chr(92)+chr(10)+'1, 2', 'x')}\nint a;\n"
+    assert got.count('\n')==src.count('\n') and got.count('\\\n')==3
+    assert launch('k', '(n + 31) / 32, \\\n    32', 'a, n') in got
+    assert (to_cpp('#define L k<3, \\\n  4> \\\n <<<1, 2>>>(x)\nint a;\n')
+            == f"#define L {launch('k<3, 4>', chr(92)+chr(10)+chr(92)+chr(10)+'1, 2', 'x')}\nint a;\n")
     assert launch('kern_##T', '1, 2', 'x') in to_cpp('#define L(T) kern_##T<<<1, 2>>>(x)')
     later = '[&](auto... gs_b) { ' + launch('k', '__VA_ARGS__', 'gs_b...') + '; }'
     assert to_cpp('#define L(k, ...) k<<<__VA_ARGS__>>>')==f'#define L(k, ...) {later}'
-    assert to_cpp('#define L(k, args) k<<<1, 2>>> args')==f"#define L(k, args) {later.replace('__VA_ARGS__', '1, 2')} args"
-    assert to_cpp('#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)')==f"#define L(k, ...) {later.replace('__VA_ARGS__', '1, 2')}(__VA_ARGS__)"
+    assert (to_cpp('#define L(k, args) k<<<1, 2>>> args')
+            == f"#define L(k, args) {later.replace('__VA_ARGS__', '1, 2')} args")
+    assert (to_cpp('#define L(k, ...) k<<<1, 2>>>(__VA_ARGS__)')
+            == f"#define L(k, ...) {later.replace('__VA_ARGS__', '1, 2')}(__VA_ARGS__)")
     assert launch('k', '1, 2', 'x') in to_cpp('#define L k<<<1, 2>>>(x) // \\\n more\n')
 
-@pytest.mark.parametrize('src,line,what', [('\n\nvoid f() {\n  <<<1, 2>>>(x);\n}', 4, 'name of a kernel'), ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no arguments'),
-    ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"), ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'closes nothing'), ('a;\n/* b\n', 2, 'comment'),
+@pytest.mark.parametrize('src,line,what', [('\n\nvoid f() {\n  <<<1, 2>>>(x);\n}', 4, 'name of a kernel'),
+    ('void f() {\n  k<<<1, 2>>(x);\n}', 2, 'no `>>>`'), ('void f() {\n  k<<<1, 2>>>;\n}', 2, 'no arguments'),
+    ('void f() {\n\n  k<<<1, (2>>>(x);\n}', 3, 'not closed'), ('int f() {\n  g(1;\n}', 2, "'(' is not closed"),
+    ('void f() {\n if (x) {\n}', 1, "'{' is never closed"), ('\n}', 2, 'closes nothing'), ('a;\n/* b\n', 2, 'comment'),
     ('void f() {\n  __shared__ int n = 3;\n}', 2, 'n is in shared memory')])
 def test_errors_name_the_line(src, line, what):
     with pytest.raises(ValueError, match=re.escape(what)) as e: to_cpp(src)
@@ -97,41 +122,57 @@ def test_errors_name_the_line(src, line, what):
     ('__shared__ int __attribute__((unused)) a[3];', [('a', 'int [3]')]),
     ('float __shared__ a[3];', [('a', 'float [3]')]),
     ('volatile __shared__ float a[3];', [('a', 'volatile float [3]')]),
-    ('__shared__ int *a, (*b)[4], *c[2], (*d)(int);', [('a', 'int *'), ('b', 'int (*)[4]'), ('c', 'int *[2]'), ('d', 'int (*)(int)')]),
-    ('__shared__ Pair<int, A<B<float>>> a[2], b;', [('a', 'Pair<int, A<B<float>>> [2]'), ('b', 'Pair<int, A<B<float>>>')]),
+    ('__shared__ int *a, (*b)[4], *c[2], (*d)(int);',
+     [('a', 'int *'), ('b', 'int (*)[4]'), ('c', 'int *[2]'), ('d', 'int (*)(int)')]),
+    ('__shared__ Pair<int, A<B<float>>> a[2], b;',
+     [('a', 'Pair<int, A<B<float>>> [2]'), ('b', 'Pair<int, A<B<float>>>')]),
     ('__shared__ ::ns::T<(a>b), 1<<2>::type a;', [('a', '::ns::T<(a>b), 1<<2>::type')]),
     ('__shared__ typename A<T>::template B<3>::C a;', [('a', 'typename A<T>::template B<3>::C')]),
     ('__shared__ struct S a[3];', [('a', 'struct S [3]')]),
     ('__shared__ decltype(x + y) a[3];', [('a', 'decltype(x + y) [3]')]),
     ('__shared__ TYPE(int, 3) a[3];', [('a', 'TYPE(int, 3) [3]')]),
-    ('__shared__ Pair<int, A<float>> a[2], *b, (*c)[4];', [('a', 'Pair<int, A<float>> [2]'), ('b', 'Pair<int, A<float>> *'), ('c', 'Pair<int, A<float>> (*)[4]')]),
+    ('__shared__ Pair<int, A<float>> a[2], *b, (*c)[4];',
+     [('a', 'Pair<int, A<float>> [2]'), ('b', 'Pair<int, A<float>> *'), ('c', 'Pair<int, A<float>> (*)[4]')]),
     ('__shared__ MAYBE_CONST float a[3];', [('a', 'MAYBE_CONST float [3]')]),
     ('__shared__ float a[N > 4 ? N : 4][2];', [('a', 'float [(N > 4 ? N : 4)][2]')]),
     ('__shared__ cuda::barrier<cuda::thread_scope_block> a;', [('a', 'cuda::barrier<cuda::thread_scope_block>')])])
 def test_shared(src, want):
     rewritten = '; '.join(shared(*o) for o in want)+';'
-    for scope in ('__global__ void {} k() {{ {} }}', 'template <class T> __device__ T{} f(T x) {{ if (x) {{ {} }} }}', 'struct S {{ __device__ void{} f() {{ {} }} }};', 'namespace n {{ auto f{} = [] {{ {} }}; }}', '__global__ void{} k() {{ case 3: {} }}'):
+    for scope in ('__global__ void {} k() {{ {} }}', 'template <class T> __device__ T{} f(T x) {{ if (x) {{ {} }} }}',
+                  'struct S {{ __device__ void{} f() {{ {} }} }};', 'namespace n {{ auto f{} = [] {{ {} }}; }}',
+                  '__global__ void{} k() {{ case 3: {} }}'):
         assert scope.format('', rewritten) in to_cpp(scope.format('', src))
 
 def test_shared_arrays_are_as_aligned_as_they_say():
-    for said in '__align__(16) __shared__ T a[3];','alignas(16) __shared__ T a[3];','__shared__ T a[3] __attribute__((aligned(16)));','static __shared__ __align__(16) T a[3];':
-        assert 'struct gs_align_a { alignas(16) char c; }; auto &a = ::gridstride::shared<T [3], __COUNTER__, alignof(gs_align_a)>("a");' in to_cpp(f'__global__ void k() {{ {said} }}')
+    for said in ('__align__(16) __shared__ T a[3];','alignas(16) __shared__ T a[3];',
+                 '__shared__ T a[3] __attribute__((aligned(16)));','static __shared__ __align__(16) T a[3];'):
+        assert ('struct gs_align_a { alignas(16) char c; }; auto &a = ::gridstride::shared<T [3], '
+                '__COUNTER__, alignof(gs_align_a)>("a");' in to_cpp(f'__global__ void k() {{ {said} }}'))
 
 def test_shared_outside_and_dynamic():
-    assert to_cpp('extern __shared__ float s[];')=='static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");'
-    assert to_cpp('namespace n { __shared__ int a[3]; }')=='namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }'
+    assert (to_cpp('extern __shared__ float s[];')
+            == 'static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");')
+    assert (to_cpp('namespace n { __shared__ int a[3]; }')
+            == 'namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }')
     dynamic = 'extern volatile __shared__ __align__(sizeof(T)) unsigned char s[], t[][4];'
-    assert to_cpp(host(dynamic))==host('auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); auto &t = ::gridstride::dynamic_shared<volatile unsigned char [][4]>("t");')
+    assert to_cpp(host(dynamic))==host('auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); '
+                                       'auto &t = ::gridstride::dynamic_shared<volatile unsigned char [][4]>("t");')
 
 def test_shared_types_defined_in_place():
-    assert to_cpp(host('__shared__ union U { int i; T t; } a, *b;'))==host(f"union U {{ int i; T t; }}; {shared('a', 'U')}; {shared('b', 'U *')};")
-    assert re.search(r'struct (gs_type_\d+) \{ int i; \}; auto &a = ::gridstride::shared<volatile \1 \[3\], __COUNTER__>\("a"\);', to_cpp(host('volatile __shared__ struct { int i; } a[3];')))
+    assert (to_cpp(host('__shared__ union U { int i; T t; } a, *b;'))
+            == host(f"union U {{ int i; T t; }}; {shared('a', 'U')}; {shared('b', 'U *')};"))
+    assert re.search(r'struct (gs_type_\d+) \{ int i; \}; auto &a = ::gridstride::shared<volatile \1 '
+                     r'\[3\], __COUNTER__>\("a"\);', to_cpp(host('volatile __shared__ struct { int i; } a[3];')))
 
 def test_shared_in_macros():
-    assert to_cpp('#define TILE(T, n) __shared__ T n[32]')=='#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))'
-    assert to_cpp('#define TILE(T, n) __shared__ T buf_##n[32], o;')=='#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));'
+    assert (to_cpp('#define TILE(T, n) __shared__ T n[32]')
+            == '#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))')
+    assert (to_cpp('#define TILE(T, n) __shared__ T buf_##n[32], o;')
+            == '#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); '
+              'auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));')
     alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
-    assert to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))==alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};")
+    assert (to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))
+            == alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};"))
     with pytest.raises(NotEmulated, match='line 1'): to_cpp('#define S __shared__ float\n')
 
 # Variables of the device
@@ -141,78 +182,125 @@ def test_shared_in_macros():
     ('__device__ int a = 3;', f"static int gs_init_a = 3; {symbol('a')};"),
     ('int __device__ a = 3;', f"static int gs_init_a = 3; {symbol('a')};"),
     ('__device__ int a, *b = &a;', f"static int gs_init_a; {symbol('a')}; static int *gs_init_b = &a; {symbol('b')};"),
-    ('static inline __device__ __constant__ const float a[2][2] = {{1, 2}, {3, 4}};', f"static const float gs_init_a[2][2] = {{{{1, 2}}, {{3, 4}}}}; {symbol('a', 'c')};"),
-    ('__device__ __managed__ unsigned long long a{1};', f"static unsigned long long gs_init_a{{1}}; {symbol('a', 'm')};"),
+    ('static inline __device__ __constant__ const float a[2][2] = {{1, 2}, {3, 4}};',
+     f"static const float gs_init_a[2][2] = {{{{1, 2}}, {{3, 4}}}}; {symbol('a', 'c')};"),
+    ('__device__ __managed__ unsigned long long a{1};',
+     f"static unsigned long long gs_init_a{{1}}; {symbol('a', 'm')};"),
     ('__device__ const char *a = "};//";', f"static const char *gs_init_a = \"}};//\"; {symbol('a')};"),
-    ('__constant__ P<int, A<B<3>>> a = P<int, A<B<3>>>{1, {2, 3}};', f"static P<int, A<B<3>>> gs_init_a = P<int, A<B<3>>>{{1, {{2, 3}}}}; {symbol('a', 'c')};"),
-    ('__device__ int (*a)(int, float) = f, b;', f"static int (*gs_init_a)(int, float) = f; {symbol('a')}; static int gs_init_b; {symbol('b')};"),
-    ('__device__ __align__(16) P<int, float> a = P<int, float>("};", 2);', f"__align__(16) static P<int, float> gs_init_a = P<int, float>(\"}};\", 2); {symbol('a')};"),
+    ('__constant__ P<int, A<B<3>>> a = P<int, A<B<3>>>{1, {2, 3}};',
+     f"static P<int, A<B<3>>> gs_init_a = P<int, A<B<3>>>{{1, {{2, 3}}}}; {symbol('a', 'c')};"),
+    ('__device__ int (*a)(int, float) = f, b;',
+     f"static int (*gs_init_a)(int, float) = f; {symbol('a')}; static int gs_init_b; {symbol('b')};"),
+    ('__device__ __align__(16) P<int, float> a = P<int, float>("};", 2);',
+     f"__align__(16) static P<int, float> gs_init_a = P<int, float>(\"}};\", 2); {symbol('a')};"),
     ('__device__ P a(1, 2);', f"static P gs_init_a(1, 2); {symbol('a')};"),
-    ('__device__ auto a = [] __device__ (int i) { return i, 2; };', f"static auto gs_init_a = [] __device__ (int i) {{ return i, 2; }}; {symbol('a')};"),
+    ('__device__ auto a = [] __device__ (int i) { return i, 2; };',
+     f"static auto gs_init_a = [] __device__ (int i) {{ return i, 2; }}; {symbol('a')};"),
     ('__device__ __align__(16) float a[4];', f"__align__(16) static float gs_init_a[4]; {symbol('a')};"),
-    ('alignas(16) __device__ float a[4], b;', f"alignas(16) static float gs_init_a[4]; {symbol('a')}; alignas(16) static float gs_init_b; {symbol('b')};"),
+    ('alignas(16) __device__ float a[4], b;',
+     f"alignas(16) static float gs_init_a[4]; {symbol('a')}; alignas(16) static float gs_init_b; {symbol('b')};"),
     ('extern "C" __constant__ float a[3];', f"static float gs_init_a[3]; {symbol('a', 'c')};"),
     ('extern __device__ int a;', f"static int gs_init_a; {symbol('a')};"),
-    ('extern __device__ int a; int f(); __device__ int a = 3;', f"extern int gs_init_a; {symbol('a')}; int f(); int gs_init_a = 3;"),
-    ('extern __constant__ int a[]; __constant__ int a[3];', f"extern int gs_init_a[]; int gs_init_a[3]; {symbol('a', 'c')};"),
-    ('__device__ struct S { int x; } a, b[2];', f"struct S {{ int x; }}; static S gs_init_a; {symbol('a')}; static S gs_init_b[2]; {symbol('b')};"),
-    ('#define DEV static __device__\nDEV int a;', f"#define DEV static __device__\nstatic int gs_init_a; {symbol('a')};"),
-    ('#define TABLE(n, T) __constant__ T n##_t[4]', "#define TABLE(n, T) static T gs_init_##n##_t[4]; static decltype(gs_init_##n##_t) &n##_t = ::gridstride::symbol(gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])
+    ('extern __device__ int a; int f(); __device__ int a = 3;',
+     f"extern int gs_init_a; {symbol('a')}; int f(); int gs_init_a = 3;"),
+    ('extern __constant__ int a[]; __constant__ int a[3];',
+     f"extern int gs_init_a[]; int gs_init_a[3]; {symbol('a', 'c')};"),
+    ('__device__ struct S { int x; } a, b[2];',
+     f"struct S {{ int x; }}; static S gs_init_a; {symbol('a')}; static S gs_init_b[2]; {symbol('b')};"),
+    ('#define DEV static __device__\nDEV int a;',
+     f"#define DEV static __device__\nstatic int gs_init_a; {symbol('a')};"),
+    ('#define TABLE(n, T) __constant__ T n##_t[4]',
+     "#define TABLE(n, T) static T gs_init_##n##_t[4]; "
+     "static decltype(gs_init_##n##_t) &n##_t = ::gridstride::symbol(gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])
 def test_symbol(src, want):
     assert to_cpp(src)==want
-    if '#' not in src: assert to_cpp(f'namespace a::b {{ extern "C" {{ {src} }} }}')==f'namespace a::b {{ extern "C" {{ {want} }} }}'
+    if '#' not in src:
+        assert to_cpp(f'namespace a::b {{ extern "C" {{ {src} }} }}')==f'namespace a::b {{ extern "C" {{ {want} }} }}'
 
-@pytest.mark.parametrize('src', ['__device__ float f(float x) { return x; }', '__device__ float f(float), g(int);', '__host__ __device__ __forceinline__ A<B<int>> f(A<B<int>> x = {}, int y = 3);', '__device__ Foo<int> f(A<B> a);',
-    '__device__ const int N = 32;', '__constant__ const float pi = 3.14f, e = 2.7f;', 'constexpr __device__ int a[3] = {1, 2, 3};', '__device__ constexpr float x = 3;', 'template <class T> __device__ T a = 3;', '__device__ S::S(int x) : x{x} {}',
-    'template <class T, int N> __device__ __forceinline__ auto f(T x) -> decltype(x) { return x; }', 'struct S { __device__ S() : x{1} {} __device__ int f() const { return x; } __device__ static int g(); int x; __device__ operator int() const; };',
-    '__device__ T operator+(T a, T b) { return a; }', '__device__ T &operator+=(T &a, T b);', 'auto f = [] __device__ (int x) { return x; };', '__device__ int S::a = 3;', '__device__ struct S f() { return {}; }', '__device__ int *f(int *x) { return x; }',
-    '__device__ S::~S() {}', 'void f() { auto g = [=] __host__ __device__ (int i) { int j = i; return j; }; }', '#define HD __host__ __device__\nHD int f(int x) { return x; }', '__device__ void f() {} int g;', 'class A { friend __device__ void f(A); };',
-    'template <> __device__ int f<3>(int x) { return x; }', 'template __device__ int f<3>(int);', '__device__ int (*f(int x))(int) { return 0; }'])
+@pytest.mark.parametrize('src', ['__device__ float f(float x) { return x; }', '__device__ float f(float), g(int);',
+    '__host__ __device__ __forceinline__ A<B<int>> f(A<B<int>> x = {}, int y = 3);', '__device__ Foo<int> f(A<B> a);',
+    '__device__ const int N = 32;', '__constant__ const float pi = 3.14f, e = 2.7f;',
+    'constexpr __device__ int a[3] = {1, 2, 3};', '__device__ constexpr float x = 3;',
+    'template <class T> __device__ T a = 3;', '__device__ S::S(int x) : x{x} {}',
+    'template <class T, int N> __device__ __forceinline__ auto f(T x) -> decltype(x) { return x; }',
+    'struct S { __device__ S() : x{1} {} __device__ int f() const { return x; } __device__ static int g(); int x; '
+    '__device__ operator int() const; };',
+    '__device__ T operator+(T a, T b) { return a; }', '__device__ T &operator+=(T &a, T b);',
+    'auto f = [] __device__ (int x) { return x; };',
+    '__device__ int S::a = 3;', '__device__ struct S f() { return {}; }', '__device__ int *f(int *x) { return x; }',
+    '__device__ S::~S() {}', 'void f() { auto g = [=] __host__ __device__ (int i) { int j = i; return j; }; }',
+    '#define HD __host__ __device__\nHD int f(int x) { return x; }', '__device__ void f() {} int g;',
+    'class A { friend __device__ void f(A); };',
+    'template <> __device__ int f<3>(int x) { return x; }', 'template __device__ int f<3>(int);',
+    '__device__ int (*f(int x))(int) { return 0; }'])
 def test_no_symbol(src): same(src)
 
 # Keywords, and what cannot be emulated
 
 def test_noinline():
-    assert to_cpp('__noinline__ int f();\n#define SLOW __noinline__\n')=='GRIDSTRIDE_NOINLINE int f();\n#define SLOW GRIDSTRIDE_NOINLINE\n'
+    assert (to_cpp('__noinline__ int f();\n#define SLOW __noinline__\n')
+            == 'GRIDSTRIDE_NOINLINE int f();\n#define SLOW GRIDSTRIDE_NOINLINE\n')
     same('__attribute__((__noinline__)) int f(); // __noinline__')
 
 @pytest.mark.parametrize('asm,says', [
-    ('asm("mov;");', 'no instruction mov in inline PTX'), ('asm volatile ("mov.u32 %0, %%clock;" : "=r"(x));', "no operand '%%clock'"), ('asm("tcgen05.fence;");', 'no instruction tcgen05.fence'),
-    ('asm("mov.u32 %0, %1;" : "=r"(x));', 'no operand %1 .* has 1'), ('asm("mov.u32 %0, 1;" : "r"(x));', "no operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "no operands '=q'"), ('asm("mov.u32 %0, 1" : "=r"(x));', 'ends with a semicolon'),
-    ('asm("bar.sync 1;");', 'no barrier 1 without a number of threads'), ('asm(TEXT : "=r"(x));', "'TEXT' is no string literal"), ('asm volatile;', 'cannot read this asm')])
+    ('asm("mov;");', 'no instruction mov in inline PTX'),
+    ('asm volatile ("mov.u32 %0, %%clock;" : "=r"(x));', "no operand '%%clock'"),
+    ('asm("tcgen05.fence;");', 'no instruction tcgen05.fence'),
+    ('asm("mov.u32 %0, %1;" : "=r"(x));', 'no operand %1 .* has 1'),
+    ('asm("mov.u32 %0, 1;" : "r"(x));', "no operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "no operands '=q'"),
+    ('asm("mov.u32 %0, 1" : "=r"(x));', 'ends with a semicolon'),
+    ('asm("bar.sync 1;");', 'no barrier 1 without a number of threads'),
+    ('asm(TEXT : "=r"(x));', "'TEXT' is no string literal"), ('asm volatile;', 'cannot read this asm')])
 def test_inline_ptx_that_is_not_known(asm, says):
-    with pytest.raises(NotEmulated, match=f"{says}.*\n  line 3: {re.escape(asm)}") as e: to_cpp(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
+    with pytest.raises(NotEmulated, match=f"{says}.*\n  line 3: {re.escape(asm)}") as e:
+        to_cpp(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
     assert isinstance(e.value, NotImplementedError)
     with pytest.raises(NotEmulated, match='line 2'): to_cpp(f'int a;\n#define X {asm}\n')
-    for guard in '#if 0', '#ifndef GRIDSTRIDE_EMULATOR', '#if !defined(GRIDSTRIDE_EMULATOR) // PTX', '#ifdef GRIDSTRIDE_EMULATOR\n#else', '#if 1\n#else', '#if 1\n#elif B\n#else': same(f'{guard}\n#ifdef X\n{asm}\n#else\n{asm}\n#endif\n#endif\n')
+    for guard in ('#if 0', '#ifndef GRIDSTRIDE_EMULATOR', '#if !defined(GRIDSTRIDE_EMULATOR) // PTX',
+                  '#ifdef GRIDSTRIDE_EMULATOR\n#else', '#if 1\n#else', '#if 1\n#elif B\n#else'):
+        same(f'{guard}\n#ifdef X\n{asm}\n#else\n{asm}\n#endif\n#endif\n')
 
 def test_what_ptx_is_known_is_said():
-    with pytest.raises(NotEmulated, match='it knows cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'): to_cpp('void f() { asm("vmad.u32 5;"); }')
+    with pytest.raises(NotEmulated,
+            match='it knows cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'):
+        to_cpp('void f() { asm("vmad.u32 5;"); }')
 
 @pytest.mark.parametrize('asm,becomes', [
-    ('asm("");', 'do { } while (0);'), ('__asm__ __volatile__("" ::: "memory");', 'do { } while (0);'), (r'asm volatile("// nothing\n" : :);', 'do { } while (0);'),
-    ('asm("cp.async.wait_all;\\n\\t"\n    "cp.async.commit_group;");', 'do { ::gridstride::copy_async_wait_all(); ::gridstride::copy_async_commit(); } while (0)\n;'),
-    ('asm volatile("cp.async.wait_group %0;" ::"n"(N::value ? 2 : 1));', 'do { constexpr auto gs_0 = (N::value ? 2 : 1); ::gridstride::copy_async_wait(gs_0); } while (0);'),
+    ('asm("");', 'do { } while (0);'), ('__asm__ __volatile__("" ::: "memory");', 'do { } while (0);'),
+    (r'asm volatile("// nothing\n" : :);', 'do { } while (0);'),
+    ('asm("cp.async.wait_all;\\n\\t"\n    "cp.async.commit_group;");',
+     'do { ::gridstride::copy_async_wait_all(); ::gridstride::copy_async_commit(); } while (0)\n;'),
+    ('asm volatile("cp.async.wait_group %0;" ::"n"(N::value ? 2 : 1));',
+     'do { constexpr auto gs_0 = (N::value ? 2 : 1); ::gridstride::copy_async_wait(gs_0); } while (0);'),
     ('asm(R"(bar.sync /* all */ 0;)");', 'do { ::gridstride::sync_block(__LINE__); } while (0);'),
     ('asm("{ .reg .pred %%p; setp.ge.u32 %%p, %0, 3; @!%%p cp.async.wait_all; }" : : "r"(x));',
-     "do { const auto gs_0 = ::gridstride::ptx::in<'r'>((x)); { bool gs_register___p{}; gs_register___p = (gs_0) >= (3); if (!gs_register___p) ::gridstride::copy_async_wait_all(); } } while (0);")])
+     "do { const auto gs_0 = ::gridstride::ptx::in<'r'>((x)); { bool gs_register___p{}; "
+     "gs_register___p = (gs_0) >= (3); if (!gs_register___p) ::gridstride::copy_async_wait_all(); } } while (0);")])
 def test_inline_ptx(asm, becomes):
     assert re.sub(' +', ' ', to_cpp(f'void f() {{ {asm} }}'))==f'void f() {{ {becomes} }}'
     same('int asm_(int x) { return x; } // asm("")')
 
 def test_inline_ptx_in_macros():
-    assert to_cpp('#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")\n')=='#define WAIT(n) do { ::gridstride::copy_async_wait((n)); } while (0)\n'
+    assert (to_cpp('#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")\n')
+            == '#define WAIT(n) do { ::gridstride::copy_async_wait((n)); } while (0)\n')
     assert 'copy_async_wait_all();' in to_cpp('#define WAIT "cp.async.wait_all;"\nvoid f() { asm volatile(WAIT); }\n')
-    with pytest.raises(NotEmulated, match="'WAIT' is no string literal"): to_cpp('#ifdef A\n#define WAIT "cp.async.wait_all;"\n#else\n#define WAIT ""\n#endif\nvoid f() { asm volatile(WAIT); }\n')
-    two = to_cpp('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n  "=f"(a) : "r"(b))\nint x;\n')
-    assert two.count('\n')==4 and two.count('\\\n')==2 and 'load_shared(__LINE__, gs_1 + 4, gs_0)' in two and two.endswith('\nint x;\n')
+    with pytest.raises(NotEmulated, match="'WAIT' is no string literal"):
+        to_cpp('#ifdef A\n#define WAIT "cp.async.wait_all;"\n#else\n#define WAIT ""\n#endif\n'
+               'void f() { asm volatile(WAIT); }\n')
+    two = to_cpp('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n'
+                 '  "=f"(a) : "r"(b))\nint x;\n')
+    assert two.count('\n')==4 and two.count('\\\n')==2 and 'load_shared(__LINE__, gs_1 + 4, gs_0)' in two
+    assert two.endswith('\nint x;\n')
 
 def test_branches_may_open_the_same_bracket():
     same('#ifdef A\nvoid f(int x) {\n#elif B\nvoid f(long x) {\n#else\nvoid f(float x) {\n#endif\n  g();\n}\n')
     same('void f() {\n#ifdef A\n}\n#else\n#error "A"\n#endif\nint x;')
     same('#ifdef __cplusplus\nextern "C" {\n#endif\nint x;\n#ifdef __cplusplus\n}\n#endif\n')
-    assert to_cpp('#ifdef A\nvoid f(int x) {\n#else\nvoid f() {\n#endif\n__shared__ int a;\n}\n__device__ int b;')==f"#ifdef A\nvoid f(int x) {{\n#else\nvoid f() {{\n#endif\n{shared('a', 'int')};\n}}\nstatic int gs_init_b; {symbol('b')};"
-    with pytest.raises(NotEmulated, match='preprocessor'): to_cpp('void f() {\n__shared__ int a[\n#ifdef A\n3\n#else\n4\n#endif\n];}')
+    assert (to_cpp('#ifdef A\nvoid f(int x) {\n#else\nvoid f() {\n#endif\n__shared__ int a;\n}\n__device__ int b;')
+            == f"#ifdef A\nvoid f(int x) {{\n#else\nvoid f() {{\n#endif\n{shared('a', 'int')};\n}}\n"
+              f"static int gs_init_b; {symbol('b')};")
+    with pytest.raises(NotEmulated, match='preprocessor'):
+        to_cpp('void f() {\n__shared__ int a[\n#ifdef A\n3\n#else\n4\n#endif\n];}')
     same('#define OPEN namespace x {\n#define CLOSE }\nOPEN int a; CLOSE void f() { if (a) {\n} }')
     same('#define OPEN namespace x {\nOPEN int a; }\n')
 
@@ -243,36 +331,58 @@ int dead() {}
 
 def test_kernels():
     got = {(k.scope, k.name):k for k in kernels(SRC)}
-    assert [(k.name, k.line) for k in got.values()]==[('scale', 4), ('add', 9), ('no_parameters', 6), ('aliased', 8), ('inner', 11)]
+    assert [(k.name, k.line) for k in got.values()]==[('scale', 4), ('add', 9), ('no_parameters', 6),
+                                                      ('aliased', 8), ('inner', 11)]
     scale = got['', 'scale']
     assert scale.template=='template <typename T, int N = (3 > 2)>' and scale.returns=='void'
-    assert [tuple(p) for p in scale.params]==[('const float *', 'x', ''), ('T *', 'out', ''), ('int', 'n', 'N'), ('float (*)[4]', 'w', 'nullptr')]
-    assert [p.name for p in got['', 'add'].params]==['first', 'second', 'third', 'c'] and got['', 'add'].params[3].type=='unsigned long long'
+    assert [tuple(p) for p in scale.params]==[('const float *', 'x', ''), ('T *', 'out', ''), ('int', 'n', 'N'),
+                                              ('float (*)[4]', 'w', 'nullptr')]
+    assert [p.name for p in got['', 'add'].params]==['first', 'second', 'third', 'c']
+    assert got['', 'add'].params[3].type=='unsigned long long'
     assert got['', 'no_parameters'].params==[] and got['', 'aliased'].params==[('const Params', 'p', '')]
     footer = to_cpp(SRC).split('\n')[-2]
-    assert footer.startswith('static const ::gridstride::Names gs_names_0("scale", "x,out,n,w"); static const ::gridstride::Names gs_names_1("add", "first,second,third,c");') and footer.count('Names gs_names_')==5
+    assert footer.startswith('static const ::gridstride::Names gs_names_0("scale", "x,out,n,w"); static const '
+                             '::gridstride::Names gs_names_1("add", "first,second,third,c");')
+    assert footer.count('Names gs_names_')==5
 
 def test_host_functions():
     got = {f.name:f for f in host_functions(SRC)}
-    assert [(f.name, f.returns, f.scope, f.line) for f in got.values()]==[('host', 'torch::Tensor', 'a::b', 10), ('both', 'int', '', 12), ('trailing', 'std::vector<int>', '', 17)]
-    assert [tuple(p) for p in got['host'].params]==[('const torch::Tensor &', 'x', ''), ('c10::optional<at::Tensor>', 'y', 'c10::nullopt'), ('const std::string &', 's', '"a,(b"'), ('char', 'c', "')'")]
-    assert [p.type for p in got['trailing'].params]==['int (*)(float, int)', 'T (&)[3]', 'Args &&...'] and [p.name for p in got['trailing'].params]==['f', 'm', 'args']
+    assert [(f.name, f.returns, f.scope, f.line) for f in got.values()]==[
+        ('host', 'torch::Tensor', 'a::b', 10), ('both', 'int', '', 12), ('trailing', 'std::vector<int>', '', 17)]
+    assert [tuple(p) for p in got['host'].params]==[('const torch::Tensor &', 'x', ''),
+                                                    ('c10::optional<at::Tensor>', 'y', 'c10::nullopt'),
+                                                    ('const std::string &', 's', '"a,(b"'), ('char', 'c', "')'")]
+    assert [p.type for p in got['trailing'].params]==['int (*)(float, int)', 'T (&)[3]', 'Args &&...']
+    assert [p.name for p in got['trailing'].params]==['f', 'm', 'args']
 
-@pytest.mark.parametrize('text,type_,name', [('const float*x', 'const float *', 'x'), ('float const * const* y', 'float const * const *', 'y'), ('int', 'int', ''), ('const T&', 'const T &', ''), ('unsigned n', 'unsigned', 'n'), ('T... xs', 'T...', 'xs'),
-    ('A<B<int>>a', 'A<B<int>>', 'a'), ('::std::size_t n', '::std::size_t', 'n'), ('struct S s', 'struct S', 's'), ('typename A<T>::B b', 'typename A<T>::B', 'b'), ('int a[3]', 'int *', 'a'), ('int[3]', 'int *', ''), ('void **p', 'void **', 'p'),
-    ('float /* in */ *\n x // why\n', 'float *', 'x'), ('const float *const __restrict__ x', 'const float * const', 'x'), ('long long int', 'long long int', ''), ('...', '...', ''), ('half2 x', 'half2', 'x')])
-def test_parameter(text, type_, name): assert [tuple(p) for p in host_functions(f'void f({text}) {{}}')[0].params]==[(type_, name, '')]
+@pytest.mark.parametrize('text,type_,name',
+    [('const float*x', 'const float *', 'x'), ('float const * const* y', 'float const * const *', 'y'),
+    ('int', 'int', ''), ('const T&', 'const T &', ''), ('unsigned n', 'unsigned', 'n'), ('T... xs', 'T...', 'xs'),
+    ('A<B<int>>a', 'A<B<int>>', 'a'), ('::std::size_t n', '::std::size_t', 'n'), ('struct S s', 'struct S', 's'),
+    ('typename A<T>::B b', 'typename A<T>::B', 'b'), ('int a[3]', 'int *', 'a'), ('int[3]', 'int *', ''),
+    ('void **p', 'void **', 'p'), ('float /* in */ *\n x // why\n', 'float *', 'x'),
+    ('const float *const __restrict__ x', 'const float * const', 'x'), ('long long int', 'long long int', ''),
+    ('...', '...', ''), ('half2 x', 'half2', 'x')])
+def test_parameter(text, type_, name):
+    assert [tuple(p) for p in host_functions(f'void f({text}) {{}}')[0].params]==[(type_, name, '')]
 
 # Lines: a source put together at random from pieces, with line ends and comments at random between their tokens
 
-PIECES = ['__global__ void @(float *x, int n) { __shared__ Pair < int , float > a [ N ] [ M + 1 ] , * b ; mark ( a , b ) ; }', '__device__ int @ = f ( 1 , mark ) , * @ = nullptr ;', '__constant__ float @ [ 3 ] = { 1 , mark , 3 } ;',
-    'void @ ( ) { mark ; k < float , 16 > <<< dim3 ( 1 , mark ) , n >> 5 >>> ( x , mark , [ & ] { return mark ; } ) ; mark ; }', 'extern __shared__ float @ [ ] ;', 'namespace mark { __device__ int @ ( int mark ) { return mark << 1 ; } }',
-    'struct @ { __device__ int mark ( ) { __shared__ int a ; return a ; } } ;', 'int @ ( ) { t [ i ] <<< 1 , 2 >>> ( NULL ) ; return mark > 3 ; }', '__noinline__ auto @ = "k<<<1, 2>>>(mark)" ;', 'template < class T > __device__ T @ ( T mark ) ;']
+PIECES = [
+    '__global__ void @(float *x, int n) { __shared__ Pair < int , float > a [ N ] [ M + 1 ] , * b ; mark ( a , b ) ; }',
+    '__device__ int @ = f ( 1 , mark ) , * @ = nullptr ;', '__constant__ float @ [ 3 ] = { 1 , mark , 3 } ;',
+    'void @ ( ) { mark ; k < float , 16 > <<< dim3 ( 1 , mark ) , n >> 5 >>> ( x , mark , [ & ] { return mark ; } ) ; '
+    'mark ; }', 'extern __shared__ float @ [ ] ;',
+    'namespace mark { __device__ int @ ( int mark ) { return mark << 1 ; } }',
+    'struct @ { __device__ int mark ( ) { __shared__ int a ; return a ; } } ;',
+    'int @ ( ) { t [ i ] <<< 1 , 2 >>> ( NULL ) ; return mark > 3 ; }', '__noinline__ auto @ = "k<<<1, 2>>>(mark)" ;',
+    'template < class T > __device__ T @ ( T mark ) ;']
 
 def spread(piece, rng, names):
     "The tokens of `piece`, @ and mark replaced by names of their own, with line ends and comments between them"
     gaps = [' ', ' ', ' ', '\n', ' /* k<<<1, 2>>>(x)\n */ ', '\n  // __shared__ int c; (\n', '\t']
-    words = [re.sub('@', lambda _: f'name_{next(names)}', re.sub('mark', lambda _: f'mark_{next(names)}', o)) for o in re.findall(r'"[^"]*"|\S+', piece)]
+    words = [re.sub('@', lambda _: f'name_{next(names)}', re.sub('mark', lambda _: f'mark_{next(names)}', o))
+             for o in re.findall(r'"[^"]*"|\S+', piece)]
     return ''.join(o + rng.choice(gaps) for o in words)
 
 def where(text): return {m[0]:text.count('\n', 0, m.start()) for m in re.finditer(r'mark_\d+', text)}
@@ -378,21 +488,25 @@ __global__ void kern_float(float *x) { x[0] = 1; }
 
 def compiled(compiler, src):
     "What `compiler` has against `src`, with the lines of `src`"
-    res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h', '-x', 'c++', '-'], input=to_cpp(src), capture_output=True, text=True)
+    res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h',
+                          '-x', 'c++', '-'], input=to_cpp(src), capture_output=True, text=True)
     return res.stderr
 
 def test_compilers_take_it():
     for compiler in COMPILERS: assert compiled(compiler, HARD)==''
 
-@pytest.mark.parametrize('line', ['  mistake;', '  __shared__ float s[missing];', '  __shared__ Missing a,\n b;', '  k<<<missing, 2>>>(x);', '  k<<<1,\n missing>>>(x);', '  missing<<<1, 2>>>(\nx);', '  k<<<1, 2>>>(\n missing);'])
+@pytest.mark.parametrize('line', ['  mistake;', '  __shared__ float s[missing];', '  __shared__ Missing a,\n b;',
+    '  k<<<missing, 2>>>(x);', '  k<<<1,\n missing>>>(x);', '  missing<<<1, 2>>>(\nx);', '  k<<<1, 2>>>(\n missing);'])
 def test_messages_keep_their_lines(line):
     src = f'__global__ void k(float *x) {{}}\nvoid host(float *x) {{\n{line}\n}}\n'
     at = next(i for i,o in enumerate(src.split('\n'), 1) if re.search('mistake|missing|Missing', o))
     for compiler in COMPILERS: assert re.search(rf'<stdin>:{at}:\d+: error', compiled(compiler, src))
 
 
-@pytest.mark.parametrize('header', ['curand_kernel.h', 'thrust/device_vector.h', 'cub/cub.cuh', 'cublas_v2.h', 'cuda/ptx', 'texture_types.h'])
+@pytest.mark.parametrize('header',
+    ['curand_kernel.h', 'thrust/device_vector.h', 'cub/cub.cuh', 'cublas_v2.h', 'cuda/ptx', 'texture_types.h'])
 def test_headers_without_a_stand_in_are_named(header):
-    with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'): to_cpp(f'int a;\n#include <{header}>')
+    with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'):
+        to_cpp(f'int a;\n#include <{header}>')
     plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'
     assert to_cpp(plain) == plain

@@ -52,11 +52,14 @@ torch::Tensor twice(torch::Tensor x) {
     return out;
 }
 '''
-PARTS = dict(FENCE_INIT='cde::fence_proxy_async_shared_cta();', BYTES='sizeof tile', WAIT='come.wait(std::move(token));', FENCE='cde::fence_proxy_async_shared_cta();', LAST='cde::cp_async_bulk_wait_group_read<0>();')
+PARTS = dict(FENCE_INIT='cde::fence_proxy_async_shared_cta();', BYTES='sizeof tile',
+             WAIT='come.wait(std::move(token));', FENCE='cde::fence_proxy_async_shared_cta();',
+             LAST='cde::cp_async_bulk_wait_group_read<0>();')
 
 def twice(x, **changed):
     text = TILES
-    for k,v in {**PARTS, **changed}.items(): text = text.replace(f' {k} ', f' {v} ').replace(f' {k}\n', f' {v}\n').replace(f' {k})', f' {v})')
+    for k,v in {**PARTS, **changed}.items():
+        text = text.replace(f' {k} ', f' {v} ').replace(f' {k}\n', f' {v}\n').replace(f' {k})', f' {v})')
     return load_cuda(text, funcs='twice').twice(x)
 
 @pytest.mark.parametrize('shape', [(8, 32), (16, 64), (13, 36), (1, 4)])
@@ -69,8 +72,10 @@ def line_of(text): return 1 + TILES[:TILES.index(text)].count('\n')
 
 @pytest.mark.parametrize('changed,error,what,line', [
     (dict(FENCE=''), RacecheckError, 'with no fence.proxy.async between', 'cp_async_bulk_tensor_2d_shared_to_global'),
-    (dict(FENCE_INIT=''), RacecheckError, 'an mbarrier that the copy engine may not see yet', 'cp_async_bulk_tensor_2d_global_to_shared'),
-    (dict(LAST=''), RacecheckError, 'the thread ends while its bulk copy may still read shared memory', 'cp_async_bulk_tensor_2d_shared_to_global'),
+    (dict(FENCE_INIT=''), RacecheckError, 'an mbarrier that the copy engine may not see yet',
+     'cp_async_bulk_tensor_2d_global_to_shared'),
+    (dict(LAST=''), RacecheckError, 'the thread ends while its bulk copy may still read shared memory',
+     'cp_async_bulk_tensor_2d_shared_to_global'),
     (dict(BYTES='2*sizeof tile'), SynccheckError, 'at the mbarrier come, whose phase 0 lacks 1024 bytes', 'WAIT'),
     (dict(BYTES='sizeof tile/2'), SynccheckError, 'got 512 bytes more than it expects', 'WAIT')])
 def test_what_is_left_out_is_found(changed, error, what, line):
@@ -80,8 +85,10 @@ def test_what_is_left_out_is_found(changed, error, what, line):
 
 def test_a_tile_that_is_not_waited_for_is_found():
     for order in 'forward','reverse','shuffle':                  # which of the two comes first depends on the order
-        with cpp.options(order=order), pytest.raises(RacecheckError, match='bulk copy') as e: twice(torch.randn(8, 32), WAIT='')
-        assert {e.value.line, e.value.other.line} == {line_of('cp_async_bulk_tensor_2d_global'), line_of('tile[i/32][i%32] *= 2')}
+        with cpp.options(order=order), pytest.raises(RacecheckError, match='bulk copy') as e:
+            twice(torch.randn(8, 32), WAIT='')
+        assert {e.value.line, e.value.other.line} == {line_of('cp_async_bulk_tensor_2d_global'),
+                                                      line_of('tile[i/32][i%32] *= 2')}
 
 def test_an_array_that_no_map_can_have():
     with pytest.raises(RuntimeError, match='invalid argument'): twice(torch.randn(8, 33))    # rows of 132 bytes

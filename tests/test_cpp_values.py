@@ -144,13 +144,16 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
 NAMES = '''add wide narrow unsign half_of single flip greet length viewed nothing defaults doubled words nested total three in_tuple pair maybe has defined undefined sizes strides about
 size type_of made same same_reference by_reference fill packed_sum first address raw raw_int raw_bytes twice bytes_of_type to_half from_half to_bfloat half_operators swap computed
 new_tensors item in_place impossible survived two_results check check_plain check_equal check_kind warn keep what_was_kept unknown gives_unknown'''.split()
-EXPORTS = ''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in NAMES) + 'GRIDSTRIDE_EXPORT_AS(inner_f, inner::f)\nGRIDSTRIDE_EXPORT_AS(generic_int, generic<int>)\n'
-DECLARED = {'defaults':'int defaults(int a, int b = 10, int c = 100);', 'fill':'void fill(torch::Tensor x, float value)'}
+EXPORTS = (''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in NAMES)
+           + 'GRIDSTRIDE_EXPORT_AS(inner_f, inner::f)\nGRIDSTRIDE_EXPORT_AS(generic_int, generic<int>)\n')
+DECLARED = {'defaults':'int defaults(int a, int b = 10, int c = 100);',
+            'fill':'void fill(torch::Tensor x, float value)'}
 
 
 def build(src, out, *flags):
     out.with_suffix('.cpp').write_text(src)
-    for cmd in ([CXX, '-std=c++17', '-O1', '-fPIC', '-fvisibility=hidden', '-Wall', '-Wextra', '-Werror', *flags, f"-I{HERE/'include'/'torch'}", '-c', out.with_suffix('.cpp'), '-o', out.with_suffix('.o')],
+    for cmd in ([CXX, '-std=c++17', '-O1', '-fPIC', '-fvisibility=hidden', '-Wall', '-Wextra', '-Werror', *flags,
+                 f"-I{HERE/'include'/'torch'}", '-c', out.with_suffix('.cpp'), '-o', out.with_suffix('.o')],
                 [CXX, '-shared', out.with_suffix('.o'), '-o', out]):
         r = subprocess.run(cmd, capture_output=True, text=True)
         assert r.returncode==0, r.stderr
@@ -171,7 +174,8 @@ def test_numbers(lib):
     assert lib.add(2, 3)==5 and lib.add(True, -3)==-2 and lib.add(np.int8(3), torch.tensor(4).item())==7
     for x in (0, -1, 2**62, -2**63, 2**63-1): assert lib.wide(x)==x
     assert lib.narrow(255)==255 and lib.unsign(2**32-1)==2**32-1
-    assert lib.half_of(3)==1.5 and lib.half_of(np.float64(.1))==.05 and lib.half_of(np.float32(.5))==.25 and lib.half_of(math.inf)==math.inf and math.isnan(lib.half_of(math.nan))
+    assert lib.half_of(3)==1.5 and lib.half_of(np.float64(.1))==.05 and lib.half_of(np.float32(.5))==.25
+    assert lib.half_of(math.inf)==math.inf and math.isnan(lib.half_of(math.nan))
     assert lib.single(.1)==float(np.float32(.1)) and lib.single(2)==2
     assert lib.flip(True) is False and lib.flip(np.bool_(False)) is True and lib.nothing() is None
 
@@ -179,16 +183,20 @@ def test_numbers_that_do_not_fit(lib):
     for f,x in ((lib.add,2**31), (lib.narrow,256), (lib.narrow,-1), (lib.unsign,-1), (lib.unsign,2**32)):
         raises(TypeError, 'does not fit', f, *([x,0] if f is lib.add else [x]))
     raises(TypeError, 'does not fit into 64 bits', lib.wide, 2**63)
-    for f,x in ((lib.wide,1.5), (lib.wide,'1'), (lib.wide,None), (lib.flip,1), (lib.half_of,'x'), (lib.half_of,[1.]), (lib.wide,torch.ones(1))): raises(TypeError, 'argument 1', f, x)
+    for f,x in ((lib.wide,1.5), (lib.wide,'1'), (lib.wide,None), (lib.flip,1), (lib.half_of,'x'), (lib.half_of,[1.]),
+                (lib.wide,torch.ones(1))):
+        raises(TypeError, 'argument 1', f, x)
 
 def test_strings(lib):
-    for s in ('', 'x', 'seven77', 'eight888', 'nine 9999', 'größer ☃', 'nul\0inside'): assert lib.greet(s)=='hello, '+s and lib.viewed(s)==s
+    for s in ('', 'x', 'seven77', 'eight888', 'nine 9999', 'größer ☃', 'nul\0inside'):
+        assert lib.greet(s)=='hello, '+s and lib.viewed(s)==s
     assert lib.length('gridstride')==10 and lib.length('')==0
     raises(TypeError, 'argument 1', lib.greet, 3)
     raises(TypeError, 'argument 1', lib.greet, None)
 
 def test_lists(lib):
-    assert lib.doubled([1,2,3])==[2,4,6] and lib.doubled(())==[] and lib.doubled(torch.Size([2,3]))==[4,6] and lib.total([1,2,3])==6 and lib.total(())==0
+    assert lib.doubled([1,2,3])==[2,4,6] and lib.doubled(())==[] and lib.doubled(torch.Size([2,3]))==[4,6]
+    assert lib.total([1,2,3])==6 and lib.total(())==0
     assert lib.words(['a','','longer than eight'])==['a','','longer than eight']
     assert lib.nested([[1,2],[],[.5]])==[[1,2],[],[.5]]
     assert lib.three()==(1,2.5,'three') and lib.pair((True,3))==(3,True) and lib.pair([False,0])==(0,False)
@@ -208,7 +216,8 @@ def test_optional(lib):
 # Calls
 
 def test_defaults_and_names(lib):
-    assert lib.defaults(1)==111 and lib.defaults(1,2)==103 and lib.defaults(1,2,3)==6 and lib.defaults(1, b=5)==106 and lib.defaults(c=1, a=1, b=1)==3
+    assert lib.defaults(1)==111 and lib.defaults(1,2)==103 and lib.defaults(1,2,3)==6 and lib.defaults(1, b=5)==106
+    assert lib.defaults(c=1, a=1, b=1)==3
     raises(TypeError, 'takes 1 to 3 arguments, not 0', lib.defaults)
     raises(TypeError, 'takes 1 to 3 arguments, not 4', lib.defaults, 1, 2, 3, 4)
     raises(TypeError, 'takes 2 arguments, not 1\n  int add(int, int)', lib.add, 1)
@@ -222,7 +231,8 @@ def test_what_a_function_says_of_itself(lib):
     assert lib.defaults.__name__=='defaults' and lib.defaults.__doc__=='int defaults(int a, int b = 10, int c = 100)'
     assert str(inspect.signature(lib.defaults))=="(a: 'int', b: 'int' = 10, c: 'int' = 100)"
     assert lib.add.__doc__=='int add(int, int)' and 'std::string greet(const std::string' in lib.greet.__doc__
-    assert lib.__file__.endswith('plain.so') and lib.__name__=='plain' and 'defaults' in repr(lib) and list(lib.functions)[:2]==['add','wide']
+    assert lib.__file__.endswith('plain.so') and lib.__name__=='plain' and 'defaults' in repr(lib)
+    assert list(lib.functions)[:2]==['add','wide']
     raises(AttributeError, "plain has no function 'nope'. It has add, wide", lambda: lib.nope)
 
 def test_types_that_cannot_cross(lib):
@@ -241,7 +251,8 @@ def test_a_wrong_argument_is_named(lib):
 # Tensors
 
 def test_metadata(lib):
-    for x in (torch.ones(2,3), torch.ones(4,6)[::2,1::2], torch.ones(()), torch.ones(0,5), torch.ones(3,1).expand(3,4), torch.ones(2,3,4).permute(2,0,1)):
+    for x in (torch.ones(2,3), torch.ones(4,6)[::2,1::2], torch.ones(()), torch.ones(0,5), torch.ones(3,1).expand(3,4),
+              torch.ones(2,3,4).permute(2,0,1)):
         assert lib.sizes(x)==list(x.shape) and lib.strides(x)==list(x.stride()) and lib.address(x)==x.data_ptr()
         assert lib.about(x)==f'Float {x.dim()} {x.numel()} 4 {x.numel()*4} cpu 01{int(x.is_contiguous())}'
     assert lib.size(torch.ones(2,3), -1)==3
@@ -284,13 +295,15 @@ def test_pointers(lib):
     raises(TypeError, 'argument 1', lib.raw_bytes, x)
 
 def test_every_dtype(lib):
-    for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32, torch.float64, torch.bool, torch.bfloat16, torch.uint16, torch.uint32,
-              torch.uint64, torch.complex64, torch.float8_e5m2, torch.float8_e4m3fn):
+    for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float16, torch.float32,
+              torch.float64, torch.bool, torch.bfloat16, torch.uint16, torch.uint32, torch.uint64, torch.complex64,
+              torch.float8_e5m2, torch.float8_e4m3fn):
         assert lib.type_of(torch.empty(1, dtype=t)) is t
     for t in (torch.float32, torch.float64, torch.float16, torch.bfloat16):
         x = torch.randn(50).to(t)
         torch.testing.assert_close(lib.twice(x), x*2+x/4)
-    for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64, torch.bool): assert lib.bytes_of_type(torch.ones(1).to(t))==t.itemsize
+    for t in (torch.uint8, torch.int8, torch.int16, torch.int32, torch.int64, torch.float32, torch.float64, torch.bool):
+        assert lib.bytes_of_type(torch.ones(1).to(t))==t.itemsize
     raises(NotImplementedError, '"twice" not implemented for \'Int\'', lib.twice, torch.ones(2).int())
     x = lib.made([2,0,3], torch.int16, torch.device('cpu'))
     assert x.shape==(2,0,3) and x.dtype==torch.int16
@@ -299,8 +312,9 @@ def test_half_rounds_as_torch_does(lib):
     every = torch.arange(-2**15, 2**15).to(torch.int16).view(torch.float16)
     wide = lib.from_half(every)
     torch.testing.assert_close(wide, every.float(), rtol=0, atol=0, equal_nan=True)
-    bits = torch.cat([torch.randint(-2**31, 2**31, (20000,)).to(torch.int32).view(torch.float32), torch.randn(20000)*1e-6, torch.randn(20000)*100,
-                      wide[:-1]+(wide[1:]-wide[:-1])/2, torch.tensor([65519.,65520,65536,2**-25,2**-24*1.5,math.inf,-math.inf,math.nan,-0.])])
+    bits = torch.cat([torch.randint(-2**31, 2**31, (20000,)).to(torch.int32).view(torch.float32),
+                      torch.randn(20000)*1e-6, torch.randn(20000)*100, wide[:-1]+(wide[1:]-wide[:-1])/2,
+                      torch.tensor([65519.,65520,65536,2**-25,2**-24*1.5,math.inf,-math.inf,math.nan,-0.])])
     torch.testing.assert_close(lib.to_half(bits), bits.half(), rtol=0, atol=0, equal_nan=True)
     torch.testing.assert_close(lib.to_bfloat(bits), bits.bfloat16(), rtol=0, atol=0, equal_nan=True)
     a,b = torch.tensor(1.2345).half(),torch.tensor(.777).half()
@@ -326,9 +340,12 @@ def test_tensors_without_an_address(lib):
 def test_new_tensors(lib):
     x = torch.arange(6.).view(2,3)
     z,o,f,r,l,u,n,c,s,t,e,empty = lib.new_tensors(x)
-    assert z.dtype==torch.int32 and z.shape==(3,2) and not z.any() and torch.equal(o, torch.ones(3)) and torch.equal(f, torch.full((2,), 1.5)) and torch.equal(r, torch.arange(4))
-    assert torch.equal(l, torch.zeros(2,3)) and u.shape==(2,2) and 0<=u.min() and u.max()<1 and n.dtype==torch.float64 and n.shape==(5,)
-    assert torch.equal(c, torch.cat([x,x])) and torch.equal(s, torch.stack([x,x])) and t.tolist()==[1.5,2.5] and torch.equal(e, torch.eye(2)) and empty.shape==(0,4)
+    assert z.dtype==torch.int32 and z.shape==(3,2) and not z.any() and torch.equal(o, torch.ones(3))
+    assert torch.equal(f, torch.full((2,), 1.5)) and torch.equal(r, torch.arange(4))
+    assert torch.equal(l, torch.zeros(2,3)) and u.shape==(2,2) and 0<=u.min() and u.max()<1 and n.dtype==torch.float64
+    assert n.shape==(5,)
+    assert torch.equal(c, torch.cat([x,x])) and torch.equal(s, torch.stack([x,x])) and t.tolist()==[1.5,2.5]
+    assert torch.equal(e, torch.eye(2)) and empty.shape==(0,4)
 
 def test_computing(lib):
     x = torch.randn(3,3)
@@ -357,7 +374,8 @@ def test_checks(lib):
     assert raises(RuntimeError, '', lib.check_equal, 4)=='Check failed: n == 3 (4 vs. 3).'
 
 def test_kinds_of_errors(lib):
-    kinds = {1:ValueError, 2:IndexError, 3:TypeError, 4:NotImplementedError, 5:RuntimeError, 6:IndexError, 7:ValueError, 8:MemoryError, 9:RuntimeError, 10:OverflowError, 11:RuntimeError}
+    kinds = {1:ValueError, 2:IndexError, 3:TypeError, 4:NotImplementedError, 5:RuntimeError, 6:IndexError, 7:ValueError,
+             8:MemoryError, 9:RuntimeError, 10:OverflowError, 11:RuntimeError}
     for i,kind in kinds.items(): raises(kind, '', lib.check_kind, i)
     raises(RuntimeError, 'at 5', lib.check_kind, 5)
     raises(RuntimeError, 'INTERNAL ASSERT FAILED', lib.check_kind, 11)
@@ -411,12 +429,14 @@ def test_threads(lib):
 
 def test_an_end_with_a_tensor_kept(lib):
     "A static torch::Tensor outlives the interpreter"
-    code = f'import torch; from gridstride.cpp.values import Library; lib = Library({lib.__file__!r}); lib.keep(torch.ones(3)); print(lib.what_was_kept().sum().item())'
+    code = (f'import torch; from gridstride.cpp.values import Library; lib = Library({lib.__file__!r}); '
+            'lib.keep(torch.ones(3)); print(lib.what_was_kept().sum().item())')
     r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert r.returncode==0 and r.stdout=='3.0\n', r.stderr
 
 def test_arrays_need_no_torch(lib):
-    code = f'import sys; sys.modules["torch"] = None; import numpy as np; from gridstride.cpp.values import Library; a = np.zeros((2,2), np.float32); Library({lib.__file__!r}).fill(a, 2); print(a.sum())'
+    code = ('import sys; sys.modules["torch"] = None; import numpy as np; from gridstride.cpp.values import Library; '
+            f'a = np.zeros((2,2), np.float32); Library({lib.__file__!r}).fill(a, 2); print(a.sum())')
     r = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
     assert r.returncode==0 and r.stdout=='8.0\n', r.stderr
 
@@ -532,7 +552,8 @@ def test_a_crash_of_host_code(emu):
 def test_kernels(emu):
     x,y = torch.arange(8.),torch.zeros(8)
     emu.launch('scale', 1, 2, (x,y,3,2))
-    assert torch.equal(y, 3*x) and list(emu.kernels)==['copy','scale','mark','plain_double'] and 'copy' not in emu.functions
+    assert torch.equal(y, 3*x) and list(emu.kernels)==['copy','scale','mark','plain_double']
+    assert 'copy' not in emu.functions
     u = torch.zeros(3, dtype=torch.int32)
     emu.launch('mark', (1,1), (3,), (u,torch.tensor([65], dtype=torch.uint8),True,2))
     assert u.tolist()==[67]*3

@@ -14,12 +14,14 @@ def examined(**machine):
     return {what: row for what, why, row in doctor.examine(doctor.machine(**machine))}
 
 
-def run(*args, **kw): return subprocess.run([sys.executable, *args, '-m', 'gridstride.doctor'], cwd=ROOT, text=True, capture_output=True, timeout=60, **kw)
+def run(*args, **kw):
+    return subprocess.run([sys.executable, *args, '-m', 'gridstride.doctor'], cwd=ROOT, text=True, capture_output=True,
+                          timeout=60, **kw)
 
 
 def test_every_row_says_what_it_is_for_and_how_to_mend_it():
-    bare = doctor.machine(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', driver=lambda: (1, '13.0'), root=Path('/nowhere'), has=lambda o: False,
-                          python=(3, 8, 0), free=lambda: 0, system='linux')
+    bare = doctor.machine(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', driver=lambda: (1, '13.0'),
+                          root=Path('/nowhere'), has=lambda o: False, python=(3, 8, 0), free=lambda: 0, system='linux')
     rows = doctor.examine(bare)
     assert [w for w, _, _ in rows] == [w for w, _, _ in doctor.CHECKS]
     for what, why, row in rows:
@@ -45,7 +47,8 @@ def test_without_a_gpu_nothing_of_it_is_missing():
 def test_a_check_that_fails_is_a_row():
     "Whatever a probe finds, there is a table"
     def bang(*args, **kw): raise RuntimeError('bang')
-    rows = examined(driver=bang, has=bang, free=bang, site=3, include=None, path=None, pci=None, python=None, root=None, env=None)
+    rows = examined(driver=bang, has=bang, free=bang, site=3, include=None, path=None, pci=None, python=None,
+                    root=None, env=None)
     assert any('could not be looked at (RuntimeError: bang)' in r.found for r in rows.values())
     assert all(r.state in ('ok', 'missing', 'optional', 'mismatch') for r in rows.values())
 

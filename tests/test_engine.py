@@ -1,4 +1,5 @@
-"`sim.options(engine='c')`: the simulator's tests once more, compiled; the same findings on the same lines; and what this engine refuses, clearly."
+"""`sim.options(engine='c')`: the simulator's tests once more, compiled; the same findings on the same lines; and what
+this engine refuses, clearly."""
 import importlib
 import math
 
@@ -13,17 +14,22 @@ from gridstride.translate import Untranslatable, engine
 from test_sim import *
 from test_sim import HEAD, KINDS, WRONG, cell, line
 
-# What differs: complex numbers, recursion and barriers of the grid are refused, and so is what `to_cuda` refuses; multiplication and addition may be fused; an array that nobody uses is left out;
-# and with some detectors off the others may find the same wrong. Those tests are replaced below.
-for _name in ('test_dtypes','test_recursion','test_grid_barrier','test_float32_stays_float32','test_too_much_shared_memory','test_checks_can_be_switched_off','test_what_is_not_simulated_says_so',
-              'test_a_finding_says_how_to_run_without_its_check_and_so_it_is','test_a_kernel_without_source_says_so','test_a_plain_function_is_refused_as_numba_does','test_arrays_have_no_methods_in_a_kernel','test_enumerate_zip_modf_and_operators','test_wrong'):
+# What differs: complex numbers, recursion and barriers of the grid are refused, and so is what `to_cuda` refuses;
+# multiplication and addition may be fused; an array that nobody uses is left out; and with some detectors off the
+# others may find the same wrong. Those tests are replaced below.
+for _name in ('test_dtypes','test_recursion','test_grid_barrier','test_float32_stays_float32',
+              'test_too_much_shared_memory','test_checks_can_be_switched_off','test_what_is_not_simulated_says_so',
+              'test_a_finding_says_how_to_run_without_its_check_and_so_it_is','test_a_kernel_without_source_says_so',
+              'test_a_plain_function_is_refused_as_numba_does','test_arrays_have_no_methods_in_a_kernel',
+              'test_enumerate_zip_modf_and_operators','test_wrong'):
     assert callable(globals().pop(_name))
 
 @pytest.fixture(params=['forward'], autouse=True)
 def order(request):
     with sim.options(order=request.param, seed=3, engine='c'): yield request.param
 
-# the emulator keeps no record of local memory, and its warps are those of a GPU since Volta, whose threads wait for each other
+# the emulator keeps no record of local memory, and its warps are those of a GPU since Volta, whose
+# threads wait for each other
 UNSEEN = {'local not written', 'mask of the whole warp in a branch', 'lock by all threads of a warp'}
 REFUSED = {'too many indices'}   # `to_cuda` sees it before the kernel runs
 
@@ -45,10 +51,12 @@ def check_finding(e, name):
 def test_wrong(name): check_finding(finding(name), name)
 
 @pytest.mark.parametrize('order', ['reverse','shuffle'])
-@pytest.mark.parametrize('name', ['no guard','axes swapped','no barrier','histogram','shared not written','barrier in a branch'])
+@pytest.mark.parametrize('name',
+    ['no guard','axes swapped','no barrier','histogram','shared not written','barrier in a branch'])
 def test_wrong_in_every_order(name, order): check_finding(finding(name, order), name)
 
-@pytest.mark.parametrize('name', ['one past the end','negative index','axes swapped','atomic outside','shared not written','device array not written'])
+@pytest.mark.parametrize('name', ['one past the end','negative index','axes swapped','atomic outside',
+                                  'shared not written','device array not written'])
 def test_the_words_are_the_same(name): assert str(finding(name))==str(finding(name, engine='lanes'))
 
 @pytest.mark.parametrize('name', REFUSED)
@@ -66,15 +74,18 @@ def test_float_operations_may_be_fused():
     x,out = test_sim.rng().uniform(1,2,64).astype('f4'),np.full(64, np.nan)
     k[1,64](x, out)
     v = x*x+x
-    np.testing.assert_allclose(out, (v-np.sqrt(v)*x).astype('f8'), rtol=0, atol=4*np.spacing(v.max()))   # of float32: each operation is off by half a unit of its result
+    # of float32: each operation is off by half a unit of its result
+    np.testing.assert_allclose(out, (v-np.sqrt(v)*x).astype('f8'), rtol=0, atol=4*np.spacing(v.max()))
 
 @pytest.mark.parametrize('dtype', ['?','i1','u1','i2','u4','i8','u8','f2','f4','f8'])
 def test_dtypes_of_c(dtype): test_sim.test_dtypes(dtype)
 
-@pytest.mark.parametrize('refused,error', [(lambda: test_sim.test_dtypes('c8'), Untranslatable), (test_sim.test_recursion, Untranslatable), (test_sim.test_grid_barrier, NotSimulated)])
+@pytest.mark.parametrize('refused,error', [(lambda: test_sim.test_dtypes('c8'), Untranslatable),
+    (test_sim.test_recursion, Untranslatable), (test_sim.test_grid_barrier, NotSimulated)])
 def test_refusals(refused, error):
     with pytest.raises(error) as e: refused()
-    assert e.value.kernel and 'complex' in str(e.value) or 'recursion' in str(e.value) or "engine='lanes'" in str(e.value)
+    assert (e.value.kernel and 'complex' in str(e.value) or 'recursion' in str(e.value)
+            or "engine='lanes'" in str(e.value))
 
 def test_refusals_name_the_line():
     src = HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n'
@@ -87,10 +98,12 @@ def test_enumerate_zip_and_modf():
     assert outcome('f,w = math.modf(i+0.25)\nout[i] = f+10*w', math=math)==[0.25+10*i for i in range(8)]
 
 def test_too_much_shared_memory():
-    src = HEAD % 'x' + '    s = cuda.shared.array(7000, np.float64)\n    s[t] = x[t]\n    cuda.syncthreads()\n    x[t] = s[t]\n'
+    src = (HEAD % 'x'
+           + '    s = cuda.shared.array(7000, np.float64)\n    s[t] = x[t]\n    cuda.syncthreads()\n    x[t] = s[t]\n')
     with pytest.raises(LaunchError, match='shared memory'): cell(src, 'shared').k[1,1](np.zeros(1))
 
-@pytest.mark.parametrize('name,checks', [('no barrier','memcheck,synccheck'),('shared not written','racecheck,memcheck'),('barrier in a branch','none'),('histogram','none')])
+@pytest.mark.parametrize('name,checks', [('no barrier','memcheck,synccheck'),
+    ('shared not written','racecheck,memcheck'),('barrier in a branch','none'),('histogram','none')])
 def test_checks_are_honoured(name, checks):
     _,src,_,config,args,_,_ = WRONG[name]
     with sim.options(checks=checks): cell(src, name).k[config](*args())
@@ -174,13 +187,15 @@ def test_arrays_that_are_only_read_may_be_read_only():
     assert out.tolist()==[0,1,2,3]
 
 def test_a_finding_in_a_device_function_of_another_file(tmp_path, monkeypatch):
-    (tmp_path/'elsewhere.py').write_text('from gridstride.sim import cuda\n\n@cuda.jit(device=True)\ndef put(x, i):\n    x[i] = i  # here\n')
+    (tmp_path/'elsewhere.py').write_text(
+        'from gridstride.sim import cuda\n\n@cuda.jit(device=True)\ndef put(x, i):\n    x[i] = i  # here\n')
     monkeypatch.syspath_prepend(tmp_path)
     put = importlib.import_module('elsewhere').put
     @cuda.jit
     def k(x): put(x, cuda.grid(1)+1)
     with pytest.raises(MemcheckError) as e: k[1,4](np.zeros(4))
-    assert e.value.file==str(tmp_path/'elsewhere.py') and e.value.line==5 and e.value.index==(4,) and 'x[i] = i  # here' in str(e.value)
+    assert e.value.file==str(tmp_path/'elsewhere.py') and e.value.line==5 and e.value.index==(4,)
+    assert 'x[i] = i  # here' in str(e.value)
 
 def test_what_was_written_is_remembered_by_the_device_array():
     d,out = cuda.device_array(8),np.zeros(4)
@@ -196,8 +211,10 @@ def test_what_was_written_is_remembered_by_the_device_array():
 
 def test_the_same_value_warns_with_pythons_line():
     src = HEAD % 'out' + '    out[t%2] = 5 # here\n'
-    with pytest.warns(SameValueRace, match=f'line {line(src, "# here")} of k: several threads'): cell(src, 'same').k[1,8](np.zeros(2))
+    with pytest.warns(SameValueRace, match=f'line {line(src, "# here")} of k: several threads'):
+        cell(src, 'same').k[1,8](np.zeros(2))
 
 def test_prints_reach_python(capfd):
-    cell('@cuda.jit\ndef k(x):\n    i = cuda.grid(1)\n    if i < 2: print("thread", i, x[i])\n', 'prints').k[1,4](np.arange(4.))
+    cell('@cuda.jit\ndef k(x):\n    i = cuda.grid(1)\n    if i < 2: print("thread", i, x[i])\n', 'prints').k[1,4](
+        np.arange(4.))
     assert [l.split()[:2] for l in capfd.readouterr().out.splitlines()]==[['thread','0'],['thread','1']]

@@ -23,7 +23,8 @@ for f in sorted((Path(__file__).parent/'wrong').glob('lesson_*.py')): importlib.
 
 
 def cells(nb, kind):
-    return [(''.join(c['source']), c['metadata'].get('tags', [])) for c in json.loads(nb.read_text(encoding='utf-8'))['cells'] if c['cell_type']==kind]
+    return [(''.join(c['source']), c['metadata'].get('tags', []))
+            for c in json.loads(nb.read_text(encoding='utf-8'))['cells'] if c['cell_type']==kind]
 
 def name_in(src): return (m := re.search(r"@exercise\('([\w.]+)'\)", src)) and m[1]
 
@@ -119,8 +120,9 @@ def views(shared, na, nb):
     a,rest = shared[:na],shared[na:]
     return [a, rest[:nb], rest[nb:]]
 
-@pytest.mark.parametrize('name,fn', [('04.reverse',in_place), ('04.scan',two_steps), ('01.blur',adds_in_a_variable), ('02.row_max',with_a_slice),
-                                     ('02.grid_stride',slices_of_the_stride), ('03.split',views), ('01.flip',scatters)], ids=lambda o: getattr(o,'__name__',o))
+@pytest.mark.parametrize('name,fn', [('04.reverse',in_place), ('04.scan',two_steps), ('01.blur',adds_in_a_variable),
+                                     ('02.row_max',with_a_slice), ('02.grid_stride',slices_of_the_stride),
+                                     ('03.split',views), ('01.flip',scatters)], ids=lambda o: getattr(o,'__name__',o))
 def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
     assert list(read_progress()) == [name]
@@ -144,21 +146,25 @@ def test_who_forgot_the_return_is_told_so():
 @pytest.mark.parametrize('name', by_name)
 def test_an_answer_is_returned_or_written(name):
     exercise(name)      # which knows the problems of its lesson from now on
-    solution = next(o for o in ast.parse(solutions(by_name[name])[name]).body if isinstance(o, ast.FunctionDef) and o.decorator_list)
+    solution = next(o for o in ast.parse(solutions(by_name[name])[name]).body
+                    if isinstance(o, ast.FunctionDef) and o.decorator_list)
     inner = {r for o in ast.walk(solution) if isinstance(o, ast.FunctionDef) and o is not solution for r in ast.walk(o)}
-    assert problems[name].returns == any(isinstance(o, ast.Return) and o.value is not None and o not in inner for o in ast.walk(solution))
+    assert problems[name].returns == any(isinstance(o, ast.Return) and o.value is not None and o not in inner
+                                         for o in ast.walk(solution))
 
 def test_progress_is_kept_beside_the_lessons(tmp_path, monkeypatch):
     "In each copy of the notebooks, wherever the package is installed, also when a cell leaves the folder"
     monkeypatch.delenv('GRIDSTRIDE_PROGRESS')
     nb = by_name['01.invert']
-    code = '\n'.join(['import os', *(l for s,_ in cells(nb, 'code') for l in s.splitlines() if l.startswith(('from gridstride','from utils'))), "os.chdir('/')", "exec(open(os.environ['CELL']).read())"])
+    code = '\n'.join(['import os', *(l for s,_ in cells(nb, 'code') for l in s.splitlines()
+        if l.startswith(('from gridstride','from utils'))), "os.chdir('/')", "exec(open(os.environ['CELL']).read())"])
     (tmp_path/'cell.py').write_text(solutions(nb)['01.invert'])
     for who in ('anne', 'bob'):
         (tmp_path/who).mkdir()
         (tmp_path/who/nb.name).write_text('{"cells": []}')
     env = {**os.environ, 'CELL': str(tmp_path/'cell.py'), 'HOME': str(tmp_path), 'PYTHONPATH': str(root)}
-    for where in (tmp_path/'anne', tmp_path): subprocess.run([sys.executable, '-c', code], cwd=where, env=env, check=True)
+    for where in (tmp_path/'anne', tmp_path):
+        subprocess.run([sys.executable, '-c', code], cwd=where, env=env, check=True)
     found = {str(p.relative_to(tmp_path)): list(read_progress(p)) for p in sorted(tmp_path.rglob('*progress.json'))}
     assert found == {'.gridstride/progress.json': ['01.invert'], 'anne/.progress.json': ['01.invert']}
 

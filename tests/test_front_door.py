@@ -9,13 +9,15 @@ ROOT = Path(__file__).resolve().parents[1]
 
 def run(code, **env):
     "What a fresh Python prints"
-    res = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True, capture_output=True, env={**os.environ, 'GRIDSTRIDE_BACKEND': 'sim', **env})
+    res = subprocess.run([sys.executable, '-c', code], cwd=ROOT, text=True, capture_output=True,
+                         env={**os.environ, 'GRIDSTRIDE_BACKEND': 'sim', **env})
     assert res.returncode == 0, res.stderr
     return res.stdout
 
 
 def test_one_line_imports_what_programs_need():
-    code = 'from gridstride import cdiv, dim3, get_signature, check, show_img, load_cuda, cuda_kernel, to_cuda, sim, cpp, asm, bench, prof, draw; print(cdiv(7, 2), dim3(3).size, sim.cuda.grid.__name__)'
+    code = ('from gridstride import cdiv, dim3, get_signature, check, show_img, load_cuda, cuda_kernel, to_cuda, sim, '
+            'cpp, asm, bench, prof, draw; print(cdiv(7, 2), dim3(3).size, sim.cuda.grid.__name__)')
     assert run(code) == '4 3 grid\n'
 
 
@@ -24,14 +26,16 @@ def test_names_are_attributes_too():
 
 
 def test_cuda_says_once_where_kernels_run():
-    code = 'from gridstride.cuda import jit; from gridstride import cuda, sim; import gridstride.cuda as c; assert jit is cuda.jit and cuda is c is sim.cuda'
+    code = ('from gridstride.cuda import jit; from gridstride import cuda, sim; import gridstride.cuda as c; '
+            'assert jit is cuda.jit and cuda is c is sim.cuda')
     assert run(code) == 'gridstride: kernels run on the simulator, on the CPU\n'
 
 
 def test_forcing_a_gpu_that_is_not_there_is_an_error():
     from gridstride.utils import gpu_count
     if gpu_count(): pytest.skip('a GPU is here')
-    with pytest.raises(AssertionError, match='GRIDSTRIDE_BACKEND'): run('from gridstride import cuda', GRIDSTRIDE_BACKEND='gpu')
+    with pytest.raises(AssertionError, match='GRIDSTRIDE_BACKEND'):
+        run('from gridstride import cuda', GRIDSTRIDE_BACKEND='gpu')
 
 
 def test_an_unknown_name_is_an_import_error():
@@ -43,7 +47,8 @@ def test_all_names_what_is_public():
     assert len(listed[0]) < 20 and set(listed[0]) <= set(listed[1])
 
 
-@pytest.mark.parametrize('module', ['gridstride', 'gridstride.utils', 'gridstride.sim', 'gridstride.cpp', 'gridstride.lessons', 'gridstride.doctor'])
+@pytest.mark.parametrize('module',
+    ['gridstride', 'gridstride.utils', 'gridstride.sim', 'gridstride.cpp', 'gridstride.lessons', 'gridstride.doctor'])
 def test_import_is_light(module):
     "No torch, no numba; and NumPy only where arrays are"
     heavy = {'torch', 'numba', 'triton', 'matplotlib', 'IPython', 'nbclient'}

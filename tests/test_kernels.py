@@ -1,4 +1,5 @@
-"The room of matrix products: launches as the driver gets them, models of layouts, ladders, and the choice between a kernel and torch."
+"""The room of matrix products: launches as the driver gets them, models of layouts, ladders, and
+the choice between a kernel and torch."""
 import ctypes, importlib.util, json, math, re, struct, sys, threading, warnings
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
@@ -10,7 +11,8 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import alone, choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores, thin, tma, transposed
+from gridstride.kernels import (alone, choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores,
+                                thin, tma, transposed)
 from gridstride.kernels.climb import Climb
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
@@ -35,7 +37,8 @@ __global__ void tiled(const float *m, const float *n, float *out, int h, int w, 
     }
     if (r < h && c < w) out[r*w+c] = o;
 }'''
-MAP = 'struct alignas(64) TensorMap { char bytes[128]; };\n__global__ void k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n, float *out, int h, int w, int k) {}'
+MAP = ('struct alignas(64) TensorMap { char bytes[128]; };\n__global__ void k(const __grid_constant__ TensorMap m, '
+       'const __grid_constant__ TensorMap n, float *out, int h, int w, int k) {}')
 
 
 def tiled(src=SRC, name='tiled', **more): return Rung(name, src, **{**dict(threads=(8, 8), BM=8, BN=8, BK=8), **more})
@@ -49,12 +52,15 @@ def test_a_rung_is_right_around_its_tile():
     assert {(1, 1, 1), (9, 7, 9), (7, 11, 19)} <= set(shapes_for(r))
 
 
-@pytest.mark.parametrize('a,b', [('r < h && ph+tc < k', 'r < h'), ('ph+tr < k && c < w', 'c < w'), ('o = 0', 'o = .01f'), ('i < BK', 'i < BK-1'), ('ph += BK', 'ph += 2*BK'), ('if (r < h && c < w) out[r*w+c]', 'if (r < h && c < w-1) out[r*w+c]'),
-                                 ('ns[i][tc]', 'ns[tc][i]'), ('out[r*w+c] = o', 'out[r*w+c] = o + (r == 8)')])
+@pytest.mark.parametrize('a,b',
+    [('r < h && ph+tc < k', 'r < h'), ('ph+tr < k && c < w', 'c < w'), ('o = 0', 'o = .01f'), ('i < BK', 'i < BK-1'),
+     ('ph += BK', 'ph += 2*BK'), ('if (r < h && c < w) out[r*w+c]', 'if (r < h && c < w-1) out[r*w+c]'),
+     ('ns[i][tc]', 'ns[tc][i]'), ('out[r*w+c] = o', 'out[r*w+c] = o + (r == 8)')])
 def test_a_wrong_rung_is_not(a, b):
     "By the float64 check or, where it reads what is not there, by the emulator's detectors"
     assert a in SRC
-    with pytest.raises(Exception, match='values (is|are) wrong|outside|out of bounds|past|element'): right(tiled(SRC.replace(a, b)))
+    with pytest.raises(Exception, match='values (is|are) wrong|outside|out of bounds|past|element'):
+        right(tiled(SRC.replace(a, b)))
 
 
 def test_a_missing_barrier_is_found():
@@ -65,13 +71,15 @@ def test_a_missing_barrier_is_found():
 def test_numbers_make_other_kernels():
     r = tiled()
     t = r.tuned('small', BM=4, threads=(8, 4))
-    assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1) and r.constants['BM'] == 8
+    assert (t.name, t.threads, t.constants, t.src.count('BM = 4')) == ('small', (8, 4), dict(BM=4, BN=8, BK=8), 1)
+    assert r.constants['BM'] == 8
     assert t.grid_for(9, 17, 1) == (3, 3) and r.tuned(grid=lambda k, sms, BM: (k, sms*BM)).grid_for(9, 17, 5) == (5, 64)
     with pytest.raises(ValueError, match='tiled has no STAGE; its numbers are BM, BN, BK'): r.tuned(STAGE=3)
 
 
 def test_what_follows_from_the_numbers_may_be_a_function():
-    r = Rung('f', SRC, threads=lambda BM, BN: (BN, BM), shared=lambda BM, BK: 4*BM*BK, maps=lambda BM, BK: dict(m=(BM, BK, 64)), BM=8, BN=4, BK=16)
+    r = Rung('f', SRC, threads=lambda BM, BN: (BN, BM), shared=lambda BM, BK: 4*BM*BK,
+             maps=lambda BM, BK: dict(m=(BM, BK, 64)), BM=8, BN=4, BK=16)
     assert (r.threads, r.shared, r.maps) == ((4, 8), 512, dict(m=((8, 16), 64)))
     assert r.tuned(BM=2).shared == 128
 
@@ -90,9 +98,13 @@ def test_errors_come_before_anything_is_written():
 
 
 @pytest.mark.parametrize('make,words', [
-    (lambda m, n: (m.numpy(), n), 'convert|tensor'), (lambda m, n: (m.half(), n), r'm is float16, and float32 is needed; convert it with .to\(torch.float32\)'), (lambda m, n: (m, n.t()), 'columns'),
-    (lambda m, n: (n.t(), m.t()), 'not contiguous'), (lambda m, n: (m[None], n), 'rows and columns'), (lambda m, n: (m, n, torch.empty(5, 3)), 'out is 5x3, and the product is 3x5'),
-    (lambda m, n: (m, n, torch.empty(3, 5, dtype=torch.float64)), 'out is float64'), (lambda m, n: (m, n, torch.empty(5, 3).t()), 'out is not contiguous'), (lambda m, n: (m[:0], n), 'a size is 0'),
+    (lambda m, n: (m.numpy(), n), 'convert|tensor'),
+    (lambda m, n: (m.half(), n), r'm is float16, and float32 is needed; convert it with .to\(torch.float32\)'),
+    (lambda m, n: (m, n.t()), 'columns'),
+    (lambda m, n: (n.t(), m.t()), 'not contiguous'), (lambda m, n: (m[None], n), 'rows and columns'),
+    (lambda m, n: (m, n, torch.empty(5, 3)), 'out is 5x3, and the product is 3x5'),
+    (lambda m, n: (m, n, torch.empty(3, 5, dtype=torch.float64)), 'out is float64'),
+    (lambda m, n: (m, n, torch.empty(5, 3).t()), 'out is not contiguous'), (lambda m, n: (m[:0], n), 'a size is 0'),
     (lambda m, n: (torch.ones(4, 4), torch.ones(4, 4).to('meta')), 'n is on meta')])
 def test_errors_in_words(make, words):
     with pytest.raises((TypeError, ValueError), match=words): tiled()(*make(torch.randn(3, 4), torch.randn(4, 5)))
@@ -104,7 +116,9 @@ def test_an_output_over_an_input():
 
 
 def test_a_slice_that_begins_between():
-    with pytest.raises(ValueError, match=r'n begins at an address that is no multiple of 16, as a slice may, .* use .clone\(\)'): tiled()(torch.randn(3, 4), torch.randn(21)[1:].view(4, 5))
+    with pytest.raises(ValueError,
+                       match=r'n begins at an address that is no multiple of 16, as a slice may, .* use .clone\(\)'):
+        tiled()(torch.randn(3, 4), torch.randn(21)[1:].view(4, 5))
 
 
 def test_sizes_past_what_int_counts():
@@ -114,7 +128,8 @@ def test_sizes_past_what_int_counts():
 def test_supports():
     r = tiled(supports=lambda h, w, k: w%8 == 0)
     assert not r.supports(1, 9, 1) and r.supports(1, 8, 1) and all(w%8 == 0 for _, w, _ in shapes_for(r))
-    with pytest.raises(ValueError, match='tiled does not multiply 1x1 by 1x9: the kernel is not made for that shape'): r(torch.ones(1, 1), torch.ones(1, 9))
+    with pytest.raises(ValueError, match='tiled does not multiply 1x1 by 1x9: the kernel is not made for that shape'):
+        r(torch.ones(1, 1), torch.ones(1, 9))
 
 
 def test_a_kernel_for_hopper_says_so(monkeypatch):
@@ -124,17 +139,21 @@ def test_a_kernel_for_hopper_says_so(monkeypatch):
         patch.setattr(rung, 'on_hopper', lambda: False)
         with pytest.raises(Unavailable, match='far needs a Hopper GPU .* or the emulator'): r.kernel
     with pytest.raises(Unavailable, match='timing needs a Hopper GPU'): rung.need_hopper('timing')
-    assert torch.equal(r(torch.ones(8, 8), torch.ones(8, 8), torch.full((8, 8), 3.)), torch.full((8, 8), 3.))    # the emulator takes the maps; this kernel does nothing
+    # the emulator takes the maps; this kernel does nothing
+    assert torch.equal(r(torch.ones(8, 8), torch.ones(8, 8), torch.full((8, 8), 3.)), torch.full((8, 8), 3.))
     assert r.why_not(8, 6, 8).endswith('6 columns of n')
 
 
 @pytest.fixture
 def other_gpu(monkeypatch):
-    "A function that fakes a GPU that is not there: its name, capability, and bytes of shared memory that a block may have"
+    """A function that fakes a GPU that is not there: its name, capability, and bytes of shared
+    memory that a block may have"""
     def fake(name, major, minor, shared):
-        p = SimpleNamespace(name=name, major=major, minor=minor, shared_memory_per_block_optin=shared, multi_processor_count=60)
+        p = SimpleNamespace(name=name, major=major, minor=minor, shared_memory_per_block_optin=shared,
+                            multi_processor_count=60)
         monkeypatch.setattr(rung, 'backend', lambda: 'gpu')
-        monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(get_device_properties=lambda: p, get_device_capability=lambda: (major, minor))))
+        monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(
+            cuda=SimpleNamespace(get_device_properties=lambda: p, get_device_capability=lambda: (major, minor))))
     return fake
 
 
@@ -144,8 +163,11 @@ ADA = 'an RTX 4090', 8, 9, 101_376
 def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
     other_gpu(*ADA)
     assert [right(r) for r in (tiled(shared=150_000), hopper.ring)] == [0, 0]
-    assert capsys.readouterr().out.splitlines() == ['tiled needs 150,000 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most; it is not tried here',
-        'ring needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim; it is not tried here']
+    assert capsys.readouterr().out.splitlines() == [
+        'tiled needs 150,000 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most; '
+        'it is not tried here',
+        'ring needs a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: '
+        'GRIDSTRIDE_BACKEND=sim; it is not tried here']
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).kernel
     with pytest.raises(Unavailable, match='150,000 bytes'): tiled(shared=150_000).prepare(8, 8, 8, None)
     tiled(shared=101_376).need_gpu()
@@ -154,7 +176,8 @@ def test_what_another_gpu_cannot_run_is_skipped_in_words(other_gpu, capsys):
 @pytest.mark.parametrize('gpu,runs', [
     (('an H100', 9, 0, 232_448), {fp32: 14, tensor_cores: 11, hopper: 7}),
     (ADA, {fp32: 14, tensor_cores: 6, hopper: 0}),                # the larger tiles need 196,608 bytes
-    (('a T4', 7, 5, 65_536), {fp32: 11, tensor_cores: 0, hopper: 0})], ids=lambda o: o[0] if isinstance(o, tuple) else '')
+    (('a T4', 7, 5, 65_536), {fp32: 11, tensor_cores: 0, hopper: 0})],
+    ids=lambda o: o[0] if isinstance(o, tuple) else '')
 def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, gpu, runs):
     other_gpu(*gpu)
     def fits(r):
@@ -168,7 +191,8 @@ def test_every_rung_of_the_lessons_says_whether_another_gpu_runs_it(other_gpu, g
 
 def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     "Cycles, speed and clock of a GPU that has it; another one says what it lacks, and shows what was recorded"
-    assert alone._figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.) == dict(cycles=6., tflops=2., ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
+    assert alone._figures(2e9, 60, 1e-3, 6.*8*32*60/4, 500.) == dict(cycles=6., tflops=2.,
+                                                                     ghz=pytest.approx(6*8*32*60/4*1e-6), watts=500.)
     monkeypatch.setattr('gridstride.utils.backend', lambda: 'gpu')
     monkeypatch.setattr(alone, '_measure', lambda *o: dict(random=dict(cycles=6.)))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
@@ -177,20 +201,24 @@ def test_the_instruction_alone(other_gpu, monkeypatch, tmp_path, capsys):
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     other_gpu('a T4', 7, 5, 65_536)
     assert alone.time_alone('mma', 8192, 2048, '99_alone', folder=tmp_path) == dict(random=dict(cycles=6.))
-    assert re.search(r'The instruction alone needs compute capability 8.0 or more, .*, and a T4 has 7.5. What follows was recorded', capsys.readouterr().out)
+    assert re.search(r'The instruction alone needs compute capability 8.0 or more, .*, and a T4 has 7.5. '
+                     r'What follows was recorded', capsys.readouterr().out)
 
 
 def test_parameters_are_looked_at():
-    with pytest.raises(TypeError, match='a rung takes'): tiled('\n__global__ void f(float *m) {}')(torch.ones(1, 1), torch.ones(1, 1))
+    with pytest.raises(TypeError, match='a rung takes'):
+        tiled('\n__global__ void f(float *m) {}')(torch.ones(1, 1), torch.ones(1, 1))
 
 
 def test_a_struct_by_value():
-    k = cuda_kernel('struct Two { int a; float b; };\n__global__ void f(float *m, const Two t) { m[threadIdx.x] = threadIdx.x == 0 ? t.a : t.b; }')
+    k = cuda_kernel('struct Two { int a; float b; };\n'
+                    '__global__ void f(float *m, const Two t) { m[threadIdx.x] = threadIdx.x == 0 ? t.a : t.b; }')
     m = torch.zeros(2)
     k[1, 2](m, struct.pack('if', 3, .5))
     assert m.tolist() == [3, .5]
     with pytest.raises(TypeError, match='it has 8 bytes, and 7 were given'): k[1, 2](m, b'1234567')
-    with pytest.raises(TypeError, match='is a number, and a struct was given'): cuda_kernel('__global__ void g(int n) {}')[1, 1](b'1234')
+    with pytest.raises(TypeError, match='is a number, and a struct was given'):
+        cuda_kernel('__global__ void g(int n) {}')[1, 1](b'1234')
 
 
 # A launch, as the driver gets it
@@ -202,12 +230,15 @@ class Driver:
     def cuLaunchKernelEx(self, config, handle, places, extra):
         c = config._obj
         n = len(places)-3 if len(places) > 3 else 2
-        values = [ctypes.c_uint64.from_address(p).value for p in places[:n]] + [ctypes.c_int.from_address(p).value for p in places[n:]]
+        values = ([ctypes.c_uint64.from_address(p).value for p in places[:n]]
+                  + [ctypes.c_int.from_address(p).value for p in places[n:]])
         self.attributes.append([(a.id, *a.values[:3]) for a in c.attributes[:c.n]])
-        self.launches.append(((c.gx, c.gy, c.gz), (c.bx, c.by, c.bz), c.shared, c.stream, handle.value, values, list(places)))
+        self.launches.append(
+            ((c.gx, c.gy, c.gz), (c.bx, c.by, c.bz), c.shared, c.stream, handle.value, values, list(places)))
         return self.codes.pop() if self.codes else 0
 
-    def cuTensorMapEncodeTiled(self, at, kind, n, address, dims, steps, sides, one, interleave, swizzle, promotion, fill):
+    def cuTensorMapEncodeTiled(self, at, kind, n, address, dims, steps, sides, one, interleave, swizzle,
+                               promotion, fill):
         assert at.value % 64 == 0 and list(one) == [1]*n and (interleave, fill) == (0, 0)
         self.maps.append((kind, address.value, list(dims), list(steps)[:n-1], list(sides), swizzle))
         return 0
@@ -240,7 +271,8 @@ def test_a_launch_that_fails_says_why(fake, monkeypatch):
     fake.codes.append(701)
     fake.codes.append(701)
     monkeypatch.setattr(nvidia, 'says', lambda code: f'the driver says {code}')
-    with pytest.raises(LaunchError, match='the driver says 701(.|\n)*tiled'): prepared(tiled(), 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
+    with pytest.raises(LaunchError, match='the driver says 701(.|\n)*tiled'):
+        prepared(tiled(), 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
 
 
 def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
@@ -249,14 +281,17 @@ def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
     monkeypatch.setattr(rung, 'allow', lambda handle, name, shared: given.append((handle, shared)))
     monkeypatch.setattr(rung, '_allowed', {})
     monkeypatch.setattr(torch.cuda, 'current_device', lambda: 0)
-    for handle, shared in ((5, 40000), (5, 90000), (5, 60000), (6, 60000), (5, 100000), (5, 90000)): rung.Launcher(SimpleNamespace(handle=handle, __name__='k'), 1, (), 1, 32, shared)
+    for handle, shared in ((5, 40000), (5, 90000), (5, 60000), (6, 60000), (5, 100000), (5, 90000)):
+        rung.Launcher(SimpleNamespace(handle=handle, __name__='k'), 1, (), 1, 32, shared)
     assert given == [(5, 90000), (6, 60000), (5, 100000)]
 
 
 def test_a_launch_may_begin_early(fake):
     k = SimpleNamespace(handle=5, __name__='k')
-    for more in ({}, dict(early=True), dict(early=True, cluster=(1, 2, 1))): rung.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
-    assert [l[:5] for l in fake.launches] == [((4, 1, 1), (32, 1, 1), 0, 7, 5)]*3 and [c[5][:2] for c in fake.launches] == [[10, 20]]*3
+    for more in ({}, dict(early=True), dict(early=True, cluster=(1, 2, 1))):
+        rung.Launcher(k, 2, (3,), 4, 32, **more)((10, 20), 7)
+    assert [l[:5] for l in fake.launches] == [((4, 1, 1), (32, 1, 1), 0, 7, 5)]*3
+    assert [c[5][:2] for c in fake.launches] == [[10, 20]]*3
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0), (4, 1, 2, 1)]]
 
 
@@ -269,10 +304,12 @@ class Stream:
 def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     "But not while a graph is captured, which may not depend on what runs outside of it"
     waits, now = [], SimpleNamespace(raw=0, capturing=False)
-    monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(_C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: now.raw), cuda=SimpleNamespace(
+    monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(
+        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: now.raw), cuda=SimpleNamespace(
         current_stream=lambda: Stream(now.raw, waits), is_current_stream_capturing=lambda: now.capturing)))
     m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(alone=True), tiled()
-    for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True), (5, False), (0, False)):
+    for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True),
+                           (5, False), (0, False)):
         now.raw, now.capturing = raw, capturing
         assert alone._stream(m) == other._stream(m) == raw
     assert waits == [(5, 0), (0, 5)]
@@ -282,9 +319,11 @@ def test_tensor_maps_are_made_once_for_an_address(fake):
     launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8), 100, 40, 32)
     m, n, out = torch.empty(100, 32), torch.empty(32, 40), torch.empty(100, 40)
     for _ in range(3): launch(m, n, out, 0)
-    assert fake.maps == [(7, m.data_ptr(), [32, 100], [128], [32, 64], 3), (7, n.data_ptr(), [40, 32], [160], [8, 16], 1)]
+    assert fake.maps == [(7, m.data_ptr(), [32, 100], [128], [32, 64], 3),
+                         (7, n.data_ptr(), [40, 32], [160], [8, 16], 1)]
     places = fake.launches[0][-1]
-    assert places[0] == launch.maps[0, m.data_ptr()].address and fake.launches[0][5][2:] == [out.data_ptr(), 100, 40, 32]
+    assert places[0] == launch.maps[0, m.data_ptr()].address
+    assert fake.launches[0][5][2:] == [out.data_ptr(), 100, 40, 32]
     other = torch.empty(100, 32)
     launch(other, n, out, 0)
     assert len(fake.maps) == 3 and fake.launches[-1][-1][0] != places[0]
@@ -314,12 +353,15 @@ def test_threads_do_not_mix_their_arguments(fake):
     threads = [threading.Thread(target=many, args=(xs,)) for xs in sets]
     for t in threads: t.start()
     for t in threads: t.join()
-    assert len(fake.launches) == 800 and {tuple(l[5][:3]) for l in fake.launches} == {tuple(x.data_ptr() for x in xs) for xs in sets}
+    assert len(fake.launches) == 800
+    assert {tuple(l[5][:3]) for l in fake.launches} == {tuple(x.data_ptr() for x in xs) for xs in sets}
 
 
 def test_the_error_of_the_driver_is_the_readers(fake):
-    with pytest.raises(ValueError, match='pad the rows to 56 elements'): maps.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
-    with pytest.raises(ValueError, match='clone'): maps.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
+    with pytest.raises(ValueError, match='pad the rows to 56 elements'):
+        maps.tensor_map(torch.empty(100, 50, dtype=torch.bfloat16), (8, 8))
+    with pytest.raises(ValueError, match='clone'):
+        maps.tensor_map(torch.empty(1000, dtype=torch.bfloat16)[1:513].view(8, 64), (8, 64))
     assert not fake.maps
 
 
@@ -334,7 +376,8 @@ def test_a_swizzle_moves_pieces_of_sixteen_bytes_within_their_line(swizzle, line
     assert (tma.swizzled(to, swizzle) == byte).all(), 'done twice, all is where it was'
 
 
-@pytest.mark.parametrize('places,shape', [(tma.mma_a(), (16, 16)), (tma.mma_b(), (16, 8)), (tma.mma_c(), (16, 8)), *((tma.wgmma_d(n), (64, n)) for n in (8, 64, 192, 256))])
+@pytest.mark.parametrize('places,shape', [(tma.mma_a(), (16, 16)), (tma.mma_b(), (16, 8)), (tma.mma_c(), (16, 8)),
+                                          *((tma.wgmma_d(n), (64, n)) for n in (8, 64, 192, 256))])
 def test_each_element_is_held_once(places, shape):
     assert sorted(zip(*(o.ravel() for o in places))) == [(r, c) for r in range(shape[0]) for c in range(shape[1])]
 
@@ -346,7 +389,8 @@ def test_fragments_multiply():
     fa, fb = np.zeros((16, 16), int), np.zeros((16, 8), int)
     fa[tma.mma_a()], fb[tma.mma_b()] = a[tma.mma_a()], b[tma.mma_b()]
     assert (fa@fb == a@b).all()
-    assert (tma.mma_a()[1]//2%4 == np.arange(32)[:, None]%4).all() and (tma.mma_b()[0]//2%4 == np.arange(32)[:, None]%4).all(), 'a lane holds the same k of both'
+    assert ((tma.mma_a()[1]//2%4 == np.arange(32)[:, None]%4).all()
+            and (tma.mma_b()[0]//2%4 == np.arange(32)[:, None]%4).all()), 'a lane holds the same k of both'
 
 
 # Right or not
@@ -367,12 +411,14 @@ def test_reference_refuses_one_wrong_element_in_bfloat16():
     m, n = inputs(60, 70, 900, 'bfloat16')
     got = m@n
     got[17, 3] += 4
-    with pytest.raises(AssertionError, match=r'1 of 4,200 values is wrong .*the first is at \[17, 3\]'): Reference(m, n)(got)
+    with pytest.raises(AssertionError, match=r'1 of 4,200 values is wrong .*the first is at \[17, 3\]'):
+        Reference(m, n)(got)
 
 
 def test_reference_refuses_half_precision_in_float32():
     m, n = inputs(60, 70, 900)
-    with pytest.raises(AssertionError, match='values are wrong'): Reference(m, n)(m.bfloat16().float()@n.bfloat16().float())
+    with pytest.raises(AssertionError, match='values are wrong'):
+        Reference(m, n)(m.bfloat16().float()@n.bfloat16().float())
 
 
 # Ladders
@@ -384,10 +430,14 @@ def test_no_ladder_without_a_gpu():
 def test_a_rung_is_timed_beside_the_library_after_it_is_right():
     m, n = inputs(24, 16, 8)
     got = ladder.time_rung(tiled(), m, n, Reference(m, n), seconds=.02)
-    assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0 and got['error'] < 1e-6 > got['library_error'] and got['name'] == 'tiled'
+    assert got['low'] <= got['ratio'] <= got['high'] and got['seconds'] > 0 and got['library'] > 0
+    assert got['error'] < 1e-6 > got['library_error'] and got['name'] == 'tiled'
     assert set(got) <= set(ladder.FIELDS)
-    with pytest.raises(AssertionError, match='wrong is wrong, so nothing was timed'): ladder.time_rung(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
-    with pytest.raises(AssertionError, match='NaN'): ladder.time_rung(tiled(SRC.replace('if (r < h && c < w) out', 'if (r < h-1 && c < w) out'), 'lazy'), m, n, Reference(m, n), seconds=.02)
+    with pytest.raises(AssertionError, match='wrong is wrong, so nothing was timed'):
+        ladder.time_rung(tiled(SRC.replace('i < BK', 'i < BK-1'), 'wrong'), m, n, Reference(m, n), seconds=.02)
+    with pytest.raises(AssertionError, match='NaN'):
+        ladder.time_rung(tiled(SRC.replace('if (r < h && c < w) out', 'if (r < h-1 && c < w) out'), 'lazy'), m, n,
+                         Reference(m, n), seconds=.02)
 
 
 def test_a_gpu_is_timed_by_its_events_alone(monkeypatch):
@@ -407,11 +457,15 @@ def test_a_gpu_is_timed_by_its_events_alone(monkeypatch):
     m, n = inputs(8, 8, 8)
     clock = ladder.Gpu()
     c = versus.compare(dict(a=lambda m, n: m@n), m, n, clock=clock, flops=1., seconds=.01, check=lambda got: None)
-    assert c.timings['a'].gpu and c.timings['a'].device == 'a GPU' and c.timings['a'].states[0] == state and c.timings['a'].graph is None
+    assert c.timings['a'].gpu and c.timings['a'].device == 'a GPU' and c.timings['a'].states[0] == state
+    assert c.timings['a'].graph is None
 
 
-def figures(r, **more): return dict(name=r.name, seconds=.01, library=.005, ratio=.5, low=.49, high=.51, error=1e-7, library_error=1e-7, registers=64, local=8, occupancy=.5,
-                                    counters=dict(sectors=3.5, issue=41., stalls=dict(barrier=1., wait=3.), **{'wavefronts per load':2.}), doubts=['drifting: slower and slower'], **more)
+def figures(r, **more):
+    return dict(name=r.name, seconds=.01, library=.005, ratio=.5, low=.49, high=.51, error=1e-7, library_error=1e-7,
+                registers=64, local=8, occupancy=.5,
+                counters=dict(sectors=3.5, issue=41., stalls=dict(barrier=1., wait=3.), **{'wavefronts per load':2.}),
+                doubts=['drifting: slower and slower'], **more)
 
 
 @pytest.fixture
@@ -419,14 +473,18 @@ def measured(monkeypatch): monkeypatch.setattr(Ladder, '_measure', lambda self, 
 
 
 def test_the_table_of_a_ladder(measured):
-    l = Ladder(tiled(), tiled(name='again'), shape=(1000, 2000, 500), baseline='a library', metrics={'tensor pipe':'sm__pipe'})
+    l = Ladder(tiled(), tiled(name='again'), shape=(1000, 2000, 500), baseline='a library',
+               metrics={'tensor pipe':'sm__pipe'})
     assert 'tensor pipe' not in repr(l)
     l[0].counters['tensor pipe'] = 77.
     text = repr(l)
-    for o in ('1000x500 @ 500x2000, beside a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%', 'the instruction before (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'): assert o in text
+    for o in ('1000x500 @ 500x2000, beside a library', '0.2 ', '50.0%', '1.00x', '64*', '50%', '3.5', '41%',
+              'the instruction before (75%)', 'in doubt, tiled: drifting', 'local memory', 'tensor pipe', '77'):
+        assert o in text
     assert 'again' in l._repr_html_() and l['tiled'].tflops == pytest.approx(.2) and l[1].name == 'again'
     ax = l.plot()
-    assert [p.get_width() for p in ax.patches] == pytest.approx([.2, .2]) and [t.get_text() for t in ax.get_yticklabels()] == ['tiled', 'again']
+    assert [p.get_width() for p in ax.patches] == pytest.approx([.2, .2])
+    assert [t.get_text() for t in ax.get_yticklabels()] == ['tiled', 'again']
 
 
 def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_path):
@@ -435,7 +493,8 @@ def test_a_recorded_ladder_belongs_to_its_kernels(measured, monkeypatch, tmp_pat
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     monkeypatch.setattr(Ladder, '_measure', lambda self, r: (_ for _ in ()).throw(Unavailable('no GPU')))
     l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
-    assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].mark and '[recorded' in repr(l)
+    assert l['tiled'].fields == {**Step((1, 1, 1)).fields, **figures(tiled())} and 'recorded' in l['tiled'].mark
+    assert '[recorded' in repr(l)
     assert sorted(p.name for p in tmp_path.iterdir()) == ['99_ladder_tiled.json', '99_ladder_two_words.json']
     for other in (tiled(BK=4), tiled(SRC+'\n'), tiled(shared=4), tiled(threads=(8, 4))):
         with pytest.raises(Unavailable, match='another source or other arguments'): l.climb(other)
@@ -450,9 +509,11 @@ def test_counters_that_cannot_be_read_here_are_those_recorded(measured, monkeypa
     monkeypatch.setattr(Ladder, '_measure', lambda self, r: without)
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     l = Ladder(tiled(), record='99_ladder', folder=tmp_path)
-    assert l[0].counters == figures(tiled())['counters'] and l[0].mark == '' and re.fullmatch('its counters: recorded .*', *l[0].doubts)
+    assert l[0].counters == figures(tiled())['counters'] and l[0].mark == ''
+    assert re.fullmatch('its counters: recorded .*', *l[0].doubts)
     claim('sectors', 3, l[0].counters['sectors'], 4)
-    assert capsys.readouterr().out.splitlines()[-1] == 'sectors: here, in part recorded, 3.5; on the H100 of this text 3 to 4'
+    assert (capsys.readouterr().out.splitlines()[-1]
+            == 'sectors: here, in part recorded, 3.5; on the H100 of this text 3 to 4')
     assert Ladder(tiled(BK=4), record='99_ladder', folder=tmp_path)[0].counters == {}
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     assert Ladder(tiled(), record='99_ladder', folder=tmp_path)[0].counters == {}
@@ -471,7 +532,8 @@ def recorded_climb(monkeypatch, tmp_path):
             patch.setattr(Ladder, '_measure', lambda self, r: {**figures(r), 'counters': COUNTED})
             patch.setenv('GRIDSTRIDE_RECORD', '1')
             Ladder(*rungs, shape=(1024, 1024, 2048), record='99_ladder', folder=tmp_path)
-        return Climb((1024, 1024, 2048), '99_ladder', lambda wavefronts, instructions: 1/wavefronts, folder=tmp_path, **how)
+        return Climb((1024, 1024, 2048), '99_ladder', lambda wavefronts, instructions: 1/wavefronts,
+                     folder=tmp_path, **how)
     return climb
 
 
@@ -479,36 +541,49 @@ MMA = dict(unit='an mma', multiply_adds=2048, op='HMMA', reasons=dict(wait='the 
 
 
 @pytest.mark.parametrize('gpu,rungs,words', [
-    (ADA, (tensor_cores.larger, tensor_cores.order), '196,608 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most'),
-    (('a T4', 7, 5, 65_536), (tensor_cores.wmma, tensor_cores.order), 'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async, and a T4 has 7.5'),
-    (ADA, (hopper.warpgroup, hopper.stored), 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim')])
-def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_gpu, monkeypatch, capsys, gpu, rungs, words):
+    (ADA, (tensor_cores.larger, tensor_cores.order),
+     '196,608 bytes of shared memory for a block, and an RTX 4090 gives 101,376 at most'),
+    (('a T4', 7, 5, 65_536), (tensor_cores.wmma, tensor_cores.order),
+     'compute capability 8.0 or more, for bfloat16, mma.sync and cp.async, and a T4 has 7.5'),
+    (ADA, (hopper.warpgroup, hopper.stored), 'a Hopper GPU (compute capability 9.0), for TMA, bulk copies, '
+                                             'mbarriers and wgmma, or the emulator: GRIDSTRIDE_BACKEND=sim')])
+def test_a_climb_goes_on_with_what_was_recorded_elsewhere(recorded_climb, other_gpu, monkeypatch, capsys,
+                                                          gpu, rungs, words):
     "Each rung says what it needs; one that was not recorded either is counted without a clock"
     climb = recorded_climb(*rungs, **MMA)
     other_gpu(*gpu)
     monkeypatch.setattr(ladder, 'backend', lambda: 'gpu')
     for r in rungs: climb(r, 1., 2., times={rungs[0].name: (.9, 1.1)})
     out = capsys.readouterr().out
-    for r in rungs: assert f'{r.name} needs {words}; it is not tried here' in out and f'{r.name}, times as fast as {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
-    assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'tensor cores busy 80%' in out and 'for an mma: 1.000 wavefronts on paper, 1.000 counted; 2.00 instructions; these allow 1.0 TFLOP/s' in out
-    assert re.search('the instruction before +75%', repr(climb.waits(rungs[0].name))) and repr(climb.table()).count('80%') == len(rungs)
+    for r in rungs:
+        assert f'{r.name} needs {words}; it is not tried here' in out
+        assert f'{r.name}, times as fast as {rungs[0].name}: recorded 1; on the H100 of this text 0.9 to 1.1' in out
+    assert f'{rungs[0].name} needs {words}. What follows was recorded' in out and 'tensor cores busy 80%' in out
+    assert 'for an mma: 1.000 wavefronts on paper, 1.000 counted; 2.00 instructions; these allow 1.0 TFLOP/s' in out
+    assert re.search('the instruction before +75%', repr(climb.waits(rungs[0].name)))
+    assert repr(climb.table()).count('80%') == len(rungs)
     monkeypatch.setattr(Climb, 'count', lambda *o: 'counted')
     climb(rungs[1].tuned('mine'), 1., 2.)
     out = capsys.readouterr().out
-    assert f'mine needs {words}; it is not tried here\nmine is not timed: mine needs {words}; and ' in out and out.endswith('counted\n')
+    assert f'mine needs {words}; it is not tried here\nmine is not timed: mine needs {words}; and ' in out
+    assert out.endswith('counted\n')
 
 
 def test_what_a_climb_counts_without_a_clock():
     "Of the instructions of a tensor core: the loop has fewer than four for each"
-    said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA).count(tensor_cores.stages, 2.))
-    assert 'wavefronts for an mma, on paper' in said and 2 < float(re.search(r'instructions for an mma, in its loop +([\d.]+)', said)[1]) < 4
+    said = repr(Climb((8192, 8192, 8192), '99_ladder', lambda wavefronts, instructions: 700/instructions, **MMA)
+                .count(tensor_cores.stages, 2.))
+    assert 'wavefronts for an mma, on paper' in said
+    assert 2 < float(re.search(r'instructions for an mma, in its loop +([\d.]+)', said)[1]) < 4
 
 
 # The choice
 
-@pytest.mark.parametrize('make', [lambda a, b: (a.double(), b.double()), lambda a, b: (a, b[:, 0]), lambda a, b: (a[0], b), lambda a, b: (a[None], b[None]), lambda a, b: (a[:0], b), lambda a, b: (a[:, :0], b[:0]), lambda a, b: (a[:, ::2], b[::2]),
-                                  lambda a, b: (a.bfloat16(), b.bfloat16()), lambda a, b: (a.expand(2, 6, 4)[:, ::2], b),
-                                  lambda a, b: (torch.randn(25)[1:].view(6, 4), b)])
+@pytest.mark.parametrize('make',
+    [lambda a, b: (a.double(), b.double()), lambda a, b: (a, b[:, 0]), lambda a, b: (a[0], b),
+     lambda a, b: (a[None], b[None]), lambda a, b: (a[:0], b), lambda a, b: (a[:, :0], b[:0]),
+     lambda a, b: (a[:, ::2], b[::2]), lambda a, b: (a.bfloat16(), b.bfloat16()),
+     lambda a, b: (a.expand(2, 6, 4)[:, ::2], b), lambda a, b: (torch.randn(25)[1:].view(6, 4), b)])
 @pytest.mark.parametrize('used', [False, True])
 def test_what_no_kernel_covers_is_torchs(make, used):
     a, b = make(torch.randn(6, 4), torch.randn(4, 5))
@@ -615,15 +690,20 @@ def on_hopper(monkeypatch):
     choice._plans.clear()
 
 
-@pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: by estimate the fastest'), ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'), ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
+@pytest.mark.parametrize('args,words', [((8, 8, 8), 'tiled: by estimate the fastest'),
+    ((1, 8, 8), '132 SMs are too many'), ((2, 8, 8), 'tiled does not take this shape'),
+    ((8, 8, 8, torch.float64), 'no kernel for float64'), ((8, 0, 8), 'a size is 0')])
 def test_plans(on_hopper, args, words): assert words in repr(plan(*args, device=0))
 
 
 def test_transposes_are_asked_of_the_function_that_knows_them(on_hopper, monkeypatch):
     def transposing(*s): return Transposing()
-    monkeypatch.setattr(choice, 'CHOOSE', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing, ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
-    assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16') for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
-    assert 'does not take this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why and plan(8, 8, 8, device=0, layout='nt').why == 'no kernel reads nt'
+    monkeypatch.setattr(choice, 'CHOOSE', {('float32', 'nn'): lambda *s: 'none', ('float32', 'tn'): transposing,
+                                           ('bfloat16', 'nn'): lambda *s: 'none', ('bfloat16', 'tn'): transposing})
+    assert [plan(8, 8, 8, dtype, device=0, layout=layout).kernel is not None for dtype in ('float32', 'bfloat16')
+            for layout in ('nn', 'tn', 'nt')] == [False, True, False, False, False, False]
+    assert 'does not take this shape' in plan(8, 8, 8, 'bfloat16', device=0, layout='tn').why
+    assert plan(8, 8, 8, device=0, layout='nt').why == 'no kernel reads nt'
 
 
 def test_the_table_has_a_chooser_for_each_type_and_layout():
@@ -654,7 +734,8 @@ def untimed(monkeypatch):
 
 
 def test_the_fastest_that_was_measured(untimed):
-    slow, fast, other = Counting('slow', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Counting('fast', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Transposing()
+    slow, fast, other = (Counting('slow', SRC, threads=(8, 8), BM=8, BN=8, BK=8),
+                         Counting('fast', SRC, threads=(8, 8), BM=8, BN=8, BK=8), Transposing())
     a, b = torch.randn(2, 3, 4), torch.randn(4, 5)
     with using(slow, fast, other):
         assert repr(tune(a, b)) == 'fast: the fastest of 2 that were measured' == repr(explain(a, b))
@@ -692,7 +773,8 @@ def test_the_best_estimates_come_first():
 
 
 def test_a_copy_that_does_not_pay():
-    assert choice._copy_pays(torch.empty(1, 1), 4096, 'float32') and not choice._copy_pays(torch.empty(1, 1), 1024, 'float32')
+    assert choice._copy_pays(torch.empty(1, 1), 4096, 'float32')
+    assert not choice._copy_pays(torch.empty(1, 1), 1024, 'float32')
     assert not choice._copy_pays(torch.empty(1, 1, dtype=torch.bfloat16), 8192, 'bfloat16')
 
 
@@ -718,7 +800,9 @@ def test_tf32_is_seen_and_switched_off():
 
 # The kernels of the lessons
 
-def rungs_of(module): return {f'{module}.{k}': v for k, v in vars(importlib.import_module(f'gridstride.kernels.{module}')).items() if isinstance(v, Rung)}
+def rungs_of(module):
+    return {f'{module}.{k}': v for k, v in vars(importlib.import_module(f'gridstride.kernels.{module}')).items()
+            if isinstance(v, Rung)}
 
 
 @pytest.mark.parametrize('module,least', [('fp32', 8), ('tensor_cores', 6), ('hopper', 6)])
@@ -739,14 +823,18 @@ def test_kernels_for_hopper_compile(module):
 
 
 def made_on_demand():
-    "One of each kind of kernel that the choosers have made for Hopper: (name, the launch, blocks that it counts on an SM)"
+    """One of each kind of kernel that the choosers have made for Hopper: (name, the launch, blocks
+    that it counts on an SM)"""
     large = 8192, 8192, 8192
-    finals = [hopper.final(*o) for o in {o[4:]: o for o in hopper.FINAL}.values()]          # n turned or not, k shared or not
+    finals = [hopper.final(*o) for o in {o[4:]: o for o in hopper.FINAL}.values()]  # n turned or not, k shared or not
     wanted = [(p, large, {}) for p in (*finals, *transposed.every(), thin.SMALL)]
-    wanted += [(split.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8)) for (BM, BN), (blocks, *_) in split.TILES.items() for layout in ('nn', 'tn')]
-    wanted += [(p, shape, {}) for p, shape in ((thin.THIN, (50000, 10, 785)), (thin.THIN, (50000, 10, 784)), (thin.THIN_TN, (784, 10, 50000)))]
+    wanted += [(split.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
+               for (BM, BN), (blocks, *_) in split.TILES.items() for layout in ('nn', 'tn')]
+    wanted += [(p, shape, {}) for p, shape in ((thin.THIN, (50000, 10, 785)), (thin.THIN, (50000, 10, 784)),
+                                               (thin.THIN_TN, (784, 10, 50000)))]
     for product, shape, blocks in wanted:
-        for call in product.recipe(*shape, H100).calls: yield f'{product.name}, {call.name}', call, blocks.get(call.name, 1)
+        for call in product.recipe(*shape, H100).calls:
+            yield f'{product.name}, {call.name}', call, blocks.get(call.name, 1)
 
 
 def compiled(ask, *args, **options):
@@ -799,9 +887,11 @@ def test_some_of_the_header():
     "Each function can be taken by its name: whole, both forms of one that has two, and with no other"
     every = re.findall(r'__device__ \w+ (\w+)\(', ptx_header.PTX)
     assert functions(ptx_header.primitives(*every)) == functions(ptx_header.PTX) and len(every) > 30
-    assert set(functions(ptx_header.primitives('mma', 'of_block', 'barrier_wait'))) == {'mma', 'of_block', 'barrier_wait'}
+    assert (set(functions(ptx_header.primitives('mma', 'of_block', 'barrier_wait')))
+            == {'mma', 'of_block', 'barrier_wait'})
     assert [ptx_header.primitives(o).count('__device__') for o in ('address', 'copy_async')] == [1, 2]
-    with pytest.raises(KeyError, match='ptx.cuh has no mma2; it has address, copy_async, copies_commit'): ptx_header.primitives('mma', 'mma2')
+    with pytest.raises(KeyError, match='ptx.cuh has no mma2; it has address, copy_async, copies_commit'):
+        ptx_header.primitives('mma', 'mma2')
 
 
 def test_no_name_is_both_a_module_and_something_else():
@@ -831,7 +921,8 @@ def test_the_random_shapes_are_the_same_every_time(bench_matmul, draw):
     draw = getattr(bench_matmul, draw)
     f, b = (bench_matmul.shapes(dtype, draw) for dtype in ('float32', 'bfloat16'))
     assert f == bench_matmul.shapes('float32', draw) and len(f) == len(b) == 20
-    assert all(64 <= n <= 8192 and all(n%p for p in (2, 3, 5, 7)) for s in f for n in s) and all(64 <= n <= 8192 and n%8 == 0 for s in b for n in s)
+    assert all(64 <= n <= 8192 and all(n%p for p in (2, 3, 5, 7)) for s in f for n in s)
+    assert all(64 <= n <= 8192 and n%8 == 0 for s in b for n in s)
 
 
 @pytest.fixture
@@ -850,9 +941,12 @@ def test_the_benchmark_says_what_is_missed(faked, capsys, tmp_path):
     res = {}
     assert faked.run(list(faked.PARTS), .1, res, tmp_path/'r.json')
     text = capsys.readouterr().out
-    assert len(res['goals']) == 2*4+2 and {r['name'] for r in res['goals']} == {'matmul', 'tiled'} and text.count('MISSED') == 10+3+1
-    assert '50000x784 @ 784x10' in text and 'goal 1.5: MISSED' in text and text.count('geometric mean of 20 shapes 0.500; goal 1.0: MISSED') == 3
-    assert len(res['random']) == 60 and [r['failed'] for r in res['ladders'] if r['name'] == 'wrong'] == ['AssertionError: wrong is wrong']*3
+    assert len(res['goals']) == 2*4+2 and {r['name'] for r in res['goals']} == {'matmul', 'tiled'}
+    assert text.count('MISSED') == 10+3+1
+    assert '50000x784 @ 784x10' in text and 'goal 1.5: MISSED' in text
+    assert text.count('geometric mean of 20 shapes 0.500; goal 1.0: MISSED') == 3
+    assert len(res['random']) == 60
+    assert [r['failed'] for r in res['ladders'] if r['name'] == 'wrong'] == ['AssertionError: wrong is wrong']*3
     assert json.loads((tmp_path/'r.json').read_text()) == res
 
 

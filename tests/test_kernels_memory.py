@@ -1,4 +1,5 @@
-"`gridstride.kernels.sum`, `argmax`, `scan`, `histogram`, `transpose` on the emulator: awkward sizes, every type, NaN and ties, and what is refused."
+"""`gridstride.kernels.sum`, `argmax`, `scan`, `histogram`, `transpose` on the emulator: awkward sizes, every type, NaN
+and ties, and what is refused."""
 import pytest
 import torch
 from gridstride.kernels import argmax, histogram, scan, sum, transpose
@@ -11,7 +12,8 @@ SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), 
 
 def numbers(shape, dtype=torch.float32, seed=0):
     "Small whole numbers: their sums are exact in each type and order, and there are ties"
-    return torch.randint(0 if dtype is torch.uint8 else -3, 4, (shape,) if isinstance(shape, int) else shape, generator=torch.Generator().manual_seed(seed)).to(dtype)
+    return torch.randint(0 if dtype is torch.uint8 else -3, 4, (shape,) if isinstance(shape, int) else shape,
+                         generator=torch.Generator().manual_seed(seed)).to(dtype)
 
 
 def same(got, want):
@@ -24,7 +26,9 @@ def every_tool_is_right(x):
         same(scan(x, axis), (x.flatten().cumsum(0).view(x.shape) if axis is None else x.cumsum(axis)).to(x.dtype))
         if x.numel(): same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
     floats = x.is_floating_point()
-    same(histogram(x, 5, *((-2, 3) if floats else ())), torch.tensor([int(((x >= i) & (x < i+1) | (x == 3) & (i == 2) & floats).sum()) for i in (range(-2, 3) if floats else range(5))]))
+    same(histogram(x, 5, *((-2, 3) if floats else ())),
+         torch.tensor([int(((x >= i) & (x < i+1) | (x == 3) & (i == 2) & floats).sum())
+                       for i in (range(-2, 3) if floats else range(5))]))
     if x.dim() > 1: same(transpose(x), x.mT.contiguous())
 
 
@@ -43,7 +47,8 @@ def test_a_slice_that_begins_between(): every_tool_is_right(numbers(100)[1:].vie
 def test_several_blocks_share_a_row(n):
     x = numbers((2, n))
     for axis in (None, -1):
-        assert len(tools.sum_calls('float32', *((1, 2*n) if axis is None else (2, n)), 4 - 3*(n%4 > 0 and axis is not None), Device(8, False))[0]) == 2
+        assert len(tools.sum_calls('float32', *((1, 2*n) if axis is None else (2, n)),
+                                   4 - 3*(n%4 > 0 and axis is not None), Device(8, False))[0]) == 2
         same(sum(x, axis), x.sum() if axis is None else x.sum(axis))
         same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
         same(scan(x, axis), x.flatten().cumsum(0).view(x.shape) if axis is None else x.cumsum(axis))
@@ -65,11 +70,13 @@ def test_the_ring_of_a_hopper_gpu(monkeypatch):
 @pytest.mark.parametrize('name', ['float32', 'bfloat16'])
 def test_nan_infinities_and_ties(name):
     inf, nan, dtype = float('inf'), float('nan'), TYPES[name]
-    x = torch.tensor([[1, 3, 3, 2, 0], [-inf]*5, [0, nan, inf, nan, 1], [-0., 0, -0., -1, 0], [2, inf, inf, -inf, nan]], dtype=dtype)
+    x = torch.tensor([[1, 3, 3, 2, 0], [-inf]*5, [0, nan, inf, nan, 1], [-0., 0, -0., -1, 0], [2, inf, inf, -inf, nan]],
+                     dtype=dtype)
     same(argmax(x, -1), x.argmax(-1))
     same(argmax(x[:2].contiguous()), x[:2].argmax())
     same(argmax(torch.full((7,), -2**31, dtype=torch.int32)), torch.tensor(0))
-    for got, want in ((sum(x, -1), x.sum(-1)), (scan(x, -1), x.cumsum(-1))): torch.testing.assert_close(got, want, equal_nan=True, rtol=0, atol=0)
+    for got, want in ((sum(x, -1), x.sum(-1)), (scan(x, -1), x.cumsum(-1))):
+        torch.testing.assert_close(got, want, equal_nan=True, rtol=0, atol=0)
     assert histogram(x, 2, 0, 3).tolist() == [8, 4]
 
 
@@ -94,12 +101,19 @@ X = torch.ones(3, 4)
 
 
 @pytest.mark.parametrize('call,error,words', [
-    (lambda: sum([1, 2]), TypeError, 'sum: x is a list, and a torch tensor is needed'), (lambda: argmax(X.double()), TypeError, 'argmax: x is float64, and it may be float32, .*convert it with .to'),
-    (lambda: scan(X.t()), ValueError, r'scan: x is not contiguous .*use .contiguous\(\)'), (lambda: sum(X, 0), ValueError, 'sum: axis is 0, and it may be -1, or 1, the last axis, or None'),
-    (lambda: sum(X.to('meta')), ValueError, 'sum: x is on meta, and kernels run on cpu here'), (lambda: scan(X.clone().requires_grad_()), ValueError, r'scan: x needs a gradient, .*x.detach\(\)'),
-    (lambda: argmax(torch.ones(0)), ValueError, 'argmax: x has no numbers along the axis'), (lambda: argmax(torch.ones(3, 0), -1), ValueError, 'no numbers along'),
-    (lambda: histogram(X, 0, 0, 1), ValueError, 'bins is 0, and it may be a whole number from 1 to 8192'), (lambda: histogram(X), ValueError, 'floats need two numbers'), (lambda: histogram(X, 4, 1, 1), ValueError, 'the second the larger'),
-    (lambda: histogram(X.int(), 4, 0, 1), ValueError, 'x is int32, whose numbers are their own bins'), (lambda: transpose(X[0]), ValueError, r'transpose: x has the shape \(4,\)'),
+    (lambda: sum([1, 2]), TypeError, 'sum: x is a list, and a torch tensor is needed'),
+    (lambda: argmax(X.double()), TypeError, 'argmax: x is float64, and it may be float32, .*convert it with .to'),
+    (lambda: scan(X.t()), ValueError, r'scan: x is not contiguous .*use .contiguous\(\)'),
+    (lambda: sum(X, 0), ValueError, 'sum: axis is 0, and it may be -1, or 1, the last axis, or None'),
+    (lambda: sum(X.to('meta')), ValueError, 'sum: x is on meta, and kernels run on cpu here'),
+    (lambda: scan(X.clone().requires_grad_()), ValueError, r'scan: x needs a gradient, .*x.detach\(\)'),
+    (lambda: argmax(torch.ones(0)), ValueError, 'argmax: x has no numbers along the axis'),
+    (lambda: argmax(torch.ones(3, 0), -1), ValueError, 'no numbers along'),
+    (lambda: histogram(X, 0, 0, 1), ValueError, 'bins is 0, and it may be a whole number from 1 to 8192'),
+    (lambda: histogram(X), ValueError, 'floats need two numbers'),
+    (lambda: histogram(X, 4, 1, 1), ValueError, 'the second the larger'),
+    (lambda: histogram(X.int(), 4, 0, 1), ValueError, 'x is int32, whose numbers are their own bins'),
+    (lambda: transpose(X[0]), ValueError, r'transpose: x has the shape \(4,\)'),
     (lambda: transpose(torch.ones(2, 2, dtype=torch.complex128)), TypeError, 'x is complex128')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
@@ -108,6 +122,8 @@ def test_the_rest_is_refused_in_words(call, error, words):
 @pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'histogram', 'transpose'])
 def test_a_source_is_what_is_launched(name):
     "The text that lessons show stands unchanged in what is compiled, below its types and numbers"
-    calls = [*tools.sum_calls('float32', 1, 2**28, 4, H100)[0], *tools.sum_calls('float32', 9, 99, 1, H100)[0], *tools.argmax_calls('int32', 1, 2**28, 4, H100)[0],
-             *tools.scan_calls('int32', 1, 2**28, 4, H100)[0], *tools.histogram_calls('uint8', 2**28, 256, 0., 256., 16, H100), *tools.transpose_calls(4, 1, 8192, 8192, H100)]
+    calls = [*tools.sum_calls('float32', 1, 2**28, 4, H100)[0], *tools.sum_calls('float32', 9, 99, 1, H100)[0],
+             *tools.argmax_calls('int32', 1, 2**28, 4, H100)[0], *tools.scan_calls('int32', 1, 2**28, 4, H100)[0],
+             *tools.histogram_calls('uint8', 2**28, 256, 0., 256., 16, H100),
+             *tools.transpose_calls(4, 1, 8192, 8192, H100)]
     assert any(c.src.endswith(source(name)) for c in calls)

@@ -35,7 +35,8 @@ print('and on', y[0], flush=True)
 
 def start_long(tmp_path):
     (tmp_path/'long.py').write_text(LONG)
-    p = subprocess.Popen([sys.executable, str(tmp_path/'long.py')], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p = subprocess.Popen([sys.executable, str(tmp_path/'long.py')], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
     assert p.stdout.readline()=='started\n'
     return p
 

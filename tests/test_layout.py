@@ -4,7 +4,8 @@ import numpy as np, pytest
 from hypothesis import assume, given, strategies as st
 from gridstride.layout import Cost, Layout, Linear, Swizzle, cost, picture, walk
 
-PYCUTE = pathlib.Path(__file__).parent/'layout'/'pycute.json'   # what pycute of nvidia-cutlass 4.2.0 answered, written by `ask_pycute`
+# what pycute of nvidia-cutlass 4.2.0 answered, written by `ask_pycute`
+PYCUTE = pathlib.Path(__file__).parent/'layout'/'pycute.json'
 sizes = st.sampled_from([1, 2, 3, 4, 6, 8])
 shapes = st.recursive(sizes, lambda s: st.lists(s, min_size=1, max_size=3).map(tuple), max_leaves=4)
 
@@ -12,7 +13,9 @@ shapes = st.recursive(sizes, lambda s: st.lists(s, min_size=1, max_size=3).map(t
 @st.composite
 def layouts(draw, most=256):
     shape = draw(shapes)
-    def stride(s): return tuple(map(stride, s)) if isinstance(s, tuple) else draw(st.sampled_from([0, 1, 2, 3, 4, 6, 8, 12, 16, 24]))
+    def stride(s):
+        return (tuple(map(stride, s)) if isinstance(s, tuple)
+                else draw(st.sampled_from([0, 1, 2, 3, 4, 6, 8, 12, 16, 24])))
     res = Layout(shape, stride(shape))
     assume(res.size<=most)
     return res
@@ -32,8 +35,10 @@ def or_none(f, *args):
 # What a layout is
 
 def test_a_layout_is_read_and_written_as_text():
-    for text in '8:1', '(4,8):(8,1)', '((2,2),8):((1,16),2)', '(4,(2,2)):(2,(1,8))': assert str(Layout(text))==text and eval(repr(Layout(text)))==Layout(text)
-    assert str(Layout((4, 8)))=='(4,8):(1,4)' and str(Layout.row_major(4, 8))=='(4,8):(8,1)' and str(Layout.row_major(4, (2, 3)))=='(4,(2,3)):(6,(3,1))'
+    for text in '8:1', '(4,8):(8,1)', '((2,2),8):((1,16),2)', '(4,(2,2)):(2,(1,8))':
+        assert str(Layout(text))==text and eval(repr(Layout(text)))==Layout(text)
+    assert str(Layout((4, 8)))=='(4,8):(1,4)' and str(Layout.row_major(4, 8))=='(4,8):(8,1)'
+    assert str(Layout.row_major(4, (2, 3)))=='(4,(2,3)):(6,(3,1))'
 
 @given(layouts())
 def test_a_number_counts_through_the_shape_leftmost_first(a):
@@ -48,10 +53,16 @@ def test_coordinates_may_nest_and_may_be_arrays():
     assert a(np.arange(4), 2).tolist()==[a(i, 2) for i in range(4)]
     assert (a.offsets()==[[a(i, j) for j in range(8)] for i in range(4)]).all()
 
-@pytest.mark.parametrize('wrong,says', [(lambda: Layout('4,8:8'), 'needs its stride'), (lambda: Layout('x:1'), 'write shape:stride'), (lambda: Layout(0), 'at least 1'),
-    (lambda: Layout((4, 8), (8,)), 'nest alike'), (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'), (lambda: Layout((4, 8))((1, 2), 3), 'takes one number'),
-    (lambda: Layout('4:1', 2), 'not both'), (lambda: Layout(2.0), 'whole number'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'), (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'), (lambda: Layout((4, 4), (1, 8)).compose(6), 'no multiple'),
-    (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'), (lambda: Layout((4, 8)).compose((2,)), 'one for each'), (lambda: Swizzle(3, 0, 2), 'at least bits')])
+@pytest.mark.parametrize('wrong,says',
+    [(lambda: Layout('4,8:8'), 'needs its stride'), (lambda: Layout('x:1'), 'write shape:stride'),
+    (lambda: Layout(0), 'at least 1'), (lambda: Layout((4, 8), (8,)), 'nest alike'),
+    (lambda: Layout(4, -1), 'at least 0'), (lambda: Layout((4, 8))(1, 2, 3), '3 were given'),
+    (lambda: Layout((4, 8))((1, 2), 3), 'takes one number'), (lambda: Layout('4:1', 2), 'not both'),
+    (lambda: Layout(2.0), 'whole number'), (lambda: Layout.row_major(6, 4).compose(Layout(4, 4)), 'do not divide'),
+    (lambda: Layout('(2,2):(0,1)').compose(Layout('(2,2):(1,1)')), 'meet inside'),
+    (lambda: Layout((4, 4), (1, 8)).compose(6), 'no multiple'),
+    (lambda: Layout((2, 2), (1, 3)).complement(12), 'no complement'),
+    (lambda: Layout((4, 8)).compose((2,)), 'one for each'), (lambda: Swizzle(3, 0, 2), 'at least bits')])
 def test_what_is_no_layout_is_refused_in_words(wrong, says):
     with pytest.raises((ValueError, TypeError), match=says): wrong()
 
@@ -66,7 +77,8 @@ def test_coalesce_is_the_same_function(a):
 @given(layouts(), layouts(64))
 def test_compose_is_one_function_after_the_other(a, b):
     assume((c := or_none(a.compose, b)) is not None and b.cosize<=a.size)
-    assert numbers(c)==[a(b(i)) for i in range(b.size)] and c.size==b.size and (not isinstance(b.shape, tuple) or [o.size for o in c]==[o.size for o in b])
+    assert numbers(c)==[a(b(i)) for i in range(b.size)] and c.size==b.size
+    assert (not isinstance(b.shape, tuple) or [o.size for o in c]==[o.size for o in b])
 
 @given(compact(), st.integers(1, 6))
 def test_a_complement_fills_what_was_left_out(a, times):
@@ -78,7 +90,8 @@ def test_a_complement_fills_what_was_left_out(a, times):
 @given(compact(), st.sampled_from([1, 2, 3, 4, 6, 8]), st.sampled_from([1, 2, 3, 4]))
 def test_divide_sorts_a_layout_into_tiles_and_loses_nothing(a, n, d):
     tile = Layout(n, d)
-    assume(or_none(tile.complement, a.size) is not None and (c := or_none(a.divide, tile)) is not None and c.size==a.size)
+    assume(or_none(tile.complement, a.size) is not None and (c := or_none(a.divide, tile)) is not None
+           and c.size==a.size)
     assert sorted(numbers(c))==sorted(numbers(a)) and numbers(c[0])==[a(tile(i)) for i in range(n)]
 
 @given(compact(), layouts(16))
@@ -98,7 +111,8 @@ def test_tiles_of_a_matrix():
 def test_a_swizzle_is_its_own_inverse_and_keeps_what_lies_together(bits, base, more):
     s = Swizzle(bits, base, bits+more)
     x = np.arange(1<<(base+2*bits+more))
-    assert sorted(s(x))==x.tolist() and (s(s(x))==x).all() and (s(x)%(1<<base)==x%(1<<base)).all() and (s(x)>>(base+bits)==x>>(base+bits)).all()
+    assert sorted(s(x))==x.tolist() and (s(s(x))==x).all() and (s(x)%(1<<base)==x%(1<<base)).all()
+    assert (s(x)>>(base+bits)==x>>(base+bits)).all()
 
 
 # Others agree
@@ -107,22 +121,28 @@ def ask_pycute(seed=17, n=400):
     "What pycute says of `n` random questions; run once: python tests/test_layout.py, with pycute on the path"
     import pycute
     rng, res = random.Random(seed), []
-    def has_complement(layout):   # the published condition: in order of stride, each is a multiple of what the ones before reach
-        modes = sorted((d, n) for n, d in zip(pycute.flatten(layout.shape), pycute.flatten(layout.stride)) if n>1 and d>0)
+    # the published condition: in order of stride, each is a multiple of what the ones before reach
+    def has_complement(layout):
+        modes = sorted((d, n)
+                       for n, d in zip(pycute.flatten(layout.shape), pycute.flatten(layout.stride)) if n>1 and d>0)
         return all(d%(n0*d0)==0 for (d0, n0), (d, _) in zip(modes, modes[1:]))
-    tree = lambda depth: rng.choice([1, 2, 3, 4, 6, 8]) if depth==0 or rng.random()<.5 else tuple(tree(depth-1) for _ in range(rng.randint(1, 3)))
-    steps = lambda s: tuple(map(steps, s)) if isinstance(s, tuple) else rng.choice([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 48])
+    tree = (lambda depth: rng.choice([1, 2, 3, 4, 6, 8]) if depth==0 or rng.random()<.5
+            else tuple(tree(depth-1) for _ in range(rng.randint(1, 3))))
+    steps = (lambda s: tuple(map(steps, s)) if isinstance(s, tuple)
+             else rng.choice([0, 1, 2, 3, 4, 6, 8, 12, 16, 24, 48]))
     written = lambda x: '('+','.join(map(written, x))+')' if isinstance(x, tuple) else str(x)
     text = lambda a: f'{written(a.shape)}:{written(a.stride)}'
     while len(res)<n:
         (a, b) = (pycute.Layout(s, steps(s)) for s in (tree(2), tree(1)))
         what = rng.choice(['coalesce', 'compose', 'complement', 'divide', 'product'])
-        if what in ('complement', 'divide', 'product') and not has_complement(b if what=='divide' else a): continue   # it answers all the same
+        # it answers all the same
+        if what in ('complement', 'divide', 'product') and not has_complement(b if what=='divide' else a): continue
         def ask():   # (its answer, a layout that must be one after the other: it does not look whether sizes divide)
             if what=='coalesce': return pycute.coalesce(a), None
             if what=='complement': return pycute.complement(a, 96), None
             if what=='compose': return (c := pycute.composition(a, b)), (c, a, b)
-            if what=='divide': return (c := pycute.logical_divide(a, b)), (c, a, pycute.make_layout(b, pycute.complement(b, a.size())))
+            if what=='divide':
+                return (c := pycute.logical_divide(a, b)), (c, a, pycute.make_layout(b, pycute.complement(b, a.size())))
             return (c := pycute.logical_product(a, b)), (c[1], pycute.complement(a, a.size()*b.cosize()), b)
         try: c, law = ask()
         except (AssertionError, ZeroDivisionError): continue
@@ -155,17 +175,20 @@ def test_triton_agrees():
         place = lambda: [rng.randrange(n) for n in out.values()]
         bases = {k: [place() for _ in range(rng.randint(1, 4))] for k in ('lane', 'warp')}
         ours, theirs = Linear(bases, out), Theirs.from_bases(list(bases.items()), list(out), list(out.values()), False)
-        assert ours.matrix.tolist()==theirs.get_matrix_view() and ours.is_injective==theirs.is_injective() and ours.is_surjective==theirs.is_surjective()
+        assert ours.matrix.tolist()==theirs.get_matrix_view() and ours.is_injective==theirs.is_injective()
+        assert ours.is_surjective==theirs.is_surjective()
         for _ in range(4):
             i = {k: rng.randrange(n) for k, n in ours.sizes.items()}
             assert ours(**i)==theirs.apply(i)
         double, their_double = ours*ours, theirs*theirs
         assert double.matrix.tolist()==their_double.get_matrix_view()
-        if ours.is_injective and ours.is_surjective: assert ours.invert().matrix.tolist()==theirs.invert().get_matrix_view()
+        if ours.is_injective and ours.is_surjective:
+            assert ours.invert().matrix.tolist()==theirs.invert().get_matrix_view()
         after = {k: [[rng.randrange(8)] for _ in range(n.bit_length()-1)] for k, n in out.items()}
         if all(after.values()):
             both = ours.compose(Linear(after, {'offset': 8}))
-            assert both.matrix.tolist()==theirs.compose(Theirs.from_bases(list(after.items()), ['offset'], [8], False)).get_matrix_view()
+            assert (both.matrix.tolist()
+                    == theirs.compose(Theirs.from_bases(list(after.items()), ['offset'], [8], False)).get_matrix_view())
 
 
 # Linear layouts
@@ -174,16 +197,19 @@ def test_linear_of_a_function_and_back():
     s = Swizzle(3, 0, 3).compose(Layout.row_major(8, 8))
     a = Linear.of(s, {'row': 8, 'column': 8}, {'offset': 64})
     back = a.invert()
-    for r, c in np.ndindex(8, 8): assert a(row=r, column=c)=={'offset': s(r, c)} and back(offset=s(r, c))=={'row': r, 'column': c}
+    for r, c in np.ndindex(8, 8):
+        assert a(row=r, column=c)=={'offset': s(r, c)} and back(offset=s(r, c))=={'row': r, 'column': c}
     assert a.compose(back)==Linear.identity(8, 'row', 'row')*Linear.identity(8, 'column', 'column')
     with pytest.raises(ValueError, match='not linear'): Linear.of(lambda i: (i+1)%8, {'i': 8}, {'o': 8})
     with pytest.raises(ValueError, match='powers of two'): Linear.identity(6, 'i', 'o')
-    with pytest.raises(ValueError, match='no inverse: 8 indices reach 4 of 8'): Linear({'i': [1, 2, 3]}, {'o': 8}).invert()
+    with pytest.raises(ValueError, match='no inverse: 8 indices reach 4 of 8'):
+        Linear({'i': [1, 2, 3]}, {'o': 8}).invert()
     with pytest.raises(ValueError, match='no place'): Linear({'i': [8]}, {'o': 8})
     with pytest.raises(ValueError, match='takes row, column'): a(row=1)
 
 def test_products_and_broadcasts():
-    tile = Linear.identity(4, 'register', 'column')*Linear.identity(8, 'lane', 'row')*Linear.identity(4, 'lane', 'column')
+    tile = (Linear.identity(4, 'register', 'column')*Linear.identity(8, 'lane', 'row')
+            *Linear.identity(4, 'lane', 'column'))
     assert tile(register=3, lane=8+5)=={'column': 3+4, 'row': 5}
     twice = tile*Linear.broadcast(2, 'warp', 'row')
     assert twice(register=0, lane=1, warp=1)==twice(register=0, lane=1, warp=0) and not twice.is_injective
@@ -207,21 +233,27 @@ def test_wavefronts_by_brute_force(places, vector):
     assert cost(Layout(1024), np.array(at), vector=vector).wavefronts==slow_wavefronts([4*a for a in at], 4*vector)
 
 def test_a_tile_and_its_mends():
-    plain, padded, swizzled = Layout.row_major(32, 32), Layout((32, 32), (33, 1)), Swizzle(5, 0, 5).compose(Layout.row_major(32, 32))
-    assert walk(plain, 'column')==Cost(requests=32, wavefronts=1024, ideal=32, sectors=1024) and walk(plain, 'column').conflicts==992
+    plain, padded, swizzled = (Layout.row_major(32, 32), Layout((32, 32), (33, 1)),
+                               Swizzle(5, 0, 5).compose(Layout.row_major(32, 32)))
+    assert walk(plain, 'column')==Cost(requests=32, wavefronts=1024, ideal=32, sectors=1024)
+    assert walk(plain, 'column').conflicts==992
     for o in padded, swizzled: assert walk(o, 'row').conflicts==walk(o, 'column').conflicts==0
     wide = Swizzle(3, 2, 3).compose(Layout.row_major(32, 32))
     assert walk(wide, 'row', vector=4)[:3]==(8, 32, 32) and walk(plain, 'column', size=8).wavefronts==32*32
     linear = Linear.of(swizzled, {'row': 32, 'column': 32}, {'offset': 1024})
     assert cost(lambda r, c: linear(row=r, column=c), np.arange(32), 7).conflicts==0
-    for wrong, says in [(lambda: walk(plain, 'diagonal'), "'row' or 'column'"), (lambda: walk(Layout.row_major(3, 5), 'row'), 'whole warps'), (lambda: cost(plain, np.arange(64), 0), '32 lanes'),
-                        (lambda: cost(plain, np.arange(32), 0, vector=3), '16 bytes'), (lambda: cost(Layout(64), np.arange(32), vector=2), 'begins at byte 4')]:
+    for wrong, says in [(lambda: walk(plain, 'diagonal'), "'row' or 'column'"),
+                        (lambda: walk(Layout.row_major(3, 5), 'row'), 'whole warps'),
+                        (lambda: cost(plain, np.arange(64), 0), '32 lanes'),
+                        (lambda: cost(plain, np.arange(32), 0, vector=3), '16 bytes'),
+                        (lambda: cost(Layout(64), np.arange(32), vector=2), 'begins at byte 4')]:
         with pytest.raises(ValueError, match=says): wrong()
 
 def test_a_picture_of_banks():
     s = picture(Swizzle(3, 0, 3).compose(Layout.row_major(8, 8)), mark=(np.arange(8), 0))
     assert s.svg.count('stroke="#e4572e"')==8 and 'Swizzle&lt;3,0,3&gt; o (8,8):(8,1)' in s.svg
-    assert '>63<' in picture(Layout.row_major(8, 8), show='offset').svg and '>31<' in picture(Layout.row_major(8, 8)).svg
+    assert '>63<' in picture(Layout.row_major(8, 8), show='offset').svg
+    assert '>31<' in picture(Layout.row_major(8, 8)).svg
     with pytest.raises(ValueError, match='bank'): picture(Layout.row_major(8, 8), show='colour')
 
 

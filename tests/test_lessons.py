@@ -14,20 +14,24 @@ def states(folder):
     return {p: p.read_bytes() for p in folder.rglob('*') if p.is_file() and '__pycache__' not in p.parts}
 
 
-def cell(source, *tags): return dict(cell_type='code', id=f'c{abs(hash(source))%10**6}', metadata=dict(tags=list(tags)) if tags else {}, source=source, outputs=[], execution_count=None)
+def cell(source, *tags):
+    return dict(cell_type='code', id=f'c{abs(hash(source))%10**6}', metadata=dict(tags=list(tags)) if tags else {},
+                source=source, outputs=[], execution_count=None)
 
 
 def write(path, *cells):
     "Make a notebook of `cells`, sources or cells"
     cells = [cell(c) if isinstance(c, str) else c for c in cells]
-    path.write_text(json.dumps(dict(cells=cells, metadata=dict(kernelspec=dict(name='python3', display_name='Python 3', language='python')), nbformat=4, nbformat_minor=5)))
+    path.write_text(json.dumps(dict(cells=cells, metadata=dict(
+        kernelspec=dict(name='python3', display_name='Python 3', language='python')), nbformat=4, nbformat_minor=5)))
     return path
 
 
 def run(folder, *args, **env):
     "What the runner does for the lessons of `folder`"
     code = f'import sys; from gridstride.lessons import main; sys.exit(main(sys.argv[1:], {str(folder)!r}))'
-    return subprocess.run([sys.executable, '-c', code, *args], text=True, capture_output=True, timeout=300, env={**os.environ, **env})
+    return subprocess.run([sys.executable, '-c', code, *args], text=True, capture_output=True, timeout=300,
+                          env={**os.environ, **env})
 
 
 def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['01']
@@ -35,25 +39,31 @@ def test_there_are_lessons(): assert [p.name[:2] for p in L.lessons()][:1] == ['
 
 def said(nb):
     "The lines with which a lesson's claims say what was measured"
-    return [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines() if '; on the H100 of this text ' in line]
+    return [line for c in nb['cells'] for o in c.get('outputs', []) for line in ''.join(o.get('text', '')).splitlines()
+            if '; on the H100 of this text ' in line]
 
 
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
 def test_lesson_runs(path, tmp_path, monkeypatch):
-    "In a fresh kernel, in a copy of its folder, and nothing in that folder changes; what the text claims of a recording holds as it is read back, too"
-    shutil.copytree(ROOT, tmp_path/'course', symlinks=True, ignore=shutil.ignore_patterns('.*', '__pycache__', 'tests', 'build'))
+    """In a fresh kernel, in a copy of its folder, and nothing in that folder changes; what the text claims of a
+    recording holds as it is read back, too"""
+    shutil.copytree(ROOT, tmp_path/'course', symlinks=True,
+                    ignore=shutil.ignore_patterns('.*', '__pycache__', 'tests', 'build'))
     before = states(tmp_path/'course')
     nb = asyncio.run(L.execute(tmp_path/'course'/'nbs'/path.name))
-    assert states(tmp_path/'course') == before and [line for line in said(nb) if 'not so in the recording' in line] == []
+    assert states(tmp_path/'course') == before
+    assert [line for line in said(nb) if 'not so in the recording' in line] == []
 
 
 @pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))
 def test_outputs_are_not_older_than_the_code(path):
     where = path.name[:2] if path.parent == NBS else path.relative_to(ROOT)
-    assert not L.stale(L.read(path)), f'{path.name} was edited after its outputs were made. Run: python3 course.py run {where} --save'
+    assert not L.stale(L.read(path)), (f'{path.name} was edited after its outputs were made. Run: '
+                                       f'python3 course.py run {where} --save')
 
 
-MEASURED = re.compile(r'^\s*assert\b.*(\.(ratio|tflops|gbs|median|seconds)\b(?! == 0)|counters\[|Throughput|Waves)', re.M)
+MEASURED = re.compile(r'^\s*assert\b.*(\.(ratio|tflops|gbs|median|seconds)\b(?! == 0)|counters\[|Throughput|Waves)',
+                      re.M)
 
 
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
@@ -72,8 +82,10 @@ def test_run_says_how_each_went_and_changes_no_file(tmp_path):
     assert res.returncode == 1 and states(tmp_path) == before
     assert re.search(r'^01_good +sim +3 +\d+\.\d +ok$', res.stdout, re.M), res.stdout
     assert re.search(r'^02_bad +sim +2 +\d+\.\d +failed in cell \[2\]$', res.stdout, re.M), res.stdout
-    for words in ('02_bad stopped: cell [2]', '# half of nothing', 'ZeroDivisionError: division by zero', '----> 2'): assert words in res.stderr
-    assert '\x1b' not in res.stdout + res.stderr and 'it/s' not in res.stderr and 'encryption' not in res.stderr, 'no colours, no bar and no warning in a log'
+    for words in ('02_bad stopped: cell [2]', '# half of nothing', 'ZeroDivisionError: division by zero', '----> 2'):
+        assert words in res.stderr
+    assert ('\x1b' not in res.stdout + res.stderr and 'it/s' not in res.stderr
+            and 'encryption' not in res.stderr), 'no colours, no bar and no warning in a log'
 
 
 def test_all_good_is_status_0_and_each_gets_a_line(tmp_path):
@@ -98,7 +110,8 @@ def test_a_backend_that_is_not_there(tmp_path):
 def test_a_file_that_is_no_notebook(tmp_path):
     (tmp_path/'01_a.ipynb').write_text('{"cells": [')
     res = run(tmp_path, 'run')
-    assert res.returncode == 1 and '01_a.ipynb cannot be read as a notebook' in res.stderr and 'Traceback' not in res.stderr, res
+    assert (res.returncode == 1 and '01_a.ipynb cannot be read as a notebook' in res.stderr
+            and 'Traceback' not in res.stderr), res
 
 
 def test_a_kernel_that_dies(tmp_path):
@@ -108,8 +121,10 @@ def test_a_kernel_that_dies(tmp_path):
 
 
 MESSY = ['class A: pass\nA()', 'import sys\nprint("a\\nb"); print("c", file=sys.stderr); print("ä")', '"<b>\\n"', '',
-         "from IPython.display import display, SVG, HTML\ndisplay(SVG('<svg xmlns=\"http://www.w3.org/2000/svg\"><g/>\\n</svg>'), HTML('<i>\\n</i>'), metadata={'a': 1})",
-         '%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);', cell('1/0', 'raises-exception', 'keep'), 'for i in range(3): print(i, end="", flush=True)']
+         "from IPython.display import display, SVG, HTML\ndisplay(SVG('<svg "
+         "xmlns=\"http://www.w3.org/2000/svg\"><g/>\\n</svg>'), HTML('<i>\\n</i>'), metadata={'a': 1})",
+         '%matplotlib inline\nimport matplotlib.pyplot as plt\nplt.plot([1, 2]);',
+         cell('1/0', 'raises-exception', 'keep'), 'for i in range(3): print(i, end="", flush=True)']
 
 
 def test_save_is_in_clean_form_and_the_same_again(tmp_path):
@@ -123,7 +138,8 @@ def test_save_is_in_clean_form_and_the_same_again(tmp_path):
     nb = json.loads(saved)
     assert nb['metadata']['gridstride'] == dict(code=L.code_hash(nb), backend='sim') and not L.stale(nb)
     assert [len(c['outputs']) for c in nb['cells']] == [1, 2, 1, 0, 2, 1, 1, 1], 'the outputs of every kind are there'
-    assert 'ä' in saved and ' at 0x' not in saved and nb['cells'][6]['metadata'] == dict(tags=['raises-exception', 'keep'])
+    assert 'ä' in saved and ' at 0x' not in saved and nb['cells'][6]['metadata'] == dict(
+        tags=['raises-exception', 'keep'])
     done = subprocess.run([Path(sys.executable).with_name('nbdev-clean')], cwd=tmp_path, text=True, capture_output=True)
     assert done.returncode == 0 and path.read_text(encoding='utf-8') == saved, done.stderr
     assert run(tmp_path/'nbs', 'run', '--save', GRIDSTRIDE_BACKEND='sim').returncode == 0
@@ -148,22 +164,26 @@ def test_save_that_is_cut_short_leaves_the_old_file(tmp_path, monkeypatch):
 
 
 def test_save_keeps_an_edit_made_in_the_meantime(tmp_path):
-    path = write(tmp_path/'01_a.ipynb', f'from pathlib import Path\np = Path({str(tmp_path)!r})/"01_a.ipynb"\np.write_text(p.read_text().replace("one", "two")); "one"')
+    path = write(tmp_path/'01_a.ipynb', f'from pathlib import Path\np = Path({str(tmp_path)!r})/"01_a.ipynb"\n'
+                                        'p.write_text(p.read_text().replace("one", "two")); "one"')
     res = run(tmp_path, 'run', '--save')
-    assert res.returncode == 1 and 'was edited while it ran' in res.stderr and '"two"' in json.loads(path.read_text())['cells'][0]['source'], res
+    assert (res.returncode == 1 and 'was edited while it ran' in res.stderr
+            and '"two"' in json.loads(path.read_text())['cells'][0]['source']), res
 
 
 def test_executing_never_solves_an_exercise(tmp_path, monkeypatch):
     mine = tmp_path/'mine.json'
     monkeypatch.setenv('GRIDSTRIDE_PROGRESS', str(mine))
-    write(tmp_path/'01_a.ipynb', 'import os\nfrom pathlib import Path\nPath(os.environ["GRIDSTRIDE_PROGRESS"]).write_text("{}")')
+    write(tmp_path/'01_a.ipynb',
+          'import os\nfrom pathlib import Path\nPath(os.environ["GRIDSTRIDE_PROGRESS"]).write_text("{}")')
     asyncio.run(L.execute(tmp_path/'01_a.ipynb'))
     assert not mine.exists()
 
 
 def test_interrupt_ends_the_kernels(tmp_path):
     import psutil, signal, time
-    write(tmp_path/'01_a.ipynb', f'import os, pathlib, time\npathlib.Path({str(tmp_path/"pid")!r}).write_text(str(os.getpid()))\ntime.sleep(100)')
+    write(tmp_path/'01_a.ipynb', 'import os, pathlib, time\n'
+                                 f'pathlib.Path({str(tmp_path/"pid")!r}).write_text(str(os.getpid()))\ntime.sleep(100)')
     code = f'import sys; from gridstride.lessons import main; sys.exit(main(["run"], {str(tmp_path)!r}))'
     child = subprocess.Popen([sys.executable, '-c', code], text=True, stderr=subprocess.PIPE, stdout=subprocess.PIPE)
     end = time.monotonic() + 60

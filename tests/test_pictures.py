@@ -1,4 +1,5 @@
-"Every SVG picture that is committed, in a real browser: on a narrow and a wide page, on a light and a dark one, all its texts can be read."
+"""Every SVG picture that is committed, in a real browser: on a narrow and a wide page, on a light
+and a dark one, all its texts can be read."""
 import json, os, re
 from pathlib import Path
 
@@ -9,7 +10,8 @@ ROOT = Path(__file__).resolve().parents[1]
 WIDTHS, THEMES = (800, 1280), dict(light='rgb(255, 255, 255)', dark='rgb(17, 17, 17)')
 PAGE = '<!doctype html><body style="margin:0;font:14px sans-serif">{}</body>'
 
-# What JupyterLab leaves beside the prompt of a cell, and what a text may cover or leave: a pixel, for the rounding of letters.
+# What JupyterLab leaves beside the prompt of a cell, and what a text may cover or leave: a pixel,
+# for the rounding of letters.
 LOOK = '''([page, edge]) => {
     const rgb = s => (s.match(/[\\d.]+/g) || []).map(Number), light = c => {
         const [r, g, b] = c.slice(0, 3).map(v => v/255).map(v => v <= .04045 ? v/12.92 : ((v + .055)/1.055)**2.4);
@@ -53,7 +55,8 @@ def svgs(nb):
 
 def pictures(nbs=ROOT/'nbs'):
     "Name -> SVG, of all that is committed"
-    found = {f'{p.stem}, cell {i}, {n}': svg for p in sorted(nbs.rglob('*.ipynb')) for n, (i, svg) in enumerate(svgs(json.loads(p.read_text(encoding='utf-8'))))}
+    found = {f'{p.stem}, cell {i}, {n}': svg for p in sorted(nbs.rglob('*.ipynb'))
+             for n, (i, svg) in enumerate(svgs(json.loads(p.read_text(encoding='utf-8'))))}
     return {**found, **{p.name: p.read_text(encoding='utf-8') for p in sorted((ROOT/'images').glob('*.svg'))}}
 
 
@@ -70,32 +73,44 @@ def looked_at(pictures):
             for theme, color in THEMES.items():
                 page.emulate_media(color_scheme=theme)
                 page.evaluate('color => document.body.style.background = color', color)
-                for name, what in page.evaluate(LOOK, [color, 1]): found.setdefault(f'{name}: {what}', []).append(f'{width} {theme}')
+                for name, what in page.evaluate(LOOK, [color, 1]):
+                    found.setdefault(f'{name}: {what}', []).append(f'{width} {theme}')
         browser.close()
     return [f'{what} ({", ".join(where)})' for what, where in found.items()]
 
 
 WRONG = {
     'too wide': '<svg width="900" height="40" viewBox="0 0 900 40"><text x="9" y="20">a</text></svg>',
-    'cut off': '<svg width="60" height="40" viewBox="0 0 60 40"><rect width="60" height="40" fill="#fff"/><text x="9" y="20">a caption</text></svg>',
-    'over the edge of its cell': '<svg width="200" height="40" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><rect x="50" width="22" height="22" fill="#eee"/><text x="61" y="14" text-anchor="middle">1234</text></svg>',
-    'on each other': '<svg width="200" height="40" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><text x="9" y="20">one</text><text x="19" y="22">two</text></svg>',
-    'pale': '<svg width="200" height="40" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><text x="9" y="20" fill="#aaa">one</text></svg>',
-    'without a card': '<svg width="200" height="40" viewBox="0 0 200 40"><text x="9" y="20" fill="#1f2933">one</text></svg>',
-    'shrunk': '<svg width="100" height="20" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><text x="9" y="20" font-size="12">one</text></svg>',
+    'cut off': '<svg width="60" height="40" viewBox="0 0 60 40"><rect width="60" height="40" fill="#fff"/><text x="9" '
+               'y="20">a caption</text></svg>',
+    'over the edge of its cell':
+        '<svg width="200" height="40" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><rect x="50" '
+        'width="22" height="22" fill="#eee"/><text x="61" y="14" text-anchor="middle">1234</text></svg>',
+    'on each other': '<svg width="200" height="40" viewBox="0 0 200 40"><rect width="200" height="40" '
+                     'fill="#fff"/><text x="9" y="20">one</text><text x="19" y="22">two</text></svg>',
+    'pale': '<svg width="200" height="40" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><text x="9" '
+            'y="20" fill="#aaa">one</text></svg>',
+    'without a card':
+        '<svg width="200" height="40" viewBox="0 0 200 40"><text x="9" y="20" fill="#1f2933">one</text></svg>',
+    'shrunk': '<svg width="100" height="20" viewBox="0 0 200 40"><rect width="200" height="40" fill="#fff"/><text '
+              'x="9" y="20" font-size="12">one</text></svg>',
 }
 SAID = {
-    'too wide': 'is 900 wide, on a page of 800 (800 light, 800 dark)', 'cut off': '"a caption" leaves', 'over the edge of its cell': '"1234" leaves its box', 'on each other': '"one" and "two" cover each other',
-    'pale': '"one" has a contrast of 2.3', 'without a card': '"one" has a contrast of 1.3 (800 dark, 1280 dark)', 'shrunk': '"one" has letters of 6.0 pixels'}
+    'too wide': 'is 900 wide, on a page of 800 (800 light, 800 dark)', 'cut off': '"a caption" leaves',
+    'over the edge of its cell': '"1234" leaves its box', 'on each other': '"one" and "two" cover each other',
+    'pale': '"one" has a contrast of 2.3', 'without a card': '"one" has a contrast of 1.3 (800 dark, 1280 dark)',
+    'shrunk': '"one" has letters of 6.0 pixels'}
 
 
-@pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'), reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
+@pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
+    reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
 def test_every_picture_can_be_read():
     "One browser for all, and for some that cannot be read, or this would see nothing"
     every = pictures()
     assert len(every) > 40, 'the pictures of the lessons'
     found = looked_at({**every, **WRONG})
-    for name, words in SAID.items(): assert any(o.startswith(f'{name}: ') and words in o for o in found), f'{name} was not noticed'
+    for name, words in SAID.items():
+        assert any(o.startswith(f'{name}: ') and words in o for o in found), f'{name} was not noticed'
     assert [o for o in found if o.partition(': ')[0] not in WRONG] == []
 
 

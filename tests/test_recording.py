@@ -31,7 +31,8 @@ def folder(tmp_path, monkeypatch):
 @pytest.fixture
 def made(folder, monkeypatch):
     "A recording that an H100 made"
-    monkeypatch.setattr(recording, 'machine', lambda tools: dict(gpu='NVIDIA H100', date='2026-11-21', versions=dict(torch='2.11', **(tools or {}))))
+    monkeypatch.setattr(recording, 'machine',
+        lambda tools: dict(gpu='NVIDIA H100', date='2026-11-21', versions=dict(torch='2.11', **(tools or {}))))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     recorded('08_a', lambda: {'GB/s': 3001}, 'source', 7, tools={'ncu': '2025.3'})
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
@@ -41,11 +42,13 @@ def made(folder, monkeypatch):
 def test_shown_with_its_mark_where_there_is_no_gpu(made, capsys):
     capsys.readouterr()
     rec = recorded('08_a', missing, 'source', 7)
-    assert capsys.readouterr().out == 'A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)\n'
+    assert (capsys.readouterr().out == 'A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, '
+                                       '2026-11-21 (ncu 2025.3, torch 2.11)\n')
     assert rec.data == {'GB/s': 3001} and rec.mark in rec._repr_mimebundle_()['text/plain']
 
 
-@pytest.mark.parametrize('form,shown', [('_repr_html_', '<b>3001</b>'), ('_repr_svg_', '<svg/>'), ('_repr_png_', '<img src="data:image/png;base64,')])
+@pytest.mark.parametrize('form,shown',
+    [('_repr_html_', '<b>3001</b>'), ('_repr_svg_', '<svg/>'), ('_repr_png_', '<img src="data:image/png;base64,')])
 def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, form, shown):
     "A table or a picture that is seen alone says in itself where and when it was made"
     monkeypatch.setattr(recording, 'machine', lambda tools: dict(gpu='NVIDIA <H100>', date='2026-11-21', versions={}))
@@ -58,12 +61,16 @@ def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, for
 def test_the_whole_line_is_said_once(made, capsys):
     capsys.readouterr()
     for _ in range(2): recorded('08_a', missing, 'source', 7)
-    assert capsys.readouterr().out.splitlines() == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, torch 2.11)', 'Recorded on an NVIDIA H100, 2026-11-21, as above']
+    assert (capsys.readouterr().out.splitlines()
+            == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, '
+                'torch 2.11)', 'Recorded on an NVIDIA H100, 2026-11-21, as above'])
 
 
 @pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
 def test_refused_for_anything_else(made, parts):
-    with pytest.raises(Unavailable, match='needs an NVIDIA GPU; and the recording .*08_a.json was made from another source'): recorded('08_a', missing, *parts)
+    with pytest.raises(Unavailable,
+                       match='needs an NVIDIA GPU; and the recording .*08_a.json was made from another source'):
+        recorded('08_a', missing, *parts)
 
 
 def test_refused_where_there_is_none(folder):
@@ -83,7 +90,8 @@ def test_what_can_be_made_is_made(made):
 
 
 def test_what_a_lesson_measures(folder, monkeypatch):
-    "Plain data come back as data, of a machine with a GPU or of a recording; a kernel of Triton counts with its function, as where no Triton is"
+    """Plain data come back as data, of a machine with a GPU or of a recording; a kernel of Triton counts with its
+    function, as where no Triton is"""
     def measure(): return {'GB/s': 3001}
     def kernel(): return 1
     jitted = type('JITFunction', (), dict(fn=staticmethod(kernel), src='def kernel(): ...'))()
@@ -111,9 +119,11 @@ def test_a_failed_recording_leaves_the_old_one(made, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_MISSED', str(made/'missed'))
     before = (made/'08_a.json').read_bytes()
     recorded('08_a', missing, 'source', 7)
-    assert (made/'08_a.json').read_bytes() == before and (made/'missed').read_text() == '08_a: A profile needs an NVIDIA GPU\n'
+    assert (made/'08_a.json').read_bytes() == before
+    assert (made/'missed').read_text() == '08_a: A profile needs an NVIDIA GPU\n'
     with pytest.raises(TypeError): recorded('08_a', lambda: 1, 'source', 7, save=lambda x: {1, 2})
-    assert (made/'08_a.json').read_bytes() == before and sorted(os.listdir(made)) == ['08_a.json', 'missed'], 'no half-written file is left'
+    assert ((made/'08_a.json').read_bytes() == before
+            and sorted(os.listdir(made)) == ['08_a.json', 'missed']), 'no half-written file is left'
 
 
 def test_save_and_load_rebuild_what_a_gpu_shows(folder, monkeypatch):
@@ -139,8 +149,10 @@ def test_forms_of_a_figure_and_of_bytes(folder):
 
 
 def test_keys_do_not_depend_on_values_or_runs(folder):
-    code = 'import numpy as np; from gridstride.recording import key; print(key(np.zeros((2,3), np.float32), dict(b=1, a=2), key))'
-    keys = {subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True, env={**os.environ, 'PYTHONHASHSEED': s}).stdout.strip() for s in '12'}
+    code = ('import numpy as np; from gridstride.recording import key; '
+            'print(key(np.zeros((2,3), np.float32), dict(b=1, a=2), key))')
+    keys = {subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True,
+                           env={**os.environ, 'PYTHONHASHSEED': s}).stdout.strip() for s in '12'}
     assert keys == {key(np.ones((2, 3), np.float32), dict(a=2, b=1), key)}
 
 
@@ -156,7 +168,8 @@ def test_kernels_count_with_their_source():
     def k(x): x[0] = 1
     def plain(x): x[0] = 1
     assert key(k) != key(plain), 'decorator and name are part of the source'
-    assert key(type('Triton', (), dict(src='a'))()) == key(type('Triton', (), dict(src='a'))()) != key(type('Triton', (), dict(src='b'))())
+    assert (key(type('Triton', (), dict(src='a'))()) == key(type('Triton', (), dict(src='a'))())
+            != key(type('Triton', (), dict(src='b'))()))
 
 
 @pytest.mark.parametrize('name', ['', '.', '..', 'a/b', '../a', '/a'])
@@ -169,14 +182,16 @@ def test_the_first_gpu_is_asked_for(tmp_path, monkeypatch):
     (tmp_path/'nvidia-smi').chmod(0o755)
     monkeypatch.setenv('PATH', str(tmp_path), prepend=os.pathsep)
     m = recording.machine()
-    assert m['gpu'] == 'NVIDIA H100 80GB HBM3' and m['versions']['driver'] == '580.159' and re.fullmatch(r'\d{4}-\d\d-\d\d', m['date'])
+    assert m['gpu'] == 'NVIDIA H100 80GB HBM3' and m['versions']['driver'] == '580.159'
+    assert re.fullmatch(r'\d{4}-\d\d-\d\d', m['date'])
     (tmp_path/'nvidia-smi').write_text('#!/bin/sh\necho failed; exit 9\n')
     assert recording.machine()['gpu'] is None
 
 
 def notebook(path, call):
-    path.write_text(json.dumps(dict(cells=[dict(cell_type='code', id=f'c{i}', metadata={}, source=s, outputs=[], execution_count=None) for i, s in enumerate([CELLS, call])],
-                                    metadata={}, nbformat=4, nbformat_minor=5)))
+    path.write_text(json.dumps(
+        dict(cells=[dict(cell_type='code', id=f'c{i}', metadata={}, source=s, outputs=[], execution_count=None)
+                    for i, s in enumerate([CELLS, call])], metadata={}, nbformat=4, nbformat_minor=5)))
     return path
 
 
@@ -192,7 +207,8 @@ def test_in_a_lesson(folder, monkeypatch):
     assert 'What follows was recorded' in said.text and "{'GB/s': 3001}" in shown.data['text/plain']
     edited = notebook(folder.parent/'08_x.ipynb', "recorded('08_p', profile, SRC+' ')")
     with pytest.raises(lessons.LessonError) as e: asyncio.run(lessons.execute(edited))
-    assert str(e.value).splitlines()[-1].startswith('Unavailable: A profile needs an NVIDIA GPU; and the recording'), e.value
+    assert (str(e.value).splitlines()[-1]
+            .startswith('Unavailable: A profile needs an NVIDIA GPU; and the recording')), e.value
     assert 'Traceback' not in str(e.value), 'one line, not a page'
 
 
@@ -207,8 +223,11 @@ def test_what_is_shown_can_say_where_it_was_made(made, monkeypatch):
 # Claims
 
 @pytest.mark.parametrize('low,measured,high,said', [
-    (.8, 1.024, 1.15, 'here 1.02; on the H100 of this text 0.8 to 1.15'), (.8, 1.3, 1.15, 'not so here, 1.3; on the H100 of this text 0.8 to 1.15'), (.8, .7, None, 'not so here, 0.7; on the H100 of this text at least 0.8'),
-    (None, .7, 1, 'here 0.7; on the H100 of this text at most 1'), (1, 1, 1, 'here 1; on the H100 of this text 1 to 1'), (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'), (1, None, 2, 'not measured here; on')])
+    (.8, 1.024, 1.15, 'here 1.02; on the H100 of this text 0.8 to 1.15'),
+    (.8, 1.3, 1.15, 'not so here, 1.3; on the H100 of this text 0.8 to 1.15'),
+    (.8, .7, None, 'not so here, 0.7; on the H100 of this text at least 0.8'),
+    (None, .7, 1, 'here 0.7; on the H100 of this text at most 1'), (1, 1, 1, 'here 1; on the H100 of this text 1 to 1'),
+    (None, 2, 1, 'not so here, 2'), (1, float('nan'), 2, 'not so here, nan'), (1, None, 2, 'not measured here; on')])
 def test_a_claim_tells_and_stops_no_reader(folder, monkeypatch, capsys, low, measured, high, said):
     recorded('08_b', lambda: measured)
     claim('a is level with b', low, measured, high)
@@ -228,7 +247,9 @@ def test_a_claim_about_a_recording_stops_nobody(made, monkeypatch, capsys):
     claim('rate', None, rate, 3000)
     recorded('08_b', lambda: 3)
     claim('rate', None, rate, 3000, mark='recorded elsewhere')
-    assert capsys.readouterr().out.splitlines()[-3:] == ['rate: recorded 3,001; on the H100 of this text at least 3,000', *2*['rate: not so in the recording, 3,001; on the H100 of this text at most 3,000']]
+    assert (capsys.readouterr().out.splitlines()[-3:]
+            == ['rate: recorded 3,001; on the H100 of this text at least 3,000',
+                *2*['rate: not so in the recording, 3,001; on the H100 of this text at most 3,000']])
 
 
 def test_a_claim_needs_a_bound():
@@ -244,7 +265,8 @@ def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
 def test_claims_must_hold_where_outputs_are_kept(folder):
     nb = notebook(folder.parent/'08_x.ipynb', "from gridstride.recording import claim\nclaim('a', 1, 2, 1.5)")
     assert 'not so here' in asyncio.run(lessons.execute(nb)).cells[1].outputs[0].text
-    with pytest.raises(lessons.LessonError, match='The text does not say'): asyncio.run(lessons.execute(nb, keeping=True))
+    with pytest.raises(lessons.LessonError, match='The text does not say'):
+        asyncio.run(lessons.execute(nb, keeping=True))
 
 
 def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
@@ -264,5 +286,6 @@ def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
     said[:] = ['nothing that is measured here']
     capsys.readouterr()
     print_on_gpu('06_a', show, 'source')
-    assert capsys.readouterr().out == 'This needs an NVIDIA GPU, and none is here. What follows was recorded on an NVIDIA H100, 2026-11-21\n1.63 ms\n'
+    assert (capsys.readouterr().out == 'This needs an NVIDIA GPU, and none is here. '
+                                       'What follows was recorded on an NVIDIA H100, 2026-11-21\n1.63 ms\n')
     with pytest.raises(Unavailable, match='another source'): print_on_gpu('06_a', show, 'another')

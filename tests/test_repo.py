@@ -21,8 +21,10 @@ def copied(tmp_path):
     "A copy of what the package is built from"
     here = tmp_path/'copy'
     here.mkdir()
-    for f in ('settings.ini', 'setup.py', 'pyproject.toml', 'MANIFEST.in', 'README.md', 'utils.py'): shutil.copy(ROOT/f, here)
-    for d in ('nbs', 'gridstride', 'tests'): shutil.copytree(ROOT/d, here/d, symlinks=True, ignore=shutil.ignore_patterns('__pycache__', '.*'))
+    for f in ('settings.ini', 'setup.py', 'pyproject.toml', 'MANIFEST.in', 'README.md', 'utils.py'):
+        shutil.copy(ROOT/f, here)
+    for d in ('nbs', 'gridstride', 'tests'):
+        shutil.copytree(ROOT/d, here/d, symlinks=True, ignore=shutil.ignore_patterns('__pycache__', '.*'))
     return here
 
 
@@ -35,7 +37,8 @@ def run(*cmd, cwd, **kw):
 
 def texts(folder, pattern):
     "The files below `folder` that match, with their text"
-    return {str(p.relative_to(folder)): p.read_text(encoding='utf-8') for p in folder.rglob(pattern) if p.is_file() and '__pycache__' not in p.parts}
+    return {str(p.relative_to(folder)): p.read_text(encoding='utf-8')
+            for p in folder.rglob(pattern) if p.is_file() and '__pycache__' not in p.parts}
 
 
 # Exports
@@ -88,7 +91,8 @@ PAGES = [*sorted(ROOT.glob('*.md')), *NOTEBOOKS]
 
 
 def test_links_are_found():
-    text = '[a](b.md#c) ![d](images/e%20f.svg "title") <img src="g.png"> [h](https://i.org) [j](#k) `[l](m)` [n](attachment:o)'
+    text = ('[a](b.md#c) ![d](images/e%20f.svg "title") <img src="g.png"> [h](https://i.org) [j](#k) `[l](m)` '
+            '[n](attachment:o)')
     assert links(text) == ['b.md', 'images/e f.svg', 'g.png']
 
 
@@ -124,11 +128,14 @@ def wheel(built): return next(built.glob('*.whl'))
 
 def test_wheel_and_sdist_hold_the_package_and_nothing_else(built, wheel):
     names = zipfile.ZipFile(wheel).namelist()
-    assert {n.split('/')[0].split('-')[0] for n in names} == {'gridstride'}, 'no top-level utils, no tests, no notebooks'
+    assert ({n.split('/')[0].split('-')[0] for n in names}
+            == {'gridstride'}), 'no top-level utils, no tests, no notebooks'
     source = [n.split('/', 1)[-1] for n in tarfile.open(next(built.glob('*.tar.gz'))).getnames()]
     modules = {f'gridstride/{f}' for f in texts(ROOT/'gridstride', '*.py')} - {f'gridstride/{INDEX}'}
-    for inside in names, source: assert {n for n in inside if n.startswith('gridstride/') and n.endswith('.py')} == modules
-    cpp = subprocess.run(['git', 'ls-files', 'gridstride/cpp/include', 'gridstride/cpp/runtime'], cwd=ROOT, capture_output=True, text=True, check=True).stdout.split()
+    for inside in names, source:
+        assert {n for n in inside if n.startswith('gridstride/') and n.endswith('.py')} == modules
+    cpp = subprocess.run(['git', 'ls-files', 'gridstride/cpp/include', 'gridstride/cpp/runtime'], cwd=ROOT,
+                         capture_output=True, text=True, check=True).stdout.split()
     assert len(cpp) > 50 and set(cpp) <= set(names)
 
 
@@ -137,8 +144,9 @@ def test_metadata_is_that_of_settings(wheel):
     cfg.read(ROOT/'settings.ini', encoding='utf-8')
     meta, z = cfg['DEFAULT'], zipfile.ZipFile(wheel)
     text = z.read(next(n for n in z.namelist() if n.endswith('/METADATA'))).decode()
-    for key, want in {'Name': meta['name'], 'Version': meta['version'], 'Author': meta['author'], 'License-Expression': meta['license'],
-                      'Requires-Python': f">={meta['min_python']}", 'Requires-Dist': meta['requirements'], 'Provides-Extra': 'course'}.items():
+    for key, want in {'Name': meta['name'], 'Version': meta['version'], 'Author': meta['author'],
+                      'License-Expression': meta['license'], 'Requires-Python': f">={meta['min_python']}",
+                      'Requires-Dist': meta['requirements'], 'Provides-Extra': 'course'}.items():
         assert f'{key}: {want}\n' in text
 
 
@@ -148,7 +156,8 @@ def test_wheel_imports_where_only_numpy_is(wheel, tmp_path):
     site = next((tmp_path/'v').glob('[Ll]ib/**/site-packages'))
     for p in Path(numpy.__file__).parents[1].glob('numpy*'): (site/p.name).symlink_to(p)
     python = next(p for p in (tmp_path/'v/bin/python', tmp_path/'v/Scripts/python.exe') if p.exists())
-    run(sys.executable, '-m', 'pip', '--python', python, 'install', '--no-deps', '--no-index', '--quiet', wheel, cwd=tmp_path)
+    run(sys.executable, '-m', 'pip', '--python', python, 'install', '--no-deps', '--no-index', '--quiet',
+        wheel, cwd=tmp_path)
     code = 'import gridstride, gridstride.utils as u; print(gridstride.__file__, gridstride.__version__, u.cdiv(7, 2))'
     where, version, four = run(python, '-I', '-c', code, cwd=tmp_path).split()
     assert Path(where).is_relative_to(site) and four == '4' and wheel.name.startswith(f'gridstride-{version}-')
@@ -163,7 +172,8 @@ print(int(x.sum()))'''
 
 def test_utils_is_there_for_the_lessons():
     "A kernel started in nbs/ finds `from utils import *`, and it is gridstride.utils"
-    code = 'import gridstride.utils as g; from utils import *; assert cdiv is g.cdiv and dim3 is g.dim3; print(len(g.__all__))'
+    code = ('import gridstride.utils as g; from utils import *; assert cdiv is g.cdiv and dim3 is g.dim3; '
+            'print(len(g.__all__))')
     assert int(run(sys.executable, '-c', code, cwd=ROOT/'nbs')) > 5
 
 
@@ -184,9 +194,11 @@ def test_readme_code_says_what_it_shows(tmp_path):
         code, _, shown = block.partition('\n# ')
         *body, last = re.split(r'\n(?=\S)', code.strip())
         want = shown.strip().replace('\n#', '\n').replace('\n ', '\n')
-        lines += [*body, f'try: {last}', f'except Exception as e: said.append((type(e).__name__ + ": " + str(e), {want!r}))']
+        lines += [*body, f'try: {last}',
+                  f'except Exception as e: said.append((type(e).__name__ + ": " + str(e), {want!r}))']
     (tmp_path/'readme.py').write_text('said = []\n' + '\n'.join(lines))
-    res = run(sys.executable, '-c', 'import json, readme; print(json.dumps(readme.said))', cwd=tmp_path, env={**os.environ, 'GRIDSTRIDE_BACKEND': 'sim', 'PYTHONPATH': str(ROOT)})
+    res = run(sys.executable, '-c', 'import json, readme; print(json.dumps(readme.said))', cwd=tmp_path,
+              env={**os.environ, 'GRIDSTRIDE_BACKEND': 'sim', 'PYTHONPATH': str(ROOT)})
     said = json.loads(res.splitlines()[-1])
     unnumbered = [[re.sub(r'line \d+', 'line', o) for o in pair] for pair in said]
     assert len(BLOCKS) == len(said) == 2 and all(got == want for got, want in unnumbered), said

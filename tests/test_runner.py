@@ -81,11 +81,13 @@ def test_who_leaves_early_is_named(order):
     def f(b, t, d, shared, syncb):
         if (t.x,t.y) == (1,2): return
         syncb.wait()
-    with pytest.raises(RuntimeError, match=r'thread \(1,2\) of block \(0,0\) has left, and 11 wait .* thread \(0,0\) of block \(0,0\) first'):
+    with pytest.raises(RuntimeError,
+            match=r'thread \(1,2\) of block \(0,0\) has left, and 11 wait .* thread \(0,0\) of block \(0,0\) first'):
         run_barrier(f, 1, (3,4), 0, order=order)
     def g(b, t, d, shared, syncb):
         if t.y < 3: syncb.wait()
-    with pytest.raises(RuntimeError, match=r'thread \(0,3\) of block \(0,0\) and 2 more have left, and 9 wait'): run_barrier(g, 1, (3,4), 0, order=order)
+    with pytest.raises(RuntimeError, match=r'thread \(0,3\) of block \(0,0\) and 2 more have left, and 9 wait'):
+        run_barrier(g, 1, (3,4), 0, order=order)
 
 @pytest.mark.parametrize('order', ORDERS)
 @pytest.mark.parametrize('when', [0,1,2])
@@ -105,7 +107,8 @@ def test_all_threads_may_leave_together(order):
     run_barrier(lambda b,t,d,s,syncb: syncb.wait(), 1, 1, 0, order=order)
 
 def test_a_block_has_1_to_1024_threads():
-    for run in (lambda t: run_blocks(print, 1, t), lambda t: run_shared(print, 1, t, 0), lambda t: run_barrier(print, 1, t, 0)):
+    for run in (lambda t: run_blocks(print, 1, t), lambda t: run_shared(print, 1, t, 0),
+                lambda t: run_barrier(print, 1, t, 0)):
         for size in (1025, (64,32), 0):
             with pytest.raises(ValueError, match='1 to 1024'): run(size)
 

@@ -72,7 +72,8 @@ def test_two_dimensions():
     @cuda.jit
     def k(out):
         x,y = cuda.grid(2)
-        if x < out.shape[1] and y < out.shape[0]: out[y,x] = cuda.blockIdx.x*1000+cuda.threadIdx.x*100+cuda.blockIdx.y*10+cuda.threadIdx.y
+        if x < out.shape[1] and y < out.shape[0]:
+            out[y,x] = cuda.blockIdx.x*1000+cuda.threadIdx.x*100+cuda.blockIdx.y*10+cuda.threadIdx.y
     out = np.full((5,9), -1)
     k[(3,2),(4,3)](out)
     y,x = np.indices(out.shape)
@@ -362,7 +363,8 @@ def test_same_as_python(f): same_as_python(f, 64, 5, dtype=np.int64)
 def true_division(i, args): return (i-20)/(i+1)
 def powers(i, args): return (i%5)**3 + (i+1)**0.5
 def roots(i, args): return math.sqrt(i) + math.floor(i/3) + math.ceil(i/7) + math.fabs(i-20)
-def waves(i, args): return math.sin(i)*math.exp(-i/10) + math.atan2(i, 3) + math.pow(i, 1.5) + math.log(i+1) + math.tanh(i/9)
+def waves(i, args):
+    return math.sin(i)*math.exp(-i/10) + math.atan2(i, 3) + math.pow(i, 1.5) + math.log(i+1) + math.tanh(i/9)
 
 @pytest.mark.parametrize('f', [true_division, powers, roots, waves], ids=lambda f: f.__name__)
 def test_close_to_python(f): np.testing.assert_allclose(threads(f, 64), [f(i,()) for i in range(64)], rtol=1e-13)
@@ -489,7 +491,8 @@ def double(x):
     i = cuda.grid(1)
     for n in range(i, x.size, cuda.gridsize(1)): x[n//x.shape[1],n%x.shape[1]] *= 2
 
-LAYOUTS = {'C':lambda a: a, 'F':np.asfortranarray, 'T':lambda a: a.T, 'strided':lambda a: a[::2,1::3], 'inner':lambda a: a[1:-1,1:-1], 'reversed':lambda a: a[::-1,::-1]}
+LAYOUTS = {'C':lambda a: a, 'F':np.asfortranarray, 'T':lambda a: a.T, 'strided':lambda a: a[::2,1::3],
+           'inner':lambda a: a[1:-1,1:-1], 'reversed':lambda a: a[::-1,::-1]}
 @pytest.mark.parametrize('how', LAYOUTS)
 def test_layouts(how):
     a = LAYOUTS[how](rng().normal(size=(6,10)))
@@ -586,7 +589,8 @@ def test_votes():
     for t in range(64):
         w = x[t//32*32:][:32]
         same = len(set(w))==1
-        want = [(w<3).all(), (w>2).any(), mask(np.flatnonzero(w==1).tolist()), mask(np.flatnonzero(w==x[t]).tolist()), mask(range(32)) if same else 0, same, 0xaaaaaaaa if t%2 else 0, (1<<t%32)-1]
+        want = [(w<3).all(), (w>2).any(), mask(np.flatnonzero(w==1).tolist()), mask(np.flatnonzero(w==x[t]).tolist()),
+                mask(range(32)) if same else 0, same, 0xaaaaaaaa if t%2 else 0, (1<<t%32)-1]
         assert out[:,t].tolist()==[int(o) for o in want]
 
 def test_counting_barriers():
@@ -601,8 +605,8 @@ def test_counting_barriers():
     k[3,40](x, out)
     assert (out!=0)[1:,::40].tolist()==[[False,True,False],[False,True,True]] and out[0,::40].tolist()==[0,40,20]
 
-INTS = dict(add=operator.add, sub=operator.sub, max=max, min=min, and_=operator.and_, or_=operator.or_, xor=operator.xor,
-    inc=lambda a,v: 0 if a>=v else a+1, dec=lambda a,v: v if a==0 or a>v else a-1)
+INTS = dict(add=operator.add, sub=operator.sub, max=max, min=min, and_=operator.and_, or_=operator.or_,
+    xor=operator.xor, inc=lambda a,v: 0 if a>=v else a+1, dec=lambda a,v: v if a==0 or a>v else a-1)
 @pytest.mark.parametrize('name', INTS)
 @pytest.mark.parametrize('dtype', ['u4','u8'])
 def test_atomics(name, dtype):
@@ -650,7 +654,8 @@ def test_bits_of_numbers():
     x = rng().integers(1, 2**31, 32).astype(np.uint32)
     out = np.full((4,32), -1)
     k[1,32](x, out)
-    for i,v in enumerate(x.tolist()): assert out[:,i].tolist()==[bin(v).count('1'), 32-v.bit_length(), (v&-v).bit_length(), int(f'{v:032b}'[::-1],2)]
+    for i,v in enumerate(x.tolist()):
+        assert out[:,i].tolist()==[bin(v).count('1'), 32-v.bit_length(), (v&-v).bit_length(), int(f'{v:032b}'[::-1],2)]
 
 def test_grid_barrier():
     @cuda.jit
@@ -701,56 +706,127 @@ def wrong(name, kind, params, body, mend, config, args, array=None, index=None, 
 Z = np.zeros
 def linear(e): return e.block[0]*64+e.thread[0]
 
-wrong('no guard', 'memcheck', 'x', 'x[i] = i # here', ('x[i] = i', 'if i < x.size: x[i] = i'), (2,64), lambda: (Z(100),), 'x', who=lambda e: e.index==(linear(e),) and e.index[0] >= 100)
-wrong('one past the end', 'memcheck', 'x', 'if i <= x.size: x[i] = i # here', ('<=','<'), (2,64), lambda: (Z(100),), 'x', (100,), (1,0,0), (36,0,0))
-wrong('negative index', 'memcheck', 'x, out', 'out[i] = x[i-1] # here', ('x[i-1]','x[max(i-1,0)]'), (1,64), lambda: (Z(64),Z(64)), 'x', (-1,), (0,0,0), (0,0,0))
-wrong('axes swapped', 'memcheck', 'x', 'x[t,0] = 1 # here', ('x[t,0]','x[0,t]'), (1,8), lambda: (Z((4,8)),), 'x', who=lambda e: e.index==(e.thread[0],0) and e.index[0] >= 4)
+wrong('no guard', 'memcheck', 'x', 'x[i] = i # here', ('x[i] = i', 'if i < x.size: x[i] = i'), (2,64),
+      lambda: (Z(100),), 'x', who=lambda e: e.index==(linear(e),) and e.index[0] >= 100)
+wrong('one past the end', 'memcheck', 'x', 'if i <= x.size: x[i] = i # here', ('<=','<'), (2,64), lambda: (Z(100),),
+      'x', (100,), (1,0,0), (36,0,0))
+wrong('negative index', 'memcheck', 'x, out', 'out[i] = x[i-1] # here', ('x[i-1]','x[max(i-1,0)]'), (1,64),
+      lambda: (Z(64),Z(64)), 'x', (-1,), (0,0,0), (0,0,0))
+wrong('axes swapped', 'memcheck', 'x', 'x[t,0] = 1 # here', ('x[t,0]','x[0,t]'), (1,8), lambda: (Z((4,8)),), 'x',
+      who=lambda e: e.index==(e.thread[0],0) and e.index[0] >= 4)
 wrong('too many indices', 'memcheck', 'x', 'x[t,0] = 1 # here', ('x[t,0]','x[t]'), (1,8), lambda: (Z(8),), 'x')
-wrong('shared memory too small', 'memcheck', 'x', 's = cuda.shared.array(32, np.float64)\ns[t] = 1 # here\ncuda.syncthreads()\nx[t] = s[t//2]', ('array(32','array(33'), (1,33), lambda: (Z(33),), 's', (32,), (0,0,0), (32,0,0))
-wrong('local memory too small', 'memcheck', 'x', 'a = cuda.local.array(4, np.float64)\nfor j in range(5): a[j] = j # here\nx[t] = a[2]', ('range(5)','range(4)'), (1,8), lambda: (Z(8),), 'a', (4,))
-wrong('halo', 'memcheck', 'x, out', 'n = x.size\nif i < n:\n    out[i] = x[i] + x[i+1] # here', ('x[i+1]','(x[i+1] if i+1 < n else 0.)'), (2,64), lambda: (Z(100),Z(100)), 'x', (100,), (1,0,0), (35,0,0))
-wrong('guard after the load', 'memcheck', 'x, out', 'v = x[i] if True else 0. # here\nif i < x.size: out[i] = v', ('if True','if i < x.size'), (2,64), lambda: (Z(127),Z(127)), 'x', (127,), (1,0,0), (63,0,0))
-wrong('and the wrong way round', 'memcheck', 'x, out', 'if x[i] >= 0 and i < x.size: # here\n    out[i] = 1', ('x[i] >= 0 and i < x.size','i < x.size and x[i] >= 0'), (1,64), lambda: (Z(63),Z(63)), 'x', (63,), (0,0,0), (63,0,0))
-wrong('atomic outside', 'memcheck', 'x, h', 'cuda.atomic.add(h, x[i], 1) # here', ('x[i],','x[i]%10,'), (1,64), lambda: (np.r_[Z(63,int),10],Z(10,int)), 'h', (10,), (0,0,0), (63,0,0))
-wrong('view too long', 'memcheck', 'x', 'v = x[4:8]\nif t < 5: v[t] = 1 # here', ('t < 5','t < 4'), (1,8), lambda: (Z(16),), index=(4,), thread=(4,0,0))
-wrong('index from memory', 'memcheck', 'x, out', 'out[i] = x[int(x[i])] # here', ('int(x[i])','int(x[i])%8'), (1,8), lambda: (np.r_[Z(7),99.],Z(8)), 'x', (99,), (0,0,0), (7,0,0))
-wrong('dynamic memory too small', 'memcheck', 'x', 's = cuda.shared.array(0, np.float64)\nif t < 9: s[t] = 1 # here', ('t < 9','t < 8'), (1,16,0,64), lambda: (Z(16),), 's', (8,), thread=(8,0,0))
+wrong('shared memory too small', 'memcheck', 'x',
+      's = cuda.shared.array(32, np.float64)\ns[t] = 1 # here\ncuda.syncthreads()\nx[t] = s[t//2]',
+      ('array(32','array(33'), (1,33), lambda: (Z(33),), 's', (32,), (0,0,0), (32,0,0))
+wrong('local memory too small', 'memcheck', 'x',
+      'a = cuda.local.array(4, np.float64)\nfor j in range(5): a[j] = j # here\nx[t] = a[2]', ('range(5)','range(4)'),
+      (1,8), lambda: (Z(8),), 'a', (4,))
+wrong('halo', 'memcheck', 'x, out', 'n = x.size\nif i < n:\n    out[i] = x[i] + x[i+1] # here',
+      ('x[i+1]','(x[i+1] if i+1 < n else 0.)'), (2,64), lambda: (Z(100),Z(100)), 'x', (100,), (1,0,0), (35,0,0))
+wrong('guard after the load', 'memcheck', 'x, out', 'v = x[i] if True else 0. # here\nif i < x.size: out[i] = v',
+      ('if True','if i < x.size'), (2,64), lambda: (Z(127),Z(127)), 'x', (127,), (1,0,0), (63,0,0))
+wrong('and the wrong way round', 'memcheck', 'x, out', 'if x[i] >= 0 and i < x.size: # here\n    out[i] = 1',
+      ('x[i] >= 0 and i < x.size','i < x.size and x[i] >= 0'), (1,64), lambda: (Z(63),Z(63)), 'x', (63,),
+      (0,0,0), (63,0,0))
+wrong('atomic outside', 'memcheck', 'x, h', 'cuda.atomic.add(h, x[i], 1) # here', ('x[i],','x[i]%10,'), (1,64),
+      lambda: (np.r_[Z(63,int),10],Z(10,int)), 'h', (10,), (0,0,0), (63,0,0))
+wrong('view too long', 'memcheck', 'x', 'v = x[4:8]\nif t < 5: v[t] = 1 # here', ('t < 5','t < 4'), (1,8),
+      lambda: (Z(16),), index=(4,), thread=(4,0,0))
+wrong('index from memory', 'memcheck', 'x, out', 'out[i] = x[int(x[i])] # here', ('int(x[i])','int(x[i])%8'), (1,8),
+      lambda: (np.r_[Z(7),99.],Z(8)), 'x', (99,), (0,0,0), (7,0,0))
+wrong('dynamic memory too small', 'memcheck', 'x', 's = cuda.shared.array(0, np.float64)\nif t < 9: s[t] = 1 # here',
+      ('t < 9','t < 8'), (1,16,0,64), lambda: (Z(16),), 's', (8,), thread=(8,0,0))
 
-wrong('no barrier', 'racecheck', 'x, out', 's = cuda.shared.array(64, np.float64)\ns[t] = x[t] # there\nout[t] = s[63-t] # here', ('out[t] =','cuda.syncthreads(); out[t] ='), (1,64), lambda: (rng().normal(size=64),Z(64)), 's', who=lambda e: e.index==(63-e.thread[0],) and e.other.thread[0]==e.index[0])
-wrong('no second barrier', 'racecheck', 'x, out', 's = cuda.shared.array(64, np.float64)\nfor j in range(3):\n    s[t] = x[t]+j # here\n    cuda.syncthreads()\n    out[i] += s[63-t] # there\n    pass', ('\n        pass','\n        cuda.syncthreads()'), (2,64), lambda: (rng().normal(size=64),Z(128)), 's', who=lambda e: e.other.thread[0]==63-e.thread[0] and e.other.block==e.block)
-wrong('histogram', 'racecheck', 'x, h', 'h[x[i]] += 1 # here # there', ('h[x[i]] += 1','cuda.atomic.add(h, x[i], 1)'), (4,64), lambda: (rng().integers(0,5,256),Z(5,int)), 'h')
-wrong('sum', 'racecheck', 'x, out', 'out[0] += x[i] # here # there', ('out[0] += x[i]','cuda.atomic.add(out, 0, x[i])'), (2,32), lambda: (rng().normal(size=64),Z(1)), 'out', (0,))
-wrong('all write one place', 'racecheck', 'out', 'out[0] = i # here # there', ('out[0] = i','if i==0: out[0] = i'), (2,32), lambda: (Z(1),), 'out', (0,))
-wrong('two blocks write one place', 'racecheck', 'out', 'out[t] = i # here # there', ('out[t]','out[i]'), (2,32), lambda: (Z(64),), 'out', who=lambda e: e.index==e.thread[:1]==e.other.thread[:1] and e.block!=e.other.block)
-wrong('blocks read neighbours', 'racecheck', 'x', 'v = x[(i+1)%x.size] # there\ncuda.syncthreads()\nx[i] = v # here', ('x[(i+1)%x.size]','x[i]'), (2,32), lambda: (rng().normal(size=64),), 'x', who=lambda e: e.block!=e.other.block)
-wrong('reduction in place', 'racecheck', 'x', 's = cuda.shared.array(64, np.float64)\ns[t] = x[t]\ncuda.syncthreads()\nh = 32\nwhile h:\n    if t < h: s[t] += s[t+h] # here # there\n    h //= 2\nx[t] = s[t]', ('        h //= 2','        cuda.syncthreads()\n        h //= 2'), (1,64), lambda: (rng().normal(size=64),), 's')
-wrong('shift in place', 'racecheck', 'x', 'v = x[t+1] if t < 63 else 0. # there\nx[t] = v # here', ('x[t] = v','cuda.syncthreads(); x[t] = v'), (1,64), lambda: (rng().normal(size=64),), 'x', who=lambda e: e.other.thread[0]==e.thread[0]-1)
-TICKET = 'if t==0:\n    %s\n    if cuda.atomic.add(count, 0, 1)==cuda.gridDim.x-1:\n        %s\n        for b in range(cuda.gridDim.x): out[0] += part[b] # here'
+wrong('no barrier', 'racecheck',
+      'x, out', 's = cuda.shared.array(64, np.float64)\ns[t] = x[t] # there\nout[t] = s[63-t] # here',
+      ('out[t] =','cuda.syncthreads(); out[t] ='), (1,64), lambda: (rng().normal(size=64),Z(64)), 's',
+      who=lambda e: e.index==(63-e.thread[0],) and e.other.thread[0]==e.index[0])
+wrong('no second barrier', 'racecheck',
+      'x, out', 's = cuda.shared.array(64, np.float64)\nfor j in range(3):\n    s[t] = x[t]+j # here\n'
+                '    cuda.syncthreads()\n    out[i] += s[63-t] # there\n    pass',
+      ('\n        pass','\n        cuda.syncthreads()'), (2,64), lambda: (rng().normal(size=64),Z(128)), 's',
+      who=lambda e: e.other.thread[0]==63-e.thread[0] and e.other.block==e.block)
+wrong('histogram', 'racecheck', 'x, h', 'h[x[i]] += 1 # here # there', ('h[x[i]] += 1','cuda.atomic.add(h, x[i], 1)'),
+      (4,64), lambda: (rng().integers(0,5,256),Z(5,int)), 'h')
+wrong('sum', 'racecheck', 'x, out', 'out[0] += x[i] # here # there', ('out[0] += x[i]','cuda.atomic.add(out, 0, x[i])'),
+      (2,32), lambda: (rng().normal(size=64),Z(1)), 'out', (0,))
+wrong('all write one place', 'racecheck', 'out', 'out[0] = i # here # there', ('out[0] = i','if i==0: out[0] = i'),
+      (2,32), lambda: (Z(1),), 'out', (0,))
+wrong('two blocks write one place', 'racecheck', 'out', 'out[t] = i # here # there', ('out[t]','out[i]'), (2,32),
+      lambda: (Z(64),), 'out', who=lambda e: e.index==e.thread[:1]==e.other.thread[:1] and e.block!=e.other.block)
+wrong('blocks read neighbours', 'racecheck', 'x', 'v = x[(i+1)%x.size] # there\ncuda.syncthreads()\nx[i] = v # here',
+      ('x[(i+1)%x.size]','x[i]'), (2,32), lambda: (rng().normal(size=64),), 'x', who=lambda e: e.block!=e.other.block)
+wrong('reduction in place',
+      'racecheck', 'x', 's = cuda.shared.array(64, np.float64)\ns[t] = x[t]\ncuda.syncthreads()\nh = 32\nwhile h:\n'
+                        '    if t < h: s[t] += s[t+h] # here # there\n    h //= 2\nx[t] = s[t]',
+      ('        h //= 2','        cuda.syncthreads()\n        h //= 2'), (1,64), lambda: (rng().normal(size=64),), 's')
+wrong('shift in place', 'racecheck', 'x', 'v = x[t+1] if t < 63 else 0. # there\nx[t] = v # here',
+      ('x[t] = v','cuda.syncthreads(); x[t] = v'), (1,64), lambda: (rng().normal(size=64),), 'x',
+      who=lambda e: e.other.thread[0]==e.thread[0]-1)
+TICKET = ('if t==0:\n    %s\n    if cuda.atomic.add(count, 0, 1)==cuda.gridDim.x-1:\n        %s\n'
+          '        for b in range(cuda.gridDim.x): out[0] += part[b] # here')
 def ticket(): return Z(8),Z(1,int),Z(1)
-wrong('no fence', 'racecheck', 'part, count, out', TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    pass', 'cuda.threadfence()'), ('        pass','        cuda.threadfence()'), (8,32), ticket, 'part')
-wrong('fence before the data', 'racecheck', 'part, count, out', TICKET % ('cuda.threadfence()\n    part[cuda.blockIdx.x] = 1. # there\n    pass', 'cuda.threadfence()'), ('        pass','        cuda.threadfence()'), (8,32), ticket, 'part')
-wrong('fence of the block', 'racecheck', 'part, count, out', TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    cuda.threadfence_block()', 'cuda.threadfence()'), ('_block()','()'), (8,32), ticket, 'part')
-wrong('no fence behind the flag', 'racecheck', 'part, count, out', TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    cuda.threadfence()', 'pass'), ('            pass','            cuda.threadfence()'), (8,32), ticket, 'part')
-wrong('fence of another thread', 'racecheck', 'part, count, out', 'if t==3: part[cuda.blockIdx.x] = 1. # there\npass\n' + TICKET % ('cuda.threadfence()', 'cuda.threadfence()'), ('\n    pass','\n    cuda.syncthreads()'), (8,32), ticket, 'part')
-wrong('release before the sum', 'racecheck', 'count, out', 'cuda.threadfence()\ncuda.atomic.add(count, 0, 1)\ncuda.threadfence()\nout[0] += 1. # here # there', ('out[0] += 1.','cuda.atomic.add(out, 0, 1.)'), (8,32), lambda: (Z(1,int),Z(1)), 'out', (0,))
-wrong('atomic against plain', 'racecheck', 'h, out', 'cuda.atomic.add(h, 0, 1) # there\nout[i] = h[0] # here', ('out[i] = h[0]','cuda.syncthreads(); out[i] = h[0]'), (1,64), lambda: (Z(1,int),Z(64)), 'h', (0,))
-wrong('warps without barrier', 'racecheck', 'x', 's = cuda.shared.array(64, np.float64)\ns[t] = t # there\ncuda.syncwarp()\nx[t] = s[63-t] # here', ('syncwarp','syncthreads'), (1,64), lambda: (Z(64),), 's', who=lambda e: e.thread[0]//32!=e.other.thread[0]//32)
-wrong('one reads what one writes', 'racecheck', 'x', 's = cuda.shared.array(1, np.float64)\nif t==5: s[0] = 3. # there\nx[t] = s[0] # here', ('x[t] =','cuda.syncthreads(); x[t] ='), (1,64), lambda: (Z(64),), 's', (0,), who=lambda e: e.other.thread==(5,0,0)!=e.thread)
+wrong('no fence', 'racecheck', 'part, count, out',
+      TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    pass', 'cuda.threadfence()'),
+      ('        pass','        cuda.threadfence()'), (8,32), ticket, 'part')
+wrong('fence before the data', 'racecheck', 'part, count, out',
+      TICKET % ('cuda.threadfence()\n    part[cuda.blockIdx.x] = 1. # there\n    pass', 'cuda.threadfence()'),
+      ('        pass','        cuda.threadfence()'), (8,32), ticket, 'part')
+wrong('fence of the block', 'racecheck', 'part, count, out',
+      TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    cuda.threadfence_block()', 'cuda.threadfence()'),
+      ('_block()','()'), (8,32), ticket, 'part')
+wrong('no fence behind the flag', 'racecheck', 'part, count, out',
+      TICKET % ('part[cuda.blockIdx.x] = 1. # there\n    cuda.threadfence()', 'pass'),
+      ('            pass','            cuda.threadfence()'), (8,32), ticket, 'part')
+wrong('fence of another thread', 'racecheck', 'part, count, out',
+      'if t==3: part[cuda.blockIdx.x] = 1. # there\npass\n' + TICKET % ('cuda.threadfence()', 'cuda.threadfence()'),
+      ('\n    pass','\n    cuda.syncthreads()'), (8,32), ticket, 'part')
+wrong('release before the sum', 'racecheck', 'count, out',
+      'cuda.threadfence()\ncuda.atomic.add(count, 0, 1)\ncuda.threadfence()\nout[0] += 1. # here # there',
+      ('out[0] += 1.','cuda.atomic.add(out, 0, 1.)'), (8,32), lambda: (Z(1,int),Z(1)), 'out', (0,))
+wrong('atomic against plain', 'racecheck', 'h, out', 'cuda.atomic.add(h, 0, 1) # there\nout[i] = h[0] # here',
+      ('out[i] = h[0]','cuda.syncthreads(); out[i] = h[0]'), (1,64), lambda: (Z(1,int),Z(64)), 'h', (0,))
+wrong('warps without barrier', 'racecheck', 'x',
+      's = cuda.shared.array(64, np.float64)\ns[t] = t # there\ncuda.syncwarp()\nx[t] = s[63-t] # here',
+      ('syncwarp','syncthreads'), (1,64), lambda: (Z(64),), 's', who=lambda e: e.thread[0]//32!=e.other.thread[0]//32)
+wrong('one reads what one writes', 'racecheck', 'x',
+      's = cuda.shared.array(1, np.float64)\nif t==5: s[0] = 3. # there\nx[t] = s[0] # here',
+      ('x[t] =','cuda.syncthreads(); x[t] ='), (1,64), lambda: (Z(64),), 's', (0,),
+      who=lambda e: e.other.thread==(5,0,0)!=e.thread)
 
-wrong('shared not written', 'initcheck', 'x', 's = cuda.shared.array(64, np.float64)\nif t < 32: s[t] = 1\ncuda.syncthreads()\nx[i] = s[t] # here', ('t < 32','t < 64'), (2,64), lambda: (Z(128),), 's', who=lambda e: e.index==e.thread[:1] and e.index[0] >= 32)
-wrong('local not written', 'initcheck', 'x', 'a = cuda.local.array(3, np.float64)\na[0] = 1\na[1] = 2\nx[t] = a[t%3] # here', ('t%3','t%2'), (1,8), lambda: (Z(8),), 'a', (2,), who=lambda e: e.thread[0]%3==2)
-wrong('device array not written', 'initcheck', 'd, out', 'if i > 0: d[i] = 1.\nout[i] = d[i] # here', ('i > 0','i >= 0'), (1,32), lambda: (cuda.device_array(32),Z(32)), 'd', (0,), (0,0,0), (0,0,0))
-wrong('sum not cleared', 'initcheck', 'x', 's = cuda.shared.array(1, np.float64)\npass\ncuda.syncthreads()\nx[t] = s[0] # here', ('pass','if t==0: s[0] = 1'), (1,8), lambda: (Z(8),), 's', (0,))
-wrong('atomic on nothing', 'initcheck', 'x', 's = cuda.shared.array(1, np.int64)\npass\ncuda.syncthreads()\ncuda.atomic.add(s, 0, 1) # here', ('pass','if t==0: s[0] = 0'), (1,8), lambda: (Z(8),), 's', (0,))
+wrong('shared not written', 'initcheck', 'x',
+      's = cuda.shared.array(64, np.float64)\nif t < 32: s[t] = 1\ncuda.syncthreads()\nx[i] = s[t] # here',
+      ('t < 32','t < 64'), (2,64), lambda: (Z(128),), 's', who=lambda e: e.index==e.thread[:1] and e.index[0] >= 32)
+wrong('local not written', 'initcheck', 'x',
+      'a = cuda.local.array(3, np.float64)\na[0] = 1\na[1] = 2\nx[t] = a[t%3] # here', ('t%3','t%2'), (1,8),
+      lambda: (Z(8),), 'a', (2,), who=lambda e: e.thread[0]%3==2)
+wrong('device array not written', 'initcheck', 'd, out', 'if i > 0: d[i] = 1.\nout[i] = d[i] # here',
+      ('i > 0','i >= 0'), (1,32), lambda: (cuda.device_array(32),Z(32)), 'd', (0,), (0,0,0), (0,0,0))
+wrong('sum not cleared', 'initcheck', 'x',
+      's = cuda.shared.array(1, np.float64)\npass\ncuda.syncthreads()\nx[t] = s[0] # here',
+      ('pass','if t==0: s[0] = 1'), (1,8), lambda: (Z(8),), 's', (0,))
+wrong('atomic on nothing', 'initcheck', 'x',
+      's = cuda.shared.array(1, np.int64)\npass\ncuda.syncthreads()\ncuda.atomic.add(s, 0, 1) # here',
+      ('pass','if t==0: s[0] = 0'), (1,8), lambda: (Z(8),), 's', (0,))
 
-wrong('barrier in a branch', 'synccheck', 'x', 'if t < 40:\n    cuda.syncthreads() # here\nx[i] = 1', ('t < 40','t < 64'), (2,64), lambda: (Z(128),))
-wrong('barrier in both branches', 'synccheck', 'x', 'if t < 32:\n    cuda.syncthreads() # here\nelse:\n    x[t] = 1\n    cuda.syncthreads()', ('t < 32','t < 99'), (1,64), lambda: (Z(64),))
-wrong('barrier in a loop', 'synccheck', 'x', 'for j in range(t//32+1):\n    cuda.syncthreads() # here\nx[t] = 1', ('t//32+1','2'), (1,64), lambda: (Z(64),))
-wrong('mask of the whole warp in a branch', 'synccheck', 'x', 'if t < 16:\n    x[t] = cuda.shfl_down_sync(0xffffffff, x[t], 1) # here', ('t < 16','t < 32'), (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] < 16)
-wrong('mask without me', 'synccheck', 'x', 'x[t] = cuda.any_sync(0xffff, t > 3) # here', ('0xffff','0xffffffff'), (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] >= 16)
-wrong('lock by all threads of a warp', 'synccheck', 'm, c', 'if t < 32:\n    while cuda.atomic.cas(m, 0, 0, 1)!=0: # here\n        pass\n    cuda.atomic.add(c, 0, 1)\n    cuda.threadfence()\n    cuda.atomic.exch(m, 0, 0)', ('t < 32','t < 1'), (1,32), lambda: (Z(1,int),Z(1)))
+wrong('barrier in a branch', 'synccheck', 'x', 'if t < 40:\n    cuda.syncthreads() # here\nx[i] = 1',
+      ('t < 40','t < 64'), (2,64), lambda: (Z(128),))
+wrong('barrier in both branches', 'synccheck', 'x',
+      'if t < 32:\n    cuda.syncthreads() # here\nelse:\n    x[t] = 1\n    cuda.syncthreads()', ('t < 32','t < 99'),
+      (1,64), lambda: (Z(64),))
+wrong('barrier in a loop', 'synccheck', 'x', 'for j in range(t//32+1):\n    cuda.syncthreads() # here\nx[t] = 1',
+      ('t//32+1','2'), (1,64), lambda: (Z(64),))
+wrong('mask of the whole warp in a branch', 'synccheck', 'x',
+      'if t < 16:\n    x[t] = cuda.shfl_down_sync(0xffffffff, x[t], 1) # here', ('t < 16','t < 32'), (1,32),
+      lambda: (Z(32),), who=lambda e: e.thread[0] < 16)
+wrong('mask without me', 'synccheck', 'x', 'x[t] = cuda.any_sync(0xffff, t > 3) # here', ('0xffff','0xffffffff'),
+      (1,32), lambda: (Z(32),), who=lambda e: e.thread[0] >= 16)
+wrong('lock by all threads of a warp', 'synccheck', 'm, c',
+      'if t < 32:\n    while cuda.atomic.cas(m, 0, 0, 1)!=0: # here\n        pass\n    cuda.atomic.add(c, 0, 1)\n'
+      '    cuda.threadfence()\n    cuda.atomic.exch(m, 0, 0)', ('t < 32','t < 1'), (1,32), lambda: (Z(1,int),Z(1)))
 
-KINDS = dict(memcheck=sim.MemcheckError, racecheck=sim.RacecheckError, initcheck=sim.InitcheckError, synccheck=sim.SynccheckError)
+KINDS = dict(memcheck=sim.MemcheckError, racecheck=sim.RacecheckError, initcheck=sim.InitcheckError,
+             synccheck=sim.SynccheckError)
 
 def line(src, mark): return next(n for n,l in enumerate(src.splitlines(),1) if mark in l)
 
@@ -763,7 +839,8 @@ def test_wrong(name):
     assert e.kind==kind and e.kernel=='k' and e.file==f'<{name}>' and e.line==line(src, '# here')
     for k,v in want.items(): assert v is None or getattr(e,k)==v, k
     assert len(e.block)==len(e.thread)==3
-    if kind=='racecheck': assert e.other.line==line(src, '# there') and (e.other.block,e.other.thread)!=(e.block,e.thread)
+    if kind=='racecheck':
+        assert e.other.line==line(src, '# there') and (e.other.block,e.other.thread)!=(e.block,e.thread)
     if who: assert who(e)
     text = str(e)
     assert text.startswith(kind+': ') and len(text.splitlines()) <= 6 and f'line {e.line}: ' in text
@@ -784,7 +861,8 @@ def test_mended(name):
     _,_,src,config,args,_,_ = WRONG[name]
     cell(src, name+', mended').k[config](*args())
 
-@pytest.mark.parametrize('config,args', [((1,1025),1),((1,(32,33)),1),((1,(1,1,65)),1),((0,32),1),((1,0),1),((1,-1),1),((1,32,0,49*1024),1),((1,),1),((1,32),0),((1,32),2),(((1,65536),1),1)])
+@pytest.mark.parametrize('config,args', [((1,1025),1),((1,(32,33)),1),((1,(1,1,65)),1),((0,32),1),((1,0),1),((1,-1),1),
+                                         ((1,32,0,49*1024),1),((1,),1),((1,32),0),((1,32),2),(((1,65536),1),1)])
 def test_impossible_launches(config, args):
     @cuda.jit
     def k(x): x[0] = 1
@@ -798,24 +876,32 @@ def test_too_much_shared_memory():
 
 @pytest.mark.parametrize('race', ['if x[i] > 0: out[0] = 1', 'out[t%2] = 5'])
 def test_same_value_is_a_warning(race):
-    with pytest.warns(sim.SameValueRace): cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
+    with pytest.warns(sim.SameValueRace):
+        cell(HEAD % 'x, out'+f'    {race}\n', 'same').k[2,64](np.ones(128), np.zeros(2))
 
 def test_a_return_before_a_barrier_is_a_warning():
     "Threads that are gone are awaited no more; those that pass the barrier by are, whoever else has returned"
-    src = HEAD % 'x, n' + '    if i >= n: return\n    for j in range(3):\n        cuda.syncthreads()\n        x[i] += cuda.syncthreads_and(1)\n'
+    src = (HEAD % 'x, n' + '    if i >= n: return\n    for j in range(3):\n        cuda.syncthreads()\n'
+                           '        x[i] += cuda.syncthreads_and(1)\n')
     x = np.zeros(128)
-    with pytest.warns(sim.EarlyReturn, match=r"line 7 of k: 36 of the block's 64 threads reach this barrier; thread \(36\) has returned") as w: cell(src, 'returned').k[2,64](x, 100)
-    assert x.tolist()==[3.]*100+[0.]*28 and len(w)==2 and all(o.filename=='<returned>' or o.filename==__file__ for o in w)
+    with pytest.warns(sim.EarlyReturn,
+            match=r"line 7 of k: 36 of the block's 64 threads reach this barrier; thread \(36\) has returned") as w:
+        cell(src, 'returned').k[2,64](x, 100)
+    assert x.tolist()==[3.]*100+[0.]*28 and len(w)==2
+    assert all(o.filename=='<returned>' or o.filename==__file__ for o in w)
     with sim.options(checks='no synccheck'): cell(src, 'returned').k[2,64](x, 100)
-    with pytest.raises(sim.SynccheckError, match='in another branch'): cell(src.replace('cuda.syncthreads()\n', 'if t < 16: cuda.syncthreads()\n'), 'both').k[2,64](x, 100)
+    with pytest.raises(sim.SynccheckError, match='in another branch'):
+        cell(src.replace('cuda.syncthreads()\n', 'if t < 16: cuda.syncthreads()\n'), 'both').k[2,64](x, 100)
 
 def test_checks_can_be_switched_off():
-    for name,checks in (('no barrier','memcheck,initcheck,synccheck'),('shared not written','racecheck'),('barrier in a branch','none'),('histogram','none')):
+    for name,checks in (('no barrier','memcheck,initcheck,synccheck'),('shared not written','racecheck'),
+                        ('barrier in a branch','none'),('histogram','none')):
         _,src,_,config,args,_,_ = WRONG[name]
         with sim.options(checks=checks): cell(src, name).k[config](*args())
 
 def test_what_is_not_simulated_says_so():
-    with pytest.raises(sim.NotSimulated) as e: cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))
+    with pytest.raises(sim.NotSimulated) as e:
+        cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))
     assert e.value.kind=='not simulated'
 
 # what was wrong once
@@ -834,7 +920,8 @@ def test_unsigned_index(): assert outcome('out[np.uint64(i)] = i')==list(range(8
 def test_in_a_tuple(): assert outcome('out[i] = i in (1,2,3)')==[0,1,1,1,0,0,0,0]
 
 def test_keywords_of_device_functions():
-    assert outcome('out[i] = f(i, by=2)', head='@cuda.jit(device=True)\ndef f(v, by=1): return v*by\n')==[2*i for i in range(8)]
+    assert (outcome('out[i] = f(i, by=2)', head='@cuda.jit(device=True)\ndef f(v, by=1): return v*by\n')
+            == [2*i for i in range(8)])
 
 def test_lock_taken_by_one_thread_of_each_block():
     c = cell('''
@@ -865,7 +952,8 @@ def test_chained_comparison_guards_a_load():
     assert out.sum()==50
 
 def test_order_of_evaluation():
-    assert outcome('a = cuda.local.array(1, np.int64)\na[0] = 1\nout[i] = bump(a) + (a[0] if i >= 0 else 0)', head='@cuda.jit(device=True)\ndef bump(a):\n    a[0] += 1\n    return a[0]\n')==[4]*8
+    assert outcome('a = cuda.local.array(1, np.int64)\na[0] = 1\nout[i] = bump(a) + (a[0] if i >= 0 else 0)',
+                   head='@cuda.jit(device=True)\ndef bump(a):\n    a[0] += 1\n    return a[0]\n')==[4]*8
 
 def test_slices_with_a_step():
     x,out = np.arange(20.),np.zeros(8)
@@ -882,7 +970,8 @@ def test_slices_with_a_step():
 def test_enumerate_zip_modf_and_operators():
     import cmath, math, operator
     assert outcome('s = 0.\nfor j,v in enumerate((2.,3.,5.)): s += j*v\nout[i] = s')==[13.]*8
-    assert outcome('s = 0.\nfor a,b in zip((1,2),(10,20)): s += operator.mul(a,b)\nout[i] = s', operator=operator)==[50.]*8
+    assert (outcome('s = 0.\nfor a,b in zip((1,2),(10,20)): s += operator.mul(a,b)\nout[i] = s', operator=operator)
+            == [50.]*8)
     assert outcome('f,w = math.modf(i+0.25)\nout[i] = f+10*w', math=math)==[0.25+10*i for i in range(8)]
     assert np.allclose(outcome('out[i] = abs(cmath.exp(complex(0,i)))', cmath=cmath), 1)
 
@@ -895,7 +984,8 @@ def test_a_plain_function_is_refused_as_numba_does():
     def half(v): return v/2
     @sim.cuda.jit
     def k(x): x[0] = half(x[0])
-    with pytest.raises(sim.NotSimulated, match=r'half is a plain Python function(.|\n)*device=True'): k[1,1](np.zeros(1))
+    with pytest.raises(sim.NotSimulated, match=r'half is a plain Python function(.|\n)*device=True'):
+        k[1,1](np.zeros(1))
 
 @pytest.mark.parametrize('body, error, says', [
     ('x[t] = 2*y[t]', 'MemcheckError', r'dimensions of y: 2; indices given: 1(.|\n)*line 5: x\[t\] = 2\*y\[t\](.|\n)*one index for each dimension'), ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'dimensions of y: 2'),
@@ -912,16 +1002,22 @@ def test_arrays_have_no_methods_in_a_kernel():
 
 # what is computed with small integers, as Numba types it: both without a sign stay so, at 64 bits; else they are int64
 U8,I8,I32,U32,I64,U64,F4 = np.uint8,np.int8,np.int32,np.uint32,np.int64,np.uint64,np.float32
-TYPED = [('a-b', U8(3), U8(5), 2.**64), ('a-1', U8(0), U8(0), -1), ('a-b', U8(3), I8(5), -2), ('a-b', I8(-100), I8(100), -200), ('a+b', U8(250), U8(10), 260), ('(a-b)&255', U8(3), U8(5), 254),
-    ('a%b', U64(7), I64(4), 3), ('(a>>1)-4', U32(2), U32(0), -3), ('a<<b', U8(200), I8(4), 3200), ('(a if a>0 else 0)-b', U8(3), U8(5), -2), ('min(a,b)-b', U8(3), U8(5), 2.**64), ('min(a,5)-b', U8(3), U8(9), -6),
-    ('-(a<b)', I8(1), I8(2), -1), ('~(a<b)', I8(1), I8(2), 0), ('(a<b)+(a<=b)', I8(1), I8(2), 2), ('a*b', F4(.1), I8(3), F4(.1)*F4(3)), ('a*b', F4(.1), I32(3), float(F4(.1))*3), ('a**2', F4(.1), I8(0), F4(.1)*F4(.1)),
-    ('a/b', I8(1), I8(3), 1/3), ('float(a)*a', F4(.1), I8(0), F4(.1)*F4(.1)), ('math.sqrt(a)', I8(2), I8(0), math.sqrt(2)), ('math.atan2(a,a)', F4(1), I8(0), F4(math.pi/4)), ('abs(a)', I8(-5), I8(0), 5),
-    ('cuda.clz(a)', I64(1), I8(0), 63), ('cuda.clz(a)', I32(1), I8(0), 31), ('cuda.popc(a)', I32(-1), I8(0), 32), ('cuda.popc(a)', I64(-1), I8(0), 64), ('int(a)-int(b)', U8(3), U8(5), 2.**64)]
+TYPED = [('a-b', U8(3), U8(5), 2.**64), ('a-1', U8(0), U8(0), -1), ('a-b', U8(3), I8(5), -2),
+    ('a-b', I8(-100), I8(100), -200), ('a+b', U8(250), U8(10), 260), ('(a-b)&255', U8(3), U8(5), 254),
+    ('a%b', U64(7), I64(4), 3), ('(a>>1)-4', U32(2), U32(0), -3), ('a<<b', U8(200), I8(4), 3200),
+    ('(a if a>0 else 0)-b', U8(3), U8(5), -2), ('min(a,b)-b', U8(3), U8(5), 2.**64), ('min(a,5)-b', U8(3), U8(9), -6),
+    ('-(a<b)', I8(1), I8(2), -1), ('~(a<b)', I8(1), I8(2), 0), ('(a<b)+(a<=b)', I8(1), I8(2), 2),
+    ('a*b', F4(.1), I8(3), F4(.1)*F4(3)), ('a*b', F4(.1), I32(3), float(F4(.1))*3),
+    ('a**2', F4(.1), I8(0), F4(.1)*F4(.1)), ('a/b', I8(1), I8(3), 1/3), ('float(a)*a', F4(.1), I8(0), F4(.1)*F4(.1)),
+    ('math.sqrt(a)', I8(2), I8(0), math.sqrt(2)), ('math.atan2(a,a)', F4(1), I8(0), F4(math.pi/4)),
+    ('abs(a)', I8(-5), I8(0), 5), ('cuda.clz(a)', I64(1), I8(0), 63), ('cuda.clz(a)', I32(1), I8(0), 31),
+    ('cuda.popc(a)', I32(-1), I8(0), 32), ('cuda.popc(a)', I64(-1), I8(0), 64), ('int(a)-int(b)', U8(3), U8(5), 2.**64)]
 
 @pytest.mark.parametrize('src,a,b,want', TYPED, ids=[f'{s} of {a.dtype} and {b.dtype}' for s,a,b,_ in TYPED])
 def test_types_are_those_of_numba(src, a, b, want):
     out = np.zeros(2)
-    cell(HEAD % 'x, y, out' + f'    a,b = x[0],y[0]\n    if t==0: out[0] = {src}\n', 'typed').k[1,32](np.array([a]), np.array([b]), out)
+    cell(HEAD % 'x, y, out' + f'    a,b = x[0],y[0]\n    if t==0: out[0] = {src}\n', 'typed').k[1,32](
+        np.array([a]), np.array([b]), out)
     assert out[0]==pytest.approx(want, rel=1e-15 if 'atan2' not in src else 1e-6)
 
 def test_a_small_integer_joins_a_larger_one():
@@ -981,7 +1077,8 @@ def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
     x = np.ones(40)
     plain[1, 32](x, 12000)
     assert x[1] == 12000
-    with sim.options(seconds=.3), pytest.raises(sim.KernelError, match="(?s)still runs after 0.3 s.*sim.options") as e: counts[1, 32](np.zeros(3))
+    with sim.options(seconds=.3), pytest.raises(sim.KernelError, match="(?s)still runs after 0.3 s.*sim.options") as e:
+        counts[1, 32](np.zeros(3))
     assert e.value.kind == 'timeout' and 'while x[0] == 0.: n += 1' in str(e.value)
     with pytest.raises(ValueError, match='seconds is 0'):
         with sim.options(seconds=0): pass

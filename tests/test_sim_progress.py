@@ -1,4 +1,5 @@
-"Blocks of the simulator that wait for other blocks: those that fit on the device together make progress together, in every order."
+"""Blocks of the simulator that wait for other blocks: those that fit on the device together make
+progress together, in every order."""
 import numpy as np
 import pytest
 
@@ -11,7 +12,9 @@ ORDERS = 'forward', 'reverse', 'shuffle'
 
 
 def ints(n): return np.zeros(n, np.int32)
-def line_of(kernel, text): return next(i for i, o in enumerate(open(kernel.py_func.__code__.co_filename), 1) if text in o and i > kernel.py_func.__code__.co_firstlineno)
+def line_of(kernel, text):
+    return next(i for i, o in enumerate(open(kernel.py_func.__code__.co_filename), 1)
+                if text in o and i > kernel.py_func.__code__.co_firstlineno)
 
 
 @cuda.jit
@@ -169,14 +172,18 @@ def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a
     with pytest.warns(EarlyReturn, match="38 of the block's 64"): meets[4, 64](a, False)
     assert (a == np.arange(230) + 1).all()
     e = found(sim.SynccheckError, meets[4, 64], a, True)
-    assert e.code == 'grid_diverged' and 'thread (0) of block (1) does not' in str(e) and e.line == line_of(meets, '# for all')
+    assert e.code == 'grid_diverged' and 'thread (0) of block (1) does not' in str(e)
+    assert e.line == line_of(meets, '# for all')
     e = found(sim.SynccheckError, never_meets[3, 32], ints(1))
-    assert e.code == 'grid_diverged' and 'thread (0) of block (1) does not' in str(e) and e.line == line_of(never_meets, '# without')
-    assert 'blocks in a cooperative launch; 264 of them fit' in str(found(sim.LaunchError, meets[265, 1024], ints(265 * 1024), False))
+    assert e.code == 'grid_diverged' and 'thread (0) of block (1) does not' in str(e)
+    assert e.line == line_of(never_meets, '# without')
+    assert ('blocks in a cooperative launch; 264 of them fit'
+            in str(found(sim.LaunchError, meets[265, 1024], ints(265 * 1024), False)))
 
 
 def test_blocks_that_wait_for_nobody_run_in_step():
-    assert not any(Program(k.py_func).waits for k in (queue, meets)) and all(Program(k.py_func).waits for k in (never, look_ahead, by_functions, gives_up))
+    assert not any(Program(k.py_func).waits for k in (queue, meets))
+    assert all(Program(k.py_func).waits for k in (never, look_ahead, by_functions, gives_up))
 
 
 def test_races_are_found_across_blocks_that_take_turns():

@@ -138,7 +138,8 @@ except KeyboardInterrupt: print('stopped', flush=True)
 
 
 def test_ctrl_c_ends_launches_of_threads_and_reaches_the_main_one():
-    p = subprocess.Popen([sys.executable, '-c', START + ENDLESS], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    p = subprocess.Popen([sys.executable, '-c', START + ENDLESS], stdout=subprocess.PIPE,
+                         stderr=subprocess.PIPE, text=True)
     assert p.stdout.readline() == 'started\n'
     time.sleep(.5)
     p.send_signal(signal.SIGINT)

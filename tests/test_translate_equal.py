@@ -1,4 +1,5 @@
-"What `to_cuda` makes, on the emulator, gives what the simulator gives: for kernels that a generator writes, and for those that are there already."
+"""What `to_cuda` makes, on the emulator, gives what the simulator gives: for kernels that a generator writes, and for
+those that are there already."""
 import json
 import sys
 from pathlib import Path
@@ -11,7 +12,8 @@ import cases
 import corpus
 from compare import EXAMPLES, differences, generated, rightly, smallest, told
 
-MODES = [pytest.param({}, id='readable'), pytest.param(dict(doubles=True), id='doubles'), pytest.param(dict(doubles=True, wide=True), id='wide')]
+MODES = [pytest.param({}, id='readable'), pytest.param(dict(doubles=True), id='doubles'),
+         pytest.param(dict(doubles=True, wide=True), id='wide')]
 
 @pytest.fixture(scope='module')
 def fresh(): return generated(EXAMPLES)
@@ -21,7 +23,8 @@ def there(): return [c for c in corpus.all_cases() if not corpus.refused(c)]
 
 def test_enough_kernels_of_every_shape(fresh, there):
     assert len(fresh) >= 300 and len(there) >= 140
-    for what in ('shared.array','local.array','atomic','shfl_','_sync(','while','break','continue','elif','device=True','range(6, -3, -2)','//','**','>>','cuda.grid(3)','float16','uint8'):
+    for what in ('shared.array','local.array','atomic','shfl_','_sync(','while','break','continue','elif','device=True',
+                 'range(6, -3, -2)','//','**','>>','cuda.grid(3)','float16','uint8'):
         assert any(what in c.source + json.dumps(c.args) for c in fresh), what
 
 def test_every_kernel_of_the_lessons_is_here():

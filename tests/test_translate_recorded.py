@@ -1,4 +1,5 @@
-"Kernels that ran on an NVIDIA H100, as the C that `to_cuda` makes (through nvcc, two ways) and through Numba, gave what the simulator and the emulator give."
+"""Kernels that ran on an NVIDIA H100, as the C that `to_cuda` makes (through nvcc, two ways) and through Numba, gave
+what the simulator and the emulator give."""
 import json
 import sys
 from collections import Counter
@@ -17,8 +18,10 @@ cases = record.cases()
 
 # what numba.cuda (0.30.4) does otherwise than the simulator, and the recorded kernels that show it
 NUMBA = {
-    'math.floor and math.ceil give a float64, which is no index, and no integer for an atomic operation': [f'generated_{n}' for n in (83,84,85,86,107,148,149,150,214,310,311,331,332,341,342)],
-    'the shape of a shared array is one number or name for each dimension, and no sum of them': ['sim_10_k','sim_11_k','sim_12_k','sim_14_k'],
+    'math.floor and math.ceil give a float64, which is no index, and no integer for an atomic operation':
+        [f'generated_{n}' for n in (83,84,85,86,107,148,149,150,214,310,311,331,332,341,342)],
+    'the shape of a shared array is one number or name for each dimension, and no sum of them':
+        ['sim_10_k','sim_11_k','sim_12_k','sim_14_k'],
     'a mask of lanes is an int32, so one that holds lane 31 is negative': ['sim_63_k'],
     'an array without dimensions that comes through as_cuda_array is not written': ['sim_57_k0'],
     'these kernels name the simulator itself': ['sim_139_k','sim_140_k','sim_141_k']}
@@ -42,12 +45,14 @@ def test_numba_gives_the_same_but_for_what_is_known():
     assert all('math.floor' in c.source or 'math.ceil' in c.source for c in cases if c.name in rounded)
 
 def test_the_same_on_the_emulator():
-    "Those that test_translate_equal does not run: none, while the generator and the tests' kernels are those that were recorded"
+    """Those that test_translate_equal does not run: none, while the generator and the tests'
+    kernels are those that were recorded"""
     rest = others(cases, [*generated(EXAMPLES), *corpus.all_cases()])
     got = differences(rest, doubles=True)
     assert not any(got), told(rest, got)
 
 def test_another_result_is_seen():
     case = next(c for c in cases if c.compare=='bits')
-    other = next(r['numba'] for n,r in RECORDED.items() if n!='about' and n!=case.name and isinstance(r['numba'], str) and r['numba']!=RECORDED[case.name]['numba'])
+    other = next(r['numba'] for n,r in RECORDED.items() if n!='about' and n!=case.name and isinstance(r['numba'], str)
+                 and r['numba']!=RECORDED[case.name]['numba'])
     assert record.remark(case, other, rightly(case))

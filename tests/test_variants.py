@@ -50,11 +50,13 @@ def test_several_words_are_replaced_in_their_order():
 
 def test_the_nearest_line_is_shown():
     text = said(changed, SRC, 'if (i<n) x[i]', '')
-    assert text.startswith("twice_k has no 'if (i<n) x[i]'; the nearest is line 4:\n    if (i < n) x[i] = 2*x[i];") and 'letter by letter' in text
+    assert text.startswith("twice_k has no 'if (i<n) x[i]'; the nearest is line 4:\n    if (i < n) x[i] = 2*x[i];")
+    assert 'letter by letter' in text
 
 
 def test_the_line_of_several_that_is_not_there_is_named():
-    assert "has no 'if (i > n) x[i] = 2*x[i];'; the nearest is line 4" in said(changed, SRC, 'int i = threadIdx.x;                // who\n    if (i > n) x[i] = 2*x[i];', '')
+    assert ("has no 'if (i > n) x[i] = 2*x[i];'; the nearest is line 4"
+            in said(changed, SRC, 'int i = threadIdx.x;                // who\n    if (i > n) x[i] = 2*x[i];', ''))
     assert 'not one right below the other' in said(changed, SRC, 'if (i < n) x[i] = 2*x[i];\n}', '')
 
 
@@ -62,7 +64,8 @@ def test_a_text_like_none_has_no_nearest_line(): assert 'nor a line like it' in 
 
 
 def test_a_text_that_is_there_twice_names_its_lines():
-    assert "twice_k has 'x[i] = 2*x[i];' 2 times, in lines 4, 5: give more of the line" in said(changed, SRC, 'x[i] = 2*x[i];', '')
+    assert ("twice_k has 'x[i] = 2*x[i];' 2 times, in lines 4, 5: give more of the line"
+            in said(changed, SRC, 'x[i] = 2*x[i];', ''))
     assert "3 times, in line 1:" in said(changed, 'aaa', 'a', 'b')
 
 
@@ -92,7 +95,8 @@ def test_what_has_no_source_is_refused():
 def test_a_rung_keeps_its_numbers():
     r = Rung('r', SRC, threads=32, BM=4, BN=8)
     other = changed(r, 'if (i == 0)', 'if (i == 1)', name='other', BN=16)
-    assert other.name == 'other' and other.constants == dict(BM=4, BN=16) and other.text == SRC.replace('i == 0', 'i == 1') and r.text == SRC
+    assert other.name == 'other' and other.constants == dict(BM=4, BN=16)
+    assert other.text == SRC.replace('i == 0', 'i == 1') and r.text == SRC
     assert said(changed, r, 'if (i==0)', '').startswith('r has no ')
 
 
@@ -119,14 +123,16 @@ def test_what_a_text_needs_is_asked_for():
 
 @pytest.fixture
 def lesson(tmp_path):
-    cells = ["%load_ext x\nsrc = r'''\nint a;\n'''", '# a comment above\n@jit\ndef f(x):\n    return x', '%%cuda\nint f;', 'def f(', "a = 'x'", "a = 'y'"]
+    cells = ["%load_ext x\nsrc = r'''\nint a;\n'''", '# a comment above\n@jit\ndef f(x):\n    return x',
+             '%%cuda\nint f;', 'def f(', "a = 'x'", "a = 'y'"]
     cells = [dict(cell_type='code', source=o.splitlines(True)) for o in cells]
     (tmp_path/'06_x.ipynb').write_text(json.dumps(dict(cells=cells)))
     return tmp_path
 
 
 def test_a_text_and_a_function_of_another_lesson(lesson):
-    assert source_in('06', 'src', lesson) == '\nint a;\n' and source_in('06', 'f', lesson) == '@jit\ndef f(x):\n    return x'
+    assert source_in('06', 'src', lesson) == '\nint a;\n'
+    assert source_in('06', 'f', lesson) == '@jit\ndef f(x):\n    return x'
 
 
 def test_what_a_lesson_lacks_is_told(lesson):
@@ -165,7 +171,8 @@ SOURCES = {'slow': SRC, 'fast': add_k}
 def run(tmp_path, monkeypatch):
     "A contest on a fake GPU, or without one"
     for v in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_CLAIMS'): monkeypatch.delenv(v, raising=False)
-    monkeypatch.setattr(recording, 'machine', lambda tools=None: dict(gpu='NVIDIA H100', date='2026-11-22', versions={}))
+    monkeypatch.setattr(recording, 'machine',
+                        lambda tools=None: dict(gpu='NVIDIA H100', date='2026-11-22', versions={}))
     monkeypatch.setattr(recording, '_said', set())
 
     def run(gpu, ways=WAYS, sources=SOURCES, record=False, **kw):
@@ -179,7 +186,8 @@ def run(tmp_path, monkeypatch):
 
 def test_the_table_says_where_and_what(run):
     c = run(True)
-    assert c['slow'] == pytest.approx(4) and c.ratio('fast') == pytest.approx(.25) == 1/c.ratio('slow', 'fast') and c.tflops('fast') == pytest.approx(4)
+    assert c['slow'] == pytest.approx(4) and c.ratio('fast') == pytest.approx(.25) == 1/c.ratio('slow', 'fast')
+    assert c.tflops('fast') == pytest.approx(4)
     assert c.noted('slow', 'registers') == 4 and repr(c).startswith('5 sums, NVIDIA H100, 2026-11-22\n')
     assert ['slow', '4.000', '1', '4', 'the baseline'] == c.table().rows[0] and c.table().rows[1][-1] == '0.25 x'
 
@@ -193,7 +201,8 @@ def test_a_doubt_about_several_stands_once():
 def test_a_recording_is_marked_in_the_title(run):
     run(True, record=True)
     c = run(False)
-    assert c.table().title == '5 sums, recorded on an NVIDIA H100, 2026-11-22' in c._repr_html_() and c['fast'] == pytest.approx(1)
+    assert c.table().title == '5 sums, recorded on an NVIDIA H100, 2026-11-22' in c._repr_html_()
+    assert c['fast'] == pytest.approx(1)
 
 
 def test_a_changed_comment_changes_nothing(run):
@@ -202,12 +211,14 @@ def test_a_changed_comment_changes_nothing(run):
     assert run(False, sources=other).ratio('fast') == pytest.approx(.25)
 
 
-@pytest.mark.parametrize('name,src', [('slow', SRC.replace('2*x[i];\n}', '3*x[i];\n}')), ('fast', changed(add_k, '+ TW', '- TW'))])
+@pytest.mark.parametrize('name,src',
+    [('slow', SRC.replace('2*x[i];\n}', '3*x[i];\n}')), ('fast', changed(add_k, '+ TW', '- TW'))])
 def test_a_changed_kernel_has_no_time_and_says_so(run, capsys, name, src):
     run(True, record=True)
     c = run(False, sources={**SOURCES, name: src})
     other = next(o for o in WAYS if o != name)
-    assert c[name] is None is c.ratio('fast') is c.tflops(name) is c.noted(name, 'registers') and c[other] and 'another source' in repr(c)
+    assert c[name] is None is c.ratio('fast') is c.tflops(name) is c.noted(name, 'registers') and c[other]
+    assert 'another source' in repr(c)
     claim('four times as fast', 3, c.ratio('slow', 'fast'), 5)
     assert 'not measured here' in capsys.readouterr().out
 
@@ -219,11 +230,13 @@ def test_a_new_variant_has_a_row(run):
 
 
 def test_a_wrong_variant_is_not_timed(run):
-    with pytest.raises(AssertionError, match='wrong_one is wrong, so nothing was timed'): run(True, ways={**WAYS, 'wrong_one': way(1, add=2.)}, sources={**SOURCES, 'wrong_one': 'k'})
+    with pytest.raises(AssertionError, match='wrong_one is wrong, so nothing was timed'):
+        run(True, ways={**WAYS, 'wrong_one': way(1, add=2.)}, sources={**SOURCES, 'wrong_one': 'k'})
 
 
 def test_without_a_recording_the_reason_is_told(run):
-    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here; and there is no recording'): run(False)
+    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here; and there is no recording'):
+        run(False)
 
 
 def test_what_decides_a_way_must_be_said(run):
@@ -233,4 +246,5 @@ def test_what_decides_a_way_must_be_said(run):
 
 def test_a_name_that_is_none_is_told(run):
     with pytest.raises(KeyError, match="no 'fats' in this contest; there are slow, fast"): run(True)['fats']
-    with pytest.raises(KeyError, match="no column 'regs' in this contest; there are registers"): run(True).noted('fast', 'regs')
+    with pytest.raises(KeyError, match="no column 'regs' in this contest; there are registers"):
+        run(True).noted('fast', 'regs')

@@ -1,4 +1,5 @@
-"What a learner reads: false and harsh findings that there are no more, messages that fit, warnings of lines; simulator and emulator alike."
+"""What a learner reads: false and harsh findings that there are no more, messages that fit, warnings of lines;
+simulator and emulator alike."""
 import importlib.util, os, re, subprocess, sys, warnings
 from pathlib import Path
 
@@ -122,9 +123,12 @@ def test_an_exchange_in_the_simulator():
 
 
 def test_a_return_before_a_barrier_is_a_warning_and_a_barrier_passed_by_an_error(k):
-    with pytest.warns(EarlyReturn, match=r"of early: 40 of the block's 64 threads reach this barrier; thread \(40\) has returned") as w: k.early[1, 64](out := zeros(64), 40, 0)
+    with pytest.warns(EarlyReturn, match=r"of early: 40 of the block's 64 threads reach this barrier; "
+                                         r"thread \(40\) has returned") as w:
+        k.early[1, 64](out := zeros(64), 40, 0)
     assert out.tolist() == [2.*(39-i) for i in range(40)]+[0.]*24
-    assert {int(re.match(r'line (\d+)', str(o.message))[1]) for o in w} == {line('if (wrong < 2'), line('for (int i = 0; i < 3; i++) {')+1}
+    assert ({int(re.match(r'line (\d+)', str(o.message))[1]) for o in w}
+            == {line('if (wrong < 2'), line('for (int i = 0; i < 3; i++) {')+1})
     e = found(SynccheckError, k.early[1, 64], zeros(64), 40, 2)
     assert e.line == line('if (wrong < 2') and '40 of the block' in str(e) and "checks='no synccheck'" in str(e)
     with warnings.catch_warnings(), cpp.options(checks='no synccheck'):
@@ -156,20 +160,25 @@ def test_a_missing_barrier_of_a_loop_is_named_alike_by_emulator_and_simulator(k)
     for first, second, before, now in ((0, 1, 'filled', 'used'), (1, 0, 'used', 'filled')):
         args = np.ones(96, np.float32), np.zeros(32, np.float32), first, second
         for order in ('forward', 'reverse', 'shuffle'):
-            with sim.options(order=order): one, other = found(RacecheckError, rounds[1, 32], *args), found(RacecheckError, k.rounds[1, 32], *args)
+            with sim.options(order=order):
+                one, other = found(RacecheckError, rounds[1, 32], *args), found(RacecheckError, k.rounds[1, 32], *args)
             assert (one.other.line, one.line, one.fields['now']) == (here[before], here[now], other.fields['now'])
             assert (other.other.line, other.line) == (line(f'// {before}'), line(f'// {now}')), order
-            assert ('one round of the loop further' in str(one)) == ('one round of the loop further' in str(other)) == (before == 'used')
+            assert (('one round of the loop further' in str(one)) == ('one round of the loop further' in str(other))
+                    == (before == 'used'))
 
 
 @pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
 def test_one_line_of_a_race_is_an_update_or_two_rounds(k, order):
     with cpp.options(order=order):
         e = found(RacecheckError, k.count[1, 32], zeros(1, torch.int32))
-        assert 'is read by one thread and written by another' in str(e) and 'In one step: atomicAdd(&n[0], 1).' in str(e)
+        assert 'is read by one thread and written by another' in str(e)
+        assert 'In one step: atomicAdd(&n[0], 1).' in str(e)
         e = found(RacecheckError, k.count[8, 1], zeros(1, torch.int32))
-        assert e.code == 'race_of_blocks' and e.other.source == SRC.splitlines()[e.other.line-1] and 'In one step: atomicAdd' in str(e)
-        assert 'in different rounds of a loop: put a __syncthreads()' in str(found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1)))
+        assert e.code == 'race_of_blocks' and e.other.source == SRC.splitlines()[e.other.line-1]
+        assert 'In one step: atomicAdd' in str(e)
+        assert ('in different rounds of a loop: put a __syncthreads()'
+                in str(found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1))))
 
 
 def test_wild_addresses_are_no_memory_of_the_host(k):
@@ -210,17 +219,22 @@ def test_a_line_directive_does_not_count():
     assert e.line == 3 and 'line 3: x[threadIdx.x] = 1;' in str(e) and e.file == 'k.cu'
 
 
-@pytest.mark.parametrize('call', ['k(x.data_ptr<float>());', 'if (x.numel()) k(nullptr);', 't<float>(nullptr);', 'auto f = [&] { k(nullptr); };'])
+@pytest.mark.parametrize('call',
+    ['k(x.data_ptr<float>());', 'if (x.numel()) k(nullptr);', 't<float>(nullptr);', 'auto f = [&] { k(nullptr); };'])
 def test_a_kernel_that_is_called_like_a_function(call):
-    src = '__global__ void k(float *x) { x[0] = 1; }\ntemplate <class T> __global__ void t(T *x) { x[0] = 1; }\nvoid go(torch::Tensor x) {\n    %s\n}\n'
-    with cpp.on_emulator(), pytest.raises(ValueError, match=r'is a kernel: say how many blocks of how many threads, as in [kt]<<<grid, block>>>(.|\n)*line 4') as e: load_cuda(src % call, cuda_begin)
+    src = ('__global__ void k(float *x) { x[0] = 1; }\ntemplate <class T> __global__ void t(T *x) { x[0] = 1; }\n'
+           'void go(torch::Tensor x) {\n    %s\n}\n')
+    with cpp.on_emulator(), pytest.raises(ValueError, match=r'is a kernel: say how many blocks of how many threads, '
+                                                            r'as in [kt]<<<grid, block>>>(.|\n)*line 4') as e:
+        load_cuda(src % call, cuda_begin)
     assert call in str(e.value)
 
 
 @pytest.mark.parametrize('returns', ['float', 'unsigned int', 'const float *'])
 def test_a_kernel_that_returns_something(returns):
     "As nvcc refuses it"
-    with cpp.on_emulator(), pytest.raises(ValueError, match='k is a kernel, which returns nothing(.|\n)*line 2'): cuda_kernel(f'// one\n__global__ {returns} k(float *x) {{ return 0; }}')
+    with cpp.on_emulator(), pytest.raises(ValueError, match='k is a kernel, which returns nothing(.|\n)*line 2'):
+        cuda_kernel(f'// one\n__global__ {returns} k(float *x) {{ return 0; }}')
 
 
 def test_what_only_looks_like_a_call_of_a_kernel():
@@ -254,11 +268,13 @@ DOUBTFUL = '''__global__ void k(float *x, int n) {
 def test_doubtful_lines_are_told_once_with_their_lines(begin):
     "However the source begins; what passes is quiet"
     host = 'void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<float>(), 1); }\n' if begin else ''
-    with cpp.on_emulator(), pytest.warns(CompileWarning) as w: load_cuda(begin + DOUBTFUL + host) if begin else cuda_kernel(DOUBTFUL)
+    with cpp.on_emulator(), pytest.warns(CompileWarning) as w:
+        load_cuda(begin + DOUBTFUL + host) if begin else cuda_kernel(DOUBTFUL)
     assert len(w) == 1 and w[0].filename == __file__
     said = [(int(n), what) for n, what in re.findall(r'\.cu, line (\d+): (.*)', str(w[0].message))]
     assert {n for n, _ in said} == {3, 4, 5, 6, 7} and len(said) == len(set(said))
-    for words in ('uninitialized', 'parentheses', "format '%d' expects|format specifies type 'int'", "format '%s' expects|format specifies type 'char", 'too many arguments|not used by format'):
+    for words in ('uninitialized', 'parentheses', "format '%d' expects|format specifies type 'int'",
+                  "format '%s' expects|format specifies type 'char", 'too many arguments|not used by format'):
         assert any(re.search(words, what) for _, what in said), words
 
 
@@ -283,17 +299,20 @@ def test_the_essential_words_of_a_mistake(title):
     finally: InteractiveShell.clear_instance()
     for text in (shown, recorded):
         for words in MISTAKES.WORDS[title]: assert words in text, text
-        assert len(text.split('\n')) < 60 and str(ROOT) not in text and 'site-packages' not in text and '/gridstride/' not in text
+        assert len(text.split('\n')) < 60 and str(ROOT) not in text and 'site-packages' not in text
+        assert '/gridstride/' not in text
 
 
 def test_the_whole_traceback_comes_on_request():
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(colors='NoColor')
     try:
-        shell.run_cell('from gridstride.sim import cuda\nimport numpy as np\n@cuda.jit\ndef k(x): x[cuda.grid(1)] = 1\n')
+        shell.run_cell('from gridstride.sim import cuda\nimport numpy as np\n@cuda.jit\n'
+                       'def k(x): x[cuda.grid(1)] = 1\n')
         e = shell.run_cell('def go():\n    k[1, 9](np.zeros(8))\ngo()').error_in_exec
         short = e._render_traceback_()
-        assert [o.split(': ', 1)[1] for o in short[:2]] == ['go()', 'k[1, 9](np.zeros(8))'] and '%xmode Verbose' in short[-1] and len(short) < 10
+        assert [o.split(': ', 1)[1] for o in short[:2]] == ['go()', 'k[1, 9](np.zeros(8))']
+        assert '%xmode Verbose' in short[-1] and len(short) < 10
         shell.run_line_magic('xmode', 'Verbose')
         assert 'gridstride/sim/launch.py' in '\n'.join(e._render_traceback_())
     finally:
@@ -316,10 +335,14 @@ dict(finding=go, wrong=lambda: check(np.zeros(3), np.ones(3)), other=lambda: 1/0
 
 
 @pytest.mark.parametrize('what,env,says', [
-    ('finding', {}, 'memcheck: x[8] is outside'), ('wrong', {}, 'AssertionError'), ('finding', {'GRIDSTRIDE_TRACEBACK': '1'}, 'memcheck: x[8] is outside'), ('other', {}, 'ZeroDivisionError')])
+    ('finding', {}, 'memcheck: x[8] is outside'), ('wrong', {}, 'AssertionError'),
+    ('finding', {'GRIDSTRIDE_TRACEBACK': '1'}, 'memcheck: x[8] is outside'), ('other', {}, 'ZeroDivisionError')])
 def test_a_script_ends_with_its_own_lines_and_the_message(tmp_path, what, env, says):
     (tmp_path/'script.py').write_text(SCRIPT)
-    done = subprocess.run([sys.executable, 'script.py', what], cwd=tmp_path, env={**os.environ, 'PYTHONPATH': str(ROOT), **env}, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, 'script.py', what], cwd=tmp_path,
+                          env={**os.environ, 'PYTHONPATH': str(ROOT), **env}, capture_output=True, text=True)
     brief = what!='other' and not env
-    assert done.returncode==1 and says in done.stderr and f'line {len(SCRIPT.splitlines())}, in <module>' in done.stderr, done.stderr
-    assert ('gridstride/sim/launch.py' in done.stderr)==(what=='finding' and not brief) and ('mine' in done.stderr)==(not brief) and ('GRIDSTRIDE_TRACEBACK=1' in done.stderr)==brief, done.stderr
+    assert (done.returncode==1 and says in done.stderr
+            and f'line {len(SCRIPT.splitlines())}, in <module>' in done.stderr), done.stderr
+    assert (('gridstride/sim/launch.py' in done.stderr)==(what=='finding' and not brief)
+            and ('mine' in done.stderr)==(not brief) and ('GRIDSTRIDE_TRACEBACK=1' in done.stderr)==brief), done.stderr

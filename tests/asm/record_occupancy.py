@@ -14,13 +14,15 @@ STATIC = [0, 1000, 12345, 48*1024]
 BLOCKS = [1, 32, 33, 64, 96, 128, 192, 250, 256, 384, 512, 640, 768, 1024]
 DYNAMIC = [0, 1, 999, 16*1024, 33000, 48*1024, 64*1024, 100*1024, 227*1024]
 ATTRIBUTES = dict(shared=1, constant=2, local=3, registers=4)                   # numbers of CUfunction_attribute
-NAMES = ['cuInit', 'cuDeviceGet', 'cuDeviceGetName', 'cuDeviceGetAttribute', 'cuDevicePrimaryCtxRetain', 'cuCtxSetCurrent', 'cuModuleLoadData', 'cuModuleGetFunction',
-         'cuFuncGetAttribute', 'cuFuncSetAttribute', 'cuOccupancyMaxActiveBlocksPerMultiprocessor', 'cuDriverGetVersion']
+NAMES = ['cuInit', 'cuDeviceGet', 'cuDeviceGetName', 'cuDeviceGetAttribute', 'cuDevicePrimaryCtxRetain',
+         'cuCtxSetCurrent', 'cuModuleLoadData', 'cuModuleGetFunction', 'cuFuncGetAttribute', 'cuFuncSetAttribute',
+         'cuOccupancyMaxActiveBlocksPerMultiprocessor', 'cuDriverGetVersion']
 
 
 def kernel(static):
     "A kernel that wants 300 registers, and `static` bytes of shared memory"
-    used = f"__shared__ char s[{static}]; s[threadIdx.x % {static}] = x[0]; __syncthreads(); x[1] = s[(threadIdx.x+7) % {static}];" if static else ''
+    used = (f"__shared__ char s[{static}]; s[threadIdx.x % {static}] = x[0]; __syncthreads(); "
+            f"x[1] = s[(threadIdx.x+7) % {static}];" if static else '')
     return f"""__global__ void many_k(float *x) {{
     {used}
     float t[300];
@@ -86,7 +88,8 @@ def main(to):
             f = gpu.function(cubin, entry)
             says = {k: gpu.attribute(f, v) for k, v in ATTRIBUTES.items()}
             ours = usage(said, cubin, entry, arch)
-            kernels.append(dict(static=static, cap=cap, by=f"NVRTC {re.search(r'release [0-9.]+, V([0-9.]+)', ptx)[1]}", **says))
+            kernels.append(dict(static=static, cap=cap,
+                                by=f"NVRTC {re.search(r'release [0-9.]+, V([0-9.]+)', ptx)[1]}", **says))
             if any(ours[k] != says[k] for k in ('shared', 'local', 'registers')): print('differs:', kernels[-1], ours)
             for n, block in enumerate(BLOCKS):
                 dynamic = min(DYNAMIC[(i+2*j+n) % len(DYNAMIC)], 227*1024-static)
@@ -95,12 +98,15 @@ def main(to):
                 if (want := occupancy(says['registers'], says['shared']+dynamic, block, arch).blocks) != fits:
                     wrong += 1
                     print(f'differs: {cases[-1]}, the formula says {want}')
-    sm = dict(threads=gpu.number(39), registers=gpu.number(82), shared=gpu.number(81), most=gpu.number(97), reserved=gpu.number(111), blocks=gpu.number(106))
+    sm = dict(threads=gpu.number(39), registers=gpu.number(82), shared=gpu.number(81), most=gpu.number(97),
+              reserved=gpu.number(111), blocks=gpu.number(106))
     rows = ',\n'.join(json.dumps(o) for o in kernels)
-    text = f'{{"gpu": {json.dumps(gpu.name)}, "arch": "{arch}",\n"sm": {json.dumps(sm)},\n"kernels": [\n{rows}],\n"cases": [\n' + ',\n'.join(map(json.dumps, cases)) + ']}\n'
+    text = (f'{{"gpu": {json.dumps(gpu.name)}, "arch": "{arch}",\n"sm": {json.dumps(sm)},\n"kernels": [\n{rows}],\n'
+            '"cases": [\n' + ',\n'.join(map(json.dumps, cases)) + ']}\n')
     json.loads(text)
     Path(to).write_text(text)
-    print(f'{gpu.name}: {len(kernels)} kernels, {len(cases)} cases, of which {len({c[0] for c in cases})} numbers of registers; the formula differs in {wrong}')
+    print(f'{gpu.name}: {len(kernels)} kernels, {len(cases)} cases, of which '
+          f'{len({c[0] for c in cases})} numbers of registers; the formula differs in {wrong}')
     print('an SM:', sm)
 
 

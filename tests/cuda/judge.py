@@ -1,4 +1,5 @@
-"""Run the programs here on a GPU, and compute-sanitizer over the wrong and the right ones: what came out goes to h100.json.
+"""Run the programs here on a GPU, and compute-sanitizer over the wrong and the right ones: what
+came out goes to h100.json.
 
     python judge.py [--out FILE] [--raw FILE] [--arch sm_90] [-j 16]
     python judge.py --compile-only     # needs nvcc, and no GPU
@@ -23,7 +24,8 @@ def sanitized(src): return src.parent.name in ('wrong','right')
 
 def finish(cmd, seconds=None):
     "Its exit status, None after a time-out, and both outputs; with it end the processes that it started"
-    p = subprocess.Popen([str(o) for o in cmd], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, errors='replace', start_new_session=True)
+    p = subprocess.Popen([str(o) for o in cmd], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+                         errors='replace', start_new_session=True)
     try: out,err = p.communicate(timeout=seconds)
     except subprocess.TimeoutExpired:
         os.killpg(p.pid, signal.SIGKILL)
@@ -48,7 +50,8 @@ def ran(src, exe):
 
 def records(text):
     "compute-sanitizer's findings: each a heading and the lines under it"
-    skip = re.compile(r'COMPUTE-SANITIZER|\w+ SUMMARY|Target application|Error: (?!Race|Potential)|Warning: (?!Race|Potential)|No attachable|\s*$')
+    skip = re.compile(r'COMPUTE-SANITIZER|\w+ SUMMARY|Target application|Error: (?!Race|Potential)|Warning: '
+                      r'(?!Race|Potential)|No attachable|\s*$')
     found = []
     for line in re.findall(r'^========= ?(.*)', text, re.M):
         if re.match(r'\s+\S', line):
@@ -64,9 +67,11 @@ def kind(heading):
 def findings(text, name):
     "The number of errors, the source lines in them, and their kinds, of what compute-sanitizer printed about `name`"
     found = records(text)
-    lines = {int(n) for rec in found for l in rec if 'Host Frame' not in l for n in re.findall(rf'{re.escape(name)}:(\d+)', l)}
+    lines = {int(n) for rec in found for l in rec if 'Host Frame' not in l
+             for n in re.findall(rf'{re.escape(name)}:(\d+)', l)}
     summary = re.findall(r'SUMMARY: (\d+) (?:error|hazard)', text)
-    return dict(errors=int(summary[-1]) if summary else len(found), lines=sorted(lines), kinds=sorted({kind(rec[0]) for rec in found}))
+    return dict(errors=int(summary[-1]) if summary else len(found), lines=sorted(lines),
+                kinds=sorted({kind(rec[0]) for rec in found}))
 
 def checked(src, exe, tool):
     "What one of the sanitizer's tools finds, and all it printed"
@@ -82,7 +87,8 @@ def remark(src, got):
     "What is unexpected about a program's results, or an empty string"
     if src.parent.name!='wrong':
         bad = [t for t,f in got.get('sanitizer',{}).items() if f['errors']]
-        return '; '.join(o for o in (f"exit status {got['rc']}" if got['rc'] else '', '' if got['stable'] else 'not stable', f"accused by {', '.join(bad)}" if bad else '') if o)
+        return '; '.join(o for o in (f"exit status {got['rc']}" if got['rc'] else '', '' if got['stable']
+                                     else 'not stable', f"accused by {', '.join(bad)}" if bad else '') if o)
     tool,lines = expected(src)
     seen = got['sanitizer'][tool]
     if not seen['errors']: return f'{tool} finds nothing'
@@ -107,10 +113,12 @@ def judge(a, folder, pool):
     exes = dict(zip(srcs, pool.map(lambda s: compiled(s, folder, a.arch), srcs)))
     said = {s: text for s,(exe,text) in exes.items() if text or not exe}
     for s,text in said.items(): print(f'{key(s)}: nvcc says\n{text}')
-    print(f"{len(srcs)} programs compiled in {time.time()-start:.0f} s, {len(said)} with remarks: {dict(Counter(s.parent.name for s in srcs))}")
+    print(f"{len(srcs)} programs compiled in {time.time()-start:.0f} s, {len(said)} with remarks: "
+          f"{dict(Counter(s.parent.name for s in srcs))}")
     if a.compile_only: return len(said)
     exes = {s: exe for s,(exe,_) in exes.items() if exe}
-    result = {s: dict(sha256=hashlib.sha256(s.read_bytes()).hexdigest()) | got for s,got in zip(exes, pool.map(ran, exes, exes.values()))}
+    result = {s: dict(sha256=hashlib.sha256(s.read_bytes()).hexdigest()) | got
+              for s,got in zip(exes, pool.map(ran, exes, exes.values()))}
     jobs = [(s,t) for s in exes if sanitized(s) for t in TOOLS]
     for (s,t),(got,text) in zip(jobs, pool.map(lambda j: checked(j[0], exes[j[0]], j[1]), jobs)):
         result[s].setdefault('sanitizer', {})[t] = got

@@ -1,8 +1,10 @@
-"""Everything in gridstride.kernels that only a Hopper GPU can check. By hand, from the repository's root, on a machine with one:
+"""Everything in gridstride.kernels that only a Hopper GPU can check. By hand, from the repository's
+root, on a machine with one:
 
     python tests/kernels/check_gpu.py             # all; some minutes
     python tests/kernels/check_gpu.py gradients_are_right ...    # some of it
-    python tests/kernels/check_gpu.py sanitize    # every rung once on a small ragged shape: to be run under compute-sanitizer
+    python tests/kernels/check_gpu.py sanitize    # every rung once on a small ragged shape: to be
+    run under compute-sanitizer
 """
 import json, math, os, subprocess, sys, tempfile, threading, time, traceback, warnings
 from importlib import import_module
@@ -20,8 +22,10 @@ from gridstride.utils import check
 
 ROOT = Path(__file__).resolve().parents[2]
 MODULES = ['fp32', 'tensor_cores', 'hopper', 'thin', 'split']
-RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257), (2049, 1023, 511), (50001, 10, 784), (20003, 1, 100), (9001, 12, 256), (7001, 20, 400)]
-EIGHTS = [(8, 8, 8), (1, 16, 304), (120, 264, 72), (136, 248, 56), (1000, 24, 784), (304, 80, 4992), (520, 1032, 264), (2056, 1016, 520), (4096, 4096, 4096)]
+RAGGED = [(1, 1, 1), (1, 9, 300), (127, 255, 65), (129, 257, 63), (1000, 10, 784), (300, 77, 5000), (513, 1031, 257),
+          (2049, 1023, 511), (50001, 10, 784), (20003, 1, 100), (9001, 12, 256), (7001, 20, 400)]
+EIGHTS = [(8, 8, 8), (1, 16, 304), (120, 264, 72), (136, 248, 56), (1000, 24, 784), (304, 80, 4992), (520, 1032, 264),
+          (2056, 1016, 520), (4096, 4096, 4096)]
 
 
 def rungs():
@@ -41,10 +45,12 @@ def each_rung_is_right():
 
 
 def each_rung_compiles_at_once():
-    "In half a second, from a source that NVRTC has not seen; the largest of those with ordinary arithmetic, many hundred unrolled products, in one. Other work on the machine only adds time: the fastest of three"
+    """In half a second, from a source that NVRTC has not seen; the largest of those with ordinary arithmetic, many
+    hundred unrolled products, in one. Other work on the machine only adds time: the fastest of three"""
     def built(r):
         fresh = r.tuned(**{})
-        fresh.src += f'\n__device__ int at_{time.time_ns()};\n'     # NVRTC keeps what it has compiled, whatever the comments say
+        # NVRTC keeps what it has compiled, whatever the comments say
+        fresh.src += f'\n__device__ int at_{time.time_ns()};\n'
         return fresh.kernel.built
     for name, r in rungs().items():
         seconds = min(built(r) for _ in range(3))
@@ -53,7 +59,8 @@ def each_rung_compiles_at_once():
 
 
 def products_are_right():
-    "Through `matmul`, into NaN, with whatever kernel it takes; more than once, since a kernel's own memory must be clean after a run"
+    """Through `matmul`, into NaN, with whatever kernel it takes; more than once, since a kernel's
+    own memory must be clean after a run"""
     for dtype, shapes in (('float32', RAGGED), ('bfloat16', EIGHTS)):
         for i, (h, w, k) in enumerate(shapes):
             m, n = inputs(h, w, k, dtype, 'cuda', i)
@@ -77,7 +84,8 @@ def random_products_are_right():
 
 
 def gradients_are_right():
-    for dtype, (h, w, k) in (('float32', (50000, 10, 784)), ('float32', (1001, 700, 513)), ('bfloat16', (2048, 1024, 4096)), ('bfloat16', (520, 264, 1032))):
+    for dtype, (h, w, k) in (('float32', (50000, 10, 784)), ('float32', (1001, 700, 513)),
+                             ('bfloat16', (2048, 1024, 4096)), ('bfloat16', (520, 264, 1032))):
         a, b = (x.requires_grad_() for x in inputs(h, w, k, dtype, 'cuda'))
         g = torch.randn(h, w, device='cuda').to(a.dtype)
         ga, gb = torch.autograd.grad(matmul(a, b), (a, b), g)
@@ -96,7 +104,8 @@ from gridstride.kernels import matmul
 a, b = (torch.randn(64, 64, device='cuda', requires_grad=True) for _ in range(2))
 matmul(a, b).square().sum().backward()
 print(bool(a.grad.isfinite().all()))"""
-    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, env={**os.environ, 'PYTHONPATH':str(ROOT)}, capture_output=True, text=True)
+    done = subprocess.run([sys.executable, '-c', code], cwd=ROOT, env={**os.environ, 'PYTHONPATH':str(ROOT)},
+                          capture_output=True, text=True)
     if (done.stdout, done.stderr) != ('True\n', ''): yield f'{done.stdout}{done.stderr}'
 
 
@@ -104,7 +113,9 @@ def what_is_not_covered_is_torchs():
     a, b = torch.randn(64, 48, device='cuda'), torch.randn(48, 32, device='cuda')
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        for x, y in [(a.double(), b.double()), (a.half(), b.half()), (a, b[:, 0]), (a[None], b[None]), (a[:, ::2], b[::2]), (a[:0], b), (a[:, :0], b[:0]), (a.bfloat16()[:, :47].contiguous(), b.bfloat16()[:47]), (a.cpu(), b.cpu())]:
+        for x, y in [(a.double(), b.double()), (a.half(), b.half()), (a, b[:, 0]), (a[None], b[None]),
+                     (a[:, ::2], b[::2]), (a[:0], b), (a[:, :0], b[:0]),
+                     (a.bfloat16()[:, :47].contiguous(), b.bfloat16()[:47]), (a.cpu(), b.cpu())]:
             if (p := explain(x, y)).kernel: yield f'{p} takes {tuple(x.shape)} {x.dtype}'
             check(matmul(x, y), torch.matmul(x, y), 0, 0)
         with torch.autocast('cuda', torch.bfloat16):
@@ -118,7 +129,8 @@ def what_is_not_covered_is_torchs():
 
 def streams_threads_and_graphs():
     "Launches on several streams at once, from a thread that has no context, and out of a graph"
-    for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (704, 904, 4096)), ('float32', (257, 10, 784))):
+    for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (704, 904, 4096)),
+                             ('float32', (257, 10, 784))):
         m, n = inputs(h, w, k, dtype, 'cuda')
         judge = Reference(m, n)
         matmul(m, n)  # what it makes at its first call
@@ -155,7 +167,8 @@ __global__ void slow(const float *m, const float *n, float *out, int h, int w, i
 
 
 def rungs_that_must_be_alone_are():
-    "A kernel that keeps its sums in global memory for a while, on four streams: wrong, unless its launches are put in a row"
+    """A kernel that keeps its sums in global memory for a while, on four streams: wrong, unless its
+    launches are put in a row"""
     for alone in (False, True):
         r = Rung('slow', ALONE, threads=256, BM=64, BN=64, alone=alone)
         pairs = [inputs(64, 64, 64, 'float32', 'cuda', i) for i in range(8)]
@@ -183,7 +196,8 @@ def layouts_are_those_of_the_recording():
         if not (v.ravel() == kept[k]).all(): yield f'{k} is not what was recorded'
 
 
-SIZES = [(2**20+7,), (1023,), (1000, 33), (64, 65, 66), (1,), (31,), (32,), (33,), (2**22,), (7, 1023), (3, 2**20+8), (0,), (0, 3), ()]
+SIZES = [(2**20+7,), (1023,), (1000, 33), (64, 65, 66), (1,), (31,), (32,), (33,), (2**22,), (7, 1023), (3, 2**20+8),
+         (0,), (0, 3), ()]
 TYPES = {getattr(torch, o): o for o in tools.SIZES}
 
 
@@ -193,7 +207,8 @@ def small_numbers(shape, dtype):
 
 
 def equal(what, got, want):
-    if (got.dtype, got.shape) != (want.dtype, want.shape): yield f'{what}: {got.dtype} {tuple(got.shape)}, and not {want.dtype} {tuple(want.shape)}'
+    if (got.dtype, got.shape) != (want.dtype, want.shape):
+        yield f'{what}: {got.dtype} {tuple(got.shape)}, and not {want.dtype} {tuple(want.shape)}'
     elif not torch.equal(got, want): yield f'{what}: {int((got != want).sum())} of {want.numel()} are wrong'
 
 
@@ -201,11 +216,13 @@ def of_torch(x, axis):
     "sum, scan (in the type of x, from exact sums) and argmax by torch"
     sums = x.double().sum() if axis is None else x.double().sum(-1)
     runs = (x.flatten() if axis is None else x).to(torch.int64).cumsum(-1).view(x.shape)
-    return sums.to(x.dtype if x.is_floating_point() else torch.int64), runs.to(x.dtype), (x.argmax() if axis is None else x.argmax(-1)) if x.numel() else None
+    return (sums.to(x.dtype if x.is_floating_point() else torch.int64), runs.to(x.dtype),
+            (x.argmax() if axis is None else x.argmax(-1)) if x.numel() else None)
 
 
 def memory_tools_are_right():
-    "Every tool, type and awkward size against torch, as it lies and as a slice that begins between, and what older GPUs get"
+    """Every tool, type and awkward size against torch, as it lies and as a slice that begins
+    between, and what older GPUs get"""
     for dtype, name in TYPES.items():
         for shape in SIZES if name == 'float32' else SIZES[:4]:          # each size and type is a kernel to compile
             whole = small_numbers((math.prod(shape)+1,), dtype)
@@ -217,7 +234,8 @@ def memory_tools_are_right():
                     yield from equal(f'scan of {what}, axis {axis}', scan(x, axis), runs)
                     if most is not None: yield from equal(f'argmax of {what}, axis {axis}', argmax(x, axis), most)
                 bins = (-3, 4) if x.is_floating_point() else ()
-                yield from equal(f'histogram of {what}', histogram(x, 7, *bins), torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
+                yield from equal(f'histogram of {what}', histogram(x, 7, *bins),
+                                 torch.stack([(x == i).sum() for i in (range(-3, 4) if bins else range(7))]))
                 if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
         x = small_numbers((2**22,), dtype)
         old, tools.here = tools.here, lambda: Device(132, False)
@@ -228,10 +246,12 @@ def memory_tools_are_right():
 
 def memory_tools_agree_with_cub():
     for n in (1, 33, 1023, 2**20+7, 2**28):
-        x, b = torch.randint(-8, 8, (n,), dtype=torch.int32, device='cuda'), torch.randint(0, 256, (n,), dtype=torch.uint8, device='cuda')
+        x, b = (torch.randint(-8, 8, (n,), dtype=torch.int32, device='cuda'),
+                torch.randint(0, 256, (n,), dtype=torch.uint8, device='cuda'))
         yield from equal(f'sum of {n}', sum_of(x).int(), cub.total(x, torch.zeros_like(x[0])))
         yield from equal(f'scan of {n}', scan(x), cub.running(x, torch.zeros_like(x)))
-        yield from equal(f'histogram of {n}', histogram(b).int(), cub.histogram(b, torch.zeros(256, dtype=torch.int32, device='cuda')))
+        yield from equal(f'histogram of {n}', histogram(b).int(),
+                         cub.histogram(b, torch.zeros(256, dtype=torch.int32, device='cuda')))
 
 
 def memory_tools_on_streams_and_in_graphs():
@@ -259,9 +279,11 @@ def sanitize():
     for name, r in rungs().items():
         h, w, k = shapes_for(r)[:3][-1]
         m, n = inputs(h, w, k, r.dtype, 'cuda')
-        Reference(m, n)(r(m.t().contiguous() if r.layout[0] == 't' else m, n.t().contiguous() if r.layout[1] == 't' else n))
+        Reference(m, n)(r(m.t().contiguous() if r.layout[0] == 't' else m,
+                          n.t().contiguous() if r.layout[1] == 't' else n))
         print(f'  {name} {h}x{k} @ {k}x{w}')
-    products = [(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))] + [(thin.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785))]
+    products = ([(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))]
+                + [(thin.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785))])
     for p, (h, w, k) in products:              # those that are no rungs
         m, n = inputs(h, w, k, 'float32', 'cuda')
         Reference(m, n)(p(m, n))
@@ -269,7 +291,10 @@ def sanitize():
     list(memory_tools_are_right())
 
 
-CHECKS = [memory_tools_are_right, memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs, exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent, what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
+CHECKS = [memory_tools_are_right, memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs,
+          exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once,
+          products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent,
+          what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
 
 
 def main():

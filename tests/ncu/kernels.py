@@ -1,8 +1,9 @@
 """Kernels whose memory traffic was counted by Nsight Compute on an NVIDIA H100, and is counted by the simulator.
 
-Each is made for a `cuda` module, Numba's or the simulator's, so that both run the same source. The ones on shared memory
-keep their indices in arguments: a compiler that knew them would leave accesses out. Some of these read places that
-nobody wrote, which is nothing to count on; what they are for is being counted.
+Each is made for a `cuda` module, Numba's or the simulator's, so that both run the same source. The
+ones on shared memory keep their indices in arguments: a compiler that knew them would leave
+accesses out. Some of these read places that nobody wrote, which is nothing to count on; what they
+are for is being counted.
 """
 import numpy as np
 
@@ -103,9 +104,12 @@ def kernels(cuda):
         f.__name__ = f.__qualname__ = name
         return f
 
-    for name,a,b,dtype in [('shared_1_1',1,1,np.float32), ('shared_1_2',1,2,np.float32), ('shared_33_32',33,32,np.float32), ('shared_17_16',17,16,np.float32),
-                           ('shared_4_3',4,3,np.float32), ('shared_1_0',1,0,np.float32), ('shared_64_bit',1,1,np.float64), ('shared_64_bit_2',1,2,np.float64),
-                           ('shared_64_bit_32',32,1,np.float64), ('shared_8_bit',1,1,np.int8), ('shared_16_bit',1,2,np.int16)]:
+    for name,a,b,dtype in [('shared_1_1',1,1,np.float32), ('shared_1_2',1,2,np.float32),
+                           ('shared_33_32',33,32,np.float32), ('shared_17_16',17,16,np.float32),
+                           ('shared_4_3',4,3,np.float32), ('shared_1_0',1,0,np.float32),
+                           ('shared_64_bit',1,1,np.float64), ('shared_64_bit_2',1,2,np.float64),
+                           ('shared_64_bit_32',32,1,np.float64), ('shared_8_bit',1,1,np.int8),
+                           ('shared_16_bit',1,2,np.int16)]:
         data = x(32, dtype) if np.dtype(dtype).kind=='f' else np.arange(32).astype(dtype)
         case(1, 32, data, np.zeros(32, dtype), a, b)(shared(name, dtype))
 

@@ -7,11 +7,16 @@ import csv, json, sys
 from pathlib import Path
 
 METRICS = {
-    'global_load_requests': 'l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum', 'global_load_sectors': 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum',
-    'global_store_requests': 'l1tex__t_requests_pipe_lsu_mem_global_op_st.sum', 'global_store_sectors': 'l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum',
-    'shared_load_requests': 'smsp__sass_inst_executed_op_shared_ld.sum', 'shared_store_requests': 'smsp__sass_inst_executed_op_shared_st.sum',
-    'shared_load_wavefronts': 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum', 'shared_store_wavefronts': 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum',
-    'shared_load_conflicts': 'l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum', 'shared_store_conflicts': 'l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum',
+    'global_load_requests': 'l1tex__t_requests_pipe_lsu_mem_global_op_ld.sum',
+    'global_load_sectors': 'l1tex__t_sectors_pipe_lsu_mem_global_op_ld.sum',
+    'global_store_requests': 'l1tex__t_requests_pipe_lsu_mem_global_op_st.sum',
+    'global_store_sectors': 'l1tex__t_sectors_pipe_lsu_mem_global_op_st.sum',
+    'shared_load_requests': 'smsp__sass_inst_executed_op_shared_ld.sum',
+    'shared_store_requests': 'smsp__sass_inst_executed_op_shared_st.sum',
+    'shared_load_wavefronts': 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_ld.sum',
+    'shared_store_wavefronts': 'l1tex__data_pipe_lsu_wavefronts_mem_shared_op_st.sum',
+    'shared_load_conflicts': 'l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_ld.sum',
+    'shared_store_conflicts': 'l1tex__data_bank_conflicts_pipe_lsu_mem_shared_op_st.sum',
 }
 
 
@@ -33,7 +38,9 @@ def counts(path):
     start = next(i for i,l in enumerate(lines) if l.startswith('"ID"'))
     by_id,short = {},{v:k for k,v in METRICS.items()}
     for row in csv.DictReader(lines[start:]):
-        if row['Metric Name'] in short: by_id.setdefault(int(row['ID']), {})[short[row['Metric Name']]] = int(float(row['Metric Value'].replace(',','')))
+        if row['Metric Name'] in short:
+            by_id.setdefault(int(row['ID']),
+                             {})[short[row['Metric Name']]] = int(float(row['Metric Value'].replace(',','')))
     from gridstride.sim import cuda
     names = [o[0] for o in kernels(cuda)]
     assert len(names)==len(by_id), (len(names), len(by_id))

@@ -1,22 +1,25 @@
 """Kernels as cases: source text, arguments and a launch, which run in the simulator, as C and in Numba alike.
 
-An array is described by the memory that it lies in (`size` elements, filled by a formula or given as bytes), its shape, its strides and the offset of its first
-element, in elements. So a case is JSON, and the same on every machine.
+An array is described by the memory that it lies in (`size` elements, filled by a formula or given as bytes), its shape,
+its strides and the offset of its first element, in elements. So a case is JSON, and the same on every machine.
 """
 import base64, hashlib, linecache, math, re
 from collections import namedtuple
 
 import numpy as np
 
-Case = namedtuple('Case', 'name source args grid block shared compare')  # compare: 'bits', 'ulps' of each element, or of the largest: 'scale'
+# compare: 'bits', 'ulps' of each element, or of the largest: 'scale'
+Case = namedtuple('Case', 'name source args grid block shared compare')
 
-# A function of CUDA's library is off by 4 units in the last place at most (CUDA C++ Programming Guide, mathematical functions); such a kernel nests three, none of which
-# enlarges an error by more than 4; a fused multiply-add rounds once where two operations round twice.
+# A function of CUDA's library is off by 4 units in the last place at most (CUDA C++ Programming Guide, mathematical
+# functions); such a kernel nests three, none of which enlarges an error by more than 4; a fused multiply-add rounds
+# once where two operations round twice.
 ULPS = 4+4*4+4*4*4
 
 
 def values(n, seed, low, high, scale):
-    "`n` numbers from `low*2**scale` to `high*2**scale` in steps of `2**scale`, which look random and are the same for ever"
+    """`n` numbers from `low*2**scale` to `high*2**scale` in steps of `2**scale`, which look random
+    and are the same for ever"""
     h = (np.arange(1, n+1, dtype=np.uint64) + np.uint64(1000003*(seed+1)))*np.uint64(0x9E3779B97F4A7C15)
     h = (h ^ (h >> np.uint64(31)))*np.uint64(0xBF58476D1CE4E5B9)
     return (low + ((h ^ (h >> np.uint64(29))) % np.uint64(high-low+1)).astype(np.int64))*2.**scale
@@ -39,12 +42,14 @@ def array(dtype, shape, how='C', fill=None):
 def described(a):
     "The description of an argument that is there: an array of any layout, a number, a tuple"
     if isinstance(a, (tuple,list)): return dict(tuple=[described(o) for o in a])
-    if not isinstance(a, np.ndarray): return dict(number=type(a).__name__, value=a.item() if isinstance(a, np.generic) else a)
+    if not isinstance(a, np.ndarray):
+        return dict(number=type(a).__name__, value=a.item() if isinstance(a, np.generic) else a)
     low = a[tuple(slice(None,None,-1) if s<0 else slice(None) for s in a.strides)]
     size = 1+sum((n-1)*s for n,s in zip(low.shape,low.strides))//a.itemsize if a.size else 0
     flat = np.lib.stride_tricks.as_strided(low, (size,), (a.itemsize,))
     offset = (a.__array_interface__['data'][0]-low.__array_interface__['data'][0])//a.itemsize
-    return dict(dtype=a.dtype.name, shape=list(a.shape), strides=[s//a.itemsize for s in a.strides], offset=offset, size=size, bytes=base64.b64encode(flat.tobytes()).decode())
+    return dict(dtype=a.dtype.name, shape=list(a.shape), strides=[s//a.itemsize for s in a.strides], offset=offset,
+                size=size, bytes=base64.b64encode(flat.tobytes()).decode())
 
 def memory(d):
     "The memory of an array that is described"
@@ -90,7 +95,8 @@ def simulated(case):
     "What the memory of the arrays holds after the simulator ran the case"
     from gridstride import sim
     args,made = arguments(case)
-    with sim.options(checks='no racecheck' if case.name in UNORDERED else 'all'): launched(kernel(case, sim.cuda), case, args)
+    with sim.options(checks='no racecheck' if case.name in UNORDERED else 'all'):
+        launched(kernel(case, sim.cuda), case, args)
     return made
 
 def digest(arrays): return hashlib.sha256(b''.join(a.tobytes() for a in arrays)).hexdigest()[:32]
@@ -106,9 +112,11 @@ def difference(got, want, case):
         same = (g==w) | ((g!=g) & (w!=w))
         if w.dtype.kind=='f' and case.compare!='bits' and w.size:
             size = np.abs(w) if case.compare=='ulps' else np.abs(w[np.isfinite(w)]).max(initial=0)
-            same |= np.abs(g.astype(np.float64)-w) <= ULPS*np.spacing(np.asarray(size).astype(coarsest(case))).astype(np.float64)
+            same |= (np.abs(g.astype(np.float64)-w)
+                     <= ULPS*np.spacing(np.asarray(size).astype(coarsest(case))).astype(np.float64))
         at = int(np.argmin(same)) if w.size else 0
-        if not same.all(): return f'array {n} at {at}: {g[at]!r}, not {w[at]!r} ({np.count_nonzero(~same)} of {len(w)} differ)'
+        if not same.all():
+            return f'array {n} at {at}: {g[at]!r}, not {w[at]!r} ({np.count_nonzero(~same)} of {len(w)} differ)'
 
 def as_json(case): return case._asdict()
 def from_json(d): return Case(**d)

@@ -28,7 +28,8 @@ def emulated(compiled, n, case):
     t = compiled.translations[n]
     values = t.pack(args)
     arrays = {i:v for i,(p,v) in enumerate(zip(t.params, values)) if p.kind=='array'}
-    if not compiled.call(n, values, arrays, {}, dim3(tuple(case.grid)), dim3(tuple(case.block)), case.shared): raise last_exception({})
+    if not compiled.call(n, values, arrays, {}, dim3(tuple(case.grid)), dim3(tuple(case.block)), case.shared):
+        raise last_exception({})
     return made
 
 def outcome(compiled, n, case, want):
@@ -73,7 +74,8 @@ def _visit(case): visitor[-1](case)
 _SAME = dict(derandomize=True, database=None, deadline=None, suppress_health_check=list(HealthCheck))
 
 def visit(f, most, phases):
-    "Call `f` with the cases that the generator makes; an assertion that fails makes it look for smaller ones, if `phases` say so"
+    """Call `f` with the cases that the generator makes; an assertion that fails makes it look for
+    smaller ones, if `phases` say so"""
     visitor.append(f)
     try: settings(max_examples=most, phases=phases, **_SAME)(given(kernels())(_visit))()
     finally: visitor.pop()
@@ -95,7 +97,8 @@ def _generated(most):
     return [c._replace(name=f'generated_{n}') for n,c in enumerate(found.values())]
 
 def smallest(most, known, compilations=100, **how):
-    "Raise for the smallest kernel whose results differ that can be found in so many compilations; `known`: text of a kernel -> what differs"
+    """Raise for the smallest kernel whose results differ that can be found in so many compilations;
+    `known`: text of a kernel -> what differs"""
     left = [compilations]
     def judge(case):
         if case.source not in known:

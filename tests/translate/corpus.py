@@ -1,6 +1,8 @@
-"""The kernels that are there already, as cases: those of the lessons, of the simulator's tests and of the comparison with Nsight Compute.
+"""The kernels that are there already, as cases: those of the lessons, of the simulator's tests and
+of the comparison with Nsight Compute.
 
-The launches of the tests are recorded while the simulator runs them; each becomes a text of its own, with what the kernel takes from around it written above it.
+The launches of the tests are recorded while the simulator runs them; each becomes a text of its own, with what the
+kernel takes from around it written above it.
 """
 import ast, importlib, inspect, itertools, json, re, sys, textwrap, types, warnings
 from contextlib import contextmanager
@@ -17,7 +19,8 @@ TESTS = Path(__file__).parents[1]
 NOTEBOOKS = TESTS.parent/'nbs'
 BYTES = 6000     # launches on more memory are left out
 # who gets which ticket depends on the order of the threads
-OTHERWISE = {'test_exchange_and_compare', 'test_blocks_that_wait_for_others_are_told_which_engine_runs_them'}   # ... and in step, no block waits for another
+# ... and in step, no block waits for another
+OTHERWISE = {'test_exchange_and_compare', 'test_blocks_that_wait_for_others_are_told_which_engine_runs_them'}
 
 
 # a kernel as a text of its own
@@ -50,14 +53,16 @@ def path_of(v):
 def definition(name, v, done):
     "A line, or a device function, that gives `name` its meaning"
     if inspect.ismodule(v):
-        if v is cuda or v is sim: return '' if name=='cuda' else 'import types\nsim = types.SimpleNamespace(cuda=cuda)\n'
+        if v is cuda or v is sim:
+            return '' if name=='cuda' else 'import types\nsim = types.SimpleNamespace(cuda=cuda)\n'
         return '' if name in ('np','math') else f'import {v.__name__} as {name}\n'
     if isinstance(v, np.ndarray): return f'{name} = np.array({v.tolist()}, np.{v.dtype})\n'
     if isinstance(v, (bool,int,float,tuple)): return f'{name} = {v!r}\n'
     if isinstance(v, type) and issubclass(v, np.generic): return f'{name} = np.{v.__name__}\n'
     if is_device(v):
         own = v.py_func.__name__
-        return ('' if own in done else needs(v.py_func, done) + function_text(v.py_func, '@cuda.jit(device=True)')) + (f'{name} = {own}\n' if own!=name else '')
+        return (('' if own in done else needs(v.py_func, done) + function_text(v.py_func, '@cuda.jit(device=True)'))
+                + (f'{name} = {own}\n' if own!=name else ''))
     if path_of(v): return ''                             # written out in the text
     raise TypeError(f'{name}: what is {v!r}?')
 
@@ -65,7 +70,8 @@ def needs(f, done):
     done.add(f.__name__)
     tree = ast.parse(textwrap.dedent(inspect.getsource(f))).body[0]
     tree.decorator_list = []
-    return ''.join(definition(n, v, done) for n,v in used(f, tree).items() if not (is_device(v) and v.py_func.__name__ in done))
+    return ''.join(definition(n, v, done)
+                   for n,v in used(f, tree).items() if not (is_device(v) and v.py_func.__name__ in done))
 
 def text_of(k): return needs(k.py_func, set()) + function_text(k.py_func, '@cuda.jit')
 
@@ -74,12 +80,16 @@ def text_of(k): return needs(k.py_func, set()) + function_text(k.py_func, '@cuda
 
 @contextmanager
 def recording():
-    "The checked launches inside of the `with` block that end well, as (name, text, arguments, grid, block, shared bytes)"
+    """The checked launches inside of the `with` block that end well, as (name, text, arguments,
+    grid, block, shared bytes)"""
     found,launch = [],cuda.Kernel._launch
     def _launch(self, grid, block, dynamic, *args):
         before = [as_described(a) for a in args]
         launch(self, grid, block, dynamic, *args)
-        if options.settings.checks==options.CHECKS: found.append((self.__name__, text_of(self), before, list(np.atleast_1d(grid)), list(np.atleast_1d(block)), dynamic))   # cells are overwritten: the text now
+        # cells are overwritten: the text now
+        if options.settings.checks==options.CHECKS:
+            found.append(
+                (self.__name__, text_of(self), before, list(np.atleast_1d(grid)), list(np.atleast_1d(block)), dynamic))
     with patch.object(cuda.Kernel, '_launch', _launch): yield found
 
 def as_described(a):
@@ -118,7 +128,9 @@ def counted_kernels():
 
 def small(a): return a.copy() if isinstance(a, np.ndarray) else a
 
-def size(d): return sum(size(o) for o in d['tuple']) if 'tuple' in d else d['size']*np.dtype(d['dtype']).itemsize if 'size' in d else 8
+def size(d):
+    return (sum(size(o) for o in d['tuple']) if 'tuple' in d else d['size']*np.dtype(d['dtype']).itemsize if 'size' in d
+            else 8)
 
 def as_cases(prefix, launches):
     "A case for each kernel and kinds of arguments, the launch on most memory that is not too much"
@@ -133,7 +145,9 @@ def as_cases(prefix, launches):
         res.append(Case(f'{prefix}_{n}_{k}', text, args, grid, block, dynamic, 'scale' if rounds(text) else 'bits'))
     return res
 
-def kinds(d): return [kinds(o) for o in d['tuple']] if 'tuple' in d else [d.get('dtype'), len(d['shape']), d['strides']] if 'size' in d else d['number']
+def kinds(d):
+    return ([kinds(o) for o in d['tuple']] if 'tuple' in d else [d.get('dtype'), len(d['shape']), d['strides']]
+            if 'size' in d else d['number'])
 
 def rounds(text):
     "Does the kernel compute with floats in a way whose last bits are not the same everywhere?"
@@ -148,7 +162,9 @@ def lesson_kernels():
     for nb in sorted(NOTEBOOKS.glob('0[1-6]*.ipynb')):
         for c in json.loads(nb.read_text(encoding='utf-8'))['cells']:
             src = ''.join(c['source'])
-            if c['cell_type']=='markdown': src = (re.search(r'```python\n(.*?)```', src, re.S) or ['',''])[1] if 'solution' in c['metadata'].get('tags', []) else ''
+            if c['cell_type']=='markdown':
+                src = ((re.search(r'```python\n(.*?)```', src, re.S) or ['',''])[1]
+                       if 'solution' in c['metadata'].get('tags', []) else '')
             found.update(kernels_in('\n'.join('' if l.startswith('%') else l for l in src.splitlines())))
     return found
 
@@ -156,7 +172,8 @@ def kernels_in(src):
     if 'cuda.jit' not in src: return {}
     found = {}
     for s in ast.parse(src).body:
-        if isinstance(s, ast.FunctionDef) and any('cuda.jit' in ast.unparse(d) for d in s.decorator_list) and not isinstance(s.body[-1], ast.Expr):
+        if (isinstance(s, ast.FunctionDef) and any('cuda.jit' in ast.unparse(d) for d in s.decorator_list)
+            and not isinstance(s.body[-1], ast.Expr)):
             found[s.name] = '@cuda.jit\n' + '\n'.join(src.splitlines()[s.lineno-1:s.end_lineno]) + '\n'
     return found
 
@@ -164,19 +181,22 @@ def floats(*shape, seed=1): return array('float32', shape, 'C', [seed, -2**18, 2
 def number(v): return dict(number='int', value=v)
 def product(m, k, n, tw): return [floats(m,k), floats(k,n,seed=2), floats(m,n,seed=3)],[-(-n//tw),-(-m//tw)],[tw,tw]
 
-# name of the kernel -> (what stands above it, arguments, grid, block); the wrong ones have no result: test_engine.py has them
+# name of the kernel -> (what stands above it, arguments, grid, block); the wrong ones have no
+# result: test_engine.py has them
 RIGHT = dict(
     grey_cuda=('', [floats(3*35), floats(35), number(35)], [5], [8]),
     plain_cuda=('', *product(16,16,16,16)),
     matmul_cuda=('tw = 16\n', *product(20,35,18,16)),
     small=('tw = 4\n', *product(7,5,6,4)),
     block_max=('', [floats(1000), floats(16, seed=2)], [16], [64]))
-WRONG = {'no_guard','no_first_cuda','no_second_cuda','no_wait_cuda','no_guard_cuda','wraps_cuda','leaves_early_cuda','no_padding_cuda'}
+WRONG = {'no_guard','no_first_cuda','no_second_cuda','no_wait_cuda','no_guard_cuda','wraps_cuda','leaves_early_cuda',
+         'no_padding_cuda'}
 
 def lessons():
     known = lesson_kernels()
     known['small'] = known['matmul_cuda']
-    return [Case(f'lesson_{name}', above+known[name], args, grid, block, 0, 'scale') for name,(above,args,grid,block) in RIGHT.items()]
+    return [Case(f'lesson_{name}', above+known[name], args, grid, block, 0, 'scale')
+            for name,(above,args,grid,block) in RIGHT.items()]
 
 # not translated, which the error says; the last is translated, and the emulator has no barrier of the whole grid
 REFUSED = 'complex64','complex128','cmath','fact(','this_grid()'

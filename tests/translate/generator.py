@@ -1,7 +1,9 @@
 """Random kernels of the dialect: right by construction, and readable.
 
-Every expression knows its type (Numba's), the range of its values and, if it is a float, the power of two that they are multiples of. So an index is inside, a divisor is not 0,
-a float has few enough bits to be exact whatever the order, an integer is far from overflow unless it is meant to wrap; and a place that somebody writes nobody else touches before a barrier.
+Every expression knows its type (Numba's), the range of its values and, if it is a float, the power of two that they are
+multiples of. So an index is inside, a divisor is not 0, a float has few enough bits to be exact whatever the order, an
+integer is far from overflow unless it is meant to wrap; and a place that somebody writes nobody else touches before a
+barrier.
 """
 import math
 from collections import namedtuple
@@ -16,7 +18,7 @@ BITS = 24            # of a float that is exact as a float32
 WORD = 2**20         # int variables stay below this
 LONG = 60            # letters of an expression, about
 UP_TO = [st.integers(0, n) for n in range(24)]
-E = namedtuple('E', 'text prec type lo hi q')                  # an expression; values are in [lo, hi], and multiples of 2**q
+E = namedtuple('E', 'text prec type lo hi q')  # an expression; values are in [lo, hi], and multiples of 2**q
 Array = namedtuple('Array', 'name shape type lo hi q owned')   # owned: written by who has its index
 ATOM,POWER,UNARY,TIMES,PLUS,SHIFT,AND,XOR,OR,COMPARE,NOT,BOTH,EITHER,CHOICE = range(14, 0, -1)
 
@@ -54,10 +56,12 @@ def binary(op, a, b):
     "`a op b`, or None"
     t = result(op, a.type, b.type)
     prec = {'+':PLUS,'-':PLUS,'<<':SHIFT,'>>':SHIFT,'&':AND,'^':XOR,'|':OR,'**':POWER}.get(op, TIMES)
-    text = f'{inside(a, prec + (op=="**"))} {op} {inside(b, prec+1)}' if prec!=POWER else f'{inside(a, ATOM)}**{inside(b, ATOM)}'
+    text = (f'{inside(a, prec + (op=="**"))} {op} {inside(b, prec+1)}' if prec!=POWER
+            else f'{inside(a, ATOM)}**{inside(b, ATOM)}')
     q = min(a.q, b.q)
     if not whole(t) and any(whole(o.type) and max(-o.lo,o.hi) >= 2**BITS for o in (a,b)): return None
-    if whole(t) and t!='uint64' and max(a.hi, b.hi) >= 2**63 and op!='&': return None            # does not fit when it becomes signed
+    # does not fit when it becomes signed
+    if whole(t) and t!='uint64' and max(a.hi, b.hi) >= 2**63 and op!='&': return None
     if op=='+': return made(text, prec, t, a.lo+b.lo, a.hi+b.hi, q)
     if op=='-': return made(text, prec, t, a.lo-b.hi, a.hi-b.lo, q)
     if op=='*': return made(text, prec, t, *corners(lambda x,y: x*y, a, b), a.q+b.q)
@@ -71,7 +75,7 @@ def binary(op, a, b):
         return made(text, prec, t, 0 if a.lo >= 0 and b.lo > 0 else -math.ceil(span)-1, math.ceil(span)+1)
     if op=='/':
         v = b.lo
-        if not b.lo==b.hi or not v or abs(math.frexp(v)[0])!=.5: return None                     # by a power of two it is exact
+        if not b.lo==b.hi or not v or abs(math.frexp(v)[0])!=.5: return None  # by a power of two it is exact
         k = math.frexp(v)[1]-1
         lo,hi = sorted((a.lo/v, a.hi/v))
         return made(text, prec, t, lo, hi, a.q-k)
@@ -85,7 +89,7 @@ def binary(op, a, b):
     if op=='>>': return made(text, prec, t, *corners(lambda x,y: x >> y, a, b)) if b.hi <= 60 else None
     if op=='**':
         if b.hi > 5 or not whole(b.type): return None
-        if not whole(t) and not b.lo==b.hi >= 2: return None                                    # by a constant: products
+        if not whole(t) and not b.lo==b.hi >= 2: return None  # by a constant: products
         most = max(abs(a.lo), abs(a.hi), 1)**b.hi
         return made(text, prec, a.type if not whole(t) else t, -most if a.lo < 0 else 0, most, a.q*b.hi)
 
@@ -95,7 +99,9 @@ class Writer:
     def __init__(self, draw):
         self.draw,self.lines,self.depth = draw,[],1
         self.head,self.params,self.args,self.arrays,self.closed = [],[],[],[],{}
-        self.fixed,self.vars,self.sums,self.names = [],{},{},0     # fixed: expressions that can be used as they are; vars: name -> E, may be changed; sums: what may still be added
+        # fixed: expressions that can be used as they are; vars: name -> E, may be changed; sums:
+        # what may still be added
+        self.fixed,self.vars,self.sums,self.names = [],{},{},0
         self.trips,self.locked,self.devices,self.kernel,self.indexing = 1,set(),[],True,False
 
     def below(self, n): return self.draw(UP_TO[n-1])
@@ -137,7 +143,8 @@ class Writer:
             if self.rarely(1): n,text = a.shape[0],f'{a.name}[:, {self.index(a.shape[1], f"{a.name}.shape[1]")}]'
         else:
             lo,hi,step = self.pick([(2,None,1),(None,5,1),(1,5,2)])
-            n,text = len(range(a.shape[0])[lo:hi:step]),f'{a.name}[{"" if lo is None else lo}:{"" if hi is None else hi}{":2" if step==2 else ""}]'
+            n,text = (len(range(a.shape[0])[lo:hi:step]),
+                      f'{a.name}[{"" if lo is None else lo}:{"" if hi is None else hi}{":2" if step==2 else ""}]')
         self.line(f'{name} = {text}')
         self.arrays.append(a._replace(name=name, shape=(n,)))
 
@@ -147,7 +154,8 @@ class Writer:
         if not good or self.indexing: return None
         a = self.pick(good)
         self.indexing = True
-        at = [self.index(n, f'{a.name}.size' if len(a.shape)==1 else f'{a.name}.shape[{ax}]') for ax,n in enumerate(a.shape)]
+        at = [self.index(n, f'{a.name}.size' if len(a.shape)==1 else f'{a.name}.shape[{ax}]')
+              for ax,n in enumerate(a.shape)]
         self.indexing = False
         return self.loaded(a, ', '.join(at))
 
@@ -181,7 +189,8 @@ class Writer:
 
     def signed(self, e):
         "`e` as an int64"
-        if e.type=='int64' or e.type=='uint64' and e.hi >= 2**62: return e if e.type=='int64' else binary('&', e, number(1023))
+        if e.type=='int64' or e.type=='uint64' and e.hi >= 2**62:
+            return e if e.type=='int64' else binary('&', e, number(1023))
         return E(f'np.int64({e.text})', ATOM, 'int64', e.lo, e.hi, 0)
 
     def divisor(self, depth):
@@ -192,9 +201,12 @@ class Writer:
         return e if kind==2 else E(f'-({e.text})', UNARY, 'int64', -e.hi, -e.lo, 0)
 
     def least(self, a, b):
-        if a.type==b.type=='bool' or 'uint64' in (a.type,b.type) and not (unsigned(a.type) and unsigned(b.type)): return None
+        if a.type==b.type=='bool' or 'uint64' in (a.type,b.type) and not (unsigned(a.type) and unsigned(b.type)):
+            return None
         t = a.type if a.type==b.type else np.promote_types(a.type, b.type).name
-        if not whole(t) and whole(a.type)!=whole(b.type) and max(abs(o) for e in (a,b) if whole(e.type) for o in (e.lo,e.hi)) >= 2**BITS: return None
+        if (not whole(t) and whole(a.type)!=whole(b.type)
+            and max(abs(o) for e in (a,b) if whole(e.type) for o in (e.lo,e.hi)) >= 2**BITS):
+            return None
         f = self.pick([min,max])
         return made(f'{f.__name__}({a.text}, {b.text})', ATOM, t, f(a.lo,b.lo), f(a.hi,b.hi), min(a.q,b.q))
 
@@ -204,7 +216,8 @@ class Writer:
         if a.type!=b.type and whole(a.type): a,b = self.signed(a),self.signed(b)
         if a is None or b is None: return None
         t = a.type if a.type==b.type else np.promote_types(a.type, b.type).name
-        return made(f'{inside(a, EITHER)} if {inside(c, EITHER)} else {inside(b, CHOICE)}', CHOICE, t, min(a.lo,b.lo), max(a.hi,b.hi), min(a.q,b.q))
+        return made(f'{inside(a, EITHER)} if {inside(c, EITHER)} else {inside(b, CHOICE)}', CHOICE, t, min(a.lo,b.lo),
+                    max(a.hi,b.hi), min(a.q,b.q))
 
     def cast(self, a):
         t = self.pick(['int32','uint8','int8','int64','uint16','uint32'])
@@ -216,19 +229,24 @@ class Writer:
         if kind==7:
             a,b = self.signed(a),self.signed(self.int(depth-1))
             word,prec = self.pick([('and',BOTH),('or',EITHER)])
-            return made(f'{inside(a, prec)} {word} {inside(b, prec+1)}', prec, 'int64', min(a.lo,b.lo,0), max(a.hi,b.hi,0))
+            return made(f'{inside(a, prec)} {word} {inside(b, prec+1)}', prec, 'int64', min(a.lo,b.lo,0),
+                        max(a.hi,b.hi,0))
         if kind==0: return made(f'abs({a.text})', ATOM, a.type, 0, max(-a.lo,a.hi)) if a.type=='int64' else None
         if kind==1: return E(f'-{inside(a, ATOM)}', UNARY, 'int64', -a.hi, -a.lo, 0) if a.type=='int64' else None
         if kind==2: return E(f'~{inside(a, ATOM)}', UNARY, 'int64', ~a.hi, ~a.lo, 0) if a.type=='int64' else None
         if kind==3: return binary('**', self.small(9), self.pick([number(2), number(3), self.small(5)]))
-        if kind==4: return E(f'cuda.{self.pick(["popc","clz","ffs"])}({a.text})', ATOM, 'int64', 0, 64, 0) if a.type in ('int64','int32','uint32') else None
+        if kind==4:
+            return (E(f'cuda.{self.pick(["popc","clz","ffs"])}({a.text})', ATOM, 'int64', 0, 64, 0)
+                    if a.type in ('int64','int32','uint32') else None)
         if kind==5: return self.hash(a)
         return self.called(True)
 
     def hash(self, a):
         "A step of a generator of random numbers: wraps at 64 bits, or is cut to 31"
         a = self.signed(a)
-        if self.rarely(2): return E(f'({inside(a, TIMES)} * 6364136223846793005 + 1442695040888963407) >> 33', SHIFT, 'int64', -2**30, 2**30-1, 0)
+        if self.rarely(2):
+            return E(f'({inside(a, TIMES)} * 6364136223846793005 + 1442695040888963407) >> 33', SHIFT, 'int64',
+                     -2**30, 2**30-1, 0)
         if max(-a.lo,a.hi) >= 2**31: return None
         return E(f'({inside(a, TIMES)} * 1103515245 + 12345) & 2147483647', AND, 'int64', 0, 2**31-1, 0)
 
@@ -265,11 +283,14 @@ class Writer:
         "A condition"
         kind = self.below(10)
         if kind < 5 or not depth: return self.comparison(depth)
-        if kind==9: return E(f'{inside(self.signed(self.int(depth)), COMPARE+1)} {self.pick(["in","not in"])} {self.pick([(1,2,3),(0,-4),(7,)])}', COMPARE, 'bool', 0, 1, 0)
+        if kind==9:
+            return E(f'{inside(self.signed(self.int(depth)), COMPARE+1)} '
+                     f'{self.pick(["in","not in"])} {self.pick([(1,2,3),(0,-4),(7,)])}', COMPARE, 'bool', 0, 1, 0)
         if kind==5 and self.bools(): return self.pick(self.bools())
         if kind==6: return E(f'not {inside(self.bool(depth-1), NOT)}', NOT, 'bool', 0, 1, 0)
         word,prec = self.pick([('and',BOTH),('or',EITHER)])
-        return E(f'{inside(self.bool(depth-1), prec)} {word} {inside(self.bool(depth-1), prec+1)}', prec, 'bool', 0, 1, 0)
+        return E(f'{inside(self.bool(depth-1), prec)} {word} {inside(self.bool(depth-1), prec+1)}', prec,
+                 'bool', 0, 1, 0)
 
     def comparison(self, depth):
         get = self.float if self.floats() and self.rarely(2) else self.int
@@ -289,7 +310,9 @@ class Writer:
         if not kinds: return None
         name,_,res = self.pick(kinds)
         if whole_number: args = [self.small(50) for _ in range(2)]
-        else: args = [self.pick([e for e in (*self.floats(), number(0.5)) if e.type=='float64' and max(-e.lo,e.hi) <= 8 and e.q >= -3]) for _ in range(2)]
+        else:
+            args = [self.pick([e for e in (*self.floats(), number(0.5))
+                               if e.type=='float64' and max(-e.lo,e.hi) <= 8 and e.q >= -3]) for _ in range(2)]
         return E(f'{name}({args[0].text}, {args[1].text})', ATOM, *res[2:])
 
     def device(self, whole_number):
@@ -297,7 +320,8 @@ class Writer:
         w = Writer(self.draw)
         w.kernel,w.names = False,100*(len(self.devices)+1)
         name = f'{"mixed" if whole_number else "blend"}{len(self.devices)+1}'
-        w.fixed = [E('a', ATOM, 'int64', 0, 49, 0), E('b', ATOM, 'int64', 0, 49, 0)] if whole_number else [E('a', ATOM, 'float64', -8, 8, -3), E('b', ATOM, 'float64', -8, 8, -3)]
+        w.fixed = ([E('a', ATOM, 'int64', 0, 49, 0), E('b', ATOM, 'int64', 0, 49, 0)] if whole_number
+                   else [E('a', ATOM, 'float64', -8, 8, -3), E('b', ATOM, 'float64', -8, 8, -3)])
         get = (lambda: w.signed(w.int(2))) if whole_number else (lambda: w.double(w.float(2)))
         if w.rarely(1): w.statement()
         outs = []
@@ -307,7 +331,8 @@ class Writer:
         outs.append(get())
         w.line(f'return {outs[-1].text}')
         self.head += ['@cuda.jit(device=True)', f'def {name}(a, b):', *w.lines, '']
-        res = made(name, ATOM, 'int64' if whole_number else 'float64', min(o.lo for o in outs), max(o.hi for o in outs), min(o.q for o in outs))
+        res = made(name, ATOM, 'int64' if whole_number else 'float64', min(o.lo for o in outs), max(o.hi for o in outs),
+                   min(o.q for o in outs))
         if res is None: res = E(name, ATOM, 'int64', -2**61, 2**61, 0) if whole_number else None
         if res is None:
             self.head = self.head[:-len(w.lines)-3]
@@ -315,7 +340,8 @@ class Writer:
         self.devices.append((name, whole_number, res))
         return self.devices[-1]
 
-    def double(self, e): return e if e.type=='float64' else E(f'float({e.text}) * 1.0', TIMES, 'float64', e.lo, e.hi, e.q)
+    def double(self, e):
+        return e if e.type=='float64' else E(f'float({e.text}) * 1.0', TIMES, 'float64', e.lo, e.hi, e.q)
 
     # statements
 
@@ -346,7 +372,9 @@ class Writer:
     def two_results(self):
         "A device function that returns a tuple"
         if not self.kernel: return self.new_fixed()
-        if not any('def both(' in l for l in self.head): self.head += ['@cuda.jit(device=True)', 'def both(a, b):', f'    return {self.pick(["b, a - b","a // 3, a * b % 7","a ^ b, a"])}', '']
+        if not any('def both(' in l for l in self.head):
+            self.head += ['@cuda.jit(device=True)', 'def both(a, b):',
+                          f'    return {self.pick(["b, a - b","a // 3, a * b % 7","a ^ b, a"])}', '']
         names = self.fresh('q'),self.fresh('q')
         self.line(f'{names[0]}, {names[1]} = both({self.small(50).text}, {self.small(20).text})')
         self.fixed += [E(n, ATOM, 'int64', -50, 64, 0) for n in names]
@@ -404,14 +432,17 @@ class Writer:
         if kind==0: self.line(f'{name} = {self.narrow(self.int(2)).text}')
         elif kind==1: self.line(f'{name} ^= {inside(binary("&", self.signed(self.int(1)), number(1023)), XOR+1)}')
         elif kind==2: self.line(f'{name} {self.pick(["//=","%="])} {self.divisor(1).text}')
-        else: self.line(f'{name} = ({name} * {self.pick([3,5,-7])} + {inside(self.narrow(self.int(1)), PLUS+1)}) % {self.pick([1009,251,-101])}')
+        else:
+            self.line(f'{name} = ({name} * {self.pick([3,5,-7])} + {inside(self.narrow(self.int(1)), PLUS+1)}) % '
+                      f'{self.pick([1009,251,-101])}')
 
     def swap(self):
         free = [n for n,v in self.vars.items() if n not in self.locked and n not in self.sums and v.type=='int64']
         if len(free) < 2: return self.change()
         a = self.pick(free)
         b = self.pick([n for n in free if n!=a])
-        self.line(f'{a}, {b} = {b}, {self.pick([number(1), self.vars[a], self.narrow(binary("+", self.vars[a], self.vars[b]))]).text}')
+        self.line(f'{a}, {b} = {b}, '
+                  f'{self.pick([number(1), self.vars[a], self.narrow(binary("+", self.vars[a], self.vars[b]))]).text}')
 
     def branch(self, nest):
         self.line(f'if {self.bool().text}:')
@@ -425,7 +456,8 @@ class Writer:
 
     def choose_in_branches(self):
         "A variable that both branches give its first value"
-        get,what,join = self.pick([(lambda: self.narrow(self.int(1)),'k',None), (lambda: self.double(self.float(1)),'v',None)])
+        get,what,join = self.pick([(lambda: self.narrow(self.int(1)),'k',None),
+                                   (lambda: self.double(self.float(1)),'v',None)])
         name,c,a,b = self.fresh(what),self.bool(),get(),get()
         for text in (f'if {c.text}:', f'    {name} = {a.text}', 'else:', f'    {name} = {b.text}'): self.line(text)
         self.fixed.append(E(name, ATOM, a.type, min(a.lo,b.lo), max(a.hi,b.hi), min(a.q,b.q)))
@@ -488,9 +520,11 @@ class Writer:
     # kernels
 
     def new_array(self, type, shape, owned=False, how=None, name=None):
-        name = name or ('out' if owned and not any(a.owned for a in self.arrays) else self.fresh('xyzmuh'[self.below(3)]))
+        name = name or ('out' if owned and not any(a.owned for a in self.arrays)
+                        else self.fresh('xyzmuh'[self.below(3)]))
         how = how or self.pick(['C','C','strided','padded','F','reversed'])
-        lo,hi,q = (0,1,0) if type=='bool' else (-24,24,-2) if type=='float16' else (-40,40,-3) if not whole(type) else (max(-100, bounds(type)[0]), 100, 0) if not self.rarely(3) else (*bounds(type), 0)
+        lo,hi,q = ((0,1,0) if type=='bool' else (-24,24,-2) if type=='float16' else (-40,40,-3) if not whole(type)
+                   else (max(-100, bounds(type)[0]), 100, 0) if not self.rarely(3) else (*bounds(type), 0))
         if type=='int64' or type=='uint64': lo,hi = max(lo, -10**6),min(hi, 10**6)
         self.params.append(name)
         self.args.append(array(type, shape, how, [0,0,0,0] if owned else [len(self.args)+1, lo, hi, q]))
@@ -499,12 +533,14 @@ class Writer:
         return a
 
     def scalar(self):
-        type,v = self.pick([('int',5),('float',0.5),('int32',-3),('float32',1.5),('int',2**33+1),('bool_',True),('uint8',200)])
+        type,v = self.pick([('int',5),('float',0.5),('int32',-3),('float32',1.5),('int',2**33+1),
+                            ('bool_',True),('uint8',200)])
         name = self.fresh('a')
         self.params.append(name)
         self.args.append(dict(number=type, value=v))
         t = {'int':'int64','float':'float64','bool_':'bool'}.get(type, type)
-        self.fixed.append(number(v)._replace(text=name, prec=ATOM, type=t) if t!='bool' else E(name, ATOM, 'bool', 0, 1, 0))
+        self.fixed.append(number(v)._replace(text=name, prec=ATOM, type=t) if t!='bool'
+                          else E(name, ATOM, 'bool', 0, 1, 0))
 
     def pair(self):
         "A tuple as an argument"
@@ -522,7 +558,8 @@ class Writer:
 
     def inputs(self, shape):
         types = [*INTS,'float32','float64','float16']
-        for _ in range(1+self.below(3)): self.new_array(self.pick(types), shape if self.rarely(1) else self.pick([(13,),(5,7),(2,3,4)]))
+        for _ in range(1+self.below(3)):
+            self.new_array(self.pick(types), shape if self.rarely(1) else self.pick([(13,),(5,7),(2,3,4)]))
         for _ in range(self.below(3)): self.scalar()
         if self.rarely(4): self.pair()
         if self.rarely(2): self.constant()
@@ -530,7 +567,9 @@ class Writer:
     def own(self, at):
         "The elements that this thread may read without a thought: inputs of the same shape as the index"
         for a in self.arrays:
-            if not a.owned and a.type!='bool' and len(a.shape)==len(at[1]) and all(n >= k for n,k in zip(a.shape, at[1])): self.fixed.append(self.loaded(a, at[0]))
+            if (not a.owned and a.type!='bool' and len(a.shape)==len(at[1])
+                and all(n >= k for n,k in zip(a.shape, at[1]))):
+                self.fixed.append(self.loaded(a, at[0]))
 
     def stored(self, a):
         "An expression that can be stored to the array"
@@ -552,7 +591,9 @@ class Writer:
 
     def finish(self, name, grid, block, shared=0):
         text = ['@cuda.jit', f'def {name}({", ".join(self.params)}):', *self.lines]
-        if self.closed: text = [f'def make({", ".join(self.closed)}):', *('    '+l for l in text), f'    return {name}', f'{name} = make({", ".join(map(repr, self.closed.values()))})']
+        if self.closed:
+            text = [f'def make({", ".join(self.closed)}):', *('    '+l for l in text), f'    return {name}',
+                    f'{name} = make({", ".join(map(repr, self.closed.values()))})']
         return Case(name, '\n'.join([*self.head, *text, '']), self.args, list(grid), list(block), shared, 'bits')
 
 
@@ -596,7 +637,8 @@ def planar(w, name):
     h,wd = w.pick([(5,7),(8,8),(1,9)])
     w.inputs((h,wd))
     outs = outputs(w, (h,wd))
-    w.line(w.pick(['c, r = cuda.grid(2)','r, c = cuda.blockIdx.y*cuda.blockDim.y + cuda.threadIdx.y, cuda.blockIdx.x*cuda.blockDim.x + cuda.threadIdx.x']))
+    w.line(w.pick(['c, r = cuda.grid(2)','r, c = cuda.blockIdx.y*cuda.blockDim.y + cuda.threadIdx.y, '
+                                         'cuda.blockIdx.x*cuda.blockDim.x + cuda.threadIdx.x']))
     if w.rarely(1):
         w.line('h, w = out.shape')
         guard = 'r < h and c < w'
@@ -661,7 +703,8 @@ def shared(w, name):
     else: size = str(block)
     dynamic = w.rarely(3)
     bytes = np.dtype(t).itemsize*block
-    w.line(f's = cuda.shared.array(0, np.{t})' if dynamic else f's = cuda.shared.array(({size}, 2), np.{t})' if padded else f's = cuda.shared.array({size}, np.{t})')
+    w.line(f's = cuda.shared.array(0, np.{t})' if dynamic else f's = cuda.shared.array(({size}, 2), np.{t})' if padded
+           else f's = cuda.shared.array({size}, np.{t})')
     padded = padded and not dynamic
     def at(i): return f's[{i}, {w.below(1)}]' if padded else f's[{i}]'
     w.line('t, i = cuda.threadIdx.x, cuda.grid(1)')
@@ -675,7 +718,9 @@ def shared(w, name):
         w.line('cuda.syncthreads()')
         lo,hi = (e.lo,e.hi) if not whole(t) or bounds(t)[0] <= e.lo and e.hi <= bounds(t)[1] else bounds(t)
         if w.rarely(2) and hi < 2**31 and lo >= 0 and t in ('int64','float32','float64') and hi*block < 2.**(BITS+e.q):
-            for text in (f'half = {block//2}', 'while half > 0:', f'    if t < half: {at("t")} += {at("t + half")}', '    cuda.syncthreads()', '    half //= 2'): w.line(text)
+            for text in (f'half = {block//2}', 'while half > 0:', f'    if t < half: {at("t")} += {at("t + half")}',
+                         '    cuda.syncthreads()', '    half //= 2'):
+                w.line(text)
             lo,hi = lo,hi*block
         v = w.fresh('s')
         w.line(f'{v} = {at(w.pick([f"{block-1} - t", f"(t + {w.pick([1,3,5])}) % {size}", "0", f"t ^ 1"]))}')
@@ -701,7 +746,9 @@ def warps(w, name):
             v,op = w.fresh('v'),w.pick(['down','up','xor',''])
             w.line(f'{v} = {e.text}')
             if op in ('down','xor') and w.rarely(1) and e.lo >= 0 and e.hi*32 < 2.**(BITS+e.q):
-                for text in ('d = 16', 'while d > 0:', f'    {v} += cuda.shfl_{op}_sync(0xffffffff, {v}, d)', '    d >>= 1'): w.line(text)
+                for text in ('d = 16', 'while d > 0:',
+                             f'    {v} += cuda.shfl_{op}_sync(0xffffffff, {v}, d)', '    d >>= 1'):
+                    w.line(text)
                 e = e._replace(hi=e.hi*32)
             else: w.line(f'{v} = cuda.shfl_{op+"_" if op else ""}sync(0xffffffff, {v}, {w.pick(["1","5","16","31"])})')
             w.fixed.append(e._replace(text=v, prec=ATOM))
@@ -725,7 +772,9 @@ def atomic(w, name):
     block = w.rarely(2) and len(tally.shape)==1 and whole(t) and op=='add'
     where = tally.name
     if block:
-        for text in (f's = cuda.shared.array({tally.shape[0]}, np.{t})', f'if cuda.threadIdx.x < {tally.shape[0]}: s[cuda.threadIdx.x] = 0', 'cuda.syncthreads()'): w.line(text)
+        for text in (f's = cuda.shared.array({tally.shape[0]}, np.{t})',
+                     f'if cuda.threadIdx.x < {tally.shape[0]}: s[cuda.threadIdx.x] = 0', 'cuda.syncthreads()'):
+            w.line(text)
         where = 's'
     w.line('i = cuda.grid(1)')
     w.line(f'if i < {n}:')

@@ -1,10 +1,14 @@
-"""Run the cases of cases.json on a GPU: as the C that `to_cuda` makes, through nvcc, and through Numba. What came out goes to h100.json.
+"""Run the cases of cases.json on a GPU: as the C that `to_cuda` makes, through nvcc, and through
+Numba. What came out goes to h100.json.
 
-    python record.py [FILE]    # needs an NVIDIA GPU of sm_90, nvcc on the PATH, numba and numba-cuda, this repository; some minutes. FILE: instead of h100.json
+    python record.py [FILE]    # into FILE instead of h100.json
     python record.py write     # write cases.json anew: needs pytest, hypothesis, no GPU
 
-For each case and each of 'readable' and 'doubles' (the two ways of `to_cuda`) and 'numba' h100.json holds a digest of all the arrays' memory, if the case is to be the same bit for bit,
-else the bytes of the arrays that have changed; or an error. On the way it tells what differs from the simulator.
+The first needs an NVIDIA GPU of sm_90, nvcc on the PATH, numba and numba-cuda, this repository, and takes some minutes.
+
+For each case and each of 'readable' and 'doubles' (the two ways of `to_cuda`) and 'numba' h100.json holds a digest of
+all the arrays' memory, if the case is to be the same bit for bit, else the bytes of the arrays that have changed; or an
+error. On the way it tells what differs from the simulator.
 """
 import base64, ctypes, json, os, subprocess, sys, tempfile, time, warnings, zlib
 from collections import Counter
@@ -30,12 +34,14 @@ def kept(case, made):
     "A result as JSON"
     if case.compare=='bits': return digest(made)
     before = arguments(case)[1]
-    return {str(n): base64.b64encode(zlib.compress(a.tobytes())).decode() for n,(a,b) in enumerate(zip(made, before)) if a.tobytes()!=b.tobytes()}
+    return {str(n): base64.b64encode(zlib.compress(a.tobytes())).decode()
+            for n,(a,b) in enumerate(zip(made, before)) if a.tobytes()!=b.tobytes()}
 
 def restored(case, result):
     "The memory that a result stands for, unless it is a digest"
     made = arguments(case)[1]
-    for n,text in result.items(): made[int(n)][:] = np.frombuffer(zlib.decompress(base64.b64decode(text)), made[int(n)].dtype)
+    for n,text in result.items():
+        made[int(n)][:] = np.frombuffer(zlib.decompress(base64.b64decode(text)), made[int(n)].dtype)
     return made
 
 def remark(case, result, want):
@@ -58,7 +64,8 @@ def library(translations, folder, name):
     "The translations, compiled by nvcc"
     from gridstride.translate.engine import together
     (folder/f'{name}.cu').write_text(together(translations)+_HELPERS)
-    done = subprocess.run(['nvcc','-std=c++17','-arch=sm_90','-shared','-Xcompiler','-fPIC','-o',f'{name}.so',f'{name}.cu'], cwd=folder, capture_output=True, text=True)
+    done = subprocess.run(['nvcc','-std=c++17','-arch=sm_90','-shared','-Xcompiler','-fPIC','-o',
+                           f'{name}.so',f'{name}.cu'], cwd=folder, capture_output=True, text=True)
     if done.returncode: raise RuntimeError(done.stdout+done.stderr)
     dll = ctypes.CDLL(str(folder/f'{name}.so'))
     dll.make.restype,dll.make.argtypes = ctypes.c_void_p,[ctypes.c_size_t]
@@ -66,7 +73,8 @@ def library(translations, folder, name):
     return dll
 
 def compiled(part, folder, name):
-    "[(case, library, its number there, translation)] for the cases that nvcc takes; those that it does not, with what it says"
+    """[(case, library, its number there, translation)] for the cases that nvcc takes; those that it
+    does not, with what it says"""
     try:
         dll = library([t for _,t in part], folder, name)
         return [(c, dll, n, t) for n,(c,t) in enumerate(part)]
@@ -84,10 +92,12 @@ def on_gpu(case, dll, n, t):
     for p,a in zip(there, made): dll.bring(p, a.ctypes.data, a.nbytes)
     def pointer(v):
         at = v.__array_interface__['data'][0]
-        return ctypes.c_void_p(next((p+at-a.ctypes.data for p,a in zip(there, made) if a.ctypes.data <= at <= a.ctypes.data+a.nbytes), 0))
+        return ctypes.c_void_p(
+            next((p+at-a.ctypes.data for p,a in zip(there, made) if a.ctypes.data <= at <= a.ctypes.data+a.nbytes), 0))
     holders = [pointer(v) if p.kind=='array' else _hold(p.type, v) for p,v in zip(t.params, values)]
     grid,block = dim3(tuple(case.grid)),dim3(tuple(case.block))
-    getattr(dll, f'enter_{n}')((ctypes.c_void_p*max(1,len(holders)))(*map(ctypes.addressof, holders)), (ctypes.c_uint*7)(*grid, *block, case.shared))
+    getattr(dll, f'enter_{n}')((ctypes.c_void_p*max(1,len(holders)))(*map(ctypes.addressof, holders)),
+                               (ctypes.c_uint*7)(*grid, *block, case.shared))
     code = dll.finish(0)
     if code: raise RuntimeError(f'CUDA error {code}')
     for p,a in zip(there, made): dll.bring(a.ctypes.data, p, a.nbytes); dll.drop(p)
@@ -99,8 +109,10 @@ def by_nvcc(todo, way, folder):
     from gridstride.translate import to_cuda
     pairs = [(c, to_cuda(kernel(c, cuda), *arguments(c)[0], **WAYS[way])) for c in todo]
     parts = [pairs[i:i+TOGETHER] for i in range(0, len(pairs), TOGETHER)]
-    with ThreadPoolExecutor(os.cpu_count()) as pool: made = list(pool.map(lambda n: compiled(parts[n], folder, f'{way}{n}'), range(len(parts))))
-    return {c.name: attempt(lambda: kept(c, on_gpu(c, dll, n, t))) if dll else dict(error=f'nvcc: {n}') for part in made for c,dll,n,t in part}
+    with ThreadPoolExecutor(os.cpu_count()) as pool:
+        made = list(pool.map(lambda n: compiled(parts[n], folder, f'{way}{n}'), range(len(parts))))
+    return {c.name: attempt(lambda: kept(c, on_gpu(c, dll, n, t))) if dll else dict(error=f'nvcc: {n}') for part in made
+            for c,dll,n,t in part}
 
 def attempt(f):
     try: return f()
@@ -113,7 +125,8 @@ class Placed:
     "An array on the GPU, of any layout, as Numba takes it"
     def __init__(self, pointer, d):
         size = np.dtype(d['dtype']).itemsize
-        self.__cuda_array_interface__ = dict(shape=tuple(d['shape']), strides=tuple(s*size for s in d['strides']), typestr=np.dtype(d['dtype']).str, data=(pointer+d['offset']*size, False), version=3)
+        self.__cuda_array_interface__ = dict(shape=tuple(d['shape']), strides=tuple(s*size for s in d['strides']),
+            typestr=np.dtype(d['dtype']).str, data=(pointer+d['offset']*size, False), version=3)
 
 def by_numba(case):
     "(name, result)"
@@ -148,7 +161,8 @@ def main(out):
         for way in WAYS:
             results[way] = by_nvcc(todo, way, Path(folder))
             told(f'{way}: {len(todo)} kernels through nvcc')
-    with ProcessPoolExecutor(6, get_context('spawn')) as pool: results['numba'] = dict(pool.map(by_numba, todo, chunksize=8))
+    with ProcessPoolExecutor(6, get_context('spawn')) as pool:
+        results['numba'] = dict(pool.map(by_numba, todo, chunksize=8))
     told(f'{len(todo)} kernels through Numba')
     bad = Counter()
     for c in todo:
@@ -159,7 +173,9 @@ def main(out):
                 print(f'{c.name}, {way}: {why}')
     from importlib.metadata import version
     import numba
-    about = dict(device=device(), nvcc=subprocess.run(['nvcc','--version'], capture_output=True, text=True).stdout.split('\n')[-2], numba=numba.__version__, numba_cuda=version('numba-cuda'))
+    about = dict(device=device(),
+                 nvcc=subprocess.run(['nvcc','--version'], capture_output=True, text=True).stdout.split('\n')[-2],
+                 numba=numba.__version__, numba_cuda=version('numba-cuda'))
     lines = [json.dumps(c.name)+': '+json.dumps({way:r[c.name] for way,r in results.items()}) for c in todo]
     Path(out).write_text('{"about": ' + json.dumps(about) + ',\n' + ',\n'.join(lines) + '\n}\n')
     told(f'{len(todo)} cases, {len(todo)*len(results)} results, differing from the simulator: {dict(bad) or "none"}')

@@ -4,44 +4,65 @@ import pytest
 from gridstride.advice import fitting, update_of
 from gridstride.findings import DIALECTS, Access, Place, exception_of, text_of
 
-UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')), ('--n[0];', 'n', ('sub', 'n[0]', '1')), ('found |= 4;', 'found', ('or', 'found', '4')),
-           ('if i < x.size: m[0] = max(m[0], x[i])', 'm', ('max', 'm[0]', 'x[i]')), ('m[0] = fminf(v, m[0]);  // m[0] = 1', 'm', ('min', 'm[0]', 'v')), ('h[x[i]] = h[x[i]] + w;', 'h', ('add', 'h[x[i]]', 'w')),
-           ('p[0] *= 2', 'p', ('', 'p[0]', '2')), ('s[t] += s[t + h]', 's', None), ('s[t] = x[t]', 's', None), ('out[t] = s[49 - t]', 's', None), ('n[0] = n[0] == 3;', 'n', ('', 'n[0]', 'n[0] == 3'))]
+UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')),
+           ('--n[0];', 'n', ('sub', 'n[0]', '1')), ('found |= 4;', 'found', ('or', 'found', '4')),
+           ('if i < x.size: m[0] = max(m[0], x[i])', 'm', ('max', 'm[0]', 'x[i]')),
+           ('m[0] = fminf(v, m[0]);  // m[0] = 1', 'm', ('min', 'm[0]', 'v')),
+           ('h[x[i]] = h[x[i]] + w;', 'h', ('add', 'h[x[i]]', 'w')), ('p[0] *= 2', 'p', ('', 'p[0]', '2')),
+           ('s[t] += s[t + h]', 's', None), ('s[t] = x[t]', 's', None), ('out[t] = s[49 - t]', 's', None),
+           ('n[0] = n[0] == 3;', 'n', ('', 'n[0]', 'n[0] == 3'))]
 
 
 @pytest.mark.parametrize('line,array,want', UPDATES)
-def test_an_update_of_one_element_is_known_from_others(line, array, want): assert update_of(line.split('//')[0].strip(), array) == want
+def test_an_update_of_one_element_is_known_from_others(line, array, want):
+    assert update_of(line.split('//')[0].strip(), array) == want
 
 
 def index(line, at, shape, above='', dialect='cuda', **more):
-    e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape, **more), Place('k', 'k.cu', 9, line, above=above))
+    e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape, **more),
+                     Place('k', 'k.cu', 9, line, above=above))
     return str(e).split('\n')[3].strip()
 
 
 INDICES = [
     (('out[i] = x[i];', (100,), (100,)), 'as in `if (i < n)`, where n is the number of elements, 100'),
     (('out[r*w+c] = x[r * w + c];', (100,), (100,)), 'guard both, as in `if (r < h && c < w)`'),
-    (('if (i <= n) out[i] = x[i];', (100,), (100,)), '`i <= n` lets in one too many: with 100 elements the last index is 99'),
-    (('if (i < n) out[i] = x[i+1];', (100,), (100,)), 'The guard `i < n` lets this thread in, and `i+1` is 100: guard this index, too'),
-    (('out[r*w+c] = x[r*h + c];', (100,), (100,), 'if (r >= h || c >= w) return;'), 'The guard `r < h` lets this thread in, and `r*h + c` is 100: look at its stride'),
+    (('if (i <= n) out[i] = x[i];', (100,), (100,)),
+     '`i <= n` lets in one too many: with 100 elements the last index is 99'),
+    (('if (i < n) out[i] = x[i+1];', (100,), (100,)),
+     'The guard `i < n` lets this thread in, and `i+1` is 100: guard this index, too'),
+    (('out[r*w+c] = x[r*h + c];', (100,), (100,), 'if (r >= h || c >= w) return;'),
+     'The guard `r < h` lets this thread in, and `r*h + c` is 100: look at its stride'),
     (('out[i] = x[at[i]];', (100,), (100,)), 'The index `at[i]` is read from memory, where 100 stands'),
     (('out[t] = x[t];', (64,), (8, 8)), 'A thread past the end must do nothing'),
-    (('out[i] = x[i] + y[i];', (100,), (100,), '', 'cuda', ('y', 10)), 'y begins inside of x, at x[10]: counted from there it is y[90]'),
+    (('out[i] = x[i] + y[i];', (100,), (100,), '', 'cuda', ('y', 10)),
+     'y begins inside of x, at x[10]: counted from there it is y[90]'),
     (('out[i] = 2*x[i]', (100,), (100,), '', 'python'), 'as in `if i < x.size`'),
-    (('out[r, c] = x[r, c]', (4, 0), (4, 25), '', 'python'), 'Along axis 0 there are 0 to 3, and the index is 4. A thread past the end must do nothing: guard every axis, as in `if r < x.shape[0] and c < x.shape[1]`'),
-    (('for i in range(cuda.grid(1), x.size + 1, cuda.gridsize(1)): out[i] = x[i]', (100,), (100,), '', 'python'), '`i <= x.size` lets in one too many'),
+    (('out[r, c] = x[r, c]', (4, 0), (4, 25), '', 'python'),
+     'Along axis 0 there are 0 to 3, and the index is 4. A thread past the end must do nothing: guard every axis, '
+     'as in `if r < x.shape[0] and c < x.shape[1]`'),
+    (('for i in range(cuda.grid(1), x.size + 1, cuda.gridsize(1)): out[i] = x[i]', (100,), (100,), '', 'python'),
+     '`i <= x.size` lets in one too many'),
     (('*(x + i) = 1;', (100,), (100,)), 'as in `if (i < n)`, where n is the number of items'),
     (('out[i] = x[i] + x[i+n];', (100,), (100,)), 'as in `if (i < n)`, where n is the number of items'),
-    (('total += x[r*w + c];', (62,), (62,), 'int r = blockIdx.x*blockDim.x + threadIdx.x;\nif (r > h) return;\nfor (int c = 0; c < w; ++c)'), '`r <= h` lets in one too many: the last one is h - 1'),
-    (('total += x[r*w + c];', (62,), (62,), 'int r = blockIdx.x*blockDim.x + threadIdx.x;\nfor (int c = 0; c < w; ++c)'), 'The index is `r*w + c`. A thread past the last row or the last column'),
-    (('if (r < h && c < w) out[r2*w + c] = x[r2*w + c];', (12,), (12,), 'ms[tr2][tc] = r2 < h && idx+tc < k ? m[r2*k + idx+tc] : 0;\nif (r2 < h) out[r2] = 0;'), 'The index is `r2*w + c`. A thread past the last row or the last column'),
+    (('total += x[r*w + c];', (62,), (62,),
+      'int r = blockIdx.x*blockDim.x + threadIdx.x;\nif (r > h) return;\nfor (int c = 0; c < w; ++c)'),
+     '`r <= h` lets in one too many: the last one is h - 1'),
+    (('total += x[r*w + c];', (62,), (62,),
+      'int r = blockIdx.x*blockDim.x + threadIdx.x;\nfor (int c = 0; c < w; ++c)'),
+     'The index is `r*w + c`. A thread past the last row or the last column'),
+    (('if (r < h && c < w) out[r2*w + c] = x[r2*w + c];', (12,), (12,),
+      'ms[tr2][tc] = r2 < h && idx+tc < k ? m[r2*k + idx+tc] : 0;\nif (r2 < h) out[r2] = 0;'),
+     'The index is `r2*w + c`. A thread past the last row or the last column'),
     (('if (i <= n-1) out[i] = x[i+1];', (100,), (100,)), 'The guard `i < n` lets this thread in, and `i+1` is 100'),
     (('if (x[i] > 0) out[i] = x[i];', (100,), (100,)), 'A thread past the end must do nothing'),
     (('if (r < h && c < w) out[0] = x[r * 2 * w + c];', (100,), (100,)), 'look at its stride'),
     (('out[i] = x[2*i];', (100,), (100,)), 'as in `if (2*i < n)`, where n is the number of elements, 100'),
-    (('out[i] = x[i*stride + shift]', (100,), (100,), 'i = cuda.grid(1)', 'python'), 'as in `if i*stride + shift < x.size`'),
+    (('out[i] = x[i*stride + shift]', (100,), (100,), 'i = cuda.grid(1)', 'python'),
+     'as in `if i*stride + shift < x.size`'),
     (('out[c] = x[r*w + c]', (100,), (100,), 'c,r = cuda.grid(2)', 'python'), 'guard both, as in `if r < h and c < w`'),
-    (('x[blockIdx.x * blockDim.x + threadIdx.x] = 0;', (100,), (100,)), 'as in `if (blockIdx.x * blockDim.x + threadIdx.x < n)`'),
+    (('x[blockIdx.x * blockDim.x + threadIdx.x] = 0;', (100,), (100,)),
+     'as in `if (blockIdx.x * blockDim.x + threadIdx.x < n)`'),
 ]
 
 
@@ -51,29 +72,38 @@ def test_the_advice_for_an_index_fits_its_line(given, says):
     assert says in index(line, at, shape, above, dialect, inner=inner[0], inner_at=inner[1])
 
 
-FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]', '`i <= tk` lets in one too many: with 8 elements the last index is 7'), ('x[tr][tc] = i <= n;', 16, 'float [16]', 'x has 16 places there, 0 to 15'),
-         ('if (r <= tw) x[r][c] = 0;', 4, 'float [4][8]', '`r <= tw` lets in one too many: with 4 elements'), ('x[r][0] = x[0][r];', 4, 'float [4][8]', 'x has 4 places there')]
+FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]',
+          '`i <= tk` lets in one too many: with 8 elements the last index is 7'),
+         ('x[tr][tc] = i <= n;', 16, 'float [16]', 'x has 16 places there, 0 to 15'),
+         ('if (r <= tw) x[r][c] = 0;', 4, 'float [4][8]', '`r <= tw` lets in one too many: with 4 elements'),
+         ('x[r][0] = x[0][r];', 4, 'float [4][8]', 'x has 4 places there')]
 
 
 @pytest.mark.parametrize('line,at,type,says', FIXED)
 def test_the_advice_for_an_array_of_a_fixed_size(line, at, type, says):
-    assert says in str(exception_of('memcheck', 'outside_named', 'cuda', dict(array='x', index=(at,), type=type), Place('k', 'k.cu', 9, line)))
+    assert says in str(exception_of('memcheck', 'outside_named', 'cuda', dict(array='x', index=(at,), type=type),
+                                    Place('k', 'k.cu', 9, line)))
 
 
 def race(line, now, other, source, above='', code='race', before='written', then='read', dialect='cuda'):
-    e = exception_of('racecheck', code, dialect, dict(array='s', index=(3,), before=before, now=then), Place('k', 'k.cu', now, line, above=above), Access(other, (0, 0, 0), (3, 0, 0), source))
+    e = exception_of('racecheck', code, dialect, dict(array='s', index=(3,), before=before, now=then),
+                     Place('k', 'k.cu', now, line, above=above), Access(other, (0, 0, 0), (3, 0, 0), source))
     assert f'against line {other}, block (0), thread (3): {source}' in str(e)
     return str(e).split('\n')[-2].strip()
 
 
 def test_the_advice_for_a_race_fits_both_lines():
-    assert race('out[t] = s[9 - t];', 6, 5, 's[t] = x[t];') == "Put a __syncthreads() between these two lines: there a block's threads wait for each other."
-    assert 'Line 5 is one round of the loop further: put a __syncthreads() at the end of each round, behind line 8' in race('s[t] = x[t];', 5, 8, 'v += s[j];', 'for (;;) {')
-    assert 'in different rounds of a loop: put a cuda.syncthreads()' in race('s[t] += s[t+h]', 5, 5, 's[t] += s[t+h]', 'while h:', dialect='python')
+    assert (race('out[t] = s[9 - t];', 6, 5, 's[t] = x[t];')
+            == "Put a __syncthreads() between these two lines: there a block's threads wait for each other.")
+    assert ('Line 5 is one round of the loop further: put a __syncthreads() at the end of each round, behind line 8'
+            in race('s[t] = x[t];', 5, 8, 'v += s[j];', 'for (;;) {'))
+    assert ('in different rounds of a loop: put a cuda.syncthreads()'
+            in race('s[t] += s[t+h]', 5, 5, 's[t] += s[t+h]', 'while h:', dialect='python'))
     assert 'In one step: atomicAdd(&s[0], v).' in race('s[0] += v;', 5, 5, 's[0] += v;')
     assert 'In one step: cuda.atomic.add(s, (i, 0), v).' in race('s[i, 0] += v', 5, 5, 's[i, 0] += v', dialect='python')
     assert 'In one step: cuda.atomic.add(s, x[i], 1).' in race('s[x[i]] += 1', 5, 5, 's[x[i]] += 1', dialect='python')
-    assert 'atomicMax(&s[0], v) for whole numbers' in race('s[0] = max(s[0], v);', 5, 5, 's[0] = max(s[0], v);', code='race_of_blocks')
+    assert 'atomicMax(&s[0], v) for whole numbers' in race('s[0] = max(s[0], v);', 5, 5, 's[0] = max(s[0], v);',
+                                                           code='race_of_blocks')
     assert 'No atomic does just that' in race('s[0] *= v;', 5, 5, 's[0] *= v;')
     assert 'give each thread a place of its own' in race('s[0] = v;', 5, 5, 's[0] = v;', then='written')
 
@@ -83,7 +113,8 @@ def test_nothing_is_guessed_where_no_line_is_known():
     for dialect in DIALECTS: assert text_of('memcheck', 'outside', dialect, dict(array='x', index=(3,), shape=(3,)))[1]
 
 
-@pytest.mark.parametrize('line,hint', [('out[threadIdx.x] = x[threadIdx.x - 1];', '`threadIdx.x - 1` is unsigned'), ('out[i] = x[i - 1];', 'cudaMalloc')])
+@pytest.mark.parametrize('line,hint',
+    [('out[threadIdx.x] = x[threadIdx.x - 1];', '`threadIdx.x - 1` is unsigned'), ('out[i] = x[i - 1];', 'cudaMalloc')])
 def test_an_unsigned_index_below_0_is_told_as_such(line, hint):
     "It is 16 GB further, where the host may have something"
     assert hint in str(exception_of('memcheck', 'kernel_reads_host', 'cuda', {}, Place('k', 'k.cu', 9, line)))

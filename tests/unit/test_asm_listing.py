@@ -61,8 +61,12 @@ def test_listings_stand_side_by_side_if_they_have_one_source(listing):
 
 def test_a_stretch_ends_at_labels_jumps_and_barriers(listing):
     assert [o.op for o in listing.stretch('shared').instructions] == ['LDS', 'FFMA', 'ISETP.GE.AND', 'BRA']
-    assert [o.op for o in listing.stretch('global').instructions] == ['STG.E', 'EXIT'] and [o.op for o in listing.stretch('move').instructions] == ['S2R', 'MOV']
-    items = [o if isinstance(o, str) else o._replace(op='BAR.SYNC', kind='barrier', target='') if o.op == 'FFMA' else o for o in listing.items]
+    assert [o.op for o in listing.stretch('global').instructions] == ['STG.E', 'EXIT']
+    assert [o.op for o in listing.stretch('move').instructions] == ['S2R', 'MOV']
+    items = [o if isinstance(o, str) else o._replace(op='BAR.SYNC', kind='barrier', target='') if o.op == 'FFMA' else o
+             for o in listing.items]
     cut = listing._part(items)
-    assert [o.op for o in cut.stretch('shared').instructions] == ['LDS'] and [o.op for o in cut.stretch('control').instructions][0] == 'ISETP.GE.AND'
-    with pytest.raises(ValueError, match="scale has no instructions of the kind 'tensor' in its SASS"): listing.stretch('tensor')
+    assert [o.op for o in cut.stretch('shared').instructions] == ['LDS']
+    assert [o.op for o in cut.stretch('control').instructions][0] == 'ISETP.GE.AND'
+    with pytest.raises(ValueError, match="scale has no instructions of the kind 'tensor' in its SASS"):
+        listing.stretch('tensor')

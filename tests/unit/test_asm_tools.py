@@ -38,9 +38,11 @@ def made(): return nvrtc(HALF, 'half_k<float>')
 
 
 def test_words_that_a_cache_has_lost_are_asked_for_again(monkeypatch):
-    "The driver's cache, which is there on a machine with a GPU, keeps machine code without what the assembler said of it"
+    """The driver's cache, which is there on a machine with a GPU, keeps machine code without what
+    the assembler said of it"""
     asked, options = [], tools._options
-    monkeypatch.setattr(tools, '_options', lambda arch, opt, folders, flags: asked.append(flags) or [o for o in options(arch, opt, folders, flags) if flags or 'ptxas' not in o])
+    monkeypatch.setattr(tools, '_options', lambda arch, opt, folders, flags: asked.append(flags)
+                        or [o for o in options(arch, opt, folders, flags) if flags or 'ptxas' not in o])
     _, cubin, said, entry = nvrtc(HALF, 'half_k<float>')
     assert asked == [(), ('--no-cache',)] and usage(said, cubin, entry)['registers'] > 0
 

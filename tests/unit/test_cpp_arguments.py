@@ -8,8 +8,10 @@ PARAMS = kernels('__global__ void k(const float *x, float *out, int n) {}')[0].p
 
 
 @pytest.mark.parametrize('type,want', [
-    ('const float *__restrict__', ('float32', True)), ('unsigned int', ('uint32', False)), ('uchar4 *', ('uint8', True)), ('MyStruct *', (None, True)), ('longlong2', ('int64', False)),
-    ('std::size_t', ('uint64', False)), ('__half2 *', ('float16', True)), ('float (*)[4]', (None, True)), ('nv_bfloat16 const &', ('bfloat16', False))])
+    ('const float *__restrict__', ('float32', True)), ('unsigned int', ('uint32', False)),
+    ('uchar4 *', ('uint8', True)), ('MyStruct *', (None, True)), ('longlong2', ('int64', False)),
+    ('std::size_t', ('uint64', False)), ('__half2 *', ('float16', True)), ('float (*)[4]', (None, True)),
+    ('nv_bfloat16 const &', ('bfloat16', False))])
 def test_dtype_of(type, want): assert dtype_of(type) == want
 
 
@@ -23,7 +25,10 @@ def test_what_fits():
 
 
 @pytest.mark.parametrize('change,says', [
-    (dict(x=torch.zeros(4).double()), r'convert it with \.to\(torch\.float32\)'), (dict(x=torch.zeros(4)[::2]), 'is not contiguous'), (dict(x=[1., 2.]), 'torch.tensor.* makes one'),
-    (dict(n=4.), 'is a whole number, and 4.0'), (dict(n=torch.tensor(4)), r'\.item\(\) takes the number out'), (dict(n=2**40), 'cannot hold'), (dict(n='4'), 'a str was given')])
+    (dict(x=torch.zeros(4).double()), r'convert it with \.to\(torch\.float32\)'),
+    (dict(x=torch.zeros(4)[::2]), 'is not contiguous'), (dict(x=[1., 2.]), 'torch.tensor.* makes one'),
+    (dict(n=4.), 'is a whole number, and 4.0'), (dict(n=torch.tensor(4)), r'\.item\(\) takes the number out'),
+    (dict(n=2**40), 'cannot hold'), (dict(n='4'), 'a str was given')])
 def test_what_does_not_fit(change, says):
-    with pytest.raises(TypeError, match=says): check(*(dict(x=torch.zeros(4), out=torch.zeros(4), n=4) | change).values())
+    with pytest.raises(TypeError, match=says):
+        check(*(dict(x=torch.zeros(4), out=torch.zeros(4), n=4) | change).values())

@@ -9,31 +9,43 @@ SRC = 'template <class T> T twice(T x) {\n    return x.y;\n}\nint f() {\n    ret
 
 
 def test_the_line_and_the_column():
-    e = CompileError('int f() {\n    return x;\n}', 'mine.cu', "mine.cu: In function 'int f()':\nmine.cu:2:12: error: 'x' was not declared\n    2 |     return x;\n")
-    assert str(e) == "mine.cu, line 2: 'x' was not declared\n      return x;\n             ^" and e.line == 2 and e.errors == [(2, 12, "'x' was not declared", None)]
+    e = CompileError('int f() {\n    return x;\n}', 'mine.cu',
+        "mine.cu: In function 'int f()':\nmine.cu:2:12: error: 'x' was not declared\n    2 |     return x;\n")
+    assert str(e) == "mine.cu, line 2: 'x' was not declared\n      return x;\n             ^" and e.line == 2
+    assert e.errors == [(2, 12, "'x' was not declared", None)]
 
 
 @pytest.mark.parametrize('log,want', [
     ('mine.cu(2): error: identifier "x" is undefined', (2, 0, 'identifier "x" is undefined', None)),
     ('mine.cu(2): catastrophic error: cannot open source file "a.h"', (2, 0, 'cannot open source file "a.h"', None)),
-    ('In file included from mine.cu:1:\n/some/where/mma.h:2:2: error: #error no mma.h here', (1, 0, '#error no mma.h here', None)),
-    ("mine.cu:5:12:   required from here\n/usr/vector:45:23: error: no match for '<'", (5, 0, "no match for '<'", None)),
-    ("mine.cu:2:7: error: no member named 'y' in 'int'\nmine.cu:5:12: note: in instantiation of function template specialization 'twice<int>' requested here", (2, 7, "no member named 'y' in 'int'", 5)),
-    ('mine.cu(2): error: expression must have class type\n          detected during instantiation of "T twice(T) [with T=int]" \n(at line 5)\nat line 5\n', (2, 0, 'expression must have class type', 5)),
-    ("mine.cu:1:20: error: request for member 'y'\n    1 | #define Y(x) x.y\nmine.cu:5:10: note: in expansion of macro 'Y'", (1, 20, "request for member 'y'", 5))])
+    ('In file included from mine.cu:1:\n/some/where/mma.h:2:2: error: #error no mma.h here',
+     (1, 0, '#error no mma.h here', None)),
+    ("mine.cu:5:12:   required from here\n/usr/vector:45:23: error: no match for '<'",
+     (5, 0, "no match for '<'", None)),
+    ("mine.cu:2:7: error: no member named 'y' in 'int'\nmine.cu:5:12: note: in instantiation of function template "
+     "specialization 'twice<int>' requested here", (2, 7, "no member named 'y' in 'int'", 5)),
+    ('mine.cu(2): error: expression must have class type\n          detected during instantiation of "T twice(T) [with '
+     'T=int]" \n(at line 5)\nat line 5\n', (2, 0, 'expression must have class type', 5)),
+    ("mine.cu:1:20: error: request for member 'y'\n    1 | #define Y(x) x.y\n"
+     "mine.cu:5:10: note: in expansion of macro 'Y'", (1, 20, "request for member 'y'", 5))])
 def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [want]
 
 
 def test_an_error_of_a_template_is_told_once():
     "However many types it is used with, with the line that used it first"
-    log = ''.join(f"mine.cu: In instantiation of 'T twice(T) [with T = {t}]':\nmine.cu:5:{c}:   required from here\nmine.cu:2:14: error: request for member 'y' in 'x', which is of non-class type '{t}'\n" for t, c in (('int', 12), ('float', 23)))
+    log = ''.join(f"mine.cu: In instantiation of 'T twice(T) [with T = {t}]':\nmine.cu:5:{c}:   required from here\n"
+                  f"mine.cu:2:14: error: request for member 'y' in 'x', which is of non-class type '{t}'\n"
+                  for t, c in (('int', 12), ('float', 23)))
     e = CompileError(SRC, 'mine.cu', log)
-    assert str(e).split('\n') == ["mine.cu, line 2: request for member 'y' in 'x', which is of non-class type 'int'", '      return x.y;', '               ^', 'used in line 5: return twice(1) + twice(2.0f);']
+    assert str(e).split('\n') == ["mine.cu, line 2: request for member 'y' in 'x', which is of non-class type 'int'",
+        '      return x.y;', '               ^', 'used in line 5: return twice(1) + twice(2.0f);']
 
 
 def test_errors_of_a_place_are_told_once():
-    log = 'mine.cu:2:7: error: no match\nmine.cu:2:7: error: invalid conversion\nmine.cu:3:1: error: more\nmine.cu:4:1: error: more\nmine.cu:5:1: error: more'
-    assert [d.line for d in read_log(log, 'mine.cu')] == [2, 3, 4, 5] and str(CompileError(SRC, 'mine.cu', log)).endswith('and 1 more error; fix these first')
+    log = ('mine.cu:2:7: error: no match\nmine.cu:2:7: error: invalid conversion\nmine.cu:3:1: error: more\n'
+           'mine.cu:4:1: error: more\nmine.cu:5:1: error: more')
+    assert [d.line for d in read_log(log, 'mine.cu')] == [2, 3, 4, 5]
+    assert str(CompileError(SRC, 'mine.cu', log)).endswith('and 1 more error; fix these first')
 
 
 def test_a_log_without_the_source_is_shown_by_its_end():
@@ -41,17 +53,20 @@ def test_a_log_without_the_source_is_shown_by_its_end():
 
 
 def test_warnings_of_the_learners_lines_only():
-    log = ("/usr/h.h:3:1: warning: suggest parentheses around assignment used as truth value [-Wparentheses]\nmine.cu:5:7: warning: unused variable 'a' [-Wunused-variable]\n"
+    log = ("/usr/h.h:3:1: warning: suggest parentheses around assignment used as truth value [-Wparentheses]\n"
+           "mine.cu:5:7: warning: unused variable 'a' [-Wunused-variable]\n"
         "mine.cu:2:9: warning: suggest parentheses around assignment used as truth value [-Wparentheses]\n")
     with pytest.warns(CompileWarning) as w: warn_of(log, SRC, 'mine.cu')
-    assert [str(o.message).split('\n')[0] for o in w] == ['mine.cu, line 2: suggest parentheses around assignment used as truth value'] and w[0].filename == __file__
+    assert [str(o.message).split('\n')[0] for o in w] == [
+        'mine.cu, line 2: suggest parentheses around assignment used as truth value'] and w[0].filename == __file__
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         warn_of('mine.cu:5:7: warning: unused [-Wunused]', SRC, 'mine.cu')
 
 
 @pytest.mark.parametrize('line, said, hint', [
-    ('    __shared__ float ms[tw][tw];', "no matching function for call to 'shared<float [tw][tw], 0>(const char [3])'", 'extern __shared__'),
+    ('    __shared__ float ms[tw][tw];', "no matching function for call to 'shared<float [tw][tw], 0>(const char [3])'",
+     'extern __shared__'),
     ('    __shared__ float ms[tw][tw];', "no matching function for call to 'shared'", 'extern __shared__'),
     ('    __shared__ float ms[tw][tw];', 'expression must have a constant value', 'extern __shared__'),
     ('    x[r][c] = 1;', "invalid types 'float[int]' for array subscript", 'x[r*w + c]'),
@@ -66,12 +81,15 @@ def test_warnings_of_the_learners_lines_only():
     ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', 'identifier "cdiv" is undefined', 'cuda_begin'),
     ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', "'k' was not declared in this scope", 'above the function'),
     ('    k<<<cdiv(n,tpb), tpb>>>(x, n);', "use of undeclared identifier 'k'", 'above the function'),
-    ('    k[blocks, tpb](x, n);', "no match for 'operator[]' (operand types are 'void(float*, int)' and 'dim3')", 'kernel<<<blocks, threads>>>'),
+    ('    k[blocks, tpb](x, n);', "no match for 'operator[]' (operand types are 'void(float*, int)' and 'dim3')",
+     'kernel<<<blocks, threads>>>'),
     ('    k<<<blocks, tpb>>>(x, n);', "cannot convert 'torch::Tensor' to 'float*'", 'x.data_ptr<float>()'),
-    ('    k<<<blocks, tpb>>>(x, n);', 'no suitable conversion function from "at::Tensor" to "float *" exists', 'x.data_ptr<float>()'),
+    ('    k<<<blocks, tpb>>>(x, n);', 'no suitable conversion function from "at::Tensor" to "float *" exists',
+     'x.data_ptr<float>()'),
     ('    k<<<blocks, tpb>>>(x, n);', "no matching function for call to 'k(float*&, int&)'", 'kernel<16><<<'),
     ('    k<<<blocks, tpb>>>(x, n);', "'blocks' was not declared in this scope", None),
-    ('    __shared__ float ms[16]', 'expected a ";"', None), ('    y = total + 1;', "'total' was not declared in this scope", None)])
+    ('    __shared__ float ms[16]', 'expected a ";"', None),
+    ('    y = total + 1;', "'total' was not declared in this scope", None)])
 def test_habits_of_python_get_a_hint(line, said, hint):
     *_, last = describe([Diagnostic(1, 0, said)], line, 'mine.cu').splitlines()
     assert hint in last if hint else last.strip() == line.strip()

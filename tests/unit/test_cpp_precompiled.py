@@ -1,4 +1,5 @@
-"Precompiled headers save time and change nothing: broken ones are made anew, and where there are none, all works as before."
+"""Precompiled headers save time and change nothing: broken ones are made anew, and where there are
+none, all works as before."""
 import os, re
 
 import pytest
@@ -116,7 +117,8 @@ def test_the_first_use_is_told(tmp_path, monkeypatch, capsys):
     monkeypatch.setattr(cache, 'SLOW', 1000)
     tiny()
     tiny()
-    assert re.fullmatch(r'gridstride: preparing the emulator for this compiler, once \.* \d+ s\n', capsys.readouterr().err)
+    assert re.fullmatch(r'gridstride: preparing the emulator for this compiler, once \.* \d+ s\n',
+                        capsys.readouterr().err)
 
 
 def test_what_takes_long_is_told(monkeypatch, capsys):

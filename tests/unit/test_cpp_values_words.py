@@ -7,7 +7,8 @@ from gridstride.cpp.values import FLOAT, INT, LIST, NONE, STRING, TENSOR, parame
 
 
 @pytest.mark.parametrize('values,fmt,words', [
-    ([3, .5], '2qqd', (INT, 3, FLOAT, .5)), (['gridstride'], '2q16s', (STRING, 10, b'gridstride' + bytes(6))), ([[np.int8(7), None]], '2q2qq', (LIST, 2, INT, 7, NONE))])
+    ([3, .5], '2qqd', (INT, 3, FLOAT, .5)), (['gridstride'], '2q16s', (STRING, 10, b'gridstride' + bytes(6))),
+    ([[np.int8(7), None]], '2q2qq', (LIST, 2, INT, 7, NONE))])
 def test_words(values, fmt, words): assert struct.unpack(fmt, to_words(values)) == words
 
 
@@ -22,7 +23,9 @@ def test_what_has_no_counterpart():
 
 @pytest.mark.parametrize('declaration,want', [
     ('torch::Tensor f(torch::Tensor x, const std::vector<int64_t> &sizes, float a = 1.5f, int)',
-     [('torch::Tensor', 'x', None), ('const std::vector<int64_t> &', 'sizes', None), ('float', 'a', '1.5f'), ('int', None, None)]),
+     [('torch::Tensor', 'x', None), ('const std::vector<int64_t> &', 'sizes', None), ('float', 'a', '1.5f'),
+      ('int', None, None)]),
     ('void f()', []),
-    ('void k(const float *x, unsigned char out[], std::tuple<int,int> t)', [('const float *', 'x', None), ('unsigned char[]', 'out', None), ('std::tuple<int,int>', 't', None)])])
+    ('void k(const float *x, unsigned char out[], std::tuple<int,int> t)',
+     [('const float *', 'x', None), ('unsigned char[]', 'out', None), ('std::tuple<int,int>', 't', None)])])
 def test_parameters(declaration, want): assert parameters(declaration) == want

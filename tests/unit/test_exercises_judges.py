@@ -121,8 +121,11 @@ def test_07_what_is_not_written_is_told_as_that(capsys):
     @cuda.jit
     def swapped(x, out):
         r, c = cuda.grid(2)
-        if r < out.shape[0] and c < out.shape[1]: out[r, c] = np.float32(0.2989)*x[r, c, 0] + np.float32(0.5870)*x[r, c, 1] + np.float32(0.1140)*x[r, c, 2] + np.float32(0.5)
-    with pytest.raises(WrongAnswer, match=r'120 of 200 bytes are never written, the first of them out\[0,16\]'): exercise('07.grey')(swapped)
+        if r < out.shape[0] and c < out.shape[1]:
+            out[r, c] = (np.float32(0.2989)*x[r, c, 0] + np.float32(0.5870)*x[r, c, 1] + np.float32(0.1140)*x[r, c, 2]
+                         + np.float32(0.5))
+    with pytest.raises(WrongAnswer, match=r'120 of 200 bytes are never written, the first of them out\[0,16\]'):
+        exercise('07.grey')(swapped)
 
 
 def test_07_mean_abs_rounds_as_float32():
@@ -166,9 +169,12 @@ def test_09_doubles_are_found_with_their_line():
 
 def test_09_a_product_that_is_added_apart_is_told():
     "Four products summed, and then added: one of them is an FMUL, and the sum an FADD"
-    loop = 'float o = 0; for (int i = threadIdx.x; i < n; i += gridDim.x*blockDim.x) { float4 a = x[i], b = y[i]; o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w; }'
-    src = f'__global__ void dots_k(const float4 *x, const float4 *y, float *out, int n) {{ {loop} out[threadIdx.x] = o; }}'
-    with pytest.raises(AssertionError, match='of the products are an FMUL, .*add each product to the sum by itself'): lesson_09.four_at_a_time(lambda: src, 'sm_90')
+    loop = ('float o = 0; for (int i = threadIdx.x; i < n; i += gridDim.x*blockDim.x) { float4 a = x[i], b = y[i]; '
+            'o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w; }')
+    src = (f'__global__ void dots_k(const float4 *x, const float4 *y, float *out, int n) {{ '
+           f'{loop} out[threadIdx.x] = o; }}')
+    with pytest.raises(AssertionError, match='of the products are an FMUL, .*add each product to the sum by itself'):
+        lesson_09.four_at_a_time(lambda: src, 'sm_90')
 
 
 def test_13_wavefronts_of_layouts():
@@ -223,5 +229,7 @@ def test_22_what_an_order_of_tiles_needs(at_once, want):
 
 def test_a_wrong_answer_is_there_to_be_tried():
     space = {}
-    with pytest.raises(WrongAnswer): exec("from gridstride.exercise import exercise\n@exercise('01.invert')\ndef invert(i, x, out, n): out[i] = x[i]", space)
+    with pytest.raises(WrongAnswer):
+        exec("from gridstride.exercise import exercise\n@exercise('01.invert')\n"
+             "def invert(i, x, out, n): out[i] = x[i]", space)
     assert space['invert'].__name__ == 'invert'

@@ -24,7 +24,8 @@ def test_a_finding_says_what_where_by_whom_against_whom_and_how_to_mend():
 
 def test_a_finding_has_the_facts_as_attributes():
     e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0)))
-    assert isinstance(e, RacecheckError) and (e.kind, e.code, e.array, e.index, e.line) == ('racecheck', 'race', 's', (3,), 12)
+    assert isinstance(e, RacecheckError)
+    assert (e.kind, e.code, e.array, e.index, e.line) == ('racecheck', 'race', 's', (3,), 12)
     assert e.other.line == 11 and e.thread == (4, 0, 0) and '__syncthreads()' in str(e)
 
 
@@ -43,12 +44,16 @@ def test_lines_are_told_with_their_files_where_there_are_two():
     place = PLACE._replace(file='/home/me/tile.h', called=(3, 'put(s);', 'p.cu'))
     e = exception_of('racecheck', 'race', 'cuda', RACE, place, Access(11, (0, 0, 0), (3, 0, 0), file='p.cu'))
     at = [l for l in str(e).splitlines() if ' line ' in l]
-    assert [re.search(r'line \d+( of [\w.]+)?', l)[0] for l in at[:3]] == [f'line {place.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu']
-    e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE._replace(file='p.cu', called=(3, 'put(s);', 'p.cu')), Access(11, (0, 0, 0), (3, 0, 0)))
+    assert ([re.search(r'line \d+( of [\w.]+)?', l)[0] for l in at[:3]]
+            == [f'line {place.line} of tile.h', 'line 3 of p.cu', 'line 11 of p.cu'])
+    e = exception_of('racecheck', 'race', 'cuda', RACE, PLACE._replace(file='p.cu', called=(3, 'put(s);', 'p.cu')),
+                     Access(11, (0, 0, 0), (3, 0, 0)))
     assert ' of p.cu' not in str(e)
-    cells = PLACE._replace(file='/tmp/ipykernel_7/12.py'), Access(11, (0, 0, 0), (3, 0, 0), file='/tmp/ipykernel_7/34.py')
+    cells = (PLACE._replace(file='/tmp/ipykernel_7/12.py'),
+             Access(11, (0, 0, 0), (3, 0, 0), file='/tmp/ipykernel_7/34.py'))
     assert '.py' not in str(exception_of('racecheck', 'race', 'python', RACE, *cells))
-    assert 'line 11 of a.py' in str(exception_of('racecheck', 'race', 'python', RACE, Place('k', line=4), cells[1]._replace(file='a.py')))
+    assert 'line 11 of a.py' in str(
+        exception_of('racecheck', 'race', 'python', RACE, Place('k', line=4), cells[1]._replace(file='a.py')))
 
 
 def test_the_function_that_a_kernel_called_is_told_with_the_call():
@@ -58,7 +63,8 @@ def test_the_function_that_a_kernel_called_is_told_with_the_call():
 
 @pytest.mark.parametrize('kind,code', WORDS)
 def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
-    fields = {k: (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7 if k in ('mask', 'address') else 'text' for k in field_names(kind, code)}
+    fields = {k: (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7
+              if k in ('mask', 'address') else 'text' for k in field_names(kind, code)}
     for dialect in DIALECTS:
         what, mend = text_of(kind, code, dialect, fields)
         assert what and '{' not in what + mend and code.isidentifier()
@@ -66,7 +72,8 @@ def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
 
 
 def test_a_missing_field_or_an_unknown_code_is_an_error_that_names_it():
-    with pytest.raises(KeyError, match='before'): exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,)))
+    with pytest.raises(KeyError, match='before'):
+        exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,)))
     with pytest.raises(KeyError, match='no such'): exception_of('racecheck', 'no such', 'python')
 
 
@@ -79,5 +86,6 @@ def test_what_no_choice_of_checks_silences_is_told_without_a_way_out():
     "Each of these codes exists, and its text does not promise what is not so"
     for kind, codes in findings.ALWAYS.items():
         for code in codes.split(): assert (kind, code) in WORDS and findings.switch_off(kind, code, 'cuda') == ''
-    assert findings.switch_off('memcheck', 'outside', 'cuda') == "To run without this check: with cpp.options(checks='no memcheck'): ..."
+    assert (findings.switch_off('memcheck', 'outside', 'cuda')
+            == "To run without this check: with cpp.options(checks='no memcheck'): ...")
     assert findings.switch_off('launch', 'empty', 'python') == ''

@@ -50,7 +50,8 @@ def test_what_the_kernel_does_not_take_is_torchs_to_the_bit():
     ints = torch.ones(3, 4, dtype=torch.int64), torch.ones(4, 5, dtype=torch.int64)
     with warnings.catch_warnings(), using(naive):
         warnings.simplefilter('error')
-        for x, y in ((torch.randn(2, 4, 5), torch.randn(2, 5, 3)), (a.half(), b.half()), (a, b[:, :13].contiguous()), ints):
+        for x, y in ((torch.randn(2, 4, 5), torch.randn(2, 5, 3)), (a.half(), b.half()),
+                     (a, b[:, :13].contiguous()), ints):
             assert explain(x, y).kernel is None
             check(matmul(x, y), torch.matmul(x, y), 0, 0)
         with torch.autocast('cpu', torch.bfloat16): assert matmul(a, b).dtype is torch.bfloat16
@@ -69,7 +70,8 @@ class Linear(torch.nn.Module):
 
     def __init__(self, n_in, n_out):
         super().__init__()
-        self.weight, self.bias = torch.nn.Parameter(torch.randn(n_in, n_out)/n_in**.5), torch.nn.Parameter(torch.zeros(n_out))
+        self.weight, self.bias = (torch.nn.Parameter(torch.randn(n_in, n_out)/n_in**.5),
+                                  torch.nn.Parameter(torch.zeros(n_out)))
 
     def forward(self, x): return matmul(x, self.weight) + self.bias
 

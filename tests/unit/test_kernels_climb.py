@@ -1,4 +1,5 @@
-"Lesson 13's tools: a rung held against a guess, a count on paper and a text; what is counted without a clock; the pictures of a phase."
+"""Lesson 13's tools: a rung held against a guess, a count on paper and a text; what is counted
+without a clock; the pictures of a phase."""
 from types import SimpleNamespace
 
 import numpy as np
@@ -27,8 +28,10 @@ def climb(monkeypatch, tmp_path):
     monkeypatch.setattr(tools, 'right', lambda r: 1)
     def measure(self, r):
         if r.name == 'mine': raise Unavailable('No GPU is here')
-        counters = {} if r.name == 'silent' else dict(pipe=2.02*MULTIPLY_ADDS, instructions=4.5*MULTIPLY_ADDS, issue=50., stalls=dict(barrier=1., not_selected=3.))
-        return dict(name=r.name, seconds=.01/2**(len(r.name)-5), library=.001, ratio=.1, registers=32, occupancy=.75, counters=counters)
+        counters = {} if r.name == 'silent' else dict(pipe=2.02*MULTIPLY_ADDS, instructions=4.5*MULTIPLY_ADDS,
+                                                      issue=50., stalls=dict(barrier=1., not_selected=3.))
+        return dict(name=r.name, seconds=.01/2**(len(r.name)-5), library=.001, ratio=.1, registers=32, occupancy=.75,
+                    counters=counters)
     monkeypatch.setattr(Ladder, '_measure', measure)
     return Climb(SHAPE, '99_ladder', bound, folder=tmp_path)
 
@@ -37,11 +40,16 @@ def test_a_guess_the_paper_and_the_text_beside_what_was_measured(climb, capsys):
     climb(naive(), 2, 3.)
     climb(naive('naive2'), 2, ..., {'naive': (1.5, 2.5), 'unknown': (1, 2)})
     said = capsys.readouterr().out.splitlines()
-    assert said[0].startswith('naive: 0.11 TFLOP/s, 10.0% of torch.matmul (') and said[1:3] == ['32 registers of a thread, occupancy 75%', 'your guess: 3 TFLOP/s']
-    assert said[3] == 'for a multiply-add: 2.000 wavefronts on paper, 2.020 counted; 4.50 instructions; these allow 7.4 TFLOP/s'
+    assert said[0].startswith('naive: 0.11 TFLOP/s, 10.0% of torch.matmul (')
+    assert said[1:3] == ['32 registers of a thread, occupancy 75%', 'your guess: 3 TFLOP/s']
+    assert (said[3] == 'for a multiply-add: 2.000 wavefronts on paper, 2.020 counted; 4.50 instructions; '
+                       'these allow 7.4 TFLOP/s')
     assert said[4] == 'wavefronts for a multiply-add: here 2.02; on the H100 of this text 1.9 to 2.1'
-    assert said[7:9] == ['your guess: none yet', 'naive2, times as fast as naive: here 2; on the H100 of this text 1.5 to 2.5'] and 'unknown: not measured here' in said[9]
-    with pytest.raises(TypeError, match="my_guess is 'much'; it is a number: how many times as fast as naive"): climb(naive(), 2, 'much', {'naive': (1, 2)})
+    assert said[7:9] == ['your guess: none yet',
+                         'naive2, times as fast as naive: here 2; on the H100 of this text 1.5 to 2.5']
+    assert 'unknown: not measured here' in said[9]
+    with pytest.raises(TypeError, match="my_guess is 'much'; it is a number: how many times as fast as naive"):
+        climb(naive(), 2, 'much', {'naive': (1, 2)})
 
 
 def test_tables_of_a_climb_say_where_they_are_from(climb):
@@ -56,7 +64,9 @@ def test_tables_of_a_climb_say_where_they_are_from(climb):
 def test_a_rung_of_ones_own_is_counted_without_a_clock(climb, capsys):
     climb(naive('mine'), 2)
     said = capsys.readouterr().out
-    for o in ('mine is right. It is not timed: No GPU is here; and there is no recording', 'registers of a thread', 'instructions for a multiply-add, in its loop', 'these allow, at most', 'compiled for sm_90'): assert o in said
+    for o in ('mine is right. It is not timed: No GPU is here; and there is no recording', 'registers of a thread',
+              'instructions for a multiply-add, in its loop', 'these allow, at most', 'compiled for sm_90'):
+        assert o in said
 
 
 def test_without_a_compiler_the_paper_is_left(climb, monkeypatch):
@@ -64,24 +74,30 @@ def test_without_a_compiler_the_paper_is_left(climb, monkeypatch):
     monkeypatch.setattr(tools, 'resources', missing)
     assert 'NVRTC is not here' in repr(climb.count(naive(), 2)) and '2.000' in repr(climb.count(naive(), 2))
     monkeypatch.setattr(tools, 'sass', missing)
-    with pytest.raises(Unavailable, match='NVRTC is not here; and there is no recording'): kinds(naive(), record='99_kinds')
+    with pytest.raises(Unavailable, match='NVRTC is not here; and there is no recording'):
+        kinds(naive(), record='99_kinds')
 
 
 def test_instructions_by_kind():
     found = kinds(naive(), lecture.STATIC, record='99_kinds')
-    assert found['naive']['float'] == found['static 16']['float'] == 1 and found['static 16']['shared'] == pytest.approx(22/16)
-    assert found.all('static 16') == pytest.approx(sum(found['static 16'].values())) and 'NVRTC' in repr(found) and 'static 16' in repr(found)
+    assert found['naive']['float'] == found['static 16']['float'] == 1
+    assert found['static 16']['shared'] == pytest.approx(22/16)
+    assert found.all('static 16') == pytest.approx(sum(found['static 16'].values())) and 'NVRTC' in repr(found)
+    assert 'static 16' in repr(found)
 
 
 def test_a_kernel_without_multiply_adds():
     src = lecture.naive_src.replace('o += m[r*k + i] * n[i*w + c]', 'o += m[r*k + i]')
-    with pytest.raises(ValueError, match='no multiply-add'): kinds(Rung('sum', src, threads=32, BM=4, BN=8), record='99_kinds')
+    with pytest.raises(ValueError, match='no multiply-add'):
+        kinds(Rung('sum', src, threads=32, BM=4, BN=8), record='99_kinds')
 
 
 def test_lesson_06_again():
     for o in (lecture.NAIVE, lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32): assert right(o) == 6
-    loops = {o.name: kinds(o, record='99_kinds')[o.name]['shared'] for o in (lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32)}
-    assert loops['dynamic'] == 2 and loops['static 16'] == 20/16 + 2/16 and loops['static 32'] == 40/32 + 2/32, 'LDS, LDS.128, and the stores'
+    loops = {o.name: kinds(o, record='99_kinds')[o.name]['shared']
+             for o in (lecture.DYNAMIC, lecture.STATIC, lecture.STATIC32)}
+    assert (loops['dynamic'] == 2 and loops['static 16'] == 20/16 + 2/16
+            and loops['static 32'] == 40/32 + 2/32), 'LDS, LDS.128, and the stores'
 
 
 def test_what_the_hardware_is_asked(monkeypatch):
@@ -93,7 +109,8 @@ def test_what_the_hardware_is_asked(monkeypatch):
     class Counted:
         name = 'a gemm'
         def __init__(self, n): self.n = n
-        def __getitem__(self, metric): return 87.5 if 'issue' in metric else 1.125*MULTIPLY_ADDS if 'inst' in metric else self.n
+        def __getitem__(self, metric):
+            return 87.5 if 'issue' in metric else 1.125*MULTIPLY_ADDS if 'inst' in metric else self.n
     monkeypatch.setattr(tools, 'ncu', ncu)
     assert count_quads({'same': np.zeros(32, int), 'second': np.arange(32)*2}, '99_quads') == dict(same=2, second=8)
     found = count_library(*SHAPE, record='99_library')
@@ -103,7 +120,8 @@ def test_what_the_hardware_is_asked(monkeypatch):
 
 def test_no_race_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here'): race('99_race', 64, 64, 64, naive())
+    with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here'):
+        race('99_race', 64, 64, 64, naive())
 
 
 def test_a_phase_as_a_picture():
@@ -112,6 +130,7 @@ def test_a_phase_as_a_picture():
     orange = '#d55e00'
     assert svg.count(orange) == 4, 'three matrices and the legend'
     spots = [o.split('"/>')[0].split('fill=')[0] for o in svg.split('<rect ')[1:] if orange in o]
-    assert spots[0].startswith('x="40.0" y="260.0" width="40.0" height="20.0"'), 'of m: two rows (block row 1, patch row 5), four steps from 4 on'
+    assert spots[0].startswith('x="40.0" y="260.0" width="40.0" height="20.0"'), ('of m: two rows (block row 1, '
+                                                                                  'patch row 5), four steps from 4 on')
     assert spots[1].startswith('x="260.0" y="40.0" width="20.0" height="40.0"'), 'of n: two columns, the same steps'
     assert spots[2].startswith('x="260.0" y="260.0" width="20.0" height="20.0"')

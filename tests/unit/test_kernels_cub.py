@@ -1,4 +1,5 @@
-"CUB is called for what it can be called for; what it gives is checked on a GPU, where the lessons hold their kernels against it."
+"""CUB is called for what it can be called for; what it gives is checked on a GPU, where the lessons
+hold their kernels against it."""
 import pytest, torch
 
 from gridstride.kernels import cub
@@ -15,6 +16,7 @@ class Elsewhere:
 def test_without_a_gpu_it_says_so():
     with pytest.raises(Unavailable, match='not on one'): cub.total(torch.zeros(3), torch.zeros(1))
 
-@pytest.mark.parametrize('call,x', [(cub.total, Elsewhere(torch.float64)), (cub.running, Elsewhere(torch.int32, False)), (cub.histogram, Elsewhere(torch.int32))])
+@pytest.mark.parametrize('call,x', [(cub.total, Elsewhere(torch.float64)), (cub.running, Elsewhere(torch.int32, False)),
+                                    (cub.histogram, Elsewhere(torch.int32))])
 def test_other_tensors_are_refused(call, x):
     with pytest.raises(ValueError, match=r'contiguous tensors of .*, not for torch\.\w+, \(2, 3\)'): call(x, None)

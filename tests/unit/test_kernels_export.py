@@ -73,17 +73,20 @@ def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program(e).split('\n')[:8]
-        assert f'//     nvcc -O3 -std=c++17 -arch=sm_90a -o {name} {name}.cu && ./{name}' in head and e.product.name in head[0]
+        assert f'//     nvcc -O3 -std=c++17 -arch=sm_90a -o {name} {name}.cu && ./{name}' in head
+        assert e.product.name in head[0]
 
 
 def test_a_product_with_two_sources_of_a_kernel_is_refused():
     e = ALL['matmul_thin_rows']
-    with pytest.raises(ValueError, match=r'thin_rows has another source for \(50000, 12, 784\)'): export.program(e._replace(shapes=[*e.shapes, (50000, 12, 784)]))
+    with pytest.raises(ValueError, match=r'thin_rows has another source for \(50000, 12, 784\)'):
+        export.program(e._replace(shapes=[*e.shapes, (50000, 12, 784)]))
 
 
 def test_the_command(tmp_path, capsys):
     assert main(['export', str(tmp_path/'a/b'), '--match', 'thin']) == 0
-    assert sorted(p.name for p in (tmp_path/'a/b').iterdir()) == [f'matmul_thin_{o}.cu' for o in ('ring', 'rows', 'slabs', 'turned', 'wide')]+['run.sh']
+    assert (sorted(p.name for p in (tmp_path/'a/b').iterdir())
+            == [f'matmul_thin_{o}.cu' for o in ('ring', 'rows', 'slabs', 'turned', 'wide')]+['run.sh'])
     assert '5 kernels in' in capsys.readouterr().out
     assert "no kernel has 'nothing'" in main(['export', str(tmp_path), '--match', 'nothing'])
 
@@ -93,15 +96,19 @@ def test_the_script_counts_what_passes(tmp_path):
     export.export(tmp_path, 'thin_r')
     nvcc = tmp_path/'bin/nvcc'
     nvcc.parent.mkdir()
-    nvcc.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncase $2 in *rows) code=1;; esac\nprintf "#!/bin/sh\\nexit ${code:-0}\\n" > $2\nchmod +x $2\n')
+    nvcc.write_text('#!/bin/sh\nwhile [ "$1" != -o ]; do shift; done\ncase $2 in *rows) code=1;; esac\n'
+                    'printf "#!/bin/sh\\nexit ${code:-0}\\n" > $2\nchmod +x $2\n')
     nvcc.chmod(0o755)
-    done = subprocess.run(['sh', tmp_path/'run.sh'], env={'PATH': f'{nvcc.parent}:/usr/bin:/bin'}, capture_output=True, text=True)
+    done = subprocess.run(['sh', tmp_path/'run.sh'], env={'PATH': f'{nvcc.parent}:/usr/bin:/bin'},
+                          capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == 'FAIL matmul_thin_rows, exit status 1\n1 of 2 pass\n', done
 
 
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
-@pytest.mark.parametrize('name', ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs'])
+@pytest.mark.parametrize('name',
+    ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs'])
 def test_nvcc_compiles_it(name, tmp_path):
     (tmp_path/'x.cu').write_text(export.program(ALL[name]))
-    done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'], capture_output=True, text=True)
+    done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'],
+                          capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -29,19 +29,23 @@ def test_a_reference_takes_what_is_rounded_and_refuses_what_is_wrong():
 
 def test_a_rung_is_tried_around_its_tile():
     assert right(naive()) == 6
-    with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1 values is wrong'): right(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
-    with pytest.raises(AssertionError, match='late, 9x5 @ 5x7'): right(naive('late', NAIVE.replace('i = 0', 'i = k > 4')))
+    with pytest.raises(AssertionError, match='wrong, 1x1 @ 1x1: 1 of 1 values is wrong'):
+        right(naive('wrong', NAIVE.replace('c >= w', 'c >= w-1')))
+    with pytest.raises(AssertionError, match='late, 9x5 @ 5x7'):
+        right(naive('late', NAIVE.replace('i = 0', 'i = k > 4')))
 
 
 def test_what_warps_waited_for():
-    assert longest_wait(dict(stalls=dict(long_scoreboard=3., wait=1.))) == 'global memory (75%)' and longest_wait({}) == ''
+    assert longest_wait(dict(stalls=dict(long_scoreboard=3., wait=1.))) == 'global memory (75%)'
+    assert longest_wait({}) == ''
 
 
 class Made(Ladder):
     "A ladder whose figures are made up"
 
     def _measure(self, rung):
-        return dict(name=rung.name, seconds=.02/len(rung.name), library=.00266, ratio=.00266*len(rung.name)/.02, low=.2, high=.3, registers=40, occupancy=.75,
+        return dict(name=rung.name, seconds=.02/len(rung.name), library=.00266, ratio=.00266*len(rung.name)/.02, low=.2,
+                    high=.3, registers=40, occupancy=.75,
                     counters=dict(sectors=4., stalls=dict(long_scoreboard=2., wait=2.)))
 
 
@@ -54,7 +58,8 @@ class Elsewhere(Ladder):
 def test_the_table():
     made = Made(naive(), naive('coalesced'), baseline='a library')
     made.plot()
-    assert [s.name for s in made.steps] == ['naive', 'coalesced'] and made['naive'].tflops == pytest.approx(2*4096**3/(.02/5)/1e12)
+    assert [s.name for s in made.steps] == ['naive', 'coalesced']
+    assert made['naive'].tflops == pytest.approx(2*4096**3/(.02/5)/1e12)
     assert all(o in repr(made) for o in ('1.80x', 'a library', 'global memory (50%)')) and 'rounds' not in repr(made)
     with pytest.raises(KeyError, match='there are naive, coalesced'): made['tiled']
     assert made.json()['steps'][1]['registers'] == 40
@@ -71,6 +76,8 @@ def test_a_recorded_ladder_belongs_to_its_source_and_shape(tmp_path, monkeypatch
     made = Made(naive(), record='99_made', folder=tmp_path)
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
     again = Elsewhere(naive(), record='99_made', folder=tmp_path)
-    assert again['naive'].tflops == pytest.approx(made['naive'].tflops) and 'recorded' in again['naive'].mark and '[recorded' in repr(again)
+    assert again['naive'].tflops == pytest.approx(made['naive'].tflops) and 'recorded' in again['naive'].mark
+    assert '[recorded' in repr(again)
     with pytest.raises(Unavailable, match='another source'): again.climb(naive().tuned(BM=16))
-    with pytest.raises(Unavailable, match='other arguments'): Elsewhere(naive(), record='99_made', shape=(8, 8, 8), folder=tmp_path)
+    with pytest.raises(Unavailable, match='other arguments'):
+        Elsewhere(naive(), record='99_made', shape=(8, 8, 8), folder=tmp_path)

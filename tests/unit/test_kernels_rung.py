@@ -29,20 +29,26 @@ def emulated():
 
 
 @pytest.mark.parametrize('src,constants,want', [
-    ('\n__global__', dict(BM=128, DEEP=True), 'constexpr int BM = 128, DEEP = 1;\n__global__'), ('#include <a.h>', dict(BM=8), 'constexpr int BM = 8;\n#include <a.h>'), ('x', {}, 'x')])
-def test_the_line_of_constants_takes_the_place_of_an_empty_first_line(src, constants, want): assert with_constants(src, constants) == want
+    ('\n__global__', dict(BM=128, DEEP=True), 'constexpr int BM = 128, DEEP = 1;\n__global__'),
+    ('#include <a.h>', dict(BM=8), 'constexpr int BM = 8;\n#include <a.h>'), ('x', {}, 'x')])
+def test_the_line_of_constants_takes_the_place_of_an_empty_first_line(src, constants, want):
+    assert with_constants(src, constants) == want
 
 
 @pytest.mark.parametrize('args,words', [
-    (([1], N), 'm is a list'), ((M[0], N), 'the shape (4,)'), ((M.double(), N), 'convert it with .to(torch.float32)'), ((M, N.T.contiguous().T), 'not contiguous'),
-    ((M, M), 'm is 3x4 and n is 3x4, and m must have as many columns as n has rows; n.T.contiguous'), ((M, N, M.new_empty(5, 3)), 'out is 5x3, and the product is 3x5'),
+    (([1], N), 'm is a list'), ((M[0], N), 'the shape (4,)'), ((M.double(), N), 'convert it with .to(torch.float32)'),
+    ((M, N.T.contiguous().T), 'not contiguous'),
+    ((M, M), 'm is 3x4 and n is 3x4, and m must have as many columns as n has rows; n.T.contiguous'),
+    ((M, N, M.new_empty(5, 3)), 'out is 5x3, and the product is 3x5'),
     ((M, torch.empty(4, 5, device='meta')), 'n is on meta and m on'), ((M, M.new_empty(4, 4), M), 'memory of its own')])
 def test_what_is_wrong_with_matrices_is_said(args, words):
-    with pytest.raises((TypeError, ValueError), match=re.escape(words)): blame('k', *(args if len(args) == 3 else (*args, None)), torch.float32)
+    with pytest.raises((TypeError, ValueError), match=re.escape(words)):
+        blame('k', *(args if len(args) == 3 else (*args, None)), torch.float32)
 
 
 def test_a_grid_of_its_own_and_shapes_that_it_supports():
-    r = naive(threads=(8, 8), BM=8, BN=8, grid=lambda h, w, BM, BN: (cdiv(w, BN), cdiv(h, BM)), supports=lambda h, w, k: w%8 == 0 or 'w is no multiple of 8')
+    r = naive(threads=(8, 8), BM=8, BN=8, grid=lambda h, w, BM, BN: (cdiv(w, BN), cdiv(h, BM)),
+              supports=lambda h, w, k: w%8 == 0 or 'w is no multiple of 8')
     assert (r.constants, r.threads, r.src.split(';')[0]) == (dict(BM=8, BN=8), (8, 8), 'constexpr int BM = 8, BN = 8')
     assert [r.supports(3, 16, 5), r.supports(3, 17, 5)] == [True, False]
     with pytest.raises(ValueError, match='naive does not multiply 3x4 by 4x5: w is no multiple of 8'): r(M, N)
@@ -57,9 +63,11 @@ def test_a_matrix_that_is_given_as_its_transpose():
 
 
 def test_tensor_maps_want_rows_of_sixteen_bytes():
-    r = Rung('by TMA', MAP, threads=128, maps=lambda BM, BK: dict(m=(BM, BK), n=(BK, 64, 0)), dtype='bfloat16', BM=128, BK=64)
+    r = Rung('by TMA', MAP, threads=128, maps=lambda BM, BK: dict(m=(BM, BK), n=(BK, 64, 0)),
+             dtype='bfloat16', BM=128, BK=64)
     assert r.maps == dict(m=((128, 64), 128), n=((64, 64), 0))
-    assert r.why_not(8, 8, 12) == 'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 12 columns of m' and r.supports(7, 8, 16)
+    assert r.why_not(8, 8, 12) == 'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 12 columns of m'
+    assert r.supports(7, 8, 16)
 
 
 def test_hopper_may_be_emulated_or_not():

@@ -14,7 +14,8 @@ from gridstride.utils import cdiv
 
 RECORDED = Path(__file__).resolve().parents[1]/'kernels/recorded'
 CASES = [(1, 16, 0), (2, 16, 6), (3, 32, 0), (4, 32, 6), (5, 16, 14)]    # seed, k, by how much exponents spread
-KINDS, SHAPES = ('normal', 'positive', 'wide', 'cancelling'), [(4096, 4096, 4096), (1000, 1000, 16000), (2000, 3000, 300)]
+KINDS, SHAPES = (('normal', 'positive', 'wide', 'cancelling'),
+                 [(4096, 4096, 4096), (1000, 1000, 16000), (2000, 3000, 300)])
 
 
 @pytest.fixture
@@ -34,7 +35,8 @@ def test_three_bf16_are_one_float(rng):
 
 def test_two_more_bits_are_kept_while_a_step_is_added():
     "Two halves of the last bit make one; three quarters of it are lost"
-    def added(*xs): return tensor_core(np.float32([[0]]), np.float32([[1, *xs]]), np.ones((1+len(xs), 1), np.float32)).item() - 1
+    def added(*xs):
+        return tensor_core(np.float32([[0]]), np.float32([[1, *xs]]), np.ones((1+len(xs), 1), np.float32)).item() - 1
     assert [added(2**-24), added(2**-24, 2**-24), added(1.5*2**-24, 1.5*2**-24)] == [0, 2**-23, 2**-23]
 
 
@@ -46,7 +48,8 @@ def sample(seed, k, spread):
 
 
 def bits():
-    "What wgmma makes of the cases, as hexadecimal digits; with bf16 numbers, whose mid and lo are zero, `Split` does nothing else"
+    """What wgmma makes of the cases, as hexadecimal digits; with bf16 numbers, whose mid and lo are
+    zero, `Split` does nothing else"""
     need_hopper('The product')
     return [Split()(*(torch.tensor(x).cuda() for x in sample(*c))).cpu().numpy().tobytes().hex() for c in CASES]
 
@@ -55,7 +58,8 @@ def test_the_model_has_the_bits_of_an_h100():
     for case, got in zip(CASES, recorded('05_bits', bits, CASES, load=lambda data, mark: data, folder=RECORDED)):
         got, (a, b) = np.frombuffer(bytes.fromhex(got), np.float32).reshape(16, 16), sample(*case)
         assert (tensor_core(np.zeros((16, 16), np.float32), a, b) == got).all()
-        assert ((a.astype(np.float64)@b).astype(np.float32) != got).any(), 'rounding to the nearest would be another thing'
+        assert (((a.astype(np.float64)@b).astype(np.float32) != got)
+                .any()), 'rounding to the nearest would be another thing'
 
 
 def chain(a, b):
@@ -110,7 +114,8 @@ def lines(planes, T, size, k):
 def test_the_planes_are_tiles_with_zeros_beyond_the_edges(h, w, k, layout):
     m, n = torch.randn(h, k), torch.randn(w, k)                      # a line of n is a column
     recipe = Split(64, 128, layout=layout).recipe(h, w, k, H100)
-    call, (ms, ns) = recipe.calls[0], (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.rooms.values())
+    call, (ms, ns) = (recipe.calls[0],
+                      (torch.full((size,), float('nan'), dtype=torch.bfloat16) for size, _ in recipe.rooms.values()))
     given = m if layout[0] == 'n' else m.t().contiguous(), n if layout[1] == 't' else n.t().contiguous()
     with on_emulator(): cuda_kernel(call.src, call.name)[call.grid, call.block](*given, ms, ns, *call.numbers)
     for got, want, T in ((lines(ms, 64, h, k), m, 64), (lines(ns, 128, w, k), n, 128)):
@@ -124,7 +129,8 @@ def test_wgmma_names_each_register():
     assert (text.count('"+f"'), 'm64n64k16' in text, '%36' in text, '%37' in text) == (32, True, True, False)
 
 
-@pytest.mark.parametrize('args', [(128, 128, 4), (64, 64, 8), (64, 128, 2), (128, 128, 1, 'tn'), (128, 128, 1, 'nt'), (64, 64, 2, 'tn')])
+@pytest.mark.parametrize('args',
+    [(128, 128, 4), (64, 64, 8), (64, 128, 2), (128, 128, 1, 'tn'), (128, 128, 1, 'nt'), (64, 64, 2, 'tn')])
 def test_products_are_right_and_the_same_each_time(args):
     f = Split(*args)
     for h, w, k in [(1, 1, 1), (70, 130, 200)]:
@@ -139,7 +145,8 @@ def matrices(kind, h, w, k):
     g = torch.Generator('cuda').manual_seed(h+k)
     a, b = torch.randn(h, k, device='cuda', generator=g), torch.randn(k, w, device='cuda', generator=g)
     if kind == 'positive': return a.abs(), b.abs()
-    if kind == 'wide': return [x*torch.exp2(torch.randint(-20, 21, x.shape, device='cuda', generator=g).float()) for x in (a, b)]
+    if kind == 'wide':
+        return [x*torch.exp2(torch.randint(-20, 21, x.shape, device='cuda', generator=g).float()) for x in (a, b)]
     if kind == 'cancelling': a[:, k//2:2*(k//2)], b[k//2:2*(k//2)] = a[:, :k//2], -b[:k//2]*(1+.001*b[k//2:2*(k//2)])
     return a, b
 
@@ -159,15 +166,18 @@ def errors():
 
 
 def test_errors_on_an_h100_are_below_the_librarys():
-    rows = recorded('05_errors', errors, KINDS, SHAPES, Split().pass_src, Split().src, load=lambda data, mark: data, folder=RECORDED)
+    rows = recorded('05_errors', errors, KINDS, SHAPES, Split().pass_src, Split().src, load=lambda data, mark: data,
+                    folder=RECORDED)
     assert len(rows) == 2*len(KINDS)*len(SHAPES)
     for ours, theirs in zip(rows[::2], rows[1::2]):
         assert (ours[4], theirs[4]) == ('split', 'torch') and ours[5] < theirs[5] and ours[6] < theirs[6]
 
 
 def test_the_choice():
-    assert [choose(*s, 132).name for s in [(4096, 4096, 4096), (50000, 10, 784), (64, 64, 64), (8192, 8192, 8192)]] == ['split 128x128', 'thin', 'small', 'split 128x128']
-    assert choose(200, 160, 8000, 132).constants['SPLITS'] == 8 and choose_tn(784, 10, 50000, 132).name == 'thin, turned'
+    assert ([choose(*s, 132).name for s in [(4096, 4096, 4096), (50000, 10, 784), (64, 64, 64), (8192, 8192, 8192)]]
+            == ['split 128x128', 'thin', 'small', 'split 128x128'])
+    assert choose(200, 160, 8000, 132).constants['SPLITS'] == 8
+    assert choose_tn(784, 10, 50000, 132).name == 'thin, turned'
     assert [f(1000, 1000, 1000, 132).layout for f in (choose, choose_tn, choose_nt)] == ['nn', 'tn', 'nt']
     assert 'torch is faster' in choose(100, 1000, 1000, 132) and 'torch is faster' in choose(50000, 32, 784, 132)
 

@@ -17,14 +17,16 @@ def emulated():
 
 
 def right(f, h, w, k):
-    "Compare with float64, whatever the output held before; a sum of k products is off by k roundings of the sum of their sizes at most"
+    """Compare with float64, whatever the output held before; a sum of k products is off by k
+    roundings of the sum of their sizes at most"""
     m, n, out = torch.randn(h, k), torch.randn(k, w), torch.full((h, w), float('nan'))
     f(m.t().contiguous() if f.layout == 'tn' else m, n, out)
     want, bound = m.double()@n.double(), m.double().abs()@n.double().abs()
     assert ((out.double()-want).abs() <= k*2**-24*bound).all()
 
 
-@pytest.mark.parametrize('shape', [(1, 1, 1), (37, 10, 68), (100, 3, 30), (9, 16, 129), (33, 5, 1000), (3, 32, 7), (66, 13, 258)])
+@pytest.mark.parametrize('shape',
+    [(1, 1, 1), (37, 10, 68), (100, 3, 30), (9, 16, 129), (33, 5, 1000), (3, 32, 7), (66, 13, 258)])
 def test_thin_products(shape):
     right(THIN, *shape)
     right(THIN_TN, *shape)

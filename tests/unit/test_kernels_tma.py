@@ -6,7 +6,8 @@ import pytest
 from gridstride.cpp import on_emulator
 from gridstride.draw import Picture
 from gridstride.kernels.maps import why_no_map
-from gridstride.kernels.tma import DUMPS, bank_group, box_offsets, dumps, holders, lane_panel, load, mma_a, mma_b, mma_c, save, swizzle_panel, wgmma_d
+from gridstride.kernels.tma import (DUMPS, bank_group, box_offsets, dumps, holders, lane_panel, load, mma_a, mma_b,
+                                    mma_c, save, swizzle_panel, wgmma_d)
 from gridstride.recording import recorded
 
 RECORDED = Path(__file__).resolve().parents[2]/'nbs/recorded'
@@ -14,13 +15,16 @@ GOOD = dict(shape=(128, 128), strides=(128, 1), address=0, dtype='bfloat16', box
 
 
 @pytest.mark.parametrize('change,words', [
-    (dict(dtype='bool'), 'no bools'), (dict(box=(64,)), 'the box 1'), (dict(box=(512, 64)), 'longer than 256'), (dict(strides=(1, 128)), 'contiguous'), (dict(shape=(100, 50), strides=(50, 1)), 'pad the rows to 56'),
-    (dict(address=8), 'clone'), (dict(box=(64, 128)), 'make it 64 elements'), (dict(box=(64, 4)), 'multiple of 16'), (dict(swizzle=16), '0, 32, 64, 128'), (dict(shape=(0, 64)), '1 or more')])
+    (dict(dtype='bool'), 'no bools'), (dict(box=(64,)), 'the box 1'), (dict(box=(512, 64)), 'longer than 256'),
+    (dict(strides=(1, 128)), 'contiguous'), (dict(shape=(100, 50), strides=(50, 1)), 'pad the rows to 56'),
+    (dict(address=8), 'clone'), (dict(box=(64, 128)), 'make it 64 elements'), (dict(box=(64, 4)), 'multiple of 16'),
+    (dict(swizzle=16), '0, 32, 64, 128'), (dict(shape=(0, 64)), '1 or more')])
 def test_what_the_copy_engine_refuses(change, words): assert words in why_no_map(**{**GOOD, **change})
 
 
 def test_what_it_takes():
-    assert why_no_map((128, 128), (128, 1), 1024, 'bfloat16', (256, 64), 128) is None and why_no_map((3, 5, 100), (512, 100, 1), 0, 'float32', (1, 5, 100), 0) is None
+    assert why_no_map((128, 128), (128, 1), 1024, 'bfloat16', (256, 64), 128) is None
+    assert why_no_map((3, 5, 100), (512, 100, 1), 0, 'float32', (1, 5, 100), 0) is None
 
 
 def test_rows_of_a_swizzled_box_begin_in_different_banks():
@@ -35,21 +39,24 @@ def test_a_column_of_eight_rows_lies_in_all_bank_groups(swizzle):
     assert sorted(box_offsets(16, swizzle//2, swizzle=swizzle).ravel()) == list(range(0, 16*swizzle, 2))
 
 
-@pytest.mark.parametrize('places,shape', [(mma_a(), (16, 16)), (mma_b(), (16, 8)), (mma_c(), (16, 8)), (wgmma_d(64), (64, 64)), (wgmma_d(256), (64, 256))])
+@pytest.mark.parametrize('places,shape',
+    [(mma_a(), (16, 16)), (mma_b(), (16, 8)), (mma_c(), (16, 8)), (wgmma_d(64), (64, 64)), (wgmma_d(256), (64, 256))])
 def test_each_element_has_a_holder(places, shape):
     who, nth = holders(places, shape)
     assert who.min() == 0 == nth.min() and who.size == places[0].size
 
 
 def test_the_panels_can_be_drawn():
-    panels = [swizzle_panel(swizzle=0), swizzle_panel(swizzle=32), swizzle_panel(swizzle=64), swizzle_panel(), lane_panel(mma_a(), (16, 16), 'a'), lane_panel(wgmma_d(64), (64, 64), first=(18, 18))]
+    panels = [swizzle_panel(swizzle=0), swizzle_panel(swizzle=32), swizzle_panel(swizzle=64), swizzle_panel(),
+              lane_panel(mma_a(), (16, 16), 'a'), lane_panel(wgmma_d(64), (64, 64), first=(18, 18))]
     assert repr(Picture(*panels, caption='boxes and lanes'))
 
 
 @pytest.fixture(scope='module')
 def got():
     "What an H100 wrote, or writes: name -> a row of numbers"
-    return {k: v.ravel() for k, v in recorded('22_layouts', dumps, DUMPS, save=save, load=load, folder=RECORDED).items()}
+    return {k: v.ravel()
+            for k, v in recorded('22_layouts', dumps, DUMPS, save=save, load=load, folder=RECORDED).items()}
 
 
 def in_shared(box, swizzle):
@@ -61,13 +68,15 @@ def in_shared(box, swizzle):
 
 def test_boxes_lie_where_the_model_says(got):
     x = np.arange(1, 64*64+1).reshape(64, 64)
-    for swizzle in (0, 32, 64, 128): assert (got[f'box {swizzle}'] == in_shared(x[:32, :(swizzle or 128)//2], swizzle)).all()
+    for swizzle in (0, 32, 64, 128):
+        assert (got[f'box {swizzle}'] == in_shared(x[:32, :(swizzle or 128)//2], swizzle)).all()
     assert (got['box over the edge'] == in_shared(np.pad(x[50:, :56], ((0, 18), (8, 0))), 128)).all()
 
 
 def test_fragments_are_held_as_the_model_says(got):
     m, n = np.arange(256).reshape(16, 16), np.arange(128).reshape(16, 8)
-    for name, want in dict(a=m[mma_a()], b=n[mma_b()], product=(m@n)[mma_c()], c=np.arange(128).reshape(16, 8)[mma_c()], d=np.arange(64*64).reshape(64, 64)[wgmma_d(64)]).items():
+    for name, want in dict(a=m[mma_a()], b=n[mma_b()], product=(m@n)[mma_c()], c=np.arange(128).reshape(16, 8)[mma_c()],
+                           d=np.arange(64*64).reshape(64, 64)[wgmma_d(64)]).items():
         assert (got[name] == want.ravel()).all(), name
 
 

@@ -19,10 +19,12 @@ def test_it_is_right_on_the_emulator(layout):
 
 def test_rows_as_they_lie_are_of_sixteen_bytes():
     assert [rung_for('tn').why_not(*s) for s in ((8, 8, 3), (3, 8, 8), (8, 3, 8))] == [
-        None, 'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 3 columns of m', 'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 3 columns of n']
+        None, 'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 3 columns of m',
+        'TMA needs rows of whole 16 bytes, 8 bfloat16s, and there are 3 columns of n']
 
 
-@pytest.mark.parametrize('shape,taken', [((8192, 8192, 8192), True), ((8192, 1024, 4096), True), ((1000, 1000, 8192), False), ((8192, 8192, 64), False)])
+@pytest.mark.parametrize('shape,taken',
+    [((8192, 8192, 8192), True), ((8192, 1024, 4096), True), ((1000, 1000, 8192), False), ((8192, 8192, 64), False)])
 def test_it_is_chosen_where_it_fills_the_gpu(shape, taken):
     for choose, layout in ((choose_tn, 'tn'), (choose_nt, 'nt')):
         kernel = choose(*shape, 132)

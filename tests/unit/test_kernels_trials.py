@@ -18,14 +18,18 @@ def test_each_order_is_tried(monkeypatch, capsys):
     seen = []
     monkeypatch.setattr(trials, 'right', lambda rung, shapes: seen.append(settings.order))
     trials.tried(hopper.ring, [(8, 8, 8)])
-    assert seen == ['forward', 'reverse'] and 'ring is right on the emulator: h, w, k = (8, 8, 8)' in capsys.readouterr().out
+    assert seen == ['forward', 'reverse']
+    assert 'ring is right on the emulator: h, w, k = (8, 8, 8)' in capsys.readouterr().out
 
 
 def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
     line = 1 + next(i for i, o in enumerate(hopper.ring.src.splitlines()) if 'multiply(d, a +' in o)
-    def wrong(rung, shapes): raise RacecheckError('x is read', mend='Wait for it.', off='To run without', line=3, source='asm', called=(line, 'multiply'))
+    def wrong(rung, shapes):
+        raise RacecheckError('x is read', mend='Wait for it.', off='To run without', line=3, source='asm',
+                             called=(line, 'multiply'))
     monkeypatch.setattr(trials, 'right', wrong)
-    assert trials.verdict(hopper.ring) == ('racecheck: x is read. Wait for it.', 'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')
+    assert trials.verdict(hopper.ring) == ('racecheck: x is read. Wait for it.',
+                                           'multiply(d, a + s*A_BYTES, b + s*B_BYTES, ph > 0);')
     monkeypatch.setattr(trials, 'right', lambda rung, shapes: len(shapes))
     assert trials.verdict(hopper.ring) == ('right', '')
 
@@ -56,21 +60,26 @@ def test_a_climb_without_counters_leaves_the_ladder_as_it_was(monkeypatch, capsy
 
 
 def test_stamps_stand_after_their_lines():
-    src = trials.stamped(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);', 'wgmma_wait<0>();')
+    src = trials.stamped(hopper.ring, 'barrier_wait(empty + 8*s, turn-1);', 'barrier_wait(full + 8*s, turn);',
+                         'wgmma_wait<0>();')
     assert src.count('clock64()') == 3 and 'wgmma_wait<0>(); if (' in src and 'long long *stamps' in src
-    with pytest.raises(ValueError, match="'nothing like it' is there 0 times"): trials.stamped(hopper.ring, 'nothing like it')
+    with pytest.raises(ValueError, match="'nothing like it' is there 0 times"):
+        trials.stamped(hopper.ring, 'nothing like it')
     fig = trials.draw_stamps({'a': np.arange(150).reshape(50, 3)*50}, dict(a=2), 'here')
-    assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['stage 0', 'stage 1'] and fig.axes[0].get_title() == 'here'
+    assert [t.get_text() for t in fig.axes[0].get_yticklabels()] == ['stage 0', 'stage 1']
+    assert fig.axes[0].get_title() == 'here'
 
 
-@pytest.mark.parametrize('measure', [lambda: trials.read_stamps({}, (64, 64, 64)), lambda: trials.count_wrong({}), lambda: trials.on_random((64, 64, 64)),
-                                     lambda: trials.measure_choices([], hopper.choose)])
+@pytest.mark.parametrize('measure',
+    [lambda: trials.read_stamps({}, (64, 64, 64)), lambda: trials.count_wrong({}),
+     lambda: trials.on_random((64, 64, 64)), lambda: trials.measure_choices([], hopper.choose)])
 def test_what_only_a_hopper_gpu_can_measure_says_so(measure):
     with pytest.raises(Unavailable, match='needs a Hopper GPU'): measure()
 
 
 def test_a_contest_belongs_to_its_kernels(tmp_path):
-    with pytest.raises(Unavailable, match='there is no recording'): trials.beside_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
+    with pytest.raises(Unavailable, match='there is no recording'):
+        trials.beside_torch('22_none', (64, 64, 64), hopper.ring, seconds=.1)
 
 
 def test_machine_code_is_counted_by_engine():
@@ -79,4 +88,5 @@ def test_machine_code_is_counted_by_engine():
     except CompilerMissing as e:
         if sys.platform == 'linux': raise       # there the course installs NVRTC
         pytest.skip(str(e))
-    assert counted['wgmma'] and counted['wgmma'] % 8 == 0 == counted['mma.sync'] and trials.compiled(hopper.larger).registers > 128
+    assert counted['wgmma'] and counted['wgmma'] % 8 == 0 == counted['mma.sync']
+    assert trials.compiled(hopper.larger).registers > 128

@@ -18,7 +18,8 @@ def test_brackets_have_two_to_four_parts():
 
 @pytest.mark.parametrize('brackets,given', [(1, 1), ((), 0), ((1,), 1), ((1, 2, 3, 4, 5), 5), (dim3(1, 2, 3)[:1], 1)])
 def test_other_numbers_of_parts_are_no_launch(brackets, given):
-    with pytest.raises(LaunchError, match=f'k\\[...\\] takes grid and block, .*two to four things, not {given}'): read_brackets('k', brackets)
+    with pytest.raises(LaunchError, match=f'k\\[...\\] takes grid and block, .*two to four things, not {given}'):
+        read_brackets('k', brackets)
 
 
 @pytest.mark.parametrize('shared', [-1, 1.5, 'much', [4]])
@@ -32,18 +33,23 @@ def test_sizes_are_ints_tuples_or_dim3():
 
 
 @pytest.mark.parametrize('grid,block,shared,says', [
-    ('4', 32, 0, 'k: dim3 takes whole numbers'), (1.5, 32, 0, 'whole numbers'), ((1, 1, 1, 1), 32, 0, 'one to three'), (None, 32, 0, 'whole'),
-    (0, 32, 0, 'every size is at least 1'), (1, -1, 0, 'every size is at least 1'), (1, 1025, 0, r'a block of \(1025, 1, 1\) is 1025 threads; a GPU takes 1024 at most, and 64 along z'),
-    (1, (1, 1, 65), 0, '64 along z'), ((1, 65536), 1, 0, '65535 along y and z'), (2**31, 1, 0, 'along x'), (1, 1, LIMITS.shared + 1, '49153 bytes of shared memory; a block has 49152')])
+    ('4', 32, 0, 'k: dim3 takes whole numbers'), (1.5, 32, 0, 'whole numbers'), ((1, 1, 1, 1), 32, 0, 'one to three'),
+    (None, 32, 0, 'whole'), (0, 32, 0, 'every size is at least 1'), (1, -1, 0, 'every size is at least 1'),
+    (1, 1025, 0, r'a block of \(1025, 1, 1\) is 1025 threads; a GPU takes 1024 at most, and 64 along z'),
+    (1, (1, 1, 65), 0, '64 along z'), ((1, 65536), 1, 0, '65535 along y and z'), (2**31, 1, 0, 'along x'),
+    (1, 1, LIMITS.shared + 1, '49153 bytes of shared memory; a block has 49152')])
 def test_what_no_gpu_takes(grid, block, shared, says):
     with pytest.raises(LaunchError, match=says) as e: configure('k', grid, block, shared=shared)
     assert e.value.kernel == 'k' and e.value.code
 
 
 @pytest.mark.parametrize('given,says', [
-    (dict(shared=-1), 'whole number, 0 or more'), (dict(shared=1.5), 'whole number'), (dict(shared='x'), 'whole number'), (dict(shared=2**80, asks=True), '232448'),
-    (dict(stream='x'), "'x' is no stream"), (dict(stream=-1), 'no stream'), (dict(stream=1.5), 'no stream'), (dict(cluster=1.5), 'whole numbers'),
-    (dict(cluster=0), 'clusters of'), (dict(cluster=-4), 'clusters of'), (dict(cluster=16), '8 blocks at most'), (dict(cluster=3), 'whole clusters'), (dict(cluster=(1, 2)), 'whole clusters')], ids=str)
+    (dict(shared=-1), 'whole number, 0 or more'), (dict(shared=1.5), 'whole number'),
+    (dict(shared='x'), 'whole number'), (dict(shared=2**80, asks=True), '232448'),
+    (dict(stream='x'), "'x' is no stream"), (dict(stream=-1), 'no stream'), (dict(stream=1.5), 'no stream'),
+    (dict(cluster=1.5), 'whole numbers'), (dict(cluster=0), 'clusters of'), (dict(cluster=-4), 'clusters of'),
+    (dict(cluster=16), '8 blocks at most'), (dict(cluster=3), 'whole clusters'),
+    (dict(cluster=(1, 2)), 'whole clusters')], ids=str)
 def test_every_number_of_a_launch_is_checked(given, says):
     with pytest.raises(LaunchError, match=says): configure('k', 16, 32, **given)
     assert configure('k', 16, 32, sim.cuda.stream(), np.int64(64), (4, 1), True)[3:] == (64, dim3(4))
@@ -52,7 +58,8 @@ def test_every_number_of_a_launch_is_checked(given, says):
 def test_the_last_arguments_may_be_optional():
     for given in (1, 2): count_arguments('k', ['x', 'n'], given, 1)
     for given in (0, 3):
-        with pytest.raises(LaunchError, match=rf'k takes 2 arguments \(x, n\), and {given} were given'): count_arguments('k', ['x', 'n'], given, 1)
+        with pytest.raises(LaunchError, match=rf'k takes 2 arguments \(x, n\), and {given} were given'):
+            count_arguments('k', ['x', 'n'], given, 1)
 
 
 # both executors
@@ -66,7 +73,9 @@ def simulated(x, n):
 @pytest.fixture(scope='module', params=['simulator', 'engine c', 'emulator'])
 def k(request):
     if request.param == 'emulator':
-        with cpp.on_emulator(): yield cpp.cuda_kernel('__global__ void simulated(float *x, int n) { int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) x[i] = i; }')
+        with cpp.on_emulator():
+            yield cpp.cuda_kernel('__global__ void simulated(float *x, int n) { '
+                                  'int i = blockIdx.x*blockDim.x + threadIdx.x; if (i < n) x[i] = i; }')
     else:
         with sim.options(engine='c' if request.param == 'engine c' else None): yield simulated
 
@@ -75,13 +84,15 @@ def k(request):
 def x(): return np.full(40, np.nan, np.float32)
 
 
-@pytest.mark.parametrize('config', [(2, 32), ((2,), (32, 1)), (dim3(2), dim3(32)), (1, (32, 1)), (2, 32, None), (2, 32, 0, 64), ([2], [32], None, None)], ids=str)
+@pytest.mark.parametrize('config', [(2, 32), ((2,), (32, 1)), (dim3(2), dim3(32)), (1, (32, 1)), (2, 32, None),
+                                    (2, 32, 0, 64), ([2], [32], None, None)], ids=str)
 def test_both_launch(k, x, config):
     k[config](x, 8)
     assert (x[:8] == np.arange(8)).all()
 
 
-@pytest.mark.parametrize('config', [1, (1,), (1, 2, 3, 4, 5), (0, 32), (1, 2.5), (1, 32, None, -1), (1, 32, None, 'x'), (1, 32, None, 1.5), (1, 32, None, 2**40), (1, 32, 'x'), (1, 1025), ((1, 1, 1, 1), 1), ('1', 1)], ids=str)
+@pytest.mark.parametrize('config', [1, (1,), (1, 2, 3, 4, 5), (0, 32), (1, 2.5), (1, 32, None, -1), (1, 32, None, 'x'),
+    (1, 32, None, 1.5), (1, 32, None, 2**40), (1, 32, 'x'), (1, 1025), ((1, 1, 1, 1), 1), ('1', 1)], ids=str)
 def test_both_refuse_a_launch(k, x, config):
     with pytest.raises(LaunchError) as e: k[config](x, 8)
     assert e.value.kind == 'launch' and e.value.kernel == 'simulated'
@@ -89,22 +100,28 @@ def test_both_refuse_a_launch(k, x, config):
 
 @pytest.mark.parametrize('shared', [-4, 1.5, 'x', 2**40])
 def test_no_other_way_into_a_launch(k, x, shared):
-    go = (lambda: k.launch((x, 8), 1, 32, shared=shared)) if hasattr(k, 'launch') else lambda: k.forall(8, 32, sharedmem=shared)(x, 8)
+    go = ((lambda: k.launch((x, 8), 1, 32, shared=shared)) if hasattr(k, 'launch')
+          else lambda: k.forall(8, 32, sharedmem=shared)(x, 8))
     with pytest.raises(LaunchError, match='bytes of'): go()
 
 
 def test_both_want_brackets(k, x):
-    with pytest.raises(LaunchError, match=r'simulated is a kernel: say how many blocks of how many threads, as in simulated\[grid, block\]'): k(x, 8)
+    with pytest.raises(LaunchError,
+            match=r'simulated is a kernel: say how many blocks of how many threads, as in simulated\[grid, block\]'):
+        k(x, 8)
 
 
 @pytest.mark.parametrize('more', [(), (1, 2, 3)])
 def test_both_count_arguments(k, x, more):
-    with pytest.raises(LaunchError, match=f'simulated takes 2 arguments .*and {1 + len(more)} were given'): k[1, 32](x, *more)
+    with pytest.raises(LaunchError, match=f'simulated takes 2 arguments .*and {1 + len(more)} were given'):
+        k[1, 32](x, *more)
 
 
 @pytest.mark.parametrize('wrong,kind', [([1., 2.], 'list'), ('text', 'str'), ({}, 'dict')])
 def test_both_say_which_argument_is_of_a_wrong_kind(k, wrong, kind):
-    with pytest.raises(TypeError, match=f'simulated: argument 1, .*x, takes a tensor.*and a {kind} was given(; torch.tensor.*makes one)?$'): k[1, 32](wrong, 8)
+    with pytest.raises(TypeError,
+            match=f'simulated: argument 1, .*x, takes a tensor.*and a {kind} was given(; torch.tensor.*makes one)?$'):
+        k[1, 32](wrong, 8)
 
 
 def test_both_refuse_a_number_for_an_array(k):

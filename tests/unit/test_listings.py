@@ -29,7 +29,8 @@ def test_lines_count_as_messages_do():
 def test_html_has_each_line_once_with_its_number_and_colours():
     html = show_source(SRC, title='a < b')._repr_html_()
     assert bare(html) == 'a < b' + ''.join(f'{i:>4}  {o}' for i, o in enumerate(SRC.splitlines(), 1) if i > 1)
-    for word, kind in [('__global__', 'cuda'), ('void', 'keyword'), ('threadIdx', 'cuda'), ('2', 'number'), ('/* which', 'comment')]:
+    for word, kind in [('__global__', 'cuda'), ('void', 'keyword'), ('threadIdx', 'cuda'), ('2', 'number'),
+                       ('/* which', 'comment')]:
         assert f'<span style="color:{COLORS[kind]}">{word}</span>' in html
     assert html.count('<span') == html.count('</span>')
 
@@ -37,7 +38,8 @@ def test_html_has_each_line_once_with_its_number_and_colours():
 def test_marks_are_numbers_texts_or_what_an_older_source_has_not():
     def marked(**how): return [int(o.split()[0]) for o in str(show_source(SRC, **how)).splitlines() if o[5] == '>']
     assert marked(mark=3) == [3] and marked(mark=['if (', 2]) == [2, 5]
-    assert marked(old=SRC.replace('2*x', '3*x').replace('    int i = threadIdx.x;', '    int i = blockIdx.x;')) == [3, 5]
+    assert (marked(old=SRC.replace('2*x', '3*x').replace('    int i = threadIdx.x;', '    int i = blockIdx.x;'))
+            == [3, 5])
     assert show_source(SRC, mark='if (')._repr_html_().count('box-shadow') == 1
 
 
@@ -71,4 +73,5 @@ def test_colours_of_a_page_without_a_theme_can_be_read(page):
 def test_listings_side_by_side():
     a, b = show_source(SRC, title='by hand'), show_source(SRC.replace('2*', '3*'), title='by the tool')
     both = beside(a, b)
-    assert repr(both) == f'{a!r}\n\n{b!r}' and both._repr_html_().count('flex:1 1') == 2 and bare(both._repr_html_()) == bare(a._repr_html_() + b._repr_html_())
+    assert repr(both) == f'{a!r}\n\n{b!r}' and both._repr_html_().count('flex:1 1') == 2
+    assert bare(both._repr_html_()) == bare(a._repr_html_() + b._repr_html_())

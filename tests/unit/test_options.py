@@ -7,8 +7,10 @@ from gridstride.options import CHECKS, parse_checks, settings
 
 MAY = [(True, CHECKS), ('all', CHECKS), (False, ()), ('none', ()), (None, None), ('racecheck', ('racecheck',)),
        ('racecheck, memcheck', ('memcheck', 'racecheck')), (['initcheck'], ('initcheck',)),
-       (('synccheck', 'memcheck'), ('memcheck', 'synccheck')), ([], ()), (' all ', CHECKS), ('no racecheck', ('memcheck', 'initcheck', 'synccheck')), ('no memcheck, initcheck', ('racecheck', 'synccheck'))]
-MAY_NOT = ['', 'speed', 'no', 'no speed', 'memcheck,speed', 'all, none', 1, 0, 2.5, {'racecheck': 1}, ['racecheck', 3], [True], [['racecheck']], b'all']
+       (('synccheck', 'memcheck'), ('memcheck', 'synccheck')), ([], ()), (' all ', CHECKS),
+       ('no racecheck', ('memcheck', 'initcheck', 'synccheck')), ('no memcheck, initcheck', ('racecheck', 'synccheck'))]
+MAY_NOT = ['', 'speed', 'no', 'no speed', 'memcheck,speed', 'all, none', 1, 0, 2.5, {'racecheck': 1}, ['racecheck', 3],
+           [True], [['racecheck']], b'all']
 
 
 @pytest.mark.parametrize('given,meant', MAY)
@@ -17,8 +19,11 @@ def test_checks_that_may_be_given(given, meant): assert parse_checks(given) == m
 
 @pytest.mark.parametrize('given', MAY_NOT)
 def test_the_refusal_of_other_checks_names_what_may_be_given(given):
-    for take in (parse_checks, lambda checks: sim.options(checks).__enter__(), lambda checks: cpp.options(checks).__enter__()):
-        with pytest.raises(ValueError, match="checks is .* may be True or 'all', False or 'none', or some of memcheck, racecheck"): take(given)
+    for take in (parse_checks, lambda checks: sim.options(checks).__enter__(),
+                 lambda checks: cpp.options(checks).__enter__()):
+        with pytest.raises(ValueError,
+                           match="checks is .* may be True or 'all', False or 'none', or some of memcheck, racecheck"):
+            take(given)
 
 
 @pytest.mark.parametrize('given', [True, False, 'racecheck, memcheck', ['memcheck']])
@@ -63,15 +68,17 @@ def findings_of(k, tensor):
     return found
 
 
-@pytest.mark.parametrize('checks,want', [('none', []), (False, []), ('racecheck', ['racecheck']), (['memcheck'], ['memcheck']),
-                                         ('racecheck, memcheck', ['racecheck', 'memcheck']), (None, ['racecheck', 'memcheck'])])
+@pytest.mark.parametrize('checks,want',
+    [('none', []), (False, []), ('racecheck', ['racecheck']), (['memcheck'], ['memcheck']),
+     ('racecheck, memcheck', ['racecheck', 'memcheck']), (None, ['racecheck', 'memcheck'])])
 def test_a_cuda_kernel_runs_with_the_checks_that_it_was_given(checks, want, tensor):
     assert findings_of(cpp.cuda_kernel(RACES, checks=checks), tensor) == want
 
 
 def test_a_module_runs_with_the_checks_that_it_was_given(tensor):
     cpp.load_cuda(RACES + HOST, '#include <torch/extension.h>', checks='initcheck').go(tensor())
-    with pytest.raises(sim.RacecheckError): cpp.load_cuda(RACES + HOST, '#include <torch/extension.h>', checks=['racecheck']).go(tensor())
+    with pytest.raises(sim.RacecheckError):
+        cpp.load_cuda(RACES + HOST, '#include <torch/extension.h>', checks=['racecheck']).go(tensor())
 
 
 @pytest.mark.parametrize('make', [cpp.cuda_kernel, cpp.load_cuda])

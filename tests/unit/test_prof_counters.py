@@ -86,8 +86,10 @@ def test_a_report_shows_bank_conflicts_and_survives_being_kept(kernel):
 def test_the_command_of_a_set():
     want = ['ncu', '--clock-control', 'none', '-f', '-o', 'r', '--set', 'basic', 'k']
     assert command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None) == want
-    asked = command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None, ['--cache-control', 'none', '--clock-control', 'base'])
-    assert asked[:5] == ['ncu', '--cache-control', 'none', '--clock-control', 'base'] and 'none' not in asked[5:], 'the clock is left alone unless ncu is to hold it'
+    asked = command('ncu', 'r', ['k'], 'basic', (), False, False, None, 0, None,
+                    ['--cache-control', 'none', '--clock-control', 'base'])
+    assert (asked[:5] == ['ncu', '--cache-control', 'none', '--clock-control', 'base']
+            and 'none' not in asked[5:]), 'the clock is left alone unless ncu is to hold it'
 
 
 def test_the_command_of_sections_metrics_lines_and_some_launches():
@@ -106,8 +108,11 @@ def test_a_source_is_written_as_what_it_is(tmp_path):
 def test_what_the_program_printed_last_is_shown():
     said = '==PROF== Connected\nTraceback\nNameError: x\n==ERROR== The application returned an error code (1).'
     assert str(trouble(said, 1)).splitlines()[1:3] == ['Traceback', 'NameError: x']
-    taken = ('==ERROR== Failed to prepare kernel for profiling', '==ERROR== Unknown Error on device 0.', '==ERROR== Failed to profile "naive_k" in process 2030', '==ERROR== The application returned an error code (9).')
-    assert isinstance(e := trouble('\n'.join(taken), 9), Unavailable) and 'another profiler' in str(e)      # as an H100 said it beside a second ncu
+    taken = ('==ERROR== Failed to prepare kernel for profiling', '==ERROR== Unknown Error on device 0.',
+             '==ERROR== Failed to profile "naive_k" in process 2030',
+             '==ERROR== The application returned an error code (9).')
+    # as an H100 said it beside a second ncu
+    assert isinstance(e := trouble('\n'.join(taken), 9), Unavailable) and 'another profiler' in str(e)
     assert trouble('==PROF== Profiling "k" - 0: 0%....100% - 20 passes', 0) is None
 
 

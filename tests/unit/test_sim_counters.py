@@ -9,12 +9,14 @@ from gridstride.sim.counters import sectors, wavefronts
 LANE = np.arange(32)
 
 
-@pytest.mark.parametrize('byte,want', [(LANE * 4, (1, 4, 4)), (LANE * 128, (1, 32, 4)), (LANE * 4 + 4, (1, 5, 4)), (LANE * 0, (1, 1, 4))],
+@pytest.mark.parametrize('byte,want', [(LANE * 4, (1, 4, 4)), (LANE * 128, (1, 32, 4)), (LANE * 4 + 4, (1, 5, 4)),
+                                       (LANE * 0, (1, 1, 4))],
                          ids=['in a row', 'a column', 'shifted', 'all the same'])
 def test_sectors_of_a_request(byte, want): assert sectors(LANE * 0, byte, 4) == want
 
 
-@pytest.mark.parametrize('byte,size,want', [(LANE * 4, 4, (1, 1, 0)), (LANE * 8, 4, (1, 2, 1)), (LANE * 128, 4, (1, 32, 31)), (LANE * 0, 4, (1, 1, 0)), (LANE * 8, 8, (1, 2, 0))],
+@pytest.mark.parametrize('byte,size,want', [(LANE * 4, 4, (1, 1, 0)), (LANE * 8, 4, (1, 2, 1)),
+    (LANE * 128, 4, (1, 32, 31)), (LANE * 0, 4, (1, 1, 0)), (LANE * 8, 8, (1, 2, 0))],
                          ids=['in a row', 'every second', 'one bank', 'all the same', 'doubles'])
 def test_wavefronts_of_a_request(byte, size, want): assert wavefronts(LANE * 0, LANE, byte, size) == want
 

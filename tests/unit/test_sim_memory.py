@@ -20,7 +20,8 @@ def test_what_is_written_to_a_view_is_seen_by_the_caller():
 def test_negative_strides():
     a = np.arange(12.).reshape(3, 4)[::-1, ::2]
     u = wrap(a, 'u', {})
-    assert [u.mem.data[u.off + i * u.strides[0] + j * u.strides[1]] for i in range(3) for j in range(2)] == a.ravel().tolist()
+    assert ([u.mem.data[u.off + i * u.strides[0] + j * u.strides[1]] for i in range(3) for j in range(2)]
+            == a.ravel().tolist())
 
 
 def test_memory_that_is_not_numpys():

@@ -23,7 +23,8 @@ def test_arrays_are_written_and_what_it_prints_is_printed(capsys):
 
 def test_what_fails_there_is_told():
     def wrong(x): x[cuda.grid(1)+9] = 1.
-    with pytest.raises(RuntimeError, match=r"wrong ended in Numba's simulator with: IndexError"): in_numbas(wrong)[1, 1](np.zeros(3))
+    with pytest.raises(RuntimeError, match=r"wrong ended in Numba's simulator with: IndexError"):
+        in_numbas(wrong)[1, 1](np.zeros(3))
 
 
 def test_what_does_not_end_is_told(monkeypatch):

@@ -19,7 +19,8 @@ from gridstride.translate.source import Source
 from gridstride.translate.statements import Names, _common
 from gridstride.translate.tree import ONE, E, Memory, View, const, index, row_strides
 from gridstride.translate.types import (
-    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayOf, Number, arithmetic_type, example, join_types, write_type, signature,
+    BOOL, DOUBLE, FLOAT, INT, UINT, WEAK, Array, ArrayOf, Number, arithmetic_type, example, join_types, write_type,
+    signature,
 )
 
 

@@ -29,7 +29,8 @@ def integer_a(): return axpy(f'{I} int b = a; if (i < n) out[i] = b*x[i] + y[i];
 def no_source(): axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];')
 
 
-def roll(body): return f'__global__ void roll(const float *x, float *out, int n, int shift) {{ {I} if (i >= n) return; {body} }}'
+def roll(body):
+    return f'__global__ void roll(const float *x, float *out, int n, int shift) {{ {I} if (i >= n) return; {body} }}'
 
 @wrong('05.roll')
 def as_in_python(): return roll('out[i] = x[(i - shift) % n];')
@@ -51,7 +52,8 @@ def no_wrap(): return roll('int j = i - shift; if (j >= 0 && j < n) out[i] = x[j
 
 
 def grey(body, guard='if (r >= h || c >= w) return;', rc=RC):
-    return f'__global__ void grey_bytes(const unsigned char *x, unsigned char *out, int h, int w) {{ {rc} {guard} int i = r*w + c; {body} }}'
+    return (f'__global__ void grey_bytes(const unsigned char *x, unsigned char *out, int h, int w) {{ '
+            f'{rc} {guard} int i = r*w + c; {body} }}')
 
 SUM = '0.2989f*x[3*i] + 0.5870f*x[3*i+1] + 0.1140f*x[3*i+2]'
 
@@ -65,14 +67,16 @@ def channels_first(): return grey('int n = h*w; out[i] = 0.2989f*x[i] + 0.5870f*
 def blue_green_red(): return grey('out[i] = 0.1140f*x[3*i] + 0.5870f*x[3*i+1] + 0.2989f*x[3*i+2] + .5f;')
 
 @wrong('05.grey_bytes')
-def sum_in_bytes(): return grey('unsigned char s = 0.2989f*x[3*i]; s += 0.5870f*x[3*i+1]; s += 0.1140f*x[3*i+2]; out[i] = s;')
+def sum_in_bytes():
+    return grey('unsigned char s = 0.2989f*x[3*i]; s += 0.5870f*x[3*i+1]; s += 0.1140f*x[3*i+2]; out[i] = s;')
 
 @wrong('05.grey_bytes')
 def half_guard(): return grey(f'out[i] = {SUM} + .5f;', guard='if (r >= h) return;')
 
 @wrong('05.grey_bytes')
 def rows_along_x():
-    return grey(f'out[i] = {SUM} + .5f;', rc='int r = blockIdx.x*blockDim.x + threadIdx.x, c = blockIdx.y*blockDim.y + threadIdx.y;')
+    return grey(f'out[i] = {SUM} + .5f;',
+                rc='int r = blockIdx.x*blockDim.x + threadIdx.x, c = blockIdx.y*blockDim.y + threadIdx.y;')
 
 @wrong('05.grey_bytes')
 def rounds_up(): return grey(f'out[i] = ceilf({SUM});')
@@ -106,8 +110,9 @@ def only_the_sum(): return mean(result='total')
 def column_means(): return mean(place='c*w + r')
 
 
-def linear(checks='CHECK_INPUT(x); CHECK_INPUT(weight); CHECK_INPUT(bias);', sizes='k == weight.size(1) && bias.numel() == w',
-           index='weight[c*k + i]', start='bias[c]', blocks='cdiv(w, 16), cdiv(h, 16)', threads=16, asks='C10_CUDA_KERNEL_LAUNCH_CHECK();'):
+def linear(checks='CHECK_INPUT(x); CHECK_INPUT(weight); CHECK_INPUT(bias);',
+           sizes='k == weight.size(1) && bias.numel() == w', index='weight[c*k + i]', start='bias[c]',
+           blocks='cdiv(w, 16), cdiv(h, 16)', threads=16, asks='C10_CUDA_KERNEL_LAUNCH_CHECK();'):
     return cuda_begin + f'''
     __global__ void linear_k(const float *x, const float *weight, const float *bias, float *out, int h, int w, int k) {{
         {RC}

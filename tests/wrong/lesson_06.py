@@ -51,13 +51,15 @@ def no_barrier(): return changed(SWAP, ('__syncthreads();', ''))
 def no_block_leaves(): return changed(SWAP, ('if (bx < by) return;', ''))
 
 @wrong('06.swap')
-def threads_leave_before_the_barrier(): return changed(SWAP, ('if (bx < by) return;', 'if (bx < by || by*tw + tr >= n || bx*tw + tc >= n) return;'))
+def threads_leave_before_the_barrier():
+    return changed(SWAP, ('if (bx < by) return;', 'if (bx < by || by*tw + tr >= n || bx*tw + tc >= n) return;'))
 
 @wrong('06.swap')
 def tiles_not_turned(): return changed(SWAP, ('other[tc][tr]', 'other[tr][tc]'), ('mine[tc][tr]', 'mine[tr][tc]'))
 
 @wrong('06.swap')
-def each_in_its_place(): return changed(SWAP, ('= other[tc][tr]', '= mine[tc][tr]'), ('= mine[tc][tr];\n}', '= other[tc][tr];\n}'))
+def each_in_its_place():
+    return changed(SWAP, ('= other[tc][tr]', '= mine[tc][tr]'), ('= mine[tc][tr];\n}', '= other[tc][tr];\n}'))
 
 @wrong('06.swap')
 def one_side_only(): return changed(SWAP, ('    if (bx > by && r2 < n && c2 < n) x[r2*n + c2] = mine[tc][tr];\n', ''))
@@ -108,10 +110,13 @@ def nobody_waits_after_filling(): return changed(RECT, ('__syncthreads();       
 def nobody_waits_after_using(): return changed(RECT, ('__syncthreads();                          // used', ''))
 
 @wrong('06.rect')
-def no_padding(): return changed(RECT, ('ns[i][tc] = c < w && idx+i < k ? n[(idx+i)*w + c] : 0;', 'if (c < w && idx+i < k) ns[i][tc] = n[(idx+i)*w + c];'))
+def no_padding():
+    return changed(RECT, ('ns[i][tc] = c < w && idx+i < k ? n[(idx+i)*w + c] : 0;',
+                          'if (c < w && idx+i < k) ns[i][tc] = n[(idx+i)*w + c];'))
 
 @wrong('06.rect')
-def more_than_the_tile(): return changed(RECT, ('for (int i = tr; i < tk; i += tw)', 'for (int i = tr; i < tk + tw; i += tw)'))
+def more_than_the_tile():
+    return changed(RECT, ('for (int i = tr; i < tk; i += tw)', 'for (int i = tr; i < tk + tw; i += tw)'))
 
 @wrong('06.rect')
 def no_guard_at_the_end(): return changed(RECT, ('if (r < h && c < w) out', 'out'))
@@ -147,7 +152,8 @@ template<int tw> __global__ void matmul_two_k(float *m, float *n, float *out, in
 def upper_half_only(): return changed(TWO, ('    if (r+half < h && c < w) out[(r+half)*w + c] = o2;\n', ''))
 
 @wrong('06.two')
-def lower_half_not_filled(): return changed(TWO, ('        ns[tr+half][tc] = c < w && idx+tr+half < k ? n[(idx+tr+half)*w + c] : 0;\n', ''))
+def lower_half_not_filled():
+    return changed(TWO, ('        ns[tr+half][tc] = c < w && idx+tr+half < k ? n[(idx+tr+half)*w + c] : 0;\n', ''))
 
 @wrong('06.two')
 def block_of_half_height(): return changed(TWO, ('blockIdx.y*tw', 'blockIdx.y*blockDim.y'))

@@ -9,7 +9,8 @@ from . import wrong
 @cuda.jit
 def cut_off(x, out):
     c,r = cuda.grid(2)
-    if r < out.shape[0] and c < out.shape[1]: out[r,c] = np.float32(0.2989)*x[r,c,0] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,2]
+    if r < out.shape[0] and c < out.shape[1]:
+        out[r,c] = np.float32(0.2989)*x[r,c,0] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,2]
 
 @wrong('07.grey')
 @cuda.jit
@@ -21,25 +22,33 @@ def no_guard(x, out):
 @cuda.jit
 def rows_and_columns_swapped(x, out):
     r,c = cuda.grid(2)
-    if r < out.shape[0] and c < out.shape[1]: out[r,c] = np.float32(0.2989)*x[r,c,0] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,2] + np.float32(0.5)
+    if r < out.shape[0] and c < out.shape[1]:
+        out[r,c] = (np.float32(0.2989)*x[r,c,0] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,2]
+                    + np.float32(0.5))
 
 @wrong('07.grey')
 @cuda.jit
 def blue_first(x, out):
     c,r = cuda.grid(2)
-    if r < out.shape[0] and c < out.shape[1]: out[r,c] = np.float32(0.2989)*x[r,c,2] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,0] + np.float32(0.5)
+    if r < out.shape[0] and c < out.shape[1]:
+        out[r,c] = (np.float32(0.2989)*x[r,c,2] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,0]
+                    + np.float32(0.5))
 
 @wrong('07.grey')
 @cuda.jit
 def planes(x, out):
     c,r = cuda.grid(2)
-    if r < out.shape[0] and c < out.shape[1]: out[r,c] = np.float32(0.2989)*x[0,r,c] + np.float32(0.5870)*x[1,r,c] + np.float32(0.1140)*x[2,r,c] + np.float32(0.5)
+    if r < out.shape[0] and c < out.shape[1]:
+        out[r,c] = (np.float32(0.2989)*x[0,r,c] + np.float32(0.5870)*x[1,r,c] + np.float32(0.1140)*x[2,r,c]
+                    + np.float32(0.5))
 
 @wrong('07.grey')
 @cuda.jit
 def first_block_only(x, out):
     r,c = cuda.threadIdx.y,cuda.threadIdx.x
-    if r < out.shape[0] and c < out.shape[1]: out[r,c] = np.float32(0.2989)*x[r,c,0] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,2] + np.float32(0.5)
+    if r < out.shape[0] and c < out.shape[1]:
+        out[r,c] = (np.float32(0.2989)*x[r,c,0] + np.float32(0.5870)*x[r,c,1] + np.float32(0.1140)*x[r,c,2]
+                    + np.float32(0.5))
 
 @wrong('07.grey')
 def a_plain_function(x, out):
@@ -217,7 +226,8 @@ def plus_instead_of_square(x, out):
             r,c = r0 + i - 1, c0 + j - 1
             s[i,j] = x[r,c] if r >= 0 and r < h and c >= 0 and c < w else np.float32(0)
     cuda.syncthreads()
-    if r0+tr < h and c0+tc < w: out[r0+tr,c0+tc] = (s[tr,tc+1] + s[tr+1,tc] + s[tr+1,tc+1] + s[tr+1,tc+2] + s[tr+2,tc+1])/np.float32(9)
+    if r0+tr < h and c0+tc < w:
+        out[r0+tr,c0+tc] = (s[tr,tc+1] + s[tr+1,tc] + s[tr+1,tc+1] + s[tr+1,tc+2] + s[tr+2,tc+1])/np.float32(9)
 
 
 @wrong('07.histogram')

@@ -114,7 +114,8 @@ def the_flush_counts(gpu, kernel):
 def three_runs(gpu, kernel): return pairs_of(gpu, kernel, runs=3)[1]
 
 
-def per_sm(threads, registers, shared): return min(2048//threads, 32, 65536//(registers*threads), 228*1024//(shared + 1024))
+def per_sm(threads, registers, shared):
+    return min(2048//threads, 32, 65536//(registers*threads), 228*1024//(shared + 1024))
 
 def whole(wave, most): return most//wave*wave if most >= wave else most
 
@@ -131,13 +132,16 @@ def a_block_for_each_sm(n, threads, registers, shared, sms): return whole(sms, c
 def threads_only(n, threads, registers, shared, sms): return whole(2048//threads*sms, cdiv(n, threads))
 
 @wrong('08.waves')
-def shared_forgotten(n, threads, registers, shared, sms): return whole(per_sm(threads, registers, 0)*sms, cdiv(n, threads))
+def shared_forgotten(n, threads, registers, shared, sms):
+    return whole(per_sm(threads, registers, 0)*sms, cdiv(n, threads))
 
 @wrong('08.waves')
-def registers_forgotten(n, threads, registers, shared, sms): return whole(per_sm(threads, 1, shared)*sms, cdiv(n, threads))
+def registers_forgotten(n, threads, registers, shared, sms):
+    return whole(per_sm(threads, 1, shared)*sms, cdiv(n, threads))
 
 @wrong('08.waves')
-def cudas_own_kilobyte_forgotten(n, threads, registers, shared, sms): return whole(min(2048//threads, 32, 65536//(registers*threads), 228*1024//max(shared, 1))*sms, cdiv(n, threads))
+def cudas_own_kilobyte_forgotten(n, threads, registers, shared, sms):
+    return whole(min(2048//threads, 32, 65536//(registers*threads), 228*1024//max(shared, 1))*sms, cdiv(n, threads))
 
 @wrong('08.waves')
 def no_more_than_32_forgotten(n, threads, registers, shared, sms):
@@ -165,7 +169,8 @@ def gap(events, cats=('kernel', 'gpu_memcpy', 'gpu_memset'), order=True, reach=m
         until = reach(until, e['ts'] + e['dur'])
     def overlap(o): return min(o['ts'] + o['dur'], start + length) - max(o['ts'], start)
     during = [o for o in of('cpu_op') if overlap(o) > 0]
-    return start, length, (name or (lambda ops, overlap: max(ops, key=lambda o: (overlap(o), -o['dur']))['name'] if ops else ''))(during, overlap)
+    return start, length, (name or (lambda ops, overlap: max(ops, key=lambda o: (overlap(o), -o['dur']))['name'] if ops
+                                    else ''))(during, overlap)
 
 @wrong('08.gap')
 def kernels_only(events): return gap(events, cats=('kernel',))
@@ -180,10 +185,12 @@ def streams_do_not_overlap(events): return gap(events, reach=lambda until, end: 
 def the_first_operator(events): return gap(events, name=lambda ops, overlap: ops[0]['name'] if ops else '')
 
 @wrong('08.gap')
-def the_longest_operator(events): return gap(events, name=lambda ops, overlap: max(ops, key=lambda o: o['dur'])['name'] if ops else '')
+def the_longest_operator(events):
+    return gap(events, name=lambda ops, overlap: max(ops, key=lambda o: o['dur'])['name'] if ops else '')
 
 @wrong('08.gap')
-def the_outermost_of_several(events): return gap(events, name=lambda ops, overlap: max(ops, key=lambda o: (overlap(o), o['dur']))['name'] if ops else '')
+def the_outermost_of_several(events):
+    return gap(events, name=lambda ops, overlap: max(ops, key=lambda o: (overlap(o), o['dur']))['name'] if ops else '')
 
 @wrong('08.gap')
 def something_is_always_running(events): return gap(events, name=lambda ops, overlap: max(ops, key=overlap)['name'])
@@ -210,7 +217,9 @@ def shares_not_percent(r): return limit(r, first=.8)
 def waves_before_speed_of_light(r): return 'grid' if r['Waves Per SM'] < 1 else limit(r)
 
 @wrong('08.limiter')
-def one_wave_is_too_few(r): return 'grid' if r['Waves Per SM'] <= 1 and max(r['Compute (SM) Throughput'], r['Memory Throughput']) < 80 else limit(r)
+def one_wave_is_too_few(r):
+    return ('grid' if r['Waves Per SM'] <= 1 and max(r['Compute (SM) Throughput'], r['Memory Throughput']) < 80
+            else limit(r))
 
 @wrong('08.limiter')
 def every_tail_counts(r): return limit(r, lost=0)

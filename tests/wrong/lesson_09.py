@@ -13,7 +13,9 @@ __global__ void gelu_k(const float *x, float *out, int n) {
 }'''
 
 @wrong('09.floats')
-def as_it_was(): return changed(GELU, ('0.7978845608f*(v + 0.044715f*v*v*v)', '0.7978845608*(x[i] + 0.044715*x[i]*x[i]*x[i])'), ('0.5f*v*(1.f + tanhf(u))', '0.5*x[i]*(1.0 + tanh(u))'))
+def as_it_was():
+    return changed(GELU, ('0.7978845608f*(v + 0.044715f*v*v*v)', '0.7978845608*(x[i] + 0.044715*x[i]*x[i]*x[i])'),
+                   ('0.5f*v*(1.f + tanhf(u))', '0.5*x[i]*(1.0 + tanh(u))'))
 
 @wrong('09.floats')
 def one_is_left(): return changed(GELU, ('0.044715f', '0.044715'))
@@ -45,10 +47,15 @@ BY_VALUE = ('for (int j = 0; j < 4; j++) count[j] += v == j;', 'count[v]++;')
 def indexed_by_a_value(): return changed(COUNT, BY_VALUE)
 
 @wrong('09.local')
-def in_shared_memory(): return changed(COUNT, BY_VALUE, ('int count[4] = {};', '__shared__ int all[32][4]; int *count = all[threadIdx.x]; for (int j = 0; j < 4; j++) count[j] = 0;'))
+def in_shared_memory():
+    return changed(COUNT, BY_VALUE, ('int count[4] = {};',
+        '__shared__ int all[32][4]; int *count = all[threadIdx.x]; for (int j = 0; j < 4; j++) count[j] = 0;'))
 
 @wrong('09.local')
-def in_global_memory(): return changed(COUNT, BY_VALUE, ('int count[4] = {};', 'int *count = out + 4*r; for (int j = 0; j < 4; j++) count[j] = 0;'), ('    for (int j = 0; j < 4; j++) out[r*4 + j] = count[j];\n', ''))
+def in_global_memory():
+    return changed(COUNT, BY_VALUE,
+                   ('int count[4] = {};', 'int *count = out + 4*r; for (int j = 0; j < 4; j++) count[j] = 0;'),
+                   ('    for (int j = 0; j < 4; j++) out[r*4 + j] = count[j];\n', ''))
 
 @wrong('09.local')
 def three_of_four(): return changed(COUNT, ('for (int j = 0; j < 4; j++) count', 'for (int j = 0; j < 3; j++) count'))
@@ -63,19 +70,25 @@ def share(registers, each, block, arch): return occupancy(registers, each*block,
 def always_256(registers, each, arch): return 256
 
 @wrong('09.block')
-def the_largest(registers, each, arch): return max(range(32, 1025, 32), key=lambda b: (share(registers, each, b, arch), b))
+def the_largest(registers, each, arch):
+    return max(range(32, 1025, 32), key=lambda b: (share(registers, each, b, arch), b))
 
 @wrong('09.block')
 def never_zero(registers, each, arch): return max(range(32, 1025, 32), key=lambda b: share(registers, each, b, arch))
 
 @wrong('09.block')
-def bytes_of_the_block(registers, each, arch): return max(range(32, 1025, 32), key=lambda b: occupancy(registers, each, b, arch).share)
+def bytes_of_the_block(registers, each, arch):
+    return max(range(32, 1025, 32), key=lambda b: occupancy(registers, each, b, arch).share)
 
 @wrong('09.block')
-def for_an_h100(registers, each, arch): return best if share(registers, each, best := max(range(32, 1025, 32), key=lambda b: share(registers, each, b, 'sm_90')), 'sm_90') else 0
+def for_an_h100(registers, each, arch):
+    best = max(range(32, 1025, 32), key=lambda b: share(registers, each, b, 'sm_90'))
+    return best if share(registers, each, best, 'sm_90') else 0
 
 @wrong('09.block')
-def powers_of_two(registers, each, arch): return best if share(registers, each, best := max((32,64,128,256,512,1024), key=lambda b: share(registers, each, b, arch)), arch) else 0
+def powers_of_two(registers, each, arch):
+    best = max((32,64,128,256,512,1024), key=lambda b: share(registers, each, b, arch))
+    return best if share(registers, each, best, arch) else 0
 
 
 DOTS = r'''
@@ -92,10 +105,14 @@ __global__ void dots_k(const float *x, const float *y, float *out, int n) {
 }'''
 
 @wrong('09.wide')
-def one_if_for_the_tail(): return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];', 'if (n/4*4 + t < n) o += x[n/4*4 + t]*y[n/4*4 + t];'))
+def one_if_for_the_tail():
+    return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];',
+                          'if (n/4*4 + t < n) o += x[n/4*4 + t]*y[n/4*4 + t];'))
 
 @wrong('09.wide')
-def summed_before_it_is_added(): return changed(DOTS, ('o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;', 'o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w;'))
+def summed_before_it_is_added():
+    return changed(DOTS, ('o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;',
+                          'o += a.x*b.x + a.y*b.y + a.z*b.z + a.w*b.w;'))
 
 @wrong('09.wide')
 def one_by_one(): return r'''
@@ -110,20 +127,28 @@ __global__ void dots_k(const float *x, const float *y, float *out, int n) {
 def the_rest_forgotten(): return changed(DOTS, ('    for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];\n', ''))
 
 @wrong('09.wide')
-def fours_past_the_end(): return changed(DOTS, ('i < n/4;', '4*i < n;'), ('    for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];\n', ''))
+def fours_past_the_end():
+    return changed(DOTS, ('i < n/4;', '4*i < n;'),
+                   ('    for (int i = n/4*4 + t; i < n; i += all) o += x[i]*y[i];\n', ''))
 
 @wrong('09.wide')
-def pairs(): return changed(DOTS, ('const float4 *x4 = (const float4 *)x, *y4 = (const float4 *)y;', 'const float2 *x4 = (const float2 *)x, *y4 = (const float2 *)y;'),
-                                  ('n/4;', 'n/2;'), ('float4 a', 'float2 a'), (' o += a.z*b.z; o += a.w*b.w;', ''), ('n/4*4', 'n/2*2'))
+def pairs():
+    return changed(DOTS, ('const float4 *x4 = (const float4 *)x, *y4 = (const float4 *)y;',
+                          'const float2 *x4 = (const float2 *)x, *y4 = (const float2 *)y;'),
+                   ('n/4;', 'n/2;'), ('float4 a', 'float2 a'), (' o += a.z*b.z; o += a.w*b.w;', ''), ('n/4*4', 'n/2*2'))
 
 @wrong('09.wide')
 def written_by_some(): return changed(DOTS, ('    out[t] = o;', '    if (t < n) out[t] = o;'))
 
 @wrong('09.wide')
-def unrolled_not_wide(): return changed(DOTS, ('float4 a = x4[i], b = y4[i];', ''), ('o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;', 'o += x[i]*y[i]; o += x[n/4+i]*y[n/4+i]; o += x[n/4*2+i]*y[n/4*2+i]; o += x[n/4*3+i]*y[n/4*3+i];'))
+def unrolled_not_wide():
+    return changed(DOTS, ('float4 a = x4[i], b = y4[i];', ''),
+                   ('o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;',
+                    'o += x[i]*y[i]; o += x[n/4+i]*y[n/4+i]; o += x[n/4*2+i]*y[n/4*2+i]; o += x[n/4*3+i]*y[n/4*3+i];'))
 
 @wrong('09.wide')
-def a_longer_loop_for_the_rest(): return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all)', 'if (t == 0) for (int i = n/4*4; i < n; i++)'))
+def a_longer_loop_for_the_rest():
+    return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all)', 'if (t == 0) for (int i = n/4*4; i < n; i++)'))
 
 @wrong('09.wide')
 def rest_counted_by_all(): return changed(DOTS, ('n/4*4 + t; i < n; i += all', 'n/4*4; i < n; i++'))

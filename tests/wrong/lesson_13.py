@@ -36,10 +36,12 @@ def patch(BN, BK, TM, TN, single=None, wide=None):
 def single_loads_never_conflict(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, single=lambda tr, BK: 1)
 
 @wrong('13.patch')
-def each_row_is_a_wavefront(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, single=lambda tr, BK: len(np.unique(tr)))
+def each_row_is_a_wavefront(BN, BK, TM, TN, quads):
+    return patch(BN, BK, TM, TN, single=lambda tr, BK: len(np.unique(tr)))
 
 @wrong('13.patch')
-def lanes_do_not_share(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, single=lambda tr, BK: np.bincount(tr*BK%32).max())
+def lanes_do_not_share(BN, BK, TM, TN, quads):
+    return patch(BN, BK, TM, TN, single=lambda tr, BK: np.bincount(tr*BK%32).max())
 
 @wrong('13.patch')
 def wide_loads_take_two(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=lambda tc: 2)
@@ -123,22 +125,32 @@ __global__ void matmul_k(const float *m, const float *n, float *out, int h, int 
 '''
 
 @wrong('13.turns')
-def two_barriers(): return changed(TURNS, ('o += ms[buf][tr][i] * ns[buf][i][tc];\n', 'o += ms[buf][tr][i] * ns[buf][i][tc];\n        __syncthreads();\n'))
+def two_barriers():
+    return changed(TURNS, ('o += ms[buf][tr][i] * ns[buf][i][tc];\n',
+                           'o += ms[buf][tr][i] * ns[buf][i][tc];\n        __syncthreads();\n'))
 
 @wrong('13.turns')
 def one_buffer(): return changed(TURNS, ('1-buf)', '0)'), ('fill(1-buf, idx+BK)', 'fill(buf, idx+BK)'))
 
 @wrong('13.turns')
-def no_barrier_in_the_loop(): return changed(TURNS, ('        __syncthreads();\n', ''), ('    fill(0, 0);\n', '    fill(0, 0);\n    __syncthreads();\n'))
+def no_barrier_in_the_loop():
+    return changed(TURNS, ('        __syncthreads();\n', ''),
+                   ('    fill(0, 0);\n', '    fill(0, 0);\n    __syncthreads();\n'))
 
 @wrong('13.turns')
-def next_tile_before_the_barrier(): return changed(TURNS, ('        __syncthreads();\n        if (idx+BK < k) fill(1-buf, idx+BK);\n', '        if (idx+BK < k) fill(1-buf, idx+BK);\n        __syncthreads();\n'))
+def next_tile_before_the_barrier():
+    return changed(TURNS, ('        __syncthreads();\n        if (idx+BK < k) fill(1-buf, idx+BK);\n',
+                           '        if (idx+BK < k) fill(1-buf, idx+BK);\n        __syncthreads();\n'))
 
 @wrong('13.turns')
 def first_tile_never_filled(): return changed(TURNS, ('    fill(0, 0);\n', ''))
 
 @wrong('13.turns')
-def a_barrier_for_each_product(): return changed(TURNS, ('for (int i = 0; i < BK; i++) o +=', 'for (int i = 0; i < BK; i++, __syncthreads()) o +='))
+def a_barrier_for_each_product():
+    return changed(TURNS, ('for (int i = 0; i < BK; i++) o +=', 'for (int i = 0; i < BK; i++, __syncthreads()) o +='))
 
 @wrong('13.turns')
-def a_barrier_within_two_loops(): return changed(TURNS, ('        __syncthreads();\n', ''), ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];', 'for (int i = 0; i < BK; i++) { if (i == 0) __syncthreads(); o += ms[buf][tr][i] * ns[buf][i][tc]; }'))
+def a_barrier_within_two_loops():
+    return changed(TURNS, ('        __syncthreads();\n', ''),
+        ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];',
+         'for (int i = 0; i < BK; i++) { if (i == 0) __syncthreads(); o += ms[buf][tr][i] * ns[buf][i][tc]; }'))

@@ -50,7 +50,8 @@ __global__ void linear_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, 
 '''
 
 @wrong('21.linear')
-def quarters_of_a(): return changed(LINEAR, ('(r + g + q%2*8)*k + idx + t + q/2*8', '(r + g + q/2*8)*k + idx + t + q%2*8'))
+def quarters_of_a():
+    return changed(LINEAR, ('(r + g + q%2*8)*k + idx + t + q/2*8', '(r + g + q/2*8)*k + idx + t + q%2*8'))
 
 @wrong('21.linear')
 def not_turned(): return changed(LINEAR, ('&n[(c + g)*k + idx + t + q*8]', '&n[(idx + g)*w + c + t]'))
@@ -59,7 +60,11 @@ def not_turned(): return changed(LINEAR, ('&n[(c + g)*k + idx + t + q*8]', '&n[(
 def halves_of_b(): return changed(LINEAR, ('mma(o, a, b[0], b[1]);', 'mma(o, a, b[1], b[0]);'))
 
 @wrong('21.linear')
-def sums_start_anew(): return changed(LINEAR, ('    float o[4] = {};\n', ''), ('        mma(o,', '        float o[4] = {};\n        mma(o,'), ('    }\n    for (int q = 0; q < 2; q++)\n        *(', '    for (int q = 0; q < 2; q++)\n        *('), ('o[2*q+1]);\n', 'o[2*q+1]);\n    }\n'))
+def sums_start_anew():
+    return changed(
+        LINEAR, ('    float o[4] = {};\n', ''), ('        mma(o,', '        float o[4] = {};\n        mma(o,'),
+        ('    }\n    for (int q = 0; q < 2; q++)\n        *(', '    for (int q = 0; q < 2; q++)\n        *('),
+        ('o[2*q+1]);\n', 'o[2*q+1]);\n    }\n'))
 
 @wrong('21.linear')
 def without_the_tensor_core(): return r'''
@@ -97,13 +102,16 @@ __global__ void gram_k(const bf16 *m, bf16 *out, int h, int w) {
 '''
 
 @wrong('21.gram')
-def quarters_as_in_the_lesson(): return changed(GRAM, ('&left[lane%8 + lane/16*8][lane/8%2*8]', '&left[lane%16][lane/16*8]'))
+def quarters_as_in_the_lesson():
+    return changed(GRAM, ('&left[lane%8 + lane/16*8][lane/8%2*8]', '&left[lane%16][lane/16*8]'))
 
 @wrong('21.gram')
 def a_is_not_turned(): return changed(GRAM, ('ldmatrix_trans(a,', 'ldmatrix(a,'))
 
 @wrong('21.gram')
-def nobody_waits_after_use(): return changed(GRAM, ('        mma(o[1], a, b[2], b[3]);\n        __syncwarp();\n', '        mma(o[1], a, b[2], b[3]);\n'))
+def nobody_waits_after_use():
+    return changed(
+        GRAM, ('        mma(o[1], a, b[2], b[3]);\n        __syncwarp();\n', '        mma(o[1], a, b[2], b[3]);\n'))
 
 @wrong('21.gram')
 def rows_not_aligned(): return changed(GRAM, ('left[16][24], right[16][24]', 'left[16][20], right[16][20]'))

@@ -11,7 +11,8 @@ def always_three_bits(r, c, size, swizzle):
     return byte ^ (byte >> 7 & 7) << 4 if swizzle else byte
 
 @wrong('22.swizzle')
-def bits_of_the_row_number(r, c, size, swizzle): return (r*(swizzle or 128) + c*size) ^ (r & max(swizzle//16 - 1, 0)) << 4
+def bits_of_the_row_number(r, c, size, swizzle):
+    return (r*(swizzle or 128) + c*size) ^ (r & max(swizzle//16 - 1, 0)) << 4
 
 @wrong('22.swizzle')
 def in_elements(r, c, size, swizzle):
@@ -46,16 +47,20 @@ CODE = {0:0, 128:1, 64:2, 32:3}
 def bytes_not_sixteens(at, lead, stride, swizzle): return at & 0x3fff | lead << 16 | stride << 32 | CODE[swizzle] << 62
 
 @wrong('22.descriptor')
-def the_rank_stays_in(at, lead, stride, swizzle): return at >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 62
+def the_rank_stays_in(at, lead, stride, swizzle):
+    return at >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 62
 
 @wrong('22.descriptor')
-def strides_exchanged(at, lead, stride, swizzle): return (at & 0x3ffff) >> 4 | stride >> 4 << 16 | lead >> 4 << 32 | CODE[swizzle] << 62
+def strides_exchanged(at, lead, stride, swizzle):
+    return (at & 0x3ffff) >> 4 | stride >> 4 << 16 | lead >> 4 << 32 | CODE[swizzle] << 62
 
 @wrong('22.descriptor')
-def codes_in_order(at, lead, stride, swizzle): return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0:0, 32:1, 64:2, 128:3}[swizzle] << 62
+def codes_in_order(at, lead, stride, swizzle):
+    return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | {0:0, 32:1, 64:2, 128:3}[swizzle] << 62
 
 @wrong('22.descriptor')
-def swizzle_one_bit_low(at, lead, stride, swizzle): return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 61
+def swizzle_one_bit_low(at, lead, stride, swizzle):
+    return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 61
 
 
 @wrong('22.stages')
@@ -86,7 +91,8 @@ def the_output_tile(BM, BN, BK, out):
 def by_rows(tall, wide, BM, BN, at_once): return [(r,c) for r in range(tall) for c in range(wide)]
 
 @wrong('22.order')
-def bands_of_eight(tall, wide, BM, BN, at_once): return [(r,c) for first in range(0, tall, 8) for c in range(wide) for r in range(first, min(first+8, tall))]
+def bands_of_eight(tall, wide, BM, BN, at_once):
+    return [(r,c) for first in range(0, tall, 8) for c in range(wide) for r in range(first, min(first+8, tall))]
 
 @wrong('22.order')
 def square_in_tiles(tall, wide, BM, BN, at_once):
@@ -94,7 +100,8 @@ def square_in_tiles(tall, wide, BM, BN, at_once):
     return [(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))]
 
 @wrong('22.order')
-def edges_forgotten(tall, wide, BM, BN, at_once): return [(r,c) for first in range(0, tall//8*8, 8) for c in range(wide) for r in range(first, first+8)]
+def edges_forgotten(tall, wide, BM, BN, at_once):
+    return [(r,c) for first in range(0, tall//8*8, 8) for c in range(wide) for r in range(first, first+8)]
 
 @wrong('22.order')
 def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
@@ -104,7 +111,8 @@ def mended(src, *which):
     "`src` with some of its three mistakes mended"
     arrive = '            if (threadIdx.x == 0) barrier_arrive(empty + 8*s);\n'
     wait = '            wgmma_wait<0>();\n'
-    changes = dict(phase=('(empty + 8*s, turn)', '(empty + 8*s, turn-1)'), bytes=('A_BYTES);\n', 'A_BYTES + B_BYTES);\n'), release=(arrive + wait, wait + arrive))
+    changes = dict(phase=('(empty + 8*s, turn)', '(empty + 8*s, turn-1)'),
+                   bytes=('A_BYTES);\n', 'A_BYTES + B_BYTES);\n'), release=(arrive + wait, wait + arrive))
     return changed(src, *(changes[o] for o in which))
 
 @wrong('22.repair')
@@ -120,10 +128,12 @@ def bytes_not_mended(src): return mended(src, 'phase', 'release')
 def release_not_mended(src): return mended(src, 'phase', 'bytes')
 
 @wrong('22.repair')
-def every_thread_releases(src): return changed(mended(src, 'phase', 'bytes', 'release'), ('if (threadIdx.x == 0) barrier_arrive', 'barrier_arrive'))
+def every_thread_releases(src):
+    return changed(mended(src, 'phase', 'bytes', 'release'), ('if (threadIdx.x == 0) barrier_arrive', 'barrier_arrive'))
 
 @wrong('22.repair')
-def two_tiles_of_n_announced(src): return changed(mended(src, 'phase', 'bytes', 'release'), ('A_BYTES + B_BYTES', 'A_BYTES + 2*B_BYTES'))
+def two_tiles_of_n_announced(src):
+    return changed(mended(src, 'phase', 'bytes', 'release'), ('A_BYTES + B_BYTES', 'A_BYTES + 2*B_BYTES'))
 
 
 RELU = r'''
@@ -156,7 +166,8 @@ def nobody_waits(): return changed(RELU, ('    barrier_wait(full, 0);\n', ''))
 def no_fence_for_tma(): return changed(RELU, ('    fence_for_tma();\n', ''))
 
 @wrong('22.relu')
-def sent_before_all_have_written(): return changed(RELU, ('    fence_for_tma();\n    __syncthreads();\n', '    fence_for_tma();\n'))
+def sent_before_all_have_written():
+    return changed(RELU, ('    fence_for_tma();\n    __syncthreads();\n', '    fence_for_tma();\n'))
 
 @wrong('22.relu')
 def leaves_while_it_is_read(): return changed(RELU, (' stores_commit(); stores_have_read();', ' stores_commit();'))
