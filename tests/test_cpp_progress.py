@@ -218,7 +218,8 @@ def test_the_barrier_of_the_grid_excuses_who_has_returned_but_not_the_first_of_a
         with pytest.warns(EarlyReturn, match="38 of the block's 64 threads"): checked.go_excused(a, 230, 0)
         with cpp.options(threads=2): unchecked.go_excused(a, 230, 0)
         assert (a == 12).all()
-        with pytest.raises(SynccheckError, match="the grid's barrier, where 25[56] of 256 threads are") as e: checked.go_excused(ints(256), 256, 1)
+        with pytest.raises(SynccheckError, match="the grid's barrier, where 25[56] of 256 threads are") as e:
+            checked.go_excused(ints(256), 256, 1)
         assert e.value.line == line_of('those that are left')
 
 

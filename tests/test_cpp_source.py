@@ -168,7 +168,8 @@ def test_shared_in_macros():
     assert (to_cpp('#define TILE(T, n) __shared__ T n[32]')
             == '#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))')
     assert (to_cpp('#define TILE(T, n) __shared__ T buf_##n[32], o;')
-            == '#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); '
+            == '#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], '
+               '__COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); '
               'auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));')
     alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
     assert (to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))

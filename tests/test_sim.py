@@ -988,12 +988,18 @@ def test_a_plain_function_is_refused_as_numba_does():
         k[1,1](np.zeros(1))
 
 @pytest.mark.parametrize('body, error, says', [
-    ('x[t] = 2*y[t]', 'MemcheckError', r'dimensions of y: 2; indices given: 1(.|\n)*line 5: x\[t\] = 2\*y\[t\](.|\n)*one index for each dimension'), ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'dimensions of y: 2'),
-    ('s = cuda.shared.array((2, 4), np.float64)\n    x[t] = abs(s[t])', 'MemcheckError', 'dimensions of s: 2; indices given: 1'), ('x[t] = y[t, 0, 0]', 'MemcheckError', 'dimensions of y: 2; indices given: 3'),
-    ('x[t] = y[t,:]*2', 'NotSimulated', r'computing with an array(.|\n)*line 5(.|\n)*one by one'), ('return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: return x\[t\]'),
+    ('x[t] = 2*y[t]', 'MemcheckError',
+     r'dimensions of y: 2; indices given: 1(.|\n)*line 5: x\[t\] = 2\*y\[t\](.|\n)*one index for each dimension'),
+    ('if y[t] > 0: x[t] = 1', 'MemcheckError', 'dimensions of y: 2'),
+    ('s = cuda.shared.array((2, 4), np.float64)\n    x[t] = abs(s[t])', 'MemcheckError',
+     'dimensions of s: 2; indices given: 1'),
+    ('x[t] = y[t, 0, 0]', 'MemcheckError', 'dimensions of y: 2; indices given: 3'),
+    ('x[t] = y[t,:]*2', 'NotSimulated', r'computing with an array(.|\n)*line 5(.|\n)*one by one'),
+    ('return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: return x\[t\]'),
     ('for i in range(x.size/2): x[i] = 1', 'NotSimulated', 'a range of a number that is not whole')])
 def test_what_numba_would_not_compile_is_told(body, error, says):
-    with pytest.raises(getattr(sim, error), match=says): cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))
+    with pytest.raises(getattr(sim, error), match=says):
+        cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))
 
 def test_arrays_have_no_methods_in_a_kernel():
     @sim.cuda.jit
