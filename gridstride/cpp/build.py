@@ -179,8 +179,9 @@ def compile_module(
         return status, log
 
     built = build(sources, commands, *decides, fail=lambda log: fail(log, commands[0]), run=run)
-    if warn and (built.folder / 'log.txt').exists():
-        warn((built.folder / 'log.txt').read_text())
+    if warn:
+        log = built.folder / 'log.txt'
+        warn(log.read_text() if log.exists() else '')
     return built
 
 

@@ -10,6 +10,8 @@ from typing import NamedTuple
 
 from ..findings import outside_level
 from ..shown import ShownBriefly
+from .doubts import is_guarded, missed
+from .reader import read_compiled
 
 
 class Diagnostic(NamedTuple):
@@ -193,9 +195,22 @@ def _same_size(what):
     return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
 
 
+_WITHOUT_VALUE = re.compile(r"'(\w+)' (may be|is) used uninitialized")
+
+
+def _without_value(found, src):
+    "What was found, without variables whose uses are guarded, and with those that the compiler has overlooked"
+    code, told = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
+    names = {m[1] for m in told.values() if m}
+    kept = [d for d, m in told.items() if not m or m[2] == 'is' or not is_guarded(code, m[1], d.line)]
+    overlooked = [o for o in missed(code) if o[0] not in names]
+    return kept + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
+
+
 def warn_of(log: str, src: str, name: str):
     "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
     found = [d._replace(what=m[1]) for d in read_log(log, name, 'warning') if (m := _WANTED.match(d.what))]
-    found = sorted((d for d in found if not _same_size(d.what)), key=lambda d: d.line)  # compilers have their own order
+    found = _without_value([d for d in found if not _same_size(d.what)], src)
+    found.sort(key=lambda d: d.line)  # compilers have their own order
     if found:
         warnings.warn(describe(found, src, name, most=9), CompileWarning, stacklevel=outside_level())

@@ -1,0 +1,117 @@
+"""Variables that get a value on one way and are used on all: where a compiler warns too much, and where too little.
+
+One that does not see that `threadIdx.x < n` is the same before a barrier and behind it warns of what is right. And
+one that finds the number 3 on one way, and nothing on the other, takes the variable for 3, without a word.
+"""
+
+from .code import NOT_NAMES, Code
+from .declarations import BUILTIN
+
+__all__ = ['is_guarded', 'missed']
+
+_CHOICES = ('?', '&&', '||', 'and', 'or')
+_HEADS = ('if', 'for', 'while', 'switch')
+_LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'exit', '__trap')
+
+
+def is_guarded(c: Code, name: str, line: int):
+    "Is the variable used on this line under conditions only, or not used there but passed on by a reference?"
+    here = [i for i in range(len(c)) if c.line(i) == line and _means(c, i, name)]
+    return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
+
+
+def missed(c: Code):
+    "(name, line) of each use behind the one `if` that gives a variable its value, with no condition of its own"
+    for i in range(len(c)):
+        for name in _unset(c, i):
+            if (use := _use(c, name)) is not None:
+                yield c[name], c.line(use)
+
+
+def _means(c, i, name):
+    return c[i] == name and c.is_word(i) and c[i - 1] not in ('.', '->', '::')
+
+
+def _declaration(c, i, name):
+    "The first token of this name in the function around token `i`, or in what is around it"
+    o = i
+    while c.outer[o] != -1 and c.kind(c.outer[o]) == 'code':
+        o = c.outer[o]
+    return next(k for k in range(o, i + 1) if _means(c, k, name))
+
+
+def _more_conditions(c, use, declared):
+    "Stands a use under conditions that the declaration does not stand under, or is it the declaration?"
+    more = _conditions(c, use) - _conditions(c, declared)
+    return use == declared or any(c[o] not in ('for', 'while') for o in more)
+
+
+def _conditions(c, i):
+    "The tokens of the `if`, `else`, loops, `?` and the like that decide whether token `i` is come to"
+    found = set()
+    while i != -1:
+        start = _statement(c, i)
+        found |= {k for k in range(start, i) if c[k] in _CHOICES and c.outer[k] == c.outer[i]}
+        while start < i and c[start] in (*_HEADS, 'else', 'do'):
+            end = start
+            if c[start] in _HEADS:
+                end = c.mate.get(c.until(start, ('(',)), i)
+            if end >= i:
+                break
+            found.add(start)
+            start = end + 1
+        i = c.outer[i]
+    return found
+
+
+def _statement(c, i):
+    "The first token of the statement, or of the part in brackets, that token `i` is in"
+    while i > 0 and c[i - 1] not in (';', '{', '}', '(', '['):
+        i = c.mate.get(i - 1, i - 1)
+    return i
+
+
+def _unset(c, i):
+    "Names that the statement at token `i` declares without a value: `float v, w;`"
+    if c[i] not in BUILTIN or c[i - 1] not in (';', '{', '}') or c.scope(i) != 'code' or c[c.outer[i]] != '{':
+        return
+    while c[i] in BUILTIN:
+        i += 1
+    end = c.until(i, (';',))
+    for k in range(i, end):
+        if c.is_word(k) and c.outer[k] == c.outer[i] and c[k - 1] != '*' and c[k + 1] in (',', ';'):
+            if k == i or c[k - 1] == ',':
+                yield k
+
+
+def _use(c, name):
+    "The use of the variable declared at token `name` that may come before any value; None without one"
+    body = c.outer[name]
+    uses = [k for k in range(name + 1, c.mate.get(body, len(c))) if _means(c, k, c[name])]
+    if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
+        return None
+    ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
+    if len(ifs) != 1 or c[ifs[0]] != 'if' or c[ifs[0] + 1] != '(' or c[c.mate[ifs[0] + 1] - 2] == '(':
+        return None
+    end = c.mate[ifs[0] + 1] + 1
+    end = c.mate[end] if c[end] == '{' else c.until(end, (';',))
+    later = [k for k in uses if k > end]
+    if not later or c[end + 1] == 'else' or not _reads(c, later[0], body):
+        return None
+    between = range(end + 1, later[0])
+    first = _statement(c, later[0])
+    leaves = any(c[k] in _LEAVING for k in between if k < first or c[k] != 'return')
+    if leaves or any(k in c.directives for k in between) or _conditions(c, later[0]) - _conditions(c, name):
+        return None
+    return later[0]
+
+
+def _reads(c, i, body):
+    "Is token `i` a name that is read for certain: not set, not passed to a function, in no braces but the `body`?"
+    if c[i + 1] == '=' or c[i - 1] in ('&', '>>'):
+        return False
+    while (o := c.outer[i]) != body:
+        if c[o] == '{' or c[o] == '(' and c.is_word(o - 1) and c[o - 1] not in NOT_NAMES:
+            return False
+        i = o
+    return True
