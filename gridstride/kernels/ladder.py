@@ -497,7 +497,7 @@ class Ladder:
         return f'{h}x{k} @ {k}x{w}, beside {self.baseline}'
 
     def _row(self, s, before):
-        "The texts of a step; `before` is the speed of the one below it"
+        "The texts of a step; `before` is the one below it, or None"
 
         def number(v, form='{:.3g}'):
             return '' if v is None else form.format(v)
@@ -513,7 +513,7 @@ class Ladder:
             s.name,
             number(s.tflops),
             number(s.ratio, '{:.1%}'),
-            number(s.tflops / before if before else None, '{:.2f}x'),
+            number(before and s.ratio / before.ratio, '{:.2f}x'),
             number(s.registers, '{}') + ('*' if s.local else ''),
             number(s.occupancy, '{:.0%}'),
             *counts,
@@ -526,23 +526,29 @@ class Ladder:
         local = ['* some registers are kept in local memory'] if any(s.local for s in self.steps) else []
         return '\n'.join([*doubts, *local, *(f'[{m}]' for m in dict.fromkeys(s.mark for s in self.steps if s.mark))])
 
-    def table(self) -> Table:
-        "A row for each rung, and one for the library"
+    def _before(self, step, aside):
+        "The step below one that is not `aside`"
+        below = [s for s in self.steps[: self.steps.index(step)] if s.name not in aside]
+        return below[-1] if below else None
+
+    def table(self, aside=()) -> Table:  # names of rungs that no other was built upon
+        """A row for each rung, and one for the library; the one before is compared by its share of the library, with
+        which each was timed in turns"""
         head = [
             '<rung',
             'TFLOP/s',
             'of the library',
-            'the one before',
+            'times the one before',
             'registers',
             'occupancy',
             'sectors/request',
-            'rounds/shared load',
+            'wavefronts/shared load',
             'issues',
             'tensor cores',
             *self.metrics,
             '<waits most for',
         ]
-        rows = [self._row(s, before and before.tflops) for s, before in zip(self.steps, [None, *self.steps])]
+        rows = [self._row(s, self._before(s, aside)) for s in self.steps]
         if rows:
             rows.append(
                 [

@@ -124,9 +124,9 @@ class HopperLadder(Ladder):
         claim('L2 gave, of what is on paper', 0.7, got / want, 1.1, mark=step.mark)  # fewer: see the coalescer
         return step
 
-    def table(self, but='SM clock') -> Table:
+    def table(self, aside=(), but='SM clock') -> Table:
         "A row for each rung; doubts that hold of all of them, and have `but` in them, are left out"
-        table = super().table()
+        table = super().table(aside)
         table.note = ';\n'.join(line for line in table.note.splitlines() if but not in line)
         return table
 
