@@ -178,7 +178,8 @@ def _line(lines, n):
 
 
 def _last_lines(log, name, most=12):
-    return '\n'.join([f'{name} does not compile:', *log.strip().splitlines()[-most:]])
+    lines = [o for o in log.strip().splitlines() if not re.match(r'ptxas\s+(info|\.)\s', o)]
+    return '\n'.join([f'{name} does not compile:', *lines[-most:]])
 
 
 # Of a compiler's many warnings these are nearly always right.
