@@ -175,7 +175,7 @@ def _of_fixed(fields, line, above):
     names = _names(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
     if wide := next((o for o in _guards(names, [line, *reversed(above)]) if '<=' in o), None):
         return 'one_too_many', dict(guard=wide, last=size - 1, size=size)
-    return 'fixed', dict(size=size, last=size - 1)
+    return 'fixed', dict(last=size - 1)
 
 
 def _of_axes(array, shape, at, parts):

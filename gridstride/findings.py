@@ -757,7 +757,7 @@ MENDS = {
     ),
     'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
     'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1.',
-    'fixed': '{array} has {size} places there, 0 to {last}: is the block, or a loop, larger than that?',
+    'fixed': 'The places of {array} there are 0 to {last}: is the block, or a loop, larger than that?',
     'lets_in': dict(
         python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
         cuda=_TOO_FAR

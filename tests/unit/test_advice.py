@@ -74,9 +74,9 @@ def test_the_advice_for_an_index_fits_its_line(given, says):
 
 FIXED = [('for (int i = tc; i <= tk; i += tw) x[tr][i] = 0;', 8, 'float [8]',
           '`i <= tk` lets in one too many: with 8 elements the last index is 7'),
-         ('x[tr][tc] = i <= n;', 16, 'float [16]', 'x has 16 places there, 0 to 15'),
+         ('x[tr][tc] = i <= n;', 16, 'float [16]', 'The places of x there are 0 to 15'),
          ('if (r <= tw) x[r][c] = 0;', 4, 'float [4][8]', '`r <= tw` lets in one too many: with 4 elements'),
-         ('x[r][0] = x[0][r];', 4, 'float [4][8]', 'x has 4 places there')]
+         ('x[r][0] = x[0][r];', 4, 'float [4][8]', 'The places of x there are 0 to 3')]
 
 
 @pytest.mark.parametrize('line,at,type,says', FIXED)
