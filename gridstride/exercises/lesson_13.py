@@ -61,7 +61,7 @@ _PATCHES = (
 def _(fn, rng, BN, BK, TM, TN):
     got, want = fn(BN, BK, TM, TN, quads), patch_cost(BN, BK, TM, TN)
     if np.ndim(got) or not isinstance(got, (int, float, np.number)) or not abs(got - want) < 1e-9:
-        raise AssertionError(f'got {got!r}, but a multiply-add of this patch takes {want:.6g} wavefronts')
+        raise AssertionError(f'got {got}, but a multiply-add of this patch takes {want:.6g} wavefronts')
 
 
 # A swizzle is judged by the counters' model of the banks: each warp's request must be served in one wavefront.
