@@ -9,15 +9,13 @@ which multiplies random numbers, looks at each result, and takes the time.
 
 import re
 from collections import namedtuple
-from importlib.resources import files
 from pathlib import Path
 
-from . import fp32, hopper, split, tensor_cores, thin, transposed
+from . import fp32, hopper, split, standalone, tensor_cores, thin, transposed
 from .ladder import ragged_shapes
+from .memory.programs import list_programs
 from .rung import H100, Rung
-
-BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
-FLAGS = '-O3 -std=c++17 -arch=sm_90a'
+from .standalone import FLAGS, HEADERS, marked, start
 
 Exported = namedtuple('Exported', 'name what product shapes')  # file, one line on it; (h, w, k), the last one is timed
 
@@ -72,7 +70,6 @@ def list_exports() -> list:  # of `Exported`
 # How one becomes a program. Two kernels of a product have constants of the same names, so each gets a
 # namespace of its own, and the headers come before.
 _TYPES = dict(float32='float', bfloat16='__nv_bfloat16')
-_HOST = ['cuda.h', 'cuda_bf16.h', 'algorithm', 'cmath', 'cstdio', 'cstdlib', 'cstring', 'iterator', 'vector']
 
 
 def sources(e) -> dict:  # kernel -> source
@@ -87,16 +84,12 @@ def sources(e) -> dict:  # kernel -> source
 
 def _kernels(e):
     "The text of the kernels, each between its two lines"
-    texts = {name: f'{BEGIN}\n{src}\n{END}\n' for name, src in sources(e).items()}
+    texts = {name: marked(src) for name, src in sources(e).items()}
     if len(texts) == 1:
         return '\n'.join(texts.values())
-    own = set(re.findall(r'#include <([\w./]+)>', ''.join(texts.values()))) - set(_HOST)
+    own = set(re.findall(r'#include <([\w./]+)>', ''.join(texts.values()))) - set(HEADERS)
     spaces = [f'namespace {name}_space {{\n{text}}}\nusing {name}_space::{name};\n' for name, text in texts.items()]
     return '\n'.join([*(f'#include <{o}>' for o in sorted(own)), *spaces])
-
-
-def _three(xs):
-    return ', '.join(map(str, [*xs, 1, 1][:3]))
 
 
 def _map(e, name, shape):
@@ -108,10 +101,9 @@ def _map(e, name, shape):
 
 def _start(e, call):
     "C for one launch"
-    args = [f'{o}_map' if o in e.product.maps else o for o in call.arrays] + [str(o) for o in call.numbers]
-    launch = f'dim3({_three(call.grid)}), dim3({_three(call.block)}), {call.shared}'
-    early = str(call.early).lower()
-    return f'start({call.name}, {launch}, {early}, {call.cluster[1]}, {", ".join(args)});'
+    return start(
+        call, call.name, [f'{o}_map' if o in e.product.maps else o for o in call.arrays] + [*map(str, call.numbers)]
+    )
 
 
 def _case(e, i, shape):
@@ -150,31 +142,8 @@ constexpr struct {{ int h, w, k; }} cases[] = {{{shapes}}};'''
 
 def program(e) -> str:
     "The whole `.cu` of an `Exported`"
-    includes = '\n'.join(f'#include <{o}>' for o in _HOST)
-    host = files(__package__).joinpath('main.cuh').read_text(encoding='utf-8')
-    return f'''// {e.what}:
-// out (h x w) = m @ n in {e.product.dtype}, row after row; {_layout(e.product)}.
-//
-//     nvcc {FLAGS} -o {e.name} {e.name}.cu && ./{e.name}
-//
-// (nvcc 13.0 takes -arch=sm_90a for sm_90 as well, which has no wgmma; for that it finds an empty file.)
-#if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
-
-{includes}
-
-{_kernels(e)}
-namespace host {{
-
-{_names(e)}
-
-{host}
-{_multiply(e)}
-}}
-
-int main() {{ return host::run(); }}
-
-#endif
-'''
+    given = f'out (h x w) = m @ n in {e.product.dtype}, row after row; {_layout(e.product)}.'
+    return standalone.program(e.name, [f'{e.what}:', given], _kernels(e), _names(e), 'main.cuh', _multiply(e))
 
 
 # A folder of them, and what compiles and runs them all.
@@ -197,6 +166,7 @@ def export(folder, match='') -> list:  # of the files written
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     programs = {f'{e.name}.cu': program(e) for e in list_exports() if match in e.name}
+    programs |= {f'{name}.cu': text for name, text in list_programs().items() if match in name}
     for name, text in {**programs, 'run.sh': RUN}.items():
         (folder / name).write_text(text, encoding='utf-8')
     return [folder / name for name in programs]

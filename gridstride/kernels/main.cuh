@@ -4,17 +4,6 @@
 // k of h x k @ k x w; the last one is timed). Below it stand the launches.
 void multiply(int number, const Number *m, const Number *n, Number *out);
 
-constexpr int RUNS = 20;                    // of which the median is told
-constexpr size_t CACHE = 128 << 20;         // bytes: more than the L2 cache holds
-
-#define OK(call) ok((call), #call, __LINE__)
-
-inline void ok(cudaError_t code, const char *call, int line) {
-    if (code == cudaSuccess) return;
-    printf("FAIL %-34s line %d: %s: %s\n", NAME, line, call, cudaGetErrorString(code));
-    exit(1);
-}
-
 // Normal random numbers, the same in each run: two hashes of the place, then Box and Muller's formula.
 __device__ inline float uniform(unsigned long long x) {                    // above 0, at most 1
     x = (x ^ x >> 31) * 0x7fb5d329728ea185ull;
@@ -89,29 +78,6 @@ Map tensor_map(const Number *x, int rows, int cols, int box_rows, int box_cols, 
     return res;
 }
 
-// Launches a kernel. `early`: it may begin before the one ahead has ended; `blocks`: of a cluster along y.
-template <class... Params, class... Args>
-void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, bool early, int blocks, Args... args) {
-    if (shared > 48 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
-    cudaLaunchAttribute wishes[2];
-    cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, wishes, 0};
-    if (early) {
-        wishes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
-        wishes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
-    }
-    if (blocks > 1) {
-        wishes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        wishes[config.numAttrs++].val.clusterDim = {1, (unsigned)blocks, 1};
-    }
-    OK(cudaLaunchKernelEx(&config, kernel, args...));
-}
-
-template <class T> T *room(size_t elements) {
-    T *p;
-    OK(cudaMalloc(&p, elements * sizeof(T)));
-    return p;
-}
-
 // Multiplies into memory full of NaN, and looks at every number. Returns the largest error in units of the bound.
 double check(int number, const Number *m, const Number *n, Number *out) {
     auto [h, w, k] = cases[number];
@@ -134,33 +100,9 @@ double check(int number, const Number *m, const Number *n, Number *out) {
     return worst;
 }
 
-// The median time in milliseconds; the L2 cache is overwritten before each run.
-double median_time(int number, const Number *m, const Number *n, Number *out) {
-    char *other = room<char>(CACHE);
-    cudaEvent_t begin, end;
-    OK(cudaEventCreate(&begin));
-    OK(cudaEventCreate(&end));
-    std::vector<float> times(RUNS);
-    for (float &ms : times) {
-        OK(cudaMemsetAsync(other, 0, CACHE));
-        OK(cudaEventRecord(begin));
-        multiply(number, m, n, out);
-        OK(cudaEventRecord(end));
-        OK(cudaEventSynchronize(end));
-        OK(cudaEventElapsedTime(&ms, begin, end));
-    }
-    std::sort(times.begin(), times.end());
-    return times[RUNS / 2];
-}
-
 int run() {
     cudaDeviceProp gpu;
-    OK(cudaGetDeviceProperties(&gpu, 0));
-    if (gpu.multiProcessorCount < SMS || gpu.major != 9) {
-        printf("FAIL %-34s is made for compute capability 9.0 and %d SMs, and this is a %s with %d.%d and %d\n", NAME,
-               SMS, gpu.name, gpu.major, gpu.minor, gpu.multiProcessorCount);
-        return 1;
-    }
+    need_gpu(gpu);
     double worst = 0, ms = 0;
     for (int i = 0; i < int(sizeof cases / sizeof *cases); i++) {
         auto [h, w, k] = cases[i];
@@ -168,7 +110,7 @@ int run() {
         randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
         randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
         worst = std::max(worst, check(i, m, n, out));
-        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time(i, m, n, out);   // the last is the one to time
+        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time([&] { multiply(i, m, n, out); });   // the last one
         worst = std::max(worst, check(i, m, n, out));                      // what it keeps must be clean after a run
     }
     auto [h, w, k] = *(std::end(cases) - 1);

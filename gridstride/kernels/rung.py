@@ -80,7 +80,8 @@ def _of(x, constants):
 # gets tensor maps in place of pointers; the map for an address is made once as well.
 KEPT = 64  # tensor maps and shapes that are kept ready
 
-_CLUSTER, _EARLY = 4, 6  # CU_LAUNCH_ATTRIBUTE_CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
+# CU_LAUNCH_ATTRIBUTE_COOPERATIVE, _CLUSTER_DIMENSION, _PROGRAMMATIC_STREAM_SERIALIZATION
+_TOGETHER, _CLUSTER, _EARLY = 2, 4, 6
 
 
 class _Attribute(ctypes.Structure):
@@ -132,8 +133,9 @@ class Launcher:
         block,
         shared=0,
         early=False,  # may it begin before the kernel ahead has ended? See griddepcontrol in PTX
-        cluster=(1, 1, 1),
-    ):  # blocks of a cluster along x, y, z, where the source does not say it
+        cluster=(1, 1, 1),  # blocks of a cluster along x, y, z, where the source does not say it
+        together=False,  # must all blocks be there at once, as they wait for each other?
+    ):
         self.kernel, self.numbers, self.grid, self.block, self.shared, self.cluster, self.lock = (
             kernel,
             numbers,
@@ -150,7 +152,7 @@ class Launcher:
         self.values = [_C.get(type(o), ctypes.c_int)(o) for o in numbers]
         at = [ctypes.addressof(self.pointers) + 8 * i for i in range(arrays)]
         at += [ctypes.addressof(o) for o in self.values]
-        wishes = [(_EARLY, (1,))] * early + [(_CLUSTER, cluster)] * (max(cluster) > 1)
+        wishes = [(_EARLY, (1,))] * early + [(_CLUSTER, cluster)] * (max(cluster) > 1) + [(_TOGETHER, (1,))] * together
         attributes = (_Attribute * len(wishes))(*(_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in wishes))
         self.places, self.config = (
             (ctypes.c_void_p * len(at))(*at),
@@ -290,6 +292,7 @@ class Call(NamedTuple):
     shared: int = 0  # bytes of dynamic shared memory
     early: bool = False  # as for `Launcher`, like the next
     cluster: tuple = (1, 1, 1)
+    together: bool = False
 
 
 class Recipe(NamedTuple):
@@ -320,19 +323,21 @@ def compiled(src, name, backend):
     return cuda_kernel(src, name)
 
 
+def launcher_of(call, backend) -> Launcher:
+    "What launches a call, compiled for 'gpu' or 'sim'"
+    kernel = compiled(call.src, call.name, backend)
+    return Launcher(kernel, len(call.arrays), *call[3:])
+
+
 class Sequence:
     "The launches of a recipe, ready; called with m, n, out and the number of a stream"
 
     def __init__(self, recipe):
-        self.steps = [(self._launcher(c), c.arrays) for c in recipe.calls]
+        self.steps = [(launcher_of(c, backend()), c.arrays) for c in recipe.calls]
         self.rooms, self.bytes = {}, 0
         for name, (n, dtype) in recipe.rooms.items():
             self.rooms[name] = self.bytes, n, dtype
             self.bytes += cdiv(n * _SIZES[dtype], 256) * 256  # each begins at a multiple of 256 bytes
-
-    def _launcher(self, c):
-        kernel = compiled(c.src, c.name, backend())
-        return Launcher(kernel, len(c.arrays), c.numbers, c.grid, c.block, c.shared, c.early, c.cluster)
 
     def __call__(self, m, n, out, stream):
         known = dict(m=m, n=n, out=out)

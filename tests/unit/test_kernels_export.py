@@ -5,16 +5,19 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
-from gridstride.kernels import choice, export, fp32, hopper, rung, split, tensor_cores
+from gridstride import kernels
+from gridstride.kernels import choice, export, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
+from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
+MEMORY = programs.list_programs()
 
 
 def parts(text):
     "What stands between the lines that mark the kernels"
-    return re.findall(rf'^{export.BEGIN}\n(.*?)\n{export.END}$', text, re.M | re.S)
+    return re.findall(rf'^{standalone.BEGIN}\n(.*?)\n{standalone.END}$', text, re.M | re.S)
 
 
 def test_all_rungs_of_the_lessons_are_there():
@@ -70,6 +73,22 @@ def test_what_is_exported_is_what_is_launched(name, launched, monkeypatch):
     assert list(dict.fromkeys(launched)) == parts(export.program(e))
 
 
+@pytest.mark.parametrize('tool', programs.TOOLS, ids=lambda o: f'{o.kind}_{o.dtype}')
+def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypatch):
+    "Case by case, as on an H100; nothing is run"
+    seen = []
+    monkeypatch.setattr(tools, 'here', lambda: export.H100)
+    monkeypatch.setattr(tools, '_launch', lambda calls, x, **arrays: seen.extend(calls))
+    for rows, width in tool.cases:
+        given = torch.empty(rows, width, dtype=getattr(torch, tool.dtype))
+        if rows == 1 and tool.kind != 'transpose': given = given[0]
+        getattr(kernels, tool.kind)(given, *[-1]*(tool.kind in ('sum', 'argmax', 'scan')))
+    text = MEMORY[f'{tool.kind}_{tool.dtype}']
+    assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
+    grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
+    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+
+
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program(e).split('\n')[:8]
@@ -106,9 +125,10 @@ def test_the_script_counts_what_passes(tmp_path):
 
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
 @pytest.mark.parametrize('name',
-    ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs'])
+    ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs',
+     'sum_float32', 'scan_int32'])
 def test_nvcc_compiles_it(name, tmp_path):
-    (tmp_path/'x.cu').write_text(export.program(ALL[name]))
+    (tmp_path/'x.cu').write_text(MEMORY.get(name) or export.program(ALL[name]))
     done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'],
                           capture_output=True, text=True)
     assert done.returncode == 0, done.stderr

@@ -8,7 +8,7 @@ import math
 from functools import lru_cache
 
 from .sources import TYPES, whole
-from ..rung import Call, Launcher, Long, compiled, here
+from ..rung import Call, Long, here, launcher_of
 from ...utils import backend, cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
@@ -57,20 +57,22 @@ def _rows(tool, x, axis):
     return math.prod(x.shape[:-1]), x.shape[-1]
 
 
-def _vector(x, rows, width):
-    "How many numbers a thread may load at once: as many as the address and the beginnings of rows allow"
-    size = x.element_size()
+def vector(address, size, rows, width) -> int:
+    "How many numbers of `size` bytes a thread may load at once: as many as the address and the rows' beginnings allow"
     v = _LOAD // size
-    while v > 1 and (x.data_ptr() % (v * size) or rows > 1 and width % v):
+    while v > 1 and (address % (v * size) or rows > 1 and width % v):
         v //= 2
     return v
+
+
+def _vector(x, rows, width):
+    return vector(x.data_ptr(), x.element_size(), rows, width)
 
 
 @lru_cache(4096)
 def _launcher(call, device, backend):
     "What launches a call on a device"
-    kernel = compiled(call.src, call.name, backend)
-    return Launcher(kernel, len(call.arrays), call.numbers, call.grid, call.block, call.shared, call.early)
+    return launcher_of(call, backend)
 
 
 def _launch(calls, x, **arrays):

@@ -1,0 +1,59 @@
+"""What every exported kernel's program has: how to compile it, the text that the package launches, the host's part."""
+
+from importlib.resources import files
+
+BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
+FLAGS = '-O3 -std=c++17 -arch=sm_90a'
+HEADERS = ['cuda.h', 'cuda_bf16.h', 'algorithm', 'cmath', 'cstdio', 'cstdlib', 'cstring', 'iterator', 'vector']
+
+
+def marked(src) -> str:
+    "The text of a kernel between its two lines"
+    return f'{BEGIN}\n{src}\n{END}\n'
+
+
+def three(xs) -> str:
+    "C for the sizes of a grid or a block"
+    return f'dim3({", ".join(map(str, [*xs, 1, 1][:3]))})'
+
+
+def start(call, kernel, args) -> str:
+    "C for one launch of a `Call`"
+    early, together = (str(o).lower() for o in (call.early, call.together))
+    wishes = f'{{{early}, {call.cluster[1]}, {together}}}'
+    return f'start({kernel}, {three(call.grid)}, {three(call.block)}, {call.shared}, {wishes}, {", ".join(args)});'
+
+
+def program(
+    name,  # of the file
+    what,  # it is: lines of text
+    kernels,  # C with the marked kernels
+    names,  # C for what the host's part has to be told
+    main,  # file with the host's part of such kernels, below that of all
+    launches,  # C for the launches
+) -> str:
+    "The whole `.cu` of a kernel"
+    host = [files(__package__).joinpath(o).read_text(encoding='utf-8') for o in ('host.cuh', main)]
+    includes = '\n'.join(f'#include <{o}>' for o in HEADERS)
+    return f'''{''.join(f'// {o}' + chr(10) for o in what)}//
+//     nvcc {FLAGS} -o {name} {name}.cu && ./{name}
+//
+// (nvcc 13.0 takes -arch=sm_90a for sm_90 as well, which has no wgmma; for that it finds an empty file.)
+#if !defined __CUDA_ARCH__ || defined __CUDA_ARCH_FEAT_SM90_ALL
+
+{includes}
+
+{kernels}
+namespace host {{
+
+{names}
+
+{host[0]}
+{host[1]}
+{launches}
+}}
+
+int main() {{ return host::run(); }}
+
+#endif
+'''
