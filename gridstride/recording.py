@@ -402,6 +402,16 @@ def _found(measured, holds, origin):
     return f"not so {'in the recording' if origin == 'recorded' else origin}, {_brief(measured)}"
 
 
+def _guessed(guess):
+    "The reader's number in a few digits; `TypeError` for what is none"
+    if guess is ...:
+        return 'none yet'
+    try:
+        return _brief(float(guess))
+    except (TypeError, ValueError):
+        raise TypeError(f'my_guess is {guess!r}; it is a number, such as 1.5, or ... while you have none') from None
+
+
 def claim(
     text,  # what is claimed, in a few words
     low,  # the least for which it holds; None: there is no least
@@ -417,7 +427,7 @@ def claim(
     line = f'{text}: {_found(measured, holds, origin)}; on the {TEXT_GPU} of this text {_range(low, high)}'
     kept = is_recording() or os.environ.get('GRIDSTRIDE_CLAIMS') == 'hold'
     if guess is not None:
-        line += f"; your guess: {'none yet' if guess is ... else _brief(guess)}"
+        line += f'; your guess: {_guessed(guess)}'
     if not holds and kept and origin != 'recorded':
         raise AssertionError(f'The text does not say what is measured now. {line}')
     print(line)

@@ -260,6 +260,7 @@ def test_a_claim_needs_a_bound():
 def test_a_claim_tells_the_readers_guess(folder, capsys, guess, said):
     claim('a', 1, 2, 3, guess=guess)
     assert capsys.readouterr().out == f'a: here 2; on the H100 of this text 1 to 3{said}\n'
+    with pytest.raises(TypeError, match="my_guess is 'fast'; it is a number"): claim('a', 1, 2, 3, guess='fast')
 
 
 def test_claims_must_hold_where_outputs_are_kept(folder):
