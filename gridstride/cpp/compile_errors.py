@@ -183,7 +183,7 @@ def _last_lines(log, name, most=12):
 
 
 # Of a compiler's many warnings these are nearly always right.
-WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type')
+WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
 _KIN = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
 _KIN += ('maybe-uninitialized', 'sometimes-uninitialized')
 _WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _KIN)})=?\]$")
