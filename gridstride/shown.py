@@ -63,7 +63,7 @@ def _render(error):
     if getattr(shell.InteractiveTB, 'mode', '') == 'Verbose':
         return shell.InteractiveTB.structured_traceback(type(error), error, error.__traceback__, tb_offset=1)
     lines = [_line(shell, frame) for frame in _own_frames(error.__traceback__)[-MOST:]]
-    message = f'{type(error).__name__}: {error}'.split('\n')
+    message = '\n'.join([f'{type(error).__name__}: {error}', *getattr(error, '__notes__', [])]).split('\n')
     return [*lines, *message, '(%xmode Verbose, then %tb: every call)']
 
 

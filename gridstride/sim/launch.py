@@ -6,6 +6,7 @@ import re
 import sys
 import threading
 import time
+from difflib import get_close_matches
 from functools import partial
 
 import numpy as np
@@ -13,6 +14,7 @@ import numpy as np
 from ..findings import NotSimulated, Place, exception_of
 from ..launching import argument_error, configure, count_arguments
 from ..options import ENGINES, settings
+from ..shown import ShownBriefly, briefly
 from .arithmetic import as_numba
 from .lanes import Group
 from .memory import View, wrap
@@ -66,6 +68,21 @@ def arguments(
     return [
         argument(v, k, known, partial(argument_error, kernel, i, k)) for i, (k, v) in enumerate(zip(params, values))
     ]
+
+
+def _with_its_line(prog, values, error):
+    "An error of Python's in a line of the kernel: that line is shown, and not what led to it"
+    if isinstance(error, TypeError) and "'View'" in str(error):
+        return number_error(prog, values, error)
+    _, number = _frame_of(prog, error)
+    if not number:
+        return error
+    cuda = sys.modules[f'{__package__}.cuda']
+    meant = get_close_matches(getattr(error, 'name', None) or '', dir(cuda), 1, 0.8)
+    mend = f'\n  cuda.{meant[0]} is what Numba calls it.' if meant else ''
+    source = linecache.getline(prog.file, number).strip()
+    error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{mend}']
+    return briefly(error)
 
 
 def number_error(prog, values, error):
@@ -122,8 +139,8 @@ def _launch(prog, grid, block, dynamic, args, trace):
             _groups(run, prog, values)
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
-    except TypeError as e:
-        raise (number_error(prog, values, e) if "'View'" in str(e) else e) from None
+    except Exception as e:
+        raise (e if isinstance(e, ShownBriefly) else _with_its_line(prog, values, e)) from None
     finally:
         Run.current, Run.now = outer, run.now
 
