@@ -171,7 +171,8 @@ __global__ void k(half *a, half *b, float *c) {
 WGMMA = """__global__ void k(float *out, unsigned long long a, unsigned long long b) {
     float d[4] = {};
     asm volatile("wgmma.fence.sync.aligned;");
-    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, 0, 0;" : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
+    asm volatile("wgmma.mma_async.sync.aligned.m64n8k16.f32.f16.f16 {%0,%1,%2,%3}, %4, %5, 1, 1, 1, 0, 0;"
+                 : "+f"(d[0]), "+f"(d[1]), "+f"(d[2]), "+f"(d[3]) : "l"(a), "l"(b));
     asm volatile("wgmma.commit_group.sync.aligned; wgmma.wait_group.sync.aligned 0;");
     for (int j = 0; j < 4; j++) out[threadIdx.x*4+j] = d[j];
 }"""
@@ -179,7 +180,8 @@ BULK = """__global__ void k(char *x, int n) {
     extern __shared__ __align__(128) char s[];
     unsigned to = __cvta_generic_to_shared(s), bar = to + 4096;
     asm volatile("mbarrier.init.shared.b64 [%0], 1;" :: "r"(bar));
-    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(to), "l"(x), "r"(n), "r"(bar) : "memory");
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(to), "l"(x), "r"(n), "r"(bar) : "memory");
 }"""
 
 

@@ -59,7 +59,8 @@ def test_the_groups_numbers():
     __global__ void __cluster_dims__(2, 1) numbers(int *out) {
         auto c = cooperative_groups::this_cluster();
         int *mine = out + 6*(blockIdx.x*blockDim.x + threadIdx.x);
-        mine[0] = c.block_rank(); mine[1] = c.num_blocks(); mine[2] = c.thread_rank(); mine[3] = c.size(); mine[4] = c.block_index().x; mine[5] = c.dim_blocks().x;
+        mine[0] = c.block_rank(); mine[1] = c.num_blocks(); mine[2] = c.thread_rank(); mine[3] = c.size();
+        mine[4] = c.block_index().x; mine[5] = c.dim_blocks().x;
     }'''
     out = torch.zeros(4*32, 6, dtype=torch.int32)
     cuda_kernel(src)[4,32](out)

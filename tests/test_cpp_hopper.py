@@ -20,31 +20,55 @@ typedef unsigned u32;
 typedef unsigned long long u64;
 struct alignas(64) TensorMap { char bytes[128]; };
 __device__ u32 address(const void *p) { return (u32)__cvta_generic_to_shared(p); }
-__device__ void init(const u64 *bar, int count) { asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(address(bar)), "r"(count) : "memory"); }
+__device__ void init(const u64 *bar, int count) {
+    asm volatile("mbarrier.init.shared::cta.b64 [%0], %1;" :: "r"(address(bar)), "r"(count) : "memory");
+}
 __device__ void ready() { asm volatile("fence.mbarrier_init.release.cluster;" ::: "memory"); }
-__device__ void arrive(const u64 *bar) { asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address(bar)) : "memory"); }
-__device__ void expect(const u64 *bar, int bytes) { asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address(bar)), "r"(bytes) : "memory"); }
-__device__ void wait(const u64 *bar, int parity) { asm volatile("{ .reg .pred p;\nwaits:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n@p bra done;\nbra waits;\ndone:\n}" :: "r"(address(bar)), "r"(parity & 1) : "memory"); }
-__device__ void bulk_load(void *to, const void *from, int bytes, const u64 *bar) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];" :: "r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)) : "memory"); }
-__device__ void bulk_store(void *to, const void *from, int bytes) { asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;" :: "l"(to), "r"(address(from)), "r"(bytes) : "memory"); }
-__device__ void tensor_load(void *to, const TensorMap *x, int r, int c, const u64 *bar) { asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3}], [%4];" :: "r"(address(to)), "l"(x), "r"(c), "r"(r), "r"(address(bar)) : "memory"); }
-__device__ void tensor_store(const TensorMap *x, int r, int c, const void *from) { asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];" :: "l"(x), "r"(c), "r"(r), "r"(address(from)) : "memory"); }
+__device__ void arrive(const u64 *bar) {
+    asm volatile("mbarrier.arrive.shared::cta.b64 _, [%0];" :: "r"(address(bar)) : "memory");
+}
+__device__ void expect(const u64 *bar, int bytes) {
+    asm volatile("mbarrier.arrive.expect_tx.shared::cta.b64 _, [%0], %1;" :: "r"(address(bar)), "r"(bytes) : "memory");
+}
+__device__ void wait(const u64 *bar, int parity) {
+    asm volatile("{ .reg .pred p;\nwaits:\nmbarrier.try_wait.parity.shared::cta.b64 p, [%0], %1;\n"
+                 "@p bra done;\nbra waits;\ndone:\n}" :: "r"(address(bar)), "r"(parity & 1) : "memory");
+}
+__device__ void bulk_load(void *to, const void *from, int bytes, const u64 *bar) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1], %2, [%3];"
+                 :: "r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)) : "memory");
+}
+__device__ void bulk_store(void *to, const void *from, int bytes) {
+    asm volatile("cp.async.bulk.global.shared::cta.bulk_group [%0], [%1], %2;"
+                 :: "l"(to), "r"(address(from)), "r"(bytes) : "memory");
+}
+__device__ void tensor_load(void *to, const TensorMap *x, int r, int c, const u64 *bar) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.tile.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3}], [%4];"
+                 :: "r"(address(to)), "l"(x), "r"(c), "r"(r), "r"(address(bar)) : "memory");
+}
+__device__ void tensor_store(const TensorMap *x, int r, int c, const void *from) {
+    asm volatile("cp.async.bulk.tensor.2d.global.shared::cta.tile.bulk_group [%0, {%1, %2}], [%3];"
+                 :: "l"(x), "r"(c), "r"(r), "r"(address(from)) : "memory");
+}
 __device__ void commit() { asm volatile("cp.async.bulk.commit_group;" ::: "memory"); }
 __device__ void have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 __device__ void fence_async() { asm volatile("fence.proxy.async.shared::cta;" ::: "memory"); }
 __device__ u32 rank() { u32 r; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(r)); return r; }
 __device__ u32 blocks() { u32 n; asm("mov.u32 %0, %%cluster_nctarank;" : "=r"(n)); return n; }
-__device__ u32 map(const void *p, int rank) { u32 r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address(p)), "r"(rank)); return r; }
+__device__ u32 map(const void *p, int rank) {
+    u32 r; asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(r) : "r"(address(p)), "r"(rank)); return r;
+}
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive.release.aligned;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait.acquire.aligned;" ::: "memory"); }
 __device__ void cluster_sync() { cluster_arrive(); cluster_wait(); }
 '''
 
 def line(src, mark):
-    """The number of the line that ends with the comment `mark`, or of the function with that name
-    that is one instruction"""
-    at = [i for i,o in enumerate(src.splitlines(), 1)
-          if o.endswith(f'// {mark}') or re.match(rf'__device__ \w+ {mark}\(.*asm', o)]
+    "The number of the line that ends with the comment `mark`, or of the one instruction of the function with that name"
+    lines = ['', *src.splitlines()]
+    at = [i for i,o in enumerate(lines) if o.endswith(f'// {mark}')
+          or 'asm' in o and any(re.match(rf'__device__ \w+ {mark}\(', l) for l in lines[i-1:i+1])]
     assert len(at)==1, mark
     return at[0]
 
@@ -63,18 +87,39 @@ def raises(kind, says, src, mark, call, **where):
 COPIES = PTX + r'''
 template <int n> struct Bytes { alignas(1024) char at[n]; };
 __device__ void box_load(void *to, const TensorMap *x, int rank, const int *c, const u64 *bar) {
-    if (rank == 1) asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2}], [%3];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(address(bar)) : "memory");
+    if (rank == 1)
+        asm volatile("cp.async.bulk.tensor.1d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2}], [%3];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(address(bar)) : "memory");
     if (rank == 2) tensor_load(to, x, c[1], c[0], bar);
-    if (rank == 3) asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4}], [%5];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(address(bar)) : "memory");
-    if (rank == 4) asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5}], [%6];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(address(bar)) : "memory");
-    if (rank == 5) asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes [%0], [%1, {%2, %3, %4, %5, %6}], [%7];" :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "r"(address(bar)) : "memory");
+    if (rank == 3)
+        asm volatile("cp.async.bulk.tensor.3d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3, %4}], [%5];"
+                     :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(address(bar)) : "memory");
+    if (rank == 4)
+        asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3, %4, %5}], [%6];"
+                     :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(address(bar))
+                     : "memory");
+    if (rank == 5)
+        asm volatile("cp.async.bulk.tensor.5d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                     "[%0], [%1, {%2, %3, %4, %5, %6}], [%7];"
+                     :: "r"(address(to)), "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]),
+                     "r"(address(bar)) : "memory");
 }
 __device__ void box_store(const TensorMap *x, int rank, const int *c, const void *from) {
-    if (rank == 1) asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%0, {%1}], [%2];" :: "l"(x), "r"(c[0]), "r"(address(from)) : "memory");
+    if (rank == 1)
+        asm volatile("cp.async.bulk.tensor.1d.global.shared::cta.bulk_group [%0, {%1}], [%2];"
+                     :: "l"(x), "r"(c[0]), "r"(address(from)) : "memory");
     if (rank == 2) tensor_store(x, c[1], c[0], from);
-    if (rank == 3) asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];" :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(address(from)) : "memory");
-    if (rank == 4) asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];" :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(address(from)) : "memory");
-    if (rank == 5) asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], [%6];" :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "r"(address(from)) : "memory");
+    if (rank == 3)
+        asm volatile("cp.async.bulk.tensor.3d.global.shared::cta.bulk_group [%0, {%1, %2, %3}], [%4];"
+                     :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(address(from)) : "memory");
+    if (rank == 4)
+        asm volatile("cp.async.bulk.tensor.4d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4}], [%5];"
+                     :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(address(from)) : "memory");
+    if (rank == 5)
+        asm volatile("cp.async.bulk.tensor.5d.global.shared::cta.bulk_group [%0, {%1, %2, %3, %4, %5}], [%6];"
+                     :: "l"(x), "r"(c[0]), "r"(c[1]), "r"(c[2]), "r"(c[3]), "r"(c[4]), "r"(address(from)) : "memory");
 }
 __global__ void load(const __grid_constant__ TensorMap x, char *out, int rank, const int *c, int bytes) {
     __shared__ alignas(1024) char s[8192];
@@ -91,7 +136,8 @@ __global__ void save(const __grid_constant__ TensorMap x, const char *in, int ra
     __syncthreads();
     if (threadIdx.x == 0) { box_store(&x, rank, c, s); commit(); have_read(); }
 }
-__global__ void there_and_back(const short *x, short *out, int n, int turns) {     // each turn: numbers in by a bulk copy, changed, out by another one
+// each turn: numbers in by a bulk copy, changed, out by another one
+__global__ void there_and_back(const short *x, short *out, int n, int turns) {
     __shared__ alignas(16) short s[64], t[64];
     __shared__ u64 bar;
     int i = threadIdx.x;
@@ -178,7 +224,10 @@ __global__ void bring(const int *x, int *out, int wrong) {
     if (wrong != 14) wait(&bar, wrong == 15 ? 1 : 0);
     if (wrong == 16) wait(&other, 0);
     if (wrong < 12 || wrong > 14) out[i] = s[i]; // use
-    if (wrong == 18) { asm volatile("{ .reg .pred p;\nagain: mbarrier.test_wait.parity.shared::cta.b64 p, [%0], 1;\n@!p bra again; }" :: "r"(address(&bar)) : "memory"); } // asks
+    if (wrong == 18)
+        asm volatile("{ .reg .pred p;\nagain: "  // asks
+                     "mbarrier.test_wait.parity.shared::cta.b64 p, [%0], 1;\n@!p bra again; }"
+                     :: "r"(address(&bar)) : "memory");
     __syncthreads();
     if (i == 1) asm volatile("mbarrier.inval.shared::cta.b64 [%0];" :: "r"(address(&bar)) : "memory"); // invalid
     if (wrong == 17) wait(&bar, 0);
@@ -284,12 +333,13 @@ __global__ void tokens(int *out, int turns) {              // all arrive, then e
         u64 token;
         s[i] = i + turn;
         asm volatile("mbarrier.arrive.shared::cta.b64 %0, [%1];" : "=l"(token) : "r"(address(&bar)) : "memory");
-        asm volatile("{ .reg .pred p;\nagain: mbarrier.try_wait.shared::cta.b64 p, [%0], %1;\n@!p bra again; }" :: "r"(address(&bar)), "l"(token) : "memory");
+        asm volatile("{ .reg .pred p;\nagain: mbarrier.try_wait.shared::cta.b64 p, [%0], %1;\n@!p bra again; }"
+                     :: "r"(address(&bar)), "l"(token) : "memory");
         out[turn*64 + i] = s[63 - i];
         __syncthreads();
     }
 }
-__global__ void asking(const int *x, int *out) {                // one warp asks, the other sleeps until it is told to copy
+__global__ void asking(const int *x, int *out) {  // one warp asks, the other sleeps until it is told to copy
     __shared__ alignas(16) int s[32];
     __shared__ u64 full, go;
     int i = threadIdx.x, asked = 0;
@@ -298,7 +348,8 @@ __global__ void asking(const int *x, int *out) {                // one warp asks
     if (i < 32) {
         if (i == 0) arrive(&go);
         for (int done = 0; !done; asked++)
-            asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(address(&full)) : "memory");
+            asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }"
+                         : "=r"(done) : "r"(address(&full)) : "memory");
         out[i] = s[i];
     } else if (i == 32) {
         wait(&go, 0);
@@ -309,7 +360,9 @@ __global__ void asking(const int *x, int *out) {                // one warp asks
 __global__ void handed_on(const int *x, int *out, int wrong) {  // warps 0 and 1 make, 2 and 3 take
     __shared__ int s[64];
     int i = threadIdx.x;
-    if (i < 64) { s[i] = x[i]; if (wrong != 1) named_arrive(wrong == 2 ? 64 : wrong == 3 ? 96 : wrong == 4 ? 100 : 128); }
+    if (i < 64) {
+        s[i] = x[i]; if (wrong != 1) named_arrive(wrong == 2 ? 64 : wrong == 3 ? 96 : wrong == 4 ? 100 : 128);
+    }
     else {
         if (wrong != 5) named_wait(wrong == 3 ? 96 : 128);
         out[i-64] = s[127-i]; // take
@@ -319,7 +372,8 @@ __global__ void handed_on(const int *x, int *out, int wrong) {  // warps 0 and 1
         out[i] = s[127-i];
     }
 }
-__global__ void looking_ahead(const int *x, int *out) {         // after each turn it tries whether the next one is there, also after the last, behind which nothing comes
+// after each turn it tries whether the next one is there, also after the last, behind which nothing comes
+__global__ void looking_ahead(const int *x, int *out) {
     __shared__ alignas(16) int s[32];
     __shared__ u64 full;
     int i = threadIdx.x, early = 0;
@@ -330,7 +384,8 @@ __global__ void looking_ahead(const int *x, int *out) {         // after each tu
         if (!early) wait(&full, turn);
         out[turn*32 + i] = s[i];
         __syncwarp();
-        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }" : "=r"(early) : "r"(address(&full)), "r"(turn + 1 & 1) : "memory");
+        asm volatile("{ .reg .pred p; mbarrier.try_wait.parity.shared::cta.b64 p, [%1], %2; selp.b32 %0, 1, 0, p; }"
+                     : "=r"(early) : "r"(address(&full)), "r"(turn + 1 & 1) : "memory");
     }
 }
 __global__ void one_of_us(int *out) {
@@ -386,13 +441,28 @@ def test_one_lane_is_elected(order):
 # Clusters
 
 CLUSTERS = PTX + r'''
-__device__ int remote(const int *p, int rank) { int v; asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(v) : "r"(map(p, rank)) : "memory"); return v; }
-__device__ void remote_store(int *p, int rank, int v) { asm volatile("st.shared::cluster.b32 [%0], %1;" :: "r"(map(p, rank)), "r"(v) : "memory"); }
-__device__ void remote_arrive(const u64 *bar, int rank) { asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(map(bar, rank)) : "memory"); }
-__device__ void for_all(void *to, const void *from, int bytes, const u64 *bar, int mask) { asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1], %2, [%3], %4;" :: "r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)), "h"((short)mask) : "memory"); }
-__device__ void tensor_for_all(void *to, const TensorMap *x, int r, int c, const u64 *bar, int mask) { asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster [%0], [%1, {%2, %3}], [%4], %5;" :: "r"(address(to)), "l"(x), "r"(c), "r"(r), "r"(address(bar)), "h"((short)mask) : "memory"); }
+__device__ int remote(const int *p, int rank) {
+    int v; asm volatile("ld.shared::cluster.b32 %0, [%1];" : "=r"(v) : "r"(map(p, rank)) : "memory"); return v;
+}
+__device__ void remote_store(int *p, int rank, int v) {
+    asm volatile("st.shared::cluster.b32 [%0], %1;" :: "r"(map(p, rank)), "r"(v) : "memory");
+}
+__device__ void remote_arrive(const u64 *bar, int rank) {
+    asm volatile("mbarrier.arrive.release.cluster.shared::cluster.b64 _, [%0];" :: "r"(map(bar, rank)) : "memory");
+}
+__device__ void for_all(void *to, const void *from, int bytes, const u64 *bar, int mask) {
+    asm volatile("cp.async.bulk.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1], %2, [%3], %4;"
+                 :: "r"(address(to)), "l"(from), "r"(bytes), "r"(address(bar)), "h"((short)mask) : "memory");
+}
+__device__ void tensor_for_all(void *to, const TensorMap *x, int r, int c, const u64 *bar, int mask) {
+    asm volatile("cp.async.bulk.tensor.2d.shared::cluster.global.mbarrier::complete_tx::bytes.multicast::cluster "
+                 "[%0], [%1, {%2, %3}], [%4], %5;"
+                 :: "r"(address(to)), "l"(x), "r"(c), "r"(r), "r"(address(bar)), "h"((short)mask) : "memory");
+}
 __device__ int number() { return (blockIdx.z*gridDim.y + blockIdx.y)*gridDim.x + blockIdx.x; }
-__global__ void neighbours(const int *x, int *out, int wrong) {        // each block hands its numbers to the next of its cluster, which reads those of the one after it, too
+// each block hands its numbers to the next of its cluster, which reads those of the one after it, too
+__global__ void neighbours(const int *x, int *out, int wrong) {
     __shared__ int mine[32], got[32];
     int i = threadIdx.x, n = blocks(), next = (rank() + 1)%n;
     mine[i] = x[number()*32 + i]; // own
@@ -410,7 +480,8 @@ __global__ void neighbours(const int *x, int *out, int wrong) {        // each b
 __global__ void rows(const __grid_constant__ TensorMap map, const int *x, int *out, int columns, int tensor) {
     __shared__ alignas(128) int s[64][16];
     __shared__ u64 bar, gone;
-    int i = threadIdx.x, me = rank(), row = me/columns, part = 64/columns, first = me%columns*part, mask = ((1 << columns) - 1) << row*columns;
+    int i = threadIdx.x, me = rank(), row = me/columns, part = 64/columns, first = me%columns*part,
+        mask = ((1 << columns) - 1) << row*columns;
     int from = (number() - me)*64 + row*64, all = blocks();            // blocks of a cluster lie together in this grid
     if (i == 0) { init(&bar, 1); init(&gone, all); ready(); }
     cluster_sync();
@@ -426,15 +497,17 @@ __global__ void rows(const __grid_constant__ TensorMap map, const int *x, int *o
         if (i < all) remote_arrive(&gone, i);
         wait(&gone, turn);
     }
-    if (tensor) cluster_sync();                                        // not needed: all have told that they have what is theirs
+    if (tensor) cluster_sync();  // not needed: all have told that they have what is theirs
 }
-__global__ void __cluster_dims__(2) spinning(int *out) {                // block 0 spins until block 1, which comes later, has written
+__global__ void __cluster_dims__(2) spinning(int *out) {  // block 0 spins until block 1, which comes later, has written
     __shared__ volatile int flag;
     __shared__ u64 bar;
     if (threadIdx.x == 0) { init(&bar, 1); ready(); }
     cluster_sync();
     if (rank() == 0) {
-        for (int done = 0; !done; ) asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(address(&bar)) : "memory");
+        for (int done = 0; !done; )
+            asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }"
+                         : "=r"(done) : "r"(address(&bar)) : "memory");
         out[threadIdx.x] = 1;
     } else {
         if (threadIdx.x == 0) remote_arrive(&bar, 0);
@@ -446,11 +519,15 @@ __global__ void stuck(int *out, int wrong) {
     __shared__ u64 bar;
     if (threadIdx.x == 0) { init(&bar, 1); ready(); }
     cluster_sync();
-    if (wrong == 1 && rank() == 1) { int done = 0; while (!done) asm volatile("{ .reg .pred p; mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }" : "=r"(done) : "r"(address(&bar)) : "memory"); } // asks in vain
+    if (wrong == 1 && rank() == 1)
+        for (int done = 0; !done; )
+            asm volatile("{ .reg .pred p; "  // asks in vain
+                         "mbarrier.test_wait.parity.shared::cta.b64 p, [%1], 0; selp.b32 %0, 1, 0, p; }"
+                         : "=r"(done) : "r"(address(&bar)) : "memory");
     if (wrong == 2) cluster_wait();
     cluster_sync();
 }
-__global__ void gone(int *out) {                                        // who has arrived and left is not waited for, and has not arrived for others
+__global__ void gone(int *out) {  // who has arrived and left is not waited for, and has not arrived for others
     if (rank() == 0) { cluster_arrive(); return; }
     __shared__ int s[32];
     s[threadIdx.x] = 1;
@@ -557,19 +634,25 @@ def product(name, type, n, a_turned=0, b_turned=0, a_sign=1, b_sign=1, registers
     outs = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     ins = ', '.join(f'"r"(words[{i}])' for i in range(4)) if registers else '"l"(da)'
     return f"""
-__global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out, long long da, long long db, int more) {{
+__global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out, long long da, long long db,
+                       int more) {{
     __shared__ alignas(1024) char as[8192], bs[32768];
     __shared__ u64 bar;
     u32 words[4];
     float d[{d}];
     for (int i = 0; i < 4; i++) words[i] = of_a[threadIdx.x*4 + i];
     for (int i = 0; i < {d}; i++) d[i] = out[threadIdx.x*{d} + i];
-    if (threadIdx.x == 0) {{ init(&bar, 1); ready(); expect(&bar, 8192+32768); bulk_load(as, a, 8192, &bar); bulk_load(bs, b, 32768, &bar); }}
+    if (threadIdx.x == 0) {{
+        init(&bar, 1); ready(); expect(&bar, 8192+32768); bulk_load(as, a, 8192, &bar);
+        bulk_load(bs, b, 32768, &bar);
+    }}
     __syncthreads();
     wait(&bar, 0);
     da += address(as) >> 4; db += address(bs) >> 4;
     asm volatile("wgmma.fence.sync.aligned;" ::: "memory");
-    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{more}, 0; wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{type}.{type} {{{ds}}}, {a}, %{d+(4 if registers else 1)}, more, {a_sign}, {b_sign}{turns}; }}"
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{more}, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n{n}k{k}.f32.{type}.{type} "
+                 "{{{ds}}}, {a}, %{d+(4 if registers else 1)}, more, {a_sign}, {b_sign}{turns}; }}"
                  : {outs} : {ins}, "l"(db), "r"(more) : "memory");
     asm volatile("wgmma.commit_group.sync.aligned;\\nwgmma.wait_group.sync.aligned 0;" ::: "memory");
     for (int i = 0; i < {d}; i++) out[threadIdx.x*{d} + i] = d[i];
@@ -644,10 +727,13 @@ def test_wgmma_in_any_order_and_unchecked(order):
 
 FAR = '#include <cuda_bf16.h>' + PTX + r"""
 struct Tile { alignas(1024) char at[8192]; };
-__shared__ Tile one, two;                                  // at file scope: beyond what a descriptor's address could say, if they lay anywhere
+__shared__ Tile one, two;  // at file scope: beyond what a descriptor's address could say, if they lay anywhere
 __shared__ alignas(8) u64 bar;
 __global__ void far(const __grid_constant__ TensorMap x, char *out) {
-    if (threadIdx.x == 0) { init(&bar, 1); ready(); expect(&bar, 16384); tensor_load(one.at, &x, 0, 0, &bar); tensor_load(two.at, &x, 64, 0, &bar); }
+    if (threadIdx.x == 0) {
+        init(&bar, 1); ready(); expect(&bar, 16384); tensor_load(one.at, &x, 0, 0, &bar);
+        tensor_load(two.at, &x, 64, 0, &bar);
+    }
     __syncthreads();
     wait(&bar, 0);
     for (int i = threadIdx.x; i < 8192; i += blockDim.x) out[i] = one.at[i], out[8192 + i] = two.at[i];
@@ -661,7 +747,8 @@ def test_shared_memory_of_file_scope_is_within_reach_of_a_descriptor():
     assert out.view(2, 64*64)[:,swizzled(np.arange(64*64)*2)//2].flatten()[1:].equal(x.flatten()[1:])
 
 FENCED = PTX + r"""
-__global__ void fenced(const int *x, int *out, int who) {   // who fences: the writers, one lane for its warp behind a barrier of the warp, one thread for all
+// who fences: the writers, one lane for its warp behind a barrier of the warp, one thread for all
+__global__ void fenced(const int *x, int *out, int who) {
     __shared__ alignas(16) int s[64];
     int i = threadIdx.x;
     s[i] = x[i];
@@ -682,7 +769,9 @@ def test_who_may_fence(order):
     with pytest.raises(RacecheckError, match='no fence.proxy.async between'): fenced(4)
 
 FINE = PTX + r'''
-template <int n> __device__ void have_read_all_but() { asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(n) : "memory"); }
+template <int n> __device__ void have_read_all_but() {
+    asm volatile("cp.async.bulk.wait_group.read %0;" :: "n"(n) : "memory");
+}
 __global__ void two_rooms(int *out, int left) {
     __shared__ alignas(128) int s[2][64];
     int i = threadIdx.x;
@@ -690,12 +779,16 @@ __global__ void two_rooms(int *out, int left) {
         s[t%2][i] = t*64 + i; // the next numbers
         fence_async();
         __syncthreads();
-        if (i == 0) { bulk_store(out + t*64, s[t%2], 256); commit(); if (left == 1) have_read_all_but<1>(); else have_read_all_but<2>(); }
+        if (i == 0) {
+            bulk_store(out + t*64, s[t%2], 256); commit();
+            if (left == 1) have_read_all_but<1>(); else have_read_all_but<2>();
+        }
         __syncthreads();
     }
     if (i == 0) have_read_all_but<0>();
 }
-__global__ void reuse(const int *x, int *out) {      // shared memory: first a stage of a copy, then numbers of threads, then a bulk store's, then a stage again
+// shared memory: first a stage of a copy, then numbers of threads, then a bulk store's, then a stage again
+__global__ void reuse(const int *x, int *out) {
     __shared__ alignas(128) int s[64];
     __shared__ u64 bar;
     int i = threadIdx.x;
@@ -713,7 +806,8 @@ __global__ void reuse(const int *x, int *out) {      // shared memory: first a s
         __syncthreads();
     }
 }
-__global__ void one_waits(const int *x, int *out) {  // only lane 0 waits, then tells its warp; another warp is told by a named barrier
+// only lane 0 waits, then tells its warp; another warp is told by a named barrier
+__global__ void one_waits(const int *x, int *out) {
     __shared__ alignas(128) int s[64];
     __shared__ u64 bar;
     int i = threadIdx.x;
@@ -733,7 +827,8 @@ __global__ void halves(const int *x, int *out) {     // two barriers, two copies
     wait(bar + i/32, 0);
     out[i] = s[i];
 }
-__global__ void expects_later(const int *x, int *out) {   // the copy before the expectation: the count of bytes is below 0 for a while
+// the copy before the expectation: the count of bytes is below 0 for a while
+__global__ void expects_later(const int *x, int *out) {
     __shared__ alignas(128) int s[64];
     __shared__ u64 bar;
     int i = threadIdx.x;
@@ -743,7 +838,10 @@ __global__ void expects_later(const int *x, int *out) {   // the copy before the
     wait(&bar, 0);
     out[i] = s[i];
     __syncthreads();
-    if (i == 0) { asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(address(&bar)) : "memory"); init(&bar, 1); ready(); expect(&bar, 256); bulk_load(s, x + 64, 256, &bar); }
+    if (i == 0) {
+        asm volatile("mbarrier.inval.shared.b64 [%0];" :: "r"(address(&bar)) : "memory"); init(&bar, 1); ready();
+        expect(&bar, 256); bulk_load(s, x + 64, 256, &bar);
+    }
     __syncthreads();
     wait(&bar, 0);
     out[i] += s[i];
@@ -754,7 +852,8 @@ __global__ void generic(const int *x, int *out) {  // copies threads' numbers wi
     int i = threadIdx.x;
     if (i == 0) { init(&bar, 1); ready(); }
     __syncthreads();
-    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\ncp.async.commit_group;" :: "r"(address(t + i)), "l"(x + i) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], 4;\ncp.async.commit_group;"
+                 :: "r"(address(t + i)), "l"(x + i) : "memory");
     if (i == 0) { expect(&bar, 256); bulk_load(s, x, 256, &bar); }
     asm volatile("cp.async.wait_group 0;" ::: "memory");
     wait(&bar, 0);
@@ -779,7 +878,9 @@ def test_groups_of_stores_end_in_their_order(order):
 
 OUTSIDE = PTX + r'''
 DECLARED
-__global__ void __cluster_dims__(2) outside(int *out) { s[threadIdx.x] = threadIdx.x; cluster_sync(); out[threadIdx.x] = s[threadIdx.x]; }
+__global__ void __cluster_dims__(2) outside(int *out) {
+    s[threadIdx.x] = threadIdx.x; cluster_sync(); out[threadIdx.x] = s[threadIdx.x];
+}
 '''
 @pytest.mark.parametrize('declared', ['extern __shared__ int s[];', '__shared__ int s[32];'])
 def test_a_cluster_has_no_shared_memory_of_file_scope(declared, order):
@@ -793,7 +894,11 @@ def test_a_cluster_has_no_shared_memory_of_file_scope(declared, order):
 # All together: a ring, its producer, its consumers; out by way of a bulk store
 
 RING = ('#include <cuda_bf16.h>' + PTX + (r'''
-__device__ void wgmma(float (&d)[16], u64 a, u64 b, int more) { asm volatile("{ .reg .pred more; setp.ne.b32 more, %18, 0; wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {DDD}, %16, %17, more, 1, 1, 0, 0; }" : OUTS : "l"(a), "l"(b), "r"(more) : "memory"); }
+__device__ void wgmma(float (&d)[16], u64 a, u64 b, int more) {
+    asm volatile("{ .reg .pred more; setp.ne.b32 more, %18, 0; "
+                 "wgmma.mma_async.sync.aligned.m64n32k16.f32.bf16.bf16 {DDD}, %16, %17, more, 1, 1, 0, 0; }"
+                 : OUTS : "l"(a), "l"(b), "r"(more) : "memory");
+}
 __device__ void wgmma_fence() { asm volatile("wgmma.fence.sync.aligned;" ::: "memory"); }
 __device__ void wgmma_commit() { asm volatile("wgmma.commit_group.sync.aligned;" ::: "memory"); }
 __device__ void wgmma_wait() { asm volatile("wgmma.wait_group.sync.aligned 0;" ::: "memory"); }
@@ -801,7 +906,8 @@ __device__ void consumers_sync() { asm volatile("bar.sync 1, 128;" ::: "memory")
 __device__ u64 descriptor(const void *p) { return (address(p) & 0x3ffff) >> 4 | 1ull << 16 | 64ull << 32 | 1ull << 62; }
 
 struct Stage { __nv_bfloat16 m[64][64], n[32][64]; };
-__global__ void ring(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n, const __grid_constant__ TensorMap out, int steps, int wrong) {
+__global__ void ring(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+                     const __grid_constant__ TensorMap out, int steps, int wrong) {
     __shared__ alignas(1024) Stage s[2];
     __shared__ alignas(1024) float o[64][32];
     __shared__ u64 full[2], empty[2];
@@ -827,7 +933,8 @@ __global__ void ring(const __grid_constant__ TensorMap m, const __grid_constant_
         if (wrong != 11 && (wrong != 21 || !i)) wgmma_fence();
         for (int kk = 0; kk < 64; kk += 16) {
             if (wrong == 21 && i && kk == 0) for (int j = 0; j < 16; j++) d[j] *= 2;
-            if (wrong == 18 ? t < 96 : wrong == 19 ? t%32 : true) wgmma(d, descriptor(&s[i%2].m[0][kk]), descriptor(&s[i%2].n[0][kk]), i + kk);
+            if (wrong == 18 ? t < 96 : wrong == 19 ? t%32 : true)
+                wgmma(d, descriptor(&s[i%2].m[0][kk]), descriptor(&s[i%2].n[0][kk]), i + kk);
         }
         if (wrong == 8 && t == 0) arrive(empty + i%2);
         if (wrong != 10 && wrong != 22 || i < steps-1) {

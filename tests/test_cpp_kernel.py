@@ -22,7 +22,8 @@ __global__ void square(const float *x, float *out, int n) {
     if (i < n) out[i] = squared(x[i]);
 }
 __global__ void where(int *out) {
-    int w = gridDim.x * blockDim.x, r = blockIdx.y * blockDim.y + threadIdx.y, c = blockIdx.x * blockDim.x + threadIdx.x;
+    int w = gridDim.x * blockDim.x, r = blockIdx.y * blockDim.y + threadIdx.y,
+        c = blockIdx.x * blockDim.x + threadIdx.x;
     out[r * w + c] = 1000 * blockIdx.y + 100 * blockIdx.x + 10 * threadIdx.y + threadIdx.x;
 }
 template <typename T, int k> __global__ void times(T *x, int n) {
@@ -34,7 +35,8 @@ __global__ void quads(const float4 *x, float4 *out) {
     out[threadIdx.x] = make_float4(q.w, q.z, q.y, q.x);
 }
 __global__ void halves(const __half *x, half *out) { out[threadIdx.x] = __hadd(x[threadIdx.x], x[threadIdx.x]); }
-__global__ void kinds(double *out, bool b, signed char i8, uint8_t u8, short i16, unsigned u32, long long i64, size_t n, float f, double d) {
+__global__ void kinds(double *out, bool b, signed char i8, uint8_t u8, short i16, unsigned u32, long long i64, size_t n,
+                      float f, double d) {
     double v[] = {double(b), double(i8), double(u8), double(i16), double(u32), double(i64), double(n), f, d};
     for (int i = 0; i < 9; i++) out[i] = v[i];
 }

@@ -136,7 +136,9 @@ void go_orders(torch::Tensor x) { orders<<<2, 32>>>(x.data_ptr<int>()); }
 void go_tells(int n) { printf("host\n"); tells<<<1, 32>>>(n); cudaDeviceSynchronize(); puts("done"); }
 void big_block(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); }
 void big_block_checked(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); C10_CUDA_KERNEL_LAUNCH_CHECK(); }
-void big_block_seen(torch::Tensor x) { outer<<<1, 2048>>>(P(x)); TORCH_CHECK(cudaGetLastError() != cudaSuccess, "no error"); }
+void big_block_seen(torch::Tensor x) {
+    outer<<<1, 2048>>>(P(x)); TORCH_CHECK(cudaGetLastError() != cudaSuccess, "no error");
+}
 void much_shared(torch::Tensor x) { outer<<<1, 32, 100 << 10>>>(P(x)); }
 void no_threads(torch::Tensor x) { outer<<<0, 32>>>(P(x)); }
 void host_null() { *(volatile int *)0 = 1; }
@@ -186,7 +188,8 @@ def test_packages_that_change_the_shared_python_functions():
 import torch, weakref
 from gridstride.cpp import load_cuda
 for f in (ctypes.pythonapi.Py_IncRef, ctypes.pythonapi.Py_DecRef): f.argtypes = [ctypes.py_object]
-f = load_cuda("#include <torch/extension.h>\\ntorch::Tensor twice(torch::Tensor x) { auto y = torch::empty_like(x); y.copy_(x + x); return y; }").twice
+f = load_cuda("#include <torch/extension.h>\\ntorch::Tensor twice(torch::Tensor x) { "
+              "auto y = torch::empty_like(x); y.copy_(x + x); return y; }").twice
 x = torch.randn(1000)
 for _ in range(100):
     y = f(x)
@@ -223,8 +226,12 @@ __global__ void twice(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *=
 static int hidden(int a) { return a; }
 inline int inlined(int a) { return a; }
 template <class T> T any(T a) { return a; }
-torch::Tensor doubled(torch::Tensor x) { auto y = x.clone(); twice<<<1, 32>>>(y.data_ptr<float>(), y.numel()); return y; }
-std::tuple<torch::Tensor, int> both(torch::Tensor x, int n = 5) { return {doubled(x), hidden(n) + inlined(0) + any(0)}; }
+torch::Tensor doubled(torch::Tensor x) {
+    auto y = x.clone(); twice<<<1, 32>>>(y.data_ptr<float>(), y.numel()); return y;
+}
+std::tuple<torch::Tensor, int> both(torch::Tensor x, int n = 5) {
+    return {doubled(x), hidden(n) + inlined(0) + any(0)};
+}
 std::vector<torch::Tensor> many(torch::Tensor x) { return {x, doubled(x), doubled(doubled(x))}; }
 int plus(int a, int b) { return a + b; }
 '''

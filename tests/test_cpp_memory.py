@@ -38,9 +38,15 @@ __global__ void no_acquire(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, ) }
 __global__ void release_of_the_block(HEAD) { ACROSS(data[0] = 1; __threadfence_block(), SET, SEEN, F) }
 __global__ void acquire_of_the_block(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, __threadfence_block()) }
 __global__ void flag_of_the_block(HEAD) { ACROSS(data[0] = 1; F, atomicExch_block(flag, 1), SEEN, F) }
-__global__ void reader_of_the_block(HEAD) { Block &f = *(Block *)flag; ACROSS(data[0] = 1, SET, f.load(cuda::memory_order_acquire), ) }
-__global__ void relaxed_store(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1, f.store(1, cuda::memory_order_relaxed), f.load(), ) }
-__global__ void relaxed_load(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1, f = 1, f.load(cuda::memory_order_relaxed), ) }
+__global__ void reader_of_the_block(HEAD) {
+    Block &f = *(Block *)flag; ACROSS(data[0] = 1, SET, f.load(cuda::memory_order_acquire), )
+}
+__global__ void relaxed_store(HEAD) {
+    Device &f = *(Device *)flag; ACROSS(data[0] = 1, f.store(1, cuda::memory_order_relaxed), f.load(), )
+}
+__global__ void relaxed_load(HEAD) {
+    Device &f = *(Device *)flag; ACROSS(data[0] = 1, f = 1, f.load(cuda::memory_order_relaxed), )
+}
 __global__ void other_flag(HEAD) { ACROSS(SET; data[0] = 1; F, atomicExch(flag + 1, 1), SEEN, F) }
 __global__ void plain_flag(HEAD) { ACROSS(data[0] = 1; F, *flag = 1, SEEN, F) }
 __global__ void released_by_another(HEAD) {
@@ -53,9 +59,15 @@ __global__ void fence_of_another(HEAD) {
     __syncthreads();
     ACROSS(, SET, SEEN, F)
 }
-__global__ void lock_without_fences(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; atomicExch(flag, 0); } }
-__global__ void lock_without_release(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; atomicExch(flag, 0); } }
-__global__ void lock_without_acquire(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; F; atomicExch(flag, 0); } }
+__global__ void lock_without_fences(HEAD) {
+    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; atomicExch(flag, 0); }
+}
+__global__ void lock_without_release(HEAD) {
+    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; atomicExch(flag, 0); }
+}
+__global__ void lock_without_acquire(HEAD) {
+    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } data[0] += 1; F; atomicExch(flag, 0); }
+}
 __global__ void ticket_of_the_block(HEAD) {
     __shared__ bool last;
     if (threadIdx.x == 0) { data[blockIdx.x] = 1; __threadfence_block(); last = atomicAdd(flag, 1) == gridDim.x - 1; }
@@ -73,30 +85,52 @@ __global__ void ticket_fenced_too_early(HEAD) {
 }
 __global__ void volatile_sum(volatile int *data, int *flag, int *out) { data[0] += threadIdx.x; }
 __global__ void volatile_sum_between_fences(volatile int *data, int *flag, int *out) { F; data[0] += threadIdx.x; F; }
-__global__ void volatile_sum_of_blocks(volatile int *data, int *flag, int *out) { if (threadIdx.x == 0) data[0] += 1 + blockIdx.x; }
+__global__ void volatile_sum_of_blocks(volatile int *data, int *flag, int *out) {
+    if (threadIdx.x == 0) data[0] += 1 + blockIdx.x;
+}
 __global__ void volatile_flag(HEAD) { volatile int *f = flag; ACROSS(data[0] = 1, *f = 1, *f, ) }
 __global__ void volatile_flag_fence_before(HEAD) { volatile int *f = flag; ACROSS(F; data[0] = 1, *f = 1, *f, F) }
-__global__ void volatile_data_plain_reader(HEAD) { volatile int *d = data; if (FIRST) *d = 1; if (SECOND) out[0] = data[0]; }
+__global__ void volatile_data_plain_reader(HEAD) {
+    volatile int *d = data; if (FIRST) *d = 1; if (SECOND) out[0] = data[0];
+}
 __global__ void warp_synchronous(HEAD) {
     __shared__ volatile int s[64];
     s[threadIdx.x] = threadIdx.x;
     __syncthreads();
     if (threadIdx.x < 32) { s[threadIdx.x] += s[threadIdx.x + 32]; s[threadIdx.x] += s[threadIdx.x + 1]; }
 }
-__global__ void in_block_no_release(HEAD) { IN_BLOCK(s = 1, atomicExch(&f, 1), atomicAdd(&f, 0), __threadfence_block()) }
-__global__ void in_block_no_acquire(HEAD) { IN_BLOCK(s = 1; __threadfence_block(), atomicExch(&f, 1), atomicAdd(&f, 0), ) }
-__global__ void in_block_volatile(HEAD) { IN_BLOCK(s = 1, *(volatile int *)&f = 1, *(volatile int *)&f, __threadfence_block()) }
-__global__ void shuffle_is_no_barrier(HEAD) { __shared__ int s[32]; s[threadIdx.x] = 1; int v = __shfl_sync(~0u, 1, 0); out[threadIdx.x] = v + s[31 - threadIdx.x]; }
+__global__ void in_block_no_release(HEAD) {
+    IN_BLOCK(s = 1, atomicExch(&f, 1), atomicAdd(&f, 0), __threadfence_block())
+}
+__global__ void in_block_no_acquire(HEAD) {
+    IN_BLOCK(s = 1; __threadfence_block(), atomicExch(&f, 1), atomicAdd(&f, 0), )
+}
+__global__ void in_block_volatile(HEAD) {
+    IN_BLOCK(s = 1, *(volatile int *)&f = 1, *(volatile int *)&f, __threadfence_block())
+}
+__global__ void shuffle_is_no_barrier(HEAD) {
+    __shared__ int s[32]; s[threadIdx.x] = 1; int v = __shfl_sync(~0u, 1, 0);
+    out[threadIdx.x] = v + s[31 - threadIdx.x];
+}
 
 // right
 __global__ void right_flag(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, F) }
-__global__ void right_flag_of_the_system(HEAD) { ACROSS(data[0] = 1; __threadfence_system(), atomicExch_system(flag, 1), SEEN, __threadfence_system()) }
-__global__ void right_release_acquire(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1, f.store(1, cuda::memory_order_release), f.load(cuda::memory_order_acquire), ) }
-__global__ void right_fence_and_acquire(HEAD) { Device &f = *(Device *)flag; ACROSS(data[0] = 1; F, f.store(1, cuda::memory_order_relaxed), f.load(cuda::memory_order_acquire), ) }
+__global__ void right_flag_of_the_system(HEAD) {
+    ACROSS(data[0] = 1; __threadfence_system(), atomicExch_system(flag, 1), SEEN, __threadfence_system())
+}
+__global__ void right_release_acquire(HEAD) {
+    Device &f = *(Device *)flag;
+    ACROSS(data[0] = 1, f.store(1, cuda::memory_order_release), f.load(cuda::memory_order_acquire), )
+}
+__global__ void right_fence_and_acquire(HEAD) {
+    Device &f = *(Device *)flag;
+    ACROSS(data[0] = 1; F, f.store(1, cuda::memory_order_relaxed), f.load(cuda::memory_order_acquire), )
+}
 __global__ void right_half_fences(HEAD) {
     cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);
-    ACROSS(data[0] = 1; cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device), f.store(1, cuda::memory_order_relaxed),
-        f.load(cuda::memory_order_relaxed), cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device))
+    ACROSS(data[0] = 1; cuda::atomic_thread_fence(cuda::memory_order_release, cuda::thread_scope_device),
+           f.store(1, cuda::memory_order_relaxed), f.load(cuda::memory_order_relaxed),
+           cuda::atomic_thread_fence(cuda::memory_order_acquire, cuda::thread_scope_device))
 }
 __global__ void right_volatile_flag(HEAD) { volatile int *f = flag; ACROSS(data[0] = 1; F, *f = 1, *f, F) }
 __global__ void right_volatile_flag_given_back(HEAD) {
@@ -105,7 +139,9 @@ __global__ void right_volatile_flag_given_back(HEAD) {
     if (SECOND) { while (!*f) { } F; out[0] = data[0]; data[0] = 2; F; *f = 0; }
 }
 __global__ void right_flag_taken_plainly(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, F; *flag = 0) }
-__global__ void right_value_in_the_flag(HEAD) { volatile int *f = flag; if (FIRST) *f = 5; if (SECOND) { while (!*f) { } out[0] = *f; } }
+__global__ void right_value_in_the_flag(HEAD) {
+    volatile int *f = flag; if (FIRST) *f = 5; if (SECOND) { while (!*f) { } out[0] = *f; }
+}
 __global__ void right_chain(HEAD) {    // each block acquires what the one before released, and hands all of it on
     if (threadIdx.x) return;
     if (blockIdx.x) while (atomicAdd(flag + blockIdx.x - 1, 0) == 0) { }
@@ -120,12 +156,19 @@ __global__ void right_sequence(HEAD) {  // a relaxed change between release and 
     if (SECOND) { while (atomicAdd(flag, 0) != 1) { } atomicAdd(flag, 1); }
     if (blockIdx.x == 2 && threadIdx.x == 0) { while (atomicAdd(flag, 0) != 2) { } F; out[0] = data[0]; }
 }
-__global__ void right_lock(HEAD) { if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; F; atomicExch(flag, 0); } }
-__global__ void right_lock_let_go_by_volatile(HEAD) { if (threadIdx.x == 0) { while (atomicExch(flag, 1)) { } F; data[0] += 1; F; *(volatile int *)flag = 0; } }
+__global__ void right_lock(HEAD) {
+    if (threadIdx.x == 0) { while (atomicCAS(flag, 0, 1)) { } F; data[0] += 1; F; atomicExch(flag, 0); }
+}
+__global__ void right_lock_let_go_by_volatile(HEAD) {
+    if (threadIdx.x == 0) { while (atomicExch(flag, 1)) { } F; data[0] += 1; F; *(volatile int *)flag = 0; }
+}
 __global__ void right_lock_of_the_library(HEAD) {
     cuda::atomic_ref<int, cuda::thread_scope_device> f(*flag);
     int none = 0;
-    if (threadIdx.x == 0) { while (!f.compare_exchange_weak(none, 1, cuda::memory_order_acquire)) none = 0; data[0] += 1; f.store(0, cuda::memory_order_release); }
+    if (threadIdx.x == 0) {
+        while (!f.compare_exchange_weak(none, 1, cuda::memory_order_acquire)) none = 0;
+        data[0] += 1; f.store(0, cuda::memory_order_release);
+    }
 }
 __global__ void right_ticket(HEAD) {
     __shared__ bool last;
@@ -157,16 +200,25 @@ __global__ void right_ticket_of_a_warp(HEAD) {
     int last = 0;
     if (threadIdx.x == 0) { F; last = atomicAdd(flag, 1) == gridDim.x - 1; F; }
     __syncwarp();
-    if (__shfl_sync(~0u, last, 0)) for (int b = 0; b < gridDim.x; b++) out[threadIdx.x] += data[b*32 + 31 - threadIdx.x];
+    if (__shfl_sync(~0u, last, 0))
+        for (int b = 0; b < gridDim.x; b++) out[threadIdx.x] += data[b*32 + 31 - threadIdx.x];
 }
 __global__ void right_ticket_volatile(volatile int *data, int *flag, int *out) {     // as the programming guide had it
     __shared__ bool last;
     if (threadIdx.x == 0) { data[blockIdx.x] = 1; F; last = atomicInc((unsigned *)flag, gridDim.x) == gridDim.x - 1; }
     __syncthreads();
-    if (last) { int v = 0; for (int b = 0; b < gridDim.x; b++) v += data[b]; if (threadIdx.x == 0) data[0] = v, *flag = 0; }
+    if (last) {
+        int v = 0;
+        for (int b = 0; b < gridDim.x; b++) v += data[b];
+        if (threadIdx.x == 0) data[0] = v, *flag = 0;
+    }
 }
-__global__ void right_in_block(HEAD) { IN_BLOCK(s = 1; __threadfence_block(), atomicExch_block(&f, 1), atomicAdd_block(&f, 0), __threadfence_block()) }
-__global__ void right_in_block_volatile(HEAD) { IN_BLOCK(s = 1; __threadfence_block(), *(volatile int *)&f = 1, *(volatile int *)&f, __threadfence_block()) }
+__global__ void right_in_block(HEAD) {
+    IN_BLOCK(s = 1; __threadfence_block(), atomicExch_block(&f, 1), atomicAdd_block(&f, 0), __threadfence_block())
+}
+__global__ void right_in_block_volatile(HEAD) {
+    IN_BLOCK(s = 1; __threadfence_block(), *(volatile int *)&f = 1, *(volatile int *)&f, __threadfence_block())
+}
 __global__ void right_in_block_atomic(HEAD) {
     __shared__ Block f;
     __shared__ int s;
@@ -179,7 +231,9 @@ __global__ void right_volatile_behind_barriers(HEAD) {
     __shared__ volatile int s[64];
     s[threadIdx.x] = threadIdx.x;
     __syncthreads();
-    if (threadIdx.x < 32) for (int half = 32; half; half /= 2) { int v = s[threadIdx.x + half]; __syncwarp(); s[threadIdx.x] += v; __syncwarp(); }
+    if (threadIdx.x < 32) for (int half = 32; half; half /= 2) {
+        int v = s[threadIdx.x + half]; __syncwarp(); s[threadIdx.x] += v; __syncwarp();
+    }
 }
 }
 '''.replace('HEAD', 'int *data, int *flag, int *out')
@@ -244,12 +298,22 @@ __global__ void unwritten_3_bytes(HEAD) { FRESH memcpy(out, fresh + 5, 3); }
 __global__ void unwritten_struct(HEAD) { FRESH *(Row *)out = *(Row *)fresh; }
 __global__ void unwritten_in_part(HEAD) { FRESH memmove(out + 40, fresh, n + 16); }
 // races
-__global__ void race_of_run_time(HEAD) { if (threadIdx.x == 3) data[5] = 1; memcpy(out + 64*threadIdx.x % 256, data, n + 8); }
-__global__ void race_cleared(HEAD) { if (threadIdx.x == 3) out[0] = data[5]; if (threadIdx.x == 40) memset(data, 0, n + 8); }
+__global__ void race_of_run_time(HEAD) {
+    if (threadIdx.x == 3) data[5] = 1;
+    memcpy(out + 64*threadIdx.x % 256, data, n + 8);
+}
+__global__ void race_cleared(HEAD) {
+    if (threadIdx.x == 3) out[0] = data[5]; if (threadIdx.x == 40) memset(data, 0, n + 8);
+}
 __global__ void race_3_bytes(HEAD) { if (threadIdx.x == 3) data[5] = 1; if (threadIdx.x == 40) memset(data + 5, 0, 3); }
-__global__ void race_copied(HEAD) { int v[6] = {0, 0, 0, 0, 0, int(threadIdx.x)}; if (threadIdx.x < 2) memcpy(data, v, n + 8); }
+__global__ void race_copied(HEAD) {
+    int v[6] = {0, 0, 0, 0, 0, int(threadIdx.x)}; if (threadIdx.x < 2) memcpy(data, v, n + 8);
+}
 __global__ void race_struct(HEAD) { Row r = {}; r.at[5] = threadIdx.x; if (threadIdx.x < 2) *(Row *)data = r; }
-__global__ void race_shared(HEAD) { __shared__ int data_[32]; data_[threadIdx.x % 32] = 1; __syncthreads(); if (threadIdx.x == 7) data_[5] = 2; if (threadIdx.x == 50) memcpy(out, data_, n + 8); }
+__global__ void race_shared(HEAD) {
+    __shared__ int data_[32]; data_[threadIdx.x % 32] = 1; __syncthreads(); if (threadIdx.x == 7) data_[5] = 2;
+    if (threadIdx.x == 50) memcpy(out, data_, n + 8);
+}
 // right
 __global__ void right_copies(HEAD) {
     __shared__ Row rows[4];
@@ -260,7 +324,9 @@ __global__ void right_copies(HEAD) {
     __syncthreads();
     float f; memcpy(&f, &shared_[63 - t], 4);
     Bytes<37> b; memset(&b, 1, 37);
-    if (t < 4) memcpy(data + 16*t, rows + 3 - t, n*4), memmove(data + 16*t + 1, data + 16*t, n), *(Bytes<37> *)(out + 16*t) = b;
+    if (t < 4)
+        memcpy(data + 16*t, rows + 3 - t, n*4), memmove(data + 16*t + 1, data + 16*t, n),
+        *(Bytes<37> *)(out + 16*t) = b;
     if (t == 9) memcpy(out, &f, 0);
 }
 }
@@ -301,7 +367,9 @@ __global__ void own_k(Numbers many, int *out) {
     for (int i = 0; i < 8; i++) mine[i] = many.at[(threadIdx.x + i)%60] + known[i%4];
     out[threadIdx.x] = mine[threadIdx.x%8]*int(scale[threadIdx.x%4]);
 }
-template <class T> void before(torch::Tensor x) { before_k<<<1, 32>>>((const T *)x.data_ptr(), (T *)x.data_ptr() + 32); }
+template <class T> void before(torch::Tensor x) {
+    before_k<<<1, 32>>>((const T *)x.data_ptr(), (T *)x.data_ptr() + 32);
+}
 void bytes(torch::Tensor x) { before<unsigned char>(x); }
 void floats(torch::Tensor x) { before<float>(x); }
 void doubles(torch::Tensor x) { before<double>(x); }

@@ -29,7 +29,9 @@ TOGETHER = 16
 INCLUDE = re.compile(r'^#include <.*$', re.M)
 MAIN = r"""
 static int gs_main(int (*main)()) { return main(); }
-static int gs_main(int (*main)(int, char **)) { char name[] = "program", *argv[] = {name, nullptr}; return main(1, argv); }
+static int gs_main(int (*main)(int, char **)) {
+    char name[] = "program", *argv[] = {name, nullptr}; return main(1, argv);
+}
 """
 
 def ended(src):

@@ -10,7 +10,7 @@ SRC = r'''
 namespace cg = cooperative_groups;
 __device__ int flags[2048], sums[2048], ticket;
 
-__device__ int look_back(int b, int mine) {                 // one thread of the block: what those before have, and this one
+__device__ int look_back(int b, int mine) {  // one thread of the block: what those before have, and this one
     int before = 0;
     if (b) {
         while (atomicAdd(&flags[b-1], 0) == 0) {}
@@ -48,7 +48,7 @@ __global__ void in_file(volatile int *f, int *out) {
     __syncthreads();
     out[blockIdx.x*32 + threadIdx.x] = of_file[31 - threadIdx.x];
 }
-__global__ void fix_up(int *part, int *out) {               // the last block of a tile adds what the others left: stream-K
+__global__ void fix_up(int *part, int *out) {  // the last block of a tile adds what the others left: stream-K
     int b = blockIdx.x;
     part[b] = b + 1;
     __threadfence();
@@ -113,7 +113,10 @@ __global__ void clusters(int *out) {
 
 void reset() { static int z[2048]; cudaMemcpyToSymbol(flags, z, sizeof z); cudaMemcpyToSymbol(ticket, z, 4); }
 void go_scan(int *x, int *out, int blocks) { reset(); scan<<<blocks, 64>>>(x, out); }
-void go_ticket(int *out, int blocks) { reset(); cudaFuncSetAttribute(by_ticket, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); by_ticket<<<blocks, 32, 200000>>>(out); }
+void go_ticket(int *out, int blocks) {
+    reset(); cudaFuncSetAttribute(by_ticket, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000);
+    by_ticket<<<blocks, 32, 200000>>>(out);
+}
 void go_file(int *f, int *out, int blocks) { in_file<<<blocks, 32>>>(f, out); }
 void go_fix_up(int *part, int *out, int blocks) { reset(); fix_up<<<blocks, 1>>>(part, out); }
 void go_clusters(int *out, int blocks) {
@@ -135,11 +138,20 @@ int go_grid_ex(int *a, int *b, int n) {
     cudaLaunchConfig_t config = {dim3(n/64), dim3(64), 0, 0, attribute, 1};
     return cudaLaunchKernelEx(&config, grid, a, b, n);
 }
-void go_plain(int *a, int *b, int n) { void *args[] = {&a, &b, &n}; cudaLaunchKernel(reinterpret_cast<const void *>(grid), dim3(n/64), dim3(64), args, 0, 0); }
-void go_race(int *a, int n) { void *args[] = {&a, &n}; cudaLaunchCooperativeKernel((const void *)race, n/64, 64, args); }
+void go_plain(int *a, int *b, int n) {
+    void *args[] = {&a, &b, &n};
+    cudaLaunchKernel(reinterpret_cast<const void *>(grid), dim3(n/64), dim3(64), args, 0, 0);
+}
+void go_race(int *a, int n) {
+    void *args[] = {&a, &n}; cudaLaunchCooperativeKernel((const void *)race, n/64, 64, args);
+}
 void go_early(int *a) { void *args[] = {&a}; cudaLaunchCooperativeKernel((void *)early, 4, 32, args); }
-void go_excused(int *a, int n, int wrong) { void *args[] = {&a, &n, &wrong}; cudaLaunchCooperativeKernel((void *)excused, (n + 63)/64, 64, args); }
-void go_never(int *a, int blocks) { cudaFuncSetAttribute(never, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); never<<<blocks, 1, 200000>>>(a); }
+void go_excused(int *a, int n, int wrong) {
+    void *args[] = {&a, &n, &wrong}; cudaLaunchCooperativeKernel((void *)excused, (n + 63)/64, 64, args);
+}
+void go_never(int *a, int blocks) {
+    cudaFuncSetAttribute(never, cudaFuncAttributeMaxDynamicSharedMemorySize, 200000); never<<<blocks, 1, 200000>>>(a);
+}
 int fit() {
     int n, by = 0;
     cudaOccupancyMaxActiveBlocksPerMultiprocessor(&n, grid, 64, 0);

@@ -14,7 +14,9 @@ ADDRESS = '__device__ unsigned address(const void *p) { return static_cast<unsig
 
 FRAGMENTS = '''#include <cuda_bf16.h>
 #include <cuda_fp16.h>
-template <class T> __device__ unsigned word(T lower, T upper) { unsigned r; T both[] = {lower, upper}; memcpy(&r, both, 4); return r; }
+template <class T> __device__ unsigned word(T lower, T upper) {
+    unsigned r; T both[] = {lower, upper}; memcpy(&r, both, 4); return r;
+}
 '''
 SIXTEEN = FRAGMENTS + '''
 __global__ void product(const T *a, const T *b, const float *c, float *out) {   // a: 16 x K, b: K x 8
@@ -28,8 +30,10 @@ __global__ void product(const T *a, const T *b, const float *c, float *out) {   
     for (int i = 0; i < 4; i++) out[(g + i/2*8)*8 + 2*t + i%2] = fc[i];
 }
 '''
-MMA16 = '''asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-        : "+f"(fc[0]), "+f"(fc[1]), "+f"(fc[2]), "+f"(fc[3]) : "r"(fa[0]), "r"(fa[1]), "r"(fa[2]), "r"(fa[3]), "r"(fb[0]), "r"(fb[1]));'''
+MMA16 = '''asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.TYPE.TYPE.f32 "
+        "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+        : "+f"(fc[0]), "+f"(fc[1]), "+f"(fc[2]), "+f"(fc[3])
+        : "r"(fa[0]), "r"(fa[1]), "r"(fa[2]), "r"(fa[3]), "r"(fb[0]), "r"(fb[1]));'''
 MMA8 = '''asm volatile("mma.sync.aligned.m16n8k8.row.col.f32.TYPE.TYPE.f32 {%0,%1,%2,%3}, {%4,%5}, {%6}, {%0,%1,%2,%3};"
         : "+f"(fc[0]), "+f"(fc[1]), "+f"(fc[2]), "+f"(fc[3]) : "r"(fa[0]), "r"(fa[1]), "r"(fb[0]));'''
 
@@ -49,12 +53,18 @@ def test_mma_is_the_exact_sum_rounded_once(kind, dtype, name, k, mma):
 
 MATMUL = '#include <cuda_bf16.h>\n#include <cuda_pipeline.h>\ntypedef __nv_bfloat16 bf16;\n' + ADDRESS + '''
 template <int left> __device__ void wait() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
-__global__ void matmul(const bf16 *m, const bf16 *n, float *out, int h, int w, int k) {   // 32 x 32 tiles, 4 warps of 16 x 16, two stages
+// 32 x 32 tiles, 4 warps of 16 x 16, two stages
+__global__ void matmul(const bf16 *m, const bf16 *n, float *out, int h, int w, int k) {
     __shared__ alignas(16) bf16 ms[2][32][40], ns[2][32][40];
-    int r = blockIdx.y*32, c = blockIdx.x*32, tr = threadIdx.x/4, tc = threadIdx.x%4*8, lane = threadIdx.x%32, warp = threadIdx.x/32;
+    int r = blockIdx.y*32, c = blockIdx.x*32, tr = threadIdx.x/4, tc = threadIdx.x%4*8, lane = threadIdx.x%32,
+        warp = threadIdx.x/32;
     auto fetch = [&](int s, int at) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(&ms[s][tr][tc])), "l"(m + (r+tr)*k + at+tc), "r"(r+tr < h && at+tc < k ? 16 : 0) : "memory");
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;" ::"r"(address(&ns[s][tr][tc])), "l"(n + (at+tr)*w + c+tc), "r"(at+tr < k && c+tc < w ? 16 : 0) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     ::"r"(address(&ms[s][tr][tc])), "l"(m + (r+tr)*k + at+tc), "r"(r+tr < h && at+tc < k ? 16 : 0)
+                     : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16, %2;"
+                     ::"r"(address(&ns[s][tr][tc])), "l"(n + (at+tr)*w + c+tc), "r"(at+tr < k && c+tc < w ? 16 : 0)
+                     : "memory");
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     float sum[2][4] = {};
@@ -65,13 +75,17 @@ __global__ void matmul(const bf16 *m, const bf16 *n, float *out, int h, int w, i
         __syncthreads();
         for (int s = 0; s < 32; s += 16) {
             unsigned a[4], b[4];
-            asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared.b16 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                          : "r"(address(&ms[i%2][warp/2*16 + lane%16][s + lane/16*8])) : "memory");
-            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];" : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
+            asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0,%1,%2,%3}, [%4];"
+                         : "=r"(b[0]), "=r"(b[1]), "=r"(b[2]), "=r"(b[3])
                          : "r"(address(&ns[i%2][s + lane%16][warp%2*16 + lane/16*8])) : "memory");
             for (int j = 0; j < 2; j++)
-                asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 {%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
-                             : "+f"(sum[j][0]), "+f"(sum[j][1]), "+f"(sum[j][2]), "+f"(sum[j][3]) : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2*j]), "r"(b[2*j+1]));
+                asm volatile("mma.sync.aligned.m16n8k16.row.col.f32.bf16.bf16.f32 "
+                             "{%0,%1,%2,%3}, {%4,%5,%6,%7}, {%8,%9}, {%0,%1,%2,%3};"
+                             : "+f"(sum[j][0]), "+f"(sum[j][1]), "+f"(sum[j][2]), "+f"(sum[j][3])
+                             : "r"(a[0]), "r"(a[1]), "r"(a[2]), "r"(a[3]), "r"(b[2*j]), "r"(b[2*j+1]));
         }
         __syncthreads();
     }

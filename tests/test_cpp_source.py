@@ -168,9 +168,9 @@ def test_shared_in_macros():
     assert (to_cpp('#define TILE(T, n) __shared__ T n[32]')
             == '#define TILE(T, n) auto &n = ::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(n))')
     assert (to_cpp('#define TILE(T, n) __shared__ T buf_##n[32], o;')
-            == '#define TILE(T, n) auto &buf_##n = ::gridstride::shared<T [32], '
-               '__COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); '
-              'auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));')
+            == '#define TILE(T, n) auto &buf_##n = '
+               '::gridstride::shared<T [32], __COUNTER__>(GRIDSTRIDE_NAME(buf_##n)); '
+               'auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));')
     alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
     assert (to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))
             == alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};"))
@@ -316,7 +316,8 @@ static __global__ void no_parameters(void) { }
 #define KERNEL __global__ void
 KERNEL aliased(const __grid_constant__ Params p) {}
 __global__ void add(float *first, std::vector<int> second, int third, unsigned long long c) { }
-namespace a { namespace { namespace b { static inline torch::Tensor host(const torch::Tensor &x, c10::optional<at::Tensor> y = c10::nullopt, const std::string& s = "a,(b", char c=')') {
+namespace a { namespace { namespace b { static inline torch::Tensor host(const torch::Tensor &x, \
+c10::optional<at::Tensor> y = c10::nullopt, const std::string& s = "a,(b", char c=')') {
   struct Local { int f() { return 1; } }; return x; } } } __global__ void inner(int *i) {} }
 __host__ __device__ int both(int a) { return a; }
 __device__ int device(int a) { return a; }
@@ -444,7 +445,9 @@ __shared__ int file_tile[N];
 HD float sq(float x) { return x*x; }
 __noinline__ __device__ int slow(int x) { return x; }
 template <int K> __device__ float dev(float x) { __shared__ float s[K > 4 ? K : 4]; return s[0]+x; }
-KERNEL plain(float *x, int n) { TILE(float, tile); tile[0][0] = x[0]; x[0] = top[0] + file_tile[0] + dev<3>(1) + sin_table[1] + coef[0]; }
+KERNEL plain(float *x, int n) {
+    TILE(float, tile); tile[0][0] = x[0]; x[0] = top[0] + file_tile[0] + dev<3>(1) + sin_table[1] + coef[0];
+}
 __global__ void kern_float(float *x);
 template <typename T, int B> __global__ void k(const T *__restrict__ x, T y = T()) {
   __shared__ Pair<int, T> a[B][M+1], *b, (*c)[4];
@@ -460,7 +463,9 @@ template <class F> __global__ void call(F f) { f(1); }
 __global__ void none() {}
 __global__ void call2(P2 p, float *x, P2 q) {}
 template <class T> __global__ void kp(T *x, int n) {}
-template <class T> struct Holder { template <int B> static void run(T *x) { k<T, B><<<1, 32>>>(x, T(1)); k<T, (B>>1)><<<1,2>>>(x); } };
+template <class T> struct Holder {
+    template <int B> static void run(T *x) { k<T, B><<<1, 32>>>(x, T(1)); k<T, (B>>1)><<<1,2>>>(x); }
+};
 template <class... A> void all(A... a) { call<<<1, 1>>>(a...); }
 void host(float *x, int n, cudaStream_t s, bool fast) {
   plain<<<1, 32>>>(x, n);

@@ -39,8 +39,9 @@ CUtensorMap map_of(torch::Tensor x) {
     CUtensorMap map;
     uint64_t sizes[] = {uint64_t(x.size(1)), uint64_t(x.size(0))}, steps[] = {uint64_t(x.size(1)*4)};
     uint32_t box[] = {32, 8}, every[] = {1, 1};
-    CUresult error = cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x.data_ptr(), sizes, steps, box, every, CU_TENSOR_MAP_INTERLEAVE_NONE,
-                                            CU_TENSOR_MAP_SWIZZLE_NONE, CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
+    CUresult error = cuTensorMapEncodeTiled(&map, CU_TENSOR_MAP_DATA_TYPE_FLOAT32, 2, x.data_ptr(), sizes, steps, box,
+                                            every, CU_TENSOR_MAP_INTERLEAVE_NONE, CU_TENSOR_MAP_SWIZZLE_NONE,
+                                            CU_TENSOR_MAP_L2_PROMOTION_L2_128B, CU_TENSOR_MAP_FLOAT_OOB_FILL_NONE);
     const char *text;
     cuGetErrorString(error, &text);
     TORCH_CHECK(error == CUDA_SUCCESS, text);

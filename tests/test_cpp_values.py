@@ -41,10 +41,15 @@ torch::Tensor undefined() { return torch::Tensor(); }
 
 std::vector<int64_t> sizes(const torch::Tensor &x) { return x.sizes().vec(); }
 std::vector<int64_t> strides(const torch::Tensor &x) { return x.strides().vec(); }
-std::string about(torch::Tensor x) { return torch::str(x.dtype(), " ", x.dim(), " ", x.numel(), " ", x.element_size(), " ", x.nbytes(), " ", x.device(), " ", x.is_cuda(), x.is_cpu(), x.is_contiguous()); }
+std::string about(torch::Tensor x) {
+    return torch::str(x.dtype(), " ", x.dim(), " ", x.numel(), " ", x.element_size(), " ", x.nbytes(), " ", x.device(),
+                      " ", x.is_cuda(), x.is_cpu(), x.is_contiguous());
+}
 int64_t size(torch::Tensor x, int64_t d) { return x.size(d); }
 torch::ScalarType type_of(torch::Tensor x) { return x.scalar_type(); }
-torch::Tensor made(std::vector<int64_t> sizes, torch::ScalarType type, torch::Device device) { return torch::zeros(sizes, torch::dtype(type).device(device)); }
+torch::Tensor made(std::vector<int64_t> sizes, torch::ScalarType type, torch::Device device) {
+    return torch::zeros(sizes, torch::dtype(type).device(device));
+}
 torch::Tensor same(torch::Tensor x) { return x; }
 const torch::Tensor &same_reference(const torch::Tensor &x) { return x; }
 torch::Tensor by_reference(torch::Tensor &x) { return x; }
@@ -55,7 +60,9 @@ void fill(torch::Tensor x, float value) {
 float packed_sum(torch::Tensor x) {
     auto a = x.packed_accessor32<float, 3, torch::RestrictPtrTraits>();
     float s = 0;
-    for (int i = 0; i < a.size(0); i++) for (int j = 0; j < a.size(1); j++) for (int k = 0; k < a.size(2); k++) s += a[i][j][k] * (1 + i + 10 * j + 100 * k);
+    for (int i = 0; i < a.size(0); i++)
+        for (int j = 0; j < a.size(1); j++)
+            for (int k = 0; k < a.size(2); k++) s += a[i][j][k] * (1 + i + 10 * j + 100 * k);
     return s;
 }
 float first(torch::Tensor x) { return *x.data_ptr<float>(); }
@@ -70,9 +77,13 @@ template <class T> torch::Tensor twice_of(torch::Tensor x) {
     return y;
 }
 torch::Tensor twice(torch::Tensor x) {
-    return AT_DISPATCH_FLOATING_TYPES_AND2(at::ScalarType::Half, at::ScalarType::BFloat16, x.scalar_type(), "twice", [&] { return twice_of<scalar_t>(x); });
+    return AT_DISPATCH_FLOATING_TYPES_AND2(at::ScalarType::Half, at::ScalarType::BFloat16, x.scalar_type(), "twice",
+                                           [&] { return twice_of<scalar_t>(x); });
 }
-int64_t bytes_of_type(torch::Tensor x) { return AT_DISPATCH_ALL_TYPES_AND(torch::kBool, x.scalar_type(), "bytes", ([&] { return int64_t(sizeof(scalar_t)); })); }
+int64_t bytes_of_type(torch::Tensor x) {
+    return AT_DISPATCH_ALL_TYPES_AND(torch::kBool, x.scalar_type(), "bytes",
+                                     ([&] { return int64_t(sizeof(scalar_t)); }));
+}
 torch::Tensor to_half(torch::Tensor x) {
     auto y = torch::empty(x.sizes(), x.options().dtype(torch::kHalf));
     for (int64_t i = 0; i < x.numel(); i++) y.data_ptr<at::Half>()[i] = x.data_ptr<float>()[i];
@@ -99,7 +110,8 @@ torch::Tensor computed(torch::Tensor x) {
 std::vector<torch::Tensor> new_tensors(torch::Tensor x) {
     auto f = torch::TensorOptions().dtype(torch::kInt32).device(x.device());
     int n = 3;
-    return {torch::zeros({n, 2}, f), torch::ones(n), torch::full({2}, 1.5), torch::arange(4), torch::zeros_like(x), torch::rand({2, 2}), torch::randn({5}, torch::kDouble),
+    return {torch::zeros({n, 2}, f), torch::ones(n), torch::full({2}, 1.5), torch::arange(4), torch::zeros_like(x),
+            torch::rand({2, 2}), torch::randn({5}, torch::kDouble),
             torch::cat({x, x}), torch::stack({x, x}), torch::tensor({1.5, 2.5}), torch::eye(2), torch::zeros({0, 4})};
 }
 double item(torch::Tensor x) { return x.sum().item<double>() + x[0][1].item().toFloat(); }
@@ -108,7 +120,10 @@ torch::Tensor impossible(torch::Tensor x) { return x.mm(x); }
 int survived(torch::Tensor x) { try { x.mm(x); } catch (const std::exception &e) { return 1; } return 0; }
 torch::Tensor two_results(torch::Tensor x) { return x.max(0); }
 
-void check(torch::Tensor x) { TORCH_CHECK(x.dim() == 2, "x must have 2 dimensions, it has ", x.dim(), ": ", x.sizes(), " ", x.dtype(), " ", 1.5f, ' ', true); }
+void check(torch::Tensor x) {
+    TORCH_CHECK(x.dim() == 2, "x must have 2 dimensions, it has ", x.dim(), ": ", x.sizes(), " ", x.dtype(), " ", 1.5f,
+                ' ', true);
+}
 void check_plain(int n) { TORCH_CHECK(n > 0); }
 void check_equal(int n) { TORCH_CHECK_EQ(n, 3); }
 void check_kind(int n) {
@@ -141,9 +156,11 @@ PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) {
     m.def("add", &add, "adds", pybind11::arg("a"), pybind11::arg("b") = 1);
 }
 """
-NAMES = '''add wide narrow unsign half_of single flip greet length viewed nothing defaults doubled words nested total three in_tuple pair maybe has defined undefined sizes strides about
-size type_of made same same_reference by_reference fill packed_sum first address raw raw_int raw_bytes twice bytes_of_type to_half from_half to_bfloat half_operators swap computed
-new_tensors item in_place impossible survived two_results check check_plain check_equal check_kind warn keep what_was_kept unknown gives_unknown'''.split()
+NAMES = '''add wide narrow unsign half_of single flip greet length viewed nothing defaults doubled words nested
+total three in_tuple pair maybe has defined undefined sizes strides about size type_of made same
+same_reference by_reference fill packed_sum first address raw raw_int raw_bytes twice bytes_of_type
+to_half from_half to_bfloat half_operators swap computed new_tensors item in_place impossible survived
+two_results check check_plain check_equal check_kind warn keep what_was_kept unknown gives_unknown'''.split()
 EXPORTS = (''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in NAMES)
            + 'GRIDSTRIDE_EXPORT_AS(inner_f, inner::f)\nGRIDSTRIDE_EXPORT_AS(generic_int, generic<int>)\n')
 DECLARED = {'defaults':'int defaults(int a, int b = 10, int c = 100);',
@@ -449,12 +466,18 @@ KERNELS = r"""
 #include <c10/cuda/CUDAException.h>
 #include <c10/cuda/CUDAGuard.h>
 __global__ void copy(const float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }
-__global__ void scale(const float4 *x, float4 *y, float by, int n) { int i = threadIdx.x; if (i < n) y[i] = float4{x[i].x * by, x[i].y * by, x[i].z * by, x[i].w * by}; }
+__global__ void scale(const float4 *x, float4 *y, float by, int n) {
+    int i = threadIdx.x; if (i < n) y[i] = float4{x[i].x * by, x[i].y * by, x[i].z * by, x[i].w * by};
+}
 __global__ void mark(unsigned *x, const char *s, bool yes, double d) { if (yes) x[threadIdx.x] = s[0] + unsigned(d); }
-template <class T> __global__ void set(torch::PackedTensorAccessor32<T, 2, torch::RestrictPtrTraits> a, T value) { a[blockIdx.x][threadIdx.x] = value; }
+template <class T> __global__ void set(torch::PackedTensorAccessor32<T, 2, torch::RestrictPtrTraits> a, T value) {
+    a[blockIdx.x][threadIdx.x] = value;
+}
 template <class T> __global__ void plain(T *x, T value) { x[threadIdx.x] = value; }
 
-std::string about(torch::Tensor x) { return torch::str(x.device(), " ", x.is_cuda(), x.is_cpu(), x.options().device().is_cuda()); }
+std::string about(torch::Tensor x) {
+    return torch::str(x.device(), " ", x.is_cuda(), x.is_cpu(), x.options().device().is_cuda());
+}
 torch::Tensor copied(torch::Tensor x) {
     const at::cuda::OptionalCUDAGuard guard(device_of(x));
     auto y = torch::empty_like(x);
@@ -462,10 +485,13 @@ torch::Tensor copied(torch::Tensor x) {
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return y;
 }
-torch::Tensor moved(torch::Tensor x, torch::Tensor y) { copy<<<1, x.numel()>>>(x.data_ptr<float>(), y.data_ptr<float>()); return y.sum(); }
+torch::Tensor moved(torch::Tensor x, torch::Tensor y) {
+    copy<<<1, x.numel()>>>(x.data_ptr<float>(), y.data_ptr<float>()); return y.sum();
+}
 torch::Tensor filled(torch::Tensor x, double value) {
     AT_DISPATCH_FLOATING_TYPES_AND_HALF(x.scalar_type(), "filled", [&] {
-        set<scalar_t><<<x.size(0), x.size(1)>>>(x.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(), scalar_t(value));
+        set<scalar_t><<<x.size(0), x.size(1)>>>(x.packed_accessor32<scalar_t, 2, torch::RestrictPtrTraits>(),
+                                                scalar_t(value));
     });
     return x;
 }
@@ -481,15 +507,20 @@ torch::Tensor back_and_forth(torch::Tensor x) {
 }
 torch::Tensor fresh(torch::Tensor x) { return moved(torch::empty_like(x), x); }
 torch::Tensor cleared(torch::Tensor x) { auto t = torch::empty_like(x); t.zero_(); return moved(t, x); }
-void thrown(torch::Tensor x) { copy<<<1, 4>>>(torch::ones_like(x).data_ptr<float>(), x.data_ptr<float>()); TORCH_CHECK(false, "thrown"); }
+void thrown(torch::Tensor x) {
+    copy<<<1, 4>>>(torch::ones_like(x).data_ptr<float>(), x.data_ptr<float>()); TORCH_CHECK(false, "thrown");
+}
 std::string places(torch::Tensor x) {
     auto t = torch::zeros({4});
-    return torch::str(t.is_cuda(), x.cpu().is_cuda(), t.cuda().is_cuda(), t.to(torch::kCUDA).is_cuda(), (x + 1).is_cuda(), torch::zeros({1}, x.options()).is_cuda(), t.to(x.device()).is_cuda());
+    return torch::str(t.is_cuda(), x.cpu().is_cuda(), t.cuda().is_cuda(), t.to(torch::kCUDA).is_cuda(),
+                      (x + 1).is_cuda(), torch::zeros({1}, x.options()).is_cuda(), t.to(x.device()).is_cuda());
 }
 int crash() { volatile int *p = (int *)16; return *p; }
 """
-KERNEL_EXPORTS = ''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in 'about copied moved filled back_and_forth fresh cleared thrown places crash'.split()) + \
-    'GRIDSTRIDE_KERNEL(copy)\nGRIDSTRIDE_KERNEL(scale)\nGRIDSTRIDE_KERNEL(mark)\nGRIDSTRIDE_KERNEL_AS(plain_double, plain<double>)\n'
+KERNEL_NAMES = 'about copied moved filled back_and_forth fresh cleared thrown places crash'.split()
+KERNEL_EXPORTS = (''.join(f'GRIDSTRIDE_EXPORT({o})\n' for o in KERNEL_NAMES)
+                  + 'GRIDSTRIDE_KERNEL(copy)\nGRIDSTRIDE_KERNEL(scale)\nGRIDSTRIDE_KERNEL(mark)\n'
+                    'GRIDSTRIDE_KERNEL_AS(plain_double, plain<double>)\n')
 
 class Stopped(Exception): pass
 

@@ -17,26 +17,34 @@ LOOK = '''([page, edge]) => {
         const [r, g, b] = c.slice(0, 3).map(v => v/255).map(v => v <= .04045 ? v/12.92 : ((v + .055)/1.055)**2.4);
         return .2126*r + .7152*g + .0722*b;
     }, contrast = (a, b) => { const [x, y] = [light(a), light(b)].sort((x, y) => y - x); return (x + .05)/(y + .05); };
-    const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > edge && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2*edge;
+    const over = (a, b) => Math.min(a.right, b.right) - Math.max(a.left, b.left) > edge
+        && Math.min(a.bottom, b.bottom) - Math.max(a.top, b.top) > 2*edge;
     const outside = (a, b) => Math.max(b.left - a.left, a.right - b.right, b.top - a.top, a.bottom - b.bottom) > edge;
     return [...document.querySelectorAll('body > div')].flatMap(div => {
-        const svg = div.querySelector('svg'), frame = svg.getBoundingClientRect(), found = [], say = s => found.push([div.id, s]);
+        const svg = div.querySelector('svg'), frame = svg.getBoundingClientRect();
+        const found = [], say = s => found.push([div.id, s]);
         if (frame.right > innerWidth) say(`is ${Math.round(frame.width)} wide, on a page of ${innerWidth}`);
-        const all = [...svg.querySelectorAll('*')].filter(o => o.getBBox && !o.closest('defs')), texts = all.filter(o => o.tagName == 'text' && o.textContent.trim());
+        const all = [...svg.querySelectorAll('*')].filter(o => o.getBBox && !o.closest('defs'));
+        const texts = all.filter(o => o.tagName == 'text' && o.textContent.trim());
         const box = new Map(all.map(o => [o, o.getBoundingClientRect()])), place = new Map(all.map((o, i) => [o, i]));
-        const fills = all.filter(o => ['rect', 'path', 'circle', 'polygon'].includes(o.tagName) && !['none', ''].includes(getComputedStyle(o).fill));
+        const fills = all.filter(o => ['rect', 'path', 'circle', 'polygon'].includes(o.tagName)
+            && !['none', ''].includes(getComputedStyle(o).fill));
         texts.forEach((t, i) => {
-            const b = box.get(t), cx = (b.left + b.right)/2, cy = (b.top + b.bottom)/2, what = JSON.stringify(t.textContent);
+            const b = box.get(t), cx = (b.left + b.right)/2, cy = (b.top + b.bottom)/2;
+            const what = JSON.stringify(t.textContent);
             if (outside(b, frame)) say(`${what} leaves the picture`);
-            const below = fills.filter(o => place.get(o) < place.get(t)).reverse().filter(o => { const f = box.get(o); return f.left <= cx && cx <= f.right && f.top <= cy && cy <= f.bottom; });
+            const holds = f => f.left <= cx && cx <= f.right && f.top <= cy && cy <= f.bottom;
+            const below = fills.filter(o => place.get(o) < place.get(t)).reverse().filter(o => holds(box.get(o)));
             const cell = below.find(o => o.tagName == 'rect');
             if (cell && outside(b, box.get(cell))) say(`${what} leaves its box`);
-            const solid = below.find(o => getComputedStyle(o).fillOpacity == 1), ground = rgb(solid ? getComputedStyle(solid).fill : page);
+            const solid = below.find(o => getComputedStyle(o).fillOpacity == 1);
+            const ground = rgb(solid ? getComputedStyle(solid).fill : page);
             const ratio = contrast(rgb(getComputedStyle(t).fill), ground);
             const size = parseFloat(getComputedStyle(t).fontSize)*frame.width/svg.viewBox.baseVal.width;
             if (size < 7) say(`${what} has letters of ${size.toFixed(1)} pixels`);
             if (ratio < 3) say(`${what} has a contrast of ${ratio.toFixed(1)}`);
-            for (const o of texts.slice(i + 1)) if (over(b, box.get(o))) say(`${what} and ${JSON.stringify(o.textContent)} cover each other`);
+            for (const o of texts.slice(i + 1))
+                if (over(b, box.get(o))) say(`${what} and ${JSON.stringify(o.textContent)} cover each other`);
         });
         return found;
     });

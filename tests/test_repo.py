@@ -165,7 +165,8 @@ def test_wheel_imports_where_only_numpy_is(wheel, tmp_path):
 import numpy as np
 from gridstride.cpp import cuda_kernel
 x = np.arange(70, dtype=np.float32)
-cuda_kernel("__global__ void twice(float *x, int n) { int i = blockIdx.x*32 + threadIdx.x; if (i < n) x[i] *= 2; }")[3, 32](x, 70)
+src = "__global__ void twice(float *x, int n) { int i = blockIdx.x*32 + threadIdx.x; if (i < n) x[i] *= 2; }"
+cuda_kernel(src)[3, 32](x, 70)
 print(int(x.sum()))'''
     assert run(python, '-I', '-c', code, cwd=tmp_path).split() == [str(70*69)]
 

@@ -65,7 +65,8 @@ def body(j):
 together(body)
 from gridstride.options import settings
 if settings.order != 'forward': found.append('an order is left')
-with sim.options(checks=False): together(lambda j: code_of(past[15, 64], np.zeros(1000)) and found.append('no thread of the block'))
+with sim.options(checks=False):
+    together(lambda j: code_of(past[15, 64], np.zeros(1000)) and found.append('no thread of the block'))
 print(found)
 '''
 

@@ -640,7 +640,8 @@ __global__ void matmul(const float *m, const float *n, float *out, int h, int k,
 def test_dynamic_shared_memory():
     t = to_cuda(matmul_dynamic, *CASES['matmul_dynamic'][1]())
     assert (body(t).split('\n\n', 1)[1]
-            == '''__global__ void matmul_dynamic(const float *m, const float *n, float *out, int tw, int h, int k, int w, int out_cols) {
+            == '''__global__ void matmul_dynamic(const float *m, const float *n, float *out, int tw, \
+int h, int k, int w, int out_cols) {
     int tc = threadIdx.x, tr = threadIdx.y;
     int r = blockIdx.y*blockDim.y + tr, c = blockIdx.x*blockDim.x + tc;
     extern __shared__ float shared[];  // two tiles

@@ -77,7 +77,9 @@ __global__ void wild(const float *x, float *out, long long far, int how) {
     out[threadIdx.x] = *p;
 }
 __global__ void four(const float4 *x, float *out) { out[threadIdx.x] = x[threadIdx.x].x; }
-__global__ void shifted(const float *x, const float *y, float *out) { out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x]; }
+__global__ void shifted(const float *x, const float *y, float *out) {
+    out[threadIdx.x] = x[threadIdx.x] + y[threadIdx.x];
+}
 __global__ void swapped(float *x) { std::swap(x[threadIdx.x], x[threadIdx.x + 1]); }
 __global__ void counted(int *n) { n[0] = printf("%d %5.*f%%%s\n", 1, 2, 3.0, "a"); }
 __global__ void guarded(const float *x, float *out) { int i = threadIdx.x; out[i] = x[i]; }

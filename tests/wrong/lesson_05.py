@@ -127,8 +127,8 @@ def linear(checks='CHECK_INPUT(x); CHECK_INPUT(weight); CHECK_INPUT(bias);',
         int h = x.size(0), k = x.size(1), w = weight.size(0);
         TORCH_CHECK({sizes}, "sizes do not fit");
         auto out = torch::zeros({{h, w}}, x.options());
-        linear_k<<<dim3({blocks}), dim3({threads}, {threads})>>>(x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(),
-                                                                 out.data_ptr<float>(), h, w, k);
+        linear_k<<<dim3({blocks}), dim3({threads}, {threads})>>>(
+            x.data_ptr<float>(), weight.data_ptr<float>(), bias.data_ptr<float>(), out.data_ptr<float>(), h, w, k);
         {asks}
         return out;
     }}'''
