@@ -1,10 +1,12 @@
-"""`gridstride.kernels.sum`, `argmax`, `scan`, `histogram` and `transpose` against CUB, torch and a copy, on a GPU: the course's goals, and other types.
+"""`gridstride.kernels.sum`, `argmax`, `scan`, `histogram` and `transpose` against CUB, torch and a copy, on a GPU: the
+course's goals, and other types.
 
     python memory.py                  # all of it, in a minute; prints what memory.txt holds, writes memory.json
     python memory.py sum scan         # some of it; writes nothing
     python memory.py --seconds 1      # of timing for each side (0.2)
 
-Each result is first compared with torch's; then the tool and the others take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios medians over the rounds with their 95% interval.
+Each result is first compared with torch's; then the tool and the others take turns. Figures are medians of GPU time
+with the L2 overwritten before each run, ratios medians over the rounds with their 95% interval.
 GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size.
 """
 import argparse, json, tempfile
@@ -48,30 +50,37 @@ def sums():
     for dtype, n, goal in ((torch.int32, 2**30, 1.03), (torch.float32, 2**28, 1.03), (torch.bfloat16, 2**29, None)):
         x = numbers(dtype, n)
         others = {'CUB': (into(cub.total, x[0]), goal)} if goal else {}
-        yield 'sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes, lambda got, x: near(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0)
+        yield ('sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes,
+               lambda got, x: near(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0))
 
 
 def argmaxes():
     for w in WIDTHS:
         x = numbers(torch.float32, 2**28//w, w)
-        yield 'argmax', lambda x: kernels.argmax(x, -1), x, {'torch': (lambda x: x.argmax(-1), 1.05)}, x.nbytes, lambda got, x: torch.testing.assert_close(got, x.argmax(-1))
+        yield ('argmax', lambda x: kernels.argmax(x, -1), x, {'torch': (lambda x: x.argmax(-1), 1.05)}, x.nbytes,
+               lambda got, x: torch.testing.assert_close(got, x.argmax(-1)))
 
 
 def scans():
     for dtype, n, goal in ((torch.int32, 2**28, 1.), (torch.float32, 2**28, None)):
         x = numbers(dtype, n)
-        yield 'scan', kernels.scan, x, {'CUB': (into(cub.running, x), goal), 'copy': (into(copy, x), None)}, 2*x.nbytes, lambda got, x: near(got, x.cumsum(0, dtype=torch.float64))
+        yield ('scan', kernels.scan, x, {'CUB': (into(cub.running, x), goal), 'copy': (into(copy, x), None)},
+               2*x.nbytes, lambda got, x: near(got, x.cumsum(0, dtype=torch.float64)))
 
 
 def histograms():
     x = numbers(torch.uint8, 2**28)
-    yield 'histogram', kernels.histogram, x, {'CUB': (into(cub.histogram, torch.empty(256, dtype=torch.int32, device='cuda')), 1.)}, x.nbytes, lambda got, x: torch.testing.assert_close(got.long(), torch.bincount(x.int(), minlength=256))
+    yield ('histogram', kernels.histogram, x,
+           {'CUB': (into(cub.histogram, torch.empty(256, dtype=torch.int32, device='cuda')), 1.)}, x.nbytes,
+           lambda got, x: torch.testing.assert_close(got.long(), torch.bincount(x.int(), minlength=256)))
 
 
 def transposes():
     for dtype, goals in ((torch.float32, (.97, 1.)), (torch.bfloat16, (None, None))):
         x = numbers(dtype, 8192, 8192)
-        yield 'transpose', kernels.transpose, x, {'copy': (into(copy, x), goals[0]), 'torch': (lambda x: x.t().contiguous(), goals[1])}, 2*x.nbytes, lambda got, x: torch.testing.assert_close(got, x.t(), rtol=0, atol=0)
+        yield ('transpose', kernels.transpose, x,
+               {'copy': (into(copy, x), goals[0]), 'torch': (lambda x: x.t().contiguous(), goals[1])}, 2*x.nbytes,
+               lambda got, x: torch.testing.assert_close(got, x.t(), rtol=0, atol=0))
 
 
 PARTS = dict(sum=sums, argmax=argmaxes, scan=scans, histogram=histograms, transpose=transposes)
@@ -86,8 +95,10 @@ def rows_of(tool, f, x, others, size, right, seconds):
     mhz = sorted(s.mhz for s in c.timings['ours'].states if s and s.mhz)
     for k, (_, goal) in others.items():
         r, low, high = c.ratios[k]
-        yield dict(tool=tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=k, seconds=c.timings['ours'].median, other_seconds=c.timings[k].median, gbs=size/c.timings['ours'].median/1e9, other_gbs=size/c.timings[k].median/1e9,
-                   ratio=1/r, low=1/high, high=1/low, goal=goal, mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(c.timings['ours'].doubts))
+        yield dict(tool=tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=k, seconds=c.timings['ours'].median,
+                   other_seconds=c.timings[k].median, gbs=size/c.timings['ours'].median/1e9,
+                   other_gbs=size/c.timings[k].median/1e9, ratio=1/r, low=1/high, high=1/low, goal=goal,
+                   mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(c.timings['ours'].doubts))
 
 
 def line(r):
@@ -95,7 +106,9 @@ def line(r):
     head = f"{r['tool']:<10} {r['dtype']:<9} {'x'.join(map(str, r['shape'])):<14}"
     if 'failed' in r: return f"{head} FAILED {r['failed']}"
     goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''
-    return f"{head} {r['seconds']*1e6:>8.1f} µs {r['gbs']:>6.0f} GB/s  {r['other']:<6} {r['other_seconds']*1e6:>8.1f} µs {r['other_gbs']:>6.0f} GB/s  {r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}"
+    return (f"{head} {r['seconds']*1e6:>8.1f} µs {r['gbs']:>6.0f} GB/s  "
+            f"{r['other']:<6} {r['other_seconds']*1e6:>8.1f} µs {r['other_gbs']:>6.0f} GB/s  "
+            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}"
 
 
 def main():
@@ -105,12 +118,16 @@ def main():
     args = p.parse_args()
     path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'memory.json'
     res = dict(made=machine(), rows=[])
-    print(f"{res['made']['gpu']}, {res['made']['date']}, {', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())}\nµs and GB/s, ours and the other's; how many times faster ours is, and its interval", flush=True)
+    print(f"{res['made']['gpu']}, "
+          f"{res['made']['date']}, {', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())}\n"
+          "µs and GB/s, ours and the other's; how many times faster ours is, and its interval", flush=True)
     for part in args.parts or PARTS:
         print(f'\n{part}', flush=True)
         for job in PARTS[part]():
             try: rows = list(rows_of(*job, args.seconds))
-            except Exception as e: rows = [dict(tool=job[0], dtype=str(job[2].dtype)[6:], shape=list(job[2].shape), failed=f'{type(e).__name__}: {e}'.splitlines()[0])]
+            except Exception as e:
+                rows = [dict(tool=job[0], dtype=str(job[2].dtype)[6:], shape=list(job[2].shape),
+                             failed=f'{type(e).__name__}: {e}'.splitlines()[0])]
             res['rows'] += rows
             print(*map(line, rows), sep='\n', flush=True)
             path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')

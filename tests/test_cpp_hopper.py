@@ -66,9 +66,8 @@ __device__ void cluster_sync() { cluster_arrive(); cluster_wait(); }
 
 def line(src, mark):
     "The number of the line that ends with the comment `mark`, or of the one instruction of the function with that name"
-    lines = ['', *src.splitlines()]
-    at = [i for i,o in enumerate(lines) if o.endswith(f'// {mark}')
-          or 'asm' in o and any(re.match(rf'__device__ \w+ {mark}\(', l) for l in lines[i-1:i+1])]
+    ends = rf'.*// {re.escape(mark)}$|__device__ \w+ {re.escape(mark)}\(.*(asm|{{\n.*asm)'
+    at = [src.count('\n', 0, found.end())+1 for found in re.finditer(ends, src, re.M)]
     assert len(at)==1, mark
     return at[0]
 

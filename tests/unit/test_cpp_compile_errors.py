@@ -50,8 +50,10 @@ def test_errors_of_a_place_are_told_once():
 
 def test_a_log_without_the_source_is_shown_by_its_end():
     assert str(CompileError(SRC, 'mine.cu', 'ld: no room')) == 'mine.cu does not compile:\nld: no room'
-    log = 'ptxas info    : 24 bytes gmem\nptxas         .     0 bytes stack frame\nptxas error   : Entry function uses too much shared data'
-    assert str(CompileError(SRC, 'mine.cu', log)) == 'mine.cu does not compile:\nptxas error   : Entry function uses too much shared data'
+    log = ('ptxas info    : 24 bytes gmem\nptxas         .     0 bytes stack frame\n'
+           'ptxas error   : Entry function uses too much shared data')
+    assert (str(CompileError(SRC, 'mine.cu', log))
+            == 'mine.cu does not compile:\nptxas error   : Entry function uses too much shared data')
 
 
 def test_warnings_of_the_learners_lines_only():

@@ -104,13 +104,16 @@ def square_in_tiles(tall, wide, BM, BN, at_once):
 def edges_forgotten(tall, wide, BM, BN, at_once):
     return [(r,c) for first in range(0, tall//8*8, 8) for c in range(wide) for r in range(first, first+8)]
 
-def best_bands(tall, wide, BM, BN, at_once): return min(([(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))] for g in range(1, tall + 1)), key=lambda o: fetches(o, BM, BN, at_once))
+def best_bands(tall, wide, BM, BN, at_once):
+    return min(([(r,c) for first in range(0, tall, g) for c in range(wide) for r in range(first, min(first+g, tall))]
+                for g in range(1, tall + 1)), key=lambda o: fetches(o, BM, BN, at_once))
 
 @wrong('22.order')
 def along_the_rows_alone(*case): return best_bands(*case)
 
 @wrong('22.order')
-def along_the_columns_alone(tall, wide, BM, BN, at_once): return [(r,c) for c,r in best_bands(wide, tall, BN, BM, at_once)]
+def along_the_columns_alone(tall, wide, BM, BN, at_once):
+    return [(r,c) for c,r in best_bands(wide, tall, BN, BM, at_once)]
 
 @wrong('22.order')
 def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
