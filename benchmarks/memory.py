@@ -108,7 +108,7 @@ def line(r):
     goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''
     return (f"{head} {r['seconds']*1e6:>8.1f} µs {r['gbs']:>6.0f} GB/s  "
             f"{r['other']:<6} {r['other_seconds']*1e6:>8.1f} µs {r['other_gbs']:>6.0f} GB/s  "
-            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}"
+            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}")
 
 
 def main():

@@ -241,7 +241,8 @@ def _judge(p, fn):
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
         why = 'the function has no `return`, so it gives nothing back. End it with `return` and your answer'
         if hasattr(fn, 'py_func'):
-            why = 'this is a kernel itself; a function is wanted that returns one: define the kernel in it, and return it'
+            why = ('this is a kernel itself; a function is wanted that returns one: define the kernel in it, '
+                   'and return it')
         raise WrongAnswer(f"{p.name} is not right yet:\n  {why}\n  hint('{p.name}') gives a hint")
     for case in p.cases:
         try:

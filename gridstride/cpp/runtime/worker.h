@@ -69,7 +69,7 @@ struct Worker {
     // threads; a slot is a place in the order in which they run
     uint8_t state[max_threads];
     int rank[max_threads], slot[max_threads], line[max_threads];
-    int returned[max_threads];                     // by its `return`: the first line whose barriers it has not passed by
+    int returned[max_threads];                     // the first line whose barriers its `return` has not passed by
     uint3 index[max_threads];
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
