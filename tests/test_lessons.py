@@ -65,7 +65,8 @@ def test_outputs_are_not_older_than_the_code(path):
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
 def test_a_plot_that_is_shown_is_among_the_outputs(path):
     "Where outputs were made without Jupyter, plots were lost"
-    shown = [c for c in L.read(path)['cells'] if c['cell_type'] == 'code' and re.search(r'^(?! ).*plt\.show\(\)', ''.join(c['source']), re.M)]
+    shown = [c for c in L.read(path)['cells']
+             if c['cell_type'] == 'code' and re.search(r'^(?! ).*plt\.show\(\)', ''.join(c['source']), re.M)]
     assert not [c['id'] for c in shown if not any('image/png' in o.get('data', {}) for o in c['outputs'])]
 
 

@@ -1001,11 +1001,14 @@ def test_what_numba_would_not_compile_is_told(body, error, says):
     with pytest.raises(getattr(sim, error), match=says):
         cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))
 
-@pytest.mark.parametrize('body, error, note', [('x[t] = threadIdx.x', NameError, 'cuda.threadIdx is what'), ('x[t] = cuda.blockdim.x', AttributeError, 'cuda.blockDim is what'),
-    ('x[t] = nowhere', NameError, 'in k'), ('x[t] += "a"', TypeError, 'in k')])
+@pytest.mark.parametrize('body, error, note', [('x[t] = threadIdx.x', NameError, 'cuda.threadIdx is what'),
+    ('x[t] = cuda.blockdim.x', AttributeError, 'cuda.blockDim is what'), ('x[t] = nowhere', NameError, 'in k'),
+    ('x[t] += "a"', TypeError, 'in k')])
 def test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone(body, error, note):
     with pytest.raises(error) as e: cell(HEAD % 'x' + f'    {body}\n', 'python').k[1,2](np.zeros(2))
-    assert e.value.__notes__[0].startswith(f'  line 5: {body}\n') and e.value.__notes__[0].count('cuda.') == body.count('cuda.') + (note != 'in k') and note in e.value.__notes__[0] and e.value._render_traceback_
+    assert e.value.__notes__[0].startswith(f'  line 5: {body}\n')
+    assert e.value.__notes__[0].count('cuda.') == body.count('cuda.') + (note != 'in k')
+    assert note in e.value.__notes__[0] and e.value._render_traceback_
 
 def test_arrays_have_no_methods_in_a_kernel():
     @sim.cuda.jit
