@@ -6,7 +6,7 @@ import numpy as np, pytest, torch
 from IPython.core.interactiveshell import InteractiveShell
 
 from gridstride import cpp
-from gridstride.cpp import cuda_kernel
+from gridstride.cpp import cuda_kernel, driver, kernel
 from gridstride.cpp.build import CompileError
 from gridstride.cpp.kernel import Kernel, Kernels
 from gridstride.findings import *
@@ -414,3 +414,22 @@ __global__ void flip(const float *x, float *out) {
     assert lines[1] == '  line 4 of put.h: __device__ void put(float *s, float v) { s[threadIdx.x] = v; }'
     assert re.fullmatch(rf'  called on line 4 {there}: put\(s, x\[threadIdx.x\]\);', lines[2])
     assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')
+
+
+def test_the_toolkit_is_where_nvcc_says(tmp_path):
+    "What is called nvcc may be a script that calls it elsewhere"
+    nvcc = tmp_path/'nvcc'
+    nvcc.write_text('#!/bin/sh\necho "#$ _HERE_=/x" >&2; echo "#$ TOP=/opt/cuda-13/bin/.." >&2\n')
+    nvcc.chmod(0o755)
+    assert kernel._toolkit(str(nvcc)) == Path('/opt/cuda-13')
+    nvcc.write_text('#!/bin/sh\n')
+    assert kernel._toolkit(str(nvcc)) == tmp_path.parent.resolve()
+
+
+def test_blocks_that_wait_for_the_grid_are_launched_together(monkeypatch):
+    calls = []
+    class Driver:
+        def __getattr__(self, name): return lambda *args: calls.append((name, args)) or 0
+    monkeypatch.setattr(driver, 'driver', Driver)
+    for together in (False, True): driver.launch_by_driver(7, 'k', (3, 2, 1), (32, 1, 1), 64, 5, None, together)
+    assert calls == [('cuLaunchKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None, None)), ('cuLaunchCooperativeKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None))]

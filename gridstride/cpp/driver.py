@@ -18,6 +18,7 @@ def driver():
     "The driver's library"
     lib = ctypes.CDLL('nvcuda.dll' if sys.platform == 'win32' else 'libcuda.so.1')
     lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
+    lib.cuLaunchCooperativeKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2]
     lib.cuKernelGetParamInfo.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
     lib.cuKernelSetAttribute.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
     return lib
@@ -85,9 +86,15 @@ def call_driver(call, name: str):
         raise LaunchError(says(code), kernel=name)
 
 
-def launch_by_driver(handle, name, grid, block, shared, stream, places):
-    "Launch a kernel of the driver; `places` are the addresses of its arguments"
-    call_driver(lambda: driver().cuLaunchKernel(handle, *grid, *block, shared, stream, places, None), name)
+def launch_by_driver(handle, name, grid, block, shared, stream, places, together=False):
+    """Launch a kernel of the driver; `places` are the addresses of its arguments.
+
+    `together`: all blocks must be there at once, as a barrier of the grid needs; `LaunchError` if they do not fit."""
+    how = (handle, *grid, *block, shared, stream, places)
+    if together:
+        call_driver(lambda: driver().cuLaunchCooperativeKernel(*how), name)
+    else:
+        call_driver(lambda: driver().cuLaunchKernel(*how, None), name)
 
 
 def size_of_parameter(handle: int, i: int) -> int:

@@ -1,6 +1,6 @@
 """`cuda_kernel`: kernels without any host code, launched from Python."""
 
-import ctypes, re, time
+import ctypes, os, re, subprocess, time
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -127,7 +127,7 @@ def _by_nvrtc(src, wanted, checks):
     own, others = read_headers(src, Path.cwd())
     headers = (str(Path.cwd()), *own.items(), *others.items()) if own or others else ()
     module, seconds = _compile(src, tuple(o for o, _ in wanted), _file(wanted), headers)
-    run = {o: _launcher(module.get_kernel(o), o, f.params, 'printf' in src) for o, f in wanted}
+    run = {o: _launcher(module.get_kernel(o), o, f.params, src) for o, f in wanted}
     return Kernels({o: Kernel(o, f.params, run[o], 'cuda', seconds) for o, f in wanted})
 
 
@@ -160,11 +160,20 @@ def _compile(src, names, file, headers):
 
 @lru_cache
 def _includes():
-    "Where the toolkit's headers are; without it, NVRTC has those of the pip wheels"
+    "Where the toolkit's headers are, and those of its libcu++; without it, NVRTC has those of the pip wheels"
     try:
-        return [str(Path(nvcc()).resolve().parent.parent / 'include')]
+        found = _toolkit(nvcc()) / 'include'
     except CompilerMissing:
         return []
+    return [str(o) for o in (found, found / 'cccl') if o.is_dir()]
+
+
+# What stands on the path may be a script that calls nvcc elsewhere: nvcc itself is asked.
+def _toolkit(compiler):
+    "The folder of an nvcc's toolkit"
+    said = subprocess.run([compiler, '--dryrun', '-x', 'cu', '-c', os.devnull], capture_output=True, text=True).stderr
+    top = re.search(r'^#\$ TOP=(.+?)\s*$', said, re.M)
+    return Path(top[1] if top else Path(compiler).resolve().parent.parent).resolve()
 
 
 def _value(x, dtype, pointer):
@@ -187,9 +196,13 @@ def _bits(x, dtype):
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
 
 
-def _launcher(kernel, name, params, prints):
-    "What launches a kernel of `cuda.core`: a function of arguments, grid, block, stream and bytes of shared memory"
+def _launcher(kernel, name, params, src):
+    """What launches a kernel of `cuda.core`: a function of arguments, grid, block, stream and bytes of shared memory.
+
+    Where the source asks for the grid's barrier, all blocks are launched together."""
     import torch
+
+    prints, together = 'printf' in src, 'this_grid' in src
 
     types = [dtype_of(p.type) for p in params]
     handle = int(getattr(kernel, 'handle', None) or kernel._handle)
@@ -207,7 +220,7 @@ def _launcher(kernel, name, params, prints):
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with show_prints(prints):
             raw = int(getattr(stream, 'cuda_stream', stream) or 0)
-            launch_by_driver(handle, name, grid, block, shared, raw, places)
+            launch_by_driver(handle, name, grid, block, shared, raw, places, together)
 
     run.handle, run.kernel = handle, kernel  # the handle lives as long as its kernel does
     return run
