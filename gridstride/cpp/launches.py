@@ -35,6 +35,7 @@ def _rewrite_launch(e, i):
     c = e.code
     first, close = _kernel(c, i), _config_end(c, i)
     p, kernel = close + 3, c.text(range(first, i))
+    _count_numbers(c, i, close)
     # a macro's argument may be empty, or hold the parentheses too: then the comma before it is up to the compiler
     if c[p] != '(' and c.macro is None and not c.is_word(p):
         raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
@@ -50,6 +51,21 @@ def _rewrite_launch(e, i):
     if not late:
         e.replace_tokens(p, p, ', ' if args else '')
     _write_null_pointers(e, args, _name(c, i))
+
+
+def _count_numbers(c, i, close):
+    "`WrongSource` unless the configuration between `<<<` and `>>>` has as many numbers as a launch takes"
+    if c.macro is not None or close == i + 1:
+        return
+    n, j = 0, i + 1
+    while j < close:
+        n, j = n + 1, min(c.until(j, (',',)), close) + 1
+    if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may be several
+        what = 'this launch says how many blocks, and not of how many threads: `<<<blocks, threads>>>`'
+        raise c.error(WrongSource, what, i)
+    if n > 4:
+        what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
+        raise c.error(WrongSource, f'{what}, not {n} things', i)
 
 
 def _kernel(c, i):

@@ -5,6 +5,7 @@ from .code import Code
 from .declarations import KEYWORDS
 from .edits import Edits, WrongSource
 from .reader import kernels_in, read_functions
+from .sides import refuse_wrong_sides
 
 _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
@@ -19,6 +20,7 @@ def rewrite_statements(e: Edits):
     own = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
         _refuse_results(c, own)
+        refuse_wrong_sides(c, own)
         _refuse_calls(c, {k.name for k in kernels_in(c)} - {f.name for f in own if '__global__' not in f.words})
         if '__syncthreads' in c.src:
             _rewrite_returns(e)

@@ -1,0 +1,67 @@
+"""What the host may call and what a GPU may: nvcc refuses the rest, and g++, for which all are functions, does not.
+
+Only names that mean one thing are judged: a function outside of namespaces and types that is no template, of which
+there is none for the other side, and that nothing else in the calling function is called like.
+"""
+
+import math
+
+from .code import Code
+from .declarations import KEYWORDS
+from .edits import WrongSource
+from .reader import heads, parenthesis
+
+_KNOWN = {*dir(math), 'min', 'max', 'abs'}  # a GPU has such functions, too
+
+
+def refuse_wrong_sides(
+    c: Code,
+    functions: list,  # of `Function`: those that it has
+):
+    "`WrongSource` for a launch of what is no kernel, and for a call of a function that is for the other side only"
+    sides = {}
+    for f in functions:
+        sides.setdefault(f.name, set()).add(_side(f))
+    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in _KNOWN}
+    _refuse_launches(c, names)
+    if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
+        return  # what is compiled for whom is beyond a reader
+    for head in heads(c):
+        p = parenthesis(c, head)
+        if p is None or not head.defines:
+            continue
+        words = {w for i in range(head.start, p) for w in c.words(i)}
+        body = range(head.end + 1, c.mate.get(head.end, head.end))
+        if '__global__' in words or '__device__' in words and '__host__' not in words:
+            _refuse_calls(c, body, {k for k, v in names.items() if v == 'host'}, _HOST)
+        elif not words & {'__device__', 'template', 'constexpr'} and '__device__' not in map(c.__getitem__, body):
+            _refuse_calls(c, body, {k for k, v in names.items() if v == 'device'}, _DEVICE)
+
+
+_HOST = '{name} is a function of the host, and this one runs on the GPU: write `__device__` in front of {name}'
+_DEVICE = '{name} is a function of the GPU, which the host cannot call: write `__host__ __device__` in front of it'
+
+
+def _side(f):
+    "Who runs a function: 'kernel', 'host', 'device', or None for both and for what cannot be told"
+    if f.scope or f.template or 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
+        return None
+    if '__global__' in f.words:
+        return 'kernel'
+    if '__device__' in f.words:
+        return None if '__host__' in f.words else 'device'
+    return 'host'
+
+
+def _refuse_launches(c, names):
+    for i in range(len(c)):
+        if c[i] == '<<<' and names.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
+            what = f'{c[i - 1]} is no kernel, so it cannot be launched: write `__global__` in front of it'
+            raise c.error(WrongSource, what, i - 1)
+
+
+def _refuse_calls(c, body, names, words):
+    own = {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
+    for i in body:
+        if c[i] in names - own and c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::'):
+            raise c.error(WrongSource, words.format(name=c[i]), i)

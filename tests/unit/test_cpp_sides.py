@@ -1,0 +1,40 @@
+"Who may call whom: what nvcc refuses is refused, and nothing else."
+import pytest
+
+from gridstride.cpp.edits import WrongSource
+from gridstride.cpp.rewrite import to_cpp
+
+K = '__global__ void k(float *x, int n) { %s }\n'
+HOST, DEVICE = 'int f(int n) { return n + 1; }\n', '__device__ int f(int n) { return n + 1; }\n'
+
+WRONG = [
+    (HOST + K % 'x[0] = f(n);', 'f is a function of the host.*`__device__` in front of f'),
+    (HOST + '__device__ int g(int n) { return f(n); }\n', 'f is a function of the host'),
+    (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a function of the GPU.*`__host__ __device__`'),
+    ('void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is no kernel.*`__global__` in front of it'),
+    ('__device__ void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is no kernel'),
+    (K % '' + 'void go(float *x) { k<<<8>>>(x, 1); }\n', 'how many blocks, and not of how many threads'),
+    (K % '' + 'void go(float *x) { k<<<1, 2, 3, 4, f(1, 2)>>>(x, 1); }\n', 'a stream, not 5 things'),
+]
+RIGHT = [
+    DEVICE + K % 'x[0] = f(n);', HOST + 'int go(int n) { return f(n); }\n',
+    '__host__ ' + DEVICE + K % 'x[0] = f(n);' + 'int go(int n) { return f(n); }\n',
+    '#define HD __host__ __device__\nHD ' + HOST + K % 'x[0] = f(n);',
+    '#include "other.h"\nBOTH ' + HOST + K % 'x[0] = f(n);',
+    HOST + DEVICE + K % 'x[0] = f(n);', 'constexpr ' + HOST + K % 'x[0] = f(n);',
+    'template <class T> T f(T n) { return n; }\n' + K % 'x[0] = f(n);',
+    HOST + K % 'auto f = [](int i) { return i; }; x[0] = f(n);', HOST + K % 'Some s; x[0] = s.f(n) + Other::f(n);',
+    'namespace a { ' + HOST + '}\n' + DEVICE + K % 'x[0] = f(n);', 'int max(int a, int b);\n' + K % 'x[0] = max(n, 1);',
+    DEVICE + '#ifdef __CUDACC__\n#else\nint go(int n) { return f(n); }\n#endif\n',
+    DEVICE + 'void go(int n) { each([=] __device__ (int i) { return f(i); }); }\n',
+    'typedef void kernel(float *, int);\n' + K % '' + 'void go(kernel *p, float *x) { p<<<1, 2, 3, 4>>>(x, 1); }\n',
+    '#define CONFIG 1, 32\n' + K % '' + 'void go(float *x) { k<<<CONFIG>>>(x, 1); }\n',
+    K % '' + 'void go(float *x) { k<<<dim3(1, 2, 3), pair<int, 4>(), 0>>>(x, 1); }\n',
+]
+
+@pytest.mark.parametrize('src,says', WRONG)
+def test_wrong_sides(src, says):
+    with pytest.raises(WrongSource, match=f'(?s){says}.*line [12]'): to_cpp(src)
+
+@pytest.mark.parametrize('src', RIGHT)
+def test_right_sides(src): to_cpp(src)
