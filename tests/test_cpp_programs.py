@@ -116,7 +116,7 @@ CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct
          '15_host_table_of_rows': "clang moves the read out of the loop, whose line it names"}
 
 # Not stopped, as a GPU does not stop them: warnings, that name the line
-WARNED = {'46_return_before_a_barrier': EarlyReturn}
+WARNED = {'46_return_before_a_barrier': EarlyReturn, '88_return_before_the_grid': EarlyReturn}
 
 @pytest.mark.parametrize('path', programs('wrong'))
 def test_wrong(path):

@@ -1,5 +1,8 @@
 """Blocks of the simulator that wait for other blocks: those that fit on the device together make
 progress together, in every order."""
+import importlib.util, warnings
+from pathlib import Path
+
 import numpy as np
 import pytest
 
@@ -8,6 +11,10 @@ from gridstride.findings import EarlyReturn
 from gridstride.sim import cuda
 from gridstride.sim.rewrite import Program
 
+_spec = importlib.util.spec_from_file_location('numba_judge', Path(__file__).parent/'numba_gpu/judge.py')
+judge = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(judge)
+RECORD = judge.recorded()
 ORDERS = 'forward', 'reverse', 'shuffle'
 
 
@@ -126,6 +133,34 @@ def order(request):
 def found(error, kernel, *args):
     with pytest.raises(error) as e: kernel(*args)
     return e.value
+
+
+# Where Numba on a GPU does something else, and why that is not followed
+GAPS = 'numba-cuda refuses a host array with gaps, which it should copy'
+LAUNCHES = {'a fraction of shared memory': 'Numba cuts it off', 'one too many': 'Numba drops it'}
+
+
+@pytest.mark.parametrize('program', judge.PROGRAMS[:-1])
+def test_programs_give_what_numba_gives_on_a_gpu(program):
+    with warnings.catch_warnings():
+        warnings.simplefilter('ignore', EarlyReturn)
+        got = judge.plain(program(cuda))
+    want = RECORD[program.__name__]['gives']
+    if program is judge.host_arrays_are_copied_back:
+        assert want.startswith('ValueError: Buffer size'), GAPS
+        want = [1, 2, 3, 4, 0, 0, 0, 0, 1, 0, 2, 0, 3, 0, 4, 0]
+    assert got == want
+
+
+def test_launches_are_refused_as_by_numba(order):
+    if order == 'forward':
+        got, want = judge.launches(cuda), RECORD['launches']['gives']
+        assert 'runs' not in got.values() and {k for k, v in want.items() if v == 'runs'} == set(LAUNCHES)
+
+
+def test_the_record_is_of_these_programs():
+    assert {k: v['source'] for k, v in RECORD.items()} == {p.__name__: judge.digest(p) for p in judge.PROGRAMS}, (
+        'programs have changed since they ran on a GPU: run tests/numba_gpu/judge.py')
 
 
 def test_the_same_compiled():

@@ -96,7 +96,7 @@ def remark(src, got):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('names', nargs='*', help='parts of the names of programs; all by default')
+    p.add_argument('names', nargs='*', help='parts of the names of programs, of which alone the record is renewed; all by default')
     p.add_argument('--out', type=Path, default=HERE/'h100.json')
     p.add_argument('--raw', type=Path, help="where to write all that compute-sanitizer printed")
     p.add_argument('--arch', default='sm_90')
@@ -125,7 +125,9 @@ def judge(a, folder, pool):
         raw[f'{key(s)} {t}'] = text
     for s,got in result.items():
         if why := remark(s, got): print(f'{key(s)}: {why}')
-    a.out.write_text(json.dumps({key(s): got for s,got in sorted(result.items())}, indent=1) + '\n')
+    known = json.loads(a.out.read_text()) if a.names and a.out.exists() else {}
+    known |= {key(s): got for s,got in result.items()}
+    a.out.write_text(json.dumps(dict(sorted(known.items())), indent=1) + '\n')
     if a.raw: a.raw.write_text(json.dumps(raw, indent=1) + '\n')
     print(f'{len(result)} programs and {len(jobs)} checks in {time.time()-start:.0f} s: {a.out}')
     return len(said)
