@@ -71,16 +71,19 @@ def arguments(
 
 
 def _with_its_line(prog, values, error):
-    "An error of Python's in a line of the kernel: that line is shown, and not what led to it"
+    "The error with the kernel's line; one of Python's own is shown with that line, and without what led to it"
+    _, number = _frame_of(prog, error)
+    source = linecache.getline(prog.file, number).strip()
+    if isinstance(error, NotSimulated) and number and not error.line:
+        place = dict(kernel=prog.name, file=prog.file, line=number, source=source)
+        return NotSimulated(error.what, error.mend, **place)
+    if isinstance(error, ShownBriefly) or not number:
+        return error
     if isinstance(error, TypeError) and "'View'" in str(error):
         return number_error(prog, values, error)
-    _, number = _frame_of(prog, error)
-    if not number:
-        return error
     cuda = sys.modules[f'{__package__}.cuda']
     meant = get_close_matches(getattr(error, 'name', None) or '', dir(cuda), 1, 0.8)
     mend = f'\n  cuda.{meant[0]} is what Numba calls it.' if meant else ''
-    source = linecache.getline(prog.file, number).strip()
     error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{mend}']
     return briefly(error)
 
@@ -140,7 +143,7 @@ def _launch(prog, grid, block, dynamic, args, trace):
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
     except Exception as e:
-        raise (e if isinstance(e, ShownBriefly) else _with_its_line(prog, values, e)) from None
+        raise _with_its_line(prog, values, e) from None
     finally:
         Run.current, Run.now = outer, run.now
 
