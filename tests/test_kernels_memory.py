@@ -3,7 +3,7 @@ and ties, and what is refused."""
 import pytest
 import torch
 from gridstride.kernels import argmax, histogram, scan, sum, transpose
-from gridstride.kernels.memory import source, tools
+from gridstride.kernels.memory import ring_sum, source, tools
 from gridstride.kernels.rung import H100, Device
 
 TYPES = {o: getattr(torch, o) for o in tools.SIZES}
@@ -43,28 +43,51 @@ def test_every_type(name): every_tool_is_right(numbers((5, 70), TYPES[name]))
 def test_a_slice_that_begins_between(): every_tool_is_right(numbers(100)[1:].view(9, 11))
 
 
-@pytest.mark.parametrize('n', [2**15 + 7, 2**16])
-def test_several_blocks_share_a_row(n):
+@pytest.fixture
+def small(monkeypatch):
+    "Shares, rings and tiles that are small, so that small tensors need many"
+    for name, value in dict(_SHARE=2**10, _LEAST_BULK=1, BULK=dict(THREADS=64, PACKS=2, STAGES=3),
+                            SCAN_BULK=dict(THREADS=64, STAGES=3), here=lambda: Device(3, True)).items():
+        monkeypatch.setattr(tools, name, value)
+    caches = tools.sum_calls, tools.ring_calls, tools.argmax_calls, tools.scan_calls
+    for o in caches: o.cache_clear()
+    yield
+    for o in caches: o.cache_clear()
+
+
+def names(calls): return [c.name for c in calls[0]]
+
+
+@pytest.mark.parametrize('n', [2**12 + 7, 2**13])
+def test_several_blocks_share_a_row(n, small):
     x = numbers((2, n))
+    assert names(tools.sum_calls('float32', 2, n, 4, tools.here())) == ['sum_rows']*2
+    assert names(tools.argmax_calls('float32', 2, n, 4, tools.here())) == ['argmax_rows', 'argmax_parts']
     for axis in (None, -1):
-        assert len(tools.sum_calls('float32', *((1, 2*n) if axis is None else (2, n)),
-                                   4 - 3*(n%4 > 0 and axis is not None), Device(8, False))[0]) == 2
         same(sum(x, axis), x.sum() if axis is None else x.sum(axis))
         same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
         same(scan(x, axis), x.flatten().cumsum(0).view(x.shape) if axis is None else x.cumsum(axis))
     same(histogram(x, 7, -3, 4), torch.stack([(x == i).sum() for i in range(-3, 4)]))
 
 
-def test_the_ring_of_a_hopper_gpu(monkeypatch):
-    "Several turns of it, and what is no whole piece at the end"
-    monkeypatch.setattr(tools, 'BULK', dict(THREADS=64, PACKS=2, STAGES=3))
-    monkeypatch.setattr(tools, '_LEAST_BULK', 1)
-    tools.sum_calls.cache_clear()
+def test_the_rings_of_a_hopper_gpu(small):
+    "Several turns of them, and what is no whole piece or tile at the end"
     for n in (20_003, 511, 4):
         x = numbers(n)
-        assert [c.name for c in tools.sum_calls('float32', 1, n, 4, H100)[0]] == ['sum_bulk', 'sum_rows']
-        same(sum(x), x.sum())
-    tools.sum_calls.cache_clear()
+        assert names(tools.ring_calls('float32', 1, n, 4, tools.here())) == ['sum_bulk', 'sum_rows']
+        assert names(tools.scan_calls('float32', 1, n, 4, tools.here())) == ['scan_bulk']
+        same(ring_sum(x), x.sum())
+        same(scan(x), x.cumsum(0))
+    for name in ('int16', 'uint8'): same(scan(numbers(5000, TYPES[name])), numbers(5000, TYPES[name]).cumsum(0).to(TYPES[name]))
+
+
+def test_tiles_look_back(small, monkeypatch):
+    "As on a GPU without bulk copies"
+    monkeypatch.setattr(tools, 'here', lambda: Device(3, False))
+    monkeypatch.setattr(tools, 'SCAN', dict(THREADS=64, LINES=1, MIN_BLOCKS=1))
+    for shape in ((9_003,), (3, 1024)):
+        x = numbers(shape)
+        same(scan(x), x.cumsum(-1))
 
 
 @pytest.mark.parametrize('name', ['float32', 'bfloat16'])
@@ -119,11 +142,12 @@ def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()
 
 
-@pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'histogram', 'transpose'])
+@pytest.mark.parametrize('name', ['sum', 'sum_bulk', 'argmax', 'scan', 'scan_bulk', 'histogram', 'transpose'])
 def test_a_source_is_what_is_launched(name):
     "The text that lessons show stands unchanged in what is compiled, below its types and numbers"
-    calls = [*tools.sum_calls('float32', 1, 2**28, 4, H100)[0], *tools.sum_calls('float32', 9, 99, 1, H100)[0],
+    calls = [*tools.sum_calls('float32', 1, 2**28, 4, H100)[0], *tools.ring_calls('float32', 1, 2**28, 4, H100)[0],
              *tools.argmax_calls('int32', 1, 2**28, 4, H100)[0], *tools.scan_calls('int32', 1, 2**28, 4, H100)[0],
+             *tools.scan_calls('int32', 9, 99, 1, H100)[0],
              *tools.histogram_calls('uint8', 2**28, 256, 0., 256., 16, H100),
              *tools.transpose_calls(4, 1, 8192, 8192, H100)]
     assert any(c.src.endswith(source(name)) for c in calls)

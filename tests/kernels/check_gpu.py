@@ -14,7 +14,7 @@ import numpy as np
 import torch
 from gridstride.kernels import Rung, explain, matmul, right
 from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, thin, tma, transpose
-from gridstride.kernels.memory import tools
+from gridstride.kernels.memory import ring_sum, tools
 from gridstride.kernels.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.rung import Device
 from gridstride.kernels.split import Split
@@ -239,7 +239,9 @@ def memory_tools_are_right():
                 if len(shape) > 1: yield from equal(f'transpose of {what}', transpose(x), x.mT.contiguous())
         x = small_numbers((2**22,), dtype)
         old, tools.here = tools.here, lambda: Device(132, False)
-        try: yield from equal(f'sum of {name} on an older GPU', sum_of(x), of_torch(x, None)[0])
+        try:
+            for tool, got, want in zip(('sum', 'scan', 'argmax'), (sum_of(x), scan(x), argmax(x)), of_torch(x, None)):
+                yield from equal(f'{tool} of {name} as on an older GPU', got, want)
         finally: tools.here = old
         print(f'  {name}')
 
@@ -257,7 +259,7 @@ def memory_tools_agree_with_cub():
 def memory_tools_on_streams_and_in_graphs():
     x = small_numbers((2**22+4,), torch.int32)
     want = of_torch(x, None)
-    def each(): return sum_of(x), scan(x), argmax(x)
+    def each(): return sum_of(x), scan(x), argmax(x), ring_sum(x)
     each()
     torch.cuda.synchronize()
     got, streams = [], [torch.cuda.Stream() for _ in range(4)]
@@ -271,7 +273,8 @@ def memory_tools_on_streams_and_in_graphs():
     for _ in range(3): graph.replay()
     torch.cuda.synchronize()
     for i, o in enumerate([*got, captured]):
-        for name, a, b in zip(('sum', 'scan', 'argmax'), o, want): yield from equal(f'{name}, launch {i}', a, b)
+        for name, a, b in zip(('sum', 'scan', 'argmax', 'ring_sum'), o, (*want, want[0])):
+            yield from equal(f'{name}, launch {i}', a, b)
 
 
 def sanitize():

@@ -1,6 +1,6 @@
 """Kernels whose speed is that of the memory, as tools: `sum`, `argmax`, `scan`, `histogram`, `transpose`."""
 
 from .sources import source
-from .tools import argmax, histogram, scan, sum, transpose
+from .tools import argmax, histogram, ring_sum, scan, sum, transpose
 
-__all__ = ['argmax', 'histogram', 'scan', 'source', 'sum', 'transpose']
+__all__ = ['argmax', 'histogram', 'ring_sum', 'scan', 'source', 'sum', 'transpose']

@@ -1,7 +1,8 @@
 // Where the largest number of a row is, the first one if there are several; a NaN is larger than all.
-// `blocks` blocks share a row of `width`. With one, `where` is written; with more, each leaves its best in `values` and
-// `places`, and a second kernel takes the best of these.
-// Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD (loads).
+// `blocks` blocks read a row of `width`, each `share` packs of V numbers. With one, `where` is written; with more, each
+// leaves its best in `values` and `places`, and a second kernel takes the best of these.
+// Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD (loads
+// under way), and EARLY: on a Hopper GPU the second kernel may begin when all blocks of the first have.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 struct Best { Value value; unsigned at; };
 
@@ -27,20 +28,22 @@ __device__ Best block_best(Best best) {                     // thread 0 gets the
     return best;
 }
 
-__global__ void __launch_bounds__(THREADS)
-argmax_rows(const From *x, long long *where, Value *values, int *places, unsigned width, int blocks) {
+__global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // no SM has more than 2048 threads
+argmax_rows(const From *x, long long *where, Value *values, int *places, unsigned width, unsigned share, int blocks) {
+    if (EARLY) asm volatile("griddepcontrol.launch_dependents;");
     size_t row = blockIdx.x / blocks;
     unsigned part = blockIdx.x % blocks;
     const From *numbers = x + row * width;
     const Pack *packs = (const Pack *)numbers;
-    const unsigned count = width / V, step = blocks * AHEAD * THREADS;
+    const unsigned count = width / V, step = AHEAD * THREADS;
+    const unsigned end = min(count, (part + 1) * share);
     Best best = {LOWEST, 0};                                // right, too, if all are the lowest
     auto look = [&](From x, unsigned at) {                  // places of a thread only grow: an equal comes later
         Value value = (Value)x;
         if (beats(value, best.value)) best = {value, at};
     };
-    unsigned i = part * AHEAD * THREADS + threadIdx.x;
-    for (; i + (AHEAD - 1) * THREADS < count; i += step) {
+    unsigned i = part * share + threadIdx.x;
+    for (; i + (AHEAD - 1) * THREADS < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll
         for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * THREADS];
@@ -49,8 +52,8 @@ argmax_rows(const From *x, long long *where, Value *values, int *places, unsigne
             #pragma unroll
             for (int v = 0; v < V; v++) look(pack[a].at[v], (i + a * THREADS) * V + v);
     }
-    for (int a = 0; a < AHEAD; a++)                         // the last packs of the row, if they are fewer
-        if (i + a * THREADS < count)
+    for (int a = 0; a < AHEAD; a++)                         // the last packs, if they are fewer
+        if (i + a * THREADS < end)
             for (int v = 0; v < V; v++) look(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
     if (part == 0 && threadIdx.x < width % V) look(numbers[count * V + threadIdx.x], count * V + threadIdx.x);
     best = block_best(best);
@@ -62,6 +65,7 @@ argmax_rows(const From *x, long long *where, Value *values, int *places, unsigne
 // A block for a row of `blocks` bests
 __global__ void __launch_bounds__(THREADS)
 argmax_parts(const Value *values, const int *places, long long *where, int blocks) {
+    if (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");            // until the first kernel has written
     Best best = {LOWEST, 0};
     for (int b = threadIdx.x; b < blocks; b += THREADS) {
         size_t i = (size_t)blockIdx.x * blocks + b;

@@ -11,7 +11,8 @@ __global__ void fill(From *x, size_t size) {
     if (i >= size) return;
     unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
     h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
-    x[i] = From(sizeof(From) == 1 ? h >> 56 : (int)((h >> 33) % 7) - 3);
+    int byte = h >> 56, whole = (int)((h >> 33) % 7) - 3;
+    x[i] = From(sizeof(From) == 1 ? byte : whole);
 }
 
 // What is right, by one thread of the CPU

@@ -28,14 +28,21 @@ __device__ Sum warp_scan(Sum x) {                           // the sum over the 
     return x;
 }
 
+__device__ void store(Pack *to, Pack pack) {                // not to be kept in the caches, where it is one store
+    if constexpr (sizeof(Pack) == 16) __stcs((uint4 *)to, *(uint4 *)&pack);
+    else *to = pack;
+}
+
 // A warp: the sum of all tiles of the row before tile `t`, 32 of them at a time
 __device__ Sum look_back(const volatile Word *told, int t) {
     int lane = threadIdx.x % 32;
     Sum before = 0;
     for (t -= 1 + lane;; t -= 32) {
         Word w = t >= 0 ? told[t] : word(ALL, 0);           // ahead of the row there is nothing to add
-        while (__any_sync(~0u, state(w) == NOTHING))
+        while (__any_sync(~0u, state(w) == NOTHING)) {
+            __nanosleep(100);                               // looking all the time would keep those who tell from it
             if (state(w) == NOTHING) w = told[t];
+        }
         unsigned ends = __ballot_sync(~0u, state(w) == ALL);
         int nearest = ends ? __ffs(ends) - 1 : 31;          // the nearest tile that knows all before it: go no further
         Sum x = lane <= nearest ? sum(w) : 0;
@@ -101,7 +108,7 @@ scan_rows(const From *x, From *out, Word *told, Word *ticket, long long width, i
     for (int l = 0; l < LINES; l++) {
         Pack pack;
         for (int v = 0; v < V; v++) pack.at[v] = From(before + lines[l] + at[l][v]);
-        if (whole) *(Pack *)(to + first + l * LINE) = pack;
+        if (whole) store((Pack *)(to + first + l * LINE), pack);
         else
             for (int v = 0; v < V; v++)
                 if (first + l * LINE + v < width) to[first + l * LINE + v] = pack.at[v];

@@ -1,6 +1,9 @@
-// Rows of `width` numbers, each summed by `blocks` blocks, which leave `blocks` sums for it.
-// Above: the types From, Sum (in which is added) and To, V (numbers of a load), THREADS, and AHEAD (loads under way).
+// Rows of `width` numbers, each summed by `blocks` blocks, which leave `blocks` sums for it: a second launch adds those. A
+// block reads `share` packs of V numbers.
+// Above: the types From, Sum (in which is added) and To, V (numbers of a load), THREADS, AHEAD (loads under way); and on
+// a Hopper GPU FIRST (may the second launch begin when all blocks of this one have?) and SECOND (is this it?).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
+constexpr int CHAINS = V < 4 ? V : 4;                       // of additions, which do not wait for each other
 
 __device__ Sum warp_sum(Sum sum) {                          // lane 0 gets the sum over its warp
     for (int d = 16; d > 0; d /= 2) sum += __shfl_down_sync(~0u, sum, d);
@@ -17,28 +20,31 @@ __device__ Sum block_sum(Sum sum) {                         // thread 0 gets the
     return sum;
 }
 
-__global__ void __launch_bounds__(THREADS) sum_rows(const From *x, To *out, long long width, int blocks) {
-    if (EARLY) asm volatile("griddepcontrol.wait;" ::: "memory");       // until the kernel ahead has written
+__global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // no SM has more than 2048 threads
+sum_rows(const From *x, To *out, long long width, long long share, int blocks) {
+    if (FIRST) asm volatile("griddepcontrol.launch_dependents;");
+    if (SECOND) asm volatile("griddepcontrol.wait;" ::: "memory");           // until the launch ahead has written
     long long row = blockIdx.x / blocks, part = blockIdx.x % blocks;
     const From *numbers = x + row * width;
     const Pack *packs = (const Pack *)numbers;
-    const long long count = width / V, stride = THREADS, step = blocks * AHEAD * stride;
-    Sum sum[V] = {};                                        // V chains of additions do not wait for each other
-    long long i = part * AHEAD * stride + threadIdx.x;
-    for (; i + (AHEAD - 1) * stride < count; i += step) {
+    const long long count = width / V, stride = THREADS, step = AHEAD * stride;
+    const long long end = min(count, (part + 1) * share);
+    Sum sum[CHAINS] = {};
+    long long i = part * share + threadIdx.x;
+    for (; i + (AHEAD - 1) * stride < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll
         for (int a = 0; a < AHEAD; a++) pack[a] = packs[i + a * stride];      // all loads first, then what needs them
         #pragma unroll
         for (int a = 0; a < AHEAD; a++)
             #pragma unroll
-            for (int v = 0; v < V; v++) sum[v] += (Sum)pack[a].at[v];
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)pack[a].at[v];
     }
-    for (int a = 0; a < AHEAD; a++)                         // the last packs of the row, if they are fewer
-        if (i + a * stride < count)
-            for (int v = 0; v < V; v++) sum[v] += (Sum)packs[i + a * stride].at[v];
+    for (int a = 0; a < AHEAD; a++)                         // the last packs, if they are fewer
+        if (i + a * stride < end)
+            for (int v = 0; v < V; v++) sum[v % CHAINS] += (Sum)packs[i + a * stride].at[v];
     if (part == 0 && threadIdx.x < width % V) sum[0] += (Sum)numbers[count * V + threadIdx.x];    // no whole pack
-    for (int v = 1; v < V; v++) sum[0] += sum[v];
+    for (int c = 1; c < CHAINS; c++) sum[0] += sum[c];
     Sum all = block_sum(sum[0]);
     if (threadIdx.x == 0) out[blockIdx.x] = To(all);
 }

@@ -13,7 +13,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
     asm volatile("griddepcontrol.launch_dependents;");      // the kernel that adds up the blocks' sums may take its place
     auto fill = [&](int stage, long long piece) {           // by one thread
         barrier_expect(address(filled + stage), PIECE);
-        bulk_copy_once(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
+        bulk_copy(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
     };
     if (thread == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);

@@ -6,6 +6,7 @@ and one takes a tensor, makes the memory, and launches that.
 
 import math
 from functools import lru_cache
+from typing import NamedTuple
 
 from .sources import TYPES, whole
 from ..rung import Call, Long, here, launcher_of
@@ -95,49 +96,75 @@ def _power(n, least, most):
     return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
 
 
-def _row_shape(rows, packs, sms):
-    "(threads of a block, loads under way for a thread, blocks of a row) for rows of so many packs"
-    threads = _power(8 * math.sqrt(packs), 32, 1024 if rows >= 2 * sms else 512)
-    ahead = _power(packs // threads, 1, 4)
-    return threads, ahead, max(1, min(cdiv(4 * sms, max(1, rows)), packs // (threads * ahead)))
+# The memory is read fastest by many blocks that come and go, each with 64 KiB that follow each other: an SM that is
+# ahead gets the next one. A long row is read by several blocks, whose results a second launch puts together.
+_SHARE, _MOST_PARTS = 2**16, 2**14  # bytes of a block; blocks of a row
+
+
+class Shape(NamedTuple):
+    "How a row is read"
+
+    threads: int  # of a block
+    ahead: int  # loads under way for a thread
+    blocks: int  # of a row
+    share: int  # packs of a block
+
+
+def _shape(width, v, size, most=_MOST_PARTS):
+    "The `Shape` for rows of `width` numbers of `size` bytes, `v` of them at a load"
+    packs = cdiv(width, v)
+    threads = _power(min(packs, _SHARE // (v * size)) // 2, 32, 1024)
+    ahead = _power(packs // threads, 1, 2)
+    blocks = 1 if width * size < 4 * _SHARE else min(most, cdiv(width * size, _SHARE))
+    share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
+    return Shape(threads, ahead, cdiv(packs, share), share)
 
 
 # Sum
-BULK = dict(THREADS=512, PACKS=4, STAGES=6)
-_LEAST_BULK = 2**22  # bytes below which a ring is not worth its beginning
-
-
 def _sums(dtype):
     "C's type of the sums, and torch's: of their parts and of the result"
     return ('float', 'float32', dtype) if dtype in FLOATS else ('long long', 'int64', 'int64')
 
 
-def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, early=False):
-    threads, ahead, blocks = shape
+def _sum_rows(From, Sum, To, arrays, rows, width, v, shape, first=False, second=False):
     types = ('From', From), ('Sum', Sum), ('To', To)
-    src = whole('sum', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('EARLY', early)))
-    numbers = Long(width), blocks
-    return Call(src, 'sum_rows', arrays, numbers, (rows * blocks,), (threads,), early=early)
+    constants = dict(V=v, THREADS=shape.threads, AHEAD=shape.ahead, FIRST=first, SECOND=second)
+    src, grid = whole('sum', types, tuple(constants.items())), (rows * shape.blocks,)
+    numbers = Long(width), Long(shape.share), shape.blocks
+    return Call(src, 'sum_rows', arrays, numbers, grid, (shape.threads,), early=second)
+
+
+def _add_parts(dtype, rows, parts, on):
+    Sum, kept, to = _sums(dtype)
+    size = 8 if kept == 'int64' else 4
+    v = vector(0, size, rows, parts)
+    shape = _shape(parts, v, size, most=1)
+    return _sum_rows(
+        Sum, Sum, TYPES[to][0] if to in TYPES else Sum, ('parts', 'out'), rows, parts, v, shape, second=on.hopper
+    )
 
 
 @lru_cache(1024)
 def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], sums that are kept for each row between two calls)
     "What sums rows of `width` numbers on the `Device` `on`, `v` of them at a load"
-    From, (Sum, _, to) = TYPES[dtype][0], _sums(dtype)
-    To = TYPES[to][0] if to in TYPES else Sum
-    if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == 16:
-        src = whole('sum_bulk', (('From', From), ('Sum', Sum)), tuple(BULK.items()))
-        shared = 16 * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
-        first = Call(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
-        blocks, early = on.sms, True
-    else:
-        shape = _row_shape(rows, cdiv(width, v), on.sms)
-        if shape[2] == 1:
-            return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, v, shape)], 0
-        first = _sum_rows(From, Sum, Sum, ('x', 'parts'), rows, width, v, shape)
-        blocks, early = shape[2], False
-    threads = _power(blocks, 32, 512)
-    return [first, _sum_rows(Sum, Sum, To, ('parts', 'out'), rows, blocks, 1, (threads, 1, 1), early)], blocks
+    From, (Sum, _, to), shape = TYPES[dtype][0], _sums(dtype), _shape(width, v, SIZES[dtype])
+    if shape.blocks == 1:
+        To = TYPES[to][0] if to in TYPES else Sum
+        return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, v, shape)], 0
+    first = _sum_rows(From, Sum, Sum, ('x', 'parts'), rows, width, v, shape, first=on.hopper)
+    return [first, _add_parts(dtype, rows, shape.blocks, on)], shape.blocks
+
+
+def _sum(x, axis, calls_for):
+    _check('sum', x, SIZES)
+    torch, (rows, width), (_, kept, to) = _torch(), _rows('sum', x, axis), _sums(_name(x))
+    out = torch.zeros(() if axis is None else x.shape[:-1], dtype=getattr(torch, to), device=x.device)
+    if not x.numel():
+        return out
+    calls, parts = calls_for(_name(x), rows, width, _vector(x, rows, width), here())
+    parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
+    _launch(calls, x, parts=parts, out=out)
+    return out
 
 
 def sum(
@@ -147,28 +174,47 @@ def sum(
     """The sum, as `x.sum()` or `x.sum(-1)`; the order of additions, and so each bit, is the same in each run.
 
     `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
-    _check('sum', x, SIZES)
-    torch, (rows, width), (_, kept, to) = _torch(), _rows('sum', x, axis), _sums(_name(x))
-    out = torch.zeros(() if axis is None else x.shape[:-1], dtype=getattr(torch, to), device=x.device)
-    if not x.numel():
-        return out
-    calls, parts = sum_calls(_name(x), rows, width, _vector(x, rows, width), here())
-    parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
-    _launch(calls, x, parts=parts, out=out)
-    return out
+    return _sum(x, axis, sum_calls)
+
+
+# A ring that the copy engine fills, for a Hopper GPU: faster than threads that load in a loop, and not as fast as
+# blocks that come and go. Lesson 12 shows it.
+BULK = dict(THREADS=512, PACKS=4, STAGES=6)
+
+
+@lru_cache(1024)
+def ring_calls(dtype, rows, width, v, on) -> tuple:  # as for `sum_calls`
+    "What sums `width` numbers through a ring in shared memory; what it does not cover is as for `sum_calls`"
+    if rows > 1 or not on.hopper or v * SIZES[dtype] < _LOAD:
+        return sum_calls(dtype, rows, width, v, on)
+    src = whole('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
+    shared = _LOAD * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
+    first = Call(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
+    return [first, _add_parts(dtype, 1, on.sms, on)], on.sms
+
+
+def ring_sum(
+    x,  # as for `sum`
+):  # as of `sum`
+    "The sum of all numbers as `sum` gives it, by a ring that the copy engine of a Hopper GPU fills"
+    return _sum(x, None, ring_calls)
 
 
 # Argmax
 @lru_cache(1024)
 def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], bests that are kept for each row between two calls)
     "What finds the largest of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
-    threads, ahead, blocks = _row_shape(rows, cdiv(width, v), on.sms)
+    threads, ahead, blocks, share = _shape(width, v, SIZES[dtype])
+    early, few = on.hopper and blocks > 1, _power(blocks, 32, 1024)
     types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-    src = whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead)))
+
+    def text(v, threads, ahead):
+        return whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('EARLY', early)))
+
     arrays = 'x', 'out', 'values', 'places'
-    first = Call(src, 'argmax_rows', arrays, (width, blocks), (rows * blocks,), (threads,))
-    second = Call(src, 'argmax_parts', ('values', 'places', 'out'), (blocks,), (rows,), (threads,))
-    return ([first], 1) if blocks == 1 else ([first, second], blocks)
+    first = Call(text(v, threads, ahead), 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
+    best = Call(text(1, few, 1), 'argmax_parts', ('values', 'places', 'out'), (blocks,), (rows,), (few,), early=early)
+    return ([first], 1) if blocks == 1 else ([first, best], blocks)
 
 
 def argmax(
@@ -195,20 +241,31 @@ def argmax(
 
 
 # Scan
-SCAN = dict(THREADS=512, ITEMS=16, MIN_BLOCKS=3)
+_LEAST_BULK = 2**22  # bytes below which there are too few tiles for all SMs
+SCAN = dict(THREADS=256, LINES=6, MIN_BLOCKS=5)
+SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block for each SM
+
+
+def _scan_bulk(dtype, types, width, on):
+    lines = 4 if SIZES[dtype] > 1 else 2
+    tile = SCAN_BULK['THREADS'] * lines * _LOAD // SIZES[dtype]
+    tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
+    src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
+    arrays, numbers, block = ('x', 'out', 'told'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
+    return [Call(src, 'scan_bulk', arrays, numbers, (on.sms,), block, shared, together=True)], tiles
 
 
 @lru_cache(1024)
 def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row)
     "What sums along rows of `width` numbers on the `Device` `on`, `v` of them at a load"
-    lines = max(1, SCAN['ITEMS'] // v)
+    types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
+    if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == _LOAD:
+        return _scan_bulk(dtype, types, width, on)
+    lines = max(1, SCAN['LINES'] * 4 // max(v, 4))
     threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * v))
     tiles = cdiv(width, threads * lines * v)
-    types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
-    constants = dict(
-        V=v, THREADS=threads, LINES=lines, MIN_BLOCKS=SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
-    )
-    src = whole('scan', types, tuple(constants.items()))
+    least = SCAN['MIN_BLOCKS'] if threads == SCAN['THREADS'] else 1
+    src = whole('scan', types, (('V', v), ('THREADS', threads), ('LINES', lines), ('MIN_BLOCKS', least)))
     arrays, numbers = ('x', 'out', 'told', 'ticket'), (Long(width), tiles)
     return [Call(src, 'scan_rows', arrays, numbers, (rows * tiles,), (threads,))], tiles
 

@@ -1,0 +1,131 @@
+// Running sums of `width` numbers that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are there
+// at once. In each round every block has a tile, and all blocks exchange the sums of their tiles; so each knows what lies
+// before its own, and what before the next round. The copy engine fetches tiles ahead, and a tile's sum is told one round
+// before others need it: nobody waits for long.
+// Above: the types From and Sum (of 32 bits), THREADS, LINES (16-byte loads of a thread), STAGES, and BLOCKS, how many
+// there are. A tile is a row of warps, a warp's share LINES lines, and a line V numbers for each lane.
+constexpr int V = 16 / sizeof(From), LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
+constexpr int BYTES = TILE * sizeof(From), ASKS = (BLOCKS + 31) / 32;        // of a tile; words that a lane looks at
+struct alignas(16) Pack { From at[V]; };
+
+// What a block tells of a tile: 1 and its sum, in one word, so that nobody sees one without the other; 0 before that
+typedef unsigned long long Word;
+__device__ Word word(Sum sum) { unsigned bits; memcpy(&bits, &sum, 4); return 1ull << 32 | bits; }
+__device__ Sum sum(Word w) { unsigned bits = (unsigned)w; Sum s; memcpy(&s, &bits, 4); return s; }
+
+__device__ Sum warp_sum(Sum x) {                            // every lane gets the sum over its warp
+    for (int d = 16; d > 0; d /= 2) x += __shfl_xor_sync(~0u, x, d);
+    return x;
+}
+
+__device__ Sum lane_before(Sum x) {                         // what the lane before has; 0 for the first
+    Sum before = __shfl_up_sync(~0u, x, 1);
+    return threadIdx.x % 32 ? before : Sum(0);
+}
+
+__device__ Sum warp_scan(Sum x) {                           // the sum over the lanes up to one's own
+    int lane = threadIdx.x % 32;
+    #pragma unroll
+    for (int d = 1; d < 32; d *= 2) {
+        Sum before = __shfl_up_sync(~0u, x, d);
+        if (lane >= d) x += before;
+    }
+    return x;
+}
+
+__global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, Word *told, long long width, int tiles) {
+    extern __shared__ __align__(128) char ring[];
+    __shared__ u64 filled[STAGES];
+    __shared__ Sum of_warp[WARPS], before_warp[2][WARPS], before_tile;
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, block = blockIdx.x;
+    const int rounds = (tiles - block + BLOCKS - 1) / BLOCKS;                // of this block
+    const long long whole = width / TILE;                   // tiles
+    auto tile = [&](int round) { return (long long)round * BLOCKS + block; };
+    auto fill = [&](int round) {                            // by one thread; a tile that is not whole is read by all
+        if (round >= rounds || tile(round) >= whole) return;
+        u32 stage = round % STAGES, bar = address(filled + stage);
+        barrier_expect(bar, BYTES);
+        bulk_copy_once(address(ring + stage * BYTES), x + tile(round) * TILE, BYTES, bar);
+    };
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
+        barriers_ready();
+        for (int s = 0; s < STAGES; s++) fill(s);
+    }
+    __syncthreads();
+
+    Sum before_round = 0;                                   // warp 0 has it: all numbers before this round
+    for (int next = 0; next <= rounds; next++) {            // tile number `next` is summed, the one before it is written
+        const int now = next - 1;
+        Word words[ASKS] = {};                               // what the blocks have told of their tiles of round `now`
+        if (warp == 0 && now >= 0)
+            #pragma unroll
+            for (int a = 0; a < ASKS; a++) {
+                int b = a * 32 + lane;
+                words[a] = b < BLOCKS && (long long)now * BLOCKS + b < tiles
+                    ? ((volatile Word *)told)[(long long)now * BLOCKS + b] : word(0);
+            }
+        if (next < rounds) {
+            From *numbers = (From *)(ring + next % STAGES * BYTES);
+            if (tile(next) < whole) barrier_wait(address(filled + next % STAGES), next / STAGES);
+            else {
+                for (int i = threadIdx.x; i < TILE; i += THREADS)
+                    numbers[i] = tile(next) * TILE + i < width ? x[tile(next) * TILE + i] : From(0);
+                __syncthreads();
+            }
+            Sum share = 0;
+            #pragma unroll
+            for (int l = 0; l < LINES; l++) {
+                Pack pack = ((const Pack *)(numbers + warp * SHARE))[l * 32 + lane];
+                for (int v = 0; v < V; v++) share += (Sum)pack.at[v];
+            }
+            share = warp_sum(share);
+            if (lane == 0) of_warp[warp] = share;
+        }
+        __syncthreads();                                    // the sums are there, and the tile of round now-1 is written
+        if (threadIdx.x == 0 && next >= 2) fill(next - 2 + STAGES);
+        if (warp == 0) {
+            if (next < rounds) {
+                Sum upto = warp_scan(lane < WARPS ? of_warp[lane] : Sum(0)), before = lane_before(upto);
+                if (lane < WARPS) before_warp[next % 2][lane] = before;
+                if (lane == 31) ((volatile Word *)told)[tile(next)] = word(upto);
+            }
+            if (now >= 0) {
+                Sum before = 0, all = 0;
+                #pragma unroll
+                for (int a = 0; a < ASKS; a++) {
+                    int b = a * 32 + lane;
+                    while (words[a] == 0) words[a] = ((volatile Word *)told)[(long long)now * BLOCKS + b];
+                    all += sum(words[a]);
+                    if (b < block) before += sum(words[a]);
+                }
+                before = warp_sum(before);
+                if (lane == 0) before_tile = before_round + before;
+                before_round += warp_sum(all);
+            }
+        }
+        __syncthreads();
+        if (now < 0) continue;
+        const From *numbers = (const From *)(ring + now % STAGES * BYTES) + warp * SHARE;
+        const long long first = tile(now) * TILE + warp * SHARE + lane * V;
+        Sum before = before_tile + before_warp[now % 2][warp];
+        Sum at[LINES][V], lines[LINES];                     // running sums of a pack, then of a line's packs
+        #pragma unroll
+        for (int l = 0; l < LINES; l++) {
+            Pack pack = ((const Pack *)numbers)[l * 32 + lane];
+            for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v] + (v ? at[l][v-1] : Sum(0));
+            lines[l] = warp_scan(at[l][V-1]);
+        }
+        #pragma unroll
+        for (int l = 0; l < LINES; l++) {
+            Sum line = __shfl_sync(~0u, lines[l], 31), here = before + lane_before(lines[l]);
+            Pack pack;
+            for (int v = 0; v < V; v++) pack.at[v] = From(here + at[l][v]);
+            if (tile(now) < whole) __stcs((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
+            else
+                for (int v = 0; v < V; v++)
+                    if (first + l * LINE + v < width) out[first + l * LINE + v] = pack.at[v];
+            before += line;
+        }
+    }
+}
