@@ -1,5 +1,6 @@
-// Reads lines of numbers, one kernel each; prints for each what cuda_occupancy.h says: blocks that are resident, then the blocks that
-// registers, shared memory, warps, blocks and barriers allow, and the factors that limit (1 warps, 2 registers, 4 shared memory, 8 blocks, 16 barriers).
+// Reads lines of numbers, one kernel each; prints for each what cuda_occupancy.h says: blocks that are resident, then
+// the blocks that registers, shared memory, warps, blocks and barriers allow, and the factors that limit (1 warps,
+// 2 registers, 4 shared memory, 8 blocks, 16 barriers).
 #include <climits>
 #include <cstddef>
 #include <cstdio>
@@ -8,7 +9,8 @@
 
 int main() {
     int major, minor, threads, shared, most, reserved, registers, fixed, dynamic, block, barriers;
-    while (scanf("%d %d %d %d %d %d %d %d %d %d %d", &major, &minor, &threads, &shared, &most, &reserved, &registers, &fixed, &dynamic, &block, &barriers) == 11) {
+    while (scanf("%d %d %d %d %d %d %d %d %d %d %d", &major, &minor, &threads, &shared, &most, &reserved, &registers,
+                 &fixed, &dynamic, &block, &barriers) == 11) {
         cudaOccDeviceProp p;
         p.computeMajor = major;               p.computeMinor = minor;
         p.maxThreadsPerBlock = 1024;          p.maxThreadsPerMultiprocessor = threads;
@@ -26,6 +28,7 @@ int main() {
         cudaOccResult r = {};
         int error = cudaOccMaxActiveBlocksPerMultiprocessor(&r, &p, &a, &s, block, dynamic);
         if (error) printf("error %d\n", error);
-        else printf("%d %d %d %d %d %d %u\n", r.activeBlocksPerMultiprocessor, r.blockLimitRegs, r.blockLimitSharedMem, r.blockLimitWarps, r.blockLimitBlocks, r.blockLimitBarriers, r.limitingFactors);
+        else printf("%d %d %d %d %d %d %u\n", r.activeBlocksPerMultiprocessor, r.blockLimitRegs, r.blockLimitSharedMem,
+                    r.blockLimitWarps, r.blockLimitBlocks, r.blockLimitBarriers, r.limitingFactors);
     }
 }

@@ -29,4 +29,6 @@ template <class T> int operation(const char *name) {
     if (!strcmp(name, "div")) return stream<Pair>([](Pair p) { return bits(number<T>(p.a) / number<T>(p.b)); });
     return 1;
 }
-int main(int, char **argv) { return strcmp(argv[1], "half") ? operation<__nv_bfloat16>(argv[2]) : operation<__half>(argv[2]); }
+int main(int, char **argv) {
+    return strcmp(argv[1], "half") ? operation<__nv_bfloat16>(argv[2]) : operation<__half>(argv[2]);
+}

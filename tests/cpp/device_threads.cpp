@@ -1,5 +1,5 @@
-// What threads do together: shuffles, votes, atomics, cooperative groups, barriers. One line for each kernel: a digest of
-// what its threads wrote. nvcc made device_threads.txt of this file; the emulator must make the same.
+// What threads do together: shuffles, votes, atomics, cooperative groups, barriers. One line for each kernel: a digest
+// of what its threads wrote. nvcc made device_threads.txt of this file; the emulator must make the same.
 #include <stdio.h>
 #include <string.h>
 #ifdef __CUDACC__
@@ -9,7 +9,9 @@ template <class T> using Same = T;
 #else
 #include "emulator.h"
 #define SHARED(name, ...) auto &name = ::gridstride::shared<__VA_ARGS__, __COUNTER__>(#name)
-#define LAUNCH(kernel, grid, block, ...) ::gridstride::launch(::gridstride::Config(grid, block), #kernel, __LINE__, [&](auto... a) { kernel(a...); }, __VA_ARGS__)
+#define LAUNCH(kernel, grid, block, ...) \
+    ::gridstride::launch(::gridstride::Config(grid, block), #kernel, __LINE__, \
+                         [&](auto... a) { kernel(a...); }, __VA_ARGS__)
 #endif
 #include <cooperative_groups.h>
 #include <cooperative_groups/memcpy_async.h>
@@ -127,13 +129,20 @@ __global__ void integer_atomics(Word *out) {
     long long *l = reinterpret_cast<long long *>(out + 64);
     Word *w = out + 96;
     const unsigned t = blockIdx.x * blockDim.x + threadIdx.x, x = noise(t);
-    atomicAdd(&i[0], int(x)); atomicSub(&i[1], int(t)); atomicMin(&i[2], int(x)); atomicMax(&i[3], int(x)); atomicOr(&i[4], int(x & 0xf0f0)); atomicXor(&i[5], int(x));
-    atomicAdd(&u[0], x); atomicSub(&u[1], x); atomicMax(&u[2], x); atomicInc(&u[3], 41u); atomicDec(&u[4], 41u); atomicOr(&u[5], 1u << t % 32); atomicAdd_block(&u[16 + blockIdx.x], 1u); atomicAdd_system(&u[7], 2u);
+    atomicAdd(&i[0], int(x)); atomicSub(&i[1], int(t)); atomicMin(&i[2], int(x)); atomicMax(&i[3], int(x));
+    atomicOr(&i[4], int(x & 0xf0f0)); atomicXor(&i[5], int(x));
+    atomicAdd(&u[0], x); atomicSub(&u[1], x); atomicMax(&u[2], x); atomicInc(&u[3], 41u); atomicDec(&u[4], 41u);
+    atomicOr(&u[5], 1u << t % 32); atomicAdd_block(&u[16 + blockIdx.x], 1u); atomicAdd_system(&u[7], 2u);
     atomicMin(&l[0], -(long long)x * x); atomicMax(&l[1], (long long)x * x);
-    atomicAdd(&w[0], Word(x) * x); atomicMax(&w[1], Word(x) * x); atomicXor(&w[2], Word(x) * x); atomicOr(&w[3], Word(x)); atomicExch(&w[4], Word(77));
-    for (unsigned was = 0, assumed = 1; was != assumed;) { assumed = was; was = atomicCAS(&u[8], assumed, assumed + t); }
+    atomicAdd(&w[0], Word(x) * x); atomicMax(&w[1], Word(x) * x); atomicXor(&w[2], Word(x) * x);
+    atomicOr(&w[3], Word(x)); atomicExch(&w[4], Word(77));
+    for (unsigned was = 0, assumed = 1; was != assumed;) {
+        assumed = was; was = atomicCAS(&u[8], assumed, assumed + t);
+    }
     unsigned short *s = reinterpret_cast<unsigned short *>(out + 160);
-    for (unsigned short was = 0, assumed = 1; was != assumed;) { assumed = was; was = atomicCAS(&s[1], assumed, (unsigned short)(assumed + 3)); }
+    for (unsigned short was = 0, assumed = 1; was != assumed;) {
+        assumed = was; was = atomicCAS(&s[1], assumed, (unsigned short)(assumed + 3));
+    }
     atomicCAS(&w[5], 0ull, 5ull);
     atomicCAS(&i[6], 1, 9);
     if (t == 0) { i[8] = atomicExch(&i[9], 4); u[12] = atomicInc(&u[13], 3u); u[14] = atomicDec(&u[15], 9u); }
@@ -159,23 +168,34 @@ __global__ void tiles(Word *out) {
     const auto eight = cg::tiled_partition<8>(warp);
     const cg::thread_block_tile<4> four = cg::tiled_partition<4>(block);
     const int x = int(noise(unsigned(rank())) >> 8);
-    write(block.thread_rank()); write(block.size()); write(block.group_index().x); write(block.thread_index().y); write(block.dim_threads().x); write(block.num_threads());
-    write(warp.thread_rank()); write(warp.meta_group_rank()); write(warp.meta_group_size()); write(eight.thread_rank()); write(eight.size());
-    write(eight.meta_group_rank()); write(eight.meta_group_size()); write(four.meta_group_rank()); write(four.meta_group_size());
+    write(block.thread_rank()); write(block.size()); write(block.group_index().x); write(block.thread_index().y);
+    write(block.dim_threads().x); write(block.num_threads());
+    write(warp.thread_rank()); write(warp.meta_group_rank()); write(warp.meta_group_size()); write(eight.thread_rank());
+    write(eight.size());
+    write(eight.meta_group_rank()); write(eight.meta_group_size()); write(four.meta_group_rank());
+    write(four.meta_group_size());
     for (int n : {0, 1, 2, 3}) {
-        write(Word(warp.shfl(x, n * 9))); write(Word(eight.shfl(x, n))); write(Word(eight.shfl_up(x, unsigned(n)))); write(Word(eight.shfl_down(x, unsigned(n)))); write(Word(four.shfl_xor(x, unsigned(n)))); write(Word(warp.shfl_down(x, unsigned(n))));
+        write(Word(warp.shfl(x, n * 9))); write(Word(eight.shfl(x, n))); write(Word(eight.shfl_up(x, unsigned(n))));
+        write(Word(eight.shfl_down(x, unsigned(n)))); write(Word(four.shfl_xor(x, unsigned(n))));
+        write(Word(warp.shfl_down(x, unsigned(n))));
     }
-    write(eight.ballot(x & 1)); write(Word(eight.any(x % 7 == 0) != 0)); write(Word(four.all(x & 3) != 0)); write(eight.match_any(x % 3)); int same; write(four.match_all(1, same)); write(Word(same != 0));
-    write(Word(cg::reduce(warp, x, cg::plus<int>()))); write(Word(cg::reduce(eight, x, cg::less<int>()))); write(Word(cg::reduce(four, x, cg::greater<int>()))); write(Word(cg::reduce(eight, unsigned(x), cg::bit_xor<unsigned>())));
-    write(Word(__float_as_uint(cg::reduce(warp, 1.0f / float(x + 1), cg::plus<float>())))); write(Word(__double_as_longlong(cg::reduce(eight, 1.0 / (x + 1), cg::plus<double>()))));
-    write(Word(cg::inclusive_scan(eight, x))); write(Word(cg::exclusive_scan(warp, x))); write(Word(cg::inclusive_scan(warp, x, cg::greater<int>())));
+    write(eight.ballot(x & 1)); write(Word(eight.any(x % 7 == 0) != 0)); write(Word(four.all(x & 3) != 0));
+    write(eight.match_any(x % 3)); int same; write(four.match_all(1, same)); write(Word(same != 0));
+    write(Word(cg::reduce(warp, x, cg::plus<int>()))); write(Word(cg::reduce(eight, x, cg::less<int>())));
+    write(Word(cg::reduce(four, x, cg::greater<int>())));
+    write(Word(cg::reduce(eight, unsigned(x), cg::bit_xor<unsigned>())));
+    write(Word(__float_as_uint(cg::reduce(warp, 1.0f / float(x + 1), cg::plus<float>()))));
+    write(Word(__double_as_longlong(cg::reduce(eight, 1.0 / (x + 1), cg::plus<double>()))));
+    write(Word(cg::inclusive_scan(eight, x))); write(Word(cg::exclusive_scan(warp, x)));
+    write(Word(cg::inclusive_scan(warp, x, cg::greater<int>())));
     const double4_16a big = eight.shfl(make_double4_16a(x, x + 1, x + 2, x + 3), 3);
     write(Word(big.x + 3 * big.w));
     const auto odd = cg::binary_partition(eight, x & 1);
     write(odd.size()); write(odd.thread_rank()); write(odd.meta_group_rank()); write(odd.meta_group_size());
     const auto third = cg::labeled_partition(warp, x % 3);
     write(third.size()); write(third.thread_rank()); write(third.meta_group_rank()); write(third.meta_group_size());
-    write(Word(third.shfl(x, 0))); write(Word(cg::reduce(third, x, cg::plus<int>()))); write(Word(__float_as_uint(cg::reduce(third, 1.0f / float(x + 1), cg::plus<float>()))));
+    write(Word(third.shfl(x, 0))); write(Word(cg::reduce(third, x, cg::plus<int>())));
+    write(Word(__float_as_uint(cg::reduce(third, 1.0f / float(x + 1), cg::plus<float>()))));
     const auto dynamic = cg::tiled_partition(block, 16);
     write(dynamic.size()); write(dynamic.thread_rank());
     dynamic.sync();
@@ -187,19 +207,23 @@ __global__ void coalesced(Word *out) {
     const int r = rank();
     if (noise(unsigned(r)) % 3) {
         const auto group = cg::coalesced_threads();
-        write(group.size()); write(group.thread_rank()); write(Word(group.shfl(r, 1))); write(group.ballot(r & 1)); write(Word(group.any(r == 5) != 0)); write(group.match_any(r % 4));
+        write(group.size()); write(group.thread_rank()); write(Word(group.shfl(r, 1))); write(group.ballot(r & 1));
+        write(Word(group.any(r == 5) != 0)); write(group.match_any(r % 4));
         const unsigned n = group.thread_rank();
         const int before = group.shfl_up(r, 2), after = group.shfl_down(r, 1);
         write(Word(n >= 2 ? before : 0)); write(Word(n + 1 < group.size() ? after : 0));
-        write(Word(cg::reduce(group, r, cg::plus<int>()))); write(Word(cg::inclusive_scan(group, r))); write(Word(cg::exclusive_scan(group, r)));
+        write(Word(cg::reduce(group, r, cg::plus<int>()))); write(Word(cg::inclusive_scan(group, r)));
+        write(Word(cg::exclusive_scan(group, r)));
         const auto part = cg::tiled_partition(group, 4);
-        write(part.size()); write(part.thread_rank()); write(part.meta_group_rank()); write(part.meta_group_size()); write(Word(part.shfl(r, 0)));
+        write(part.size()); write(part.thread_rank()); write(part.meta_group_rank()); write(part.meta_group_size());
+        write(Word(part.shfl(r, 0)));
     }
 }
 __global__ void whole_grid(Word *out) {
     Writer write = writer(out);
     const auto grid = cg::this_grid();
-    write(grid.thread_rank()); write(grid.size()); write(grid.num_blocks()); write(grid.block_rank()); write(grid.dim_blocks().x); write(grid.block_index().x);
+    write(grid.thread_rank()); write(grid.size()); write(grid.num_blocks()); write(grid.block_rank());
+    write(grid.dim_blocks().x); write(grid.block_index().x);
     SHARED(s, int[64]);
     const auto block = cg::this_thread_block();
     if (block.thread_rank() < 64) s[block.thread_rank()] = 0;
@@ -227,10 +251,13 @@ __global__ void objects(Word *out) {
     auto *a = reinterpret_cast<cuda::atomic<int, cuda::thread_scope_device> *>(out);
     auto *f = reinterpret_cast<cuda::atomic<float, cuda::thread_scope_device> *>(out + 8);
     const int t = int(blockIdx.x * blockDim.x + threadIdx.x), x = int(noise(unsigned(t)) >> 4);
-    a[0].fetch_add(x, cuda::memory_order_relaxed); a[1].fetch_max(x); a[2].fetch_or(x); a[3].fetch_xor(x, cuda::std::memory_order_acq_rel); a[4] += 2; a[5]++; --a[6]; a[7].fetch_min(-x); a[8].fetch_and(x); a[9] |= 6; a[10].fetch_sub(x);
+    a[0].fetch_add(x, cuda::memory_order_relaxed); a[1].fetch_max(x); a[2].fetch_or(x);
+    a[3].fetch_xor(x, cuda::std::memory_order_acq_rel); a[4] += 2; a[5]++; --a[6]; a[7].fetch_min(-x);
+    a[8].fetch_and(x); a[9] |= 6; a[10].fetch_sub(x);
     f[0].fetch_add(0.25f);
     cuda::atomic_ref<Word, cuda::thread_scope_block> r(out[12 + blockIdx.x]);
-    for (Word was = r.load(cuda::memory_order_relaxed); !r.compare_exchange_weak(was, was + Word(x), cuda::memory_order_release, cuda::memory_order_relaxed);) {}
+    Word was = r.load(cuda::memory_order_relaxed);
+    while (!r.compare_exchange_weak(was, was + Word(x), cuda::memory_order_release, cuda::memory_order_relaxed)) {}
     if (t == 0) {
         a[40] = 8;
         int expected = 7;
@@ -284,7 +311,8 @@ Word result[cells];
     }
 int main() {
 #ifdef CHECKED
-    const gridstride_options all = {1 << gridstride::memcheck | 1 << gridstride::racecheck | 1 << gridstride::initcheck | 1 << gridstride::synccheck, 0, 0, 1, 100};
+    const gridstride_options all = {1 << gridstride::memcheck | 1 << gridstride::racecheck |
+                                    1 << gridstride::initcheck | 1 << gridstride::synccheck, 0, 0, 1, 100};
     gridstride_set(&all);
 #endif
     CHECK(shuffle_widths, 2, 64)
