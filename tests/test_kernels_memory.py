@@ -78,7 +78,7 @@ def test_the_rings_of_a_hopper_gpu(small):
         assert names(tools.scan_calls('float32', 1, n, 4, tools.here())) == ['scan_bulk']
         same(ring_sum(x), x.sum())
         same(scan(x), x.cumsum(0))
-    for name in ('int16', 'uint8'): same(scan(numbers(5000, TYPES[name])), numbers(5000, TYPES[name]).cumsum(0).to(TYPES[name]))
+    for dtype in (torch.int16, torch.uint8): same(scan(numbers(5000, dtype)), numbers(5000, dtype).cumsum(0).to(dtype))
 
 
 def test_tiles_look_back(small, monkeypatch):

@@ -1,8 +1,8 @@
 // Where the largest number of a row is, the first one if there are several; a NaN is larger than all.
 // `blocks` blocks read a row of `width`, each `share` packs of V numbers. With one, `where` is written; with more, each
 // leaves its best in `values` and `places`, and a second kernel takes the best of these.
-// Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD (loads
-// under way), and EARLY: on a Hopper GPU the second kernel may begin when all blocks of the first have.
+// Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD
+// (loads under way), and EARLY: on a Hopper GPU the second kernel may begin when all blocks of the first have.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 struct Best { Value value; unsigned at; };
 

@@ -6,7 +6,7 @@ typedef unsigned long long Count;
 
 __global__ void __launch_bounds__(THREADS)
 histogram(const From *x, Count *out, long long size, float low, float high, float scale) {
-    __shared__ unsigned counts[COPIES * BINS];              // warps that count in different copies do not wait for each other
+    __shared__ unsigned counts[COPIES * BINS];              // warps with different copies do not wait for each other
     for (int i = threadIdx.x; i < COPIES * BINS; i += THREADS) counts[i] = 0;
     __syncthreads();
     unsigned *mine = counts + threadIdx.x / 32 % COPIES * BINS;

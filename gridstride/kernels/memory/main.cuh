@@ -1,6 +1,6 @@
 // The host's part of an exported kernel that is as fast as the memory: whole numbers, a check of every result, times.
-// Above it stand what it computes (KIND), the types of what is read and written (From, To), and the sizes to try (cases:
-// rows, width; the last one is timed). Below it stand the launches.
+// Above it stand what it computes (KIND), the types of what is read and written (From, To), and the sizes to try
+// (cases: rows, width; the last one is timed). Below it stand the launches.
 void launch(int number, const From *x, To *out);
 
 constexpr int BINS = 256;

@@ -1,6 +1,6 @@
 // Running sums along rows of `width` numbers, in one pass: each block sums a tile, tells its sum, and looks back at
 // what the blocks before it have told (decoupled look-back).
-// Above: the types From and Sum (of 32 bits), V (numbers of a load), THREADS, LINES (loads of a thread), and MIN_BLOCKS.
+// Above: the types From and Sum (of 32 bits), V (numbers of a load), THREADS, LINES (loads of a thread), MIN_BLOCKS.
 // A tile is a row of warps, a warp's share LINES lines, and a line V numbers for each lane.
 constexpr int LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
@@ -57,8 +57,8 @@ scan_rows(const From *x, From *out, Word *told, Word *ticket, long long width, i
     __shared__ Sum before_warp[WARPS];
     __shared__ int number;
     int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
-    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull); // in the order in which blocks begin: none waits for one that
-    __syncthreads();                                        // has not begun
+    if (threadIdx.x == 0) number = atomicAdd(ticket, 1ull); // in the order in which blocks begin: no block waits for
+    __syncthreads();                                        // one that has not begun
     int row = number / tiles, t = number % tiles;
     long long first = (long long)t * TILE + warp * SHARE + lane * V;          // of the row, as `last`
     const From *from = x + row * width;
@@ -71,7 +71,10 @@ scan_rows(const From *x, From *out, Word *told, Word *ticket, long long width, i
         Pack pack;
         if (whole) pack = *(const Pack *)(from + first + l * LINE);
         else
-            for (int v = 0; v < V; v++) pack.at[v] = first + l * LINE + v < width ? from[first + l * LINE + v] : From(0);
+            for (int v = 0; v < V; v++) {
+                long long i = first + l * LINE + v;
+                pack.at[v] = i < width ? from[i] : From(0);
+            }
         for (int v = 0; v < V; v++) at[l][v] = (Sum)pack.at[v];
     }
     #pragma unroll

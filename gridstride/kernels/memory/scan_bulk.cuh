@@ -1,7 +1,7 @@
-// Running sums of `width` numbers that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are there
-// at once. In each round every block has a tile, and all blocks exchange the sums of their tiles; so each knows what lies
-// before its own, and what before the next round. The copy engine fetches tiles ahead, and a tile's sum is told one round
-// before others need it: nobody waits for long.
+// Running sums of `width` numbers that begin at a multiple of 16 bytes, in one pass, on a Hopper GPU. All blocks are
+// there at once. In each round every block has a tile, and all blocks exchange the sums of their tiles: so each knows
+// what lies before its own, and what before the next round. The copy engine fetches tiles ahead, and a tile's sum is
+// told one round before others need it: nobody waits for long.
 // Above: the types From and Sum (of 32 bits), THREADS, LINES (16-byte loads of a thread), STAGES, and BLOCKS, how many
 // there are. A tile is a row of warps, a warp's share LINES lines, and a line V numbers for each lane.
 constexpr int V = 16 / sizeof(From), LINE = 32 * V, SHARE = LINES * LINE, WARPS = THREADS / 32, TILE = WARPS * SHARE;
@@ -55,7 +55,7 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
     __syncthreads();
 
     Sum before_round = 0;                                   // warp 0 has it: all numbers before this round
-    for (int next = 0; next <= rounds; next++) {            // tile number `next` is summed, the one before it is written
+    for (int next = 0; next <= rounds; next++) {            // tile `next` is summed, the one before it is written
         const int now = next - 1;
         Word words[ASKS] = {};                               // what the blocks have told of their tiles of round `now`
         if (warp == 0 && now >= 0)
@@ -82,7 +82,7 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
             share = warp_sum(share);
             if (lane == 0) of_warp[warp] = share;
         }
-        __syncthreads();                                    // the sums are there, and the tile of round now-1 is written
+        __syncthreads();                                    // the sums are there, and tile now-1 is written
         if (threadIdx.x == 0 && next >= 2) fill(next - 2 + STAGES);
         if (warp == 0) {
             if (next < rounds) {

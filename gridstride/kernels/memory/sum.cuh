@@ -1,7 +1,7 @@
-// Rows of `width` numbers, each summed by `blocks` blocks, which leave `blocks` sums for it: a second launch adds those. A
-// block reads `share` packs of V numbers.
-// Above: the types From, Sum (in which is added) and To, V (numbers of a load), THREADS, AHEAD (loads under way); and on
-// a Hopper GPU FIRST (may the second launch begin when all blocks of this one have?) and SECOND (is this it?).
+// Rows of `width` numbers, each summed by `blocks` blocks, which leave `blocks` sums for it: a second launch adds
+// those. A block reads `share` packs of V numbers.
+// Above: the types From, Sum (in which is added) and To, V (numbers of a load), THREADS, AHEAD (loads under way); and
+// on a Hopper GPU FIRST (may the second launch begin when all blocks of this one have?) and SECOND (is this it?).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 constexpr int CHAINS = V < 4 ? V : 4;                       // of additions, which do not wait for each other
 

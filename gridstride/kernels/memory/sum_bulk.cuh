@@ -10,7 +10,7 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
     __shared__ Sum of_warp[THREADS / 32];
     const int thread = threadIdx.x;
     const long long pieces = width * sizeof(From) / PIECE;   // whole ones
-    asm volatile("griddepcontrol.launch_dependents;");      // the kernel that adds up the blocks' sums may take its place
+    asm volatile("griddepcontrol.launch_dependents;");      // the kernel that adds up the sums may take its place
     auto fill = [&](int stage, long long piece) {           // by one thread
         barrier_expect(address(filled + stage), PIECE);
         bulk_copy(address(ring + stage * PIECE), (const char *)x + piece * PIECE, PIECE, address(filled + stage));
@@ -38,8 +38,8 @@ __global__ void __launch_bounds__(THREADS) sum_bulk(const From *x, Sum *out, lon
         if (thread == 0 && next < pieces) fill(stage, next);
         if (++stage == STAGES) stage = 0, turn ^= 1;
     }
-    for (long long i = pieces * (PIECE / sizeof(From)) + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS)
-        sum[0] += (Sum)x[i];                                // what is no whole piece
+    const long long rest = pieces * (PIECE / sizeof(From));  // what is no whole piece
+    for (long long i = rest + blockIdx.x * THREADS + thread; i < width; i += gridDim.x * THREADS) sum[0] += (Sum)x[i];
     for (int v = 1; v < V; v++) sum[0] += sum[v];
     for (int d = 16; d > 0; d /= 2) sum[0] += __shfl_down_sync(~0u, sum[0], d);
     if (thread % 32 == 0) of_warp[thread / 32] = sum[0];

@@ -110,11 +110,11 @@ class Shape(NamedTuple):
     share: int  # packs of a block
 
 
-def _shape(width, v, size, most=_MOST_PARTS):
+def _shape(width, v, size, most=_MOST_PARTS, ahead=2):
     "The `Shape` for rows of `width` numbers of `size` bytes, `v` of them at a load"
     packs = cdiv(width, v)
     threads = _power(min(packs, _SHARE // (v * size)) // 2, 32, 1024)
-    ahead = _power(packs // threads, 1, 2)
+    ahead = _power(packs // threads, 1, ahead)
     blocks = 1 if width * size < 4 * _SHARE else min(most, cdiv(width * size, _SHARE))
     share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
     return Shape(threads, ahead, cdiv(packs, share), share)
@@ -138,7 +138,7 @@ def _add_parts(dtype, rows, parts, on):
     Sum, kept, to = _sums(dtype)
     size = 8 if kept == 'int64' else 4
     v = vector(0, size, rows, parts)
-    shape = _shape(parts, v, size, most=1)
+    shape = _shape(parts, v, size, most=1, ahead=4)
     return _sum_rows(
         Sum, Sum, TYPES[to][0] if to in TYPES else Sum, ('parts', 'out'), rows, parts, v, shape, second=on.hopper
     )
@@ -158,9 +158,10 @@ def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], sums that are k
 def _sum(x, axis, calls_for):
     _check('sum', x, SIZES)
     torch, (rows, width), (_, kept, to) = _torch(), _rows('sum', x, axis), _sums(_name(x))
-    out = torch.zeros(() if axis is None else x.shape[:-1], dtype=getattr(torch, to), device=x.device)
+    shape, kind = () if axis is None else x.shape[:-1], dict(dtype=getattr(torch, to), device=x.device)
     if not x.numel():
-        return out
+        return torch.zeros(shape, **kind)
+    out = torch.empty(shape, **kind)
     calls, parts = calls_for(_name(x), rows, width, _vector(x, rows, width), here())
     parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
     _launch(calls, x, parts=parts, out=out)

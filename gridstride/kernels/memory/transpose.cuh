@@ -1,6 +1,6 @@
-// out (w x h) = x (h x w) turned, matrix after matrix; a block turns one tile in shared memory, so that rows are read and
-// written as they lie. Above: the type Number (any of its size), TILE, THREADS, and PAD (numbers that make columns cross
-// all banks). Blocks go down the columns of tiles: neighbours write beside each other.
+// out (w x h) = x (h x w) turned, matrix after matrix; a block turns one tile in shared memory, so that rows are read
+// and written as they lie. Above: the type Number (any of its size), TILE, THREADS, and PAD (numbers that make columns
+// cross all banks). Blocks go down the columns of tiles: neighbours write beside each other.
 __global__ void __launch_bounds__(THREADS) transpose(const Number *x, Number *out, int h, int w) {
     __shared__ Number tile[TILE][TILE + PAD];
     const int EACH = TILE * TILE / THREADS, STEP = THREADS / TILE;           // numbers of a thread, rows in between
