@@ -68,6 +68,11 @@ def test_a_missing_barrier_is_found():
     with pytest.raises(Exception, match='race|written|barrier'): right(tiled(SRC[:first]+SRC[first+16:]))
 
 
+def test_what_a_recipe_is_written_as_stays():
+    "Recordings are keyed on it: a new field would have them all refused"
+    assert str(tiled().recipe(8, 8, 8, H100).calls[0])[-130:].endswith("shared=0, early=False, cluster=(1, 1, 1))")
+
+
 def test_numbers_make_other_kernels():
     r = tiled()
     t = r.tuned('small', BM=4, threads=(8, 4))

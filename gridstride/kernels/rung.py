@@ -292,7 +292,13 @@ class Call(NamedTuple):
     shared: int = 0  # bytes of dynamic shared memory
     early: bool = False  # as for `Launcher`, like the next
     cluster: tuple = (1, 1, 1)
-    together: bool = False
+    together = False  # no field, for recordings are keyed on these
+
+
+class Together(Call):
+    "One launch of a kernel whose blocks wait for each other: all must be there at once"
+
+    together = True
 
 
 class Recipe(NamedTuple):
@@ -326,7 +332,7 @@ def compiled(src, name, backend):
 def launcher_of(call, backend) -> Launcher:
     "What launches a call, compiled for 'gpu' or 'sim'"
     kernel = compiled(call.src, call.name, backend)
-    return Launcher(kernel, len(call.arrays), *call[3:])
+    return Launcher(kernel, len(call.arrays), *call[3:], together=call.together)
 
 
 class Sequence:

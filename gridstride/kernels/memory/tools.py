@@ -9,7 +9,7 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import TYPES, whole
-from ..rung import Call, Long, here, launcher_of
+from ..rung import Call, Long, Together, here, launcher_of
 from ...utils import backend, cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
@@ -253,7 +253,7 @@ def _scan_bulk(dtype, types, width, on):
     tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
     src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
     arrays, numbers, block = ('x', 'out', 'told'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
-    return [Call(src, 'scan_bulk', arrays, numbers, (on.sms,), block, shared, together=True)], tiles
+    return [Together(src, 'scan_bulk', arrays, numbers, (on.sms,), block, shared)], tiles
 
 
 @lru_cache(1024)
