@@ -300,6 +300,11 @@ class Together(Call):
 
     together = True
 
+    def __repr__(self):
+        "Without `together` where it is False: recordings of products are keyed on this, and were made before"
+        fields = self._fields if self.together else self._fields[:-1]
+        return f'Call({", ".join(f"{o}={getattr(self, o)!r}" for o in fields)})'
+
 
 class Recipe(NamedTuple):
     "All launches of a product for one shape, in order, and the memory that they need beside m, n and out"
