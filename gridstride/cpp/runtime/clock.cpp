@@ -33,7 +33,7 @@ void Detector::block_barrier(Worker &) {
     all.add(met(0, int(sights.size())));
     for (Sight &s : sights) {
         for (const Known &k : s.seen) all.known.add(k);
-        s = {};
+        s.clear();
     }
     fresh = false;
 }

@@ -163,7 +163,9 @@ private:
 struct Told {
     Known known, strong, fenced[2], narrow;
     uint32_t waited = 0;
+    bool any() const { return waited || known || strong || narrow || fenced[0] || fenced[1]; }
     void add(const Told &o) {
+        if (!o.any()) return;
         const bool same = fenced[0].is(fenced[1]) && o.fenced[0].is(o.fenced[1]);
         known.add(o.known), strong.add(o.strong), narrow.add(o.narrow), fenced[0].add(o.fenced[0]);
         same ? void(fenced[1] = fenced[0]) : fenced[1].add(o.fenced[1]);
@@ -181,6 +183,11 @@ struct Sight : Told {
         uint32_t times[3];
         Known known;
     } last = {};
+    // Nothing is left of it; most threads have called fences at most.
+    void clear() {
+        if (any() || seen[0] || seen[1]) *this = {};
+        else last.known = {}, last.open = false, fence = stored = 0;
+    }
     void enter_fence(uint32_t me) {
         if (!last.open) return;
         last.open = false;

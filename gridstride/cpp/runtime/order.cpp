@@ -32,7 +32,7 @@ void Detector::fence(gridstride::Scope scope, Order order) {
     Sight &s = sight();
     const int widest = scope != gridstride::Scope::block;
     for (int wide = 0; wide <= widest && order != Order::release; wide++)
-        s.known.add(std::exchange(s.seen[wide], {}));
+        if (s.seen[wide]) s.known.add(std::exchange(s.seen[wide], {}));
     if (order == Order::acquire) return;
     const uint32_t mine = me % max_threads;
     if (s.last.wide && !widest) s.enter_fence(me);
