@@ -11,8 +11,8 @@ inline void ok(cudaError_t code, const char *call, int line) {
     exit(1);
 }
 
-// What is asked of a launch: that it may begin before the one ahead has ended, the blocks of a cluster along y, and that
-// all blocks are there at once.
+// What is asked of a launch: that it may begin before the one ahead has ended, the blocks of a cluster along y, and
+// that all blocks are there at once.
 struct Wishes { bool early; int cluster; bool together; };
 
 template <class... Params, class... Args>

@@ -110,7 +110,7 @@ int run() {
         randomize<<<((size_t)h * k + 255) / 256, 256>>>(m, (size_t)h * k, 2 * i);
         randomize<<<((size_t)k * w + 255) / 256, 256>>>(n, (size_t)k * w, 2 * i + 1);
         worst = std::max(worst, check(i, m, n, out));
-        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time([&] { multiply(i, m, n, out); });   // the last one
+        if (i + 1 == int(sizeof cases / sizeof *cases)) ms = median_time([&] { multiply(i, m, n, out); });  // the last
         worst = std::max(worst, check(i, m, n, out));                      // what it keeps must be clean after a run
     }
     auto [h, w, k] = *(std::end(cases) - 1);
