@@ -432,4 +432,5 @@ def test_blocks_that_wait_for_the_grid_are_launched_together(monkeypatch):
         def __getattr__(self, name): return lambda *args: calls.append((name, args)) or 0
     monkeypatch.setattr(driver, 'driver', Driver)
     for together in (False, True): driver.launch_by_driver(7, 'k', (3, 2, 1), (32, 1, 1), 64, 5, None, together)
-    assert calls == [('cuLaunchKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None, None)), ('cuLaunchCooperativeKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None))]
+    assert calls == [('cuLaunchKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None, None)),
+                     ('cuLaunchCooperativeKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None))]

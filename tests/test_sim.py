@@ -996,7 +996,8 @@ def test_a_plain_function_is_refused_as_numba_does():
     ('x[t] = y[t, 0, 0]', 'MemcheckError', 'dimensions of y: 2; indices given: 3'),
     ('x[t] = y[t,:]*2', 'NotSimulated', r'computing with an array(.|\n)*line 5(.|\n)*one by one'),
     ('return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: return x\[t\]'),
-    ('for i in range(x.size/2): x[i] = 1', 'NotSimulated', r'a range of a number that is not whole(.|\n)*line 5: for i in range')])
+    ('for i in range(x.size/2): x[i] = 1', 'NotSimulated',
+     r'a range of a number that is not whole(.|\n)*line 5: for i in range')])
 def test_what_numba_would_not_compile_is_told(body, error, says):
     with pytest.raises(getattr(sim, error), match=says):
         cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))

@@ -96,7 +96,8 @@ def remark(src, got):
 
 def main():
     p = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    p.add_argument('names', nargs='*', help='parts of the names of programs, of which alone the record is renewed; all by default')
+    p.add_argument('names', nargs='*',
+                   help='parts of the names of programs, of which alone the record is renewed; all by default')
     p.add_argument('--out', type=Path, default=HERE/'h100.json')
     p.add_argument('--raw', type=Path, help="where to write all that compute-sanitizer printed")
     p.add_argument('--arch', default='sm_90')

@@ -1,4 +1,5 @@
-"""What the programs here expect of the detectors, beside what compute-sanitizer finds on a GPU; a test holds ours to it.
+"""What the programs here expect of the detectors, beside what compute-sanitizer finds on a GPU; a
+test holds ours to it.
 
     python judged.py > judged.txt    # after judge.py; needs no GPU
 """
@@ -29,7 +30,8 @@ DIFFERS = {
         '51_masks_that_differ')},
     'wrong/46_return_before_a_barrier.cu':
         'since Volta the hardware excuses threads that have returned; the programming guide does not',
-    'wrong/88_return_before_the_grid.cu': 'the same at the barrier of the grid, if the first thread of the block is there',
+    'wrong/88_return_before_the_grid.cu':
+        'the same at the barrier of the grid, if the first thread of the block is there',
     'wrong/52_group_barrier_in_a_branch.cu': "the two barriers are one to the hardware when a whole warp takes each; "
                                              "the programming guide asks for the same one",
     'wrong/61_mma_in_a_branch.cu':
@@ -73,7 +75,8 @@ def table():
     record = recorded()
     names = [n for n in record if n.startswith(('right/', 'wrong/'))]
     alike = sum(agree(record, n) for n in names)
-    yield f'{len(names)} programs: the emulator and compute-sanitizer say the same of {alike}, of the others see below each'
+    yield (f'{len(names)} programs: the emulator and compute-sanitizer say the same of {alike}, '
+           'of the others see below each')
     yield ''
     for n in names:
         want = expected(n)

@@ -1,4 +1,5 @@
-"""Sources that somebody refuses: nvcc's verdict goes to nvcc.json, the reader of the emulator must say the same, or it is known why not.
+"""Sources that somebody refuses: nvcc's verdict goes to nvcc.json, the reader of the emulator must
+say the same, or it is known why not.
 
     python sources.py    # needs nvcc, no GPU
 """

@@ -1,4 +1,5 @@
-"""Kernels that must end and agree: Numba runs them on a GPU, and what came out goes to h100.json; the simulator must give the same.
+"""Kernels that must end and agree: Numba runs them on a GPU, and what came out goes to h100.json;
+the simulator must give the same.
 
     python judge.py [FILE]    # needs an NVIDIA GPU, numba and numba-cuda; half a minute. FILE: instead of h100.json
 """
@@ -304,11 +305,14 @@ def launches(cuda):
     @cuda.jit
     def two(x, n): x[0] = n
     wrong = {
-        'negative shared memory': lambda: one[1, 32, 0, -4](ints(1)), 'a fraction of shared memory': lambda: one[1, 32, 0, 1.5](ints(1)),
-        'no blocks': lambda: one[0, 32](ints(1)), 'no threads': lambda: one[1, 0](ints(1)), 'too many threads': lambda: one[1, 2048](ints(1)),
-        'a fraction of a block': lambda: one[1.5, 32](ints(1)), 'four axes': lambda: one[(1, 1, 1, 1), 32](ints(1)), 'too much shared memory': lambda: one[1, 32, 0, 1 << 20](ints(1)),
-        'no brackets': lambda: one(ints(1)), 'one argument too few': lambda: two[1, 32](ints(1)), 'one too many': lambda: one[1, 32](ints(1), 2), 'a list': lambda: one[1, 32]([0]),
-        'a read-only array': lambda: one[1, 32](np.frombuffer(bytes(4), np.int32)), 'a number for an array': lambda: one[1, 32](3), 'an array for a number': lambda: two[1, 32](ints(1), ints(1)),
+        'negative shared memory': lambda: one[1, 32, 0, -4](ints(1)),
+        'a fraction of shared memory': lambda: one[1, 32, 0, 1.5](ints(1)), 'no blocks': lambda: one[0, 32](ints(1)),
+        'no threads': lambda: one[1, 0](ints(1)), 'too many threads': lambda: one[1, 2048](ints(1)),
+        'a fraction of a block': lambda: one[1.5, 32](ints(1)), 'four axes': lambda: one[(1, 1, 1, 1), 32](ints(1)),
+        'too much shared memory': lambda: one[1, 32, 0, 1 << 20](ints(1)), 'no brackets': lambda: one(ints(1)),
+        'one argument too few': lambda: two[1, 32](ints(1)), 'one too many': lambda: one[1, 32](ints(1), 2),
+        'a list': lambda: one[1, 32]([0]), 'a read-only array': lambda: one[1, 32](np.frombuffer(bytes(4), np.int32)),
+        'a number for an array': lambda: one[1, 32](3), 'an array for a number': lambda: two[1, 32](ints(1), ints(1)),
     }
     return {name: said(call, cuda) for name,call in wrong.items()}
 
@@ -320,8 +324,10 @@ def said(call, cuda):
     return 'runs'
 
 
-PROGRAMS = [return_before_a_barrier, return_before_barriers_of_a_loop, whole_warps_return, return_before_the_barrier_of_the_grid, sessions, barrier_of_the_grid, look_back, look_ahead,
-            places_by_ticket, last_block, all_wait_for_the_last, fix_up, lock, ping_pong, exchange_nobody_takes, a_view_shares, host_arrays_are_copied_back, launches]
+PROGRAMS = [return_before_a_barrier, return_before_barriers_of_a_loop, whole_warps_return,
+            return_before_the_barrier_of_the_grid, sessions, barrier_of_the_grid, look_back, look_ahead,
+            places_by_ticket, last_block, all_wait_for_the_last, fix_up, lock, ping_pong, exchange_nobody_takes,
+            a_view_shares, host_arrays_are_copied_back, launches]
 
 def digest(program): return hashlib.sha256(inspect.getsource(program).encode()).hexdigest()[:16]
 
@@ -348,7 +354,8 @@ def judged(n):
 def main():
     with ThreadPoolExecutor(8) as pool: got = list(pool.map(judged, range(len(PROGRAMS))))
     out = Path(sys.argv[1]) if len(sys.argv) > 1 else HERE/'h100.json'
-    out.write_text(json.dumps({p.__name__: dict(source=digest(p), gives=g) for p,g in zip(PROGRAMS, got)}, indent=1) + '\n')
+    out.write_text(json.dumps({p.__name__: dict(source=digest(p), gives=g) for p,g in zip(PROGRAMS, got)}, indent=1)
+                   + '\n')
     for p,g in zip(PROGRAMS, got): print(f'{p.__name__}: {str(g)[:150]}')
 
 if __name__=='__main__': main()
