@@ -6,7 +6,7 @@ from functools import lru_cache, partial
 from pathlib import Path
 
 from . import headers
-from .cache import Built, build, cpu, first_use, headers_hash, run_command
+from .cache import Built, build, cpu, first_use, folder_of, headers_hash, run_command
 from .compile_errors import WARNINGS, CompileError, warn_of
 from .includes import read_headers
 from .rewrite import to_cpp
@@ -123,15 +123,26 @@ def _runtime():
         return _runtime_with()
 
 
+_LIBRARY = 'libgridstride.so'
+
+
 def _runtime_with(*more):
-    c, file = compiler(), 'libgridstride.so'
+    return build(*_steps_of_runtime(*more), run=_run_here, shared=True).folder / _LIBRARY
+
+
+def _is_runtime_there():
+    return _runtime.cache_info().currsize or any(folder_of(*_steps_of_runtime(*o)).exists() for o in (['-fopenmp'], []))
+
+
+def _steps_of_runtime(*more):
+    "What `build` needs: no sources, the commands, and what decides the result"
+    c = compiler()
     flags = [*common_flags(c), *more, '-fvisibility=hidden']
     units = 'inside', 'around', 'border'
     compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{o}.cpp'), '-o', f'{o}.o'] for o in units]
-    link = [c.path, *flags, '-shared', *(f'{o}.o' for o in units), '-o', file, '-ldl', '-pthread']
+    link = [c.path, *flags, '-shared', *(f'{o}.o' for o in units), '-o', _LIBRARY, '-ldl', '-pthread']
     decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
-    commands = [[_without_place(o) for o in compile_all], _without_place(link)]
-    return build({}, commands, *decides, run=_run_here, shared=True).folder / file
+    return {}, [[_without_place(o) for o in compile_all], _without_place(link)], *decides
 
 
 # The runtime is the same wherever the package lies: another environment finds it in the cache.
@@ -153,6 +164,15 @@ def _prepare_runtime():
         pass  # who needs it will hear of it
 
 
+_preparing = threading.Lock()
+
+
+def _prepare_all(c, flags, headers_first):
+    with _preparing:
+        _prepare_runtime()
+        headers.get_precompiled(c, flags, headers_first, told=False)
+
+
 def compile_module(
     sources: dict,  # file name -> text; `name.cpp` begins with the headers
     name,  # of the source to compile
@@ -162,15 +182,19 @@ def compile_module(
     warn=None,  # called with the log when it does, also if it did so before
     others=(),  # whatever else decides the result
 ) -> Built:  # with `name.so` in its folder
-    "Compile C++ for the emulator, whose runtime is made meanwhile if it is not there yet"
+    """Compile C++ for the emulator, whose runtime is made meanwhile if it is not there yet.
+
+    The precompiled headers come after it then, and until they are there, compilers read the headers themselves."""
     c = compiler()
     commands = [
         [c.path, *flags, '-c', f'{name}.cpp', '-o', f'{name}.o'],
         [c.path, '-shared', f'{name}.o', *link_flags(), '-o', f'{name}.so'],
     ]
-    threading.Thread(target=_prepare_runtime).start()
+    there = not _preparing.locked() and _is_runtime_there()
+    meanwhile = _prepare_runtime if there else partial(_prepare_all, c, flags, headers_first)
+    threading.Thread(target=meanwhile).start()
     decides = c, cpu(), headers_hash(here / 'include'), *others
-    compile_it = headers.runner(c, flags, headers_first, f'compiling {name}.cu')
+    compile_it = headers.runner(c, flags, headers_first if there else (), f'compiling {name}.cu')
 
     def run(command, folder):
         status, log = compile_it(command, folder)

@@ -84,6 +84,11 @@ def _tell(what, after, over):
 Built = namedtuple('Built', 'folder commands seconds cached')  # seconds: 0 if it was in the cache
 
 
+def folder_of(sources, commands, *decides, room='') -> Path:
+    "Where `build` puts, or has put, what it makes of the same"
+    return cache_dir() / room / _hash(sources, commands, *decides)
+
+
 def build(
     sources: dict,  # file name -> text
     commands: list,  # each a list of strings, or several of them to run at once; in the folder that holds the sources
@@ -94,7 +99,7 @@ def build(
     shared=False,  # is it made for many? Then other processes that need it, too, wait
 ) -> Built:
     "The folder in which `commands` have made what they make from `sources`"
-    final, start = cache_dir() / room / _hash(sources, commands, *decides), time.perf_counter()
+    final, start = folder_of(sources, commands, *decides, room=room), time.perf_counter()
     if final.exists():
         return Built(final, commands, 0.0, True)
     with one_at_a_time(final) if shared else nullcontext():
@@ -177,8 +182,8 @@ def one_at_a_time(final):
             path.unlink(missing_ok=True)
 
 
-def first_use(command, folder):
-    "Run a compiler, and say at once that this is done only once; linking takes a moment"
+def first_use(command, folder, after=0.0):
+    "Run a compiler, and say, at once or `after` so many seconds, that this is done only once; linking takes a moment"
     if '-shared' in command:
         return run_command(command, folder)
-    return run_command(command, folder, 'preparing the emulator for this compiler, once', 0.0)
+    return run_command(command, folder, 'preparing the emulator for this compiler, once', after)

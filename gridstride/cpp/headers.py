@@ -8,9 +8,10 @@ the same of them.
 
 import hashlib, os, shutil
 from collections import Counter
+from functools import partial
 from pathlib import Path
 
-from .cache import build, cpu, first_use, headers_hash, run_command, telling
+from .cache import SLOW, build, cpu, first_use, headers_hash, run_command, telling
 
 
 here = Path(__file__).parent
@@ -22,27 +23,33 @@ _broken = Counter()  # folder -> how often its headers were found broken by this
 def runner(
     c,  # a `Compiler`
     flags: list,  # all that it is called with but for the files
-    names: tuple,  # the headers that each source begins with
+    names: tuple,  # the headers that each source begins with; (): without precompiled ones
     what: str,  # is told when it takes long
 ):  # (command, folder) -> (status, log)
     "What runs the compiler, with precompiled headers where it compiles and they can be had"
 
     def run(command, folder):
-        made = get_precompiled(c, flags, names) if '-c' in command else None
+        made = get_precompiled(c, flags, names) if names and '-c' in command else None
         with telling(what):
             return _run_with(made, command, folder) if made else run_command(command, folder)
 
     return run
 
 
-def get_precompiled(c, flags, names) -> Path:
+def get_precompiled(
+    c,  # a `Compiler`
+    flags: list,  # as for `runner`
+    names: tuple,  # of the headers
+    told=True,  # is it told at once that they are made?
+) -> Path:
     "The file with the precompiled headers `names`, which is made if it is not there yet; None where it cannot be had"
     file = 'headers.h.pch' if c.kind == 'clang' else 'headers.h.gch'
     include = [o for name in names for o in ('-include', name)]
     command = [c.path, *flags, '-x', 'c++-header', os.devnull, *include, '-o', file]
     decides = c, cpu(), headers_hash(here / 'include')
     try:
-        built = build({}, [command], *decides, run=_precompile, room='headers', shared=True)
+        run = partial(_precompile, after=0.0 if told else SLOW)
+        built = build({}, [command], *decides, run=run, room='headers', shared=True)
         if _broken[built.folder] > 1:
             return None
         os.utime(built.folder)
@@ -53,10 +60,10 @@ def get_precompiled(c, flags, names) -> Path:
     return built.folder / file
 
 
-def _precompile(command, folder):
+def _precompile(command, folder, after):
     if shutil.disk_usage(folder).free < ROOM:
         return 1, 'no room'
-    status, log = first_use(command, folder)
+    status, log = first_use(command, folder, after)
     if not status:
         (folder / 'sum').write_text(_checksum(folder / command[-1]))
     return status, log

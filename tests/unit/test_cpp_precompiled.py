@@ -1,10 +1,10 @@
 """Precompiled headers save time and change nothing: broken ones are made anew, and where there are
 none, all works as before."""
-import os, re
+import os, re, threading
 
 import pytest
 
-from gridstride.cpp import CompileError, cache, headers, load_cuda
+from gridstride.cpp import CompileError, build, cache, headers, load_cuda
 
 count = iter(range(1000000))
 
@@ -20,6 +20,7 @@ def tiny(more=''):
 @pytest.fixture(scope='module')
 def folder(tmp_path_factory):
     "A cache of our own, with headers in it"
+    build.runtime()  # elsewhere; else headers come after it
     with pytest.MonkeyPatch.context() as m:
         m.setenv('GRIDSTRIDE_CACHE', str(tmp_path_factory.mktemp('cache')))
         tiny()
@@ -100,15 +101,14 @@ def test_without_room_all_is_as_before(folder, commands, monkeypatch, trouble):
         if folder.is_file(): folder.unlink()
 
 
-def test_only_the_latest_are_kept(folder, monkeypatch):
-    tiny()
-    monkeypatch.setattr(headers, 'KEPT', 1)
-    old = folder/'of_an_older_version'
-    old.mkdir()
-    os.utime(old, (0, 0))
-    os.utime(made(folder).parent, (1, 1))
+def test_only_the_latest_are_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    monkeypatch.setattr(headers, 'KEPT', 2)
+    for at, name in enumerate(['oldest', 'older', 'newer']):
+        (tmp_path/'headers'/name).mkdir(parents=True)
+        os.utime(tmp_path/'headers'/name, (at, at))
     load_cuda('int f() { return 1; }', opt=False, checks=False)
-    assert len(list(folder.iterdir())) == 1
+    assert {p.name for p in (tmp_path/'headers').iterdir()} == {'newer', made(tmp_path/'headers').parent.name}
 
 
 def test_the_first_use_is_told(tmp_path, monkeypatch, capsys):
@@ -126,3 +126,18 @@ def test_what_takes_long_is_told(monkeypatch, capsys):
     cache.run_command(['sleep', '.3'], None, 'compiling a.cu', .1)
     cache.run_command(['true'], None, 'compiling b.cu', .1)
     assert capsys.readouterr().err == 'gridstride: compiling a.cu  0 s\n'
+
+
+def test_the_first_compilation_waits_for_no_headers(folder, commands, monkeypatch, tmp_path):
+    "They are made after the runtime, and until they are there, sources are compiled without them"
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    threads = threading.enumerate()
+    with build._one_runtime:  # it takes long
+        with pytest.MonkeyPatch.context() as m:
+            m.setattr(build, '_is_runtime_there', lambda: False)
+            tiny()
+        tiny()
+        assert len(commands) == 4 and not any(map(uses, commands)) and not list(tmp_path.glob('headers/*/headers.h.*'))
+    for t in set(threading.enumerate()) - set(threads): t.join()
+    tiny()
+    assert uses(commands[-2]) and made(tmp_path/'headers').exists()
