@@ -6,16 +6,10 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import build, cuda_kernel, load_cuda
+from gridstride.kernels.lecture import naive_src
 from gridstride.utils import backend, cuda_begin
 
-MATMUL = cuda_begin + r'''
-__global__ void naive_k(const float *m, const float *n, float *out, int h, int w, int k) {
-    int r = blockIdx.y*blockDim.y + threadIdx.y, c = blockIdx.x*blockDim.x + threadIdx.x;
-    if (r >= h || c >= w) return;
-    float o = 0;
-    for (int i = 0; i < k; i++) o += m[r*k + i]*n[i*w + c];
-    out[r*w + c] = o;
-}
+MATMUL = cuda_begin + naive_src + r'''
 template<int tw> __global__ void tiled_k(const float *m, const float *n, float *out, int h, int w, int k) {
     __shared__ float ms[tw][tw], ns[tw][tw];
     int tc = threadIdx.x, tr = threadIdx.y, r = blockIdx.y*tw + tr, c = blockIdx.x*tw + tc;
@@ -35,7 +29,7 @@ torch::Tensor launched(torch::Tensor m, torch::Tensor n, bool tiled) {
     auto out = torch::empty({h, w}, m.options());
     dim3 tpb(16, 16), blocks(cdiv(w, 16), cdiv(h, 16));
     if (tiled) tiled_k<16><<<blocks, tpb>>>(m.data_ptr<float>(), n.data_ptr<float>(), out.data_ptr<float>(), h, w, k);
-    else naive_k<<<blocks, tpb>>>(m.data_ptr<float>(), n.data_ptr<float>(), out.data_ptr<float>(), h, w, k);
+    else matmul_naive_k<<<blocks, tpb>>>(m.data_ptr<float>(), n.data_ptr<float>(), out.data_ptr<float>(), h, w, k);
     C10_CUDA_KERNEL_LAUNCH_CHECK();
     return out;
 }
