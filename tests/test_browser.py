@@ -3,6 +3,7 @@ import json, os, shutil, subprocess, sys, time, urllib.error, urllib.request
 from pathlib import Path
 
 import pytest
+from gridstride.utils import cache_dir
 
 ROOT = Path(__file__).resolve().parents[1]
 CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
@@ -57,7 +58,7 @@ def address(course, tmp_path):
     settings.parent.mkdir(parents=True)
     settings.write_text(json.dumps(WHOLE_PAGE))
     env = {**{k: v for k, v in os.environ.items() if not k.startswith('JUPYTER')}, 'HOME': str(tmp_path/'home'),
-           'GRIDSTRIDE_BACKEND': 'sim'}
+           'XDG_CACHE_HOME': str(cache_dir().parent), 'GRIDSTRIDE_BACKEND': 'sim'}  # the emulator is there already
     with open(tmp_path/'log', 'w') as log:
         server = subprocess.Popen([sys.executable, '-c', START], cwd=course[0], env=env, stdout=log, stderr=log)
     try:
