@@ -40,6 +40,15 @@ def test_a_changed_header_is_compiled_again(tmp_path, monkeypatch):
         assert x.tolist() == [by]*4
 
 
+def test_a_changed_header_elsewhere_counts_too(tmp_path, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_BACKEND', 'sim')
+    monkeypatch.setenv('CPATH', str(tmp_path/'there'))
+    for by in 2, 3:
+        write(tmp_path, there__value_h=f'constexpr float value = {by};')
+        cuda_kernel('#include <value.h>\n__global__ void k(float *x) { x[0] = value; }')[1, 1](x := torch.zeros(1))
+        assert x.item() == by
+
+
 def test_a_program_has_its_headers_beside_it(tmp_path, capsys):
     write(tmp_path, mine_h='#define STATUS 3\n')
     (tmp_path/'main.cu').write_text('#include "mine.h"\nint main() { return STATUS; }')
