@@ -408,7 +408,8 @@ def setup_only(argv):
 def test(argv):
     "Set up with what the tests need, and run them: those that are named, the fast ones (--fast), or all"
     setup('test')
-    workers = ['-n', str(max(2, min(os.cpu_count() or 2, 8))), '--dist', 'worksteal']
+    unused = ['-p', 'no:logging', '-p', 'no:anyio']  # plugins that take their time for each test
+    workers = ['-n', str(max(2, min(os.cpu_count() or 2, 8))), '--dist', 'worksteal', *unused]
     if argv == ['--fast']:
         argv = [*workers, '--fast', '-q', 'tests']
     become(PYTHON, '-m', 'pytest', *(argv or [*workers, '-rsx', '--durations=10', 'tests']))

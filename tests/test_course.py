@@ -685,8 +685,9 @@ def test_test_command(fresh):
     assert res.returncode == 0, res
     argv = json.loads(res.stdout.splitlines()[-1])['argv']
     assert argv[0] == '-n' and 2 <= int(argv[1]) <= 8
-    assert argv[2:] == ['--dist', 'worksteal', '-rsx', '--durations=10', 'tests']
-    assert json.loads(course(fresh, 'test', '--fast').stdout)['argv'] == [*argv[:4], '--fast', '-q', 'tests']
+    assert argv[2:8] == ['--dist', 'worksteal', '-p', 'no:logging', '-p', 'no:anyio']
+    assert argv[8:] == ['-rsx', '--durations=10', 'tests']
+    assert json.loads(course(fresh, 'test', '--fast').stdout)['argv'] == [*argv[:8], '--fast', '-q', 'tests']
     res = course(fresh, 'test', '-x', 'tests/test_a.py', '-k', 'b')
     called = json.loads(res.stdout)  # nothing else: the second time it is set up already
     assert called['argv'] == ['-x', 'tests/test_a.py', '-k', 'b']
