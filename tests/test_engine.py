@@ -21,7 +21,8 @@ for _name in ('test_dtypes','test_recursion','test_grid_barrier','test_float32_s
               'test_too_much_shared_memory','test_checks_can_be_switched_off','test_what_is_not_simulated_says_so',
               'test_a_finding_says_how_to_run_without_its_check_and_so_it_is','test_a_kernel_without_source_says_so',
               'test_a_plain_function_is_refused_as_numba_does','test_arrays_have_no_methods_in_a_kernel',
-              'test_enumerate_zip_modf_and_operators','test_wrong'):
+              'test_enumerate_zip_modf_and_operators','test_wrong','test_what_numba_would_not_compile_is_told',
+              'test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone'):
     assert callable(globals().pop(_name))
 
 @pytest.fixture(params=['forward'], autouse=True)
@@ -79,6 +80,14 @@ def test_float_operations_may_be_fused():
 
 @pytest.mark.parametrize('dtype', ['?','i1','u1','i2','u4','i8','u8','f2','f4','f8'])
 def test_dtypes_of_c(dtype): test_sim.test_dtypes(dtype)
+
+def bodies(test): return [o[0] for o in test.pytestmark[0].args[1]]
+
+@pytest.mark.parametrize('body', bodies(test_sim.test_what_numba_would_not_compile_is_told) +
+                         bodies(test_sim.test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone))
+def test_what_numba_would_not_compile_is_not_translated(body):
+    with pytest.raises(Untranslatable, match='(?s)line [456]'):
+        cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))
 
 @pytest.mark.parametrize('refused,error', [(lambda: test_sim.test_dtypes('c8'), Untranslatable),
     (test_sim.test_recursion, Untranslatable), (test_sim.test_grid_barrier, NotSimulated)])
