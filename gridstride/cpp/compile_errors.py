@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 from ..findings import outside_level
 from ..shown import ShownBriefly
-from .doubts import is_guarded, missed
+from .doubts import is_guarded, may_miss, missed
 from .reader import read_compiled
 
 
@@ -201,6 +201,8 @@ _WITHOUT_VALUE = re.compile(r"'(\w+)' (may be|is) used uninitialized")
 
 def _without_value(found, src):
     "What was found, without variables whose uses are guarded, and with those that the compiler has overlooked"
+    if not found and not may_miss(src):
+        return []
     code, told = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
     names = {m[1] for m in told.values() if m}
     kept = [d for d, m in told.items() if not m or m[2] == 'is' or not is_guarded(code, m[1], d.line)]

@@ -4,10 +4,12 @@ One that does not see that `threadIdx.x < n` is the same before a barrier and be
 one that finds the number 3 on one way, and nothing on the other, takes the variable for 3, without a word.
 """
 
+import re
+
 from .code import NOT_NAMES, Code
 from .declarations import BUILTIN
 
-__all__ = ['is_guarded', 'missed']
+__all__ = ['is_guarded', 'may_miss', 'missed']
 
 _CHOICES = ('?', '&&', '||', 'and', 'or')
 _HEADS = ('if', 'for', 'while', 'switch')
@@ -16,8 +18,16 @@ _LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'e
 
 def is_guarded(c: Code, name: str, line: int):
     "Is the variable used on this line under conditions only, or not used there but passed on by a reference?"
-    here = [i for i in range(len(c)) if c.line(i) == line and _means(c, i, name)]
+    here = [i for i in range(len(c)) if _means(c, i, name) and c.line(i) == line]
     return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
+
+
+_UNSET = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")
+
+
+def may_miss(src: str):
+    "Could `missed` find anything? It takes a moment"
+    return bool(_UNSET.search(src))
 
 
 def missed(c: Code):
