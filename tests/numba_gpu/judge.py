@@ -329,7 +329,9 @@ PROGRAMS = [return_before_a_barrier, return_before_barriers_of_a_loop, whole_war
             places_by_ticket, last_block, all_wait_for_the_last, fix_up, lock, ping_pong, exchange_nobody_takes,
             a_view_shares, host_arrays_are_copied_back, launches]
 
-def digest(program): return hashlib.sha256(inspect.getsource(program).encode()).hexdigest()[:16]
+def digest(program):
+    "Of its source, however that is laid out"
+    return hashlib.sha256(''.join(inspect.getsource(program).split()).encode()).hexdigest()[:16]
 
 def recorded(): return json.loads((HERE/'h100.json').read_text())
 
