@@ -513,6 +513,7 @@ def _atomic(operate, reads=True, writes=_always):
         run.order.hand_over(run.g, lanes, ary.mem, off, run.now, writes(found, *values))
         if (data[off] == before).all():
             run.changes -= 1
+            run.look = data, off, before
         res = np.zeros(run.g.size, data.dtype)
         res[lanes] = found
         return res

@@ -8,6 +8,7 @@ import threading
 import time
 from difflib import get_close_matches
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
@@ -170,11 +171,27 @@ def _groups(run, prog, values):
     residents.end()
 
 
+class _Waiting(NamedTuple):
+    "A block that has looked in vain"
+
+    steps: object  # the rest of it
+    left: object  # what the run has of it
+    stuck: bool  # would it wait for ever, were it alone?
+    look: object  # what its last look has found, as the run has it
+
+    def sees_news(self):
+        "Has that changed?"
+        if self.look is None:
+            return False
+        data, off, found = self.look
+        return data[off[0]] != found[0] if len(off) == 1 else (data[off] != found).any()
+
+
 class _Residents:
     "Blocks that wait for others: one runs until it is over or looks in vain, then the next one has its turn"
 
     def __init__(self, run):
-        self.run, self.waiting = run, []  # waiting: (steps, what the run has of the block, will it wait for ever?)
+        self.run, self.waiting = run, []
 
     def begin(self, steps):
         "A block begins; then there is room for another one"
@@ -188,20 +205,32 @@ class _Residents:
             self.turn(True)
 
     def go_on(self, steps):
+        self.run.look = None
         for stuck in steps:
-            self.waiting.append((steps, self.run.leave(), stuck))
+            self.waiting.append(_Waiting(steps, self.run.leave(), stuck, self.run.look))
             return
 
     def turn(self, all_there):
-        "A turn for each block that waits, those that waited last time first; a finding, if none ever goes on"
-        run, blocks, self.waiting = self.run, self.waiting[::-1], []
-        before = run.changes
-        for steps, left, _ in blocks:
-            run.enter(left)
-            self.go_on(steps)
-        if len(self.waiting) == len(blocks) and run.changes == before and all(stuck for *_, stuck in self.waiting):
-            fields = dict(resident=len(blocks), blocks=run.grid.size)
-            run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
+        "A turn for each block that sees news, or for all; a finding, if none ever goes on"
+        before, n = self.run.changes, len(self.waiting)
+        if self.round(_Waiting.sees_news):
+            return
+        self.round(lambda block: True)
+        if len(self.waiting) == n and self.run.changes == before and all(o.stuck for o in self.waiting):
+            fields = dict(resident=n, blocks=self.run.grid.size)
+            self.run.never = ('endless_wait', {}) if all_there else ('not_resident', fields)
+
+    def round(self, may):
+        "Those go on that `may`, in one direction and then in the other; did any?"
+        blocks, self.waiting, any_did = self.waiting[::-1], [], False
+        for o in blocks:
+            if may(o):
+                self.run.enter(o.left)
+                self.go_on(o.steps)
+                any_did = True
+            else:
+                self.waiting.append(o)
+        return any_did
 
 
 class _Progress:

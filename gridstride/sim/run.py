@@ -27,6 +27,7 @@ class Run:
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
+        self.look = None  # what an atomic operation has found and left: memory, offsets, values
         self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
         self.never = None  # once all blocks on the device wait for ever: the code of the finding, and its fields
         self.random = np.random.default_rng(settings.seed)
