@@ -96,9 +96,10 @@ def _power(n, least, most):
     return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
 
 
-# The memory is read fastest by many blocks that come and go, each with 64 KiB that follow each other: an SM that is
+# The memory is read fastest by many blocks that come and go, each with 32 KiB that follow each other: an SM that is
 # ahead gets the next one. A long row is read by several blocks, whose results a second launch puts together.
-_SHARE, _MOST_PARTS = 2**16, 2**14  # bytes of a block; blocks of a row
+_SHARE, _THREADS, _AHEAD = 2**15, 512, 2  # bytes of a block, its threads, and a thread's loads under way
+_MOST_PARTS = 2**14  # blocks of a row
 
 
 class Shape(NamedTuple):
@@ -110,10 +111,10 @@ class Shape(NamedTuple):
     share: int  # packs of a block
 
 
-def _shape(width, v, size, most=_MOST_PARTS, ahead=2):
+def _shape(width, v, size, most=_MOST_PARTS, ahead=_AHEAD):
     "The `Shape` for rows of `width` numbers of `size` bytes, `v` of them at a load"
     packs = cdiv(width, v)
-    threads = _power(min(packs, _SHARE // (v * size)) // 2, 32, 1024)
+    threads = _power(min(packs, _SHARE // (v * size)) // _AHEAD, 32, _THREADS)
     ahead = _power(packs // threads, 1, ahead)
     blocks = 1 if width * size < 4 * _SHARE else min(most, cdiv(width * size, _SHARE))
     share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
