@@ -1,0 +1,131 @@
+import math
+
+import numpy as np
+from gridstride.sim import cuda
+
+from . import wrong
+
+
+@wrong('11.rounds')
+def all_that_is_done(lengths): return sum(lengths)
+
+@wrong('11.rounds')
+def the_longest_for_all(lengths): return max(lengths)*-(-len(lengths)//32)
+
+@wrong('11.rounds')
+def sorted_first(lengths): return sum(sorted(lengths)[31::32])
+
+@wrong('11.rounds')
+def an_average(lengths): return sum(sum(lengths[i:i+32])/32 for i in range(0, len(lengths), 32))
+
+@wrong('11.rounds')
+def whole_warps_only(lengths): return sum(max(lengths[32*i:32*i+32]) for i in range(len(lengths)//32))
+
+
+@wrong('11.little')
+def rounded_down(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*size)
+
+@wrong('11.little')
+def a_load_for_each_warp(gbs, ns, sms, warps, size): return -(-gbs*ns//(sms*warps*size))
+
+@wrong('11.little')
+def one_more_always(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*size) + 1
+
+@wrong('11.little')
+def not_whole(gbs, ns, sms, warps, size): return gbs*ns/(sms*warps*32*size)
+
+
+def tokens(k, n, size, gbs, tflops, bytes=lambda t, k, n: t*k + k*n + t*n, most=100_000):
+    return next((t for t in range(1, most) if 2*t*k*n*gbs >= size*bytes(t, k, n)*tflops*1000), None)
+
+@wrong('11.tokens')
+def weights_alone(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops, lambda t, k, n: k*n)
+
+@wrong('11.tokens')
+def never_none(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops) or 100_000
+
+@wrong('11.tokens')
+def numbers_are_bytes(k, n, size, gbs, tflops): return tokens(k, n, 1, gbs, tflops)
+
+@wrong('11.tokens')
+def tokens_one_less(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gbs, tflops)) and t - 1
+
+@wrong('11.tokens')
+def tokens_by_thousands(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gbs, tflops)) and -(-t//1000)*1000
+
+
+@wrong('11.runs')
+def one_by_one():
+    @cuda.jit
+    def count_k(x, out, per):
+        first = cuda.grid(1)*per
+        for i in range(first, min(first + per, x.shape[0])): cuda.atomic.add(out, x[i], 1)
+    return count_k
+
+def runs(last=True, guard=True, atomic=True, anew=1):
+    @cuda.jit
+    def count_k(x, out, per):
+        first = cuda.grid(1)*per
+        if guard and first >= x.shape[0]: return
+        now,count = x[first],0
+        for i in range(first, min(first + per, x.shape[0])):
+            if x[i] != now:
+                if atomic: cuda.atomic.add(out, now, count)
+                else: out[now] += count
+                now,count = x[i],anew
+            else: count += 1
+        if last: cuda.atomic.add(out, now, count)
+    return count_k
+
+@wrong('11.runs')
+def the_last_run_is_lost(): return runs(last=False)
+
+@wrong('11.runs')
+def no_guard(): return runs(guard=False)
+
+@wrong('11.runs')
+def not_atomic(): return runs(atomic=False)
+
+@wrong('11.runs')
+def begins_anew_at_zero(): return runs(anew=0)
+
+@wrong('11.runs')
+def no_kernel():
+    def count_k(x, out, per): pass
+    return count_k
+
+
+def log_sum(correct=True, largest=True, guard=True):
+    @cuda.jit
+    def sum_k(x, out):
+        c = cuda.grid(1)
+        if guard and c >= x.shape[1]: return
+        m,s = np.float32(-math.inf if largest else 0),np.float32(0)
+        for r in range(x.shape[0]):
+            v = x[r,c]
+            new = max(m, v) if largest else m
+            s = (s*math.exp(m - new) if correct else s) + math.exp(v - new)
+            m = new
+        out[c] = m + math.log(s)
+    return sum_k
+
+@wrong('11.logsumexp')
+def uncorrected(): return log_sum(correct=False)
+
+@wrong('11.logsumexp')
+def nothing_taken_off(): return log_sum(largest=False)
+
+@wrong('11.logsumexp')
+def threads_outside(): return log_sum(guard=False)
+
+@wrong('11.logsumexp')
+def two_passes():
+    @cuda.jit
+    def sum_k(x, out):
+        c = cuda.grid(1)
+        if c >= x.shape[1]: return
+        m,s = x[0,c],np.float32(0)
+        for r in range(x.shape[0]): m = max(m, x[r,c])
+        for r in range(x.shape[0]): s += math.exp(x[r,c] - m)
+        out[c] = m + math.log(s)
+    return sum_k
