@@ -21,7 +21,9 @@ def only_the_value(a, b): return max(a[0], b[0])
 
 
 @wrong('12.moments')
-def means_of_equal_weight(a, b): return a[0] + b[0], (a[1] + b[1])/2, a[2] + b[2] + (b[1] - a[1])**2*a[0]*b[0]/max(a[0] + b[0], 1)
+def means_of_equal_weight(a, b):
+    n = a[0] + b[0]
+    return n, (a[1] + b[1])/2, a[2] + b[2] + (b[1] - a[1])**2*a[0]*b[0]/max(n, 1)
 
 @wrong('12.moments')
 def squares_from_two_middles(a, b): return (n := a[0] + b[0]), (a[0]*a[1] + b[0]*b[1])/max(n, 1), a[2] + b[2]
@@ -48,10 +50,13 @@ def norm_k(x, out):
     if lane == 0 and r < x.shape[0]: out[r] = math.sqrt(v)
 
 @wrong('12.rows')
-def one_lane_reads(): return changed(norm_k, 'range(lane, x.shape[1], 32)', 'range(0 if lane == 0 else x.shape[1], x.shape[1])')
+def one_lane_reads():
+    return changed(norm_k, 'range(lane, x.shape[1], 32)', 'range(0 if lane == 0 else x.shape[1], x.shape[1])')
 
 @wrong('12.rows')
-def a_piece_for_each_lane(): return changed(norm_k, 'range(lane, x.shape[1], 32)', 'range(lane*((x.shape[1]+31)//32), min((lane+1)*((x.shape[1]+31)//32), x.shape[1]))')
+def a_piece_for_each_lane():
+    piece = 'range(lane*((x.shape[1]+31)//32), min((lane+1)*((x.shape[1]+31)//32), x.shape[1]))'
+    return changed(norm_k, 'range(lane, x.shape[1], 32)', piece)
 
 @wrong('12.rows')
 def no_root(): return changed(norm_k, 'math.sqrt(v)', 'v')
@@ -60,7 +65,9 @@ def no_root(): return changed(norm_k, 'math.sqrt(v)', 'v')
 def sixteen_lanes(): return changed(norm_k, 'd = 16', 'd = 8')
 
 @wrong('12.rows')
-def shuffles_of_lanes_with_numbers(): return changed(norm_k, 'v += cuda.shfl_down_sync(0xffffffff, v, d)', 'if lane + d < x.shape[1]: v += cuda.shfl_down_sync(0xffffffff, v, d)')
+def shuffles_of_lanes_with_numbers():
+    shuffle = 'v += cuda.shfl_down_sync(0xffffffff, v, d)'
+    return changed(norm_k, shuffle, f'if lane + d < x.shape[1]: {shuffle}')
 
 @wrong('12.rows')
 def atomics():
