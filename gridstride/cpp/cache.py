@@ -48,10 +48,10 @@ _told = threading.Lock()
 @contextmanager
 def telling(
     what,  # takes so long
-    after=SLOW,  # seconds; what is done by then is not told
+    after=SLOW,  # seconds; what is done by then is not told; None: nothing is
 ):
     "Say on stderr what goes on in the `with` block, with a dot for each second; `GRIDSTRIDE_QUIET` says nothing"
-    if os.environ.get('GRIDSTRIDE_QUIET') or not _told.acquire(blocking=False):
+    if after is None or os.environ.get('GRIDSTRIDE_QUIET') or not _told.acquire(blocking=False):
         return (yield)
     over = threading.Event()
     teller = threading.Thread(target=_tell, args=(what, after, over), daemon=True)
@@ -153,7 +153,7 @@ def run_command(
     command: list,  # of strings
     folder,  # to run it in
     what='compiling',  # is told when it takes long
-    after=SLOW,  # seconds
+    after=SLOW,  # seconds; None: it is not told
 ) -> tuple:  # its status and all that it said
     "Run a compiler, which shall speak English"
     how = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')

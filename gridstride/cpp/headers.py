@@ -23,13 +23,15 @@ _broken = Counter()  # folder -> how often its headers were found broken by this
 def runner(
     c,  # a `Compiler`
     flags: list,  # all that it is called with but for the files
-    names: tuple,  # the headers that each source begins with; (): without precompiled ones
+    names: tuple,  # the headers that each source begins with; (): none are there yet, and who makes them tells that
     what: str,  # is told when it takes long
 ):  # (command, folder) -> (status, log)
     "What runs the compiler, with precompiled headers where it compiles and they can be had"
 
     def run(command, folder):
-        made = get_precompiled(c, flags, names) if names and '-c' in command else None
+        if not names:
+            return run_command(command, folder, after=None)
+        made = get_precompiled(c, flags, names) if '-c' in command else None
         with telling(what):
             return _run_with(made, command, folder) if made else run_command(command, folder)
 

@@ -141,3 +141,10 @@ def test_the_first_compilation_waits_for_no_headers(folder, commands, monkeypatc
     for t in set(threading.enumerate()) - set(threads): t.join()
     tiny()
     assert uses(commands[-2]) and made(tmp_path/'headers').exists()
+
+
+def test_the_first_compilation_leaves_the_telling_to_what_takes_long(tmp_path, monkeypatch, capsys):
+    monkeypatch.delenv('GRIDSTRIDE_QUIET')
+    monkeypatch.setattr(cache, 'SLOW', 0)
+    run = headers.runner(None, [], (), 'compiling a.cu')
+    assert run(['sleep', '.3'], None) == (0, '') and capsys.readouterr().err == ''
