@@ -4,8 +4,8 @@ import re
 import pytest
 
 from gridstride import findings, sim
-from gridstride.findings import (CLASSES, DIALECTS, WORDS, Access, MemcheckError, Place, RacecheckError, element,
-                                 exception_of, field_names, text_of)
+from gridstride.findings import (CLASSES, DIALECTS, WORDS, Access, MemcheckError, Phrase, Place, RacecheckError,
+                                 element, exception_of, field_names, text_of)
 
 PLACE = Place('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
 RACE = dict(array='s', index=(3,), before='written', now='read')
@@ -63,7 +63,8 @@ def test_the_function_that_a_kernel_called_is_told_with_the_call():
 
 @pytest.mark.parametrize('kind,code', WORDS)
 def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
-    fields = {k: (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7
+    fields = {k: Phrase('at_cluster') if k == 'why' else
+              (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7
               if k in ('mask', 'address') else 'text' for k in field_names(kind, code)}
     for dialect in DIALECTS:
         what, mend = text_of(kind, code, dialect, fields)

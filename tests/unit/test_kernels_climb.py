@@ -30,7 +30,8 @@ def climb(monkeypatch, tmp_path):
         if r.name == 'mine': raise Unavailable('No GPU is here')
         counters = {} if r.name == 'silent' else dict(pipe=2.02*MULTIPLY_ADDS, instructions=4.5*MULTIPLY_ADDS,
                                                       issue=50., stalls=dict(barrier=1., not_selected=3.))
-        return dict(name=r.name, seconds=.01/2**(len(r.name)-5), library=.001, ratio=.1, registers=32, occupancy=.75,
+        times = 2**(len(r.name)-5)
+        return dict(name=r.name, seconds=.01/times, library=.001, ratio=.1*times, registers=32, occupancy=.75,
                     counters=counters)
     monkeypatch.setattr(Ladder, '_measure', measure)
     return Climb(SHAPE, '99_ladder', bound, folder=tmp_path)
