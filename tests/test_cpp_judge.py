@@ -19,7 +19,7 @@ def module(name):
     return made
 
 
-judged, sources = module('judged'), module('sources')
+judge, judged, sources = map(module, ('judge', 'judged', 'sources'))
 RECORD = judged.recorded()
 NVCC = json.loads((CUDA/'nvcc.json').read_text())
 INCLUDE = re.compile(r'^#include <.*$', re.M)
@@ -32,13 +32,24 @@ def test_program_is_judged_alike_or_it_is_known_why(name):
 
 
 def test_the_record_is_of_these_programs():
-    import hashlib
-    files = {f'{p.parent.name}/{p.name}': hashlib.sha256(p.read_bytes()).hexdigest() for p in CUDA.glob('*/*.cu')}
+    files = {judge.key(p): judge.digest(p.read_text()) for p in CUDA.glob('*/*.cu')}
     assert ({n: r['sha256'] for n, r in RECORD.items()}
             == files), 'programs have changed since they ran on a GPU: run tests/cuda/judge.py'
     assert all(sum(n.startswith(f'{kind}/') for n in files) > 40 for kind in ('same', 'right', 'wrong'))
     assert len(NAMES) - len(judged.DIFFERS) >= 70
     assert all(r['stable'] for n, r in RECORD.items() if not n.startswith('wrong/'))
+
+
+@pytest.mark.parametrize('text,same,other', [
+    ('f(a, b);', '// of two\nf( a,\n    b ) /* ; */ ;', 'f(a b);'), ('a + +b', 'a +\n+b', 'a ++b'),
+    ('.5f', ' .5f', '. 5f'), ("1'000 'a'", "1'000\n'a'", "1000 'a'"), ("'\"' \"x\"", "'\"'\"x\"", "'x'"),
+    ('"a b" "c"', '"a b"\n    "c"', '"a  b" "c"'), ('"//a" b', '"//"\n"a" b', '"//" b'),
+    ('R"(a\n#b)"', 'R"(a\n#b)" // c', 'R"(a\n #b)"'), ('R"(a"\n"b)"', ' R"(a"\n"b)"', 'R"(ab)"'),
+    ('// flags: -G\na', '// flags:  -G \n\na', 'a'),
+    ('#define A b c\nd', '  #define A b \\\n    c\n\nd', '#define A b\nc d'),
+    ('#define A (b)', '#define A \\\n(b)', '#define A(b)')])
+def test_a_digest_is_of_what_a_program_says(text, same, other):
+    assert judge.digest(text) == judge.digest(same) != judge.digest(other)
 
 
 def test_the_table_is_that_of_the_record():

@@ -22,6 +22,27 @@ def programs(names=()):
 def key(src): return f'{src.parent.name}/{src.name}'
 def sanitized(src): return src.parent.name in ('wrong','right')
 
+# A preprocessor line with those that continue it | strings, numbers, words, brackets, operators | what means nothing
+TOKEN = re.compile(r"""
+    (?P<line>^[ \t]*\#(?:\\\n|.)*)
+  | (?P<token> (?:u8|[uUL])?(?:R"(?P<fence>[^(\s]*)\((?s:.*?)\)(?P=fence)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+')
+             | \.?\d(?:'?[\w.])* | \w+ | [][(){},;] | (?:(?!//|/\*)[^\s\w"'#[\](){},;])+ | \# )
+  | \s | //.* | /\*(?s:.*?)\*/""", re.X | re.M)
+
+def flags(text):
+    "The options for nvcc that a program's first line names"
+    said = re.match(r'// flags: (.*)', text)
+    return said[1].split() if said else []
+
+def digest(text):
+    """The sha256 of what a program says, so that its layout may change and its record remain: of its flags and its
+    tokens, without comments, without the white space between them, and with a string or a preprocessor line whole that
+    is written in pieces. (What a record says of lines is held by the line that the program itself expects.)"""
+    assert not TOKEN.sub('', text)
+    tokens = [re.sub(r'\s*\\\n\s*', ' ', m['line']).strip() if m['line'] else m['token'].replace('\n', r'\n')
+              for m in TOKEN.finditer(text) if m.lastgroup]
+    return hashlib.sha256(re.sub('"\n"', '', '\n'.join(flags(text) + tokens)).encode()).hexdigest()
+
 def finish(cmd, seconds=None):
     "Its exit status, None after a time-out, and both outputs; with it end the processes that it started"
     p = subprocess.Popen([str(o) for o in cmd], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
@@ -34,11 +55,10 @@ def finish(cmd, seconds=None):
 
 def compiled(src, folder, arch):
     "The program for `src`, or None; and what nvcc said"
-    said = re.match(r'// flags: (.*)', src.read_text())
-    flags = said[1].split() if said else []
-    if not any('arch=' in o for o in flags): flags.append(f'-arch={arch}')
+    options = flags(src.read_text())
+    if not any('arch=' in o for o in options): options.append(f'-arch={arch}')
     exe = folder/key(src).replace('/','_').replace('.cu','')
-    cmd = ['nvcc','-std=c++17', *flags, *(['-lineinfo'] if sanitized(src) else []), '-o',exe,src]
+    cmd = ['nvcc','-std=c++17', *options, *(['-lineinfo'] if sanitized(src) else []), '-o',exe,src]
     rc,out,err = finish(cmd)
     return (exe if rc==0 else None), out+err
 
@@ -118,7 +138,7 @@ def judge(a, folder, pool):
           f"{dict(Counter(s.parent.name for s in srcs))}")
     if a.compile_only: return len(said)
     exes = {s: exe for s,(exe,_) in exes.items() if exe}
-    result = {s: dict(sha256=hashlib.sha256(s.read_bytes()).hexdigest()) | got
+    result = {s: dict(sha256=digest(s.read_text())) | got
               for s,got in zip(exes, pool.map(ran, exes, exes.values()))}
     jobs = [(s,t) for s in exes if sanitized(s) for t in TOOLS]
     for (s,t),(got,text) in zip(jobs, pool.map(lambda j: checked(j[0], exes[j[0]], j[1]), jobs)):
