@@ -30,5 +30,6 @@ int main() {
     cudaMemcpy(b, db, sizeof b, cudaMemcpyDeviceToHost);
     cudaMemcpy(h, dh, sizeof h, cudaMemcpyDeviceToHost);
     cudaMemcpy(c, dc, sizeof c, cudaMemcpyDeviceToHost);
-    printf("%d %d %d %c %d %d %s\n", b[0], b[63], h[0], c[0].kind, c[15].on, c[3].value, cudaGetErrorName(cudaGetLastError()));
+    printf("%d %d %d %c %d %d %s\n", b[0], b[63], h[0], c[0].kind, c[15].on, c[3].value,
+           cudaGetErrorName(cudaGetLastError()));
 }

@@ -1,4 +1,4 @@
-// right: three stages; the one barrier of a round comes after the wait, and before the stage of the round before is filled again
+// right: three stages; the one barrier of a round comes after the wait, before a stage is filled again
 #include <cstdio>
 #include <cstdint>
 __device__ uint32_t address(const void *p) { return static_cast<uint32_t>(__cvta_generic_to_shared(p)); }
@@ -9,7 +9,9 @@ __global__ void sums(const int *x, int *out, int n) {
     __shared__ alignas(16) int s[3][128];
     int t = threadIdx.x, sum = 0;
     auto fetch = [&](int i) {   // also past the end: an empty group keeps the count
-        if (i < n) asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address(&s[i % 3][4 * t])), "l"(x + 128 * i + 4 * t) : "memory");
+        if (i < n)
+            asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                         ::"r"(address(&s[i % 3][4 * t])), "l"(x + 128 * i + 4 * t) : "memory");
         asm volatile("cp.async.commit_group;" ::: "memory");
     };
     for (int i = 0; i < 2; i++) fetch(i);

@@ -61,5 +61,6 @@ int main() {
     scanned<<<1, 64>>>((int *)d);
     few<<<1, 32>>>((int *)d + 64);
     cudaMemcpy(g, d, 288, cudaMemcpyDeviceToHost);
-    printf("\n%d %d %d %d | %d %d\n%s\n", g[1], g[31], g[32], g[63], g[64], g[71], cudaGetErrorName(cudaGetLastError()));
+    printf("\n%d %d %d %d | %d %d\n%s\n", g[1], g[31], g[32], g[63], g[64], g[71],
+           cudaGetErrorName(cudaGetLastError()));
 }

@@ -2,7 +2,8 @@
 #include <cstdint>
 
 __global__ void __launch_bounds__(64) plain(int *x) { x[threadIdx.x] += 1; }
-__global__ __launch_bounds__(128, 2) void saxpy(const float *__restrict__ x, float *__restrict__ y, float a, const int n) {
+__global__ __launch_bounds__(128, 2) void saxpy(const float *__restrict__ x, float *__restrict__ y, float a,
+                                                const int n) {
     const int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i < n) y[i] = a * __ldg(&x[i]) + y[i];
 }

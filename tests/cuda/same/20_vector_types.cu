@@ -59,7 +59,8 @@ int main() {
     cudaMalloc(&d, sizeof all);
     others<<<1, 4>>>(d->d, d->i, d->l, d->s, d->f, d->u);
     cudaMemcpy(all.d, d, sizeof all.d, cudaMemcpyDeviceToHost);
-    cudaMemcpy(all.l, d->l, sizeof all.l + sizeof all.u + sizeof all.i + sizeof all.f + sizeof all.s, cudaMemcpyDeviceToHost);
+    cudaMemcpy(all.l, d->l, sizeof all.l + sizeof all.u + sizeof all.i + sizeof all.f + sizeof all.s,
+               cudaMemcpyDeviceToHost);
     printf("\n%g %g %lld %u %d %d %g %g %d %d\n", all.d[3].x, all.d[2].y, all.l[3].x >> 40, all.u[2].w, all.i[3].x,
            all.i[3].y, all.f[3].x, all.f[2].z, all.s[3].x, all.s[1].z);
     printf("%d %d %d %d %d %d\n", int(sizeof(float3)), int(sizeof(uchar4)), int(alignof(float4)), int(alignof(float3)),

@@ -56,7 +56,8 @@ int main() {
     cudaMemcpy(o, dout, sizeof o, cudaMemcpyDeviceToHost);
     cudaMemcpy(less, dl, sizeof less, cudaMemcpyDeviceToHost);
     for (int i = 0; i < 8; i++)
-        printf("\n%g %g %g %g %d", __half2float(o[4 * i]), float(o[4 * i + 1]), float(o[4 * i + 2]), float(o[4 * i + 3]), less[i]);
+        printf("\n%g %g %g %g %d", __half2float(o[4 * i]), float(o[4 * i + 1]), float(o[4 * i + 2]),
+               float(o[4 * i + 3]), less[i]);
 
     pairs<<<1, 4>>>((half2 *)da, (half2 *)dout);
     cudaMemcpy(o, dout, 16, cudaMemcpyDeviceToHost);

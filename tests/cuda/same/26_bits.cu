@@ -9,7 +9,8 @@ __global__ void bits(const unsigned *x, unsigned *o, int n) {
     r[0] = __popc(v), r[1] = __clz(v), r[2] = __ffs(v), r[3] = __brev(v);
     r[4] = __popcll(l), r[5] = __clzll(l), r[6] = __ffsll(l), r[7] = unsigned(__brevll(l) >> 32);
     r[8] = __byte_perm(v, w, 0x0123), r[9] = __byte_perm(v, w, 0x7531), r[10] = __byte_perm(v, w, 0x4040);
-    r[11] = __funnelshift_l(v, w, 5), r[12] = __funnelshift_r(v, w, 5), r[13] = __funnelshift_lc(v, w, 40), r[14] = __funnelshift_rc(v, w, 32);
+    r[11] = __funnelshift_l(v, w, 5), r[12] = __funnelshift_r(v, w, 5), r[13] = __funnelshift_lc(v, w, 40),
+        r[14] = __funnelshift_rc(v, w, 32);
     r[15] = __mulhi(int(v), int(w)), r[16] = __umulhi(v, w), r[17] = __mul24(int(v), int(w)), r[18] = __umul24(v, w);
     r[19] = unsigned(__umul64hi(l, l) >> 7), r[20] = __sad(int(v), int(w), 5u), r[21] = __usad(v, w, 6u);
     r[22] = __hadd(int(v), int(w)), r[23] = __urhadd(v, w);
@@ -22,14 +23,16 @@ __global__ void as_others(const float *f, const double *d, int *o) {
     r[4] = __double2hiint(d[t]), r[5] = __double2loint(d[t]), r[6] = int(__double_as_longlong(d[t]) >> 52);
     r[7] = __hiloint2double(0x3ff80000, 0) == 1.5, r[8] = __float2int_rn(f[t]), r[9] = __float2int_rz(f[t]);
     r[10] = __float2int_ru(f[t]), r[11] = __float2int_rd(f[t]), r[12] = __double2int_rn(d[t]);
-    r[13] = __int2float_rn(16777217) == 16777216.0f, r[14] = int(__float2uint_rn(fabsf(f[t])) + __longlong_as_double(0x4000000000000000ll));
+    r[13] = __int2float_rn(16777217) == 16777216.0f,
+        r[14] = int(__float2uint_rn(fabsf(f[t])) + __longlong_as_double(0x4000000000000000ll));
     r[15] = int(__float2ll_rd(f[t] * 4));
 }
 
 __device__ unsigned xorshift(unsigned s) { s ^= s << 13, s ^= s >> 17, s ^= s << 5; return s; }
 __global__ void vectors_in_words(unsigned *o) {
     unsigned a = 0x10f0807f, b = 0x01200180;
-    o[0] = __vadd4(a, b), o[1] = __vmaxu4(a, b), o[2] = __vcmpeq4(a, b), o[3] = __dp4a(0x01020304, 0x05060708, 10), o[4] = xorshift(2463534242u);
+    o[0] = __vadd4(a, b), o[1] = __vmaxu4(a, b), o[2] = __vcmpeq4(a, b), o[3] = __dp4a(0x01020304, 0x05060708, 10),
+        o[4] = xorshift(2463534242u);
 }
 
 int main() {

@@ -1,7 +1,10 @@
 #include <cstdio>
 #include <cuda_runtime.h>
 
-template <typename T> struct Plus { __host__ __device__ T operator()(T a, T b) const { return a + b; } static constexpr T zero = 0; };
+template <typename T> struct Plus {
+    __host__ __device__ T operator()(T a, T b) const { return a + b; }
+    static constexpr T zero = 0;
+};
 template <typename T> struct Most {
     static constexpr T zero = T(-1000000);
     __host__ __device__ T operator()(T a, T b) const { return a > b ? a : b; }

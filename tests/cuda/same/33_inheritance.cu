@@ -1,6 +1,10 @@
 #include <cstdio>
 
-struct Shape { int id; __host__ __device__ explicit Shape(int i) : id(i) {} __device__ int tag() const { return id * 100; } };
+struct Shape {
+    int id;
+    __host__ __device__ explicit Shape(int i) : id(i) {}
+    __device__ int tag() const { return id * 100; }
+};
 struct Square : Shape {
     int side;
     __host__ __device__ Square(int i, int s) : Shape(i), side(s) {}
@@ -20,8 +24,13 @@ template <typename Derived> struct Iterated {
         return x;
     }
 };
-struct Collatz : Iterated<Collatz> { __device__ long long step(long long x) const { return x % 2 ? 3 * x + 1 : x / 2; } };
-struct Doubling : Iterated<Doubling> { int plus; __device__ long long step(long long x) const { return 2 * x + plus; } };
+struct Collatz : Iterated<Collatz> {
+    __device__ long long step(long long x) const { return x % 2 ? 3 * x + 1 : x / 2; }
+};
+struct Doubling : Iterated<Doubling> {
+    int plus;
+    __device__ long long step(long long x) const { return 2 * x + plus; }
+};
 
 template <typename T, int N> struct Stack {
     __device__ void push(T v) { items[n++] = v; }
@@ -43,7 +52,9 @@ __global__ void shapes(const Box *b, int *out) {
     const Shape &base = mine;
     out[threadIdx.x] = mine.volume() * 10000 + mine.tag() + base.tag();
 }
-template <typename Rule> __global__ void iterated(Rule rule, long long *x, int n) { x[threadIdx.x] = rule.run(x[threadIdx.x], n); }
+template <typename Rule> __global__ void iterated(Rule rule, long long *x, int n) {
+    x[threadIdx.x] = rule.run(x[threadIdx.x], n);
+}
 __global__ void calculated(int *out) {
     Calculator<int> c;
     for (int k = 0; k < 4; k++) c.push(threadIdx.x + k);

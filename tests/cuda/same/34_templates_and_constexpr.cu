@@ -8,7 +8,8 @@ template <typename T> struct Accumulator { using type = T; };
 template <> struct Accumulator<char> { using type = int; };
 template <> struct Accumulator<float> { using type = double; };
 
-template <typename T, int TPB, typename A = typename Accumulator<T>::type> __global__ void sum(const T *x, A *out, int n) {
+template <typename T, int TPB, typename A = typename Accumulator<T>::type>
+__global__ void sum(const T *x, A *out, int n) {
     static_assert((TPB & (TPB - 1)) == 0, "a power of two");
     __shared__ A s[1 << Log2<TPB>::value];
     A a{};
@@ -39,8 +40,10 @@ template <typename T, size_t N> __device__ constexpr int length(T (&)[N]) { retu
 template <char C, bool B, unsigned U> __global__ void facts(int *o) {
     int a[fib(7)] = {}, k = 0;
     auto put = [&](auto v) { o[k++] = int(v); };
-    put(kind<int>()), put(kind<float>()), put(kind<double>()), put(kind<char *>()), put(digits<4, 2, 7>()), put(constant<99>);
-    put(applied<next>(5)), put(fib(12)), put(done<Op::add>(7, 2)), put(done<Op::sub>(7, 2)), put(length(a)), put(C), put(B), put(U >> 28);
+    put(kind<int>()), put(kind<float>()), put(kind<double>()), put(kind<char *>()), put(digits<4, 2, 7>()),
+        put(constant<99>);
+    put(applied<next>(5)), put(fib(12)), put(done<Op::add>(7, 2)), put(done<Op::sub>(7, 2)), put(length(a)), put(C),
+        put(B), put(U >> 28);
     auto [lo, hi] = make_int2(3, 8);
     put(lo * hi);
     o[15] = k;

@@ -12,7 +12,8 @@ __global__ void by_value(Nested n, Vec v, const Mixed m, int k) {
     int t = threadIdx.x;
     n.inner.a += t;   // one's own copy
     float s = n.at[t % 2].x + n.at[1].z * v.y + v.z;
-    n.out[t] = int(s * 4) + n.inner.a * n.inner.b + m.tag + int(m.d * 2) + m.s[t % 3] + (m.on ? k : -k) + int(n.m.l >> 33);
+    n.out[t] = int(s * 4) + n.inner.a * n.inner.b + m.tag + int(m.d * 2) + m.s[t % 3] +
+               (m.on ? k : -k) + int(n.m.l >> 33);
 }
 __global__ void tables(Table t, int *out) {
     int sum = 0;

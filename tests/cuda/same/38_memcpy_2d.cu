@@ -1,5 +1,6 @@
 #include <cstdio>
-#define CHECK(e) do { cudaError_t err = (e); if (err) { printf("line %d: %s\n", __LINE__, cudaGetErrorString(err)); return 1; } } while (0)
+#define CHECK(e) do { cudaError_t err = (e); \
+        if (err) { printf("line %d: %s\n", __LINE__, cudaGetErrorString(err)); return 1; } } while (0)
 
 template <typename T> __device__ T *row(T *base, size_t pitch, int r) { return (T *)((char *)base + r * pitch); }
 
@@ -36,7 +37,8 @@ int main() {
 
     float *packed;   // device to device, two columns less
     CHECK(cudaMalloc(&packed, h * (w - 2) * sizeof(float)));
-    CHECK(cudaMemcpy2D(packed, (w - 2) * sizeof(float), d + 1, pitch, (w - 2) * sizeof(float), h, cudaMemcpyDeviceToDevice));
+    CHECK(cudaMemcpy2D(packed, (w - 2) * sizeof(float), d + 1, pitch, (w - 2) * sizeof(float), h,
+                       cudaMemcpyDeviceToDevice));
     CHECK(cudaMemset2D(d, pitch, 0, 4 * sizeof(float), h));
     CHECK(cudaMemcpy(m, packed, h * (w - 2) * sizeof(float), cudaMemcpyDeviceToHost));
     printf("%g %g %g\n", m[0][0], m[0][w - 2], (&m[0][0])[h * (w - 2) - 1]);

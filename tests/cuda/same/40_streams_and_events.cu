@@ -44,7 +44,8 @@ int main() {
     step<<<8, 32, 0, b>>>(d, n, 3, 1);
     cudaMemcpyAsync(host, d, n * sizeof(int), cudaMemcpyDeviceToHost, b);
     cudaStreamSynchronize(b);
-    printf("\n%d %d %s %s\n", host[0], host[n - 1], cudaGetErrorName(cudaEventQuery(half)), cudaGetErrorName(cudaStreamQuery(b)));
+    printf("\n%d %d %s %s\n", host[0], host[n - 1], cudaGetErrorName(cudaEventQuery(half)),
+           cudaGetErrorName(cudaStreamQuery(b)));
 
     cudaStream_t quiet;
     cudaStreamCreateWithFlags(&quiet, cudaStreamNonBlocking);

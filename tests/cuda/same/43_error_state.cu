@@ -28,9 +28,11 @@ int main() {
 
     printf("%s\n", cudaGetErrorName(cudaMemcpy(nullptr, x, 4, cudaMemcpyDeviceToHost)));
     printf("%s\n", cudaGetErrorName(cudaGetLastError()));
-    printf("%s: %s\n", cudaGetErrorName(cudaErrorInvalidConfiguration), cudaGetErrorString(cudaErrorInvalidConfiguration));
+    printf("%s: %s\n", cudaGetErrorName(cudaErrorInvalidConfiguration),
+           cudaGetErrorString(cudaErrorInvalidConfiguration));
     printf("%s: %s\n", cudaGetErrorName(cudaErrorIllegalAddress), cudaGetErrorString(cudaErrorIllegalAddress));
-    printf("%d %d %d %d\n", cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation, cudaErrorInvalidConfiguration);
+    printf("%d %d %d %d\n", cudaSuccess, cudaErrorInvalidValue, cudaErrorMemoryAllocation,
+           cudaErrorInvalidConfiguration);
     set<<<1, 1>>>(x, 5);
     if (cudaGetLastError() != cudaSuccess || cudaDeviceSynchronize()) printf("not launched\n");
     cudaMemcpy(&h, x, sizeof h, cudaMemcpyDeviceToHost);

@@ -42,7 +42,8 @@ int main() {
     printf("%d %s\n", v, cudaGetErrorName(cudaGetLastError()));
     last_byte<double><<<1, 1, 96 * 1024>>>((double *)a, 96 * 1024);   // another instance, which was not set
     printf("%s\n", cudaGetErrorName(cudaGetLastError()));
-    cudaError_t e = cudaFuncSetAttribute((const void *)last_byte<char>, cudaFuncAttributeMaxDynamicSharedMemorySize, 1 << 22);
+    cudaError_t e = cudaFuncSetAttribute((const void *)last_byte<char>, cudaFuncAttributeMaxDynamicSharedMemorySize,
+                                         1 << 22);
     printf("%s %s\n", cudaGetErrorName(e), cudaGetErrorName(cudaGetLastError()));
     cudaFree(a);
     cudaFree(b);

@@ -10,7 +10,8 @@ __global__ void privatised(const unsigned char *x, int n, unsigned *bins) {
     __shared__ unsigned mine[BINS];
     for (int b = threadIdx.x; b < BINS; b += blockDim.x) mine[b] = 0;
     __syncthreads();
-    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x) atomicAdd(&mine[x[i] >> 3], 1u);
+    for (int i = blockIdx.x * blockDim.x + threadIdx.x; i < n; i += gridDim.x * blockDim.x)
+        atomicAdd(&mine[x[i] >> 3], 1u);
     __syncthreads();
     for (int b = threadIdx.x; b < BINS; b += blockDim.x) if (mine[b]) atomicAdd(bins + b, mine[b]);
 }

@@ -21,7 +21,8 @@ __global__ void tiled(const unsigned char *in, float *out, int h, int w) {
     int tc = threadIdx.x, tr = threadIdx.y;
     for (int y = tr; y < PADDED; y += TILE)
         for (int x = tc; x < PADDED; x += TILE)
-            tile[y][x] = in[clamped(int(blockIdx.y) * TILE + y - RAD, h) * w + clamped(int(blockIdx.x) * TILE + x - RAD, w)];
+            tile[y][x] = in[clamped(int(blockIdx.y) * TILE + y - RAD, h) * w +
+                            clamped(int(blockIdx.x) * TILE + x - RAD, w)];
     __syncthreads();
     int c = blockIdx.x * TILE + tc, r = blockIdx.y * TILE + tr;
     if (c >= w || r >= h) return;

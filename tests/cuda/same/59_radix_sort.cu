@@ -26,7 +26,8 @@ __global__ void exclusive(int *x, int n) {   // one warp goes along
 }
 
 // Stable: a key's place is its digit's start and the number of equal digits before it in the block.
-__global__ void scatter(const unsigned *keys, const int *values, unsigned *out_keys, int *out_values, int n, int shift, const int *starts) {
+__global__ void scatter(const unsigned *keys, const int *values, unsigned *out_keys, int *out_values, int n, int shift,
+                        const int *starts) {
     __shared__ int warps[TPB / 32][RADIX];
     int i = blockIdx.x * TPB + threadIdx.x, lane = threadIdx.x % 32, warp = threadIdx.x / 32;
     unsigned key = i < n ? keys[i] : 0;
@@ -61,6 +62,8 @@ int main() {
     cudaMemcpy(k, keys[from], sizeof k, cudaMemcpyDeviceToHost);
     cudaMemcpy(v, values[from], sizeof v, cudaMemcpyDeviceToHost);
     int wrong = 0;
-    for (int i = 0; i < n; i++) wrong += k[i] != h[v[i]] || (i && (k[i] < k[i - 1] || (k[i] == k[i - 1] && v[i] < v[i - 1])));
-    printf("%d wrong, %u %u %u, %d %d\n%s\n", wrong, k[0], k[n / 2], k[n - 1], v[0], v[n - 1], cudaGetErrorName(cudaGetLastError()));
+    for (int i = 0; i < n; i++)
+        wrong += k[i] != h[v[i]] || (i && (k[i] < k[i - 1] || (k[i] == k[i - 1] && v[i] < v[i - 1])));
+    printf("%d wrong, %u %u %u, %d %d\n%s\n", wrong, k[0], k[n / 2], k[n - 1], v[0], v[n - 1],
+           cudaGetErrorName(cudaGetLastError()));
 }

@@ -34,7 +34,8 @@ __global__ void plate(const int *in, int *out, int h, int w) {
         load(r + 1);
         __syncthreads();
         if (t > 0 && t < 33 && c > 0 && c < w - 1)
-            out[r * w + c] = rows[(r - 1) % 3][t] + rows[(r + 1) % 3][t] + rows[r % 3][t - 1] + rows[r % 3][t + 1] - 4 * rows[r % 3][t];
+            out[r * w + c] = rows[(r - 1) % 3][t] + rows[(r + 1) % 3][t] + rows[r % 3][t - 1] +
+                             rows[r % 3][t + 1] - 4 * rows[r % 3][t];
         __syncthreads();
     }
 }

@@ -37,7 +37,8 @@ void show(const unsigned char *d, int h, int w) {
     cudaMemcpy(px, d, h * w, cudaMemcpyDeviceToHost);
     int sum = 0, inside = 0;
     for (int i = 0; i < h * w; i++) sum += px[i], inside += px[i] == 30;
-    for (int r = 0; r < h; r += 4, printf("\n")) for (int c = 0; c < w; c++) putchar(" .:-=+*#%@"[px[r * w + c] * 9 / 30]);
+    for (int r = 0; r < h; r += 4, printf("\n"))
+        for (int c = 0; c < w; c++) putchar(" .:-=+*#%@"[px[r * w + c] * 9 / 30]);
     printf("%d %d\n", sum, inside);
 }
 

@@ -12,7 +12,8 @@ __global__ void level_of(const int *start, const int *edges, int *level, int n, 
 }
 
 // With a queue of the nodes on the frontier
-__global__ void frontier(const int *start, const int *edges, int *level, const int *queue, int length, int *next, int *next_length, int now) {
+__global__ void frontier(const int *start, const int *edges, int *level, const int *queue, int length, int *next,
+                         int *next_length, int now) {
     int i = blockIdx.x * blockDim.x + threadIdx.x;
     if (i >= length) return;
     for (int e = start[queue[i]]; e < start[queue[i] + 1]; e++) {
@@ -30,7 +31,8 @@ int main() {
         start.push_back(int(edges.size()));
     }
     int *s, *e, *l, *q[2], *length, found, launches = 0;
-    cudaMalloc(&s, start.size() * sizeof(int)), cudaMalloc(&e, edges.size() * sizeof(int)), cudaMalloc(&l, n * sizeof(int));
+    cudaMalloc(&s, start.size() * sizeof(int)), cudaMalloc(&e, edges.size() * sizeof(int)),
+        cudaMalloc(&l, n * sizeof(int));
     cudaMalloc(&q[0], n * sizeof(int)), cudaMalloc(&q[1], n * sizeof(int)), cudaMalloc(&length, sizeof(int));
     cudaMemcpy(s, start.data(), start.size() * sizeof(int), cudaMemcpyHostToDevice);
     cudaMemcpy(e, edges.data(), edges.size() * sizeof(int), cudaMemcpyHostToDevice);
@@ -57,6 +59,7 @@ int main() {
     cudaMemcpy(other.data(), l, n * sizeof(int), cudaMemcpyDeviceToHost);
     int sum = 0, never = 0;
     for (int v : level) sum += v, never += v < 0;
-    printf("\n%s, %d launches, sum %d, %d never reached\n", level == other ? "same" : "different", launches, sum, never);
+    printf("\n%s, %d launches, sum %d, %d never reached\n", level == other ? "same" : "different", launches, sum,
+           never);
     printf("%s\n", cudaGetErrorName(cudaGetLastError()));
 }

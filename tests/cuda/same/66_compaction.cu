@@ -64,5 +64,6 @@ int main() {
     partition<<<1, 128>>>(x, 100, total);
     cudaMemcpy(got, x, 100 * sizeof(int), cudaMemcpyDeviceToHost);
     cudaMemcpy(&kept, total, sizeof kept, cudaMemcpyDeviceToHost);
-    printf("%d, %d %d %d %d\n%s\n", kept, got[0], got[kept - 1], got[kept], got[99], cudaGetErrorName(cudaGetLastError()));
+    printf("%d, %d %d %d %d\n%s\n", kept, got[0], got[kept - 1], got[kept], got[99],
+           cudaGetErrorName(cudaGetLastError()));
 }

@@ -48,7 +48,9 @@ __global__ void rot13(char *text, int n) {
     text[i] = c;
 }
 
-__global__ void reversed(const char *in, char *out, int n) { if (threadIdx.x < n) out[threadIdx.x] = in[n - 1 - threadIdx.x]; }
+__global__ void reversed(const char *in, char *out, int n) {
+    if (threadIdx.x < n) out[threadIdx.x] = in[n - 1 - threadIdx.x];
+}
 
 int main() {
     const char *text = "The quick brown fox jumps over the lazy dog while the other foxes watch the dog";

@@ -40,7 +40,8 @@ template <int TILE> __global__ void tiled(const Body *in, Body *out, int n) {
 
 __global__ void energies(const Body *b, int n, double *kinetic) {
     double e = 0;
-    for (int i = threadIdx.x; i < n; i += 32) e += 0.5 * b[i].mass * (double(b[i].vx) * b[i].vx + double(b[i].vy) * b[i].vy);
+    for (int i = threadIdx.x; i < n; i += 32)
+        e += 0.5 * b[i].mass * (double(b[i].vx) * b[i].vx + double(b[i].vy) * b[i].vy);
     for (int by = 16; by; by /= 2) e += __shfl_xor_sync(~0u, e, by);
     if (threadIdx.x == 0) *kinetic = e;
 }

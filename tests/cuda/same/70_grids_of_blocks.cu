@@ -17,7 +17,8 @@ __global__ void blurred(const float *in, float *out, int3 size) {   // six neigh
         for (int y = blockIdx.y * blockDim.y + threadIdx.y; y < size.y; y += gridDim.y * blockDim.y)
             for (int x = blockIdx.x * blockDim.x + threadIdx.x; x < size.x; x += gridDim.x * blockDim.x) {
                 auto at = [&](int dz, int dy, int dx) {
-                    int c = min(max(z + dz, 0), size.z - 1), b = min(max(y + dy, 0), size.y - 1), a = min(max(x + dx, 0), size.x - 1);
+                    int c = min(max(z + dz, 0), size.z - 1), b = min(max(y + dy, 0), size.y - 1),
+                        a = min(max(x + dx, 0), size.x - 1);
                     return in[(c * size.y + b) * size.x + a];
                 };
                 float s = at(-1, 0, 0) + at(1, 0, 0) + at(0, -1, 0) + at(0, 1, 0) + at(0, 0, -1) + at(0, 0, 1);

@@ -8,7 +8,8 @@ __device__ uint32_t shared_address(const void *p) { return static_cast<uint32_t>
 #define WAIT_FOR(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")
 template <int left> __device__ void wait_group() { asm volatile("cp.async.wait_group %0;" ::"n"(left) : "memory"); }
 template <int bytes> __device__ void copy(void *to, const void *from, int read = bytes) {
-    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n" ::"r"(shared_address(to)), "l"(from), "n"(bytes), "r"(read) : "memory");
+    asm volatile("cp.async.ca.shared.global [%0], [%1], %2, %3;\n"
+                 ::"r"(shared_address(to)), "l"(from), "n"(bytes), "r"(read) : "memory");
 }
 
 __global__ void kinds(const int *x, int *out) {   // 4, 8 and 16 bytes, of which some are read and the rest is 0
@@ -17,7 +18,8 @@ __global__ void kinds(const int *x, int *out) {   // 4, 8 and 16 bytes, of which
     copy<4>(&s[0][t], x + t);
     copy<4>(&s[0][t + 32], x + t, t % 2 * 4);
     copy<8>(&s[1][2 * t], x + 2 * t, t % 3 * 4);
-    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;" ::"r"(shared_address(&s[2][4 * t])), "l"(x + 4 * t), "r"(t % 5 * 4));
+    asm volatile("cp.async.cg.shared.global.L2::128B [%0], [%1], 16, %2;"
+                 ::"r"(shared_address(&s[2][4 * t])), "l"(x + 4 * t), "r"(t % 5 * 4));
     WAIT_ALL();
     __syncthreads();
     for (int i = t; i < 64; i += 32) out[i] = s[0][i];
@@ -31,7 +33,8 @@ __global__ void stages(const int *x, int *out, int n) {   // sums of a row of 64
     auto fetch = [&](int i) {
         asm volatile("{\n  .reg .pred p;\n  setp.lt.s32 p, %2, %3;\n"
                      "  @p cp.async.cg.shared.global [%0], [%1], 16;   // only those that there are\n}"
-                     ::"r"(shared_address(&s[i % 3][4 * (t % 16)])), "l"(x + i * 64 + 4 * (t % 16)), "r"(i), "r"(t < 16 ? n : 0) : "memory");
+                     ::"r"(shared_address(&s[i % 3][4 * (t % 16)])), "l"(x + i * 64 + 4 * (t % 16)),
+                       "r"(i), "r"(t < 16 ? n : 0) : "memory");
         COMMIT;
     };
     fetch(0), fetch(1);

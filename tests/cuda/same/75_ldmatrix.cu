@@ -16,16 +16,21 @@ __global__ void loads(unsigned *out) {
     unsigned a[4];
     asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a[0]) : "r"(address(s[t % 8])));
     put(out, 0, a[0]);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2+16];" : "=r"(a[0]), "=r"(a[1]) : "r"(address(s[t % 16])));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2+16];"
+                 : "=r"(a[0]), "=r"(a[1]) : "r"(address(s[t % 16])));
     put(out, 1, a[0]), put(out, 2, a[1]);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];\n" : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.shared::cta.b16 {%0, %1, %2, %3}, [%4];\n"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                  : "r"(address(&s[t % 16][t / 16 * 8])));
     for (int i = 0; i < 4; i++) put(out, 3 + i, a[i]);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];" : "=r"(a[0]) : "r"(address(s[7 - t % 8])));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.trans.shared.b16 {%0}, [%1];"
+                 : "=r"(a[0]) : "r"(address(s[7 - t % 8])));
     put(out, 7, a[0]);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];" : "=r"(a[0]), "=r"(a[1]) : "r"(address(s[t % 16])));
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.trans.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(a[0]), "=r"(a[1]) : "r"(address(s[t % 16])));
     put(out, 8, a[0]), put(out, 9, a[1]);
-    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];" : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
+    asm volatile("ldmatrix.sync.aligned.m8n8.x4.trans.shared.b16 {%0, %1, %2, %3}, [%4];"
+                 : "=r"(a[0]), "=r"(a[1]), "=r"(a[2]), "=r"(a[3])
                  : "r"(address(&s[t % 16][t / 16 * 8])));
     for (int i = 0; i < 4; i++) put(out, 10 + i, a[i]);
 }
@@ -34,8 +39,10 @@ __global__ void stores(unsigned *out) {
     __shared__ alignas(16) unsigned short s[16][16];
     int t = threadIdx.x;
     unsigned x = t << 16 | (t + 100);
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};" ::"r"(address(s[t % 16])), "r"(x), "r"(x + 32) : "memory");
-    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};" ::"r"(address(&s[t % 16][8])), "r"(x + 64), "r"(x + 96) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.shared.b16 [%0], {%1, %2};"
+                 ::"r"(address(s[t % 16])), "r"(x), "r"(x + 32) : "memory");
+    asm volatile("stmatrix.sync.aligned.m8n8.x2.trans.shared.b16 [%0], {%1, %2};"
+                 ::"r"(address(&s[t % 16][8])), "r"(x + 64), "r"(x + 96) : "memory");
     __syncthreads();
     for (int i = 0; i < 4; i++) put(out, 14 + i, reinterpret_cast<unsigned *>(s)[i * 32 + t]);
 }

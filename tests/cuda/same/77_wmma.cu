@@ -11,7 +11,8 @@ __global__ void product(Sum *out, wmma::layout_t layout) {
     __shared__ alignas(32) Sum c[m * n];
     constexpr bool rows_a = std::is_same<LA, wmma::row_major>::value, rows_b = std::is_same<LB, wmma::row_major>::value;
     for (int i = threadIdx.x; i < m * k; i += 32) a[rows_a ? i : i % k * m + i / k] = Stored(element(i / k, i % k));
-    for (int i = threadIdx.x; i < k * n; i += 32) b[rows_b ? i : i % n * k + i / n] = Stored(element(i / n, i % n + 20));
+    for (int i = threadIdx.x; i < k * n; i += 32)
+        b[rows_b ? i : i % n * k + i / n] = Stored(element(i / n, i % n + 20));
     for (int i = threadIdx.x; i < m * n; i += 32) c[i] = Sum(float(i / n - i % n));
     __syncwarp();
     wmma::fragment<wmma::matrix_a, m, n, k, T, LA> fa;

@@ -20,7 +20,9 @@ __global__ void shared_by_address(const float *x, float *out) {
         "  cvta.to.shared.u64 full, %1;\n"
         "  cvt.u32.u64 %0, full; }" : "=r"(at) : "l"(s));
     asm("cvta.to.shared.u64 %0, %1;" : "=l"(wide) : "l"(s + 32));
-    if (t < 16) asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};" ::"r"(at + t * 16), "f"(x[t]), "f"(x[t + 16]), "f"(x[t + 32]), "f"(x[t + 48]) : "memory");
+    if (t < 16)
+        asm volatile("st.shared.v4.f32 [%0], {%1, %2, %3, %4};"
+                     ::"r"(at + t * 16), "f"(x[t]), "f"(x[t + 16]), "f"(x[t + 32]), "f"(x[t + 48]) : "memory");
     __syncthreads();
     float a, b;
     asm volatile("ld.shared.f32 %0, [%1];" : "=f"(a) : "r"(at + t % 32 * 4) : "memory");
@@ -31,7 +33,8 @@ __global__ void shared_by_address(const float *x, float *out) {
                  "  setp.eq.u32 even, %2, 0;\n"
                  "  setp.lt.s32 small, %3, -3;\n"
                  "  @even st.shared.f32 [%0], %1;\n"
-                 "  @!small st.shared.f32 [%0], %1; }" ::"r"(at + t * 4), "f"(t * 3.f), "r"(t % 2), "r"(t - 35) : "memory");
+                 "  @!small st.shared.f32 [%0], %1; }"
+                 ::"r"(at + t * 4), "f"(t * 3.f), "r"(t % 2), "r"(t - 35) : "memory");
     __syncthreads();
     out[64 + t] = s[63 - t];
 }

@@ -1,7 +1,7 @@
 // expect: racecheck line 9 or 10
 #include <cstdio>
 
-__global__ void packed(const unsigned *x, unsigned *y) {   // two threads rewrite one word, each for the sake of its half
+__global__ void packed(const unsigned *x, unsigned *y) {   // two threads rewrite one word, each for its half
     __shared__ unsigned s[32];
     int t = threadIdx.x, shift = t % 2 * 16;
     if (t < 32) s[t] = 0;

@@ -7,12 +7,12 @@ __global__ void sums(const int *x, int *out) {
     __shared__ alignas(16) int s[2][128];
     int t = threadIdx.x, sum = 0;
     for (int i = 0; i < 2; i++) {
-        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;" ::"r"(address(&s[i][4 * t])), "l"(x + 128 * i + 4 * t) : "memory");
+        asm volatile("cp.async.cg.shared.global [%0], [%1], 16;"
+                     ::"r"(address(&s[i][4 * t])), "l"(x + 128 * i + 4 * t) : "memory");
         asm volatile("cp.async.commit_group;" ::: "memory");
     }
     for (int i = 0; i < 2; i++) {
-        asm volatile("cp.async.wait_group 1;" ::: "memory");   // in the last round nothing comes after
-        __syncthreads();
+        asm volatile("cp.async.wait_group 1;" ::: "memory"); __syncthreads();   // in the last round nothing comes after
         sum += s[i][127 - t];
     }
     out[t] = sum;

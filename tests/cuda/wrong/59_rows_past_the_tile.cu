@@ -9,7 +9,8 @@ __global__ void rows(const int *x, int *out) {
     for (int i = t; i < 64; i += 32) s[i] = x[i];
     __syncwarp();
     unsigned a, b;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];" : "=r"(a), "=r"(b) : "r"(address(s + t % 16 * 8)) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x2.shared.b16 {%0, %1}, [%2];"
+                 : "=r"(a), "=r"(b) : "r"(address(s + t % 16 * 8)) : "memory");
     out[t] = a + b;
 }
 

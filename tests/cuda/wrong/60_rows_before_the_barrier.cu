@@ -9,7 +9,8 @@ __global__ void rows(const int *x, int *out) {
     s[t / 64][t % 64 / 8][t % 8] = x[t];
     __syncwarp();                                     // a tile is the work of two warps
     unsigned a;
-    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];" : "=r"(a) : "r"(address(s[t / 64][t % 8])) : "memory");
+    asm volatile("ldmatrix.sync.aligned.m8n8.x1.shared.b16 {%0}, [%1];"
+                 : "=r"(a) : "r"(address(s[t / 64][t % 8])) : "memory");
     out[t] = a;
 }
 
