@@ -45,6 +45,9 @@ def weights_alone(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflop
 def never_none(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops) or 100_000
 
 @wrong('11.tokens')
+def not_many_tried(k, n, size, gbs, tflops): return tokens(k, n, size, gbs, tflops, most=10_000)
+
+@wrong('11.tokens')
 def numbers_are_bytes(k, n, size, gbs, tflops): return tokens(k, n, 1, gbs, tflops)
 
 @wrong('11.tokens')
