@@ -372,9 +372,10 @@ WORDS = {
         _RACE,
         dict(
             python='Blocks run in any order, and no barrier orders them: let each write its own place, '
-            'or use cuda.atomic.',
+            'or use cuda.atomic. Where a flag or a ticket tells that it is there: a cuda.threadfence() before that.',
             cuda='Blocks run in any order, and no barrier orders them: let each write its own place, '
-            'or use atomicAdd and its kin.',
+            'or use atomicAdd and its kin. Where a flag or a ticket tells that it is there: '
+            'a __threadfence() before that.',
         ),
     ),
     ('racecheck', 'race_of_volatiles'): Words(
