@@ -159,6 +159,7 @@ def _(fn, rng, h, w):
             (1000, 5, 'reverse'),
             (7, 4, 'shuffle'),
             (130, 2, 'reverse'),
+            (9000, 100, 'reverse'),
         )
     ],
     hints=[
@@ -178,7 +179,10 @@ def _(fn, rng, n, blocks, order):
         with sim.options(order=order), sim.trace() as t:
             kernel[blocks, 64](torch.tensor(x), parts, ticket, out)
         if torch.isnan(out[0]):
-            raise AssertionError(f'out[0] was not written in the {run} launch: no block took the last ticket')
+            raise AssertionError(
+                f'out[0] is NaN after the {run} launch: it was not written (did no block take the last ticket?), '
+                'or it was computed from something that was not'
+            )
         check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
         if t.stats.atomics > blocks:
             found = f'{t.stats.atomics} atomics, where one for each block, its ticket, will do ({blocks} in all)'
@@ -189,7 +193,10 @@ def _(fn, rng, n, blocks, order):
 
 @problem(
     '12.keep',
-    cases=[dict(n=n, share=share) for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0))],
+    cases=[
+        dict(n=n, share=share)
+        for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0))
+    ],
     hints=[
         'A flag for each thread: 1 if its number is kept. Past the end of `x` it is 0; the thread stays all the same.',
         'The inclusive scan of the flags, as in 04.scan: `d = 1, 2, 4, ...`, all read, wait, all write, wait.',
@@ -199,7 +206,7 @@ def _(fn, rng, n, blocks, order):
 def _(fn, rng, n, share):
     kernel = fn()
     is_kernel(kernel)
-    x = np.where(rng.random(n) < share, 1, -1) * (np.abs(normal(rng, n)) + np.float32(0.01))
+    x = np.where(rng.random(n) < share, 1, rng.integers(-1, 1, n)) * (np.abs(normal(rng, n)) + np.float32(0.01))
     want = x[x > 0].astype(np.float32)
     out, count = torch.full((n,), torch.nan), torch.full((1,), -1, dtype=torch.int32)
     with sim.trace() as t:

@@ -121,6 +121,9 @@ def one_ticket_too_early(): return changed(sum_k, 'cuda.gridDim.x - 1', 'cuda.gr
 def no_barrier_in_the_tree(): return changed(sum_k, '        cuda.syncthreads()\n        if t < d', '        if t < d')
 
 @wrong('12.last')
+def no_more_than_64_parts(): return changed(sum_k, 'range(cuda.gridDim.x)', 'range(min(64, cuda.gridDim.x))')
+
+@wrong('12.last')
 def the_first_block(): return changed(sum_k, 'cuda.atomic.add(ticket, 0, 1) == cuda.gridDim.x - 1', 'b == 0')
 
 @wrong('12.last')
@@ -158,6 +161,12 @@ def no_wait_for_the_readers(): return changed(keep_k, 'cuda.syncthreads()  # all
 
 @wrong('12.keep')
 def all_are_written(): return changed(keep_k, 'if keep: out', 'if t < x.size and s[t] > 0: out')
+
+@wrong('12.keep')
+def zero_is_kept(): return changed(keep_k, 'x[t] > 0', 'x[t] >= 0')
+
+@wrong('12.keep')
+def counts_at_the_last_number(): return changed(keep_k, 't == 127: count[0] = s[127]', 't == x.size-1: count[0] = s[t]')
 
 @wrong('12.keep')
 def counts_the_last_flag(): return changed(keep_k, 'count[0] = s[127]', 'count[0] = keep')
