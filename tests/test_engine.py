@@ -12,7 +12,7 @@ from gridstride.sim import cuda
 from gridstride.findings import *
 from gridstride.translate import Untranslatable, engine
 from test_sim import *
-from test_sim import HEAD, KINDS, WRONG, cell, line
+from test_sim import CONSTANTS, HEAD, KINDS, WRONG, cell, line
 
 # What differs: complex numbers, recursion and barriers of the grid are refused, and so is what `to_cuda` refuses;
 # multiplication and addition may be fused; an array that nobody uses is left out; and with some detectors off the
@@ -87,7 +87,7 @@ def bodies(test): return [o[0] for o in test.pytestmark[0].args[1]]
                          bodies(test_sim.test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone))
 def test_what_numba_would_not_compile_is_not_translated(body):
     with pytest.raises(Untranslatable, match='(?s)line [456]'):
-        cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))
+        cell(HEAD % 'x, y' + f'    {body}\n', 'refused', **CONSTANTS).k[1,2](np.zeros(2), np.zeros((2,4)))
 
 @pytest.mark.parametrize('refused,error', [(lambda: test_sim.test_dtypes('c8'), Untranslatable),
     (test_sim.test_recursion, Untranslatable), (test_sim.test_grid_barrier, NotSimulated)])

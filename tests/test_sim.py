@@ -11,6 +11,7 @@ from gridstride.sim.cuda import syncthreads as sync
 
 ORDERS = ['forward', 'reverse', 'shuffle']
 TPB,TILE = 32,4
+CONSTANTS = dict(TPB=2, LARGE=10**30)
 TABLE = np.array([3.,1.,4.,1.])
 pytestmark = pytest.mark.filterwarnings('error::gridstride.findings.SameValueRace')  # a warning is a finding, too
 
@@ -996,11 +997,32 @@ def test_a_plain_function_is_refused_as_numba_does():
     ('x[t] = y[t, 0, 0]', 'MemcheckError', 'dimensions of y: 2; indices given: 3'),
     ('x[t] = y[t,:]*2', 'NotSimulated', r'computing with an array(.|\n)*line 5(.|\n)*one by one'),
     ('return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: return x\[t\]'),
+    ('if x[t] > 9: return x[t]', 'NotSimulated', r'a kernel that returns something(.|\n)*line 5: if'),
+    ('x[t] = 10**30', 'NotSimulated', r'10{30} needs more than 64 bits(.|\n)*line 5: x(.|\n)*1e30'),
+    ('x[t] = LARGE', 'NotSimulated', r'10{30} needs more than 64 bits'),
+    ('s = cuda.shared.array(cuda.blockDim.x, np.float64)', 'NotSimulated', r'array is not known(.|\n)*line 5'),
+    ('s = cuda.shared.array(x.size, np.float64)', 'NotSimulated', r'cuda\.shared\.array\(0'),
+    ('s = cuda.shared.array((TPB, TPB+y.ndim*t), np.float64)', 'NotSimulated', r'outside of the kernel'),
+    ('n = t; s = cuda.local.array(n, np.float64)', 'NotSimulated', r'size of this array is not known'),
     ('for i in range(x.size/2): x[i] = 1', 'NotSimulated',
      r'a range of a number that is not whole(.|\n)*line 5: for i in range')])
 def test_what_numba_would_not_compile_is_told(body, error, says):
     with pytest.raises(getattr(sim, error), match=says):
-        cell(HEAD % 'x, y' + f'    {body}\n', 'refused').k[1,2](np.zeros(2), np.zeros((2,4)))
+        cell(HEAD % 'x, y' + f'    {body}\n', 'refused', **CONSTANTS).k[1,2](np.zeros(2), np.zeros((2,4)))
+
+def test_sizes_that_numba_knows_when_it_compiles():
+    sizes = '8', '2*4', 'TPB', 'SHAPE', 'SHAPE[0]', '(4, TPB+1)', 'n', 'both', 'x.ndim'
+    body = '    n = 8; both = n,TPB\n' + ''.join(f'    s{i} = cuda.shared.array({o}, np.int8)\n'
+                                                  f'    x[{i}] = s{i}.size\n' for i,o in enumerate(sizes))
+    x = np.zeros(len(sizes))
+    cell(HEAD % 'x' + body, 'sizes', TPB=2, SHAPE=(3,2), LARGE=10**30).k[1,1](x)
+    assert x.tolist()==[8,8,2,6,3,12,8,16,1]
+
+@pytest.mark.parametrize('src', ['t//(t-2)', 't%(t-2)', 'divmod(t,t-2)[1]', '0 if t//(t-2) else t'])
+def test_a_whole_number_divided_by_zero_is_told(src):
+    with pytest.raises(sim.KernelCrash, match=r'divided by zero\n  line 5: x\[t\](.|\n)*thread \(2\)'):
+        cell(HEAD % 'x' + f'    x[t] = {src}\n', 'divided').k[1,4](np.zeros(4))
+    assert outcome(f'out[t] = t!=2 and ({src})<99')==[1,1,0]+5*[1]
 
 @pytest.mark.parametrize('body, error, note', [('x[t] = threadIdx.x', NameError, 'cuda.threadIdx is what'),
     ('x[t] = cuda.blockdim.x', AttributeError, 'cuda.blockDim is what'), ('x[t] = nowhere', NameError, 'in k'),

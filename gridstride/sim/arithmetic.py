@@ -31,11 +31,11 @@ __all__ = [
 
 
 def as_numba(v):
-    "A Python number as Numba types it; everything else as it is"
+    "A Python number as Numba types it; everything else as it is, also what needs more than 64 bits"
     if isinstance(v, bool):
         return np.bool_(v)
     if isinstance(v, int):
-        return np.int64(v) if -(2**63) <= v < 2**63 else np.uint64(v)
+        return np.int64(v) if -(2**63) <= v < 2**63 else np.uint64(v) if 0 < v < 2**64 else v
     if isinstance(v, float):
         return np.float64(v)
     if isinstance(v, complex):

@@ -79,7 +79,6 @@ FUNCTIONS = {
     bool: truth,
     round: _round,
     pow: lambda a, b: binary('Pow', a, b),
-    divmod: lambda a, b: (binary('FloorDiv', a, b), binary('Mod', a, b)),
     tuple: tuple,
     zip: lambda *a: tuple(zip(*map(_tuple, a))),
     enumerate: _enumerate,

@@ -17,6 +17,7 @@ from ..launching import argument_error, configure, count_arguments
 from ..options import ENGINES, settings
 from ..shown import ShownBriefly, briefly
 from .arithmetic import as_numba
+from .constants import fits
 from .lanes import Group
 from .memory import View, wrap
 from .run import Run
@@ -53,6 +54,8 @@ def argument(
         return wrap(v, name, known)
     if isinstance(v, tuple):
         return tuple(argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v))
+    if isinstance(v, int) and not fits(v):
+        raise wrong(f'is {v}, which needs more than 64 bits; give a float')
     if isinstance(v, (bool, int, float, complex, np.generic)):
         return as_numba(v)
     mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(v, list) else ''

@@ -6,7 +6,7 @@ import types
 
 import numpy as np
 
-from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, negate, unary
+from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, kind_of, negate, unary
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
@@ -37,11 +37,9 @@ def again(run, loop, c, site):
     return go
 
 
-def leave(run, kernel, m, value, ret, site):
+def leave(run, kernel, m, value, ret):
     "`return`: in a kernel the lanes are gone, in a device function they have a value"
     if kernel:
-        if value is not None:
-            raise run.refusal(site, m, 'a kernel that returns something', 'Write it to an array: `out[i] = ...`.')
         run.g.live = run.g.live & ~m
         return None
     return value if ret is UNDEF else merge(m, value, ret)
@@ -54,16 +52,27 @@ def holds(run, m, c, site):
         raise run.finding('assert', 'fails', site, no)
 
 
+def divide(run, m, op, a, b, site):
+    "`a op b`; `KernelCrash` where `//` or `%` divides a whole number by zero"
+    if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu' and not np.all(b):
+        _, zero = branch(m, b)
+        if zero is not None:
+            raise run.finding('crash', 'division', site, zero)
+    return binary(op, a, b)
+
+
 def call(run, m, f, args, kw, site):
     "Call what a kernel calls: one of CUDA's functions, one of Python's, or a device function"
     if hasattr(f, 'lanes'):
         return f.lanes(run, m, site, *args, **kw)
+    if f is divmod:
+        return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
     if f in FUNCTIONS:
         return FUNCTIONS[f](*args, **kw)
     if f is print:
         return print_lanes(run, m, site, *args, **kw)
     if f in OPERATORS:
-        return binary(OPERATORS[f], *args)
+        return divide(run, m, OPERATORS[f], *args, site)
     if isinstance(f, np.ufunc) or getattr(operator, getattr(f, '__name__', ''), None) is f:
         return f(*map(whole, args), **kw)
     if isinstance(f, type) and issubclass(f, np.generic):
@@ -91,5 +100,5 @@ def refusal(run, m, f, site):
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, contains)  # numbers
 _CALLED += (load, store, give_name)  # arrays
-_CALLED += (fork, again, leave, holds, call, finish)  # what asks the run
+_CALLED += (fork, again, leave, holds, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

@@ -27,6 +27,7 @@ from collections import namedtuple
 
 from ..findings import NotSimulated
 from .arithmetic import as_numba
+from .constants import check_constants, folded, outside
 from .operations import Operations
 from .waits import waits
 
@@ -49,8 +50,9 @@ def _number(node):
 
 
 def _quick(node):
-    "Is evaluating `node` harmless in every lane: no memory is touched and nothing is called?"
-    return not any(isinstance(o, (ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp)) for o in ast.walk(node))
+    "Is evaluating `node` harmless in every lane: no memory is touched, nothing is called or divided?"
+    kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
+    return not any(isinstance(o, kinds) for o in ast.walk(node))
 
 
 def _bare(tree):
@@ -73,13 +75,15 @@ def _expr(src):
 class _Rewriter(ast.NodeTransformer):
     "Rewrites one function; `sites` collects the places where memory is touched or something is called"
 
-    def __init__(self, name, file, lines, offset, waits):
+    def __init__(self, name, file, lines, offset, waits, kernel):
         self.name, self.file, self.lines, self.offset, self.waits = name, file, lines, offset, waits
+        self.kernel = kernel
         self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
 
-    def fail(self, node, what):
+    def fail(self, node, what, mend=''):
         line = node.lineno
-        raise NotSimulated(what, kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
+        place = dict(kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
+        raise NotSimulated(what, mend, **place)
 
     def _source(self, line):
         return self.lines[line - 1].strip() if line <= len(self.lines) else ''
@@ -296,8 +300,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
-        code = '__ret = __gs.leave(__run, __kernel, __m, V__, __ret, S__)\n__m = None'
-        return self.make(node, code, V__=value, S__=self.site(node))
+        if self.kernel and not (isinstance(value, ast.Constant) and value.value is None):
+            self.fail(node, 'a kernel that returns something', 'Write it to an array: `out[i] = ...`.')
+        code = '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None'
+        return self.make(node, code, V__=value)
 
     def visit_Assert(self, node):
         return self.make(node, '__gs.holds(__run, __m, C__, S__)', C__=self.visit(node.test), S__=self.site(node))
@@ -354,9 +360,14 @@ class _Rewriter(ast.NodeTransformer):
         return self.at(node, ast.Name(nm, ast.Load()))
 
     def binop(self, node, a, op, b):
-        return self.at(node, _call('__gs.binary', ast.Constant(type(op).__name__), a, b))
+        name = ast.Constant(type(op).__name__)
+        if isinstance(op, (ast.FloorDiv, ast.Mod)):
+            return self.at(node, _call('__gs.divide', _expr('__run'), _expr('__m'), name, a, b, self.site(node)))
+        return self.at(node, _call('__gs.binary', name, a, b))
 
     def visit_BinOp(self, node):
+        if (v := folded(node)) is not None:
+            return self.const(node, v)
         a, b = self.in_order([node.left, node.right])
         return self.binop(node, a, node.op, b)
 
@@ -500,7 +511,8 @@ class Program:
         tree = ast.parse(src)
         fn = _definition(tree, f.__name__)
         self.waits = waits(fn, f)
-        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits)
+        rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits, kernel)
+        check_constants(fn, outside(f), kernel, rewriter.fail)
         self.tree = ast.increment_lineno(_rewritten(fn, rewriter), first - 1)
         self.file = file
         self.f, self.name, self.kernel = f, f.__name__, kernel
@@ -552,13 +564,4 @@ def _locals(fn):
 
 def _names(f):
     "What the names in `f` mean: its globals and closure, numbers typed as Numba freezes them"
-    closure = {k: c.cell_contents for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(c)}
-    return {k: as_numba(v) if isinstance(v, (bool, int, float)) else v for k, v in {**f.__globals__, **closure}.items()}
-
-
-def _is_filled(cell):
-    try:
-        cell.cell_contents
-    except ValueError:
-        return False
-    return True
+    return {k: as_numba(v) if isinstance(v, (bool, int, float)) else v for k, v in outside(f).items()}

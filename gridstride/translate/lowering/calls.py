@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 
+from ...sim.constants import SIZE, SIZE_MEND, constant, outside, shape_of
 from ..tree import ONE, ZERO, Atomic, Call, E, Memory, View, array, const, number, row_strides, tuple_of
 from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_int, join_types, unsigned, value_type
 from . import convert, operators
@@ -228,12 +229,12 @@ def _lanemask_lt(fn, node):
 
 def _dims(fn, node, shape):
     sizes = shape.args if shape.op == 'tuple' else [shape]
-    for s in sizes:
-        if number(s) is None:
-            what = 'the size of this array is not known when the kernel is compiled'
-            mend = 'Use numbers, or names of numbers outside of the kernel; for a size that an argument says, '
-            raise fn.error(node, what, mend + 'cuda.shared.array(0, dtype).')
-    return sizes
+    if None not in map(number, sizes):
+        return sizes
+    known = constant(shape_of(node), fn.source.tree, outside(fn.source.f))  # of a variable
+    if known is None:
+        raise fn.error(node, SIZE, SIZE_MEND)
+    return [const(n) for n in (known if isinstance(known, tuple) else (known,))]
 
 
 def _fresh(fn, node, space, shape, dtype):

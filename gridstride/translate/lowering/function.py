@@ -1,5 +1,6 @@
 """What is known of a function while it is lowered: its variables and their types, the statements so far."""
 
+from ...sim.constants import check_constants, outside
 from ..flow import Variable, variables
 from ..tree import E, S
 from ..types import describe, is_number, join_types
@@ -19,6 +20,7 @@ class Function:
     def __init__(self, unit, source, name, params):  # params: [(name, function that makes its expression)]
         self.unit, self.source, self.name, self.params = unit, source, name, params
         self.doubles, self.is_kernel = unit.doubles, unit.kernel is None
+        check_constants(source.tree, outside(source.f), self.is_kernel, self.refuse)
         self.reads, self.stores = variables(source.tree)
         self.variables = list(dict.fromkeys(self.stores.values()))
         self.temporaries, self.result, self.fields = {}, None, None
@@ -36,6 +38,10 @@ class Function:
     def error(self, node, what, mend=''):
         "The `Untranslatable` that points at `node`"
         return self.source.error(node, what, mend)
+
+    def refuse(self, node, what, mend=''):
+        "Raise the `Untranslatable` that points at `node`"
+        raise self.error(node, what, mend)
 
     def need_tuple(self, node, e):
         "`e`, which must be a tuple"

@@ -1,0 +1,158 @@
+"""What Numba must know when it compiles a kernel: numbers of at most 64 bits, and sizes of shared and local arrays.
+
+A size is a number, a name of one outside of the kernel, a variable that was given one, or a tuple of these; neither
+`cuda.blockDim.x` nor `x.size`. `TILE + 1` is taken, as CUDA C takes it; Numba asks for a name of the sum.
+"""
+
+import ast
+import operator
+import types
+
+__all__ = ['SIZE', 'SIZE_MEND', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'shape_of']
+
+_UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
+_BINARY = {
+    ast.Add: operator.add,
+    ast.Sub: operator.sub,
+    ast.Mult: operator.mul,
+    ast.FloorDiv: operator.floordiv,
+    ast.Mod: operator.mod,
+    ast.Pow: lambda a, b: a**b if 0 <= b <= 128 else None,
+    ast.LShift: lambda a, b: a << b if 0 <= b <= 128 else None,
+    ast.RShift: operator.rshift,
+    ast.BitAnd: operator.and_,
+    ast.BitOr: operator.or_,
+    ast.BitXor: operator.xor,
+}
+
+SIZE = 'the size of this array is not known when the kernel is compiled'
+SIZE_MEND = (
+    'Use numbers, or names of numbers outside of the kernel; for a size that an argument says, '
+    'cuda.shared.array(0, dtype).'
+)
+LARGE_MEND = 'Numba refuses it, too. As a float it is in range: 1e30 rather than 10**30.'
+
+
+def outside(f):
+    "What the names in the function `f` mean outside of it: its globals and closure"
+    closure = {k: c.cell_contents for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(c)}
+    return {**f.__globals__, **closure}
+
+
+def _is_filled(cell):
+    try:
+        cell.cell_contents
+    except ValueError:
+        return False
+    return True
+
+
+def _is_whole(v):
+    return isinstance(v, int) and not isinstance(v, bool)
+
+
+def fits(
+    v,  # a Python int
+) -> bool:
+    "Has Numba an integer for it? From -2**63 to 2**64-1"
+    return -(2**63) <= v < 2**64
+
+
+def folded(node, part=None):
+    "The whole number that an expression of numbers alone is, or of what `part` knows; None for all else"
+    part = part or folded
+    if isinstance(node, ast.Constant):
+        return node.value if _is_whole(node.value) else None
+    if isinstance(node, ast.UnaryOp) and type(node.op) in _UNARY:
+        v = part(node.operand)
+        return _UNARY[type(node.op)](v) if _is_whole(v) else None
+    if isinstance(node, ast.BinOp) and type(node.op) in _BINARY:
+        a, b = part(node.left), part(node.right)
+        if not (_is_whole(a) and _is_whole(b)):
+            return None
+        try:
+            return _BINARY[type(node.op)](a, b)
+        except (ArithmeticError, ValueError):
+            return None
+
+
+def constant(
+    node,  # an expression in
+    fn,  # the syntax tree of a function
+    names,  # what its names mean outside of it
+):  # an int, a tuple of such, or None
+    "What Numba knows of an expression when it compiles"
+    if (v := folded(node, lambda o: constant(o, fn, names))) is not None:
+        return v
+    if isinstance(node, ast.Tuple):
+        parts = tuple(constant(o, fn, names) for o in node.elts)
+        return None if None in parts else parts
+    if isinstance(node, ast.Subscript):
+        of, i = constant(node.value, fn, names), folded(node.slice)
+        return of[i] if isinstance(of, tuple) and i is not None and -len(of) <= i < len(of) else None
+    if isinstance(node, ast.Name) and node.id in _own(fn):
+        given = _last_value(fn, node)
+        return None if given is None else constant(given, fn, names)
+    v = _outside(node, names)
+    known = _is_whole(v) or isinstance(v, tuple) and all(map(_is_whole, v))
+    return v if known else None
+
+
+def _outside(node, names):
+    "What `a` or `a.b` means outside of the function; None for what means nothing"
+    if isinstance(node, ast.Attribute):
+        of = _outside(node.value, names)
+        return getattr(of, node.attr, None) if isinstance(of, (types.ModuleType, type)) else None
+    return names.get(node.id) if isinstance(node, ast.Name) else None
+
+
+def _own(fn):
+    "Names of parameters and variables of a function"
+    stored = {o.id for o in ast.walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return stored | {o.arg for o in fn.args.args}
+
+
+def _last_value(fn, use):
+    "The expression that a variable was last given above its use; None for a loop's variable, `n += 1` and the like"
+    place = use.lineno, use.col_offset
+    stores = [o for o in ast.walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store) and o.id == use.id]
+    last = max((o for o in stores if (o.lineno, o.col_offset) < place), key=lambda o: o.lineno, default=None)
+    for s in ast.walk(fn):
+        if isinstance(s, ast.Assign) and last in s.targets or isinstance(s, ast.AnnAssign) and s.target is last:
+            return s.value
+
+
+def shape_of(node):
+    "The shape in a call of `cuda.shared.array` or `cuda.local.array`; None in every other node"
+    if not isinstance(node, ast.Call) or getattr(node.func, 'attr', '') != 'array':
+        return None
+    space = getattr(node.func.value, 'attr', getattr(node.func.value, 'id', ''))
+    given = [*node.args[:1], *(k.value for k in node.keywords if k.arg == 'shape')]
+    return given[0] if space in ('shared', 'local') and given else None
+
+
+def check_constants(
+    fn,  # the syntax tree of a kernel, or a device function
+    names,  # what its names mean outside of it
+    kernel,  # is it a kernel? A device function may be told the size
+    fail,  # raises for a node, what is wrong with it, and what to do
+):
+    "Refuse the numbers and sizes of arrays that Numba would not compile"
+    own = _own(fn)
+    _check_numbers(fn, {k: v for k, v in names.items() if k not in own}, fail)
+    for node in ast.walk(fn):
+        shape = shape_of(node)
+        for size in shape.elts if isinstance(shape, ast.Tuple) else [shape] if shape else ():
+            told = not kernel and isinstance(size, ast.Name) and size.id in own
+            if not told and getattr(size, 'attr', '') != 'ndim' and constant(size, fn, names) is None:
+                fail(node, SIZE, SIZE_MEND)
+
+
+def _check_numbers(node, names, fail):
+    v = folded(node)
+    if v is None and isinstance(node, ast.Name) and _is_whole(names.get(node.id)):
+        v = names[node.id]
+    if v is not None and not fits(v):
+        fail(node, f'the whole number {v} needs more than 64 bits', LARGE_MEND)
+    for o in ast.iter_child_nodes(node) if v is None else ():
+        _check_numbers(o, names, fail)
