@@ -186,6 +186,11 @@ def _why(got, gpu, cold, warm, first):
             '. Some runs are disturbed, which moves a mean; and a queue that has run dry leaves a gap between a mark '
             'and the kernel'
         )
+    if got < 0.5 * warm:
+        return (
+            '. No run is as quick as that: this GPU exists on paper, so take the times from its events, not from a '
+            'clock of Python, and leave them in milliseconds'
+        )
     return '. Some runs are quicker than the others, for once: the least of all is not what to expect'
 
 
@@ -233,8 +238,10 @@ WAVES = [
 def _(fn, rng, n, threads, registers, shared, sms):
     got, each, most = fn(n, threads, registers, shared, sms), resident(threads, registers, shared), cdiv(n, threads)
     wave = each * sms
-    if not isinstance(got, int) or isinstance(got, bool) or got < 1:
-        raise AssertionError(f'a number of blocks is to be returned, not {got!r}')
+    if not isinstance(got, int) or isinstance(got, bool):
+        raise AssertionError(f'a whole number of blocks is to be returned, an int, not {got!r}')
+    if got < 1:
+        raise AssertionError(f'{got} blocks do nothing, but there is work for {most}; a whole wave would be {wave}')
     if got > most:
         raise AssertionError(
             f'{got} blocks of {threads} threads for {n} numbers: {got - most} of them have nothing to do'
@@ -424,4 +431,5 @@ def _(fn, rng, trace):
             f'the longest gap begins at {want[0]} and lasts {want[1]} microseconds, not {got[1]} from {got[0]}'
         )
     if got[2] != want[2]:
-        raise AssertionError(f'in that gap the CPU is in {want[2] or "no operator"!r}, not in {got[2]!r}')
+        right, wrong = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
+        raise AssertionError(f'in that gap the CPU is in {right}, not in {wrong}')
