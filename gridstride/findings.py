@@ -339,7 +339,11 @@ WORDS = {
     ('memcheck', 'null_read'): Words('a null pointer is read', _NEVER_ALLOCATED),
     ('memcheck', 'null_written'): Words('a null pointer is written', _NEVER_ALLOCATED),
     ('memcheck', 'constant'): Words(
-        '{element} is written, and it is __constant__', 'The host fills it with cudaMemcpyToSymbol.'
+        dict(
+            python='{element} is written, and an array outside of a kernel is a constant to it',
+            cuda='{element} is written, and it is __constant__',
+        ),
+        dict(python='Pass it as an argument.', cuda='The host fills it with cudaMemcpyToSymbol.'),
     ),
     ('memcheck', 'kernel_reads_host'): Words("a kernel reads the host's memory", _TO_THE_GPU),
     ('memcheck', 'kernel_writes_host'): Words("a kernel writes the host's memory", _TO_THE_GPU),

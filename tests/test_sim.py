@@ -1018,6 +1018,29 @@ def test_sizes_that_numba_knows_when_it_compiles():
     cell(HEAD % 'x' + body, 'sizes', TPB=2, SHAPE=(3,2), LARGE=10**30).k[1,1](x)
     assert x.tolist()==[8,8,2,6,3,12,8,16,1]
 
+def test_an_array_outside_of_a_kernel_is_a_constant_to_it():
+    table = TABLE.copy()
+    k = cell(HEAD % 'x' + '    x[t] = table[t] + table.size\n', 'frozen', table=table).k
+    x = np.zeros(4)
+    k[1,4](x)
+    table[:] = 9
+    k[1,4](x)
+    np.testing.assert_array_equal(x, TABLE+4)
+
+def test_an_array_outside_of_a_kernel_is_not_written():
+    with pytest.raises(sim.MemcheckError, match=r'(?s)table\[\d\] is written.*line 5.*Pass it as an argument'):
+        cell(HEAD % 'x' + '    table[t] = 1\n', 'frozen', table=TABLE).k[1,4](np.zeros(4))
+
+def test_names_that_numba_has():
+    import numba
+    @numba.njit
+    def helper(v): return v*2
+    body = '    s = cuda.local.array(1, cuda.float32)\n    s[0] = cuda.int32(3.7)\n    x[t] = helper(s[0])\n'
+    k,x = cell(HEAD % 'x' + body, 'names', helper=helper).k,np.zeros(2)
+    k.configure(1, 2)(x)
+    assert x.tolist()==[6,6]
+    with pytest.raises(sim.NotSimulated, match=r'CUDA C(.|\n)*device=True'): cuda.declare_device('f', 'int32(int32)')
+
 @pytest.mark.parametrize('src', ['t//(t-2)', 't%(t-2)', 'divmod(t,t-2)[1]', '0 if t//(t-2) else t'])
 def test_a_whole_number_divided_by_zero_is_told(src):
     with pytest.raises(sim.KernelCrash, match=r'divided by zero\n  line 5: x\[t\](.|\n)*thread \(2\)'):

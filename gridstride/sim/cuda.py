@@ -18,6 +18,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ..findings import NotSimulated
 from ..launching import LIMITS, launch_error, read_brackets
 from ..options import checking
 from ..utils import cdiv
@@ -80,13 +81,17 @@ __all__ = [
     'ballot_sync',
     'blockDim',
     'blockIdx',
+    'boolean',
     'brev',
     'cbrt',
     'cg',
     'close',
     'clz',
+    'complex128',
+    'complex64',
     'const',
     'current_context',
+    'declare_device',
     'default_stream',
     'defer_cleanup',
     'detect',
@@ -97,6 +102,8 @@ __all__ = [
     'event_elapsed_time',
     'external_stream',
     'ffs',
+    'float32',
+    'float64',
     'fma',
     'fp16',
     'get_current_device',
@@ -104,6 +111,10 @@ __all__ = [
     'grid',
     'gridDim',
     'gridsize',
+    'int16',
+    'int32',
+    'int64',
+    'int8',
     'is_available',
     'is_cuda_array',
     'jit',
@@ -149,6 +160,10 @@ __all__ = [
     'threadfence_system',
     'to_device',
     'tracing',
+    'uint16',
+    'uint32',
+    'uint64',
+    'uint8',
     'warpsize',
 ]
 
@@ -208,6 +223,11 @@ class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
 
 
 laneid, warpsize = _LaneId(), 32
+
+# Numba's names of types
+int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
+uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
+float32, float64, complex64, complex128, boolean = np.float32, np.float64, np.complex64, np.complex128, np.bool_
 
 
 def _axes(n, f):
@@ -500,7 +520,7 @@ def _always(found, *_):
 def _atomic(operate, reads=True, writes=_always):
     def _f(run, m, site, ary, idx, *values):
         off = locate(run, m, ary, idx, site)
-        refuse_to_write(run, ary, site)
+        refuse_to_write(run, m, ary, off, site)
         lanes, data = run.active(m), ary.mem.data
         off = run.spread(m, off)
         values = [run.spread(m, np.asarray(v).astype(data.dtype)) for v in values]
@@ -639,6 +659,10 @@ class Kernel:
             return other.launch(self, grid, block, dynamic, args, trace)
         launch(self.program, grid, block, dynamic, args, trace)
 
+    def configure(self, griddim, blockdim, stream=0, sharedmem=0):
+        "The same as the brackets"
+        return self[griddim, blockdim, stream, sharedmem]
+
     def forall(self, ntasks, tpb=0, stream=0, sharedmem=0):
         "A launch with a thread for each of `ntasks` tasks"
         if ntasks < 0:
@@ -671,6 +695,12 @@ class Device:
     def lanes(self, run, m, site, *args, **kw):
         "Call it for the lanes of the mask `m`"
         return self.program(run, m, *args, **kw)
+
+
+def declare_device(name, sig, link=None):
+    "Numba's way to call CUDA C from a kernel: `NotSimulated`, since there is no GPU code here to link"
+    what = f'declare_device({name!r}), a function in CUDA C'
+    raise NotSimulated(what, 'Write it in Python, with @cuda.jit(device=True).')
 
 
 def jit(

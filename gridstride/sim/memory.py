@@ -11,7 +11,7 @@ import numpy as np
 
 from ..findings import NotSimulated, WrongArgument
 from .arithmetic import as_numba
-from .detectors import Shadow
+from .detectors import Shadow, element_at
 
 __all__ = [
     'Mem',
@@ -23,6 +23,7 @@ __all__ = [
     'span',
     'address',
     'wrap',
+    'freeze',
     'locate',
     'load',
     'refuse_to_write',
@@ -37,6 +38,7 @@ class Mem:
         self.data, self.name = data, name
         self.space, self.fresh = space, fresh  # 'global', 'shared' or 'local'; fresh: nobody has written it yet
         self.dynamic = False  # of the size that the launch gave
+        self.frozen = False  # as it was when the kernel was compiled
         self.sealed = set()  # names under which it must not be written
 
     @cached_property
@@ -163,6 +165,15 @@ def wrap(
     )
 
 
+def freeze(a, name):
+    "A `View` of a copy of `a`, an array outside of the kernel: Numba makes a constant of it when it compiles"
+    a = a.copy()
+    a.flags.writeable = False
+    view = wrap(a, name, {})
+    view.mem.frozen = True
+    return view
+
+
 def locate(run, m, v, idx, site):
     """What `v[idx]` means: a `View` if indices are missing or are slices, else the offset of the element.
 
@@ -233,8 +244,11 @@ def load(run, m, v, idx, site):
     return mem.data[off if m is run.g.all else np.where(m, off, 0)]
 
 
-def refuse_to_write(run, v, site):
-    "Raise if the array was given read-only"
+def refuse_to_write(run, m, v, off, site):
+    "Raise if the array was given read-only, or lies outside of the kernel"
+    if v.mem.frozen:
+        first = off if np.ndim(off) == 0 else off[run.active(m)[0]]
+        raise run.finding('memcheck', 'constant', site, m, **element_at(v, first))
     if v.name in v.mem.sealed:
         s = run.program.sites[site]
         what = f'{run.kernel}: {v.name} is read-only, and line {s.line} writes to it: {s.source}'
@@ -249,7 +263,7 @@ def store(run, m, v, idx, value, site):
     if isinstance(off, View):
         raise run.refusal(site, m, f'assigning to a part of {v.name}; write its elements one by one')
     mem = v.mem
-    refuse_to_write(run, v, site)
+    refuse_to_write(run, m, v, off, site)
     off, value = run.spread(m, off), run.spread(m, np.asarray(value).astype(mem.data.dtype))
     if run.watched:
         run.access(m, v, off, site, 'written', value)

@@ -1,5 +1,6 @@
 """What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels know as `__gs`."""
 
+import functools
 import operator
 import sys
 import types
@@ -67,6 +68,8 @@ def call(run, m, f, args, kw, site):
         return f.lanes(run, m, site, *args, **kw)
     if f is divmod:
         return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
+    if isinstance(getattr(f, 'py_func', None), types.FunctionType):
+        return _helper(f.py_func)(run, m, *args, **kw)
     if f in FUNCTIONS:
         return FUNCTIONS[f](*args, **kw)
     if f is print:
@@ -82,6 +85,12 @@ def call(run, m, f, args, kw, site):
     if isinstance(f, type) and issubclass(f, tuple):
         return f(*args, **kw)
     raise refusal(run, m, f, site)
+
+
+@functools.lru_cache
+def _helper(f):
+    "The program of a function under Numba's `@njit`, which kernels may call"
+    return sys.modules[f'{__package__}.rewrite'].Program(f)
 
 
 def finish(v):

@@ -25,9 +25,12 @@ import inspect
 import textwrap
 from collections import namedtuple
 
+import numpy as np
+
 from ..findings import NotSimulated
 from .arithmetic import as_numba
 from .constants import check_constants, folded, outside
+from .memory import freeze
 from .operations import Operations
 from .waits import waits
 
@@ -563,5 +566,13 @@ def _locals(fn):
 
 
 def _names(f):
-    "What the names in `f` mean: its globals and closure, numbers typed as Numba freezes them"
-    return {k: as_numba(v) if isinstance(v, (bool, int, float)) else v for k, v in outside(f).items()}
+    "What the names in `f` mean: its globals and closure; numbers typed, and arrays frozen, as Numba does"
+    used = {*f.__code__.co_names, *f.__code__.co_freevars}
+    return {k: _as_seen(k, v) if k in used else v for k, v in outside(f).items()}
+
+
+def _as_seen(name, v):
+    "How a kernel sees what lies outside of it"
+    if isinstance(v, np.ndarray) and v.ndim and v.dtype.kind in 'biufc':
+        return freeze(v, name)
+    return as_numba(v)
