@@ -219,6 +219,11 @@ def _call(name, operands):
 # Special registers are asked for with two `%`, since one `%` begins the number of an operand.
 _SPECIAL = dict(
     laneid='uint32_t(::gridstride::lane())',
+    lanemask_eq='(1u << ::gridstride::lane())',
+    lanemask_lt='((1u << ::gridstride::lane()) - 1)',
+    lanemask_le='((2u << ::gridstride::lane()) - 1)',
+    lanemask_gt='~((2u << ::gridstride::lane()) - 1)',
+    lanemask_ge='~((1u << ::gridstride::lane()) - 1)',
     warpid='uint32_t(::gridstride::thread_rank() / 32)',
     **{
         f'{ptx}.{d}': f'uint32_t({c}.{d})'
@@ -283,7 +288,7 @@ def _constant(text):
         return text
     if re.fullmatch(r'-?\d+\.\d*', text):
         return text + 'f'
-    known = 'registers that the text declares, whole numbers, and %%laneid, %%tid.x and their kin'
+    known = 'registers that the text declares, whole numbers, and %%laneid, %%lanemask_lt, %%tid.x and their kin'
     _refuse(f'operand {text!r}', f'it knows %0, %1, ..., {known}')
 
 

@@ -59,12 +59,15 @@ def _refuse_headers(src):
                 raise error_at(NotEmulated, what, src, t.start)
 
 
-def _rewrite_noinline(e):
-    "The keyword is also an attribute's name in the standard library, so it cannot be a macro"
+def _rewrite_inlining(e):
+    """`__noinline__` is also an attribute's name in the standard library, so it cannot be a macro. The attribute
+    `always_inline` goes: nvcc ignores it without `inline`, where g++ refuses it"""
     c = e.code
     for i in range(len(c)):
         if c[i] == '__noinline__' and c[i - 1] != '(':
             e.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
+        elif c[i] in ('always_inline', '__always_inline__') and c[i - 1] in ('(', ',') and c[i + 1] in (')', ','):
+            e.replace_tokens(i, i, 'unused')
 
 
 def _rewrite_clusters(e):
@@ -88,7 +91,7 @@ def without_line_numbers(src: str) -> str:
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
 
 
-_REWRITES = (rewrite_asm, _rewrite_noinline, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_clusters)
+_REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_clusters)
 _REWRITES += (rewrite_statements,)
 
 

@@ -1,7 +1,7 @@
 """What the host may call and what a GPU may: nvcc refuses the rest, and g++, for which all are functions, does not.
 
-Only names that mean one thing are judged: a function outside of namespaces and types that is no template, of which
-there is none for the other side, and that nothing else in the calling function is called like.
+Only names that mean one thing are judged: a function outside of namespaces and types, of which there is none for the
+other side, and that nothing else in the calling function is called like.
 """
 
 import math
@@ -44,12 +44,12 @@ _DEVICE = '{name} is a function of the GPU, which the host cannot call: write `_
 
 def _side(f):
     "Who runs a function: 'kernel', 'host', 'device', or None for both and for what cannot be told"
-    if f.scope or f.template or 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
+    if f.scope or 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
         return None
     if '__global__' in f.words:
         return 'kernel'
     if '__device__' in f.words:
-        return None if '__host__' in f.words else 'device'
+        return None if '__host__' in f.words or f.template else 'device'
     return 'host'
 
 
@@ -63,5 +63,6 @@ def _refuse_launches(c, names):
 def _refuse_calls(c, body, names, words):
     own = {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in body:
-        if c[i] in names - own and c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::'):
+        end = c.angle(i + 1) if c[i + 1] == '<' else None
+        if c[i] in names - own and c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->', '::'):
             raise c.error(WrongSource, words.format(name=c[i]), i)

@@ -38,6 +38,10 @@ SOURCES = {
     'host function called by a kernel': 'int f(int n) { return n + 1; }\n' + K % 'x[0] = f(n);',
     'device function called by the host': '__device__ int f(int n) { return n + 1; }\nint go(int n) { return f(n); }\n',
     'constexpr function called by a kernel': 'constexpr int f(int n) { return n + 1; }\n' + K % 'x[0] = f(n);',
+    'host template called by a kernel': 'template <class T> T f(T n) { return n + 1; }\n' + K % 'x[0] = f(n);',
+    'always_inline without inline': '__device__ __attribute__((always_inline)) int f(int n) { return n; }\n'
+                                    + K % 'x[0] = f(n);',
+    'lane masks': K % 'unsigned m; asm("mov.u32 %0, %%lanemask_lt;" : "=r"(m)); x[threadIdx.x] = m;',
     'threadIdx on the host': 'int go() { return threadIdx.x; }\n',
     # memory
     'shared array': K % '__shared__ float s[32]; s[threadIdx.x] = x[0]; x[0] = s[n];',

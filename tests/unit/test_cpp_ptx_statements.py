@@ -8,6 +8,8 @@ from gridstride.cpp.ptx import UnknownPTX, statements
     ('', ''),
     ('mov.u32 %0, %%tid.x;', '::gridstride::ptx::mov(__LINE__, gs_0, uint32_t(threadIdx.x));'),
     ('mov.u32 %0, %laneid;', '::gridstride::ptx::mov(__LINE__, gs_0, uint32_t(::gridstride::lane()));'),
+    ('mov.u32 %0, %%lanemask_lt;',
+     '::gridstride::ptx::mov(__LINE__, gs_0, ((1u << ::gridstride::lane()) - 1));'),
     ('mov.b32 %0, 0x10;', '::gridstride::ptx::mov(__LINE__, gs_0, 0x10);'),
     ('mov.f32 %0, 0f3f800000;', '::gridstride::ptx::mov(__LINE__, gs_0, ::gridstride::as<float>(0x3f800000u));'),
     ('mov.f32 %0, -1.5;', '::gridstride::ptx::mov(__LINE__, gs_0, -1.5f);'),

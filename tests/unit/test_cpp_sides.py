@@ -6,8 +6,11 @@ from gridstride.cpp.rewrite import to_cpp
 
 K = '__global__ void k(float *x, int n) { %s }\n'
 HOST, DEVICE = 'int f(int n) { return n + 1; }\n', '__device__ int f(int n) { return n + 1; }\n'
+TEMPLATE = 'template <class T> T f(T n) { return n; }\n'
 
 WRONG = [
+    (TEMPLATE + K % 'x[0] = f(n);', 'f is a function of the host.*`__device__` in front of f'),
+    (TEMPLATE + K % 'x[0] = f<int>(n);', 'f is a function of the host'),
     (HOST + K % 'x[0] = f(n);', 'f is a function of the host.*`__device__` in front of f'),
     (HOST + '__device__ int g(int n) { return f(n); }\n', 'f is a function of the host'),
     (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a function of the GPU.*`__host__ __device__`'),
@@ -22,7 +25,7 @@ RIGHT = [
     '#define HD __host__ __device__\nHD ' + HOST + K % 'x[0] = f(n);',
     '#include "other.h"\nBOTH ' + HOST + K % 'x[0] = f(n);',
     HOST + DEVICE + K % 'x[0] = f(n);', 'constexpr ' + HOST + K % 'x[0] = f(n);',
-    'template <class T> T f(T n) { return n; }\n' + K % 'x[0] = f(n);',
+    TEMPLATE + 'int go(int n) { return f(n); }\n', '__device__ int g(); ' + TEMPLATE + DEVICE + K % 'x[0] = f(n);',
     HOST + K % 'auto f = [](int i) { return i; }; x[0] = f(n);', HOST + K % 'Some s; x[0] = s.f(n) + Other::f(n);',
     'namespace a { ' + HOST + '}\n' + DEVICE + K % 'x[0] = f(n);', 'int max(int a, int b);\n' + K % 'x[0] = max(n, 1);',
     DEVICE + '#ifdef __CUDACC__\n#else\nint go(int n) { return f(n); }\n#endif\n',
