@@ -276,3 +276,12 @@ def test_fragments_that_are_not_there(fragment):
         cuda_kernel(f'#include <mma.h>\n__global__ void k() {{ '
                     f'nvcuda::wmma::fragment<nvcuda::wmma::{fragment.replace(", matrix", "")}> f; '
                     f'f.x[0] = 0; }}'.replace('row_major', 'nvcuda::wmma::row_major'))
+
+def test_lane_masks():
+    asm = ''.join(f'asm("mov.u32 %0, %%lanemask_{o};" : "=r"(m)); out[{i}*32 + threadIdx.x] = m;'
+                  for i,o in enumerate(('eq', 'lt', 'le', 'gt', 'ge')))
+    out = torch.zeros(5, 32, dtype=torch.int64)
+    cuda_kernel(f'__global__ void masks(long long *out) {{ unsigned m; {asm} }}')[1, 32](out)
+    lanes = range(32)
+    assert out.tolist()==[[sum(1 << o for o in lanes if f(o, l)) for l in lanes] for f in (
+        lambda o,l: o==l, lambda o,l: o<l, lambda o,l: o<=l, lambda o,l: o>l, lambda o,l: o>=l)]
