@@ -7,7 +7,7 @@ other side, and that nothing else in the calling function is called like.
 import math
 
 from .code import Code
-from .declarations import KEYWORDS
+from .declarations import BUILTIN, KEYWORDS
 from .edits import WrongSource
 from .reader import heads, parenthesis
 
@@ -22,7 +22,7 @@ def refuse_wrong_sides(
     sides = {}
     for f in functions:
         sides.setdefault(f.name, set()).add(_side(f))
-    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in _KNOWN}
+    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in _KNOWN | BUILTIN}
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # what is compiled for whom is beyond a reader

@@ -31,6 +31,7 @@ RIGHT = [
     DEVICE + '#ifdef __CUDACC__\n#else\nint go(int n) { return f(n); }\n#endif\n',
     DEVICE + 'void go(int n) { each([=] __device__ (int i) { return f(i); }); }\n',
     'typedef void kernel(float *, int);\n' + K % '' + 'void go(kernel *p, float *x) { p<<<1, 2, 3, 4>>>(x, 1); }\n',
+    DEVICE + '__device__ int (*const table[])(int) = {f};\nint go(int (*h)(int)) { return int(3.f); }\n',
     '#define CONFIG 1, 32\n' + K % '' + 'void go(float *x) { k<<<CONFIG>>>(x, 1); }\n',
     K % '' + 'void go(float *x) { k<<<dim3(1, 2, 3), pair<int, 4>(), 0>>>(x, 1); }\n',
 ]
