@@ -34,7 +34,7 @@ def function_text(f, decorator):
         if not inspect.ismodule(v) and (path := path_of(v)): text = re.sub(rf'\b{name}\b(?=\()', path, text)
     return f'{decorator}\n{text}\n'
 
-def is_device(v): return isinstance(v, cuda.Device)
+def is_device(v): return isinstance(v, cuda.Device) or type(v).__name__ == 'CPUDispatcher'   # of @njit
 
 def used(f, tree):
     "Names that a function takes from around it, and what they mean"

@@ -37,7 +37,10 @@ def own_cache(folder, monkeypatch):
 def commands(monkeypatch):
     "The compilers' commands, as they are run"
     seen, run = [], headers.run_command
-    monkeypatch.setattr(headers, 'run_command', lambda command, *args: (seen.append(command), run(command, *args))[1])
+    def noted(command, *args, **more):
+        seen.append(command)
+        return run(command, *args, **more)
+    monkeypatch.setattr(headers, 'run_command', noted)
     return seen
 
 
