@@ -78,7 +78,7 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
     "Case by case, as on an H100; nothing is run"
     seen = []
     monkeypatch.setattr(tools, 'here', lambda: export.H100)
-    monkeypatch.setattr(tools, '_launch', lambda calls, x, **arrays: seen.extend(calls))
+    monkeypatch.setattr(tools, 'launch', lambda calls, x, **arrays: seen.extend(calls))
     for rows, width in tool.cases:
         given = torch.empty(rows, width, dtype=getattr(torch, tool.dtype))
         if rows == 1 and tool.kind != 'transpose': given = given[0]

@@ -4,18 +4,10 @@ from functools import lru_cache
 from importlib.resources import files
 
 from ..ptx import primitives
-from ..rung import constants_line
+from ..texts import IN_C, with_types
 
 # torch's types -> C's, and that in which their sums and comparisons are computed
-TYPES = {
-    'float32': ('float', 'float'),
-    'float16': ('__half', 'float'),
-    'bfloat16': ('__nv_bfloat16', 'float'),
-    'int32': ('int', 'int'),
-    'int16': ('short', 'int'),
-    'uint8': ('unsigned char', 'int'),
-}
-_HEADERS = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
+TYPES = {o: (c, 'float' if 'float' in o else 'int') for o, c in IN_C.items() if o != 'float64'}
 _BULK = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy', 'bulk_copy_once'
 LOWEST = {'float': '__int_as_float(0xff800000)', 'int': '(-2147483647 - 1)'}  # minus infinity; the smallest int
 
@@ -35,9 +27,7 @@ def whole(
     constants,  # ((name in the text, int), ...)
 ) -> str:
     "CUDA C of a kernel with its types and numbers, ready to be compiled"
-    headers = sorted({f'#include <{_HEADERS[c]}>\n' for _, c in types if c in _HEADERS})
-    typedefs = ''.join(f'typedef {c} {o};\n' for o, c in types)
     lowest = f'#define LOWEST {LOWEST[dict(types)["Value"]]}\n' if name == 'argmax' else ''
     words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' if name.endswith('bulk') else ''
     bulk = words + primitives(*_BULK) if words else ''
-    return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{lowest}{bulk}{source(name)}'
+    return with_types(source(name), types, constants, lowest + bulk)

@@ -9,43 +9,20 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .sources import TYPES, whole
-from ..rung import Call, Long, Together, here, launcher_of
-from ...utils import backend, cdiv
+from ..rung import Call, Long, Together, here
+from ..tool import LOAD, check_tensor, launch, power_between, refuse_gradient, the_torch, type_of, vector, vector_of
+from ...utils import cdiv
 
 FLOATS = 'float32', 'float16', 'bfloat16'
 SIZES = dict(float32=4, float16=2, bfloat16=2, int32=4, int16=2, uint8=1)  # bytes
 MOST_BINS = 8192
-_LOAD = 16  # bytes, the most that a thread loads at once
-
-
-@lru_cache
-def _torch():
-    import torch
-
-    return torch
 
 
 # What is given
-def _name(x):
-    return str(x.dtype).removeprefix('torch.')
-
-
 def _check(tool, x, types):
     "Raise unless `x` is a tensor that the tool can read"
-    if not hasattr(x, 'data_ptr'):
-        raise TypeError(f'{tool}: x is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one')
-    if _name(x) not in types:
-        raise TypeError(f'{tool}: x is {_name(x)}, and it may be {", ".join(types)}; convert it with .to(...)')
-    if x.requires_grad and _torch().is_grad_enabled():
-        raise ValueError(f'{tool}: x needs a gradient, and there is none for this kernel; use x.detach()')
-    where = 'cuda' if backend() == 'gpu' else 'cpu'
-    if x.device.type != where:
-        raise ValueError(f'{tool}: x is on {x.device}, and kernels run on {where} here; move it with .to({where!r})')
-    if not x.is_contiguous():
-        raise ValueError(
-            f'{tool}: x is not contiguous (its strides are {x.stride()}), and the kernel goes row after row; '
-            'use .contiguous()'
-        )
+    check_tensor(tool, x, types)
+    refuse_gradient(tool, x)
 
 
 def _rows(tool, x, axis):
@@ -56,44 +33,6 @@ def _rows(tool, x, axis):
         last = f', or {x.dim() - 1}' if x.dim() > 1 else ''
         raise ValueError(f'{tool}: axis is {axis!r}, and it may be -1{last}, the last axis, or None, for all numbers')
     return math.prod(x.shape[:-1]), x.shape[-1]
-
-
-def vector(address, size, rows, width) -> int:
-    "How many numbers of `size` bytes a thread may load at once: as many as the address and the rows' beginnings allow"
-    v = _LOAD // size
-    while v > 1 and (address % (v * size) or rows > 1 and width % v):
-        v //= 2
-    return v
-
-
-def _vector(x, rows, width):
-    return vector(x.data_ptr(), x.element_size(), rows, width)
-
-
-@lru_cache(4096)
-def _launcher(call, device, backend):
-    "What launches a call on a device"
-    return launcher_of(call, backend)
-
-
-def _launch(calls, x, **arrays):
-    "Launch the calls where `x` is, on the current stream; `arrays`: tensors by the names that the calls have for them"
-    torch = _torch()
-    if not x.is_cuda:
-        for c in calls:
-            _launcher(c, None, 'sim')([dict(arrays, x=x)[o] for o in c.arrays])
-        return
-    at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items()}
-    device = x.get_device()
-    with torch.cuda.device(device):
-        stream = torch._C._cuda_getCurrentRawStream(device)
-        for c in calls:
-            _launcher(c, device, 'gpu')([at[o] for o in c.arrays], stream)
-
-
-def _power(n, least, most):
-    "The largest power of two up to `n`, within bounds"
-    return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
 
 
 # The memory is read fastest by many blocks that come and go, each with 32 KiB that follow each other: an SM that is
@@ -114,8 +53,8 @@ class Shape(NamedTuple):
 def _shape(width, v, size, most=_MOST_PARTS, ahead=_AHEAD):
     "The `Shape` for rows of `width` numbers of `size` bytes, `v` of them at a load"
     packs = cdiv(width, v)
-    threads = _power(min(packs, _SHARE // (v * size)) // _AHEAD, 32, _THREADS)
-    ahead = _power(packs // threads, 1, ahead)
+    threads = power_between(min(packs, _SHARE // (v * size)) // _AHEAD, 32, _THREADS)
+    ahead = power_between(packs // threads, 1, ahead)
     blocks = 1 if width * size < 4 * _SHARE else min(most, cdiv(width * size, _SHARE))
     share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
     return Shape(threads, ahead, cdiv(packs, share), share)
@@ -158,14 +97,14 @@ def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], sums that are k
 
 def _sum(x, axis, calls_for):
     _check('sum', x, SIZES)
-    torch, (rows, width), (_, kept, to) = _torch(), _rows('sum', x, axis), _sums(_name(x))
+    torch, (rows, width), (_, kept, to) = the_torch(), _rows('sum', x, axis), _sums(type_of(x))
     shape, kind = () if axis is None else x.shape[:-1], dict(dtype=getattr(torch, to), device=x.device)
     if not x.numel():
         return torch.zeros(shape, **kind)
     out = torch.empty(shape, **kind)
-    calls, parts = calls_for(_name(x), rows, width, _vector(x, rows, width), here())
+    calls, parts = calls_for(type_of(x), rows, width, vector_of(x, rows, width), here())
     parts = torch.empty(rows * parts, dtype=getattr(torch, kept), device=x.device)
-    _launch(calls, x, parts=parts, out=out)
+    launch(calls, x, parts=parts, out=out)
     return out
 
 
@@ -187,10 +126,10 @@ BULK = dict(THREADS=512, PACKS=4, STAGES=6)
 @lru_cache(1024)
 def ring_calls(dtype, rows, width, v, on) -> tuple:  # as for `sum_calls`
     "What sums `width` numbers through a ring in shared memory; what it does not cover is as for `sum_calls`"
-    if rows > 1 or not on.hopper or v * SIZES[dtype] < _LOAD:
+    if rows > 1 or not on.hopper or v * SIZES[dtype] < LOAD:
         return sum_calls(dtype, rows, width, v, on)
     src = whole('sum_bulk', (('From', TYPES[dtype][0]), ('Sum', _sums(dtype)[0])), tuple(BULK.items()))
-    shared = _LOAD * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
+    shared = LOAD * BULK['THREADS'] * BULK['PACKS'] * BULK['STAGES']
     first = Call(src, 'sum_bulk', ('x', 'parts'), (Long(width),), (on.sms,), (BULK['THREADS'],), shared)
     return [first, _add_parts(dtype, 1, on.sms, on)], on.sms
 
@@ -207,7 +146,7 @@ def ring_sum(
 def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], bests that are kept for each row between two calls)
     "What finds the largest of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
     threads, ahead, blocks, share = _shape(width, v, SIZES[dtype])
-    early, few = on.hopper and blocks > 1, _power(blocks, 32, 1024)
+    early, few = on.hopper and blocks > 1, power_between(blocks, 32, 1024)
     types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
 
     def text(v, threads, ahead):
@@ -227,7 +166,7 @@ def argmax(
 
     `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
     _check('argmax', x, SIZES)
-    torch, (rows, width), dtype = _torch(), _rows('argmax', x, axis), _name(x)
+    torch, (rows, width), dtype = the_torch(), _rows('argmax', x, axis), type_of(x)
     out = torch.empty(() if axis is None else x.shape[:-1], dtype=torch.int64, device=x.device)
     if not width:
         raise ValueError('argmax: x has no numbers along the axis, so none is the largest')
@@ -235,10 +174,10 @@ def argmax(
         raise ValueError(f'argmax: a row has {width:,} numbers, and the kernel counts up to 2^31 - 1')
     if not rows:
         return out
-    calls, parts = argmax_calls(dtype, rows, width, _vector(x, rows, width), here())
+    calls, parts = argmax_calls(dtype, rows, width, vector_of(x, rows, width), here())
     value = torch.float32 if dtype in FLOATS else torch.int32
     values = torch.empty(rows * parts if parts > 1 else 1, dtype=value, device=x.device)
-    _launch(calls, x, out=out, values=values, places=torch.empty_like(values, dtype=torch.int32))
+    launch(calls, x, out=out, values=values, places=torch.empty_like(values, dtype=torch.int32))
     return out
 
 
@@ -250,7 +189,7 @@ SCAN_BULK = dict(THREADS=1024, STAGES=3)  # one block for each SM
 
 def _scan_bulk(dtype, types, width, on):
     lines = 4 if SIZES[dtype] > 1 else 2
-    tile = SCAN_BULK['THREADS'] * lines * _LOAD // SIZES[dtype]
+    tile = SCAN_BULK['THREADS'] * lines * LOAD // SIZES[dtype]
     tiles, shared = cdiv(width, tile), SCAN_BULK['STAGES'] * tile * SIZES[dtype]
     src = whole('scan_bulk', types, (*SCAN_BULK.items(), ('LINES', lines), ('BLOCKS', on.sms)))
     arrays, numbers, block = ('x', 'out', 'told'), (Long(width), tiles), (SCAN_BULK['THREADS'],)
@@ -261,7 +200,7 @@ def _scan_bulk(dtype, types, width, on):
 def scan_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], tiles of a row)
     "What sums along rows of `width` numbers on the `Device` `on`, `v` of them at a load"
     types = ('From', TYPES[dtype][0]), ('Sum', TYPES[dtype][1])
-    if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == _LOAD:
+    if on.hopper and rows == 1 and width * SIZES[dtype] >= _LEAST_BULK and v * SIZES[dtype] == LOAD:
         return _scan_bulk(dtype, types, width, on)
     lines = max(1, SCAN['LINES'] * 4 // max(v, 4))
     threads = min(SCAN['THREADS'], 32 * cdiv(width, 32 * lines * v))
@@ -281,13 +220,13 @@ def scan(
 
     `TypeError` and `ValueError` say what of `x` or `axis` is not covered."""
     _check('scan', x, SIZES)
-    torch, (rows, width), out = _torch(), _rows('scan', x, axis), _torch().empty_like(x)
+    torch, (rows, width), out = the_torch(), _rows('scan', x, axis), the_torch().empty_like(x)
     if not x.numel():
         return out
-    calls, tiles = scan_calls(_name(x), rows, width, _vector(x, rows, width), here())
+    calls, tiles = scan_calls(type_of(x), rows, width, vector_of(x, rows, width), here())
     # One word for each tile, which begins as "nothing told yet", and the ticket.
     told = torch.zeros(rows * tiles + 1, dtype=torch.int64, device=x.device)
-    _launch(calls, x, out=out, told=told[1:], ticket=told[:1])
+    launch(calls, x, out=out, told=told[1:], ticket=told[:1])
     return out
 
 
@@ -319,17 +258,19 @@ def histogram(
     _check('histogram', x, SIZES)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
         raise ValueError(f'histogram: bins is {bins!r}, and it may be a whole number from 1 to {MOST_BINS}')
-    if _name(x) not in FLOATS:
+    if type_of(x) not in FLOATS:
         if (low, high) != (None, None):
-            raise ValueError(f'histogram: x is {_name(x)}, whose numbers are their own bins; leave out low and high')
+            raise ValueError(f'histogram: x is {type_of(x)}, whose numbers are their own bins; leave out low and high')
         low, high = 0.0, float(bins)
     elif low is None or high is None or not -math.inf < low < high < math.inf:
         raise ValueError(f'histogram: low is {low} and high {high}, and floats need two numbers, the second the larger')
-    torch = _torch()
+    torch = the_torch()
     out = torch.zeros(bins, dtype=torch.int64, device=x.device)
     if x.numel():
-        calls = histogram_calls(_name(x), x.numel(), bins, float(low), float(high), _vector(x, 1, x.numel()), here())
-        _launch(calls, x, out=out)
+        calls = histogram_calls(
+            type_of(x), x.numel(), bins, float(low), float(high), vector_of(x, 1, x.numel()), here()
+        )
+        launch(calls, x, out=out)
     return out
 
 
@@ -354,8 +295,8 @@ def transpose(
     """The last two axes exchanged, row after row in memory of its own, as `x.mT.contiguous()`.
 
     `TypeError` and `ValueError` say what of `x` is not covered."""
-    torch = _torch()
-    _check('transpose', x, [_name(x)] if getattr(x, 'dtype', torch.float32).itemsize in _WORDS else SIZES)
+    torch = the_torch()
+    _check('transpose', x, [type_of(x)] if getattr(x, 'dtype', torch.float32).itemsize in _WORDS else SIZES)
     if x.dim() < 2:
         raise ValueError(f'transpose: x has the shape {tuple(x.shape)}, and a matrix has rows and columns')
     (h, w), matrices = x.shape[-2:], math.prod(x.shape[:-2])
@@ -369,5 +310,5 @@ def transpose(
             getattr(torch, _WORDS[x.element_size()]),
             transpose_calls(x.element_size(), matrices, h, w, here()),
         )
-        _launch(calls, x.view(word), out=out.view(word))
+        launch(calls, x.view(word), out=out.view(word))
     return out

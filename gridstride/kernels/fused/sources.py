@@ -1,0 +1,33 @@
+"""The texts of these kernels, `*.cuh`, and what stands above them before they are compiled: types and numbers."""
+
+from functools import lru_cache
+from importlib.resources import files
+
+from ..texts import IN_C, with_types
+
+# torch's types -> bytes of a number
+SIZES = dict(float64=8, float32=4, float16=2, bfloat16=2)
+
+
+@lru_cache
+def source(
+    name,  # of a file here, without its `.cuh`
+) -> str:
+    "The text of a kernel, below its types and numbers"
+    return files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8')
+
+
+def sums_of(dtype) -> str:
+    "torch's type in which numbers of a type are computed and summed"
+    return 'float64' if dtype == 'float64' else 'float32'
+
+
+@lru_cache(1024)
+def whole(
+    names,  # of files, one after the other: ('gelu', 'flat')
+    dtype,  # of the arrays: From in the texts; Sum is the type in which is computed
+    constants,  # ((name in the text, int), ...)
+) -> str:
+    "CUDA C of kernels with their types and numbers, ready to be compiled"
+    types = ('From', IN_C[dtype]), ('Sum', IN_C[sums_of(dtype)])
+    return with_types('\n'.join(map(source, names)), types, constants)

@@ -1,0 +1,30 @@
+"""What stands above the text of a tool's kernel before it is compiled: its headers, its types and its numbers."""
+
+from functools import lru_cache
+
+from .rung import constants_line
+
+# torch's types -> C's
+IN_C = {
+    'float64': 'double',
+    'float32': 'float',
+    'float16': '__half',
+    'bfloat16': '__nv_bfloat16',
+    'int32': 'int',
+    'int16': 'short',
+    'uint8': 'unsigned char',
+}
+_HEADERS = {'__half': 'cuda_fp16.h', '__nv_bfloat16': 'cuda_bf16.h'}
+
+
+@lru_cache(1024)
+def with_types(
+    text,
+    types,  # ((name in the text, C), ...)
+    constants,  # ((name in the text, int), ...)
+    between='',  # C that needs the types, and that the text needs
+) -> str:
+    "CUDA C of a text below its types and numbers, ready to be compiled"
+    headers = sorted({f'#include <{_HEADERS[c]}>\n' for _, c in types if c in _HEADERS})
+    typedefs = ''.join(f'typedef {c} {o};\n' for o, c in types)
+    return f'{"".join(headers)}{typedefs}{constants_line(dict(constants))}\n{between}{text}'

@@ -1,0 +1,108 @@
+"""What all tools do: look at what they are given, and launch the `Call`s that were looked up for it."""
+
+import math
+from functools import lru_cache
+
+from .rung import launcher_of
+from ..utils import backend
+
+LOAD = 16  # bytes, the most that a thread loads at once
+
+
+@lru_cache
+def the_torch():
+    "torch, imported when it is first needed"
+    import torch
+
+    return torch
+
+
+# What is given
+def type_of(x) -> str:
+    "The type of a tensor's numbers: 'float32'"
+    return str(x.dtype).removeprefix('torch.')
+
+
+def check_tensor(
+    tool,
+    x,
+    types,  # that it may have
+    name='x',  # of `x` in messages
+):
+    "Raise unless `x` is a tensor that the tool's kernel can read: of these types, where kernels run, row after row"
+    if not hasattr(x, 'data_ptr'):
+        raise TypeError(
+            f'{tool}: {name} is a {type(x).__name__}, and a torch tensor is needed; torch.tensor(...) makes one'
+        )
+    if type_of(x) not in types:
+        raise TypeError(f'{tool}: {name} is {type_of(x)}, and it may be {", ".join(types)}; convert it with .to(...)')
+    where = 'cuda' if backend() == 'gpu' else 'cpu'
+    if x.device.type != where:
+        raise ValueError(
+            f'{tool}: {name} is on {x.device}, and kernels run on {where} here; move it with .to({where!r})'
+        )
+    if not x.is_contiguous():
+        raise ValueError(
+            f'{tool}: {name} is not contiguous (its strides are {x.stride()}), and the kernel goes row after row; '
+            'use .contiguous()'
+        )
+
+
+def check_fits(
+    tool,
+    name,
+    y,
+    x,  # a tensor that was looked at
+    shape,  # that `y` has to have
+):
+    "Raise unless `y` is a tensor of that shape, of the type of `x`, and lies where `x` does"
+    check_tensor(tool, y, [type_of(x)], name)
+    if y.shape != shape:
+        raise ValueError(f'{tool}: {name} has the shape {tuple(y.shape)}, and {tuple(shape)} is needed')
+    if y.device != x.device:
+        raise ValueError(f'{tool}: {name} is on {y.device} and x on {x.device}; move it with .to({str(x.device)!r})')
+
+
+def refuse_gradient(tool, x):
+    "Raise if the result would need a gradient, for a tool that has none"
+    if x.requires_grad and the_torch().is_grad_enabled():
+        raise ValueError(f'{tool}: x needs a gradient, and there is none for this kernel; use x.detach()')
+
+
+def vector(address, size, rows, width) -> int:
+    "How many numbers of `size` bytes a thread may load at once: as many as the address and the rows' beginnings allow"
+    v = LOAD // size
+    while v > 1 and (address % (v * size) or rows > 1 and width % v):
+        v //= 2
+    return v
+
+
+def vector_of(x, rows, width) -> int:
+    "How many numbers of a tensor a thread may load at once"
+    return vector(x.data_ptr(), x.element_size(), rows, width)
+
+
+def power_between(n, least, most) -> int:
+    "The largest power of two up to `n`, within bounds"
+    return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
+
+
+@lru_cache(4096)
+def _launcher(call, device, backend):
+    "What launches a call on a device"
+    return launcher_of(call, backend)
+
+
+def launch(calls, x, **arrays):
+    "Launch the calls where `x` is, on the current stream; `arrays`: tensors by the names that the calls have for them"
+    torch = the_torch()
+    if not x.is_cuda:
+        for c in calls:
+            _launcher(c, None, 'sim')([dict(arrays, x=x)[o] for o in c.arrays])
+        return
+    at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items()}
+    device = x.get_device()
+    with torch.cuda.device(device):
+        stream = torch._C._cuda_getCurrentRawStream(device)
+        for c in calls:
+            _launcher(c, device, 'gpu')([at[o] for o in c.arrays], stream)
