@@ -294,6 +294,10 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     assert s.ops()['LDG.E.128'] == 2 and 'Triton' in s.by and r.block == 256 and r.registers
     assert sass(double_k, x, 4095, BLOCK=1024).ops()['LDG.E.128'] == 0, 'that a row is whole is not known'
     assert any('tl.store' in text and any(o.kind == 'global' for o in found) for _, text, found in s.lines)
+    layouts = asm.ttgir(double_k, x, 4096, BLOCK=1024)
+    assert '#blocked = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4]' in layouts
+    assert 'loc(' not in layouts and '#loc' not in layouts
+    with pytest.raises(TypeError, match='copy_k is no kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
 
 
 # Without compilers

@@ -2,7 +2,7 @@
 
 from .limits import Occupancy, occupancy
 from .listing import Listing, beside
-from .report import Resources, ptx, recordings, resources, sass
+from .report import Resources, ptx, recordings, resources, sass, ttgir
 from ..cpp.build import CompileError, CompilerMissing
 
 __all__ = [
@@ -15,6 +15,7 @@ __all__ = [
     'recordings',
     'resources',
     'sass',
+    'ttgir',
     'CompileError',
     'CompilerMissing',
 ]

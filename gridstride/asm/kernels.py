@@ -11,8 +11,9 @@ from ..cpp.reader import device_only, kernels
 # A **unit** is a kernel that can be compiled: it has a `name`, a `file` and the numbered lines of its
 # `source`, a `key` that is another one whenever the result could be, and `make`, which compiles.
 #
-# What it made: PTX, the kernel's name in it and in the machine code, that, what the kernel takes, and who made it.
-Made = namedtuple('Made', 'ptx entry cubin takes by')
+# What it made: PTX, the kernel's name in it and in the machine code, that, what the kernel takes, and who made it; for
+# a kernel of Triton also what its compiler writes before PTX.
+Made = namedtuple('Made', 'ptx entry cubin takes by ttgir', defaults=('',))
 
 
 class Unit:

@@ -233,6 +233,12 @@ def triton_type(x):  # (Triton's type, is it a multiple of 16?)
     return '*' + _TRITON[str(x.dtype).split('.')[-1]], address % 16 == 0
 
 
+def clean_ttgir(text) -> str:
+    "TTGIR without the places in the source that it notes"
+    lines = (re.sub(r' loc\((?:[^()]|\([^()]*\))*\)', '', o) for o in text.splitlines() if not o.startswith('#loc'))
+    return '\n'.join(o for o in lines if o.strip())
+
+
 class Triton(_InPython):
     "A kernel of Triton"
 
@@ -280,7 +286,7 @@ class Triton(_InPython):
         ptx, cubin, entry = made.asm['ptx'], made.asm['cubin'], made.metadata.name
         own = {'dynamic': made.metadata.shared, 'threads': 32 * made.metadata.num_warps}
         takes = {**usage(log.getvalue(), cubin, entry, arch), **own}
-        return Made(ptx, entry, cubin, takes, f'Triton {triton.__version__}')
+        return Made(ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(made.asm['ttgir']))
 
 
 @contextlib.contextmanager

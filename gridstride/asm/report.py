@@ -1,4 +1,4 @@
-"""`ptx`, `sass`, `resources`: what the compilers made of a kernel, with no GPU."""
+"""`ptx`, `sass`, `ttgir`, `resources`: what the compilers made of a kernel, with no GPU."""
 
 import hashlib
 import json
@@ -102,6 +102,7 @@ def _compile(unit, arch, opt, flags):
         takes=m.takes,
         text=_demangle(clean_ptx(m.ptx, m.entry), m.entry, unit.name).splitlines(),
         ptx=pack(read_ptx(m.ptx, m.entry, unit.file, unit.source)),
+        **({'ttgir': m.ttgir.splitlines()} if m.ttgir else {}),
     )
 
 
@@ -187,6 +188,17 @@ def ptx(
 def sass(k, *example_args, arch='sm_90', opt=True, name=None, flags=(), **options) -> Listing:
     "The SASS of a kernel, the machine code of one kind of GPU; arguments as for `ptx`"
     return _listing('sass', k, example_args, arch, opt, name, flags, options)
+
+
+def ttgir(k, *example_args, arch='sm_90', **options) -> str:
+    """Triton's own language between Python and PTX, in which each block has a layout; arguments as for `ptx`.
+
+    `TypeError` for a kernel that is not Triton's"""
+    unit = find(k, example_args, None, options)
+    code = _code(unit, arch, True, ())
+    if 'ttgir' in code:
+        return '\n'.join(code['ttgir'])
+    raise TypeError(f'{unit.name} is no kernel of Triton: its compiler alone writes TTGIR')
 
 
 _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads constant barriers block occupancy'
