@@ -104,7 +104,11 @@ class Long(int):
     "A number that a kernel takes as `long long`; another int is an `int`, and a float a `float`"
 
 
-_C = {Long: ctypes.c_longlong, float: ctypes.c_float}
+class Double(float):
+    "A number that a kernel takes as `double`"
+
+
+_C = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
 
 
 # (kernel of the driver, device) -> the bytes of dynamic shared memory that it was last allowed: what comes last counts
@@ -286,7 +290,7 @@ class Call(NamedTuple):
     src: str  # CUDA C, with its line of constants
     name: str  # of the kernel in it
     arrays: tuple  # names: 'm', 'n', 'out', or those of the recipe's rooms
-    numbers: tuple  # ints, `Long`s or floats, which follow the arrays
+    numbers: tuple  # ints, `Long`s, floats or `Double`s, which follow the arrays
     grid: tuple
     block: tuple
     shared: int = 0  # bytes of dynamic shared memory

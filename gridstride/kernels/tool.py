@@ -94,13 +94,13 @@ def _launcher(call, device, backend):
 
 
 def launch(calls, x, **arrays):
-    "Launch the calls where `x` is, on the current stream; `arrays`: tensors by the names that the calls have for them"
+    "Launch the calls where `x` is, on the current stream; `arrays`: tensors, or None, by the names that the calls have"
     torch = the_torch()
     if not x.is_cuda:
         for c in calls:
             _launcher(c, None, 'sim')([dict(arrays, x=x)[o] for o in c.arrays])
         return
-    at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items()}
+    at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
     device = x.get_device()
     with torch.cuda.device(device):
         stream = torch._C._cuda_getCurrentRawStream(device)

@@ -5,7 +5,12 @@ from importlib import import_module
 
 from .sources import source
 
-_MODULE_OF = {}  # tool -> the module that has it
+_MODULE_OF = {  # tool -> the module that has it
+    'gelu': 'activations',
+    'bias_gelu': 'activations',
+    'rms_norm': 'norms',
+    'layer_norm': 'norms',
+}
 TOOLS = tuple(_MODULE_OF)
 __all__ = ['TOOLS', 'source', *TOOLS]
 

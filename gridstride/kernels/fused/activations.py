@@ -1,0 +1,135 @@
+"""`gelu`, and `bias_gelu` with dropout, as torch knows them: checked, launched, and with their derivatives."""
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from . import calls
+from .calls import Dropout
+from .operators import operator
+from .sources import SIZES, sums_of
+from ..rung import here
+from ..tool import check_fits, check_tensor, launch, type_of, vector_of
+
+_FORMS = {'none': False, 'tanh': True}
+
+
+def _is_tanh(tool, approximate):
+    "Whether the form with tanh is asked for"
+    if approximate not in _FORMS:
+        raise ValueError(f"{tool}: approximate is {approximate!r}, and it may be 'none' or 'tanh'")
+    return _FORMS[approximate]
+
+
+@operator('gelu(Tensor x, bool tanh) -> Tensor', lambda x, tanh: torch.empty_like(x))
+def _gelu(x, tanh):
+    check_tensor('gelu', x, SIZES)
+    y, size = torch.empty_like(x), x.numel()
+    if size:
+        launch(calls.gelu_calls(type_of(x), size, vector_of(x, 1, size), tanh, here()), x, y=y)
+    return y
+
+
+@operator('gelu_backward(Tensor x, Tensor dy, bool tanh) -> Tensor', lambda x, dy, tanh: torch.empty_like(x))
+def _gelu_backward(x, dy, tanh):
+    dy = dy.contiguous()
+    dx, size = torch.empty_like(x), x.numel()
+    if size:
+        v = min(vector_of(o, 1, size) for o in (x, dy))
+        launch(calls.gelu_backward_calls(type_of(x), size, v, tanh, here()), x, dy=dy, dx=dx)
+    return dx
+
+
+class _Gelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, tanh):
+        ctx.save_for_backward(x)
+        ctx.tanh = tanh
+        return _gelu(x, tanh)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _gelu_backward(*ctx.saved_tensors, dy, ctx.tanh), None
+
+
+def gelu(
+    x,  # a contiguous tensor of float32, float16, bfloat16 or float64
+    approximate='none',  # 'none': by the error function; 'tanh': by its approximation
+):  # a tensor like `x`
+    """x times the share of normal numbers that are below x, as `F.gelu`, differentiable once.
+
+    16-bit numbers are computed in float32. `TypeError` and `ValueError` say what of `x` is not covered."""
+    return _Gelu.apply(x, _is_tanh('gelu', approximate))
+
+
+# A bias, gelu and dropout
+def _rows(x):
+    "(rows, width)"
+    width = x.shape[-1]
+    return (x.numel() // width if width else 0), width
+
+
+@operator(
+    'bias_gelu(Tensor x, Tensor bias, bool tanh, float p, SymInt seed) -> Tensor',
+    lambda x, bias, tanh, p, seed: torch.empty_like(x),
+)
+def _bias_gelu(x, bias, tanh, p, seed):
+    check_tensor('bias_gelu', x, SIZES)
+    if not x.dim():
+        raise ValueError('bias_gelu: x is one number, and rows are needed, to which a bias is added')
+    check_fits('bias_gelu', 'bias', bias, x, x.shape[-1:])
+    y, (rows, width) = torch.empty_like(x), _rows(x)
+    if x.numel():
+        v = min(vector_of(o, 2, width) for o in (x, bias))
+        found = calls.bias_gelu_calls(type_of(x), rows, width, v, tanh, Dropout(p, seed), here())
+        launch(found, x, bias=bias, y=y)
+    return y
+
+
+@operator(
+    'bias_gelu_backward(Tensor x, Tensor bias, Tensor dy, bool tanh, float p, SymInt seed) -> (Tensor, Tensor)',
+    lambda x, bias, dy, tanh, p, seed: (torch.empty_like(x), torch.empty_like(bias)),
+)
+def _bias_gelu_backward(x, bias, dy, tanh, p, seed):
+    dy = dy.contiguous()
+    dx, dbias, (rows, width) = torch.empty_like(x), torch.empty_like(bias), _rows(x)
+    if not x.numel():
+        return dx, dbias.zero_()
+    v, dtype = min(vector_of(o, 2, width) for o in (x, bias, dy)), type_of(x)
+    found, count = calls.bias_gelu_backward_calls(dtype, rows, width, v, tanh, Dropout(p, seed), here())
+    parts = torch.empty(count * width, dtype=getattr(torch, sums_of(dtype)), device=x.device)
+    launch(found, x, bias=bias, dy=dy, dx=dx, parts=parts, dbias=dbias)
+    return dx, dbias
+
+
+class _BiasGelu(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, bias, tanh, p, seed):
+        ctx.save_for_backward(x, bias)
+        ctx.how = tanh, p, seed
+        return _bias_gelu(x, bias, tanh, p, seed)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        x, bias = ctx.saved_tensors
+        return *_bias_gelu_backward(x, bias, dy, *ctx.how), None, None, None
+
+
+def bias_gelu(
+    x,  # a contiguous tensor (..., width) of float32, float16, bfloat16 or float64
+    bias,  # (width,), of the same type
+    approximate='none',  # as for `gelu`
+    p=0.0,  # the share of numbers that become 0; the others grow by 1 / (1 - p)
+    seed=None,  # a whole number of 64 bits, which says which; is needed where p is not 0
+):  # a tensor like `x`
+    """gelu(x + bias), then dropout, in one pass forward, and in one backward; differentiable once.
+
+    Number i of x stays if word i % 4 of Philox 4x32-10 (key: the seed, counter: i // 4), shifted right by 8 and divided
+    by 2^24, is p or more: nothing is kept for the way back. A CUDA graph keeps the seed with which it was made.
+    `TypeError` and `ValueError` say what is not covered."""
+    if not 0 <= p <= 1:
+        raise ValueError(f'bias_gelu: p is {p!r}, and it may be a number from 0 to 1')
+    if p and seed is None:
+        raise ValueError('bias_gelu: p is not 0, so a seed is needed, another one for each step')
+    return _BiasGelu.apply(x, bias, _is_tanh('bias_gelu', approximate), float(p), seed or 0)

@@ -1,0 +1,180 @@
+"""What is launched for a type and a size: the `Call`s of each kernel here, forward and backward.
+
+Blocks that come and go read 32 KiB each; those that sum columns stay, and keep the sums in registers.
+"""
+
+import math
+from functools import lru_cache
+from typing import NamedTuple
+
+from .sources import SIZES, sums_of, whole
+from ..rung import Call, Double, Long
+from ..tool import LOAD, power_between
+from ...utils import cdiv
+
+_THREADS, _AHEAD = 512, 4  # of a block; packs of 16 bytes that a thread has under way
+_STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
+
+
+def _constants(v, size, **more):
+    return (('V', v), ('STREAM', size > _STREAM), *more.items())
+
+
+def _power_above(n, least, most):
+    "The smallest power of two that is not below `n`, within bounds"
+    return min(most, max(least, 2 ** math.ceil(math.log2(max(1, n)))))
+
+
+# GELU of all numbers, whatever their shape
+def _flat(name, arrays, dtype, size, v, tanh, on):
+    packs = cdiv(size, v)
+    ahead = power_between(packs // (_THREADS * on.sms), 1, _AHEAD)
+    threads = power_between(packs // ahead, 32, _THREADS if ahead > 1 else _THREADS // 2)
+    constants = _constants(v, size * SIZES[dtype], TANH=tanh, THREADS=threads, AHEAD=ahead)
+    src = whole(('pack', 'gelu', 'flat'), dtype, constants)
+    return [Call(src, name, arrays, (Long(size),), (cdiv(packs, threads * ahead),), (threads,))]
+
+
+@lru_cache(1024)
+def gelu_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
+    "What computes gelu of `size` numbers on the `Device` `on`, `v` of them at a load"
+    return _flat('gelu_forward', ('x', 'y'), dtype, size, v, tanh, on)
+
+
+@lru_cache(1024)
+def gelu_backward_calls(dtype, size, v, tanh, on) -> list:  # of `Call`
+    "What computes the gradient of x from that of gelu"
+    return _flat('gelu_backward', ('x', 'dy', 'dx'), dtype, size, v, tanh, on)
+
+
+# Sums of columns, which come in parts
+_SLICES = 16
+
+
+def _add_columns(dtype, count, width, outs, on):
+    constants = ('SLICES', _SLICES), ('SECOND', on.hopper)
+    src, columns = whole(('columns',), dtype, constants), width * len(outs)
+    arrays = 'parts', outs[0], outs[-1]
+    grid, block = (cdiv(columns, 32),), (32 * _SLICES,)
+    return Call(src, 'add_columns', arrays, (count, width, columns), grid, block, early=on.hopper)
+
+
+# GELU of rows plus a bias
+_WAVES = 4  # blocks for each SM that go down the rows
+
+
+class Strips(NamedTuple):
+    "How rows are cut"
+
+    across: int  # threads of a block along a row
+    down: int  # and along a column
+    share: int  # rows of a block
+    blocks: int  # below each other
+    grid: int  # all blocks
+
+
+def _strips(packs, rows, ahead, most):
+    "The `Strips` for rows of `packs`, with at most so many blocks below each other"
+    across = power_between(packs, 1, _THREADS)
+    down = power_between(min(rows, _THREADS // across), 1, _THREADS)
+    share = max(ahead, cdiv(cdiv(rows, most), down)) * down
+    blocks = cdiv(rows, share)
+    return Strips(across, down, share, blocks, blocks * cdiv(packs, across))
+
+
+class Dropout(NamedTuple):
+    "Which numbers become 0"
+
+    p: float  # the share of them
+    seed: int
+
+    @property
+    def numbers(self):
+        "As the kernels take them"
+        return Long(self.seed), float(self.p), 1 / (1 - self.p) if self.p < 1 else 0.0
+
+
+def _biased(name, arrays, dtype, rows, width, v, tanh, dropout, strips, ahead):
+    constants = dict(TANH=tanh, ACROSS=strips.across, DOWN=strips.down, AHEAD=ahead, DROPS=dropout.p > 0)
+    constants = _constants(v, rows * width * SIZES[dtype], **constants)
+    src = whole(('pack', 'gelu', 'bias_gelu'), dtype, constants)
+    numbers = Long(rows), width // v, strips.share, *dropout.numbers
+    return Call(src, name, arrays, numbers, (strips.grid,), (strips.across * strips.down,))
+
+
+@lru_cache(1024)
+def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `Call`
+    "What computes gelu of rows of `width` numbers plus a bias, with `Dropout`"
+    strips = _strips(width // v, rows, _AHEAD, rows)
+    return [_biased('bias_gelu_forward', ('x', 'bias', 'y'), dtype, rows, width, v, tanh, dropout, strips, _AHEAD)]
+
+
+@lru_cache(1024)
+def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:  # ([`Call`], parts of each column)
+    "What computes the gradients of x and of the bias"
+    strips = cdiv(width // v, _THREADS)
+    strips = _strips(width // v, rows, _AHEAD // 2, cdiv(_WAVES * on.sms, strips))
+    arrays = 'x', 'bias', 'dy', 'dx', 'parts'
+    first = _biased('bias_gelu_backward', arrays, dtype, rows, width, v, tanh, dropout, strips, _AHEAD // 2)
+    return [first, _add_columns(dtype, strips.blocks, width, ['dbias'], on)], strips.blocks
+
+
+# Norms of rows
+_HELD, _MOST, _LEAST = 4, 8, 128  # packs of a row that a thread has, if it can, and at most; threads of a block
+_STAY = 512  # threads of the blocks that stay on an SM: 128 registers for each
+
+
+class Norm(NamedTuple):
+    "Which norm it is"
+
+    centered: bool  # is the mean taken away, as layer norm does?
+    scaled: bool  # is there a weight,
+    shifted: bool  # a bias,
+    added: bool  # and a residual?
+
+
+def _eps(dtype, eps):
+    return Double(eps) if sums_of(dtype) == 'float64' else float(eps)
+
+
+def _named(*arrays):
+    "The arrays, and x in the place of those that are not there"
+    return tuple(name if there else 'x' for name, there in arrays)
+
+
+@lru_cache(1024)
+def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
+    "What computes the `Norm` of rows of `width` numbers, a multiple of `v`, with `eps` below the root"
+    packs = width // v
+    group = _power_above(cdiv(packs, _HELD), 32, 1024)
+    threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
+    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=True)
+    kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
+    src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
+    arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
+    arrays += (*_named(('sum', norm.added)), 'y', 'kept')
+    grid = (cdiv(rows, threads // group),)
+    return [Call(src, 'norm_forward', arrays, (Long(rows), packs, _eps(dtype, eps)), grid, (threads,))]
+
+
+@lru_cache(1024)
+def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([`Call`], parts of each column)
+    "What computes the gradients of x, and if they are `learnt`, of weight and bias"
+    packs = width // v
+    most = LOAD // (v * SIZES[dtype]) * _HELD if SIZES[dtype] > 2 else _HELD // 2
+    group = _power_above(cdiv(packs, most), 32, _STAY)
+    threads, held = max(group, _LEAST), min(most, cdiv(packs, group))
+    blocks = _STAY // threads
+    numbers = dict(GROUP=group, THREADS=threads, HELD=held, AHEAD=not norm.centered, BLOCKS=blocks)
+    kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
+    src = whole(
+        ('pack', 'group', 'norm_backward'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind)
+    )
+    grid = min(cdiv(rows, threads // group), on.sms * blocks)
+    arrays = _named(('x', 1), ('dy', 1), ('weight', norm.scaled), ('dsum', norm.added))
+    arrays += ('kept', 'dx', *_named(('parts', learnt)))
+    first = Call(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (threads,))
+    if not learnt:
+        return [first], 0
+    outs = ['dweight', 'dbias'] if norm.centered else ['dweight']
+    return [first, _add_columns(dtype, grid, width, outs, on)], grid
