@@ -39,6 +39,7 @@ __all__ = [
     'PACKAGES',
     'Unavailable',
     'key',
+    'function_within',
     'machine',
     'mark',
     'brief_mark',
@@ -67,11 +68,16 @@ class Unavailable(RuntimeError):
 
 # The key is made of what decides the result: the source of the kernel, sizes, options. Arrays count with
 # their type and shape, since their values are random; a function counts with its source.
+def function_within(f):
+    "The Python function within a kernel of Numba's dialect, or of Triton, checked or not; `f` itself if it is neither"
+    while callable(inner := getattr(f, 'py_func', getattr(f, 'fn', None))):
+        f = inner
+    return f
+
+
 def _source(f):
     "The source of a function, class or kernel"
-    f = getattr(
-        f, 'py_func', getattr(f, 'fn', f)
-    )  # where a kernel of Numba's dialect, or of Triton, keeps its function
+    f = function_within(f)
     text = getattr(f, 'src', None)  # one in CUDA C keeps its text
     return text if isinstance(text, str) else inspect.getsource(f)
 

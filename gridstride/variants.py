@@ -19,7 +19,7 @@ from pathlib import Path
 from textwrap import dedent, shorten
 
 from .bench import compare
-from .recording import Unavailable, key, made_on, recorded
+from .recording import Unavailable, function_within, key, made_on, recorded
 from .shown import ShownBriefly
 from .tables import Table
 from .utils import backend
@@ -89,20 +89,15 @@ def _replace(src, words, whose):
     return src
 
 
-def _python(f):
-    "The function within a kernel of Numba's dialect, or `f` itself"
-    return getattr(f, 'py_func', f)
-
-
 def _text_of(f):
     "The source of a Python function, decorators and all, from the first column on"
     try:
-        return dedent(inspect.getsource(_python(f)))
+        return dedent(inspect.getsource(function_within(f)))
     except TypeError:
         raise ChangeError(f'{f!r} has no source to change: give CUDA C as text, a Python function, or a rung') from None
     except OSError:
         raise ChangeError(
-            f'the source of {_python(f).__name__} is nowhere to be found: define it in a file or in a cell'
+            f'the source of {function_within(f).__name__} is nowhere to be found: define it in a file or in a cell'
         ) from None
 
 
@@ -127,7 +122,7 @@ def changed(
         return _replace(what, words, _called(what))
     if hasattr(what, 'tuned'):
         return what.tuned(src=_replace(what.text, words, what.name), **more)
-    text = _replace(_text_of(what), words, _python(what).__name__)
+    text = _replace(_text_of(what), words, function_within(what).__name__)
     return define(text, **{**_names_outside(what), **more})
 
 
@@ -138,7 +133,7 @@ _numbers = itertools.count(1)
 
 def _names_outside(f):
     "All that a function may find outside of itself"
-    f = _python(f)
+    f = function_within(f)
     closed = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
     return {**f.__globals__, **dict(closed)}
 
@@ -224,7 +219,7 @@ def code_of(x):
         return {k: code_of(v) for k, v in x.items()}
     if isinstance(x, (tuple, list)):
         return [code_of(o) for o in x]
-    if hasattr(_python(x), '__code__'):
+    if hasattr(function_within(x), '__code__'):
         return ast.unparse(ast.parse(_text_of(x)))
     return x
 

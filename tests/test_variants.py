@@ -26,6 +26,16 @@ def add_k(x, out):
     if i < out.size: out[i] = x[i] + TW
 
 
+class Jitted:
+    "Keeps its function where Triton does"
+    def __init__(self, fn): self.fn = fn
+
+
+@Jitted
+@Jitted
+def scale_k(x): return TW*x  # as checked kernels are: one within the other
+
+
 def said(f, *args, **kw):
     with pytest.raises(ChangeError) as e: f(*args, **kw)
     return str(e.value)
@@ -79,6 +89,12 @@ def test_a_kernel_in_python_is_made_anew():
     more = changed(add_k, '+ TW', '+ 2*TW')
     assert ran(add_k) == [4, 5, 6] and ran(more) == [8, 9, 10] and ran(changed(more, '2*TW', '3*TW', TW=1)) == [3, 4, 5]
     assert said(changed, add_k, '+TW', '').startswith("add_k has no '+TW'; the nearest is line 4")
+
+
+def test_a_kernel_of_triton_is_made_anew():
+    more = changed(scale_k, 'TW*x', 'TW*x + 1')
+    assert isinstance(more, Jitted) and more.fn.fn(5) == 21
+    assert recording.key(scale_k) == recording.key(scale_k.fn.fn) != recording.key(more)
 
 
 def test_an_error_in_a_changed_kernel_shows_its_line():
