@@ -70,7 +70,7 @@ class Unavailable(RuntimeError):
 # their type and shape, since their values are random; a function counts with its source.
 def function_within(f):
     "The Python function within a kernel of Numba's dialect, or of Triton, checked or not; `f` itself if it is neither"
-    while callable(inner := getattr(f, 'py_func', getattr(f, 'fn', None))):
+    while (inner := getattr(f, 'py_func', getattr(f, 'fn', None))) is not None:
         f = inner
     return f
 
