@@ -18,8 +18,9 @@ every code, and `exception_of` is the one place where a finding becomes an excep
     exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='written', now='read'),
                  Place(kernel='reverse', line=12, ...), other=Access(11, (0, 0, 0), (3, 0, 0)))
 
-There are two *dialects*, because what mends a kernel reads differently in them: `'python'` for kernels in
-Numba's dialect, whoever runs them (the simulator, or the emulator with `engine='c'`), and `'cuda'` for CUDA C.
+There are three *dialects*, because what mends a kernel reads differently in them: `'python'` for kernels in
+Numba's dialect, whoever runs them (the simulator, or the emulator with `engine='c'`), `'cuda'` for CUDA C, and
+`'triton'`, which takes the words of `'python'` where it has none of its own.
 A template names its fields as `str.format` does. Some of them mean the same in every row:
 
 - `array`, a name, and `index`, a tuple of whole numbers, become attributes of the exception; `element` is
@@ -65,6 +66,7 @@ __all__ = [
     'DeviceAssert',
     'KernelCrash',
     'KernelTimeout',
+    'NotCompiled',
     'NotSimulated',
     'SameValueRace',
     'EarlyReturn',
@@ -114,6 +116,7 @@ class KernelError(ShownBriefly, Exception):
         called=None,  # (line, its text, perhaps its file): the kernel's own line that led to `line`
         code=None,  # which of the findings of this kind, as `WORDS` has it
         fields=None,  # what it is told with: name -> value
+        dialect='python',  # one of `DIALECTS`: what blocks and threads are called
     ):
         self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
         self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
@@ -123,9 +126,10 @@ class KernelError(ShownBriefly, Exception):
             f'{self.kind}: {what}',
             f'  {at(line)}: {source}' if line else '',
             f'  called on {at(called[0], *called[2:])}: {called[1]}' if called else '',
-            kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread)}'),
+            kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread, dialect)}'),
             other
-            and f'  against {at(other.line, other.file)}, {_who(other.block, other.thread)}' + _quoted(other.source),
+            and f'  against {at(other.line, other.file)}, {_who(other.block, other.thread, dialect)}'
+            + _quoted(other.source),
             mend and f'  {mend}',
             off and f'  {off}',
         )
@@ -153,8 +157,11 @@ def _quoted(source):
     return f': {source}' if source else ''
 
 
-def _who(block, thread):
-    return f'block {position(block)}, thread {position(thread)}'
+def _who(block, thread, dialect='python'):
+    if dialect != 'triton':
+        return f'block {position(block)}, thread {position(thread)}'
+    lane = f', lane {element("", thread, dialect)}' if thread else ''
+    return f'program {position(block)}{lane}'
 
 
 class MemcheckError(KernelError, IndexError):
@@ -211,6 +218,12 @@ class NotSimulated(KernelError, NotImplementedError):
     kind = 'not simulated'
 
 
+class NotCompiled(KernelError, TypeError):
+    "Something that Triton's compiler refuses, and that Python alone might take"
+
+    kind = 'not compiled'
+
+
 class WrongArgument(ShownBriefly, TypeError):
     "An argument of a launch that the kernel does not take"
 
@@ -252,9 +265,9 @@ class Place(NamedTuple):
 
 
 # The words. A text that is the same in both dialects stands once.
-DIALECTS = ('python', 'cuda')
+DIALECTS = ('python', 'cuda', 'triton')
 Words = namedtuple('Words', 'what mend', defaults=('',))  # each a template, or one for each dialect
-_OPTIONS = dict(python='sim.options', cuda='cpp.options')
+_OPTIONS = dict(python='sim.options', cuda='cpp.options', triton='tile.options')
 
 _AT_GRID = 'All blocks meet there: who has nothing to do waits with the others. Guard the work, not the barrier.'
 _EVERYBODY = 'All threads of a block must reach it: guard the data, not the barrier.'
@@ -316,6 +329,29 @@ WORDS = {
         'index {index[0]} is outside of {type}', _GUARD['cuda']
     ),  # of an array without a name
     ('memcheck', 'outside_named'): Words('{array}: index {index[0]} is outside of {type}', _GUARD),
+    # Programs of Triton: blocks of lanes, and pointers
+    ('memcheck', 'outside_program'): Words(
+        _OUTSIDE + '{more}',
+        'The block has more lanes than there are elements left: give the access a mask, as in `mask=offsets < n`.',
+    ),
+    ('memcheck', 'outside_masked'): Words(
+        _OUTSIDE + '{more}',
+        'Its mask lets this lane in: compare every axis of the index with its own size, as in '
+        '`mask=(rows[:, None] < h) & (columns[None, :] < w)`.',
+    ),
+    ('memcheck', 'outside_before'): Words(
+        _OUTSIDE + '{more}', 'It is the memory before the array: mask it from below, too, as in `mask=offsets >= 0`.'
+    ),
+    ('memcheck', 'null_pointer'): Words(
+        'a pointer holds {address:#x}, where no array is', 'It was never set, or an argument that is None is used.'
+    ),
+    ('memcheck', 'foreign_pointer'): Words(
+        'a pointer holds {address:#x}, which lies in no array that the launch was given, and in no tensor of torch',
+        'Look at how it is computed; an address from memory must be that of a tensor that still lives.',
+    ),
+    ('memcheck', 'misaligned_pointer'): Words(
+        'a pointer into {array} is no multiple of {size} bytes', 'Elements begin at multiples of their size.'
+    ),
     # Shared memory: outside of an array of it, of all of them, and where the launch asked for none
     ('memcheck', 'outside_shared'): Words(_OUTSIDE),
     ('memcheck', 'outside_dynamic'): Words(_OUTSIDE, _DYNAMIC),
@@ -365,6 +401,22 @@ WORDS = {
         '{operation}: the address of {element} is misaligned: it must be a multiple of {bytes}', _MULTIPLES
     ),
     # One place, two threads: of one block, of two blocks, and with the same value
+    ('racecheck', 'programs'): Words(
+        '{element} is {before} by one program and {now} by another, and nothing orders them',
+        'Programs run in any order, and at once: give each its own elements, or use tl.atomic_add and its kin.',
+    ),
+    ('racecheck', 'programs_atomic'): Words(
+        '{element} is {before} by one program and {now} by another: an atomic on one side only orders nothing',
+        'Use atomics on both sides, or a second kernel that reads when the first has ended.',
+    ),
+    ('racecheck', 'lanes'): Words(
+        '{element} is written by several lanes of one store, with different values',
+        'Which one stays is not defined: let the offsets of the lanes differ, or mask all but one.',
+    ),
+    ('initcheck', 'unwritten_program'): Words(
+        _UNWRITTEN,
+        'An array that holds nothing but NaN when the launch begins counts as unwritten: fill it, as torch.zeros does.',
+    ),
     ('racecheck', 'race'): Words(
         _RACE,
         dict(
@@ -682,7 +734,14 @@ WORDS = {
         'A block has 48 KB of static shared memory; use smaller arrays, or dynamic shared memory for up to 227 KB.',
     ),
     ('launch', 'kernel_in_kernel'): Words('a kernel launches a kernel, which is not emulated', 'Launch from the host.'),
+    ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
+    ('launch', 'program_grid'): Words(
+        'the grid is {given}',
+        'One to three whole numbers, or a function of the arguments that gives them, such as (triton.cdiv(n, BLOCK),).',
+    ),
     # An end before the end
+    ('assert', 'static'): Words('tl.static_assert: {message}', 'It is decided when the kernel is compiled.'),
+    ('assert', 'device'): Words('tl.device_assert does not hold: {message}'),
     ('assert', 'fails'): Words(
         dict(python='an assert does not hold', cuda='the assertion `{expression}` does not hold')
     ),
@@ -835,12 +894,17 @@ def element(array, index, dialect):
     "An element as the dialect writes it: `s[3, 4]` or `s[3][4]`; without an index the array's name"
     if index is None or len(index) == 0:
         return array
-    return f'{array}[{", ".join(map(str, index))}]' if dialect == 'python' else array + ''.join(f'[{i}]' for i in index)
+    return array + ''.join(f'[{i}]' for i in index) if dialect == 'cuda' else f'{array}[{", ".join(map(str, index))}]'
 
 
 def _templates(kind, code, dialect):
     "The templates of `what` and `mend`"
-    return tuple(o if isinstance(o, str) else o[dialect] for o in WORDS[kind, code])
+    return tuple(_in(o, dialect) for o in WORDS[kind, code])
+
+
+def _in(text, dialect):
+    "A text as the dialect has it; Triton's is Python's where it has none of its own"
+    return text if isinstance(text, str) else text.get(dialect) or text['python']
 
 
 def field_names(kind, code):
@@ -876,9 +940,7 @@ def _mend_of(kind, code, dialect, fields, place, other):
     fits = fitting(kind, code, fields or {}, place, other)
     if not fits:
         return None
-    template = MENDS[fits[0]]
-    template = template if isinstance(template, str) else template[dialect]
-    return template.format(**{**_shown(fields, dialect), **fits[1]})
+    return _in(MENDS[fits[0]], dialect).format(**{**_shown(fields, dialect), **fits[1]})
 
 
 def switch_off(kind, code, dialect):
@@ -891,7 +953,7 @@ def switch_off(kind, code, dialect):
 def exception_of(
     kind,  # 'memcheck', 'racecheck', ...
     code,  # which one, as `WORDS` has it
-    dialect,  # 'python' or 'cuda'
+    dialect,  # 'python', 'cuda' or 'triton'
     fields=None,  # name -> value, for the templates
     place=Place(),  # where it was found
     other=None,  # an `Access`: the other side of a race
@@ -900,7 +962,7 @@ def exception_of(
     what, mend = text_of(kind, code, dialect, fields)
     mend = _mend_of(kind, code, dialect, fields, place, other) or mend
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
-    on = dict(array=array, index=index, other=other, code=code, fields=fields)
+    on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect)
     where = {k: v for k, v in place._asdict().items() if k != 'above'}
     return CLASSES[kind](what, mend, switch_off(kind, code, dialect), **on, **where)
 
