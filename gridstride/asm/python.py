@@ -281,12 +281,23 @@ class Triton(_InPython):
 
         log, target = io.StringIO(), GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
         asked = dict(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1', DISABLE_PTXAS_OPT='' if opt else '1')
-        with _set(**asked), contextlib.redirect_stdout(log):
+        with _set(**asked), _jitted(self.k.fn.__globals__), contextlib.redirect_stdout(log):
             made = triton.compile(self._source(triton), target=target, options=self.options)
         ptx, cubin, entry = made.asm['ptx'], made.asm['cubin'], made.metadata.name
         own = {'dynamic': made.metadata.shared, 'threads': 32 * made.metadata.num_warps}
         takes = {**usage(log.getvalue(), cubin, entry, arch), **own}
         return Made(ptx, entry, cubin, takes, f'Triton {triton.__version__}', clean_ttgir(made.asm['ttgir']))
+
+
+@contextlib.contextmanager
+def _jitted(names):
+    "Functions that a kernel calls as Triton made them, where checked ones stand for them, for the `with` block"
+    old = {k: v for k, v in names.items() if hasattr(v, 'jitted')}
+    names.update({k: v.jitted for k, v in old.items()})
+    try:
+        yield
+    finally:
+        names.update(old)
 
 
 @contextlib.contextmanager

@@ -37,6 +37,7 @@ def find(
     options=None,  # Triton's
 ):
     "The `Unit` that is meant by what a user gives"
+    k = getattr(k, 'jitted', k)  # a kernel of Triton that runs checked holds the one that compiles
     if isinstance(k, str):
         return CudaC(k, name)
     if isinstance(k, Kernel):
