@@ -14,7 +14,7 @@ _ROOM_OF = dict(
     cdiv='utils', dim3='utils', check='utils', get_signature='utils', show_img='utils',
     load_cuda='cpp', cuda_kernel='cpp', to_cuda='translate',
 )  # fmt: skip
-_ROOMS = ('cuda', 'sim', 'cpp', 'translate', 'asm', 'bench', 'prof', 'draw', 'kernels')
+_ROOMS = ('cuda', 'sim', 'triton', 'tile', 'cpp', 'translate', 'asm', 'bench', 'prof', 'draw', 'kernels')
 
 __all__ = [*_ROOM_OF, *_ROOMS]
 

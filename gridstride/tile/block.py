@@ -1,0 +1,528 @@
+"""Values of a kernel: blocks and scalars, their arithmetic and conversions, as compiled Triton has them.
+
+A value is NumPy's array (or NumPy's scalar) with a type of Triton. Pointers are whole numbers: of elements from the
+beginning of the array that they point into (`region`), or addresses in bytes where that is not known."""
+
+import numpy as np
+
+from .run import refuse
+from .types import DTYPES, block_type, computed_in, const, named, of_number
+
+__all__ = ['tensor', 'block_of', 'convert', 'bitcast', 'is_number', 'broadcast', 'where', 'compute', 'scalar', 'pair']
+
+_I1, _I32, _I64 = DTYPES['int1'], DTYPES['int32'], DTYPES['int64']
+_F32 = DTYPES['float32']
+
+
+class tensor:
+    "A block of a kernel, or a scalar: `data`, its `dtype`, and for pointers the `region` that they point into"
+
+    __slots__ = ('data', 'dtype', 'region')
+    __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to us
+
+    def __init__(self, data, dtype, region=None):
+        self.data, self.dtype, self.region = data, dtype, region
+
+    @property
+    def shape(self):
+        "How long each axis is; () for a scalar"
+        return tuple(map(const, self.data.shape))
+
+    @property
+    def type(self):
+        "The type: of a block with its shape"
+        return block_type(self.dtype, self.data.shape) if self.data.ndim else self.dtype
+
+    numel = property(lambda self: const(int(self.data.size)))
+
+    @property
+    def T(self):
+        "The block with its two axes exchanged"
+        from .language import trans
+
+        return trans(self)
+
+    def __repr__(self):
+        return f'{self.type}: {self.data}'
+
+    def __hash__(self):
+        return id(self)
+
+    def __add__(self, other):
+        if self.dtype.is_ptr() or type(other) is tensor and other.dtype.is_ptr():
+            return _moved(self, other)
+        return _arithmetic(self, other, np.add)
+
+    def __radd__(self, other):
+        if self.dtype.is_ptr():
+            return _moved(self, other)
+        return _arithmetic(other, self, np.add)
+
+    def __sub__(self, other):
+        if self.dtype.is_ptr():
+            return _moved(self, -block_of(other))
+        return _arithmetic(self, other, np.subtract)
+
+    def __rsub__(self, other):
+        return _arithmetic(other, self, np.subtract)
+
+    def __mul__(self, other):
+        return _arithmetic(self, other, np.multiply)
+
+    def __rmul__(self, other):
+        return _arithmetic(other, self, np.multiply)
+
+    def __truediv__(self, other):
+        return _divided(self, other)
+
+    def __rtruediv__(self, other):
+        return _divided(other, self)
+
+    def __floordiv__(self, other):
+        return _floored(self, other)
+
+    def __rfloordiv__(self, other):
+        return _floored(other, self)
+
+    def __mod__(self, other):
+        return _rest(self, other)
+
+    def __rmod__(self, other):
+        return _rest(other, self)
+
+    def __and__(self, other):
+        return _bits(self, other, np.bitwise_and)
+
+    __rand__ = __and__
+
+    def __or__(self, other):
+        return _bits(self, other, np.bitwise_or)
+
+    __ror__ = __or__
+
+    def __xor__(self, other):
+        return _bits(self, other, np.bitwise_xor)
+
+    __rxor__ = __xor__
+
+    def __lshift__(self, other):
+        return _shifted(self, other, np.left_shift)
+
+    def __rlshift__(self, other):
+        return _shifted(other, self, np.left_shift)
+
+    def __rshift__(self, other):
+        return _shifted(self, other, np.right_shift)
+
+    def __rrshift__(self, other):
+        return _shifted(other, self, np.right_shift)
+
+    def __lt__(self, other):
+        return _compared(self, other, np.less)
+
+    def __le__(self, other):
+        return _compared(self, other, np.less_equal)
+
+    def __gt__(self, other):
+        return _compared(self, other, np.greater)
+
+    def __ge__(self, other):
+        return _compared(self, other, np.greater_equal)
+
+    def __eq__(self, other):
+        return _compared(self, other, np.equal)
+
+    def __ne__(self, other):
+        return _compared(self, other, np.not_equal)
+
+    def __neg__(self):
+        if self.dtype.is_ptr() or self.dtype is _I1:
+            raise refuse(f'- of {self.type}', 'A mask is inverted with ~.')
+        return tensor(np.negative(self.data), self.dtype)
+
+    def __pos__(self):
+        return self
+
+    def __invert__(self):
+        if not self.dtype.is_int():
+            raise refuse(f'~ of {self.type}: it inverts the bits of whole numbers')
+        return tensor(np.invert(self.data), self.dtype)
+
+    def __pow__(self, other):
+        raise refuse('Triton has no ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
+
+    __rpow__ = __pow__
+
+    def __matmul__(self, other):
+        raise refuse('Triton has no @ for blocks', 'The product of two blocks is tl.dot(a, b).')
+
+    def logical_and(self, other):
+        "`and` of each element"
+        return convert(self, _I1) & convert(block_of(other), _I1)
+
+    def logical_or(self, other):
+        "`or` of each element"
+        return convert(self, _I1) | convert(block_of(other), _I1)
+
+    def __bool__(self):
+        if self.data.ndim:
+            mend = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
+            raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', mend)
+        return bool(self.data)
+
+    def __index__(self):
+        raise refuse(
+            'a number that is known only when the kernel runs stands where the compiler needs it',
+            'Sizes of blocks and the like are tl.constexpr arguments.',
+        )
+
+    def __iter__(self):
+        raise refuse('a loop over a block', 'Loops go over range(...) or tl.static_range(...).')
+
+    def __len__(self):
+        raise refuse('len() of a block', 'Its sizes are in .shape.')
+
+    def __float__(self):
+        raise refuse('float() of a value of the kernel', 'Convert with .to(tl.float32).')
+
+    def __int__(self):
+        raise refuse('int() of a value of the kernel', 'Convert with .to(tl.int32).')
+
+    def __setattr__(self, k, v):
+        if k in tensor.__slots__:
+            return object.__setattr__(self, k, v)
+        raise refuse(f'an attribute {k} is set: blocks have none')
+
+    def __setitem__(self, *a):
+        raise refuse('elements of a block cannot be set', 'Choose with tl.where, or store to memory with tl.store.')
+
+    def __getitem__(self, index):
+        index = index if isinstance(index, tuple) else (index,)
+        if not all(o is None or isinstance(o, slice) and o == slice(None) for o in index):
+            shown = ', '.join(':' if isinstance(o, slice) else str(o) for o in index)
+            mend = (
+                'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
+            )
+            raise refuse(f'x[{shown}]: a block has no elements that one could take out', mend)
+        if sum(o is not None for o in index) != self.data.ndim:
+            raise refuse(f'{len(index)} indices for a block of shape {list(map(int, self.shape))}')
+        return tensor(np.asarray(self.data)[index], self.dtype, self.region)
+
+    def to(self, dtype, fp_downcast_rounding=None, bitcast=False):
+        "The value as another type; `bitcast` keeps its bits"
+        return _to(self, dtype, fp_downcast_rounding, bitcast)
+
+
+def is_number(x):
+    "Is it a number that stands in the source, or is known when it is compiled?"
+    return isinstance(x, (int, float)) and not isinstance(x, tensor)
+
+
+def scalar(x, t=None):
+    "A number as a value of the kernel, of its own type or of type `t`"
+    t = t or of_number(x)
+    return tensor(t.number(x), t)
+
+
+def block_of(x):
+    "A value of the kernel for a value or a number; what is neither is refused"
+    if type(x) is tensor:
+        return x
+    if isinstance(x, (int, float, np.bool_)):
+        return scalar(x)
+    raise refuse(f'{_described(x)} stands where a value belongs')
+
+
+def _described(x):
+    if isinstance(x, np.ndarray) or type(x).__module__.startswith('torch'):
+        return 'an array of the host'
+    return 'None' if x is None else f'{type(x).__name__} {x!r}'
+
+
+def pair(a, b, division=False):
+    "Two operands in the type in which they are computed, and that type"
+    x, y = is_number(a), is_number(b)
+    s, t = (of_number(a) if x else block_of(a).dtype), (of_number(b) if y else block_of(b).dtype)
+    if s.is_ptr() or t.is_ptr():
+        raise refuse(f'an operation of {s} and {t}', 'Pointers are moved with + and -, and compared.')
+    try:
+        to = computed_in(s, t, x, y, division)
+    except TypeError as e:
+        raise refuse(str(e)) from None
+    return _operand(a, x, to), _operand(b, y, to), to
+
+
+def _operand(a, number, to):
+    if number:
+        return _fits(a, to)
+    return a.data if a.dtype is to else convert(a, to).data
+
+
+def _fits(a, to):
+    "A number of the source in a type; what does not fit is refused"
+    if to.rank == 1:
+        info = np.iinfo(to.np)
+        if a < 0 and info.min == 0:
+            raise refuse(f'{a} with a block of {to}, which has no sign', 'Convert one of them.')
+        if not info.min <= a <= info.max:
+            raise refuse(f'{a} does not fit into {to}', 'Convert the block to a wider type.')
+    return to.number(a)
+
+
+def _broadcasts(f, a, b):
+    try:
+        return f(a, b)
+    except ValueError:
+        shapes = ' and '.join(str(list(o.shape)) for o in (a, b))
+        raise refuse(
+            f'blocks of shapes {shapes} do not go together',
+            'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
+        ) from None
+
+
+def compute(a, b, f, division=False):
+    "`f` of two operands in their common type"
+    if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype and not division and not a.dtype.is_ptr():
+        x, y, t = a.data, b.data, a.dtype
+    else:
+        x, y, t = pair(a, b, division)
+    return tensor(_broadcasts(f, x, y), t)
+
+
+def _arithmetic(a, b, f):
+    if type(b) is tensor and type(a) is tensor and a.dtype is b.dtype:
+        x, y, t = a.data, b.data, a.dtype
+    else:
+        x, y, t = pair(a, b)
+    if t.special:
+        return _special(x, y, t, f)
+    if x.shape == y.shape:
+        return tensor(f(x, y), t)
+    return tensor(_broadcasts(f, x, y), t)
+
+
+def _special(x, y, t, f):
+    "Arithmetic of masks, which have one bit; that of fp8 is refused"
+    if t.is_fp8():
+        raise refuse(f'arithmetic with {t}', 'Convert first: x.to(tl.float32).')
+    return tensor((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t)
+
+
+def _moved(a, b):
+    "A pointer, moved by so many elements"
+    if type(a) is not tensor or not a.dtype.is_ptr():
+        a, b = b, a
+    b = block_of(b)
+    if not b.dtype.is_int():
+        raise refuse(f'a pointer is moved by {b.dtype}', 'Offsets are whole numbers.')
+    offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
+    if a.region is None:
+        offset = offset * a.dtype.element_ty.size
+    return tensor(_broadcasts(np.add, a.data, offset), a.dtype, a.region)
+
+
+def _compared(a, b, f):
+    if b is None:
+        return f is np.not_equal
+    if type(b) is tensor and (a.dtype.is_ptr() or b.dtype.is_ptr()):
+        from .memory import addresses
+
+        return tensor(_broadcasts(f, addresses(a), addresses(b)), _I1)
+    if not (type(b) is tensor or is_number(b)):
+        raise refuse(f'a comparison of a value of the kernel with {_described(b)}')
+    if type(b) is tensor and a.dtype is b.dtype:
+        return tensor(_broadcasts(f, a.data, b.data), _I1)
+    x, y, _ = pair(a, b)
+    return tensor(_broadcasts(f, x, y), _I1)
+
+
+def _divided(a, b):
+    x, y, t = pair(a, b, division=True)
+    if t.rank < 2:
+        x, y, t = x.astype(np.float32), y.astype(np.float32), _F32
+    if t.special:
+        return _special(x, y, t, np.divide)
+    return tensor(_broadcasts(np.divide, x, y), t)
+
+
+def _quotient(x, y):
+    "Whole numbers divided as C does it: towards 0"
+    if x.dtype.kind == 'u' or x.ndim == 0 == y.ndim and x >= 0 and y >= 0:
+        return x // y
+    return (x - np.fmod(x, y)) // y
+
+
+def _not_by_zero(y):
+    if y.ndim == 0 and y == 0:
+        from .run import finding
+
+        raise finding('crash', 'division')
+
+
+def _floored(a, b):
+    x, y, t = pair(a, b, division=True)
+    if t.rank == 2:
+        raise refuse('// is for whole numbers', 'Divide with /, then tl.floor(...).')
+    _not_by_zero(y)
+    return tensor(_broadcasts(_quotient, x, y), t)
+
+
+def _rest(a, b):
+    x, y, t = pair(a, b, division=True)
+    if t.rank < 2:
+        _not_by_zero(y)
+    return tensor(_broadcasts(np.fmod, x, y), t)
+
+
+def _bits(a, b, f):
+    if type(a) is tensor and type(b) is tensor and a.dtype is b.dtype:
+        x, y, t = a.data, b.data, a.dtype
+    else:
+        x, y, t = pair(a, b)
+    if not t.is_int():
+        name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
+        raise refuse(f'{name} of {t}', 'It combines masks, or the bits of whole numbers.')
+    return tensor(_broadcasts(f, x, y), t)
+
+
+def _shifted(a, b, f):
+    x, y, t = pair(a, b)
+    if not t.is_int():
+        raise refuse(f'a shift of {t}', 'Only whole numbers have bits to shift.')
+    bits = t.int_bitwidth
+    if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
+        far = (y < 0) | (y >= bits)
+        fill = np.where(x < 0, -1, 0).astype(t.np) if f is np.right_shift and t.is_int_signed() else t.number(0)
+        return tensor(np.where(far, fill, f(x, np.where(far, 0, y).astype(t.np))), t)
+    return tensor(_broadcasts(f, x, y), t)
+
+
+def broadcast(*values):
+    "The values' data in their common shape"
+    shapes = [o.data.shape for o in values]
+    if all(o == shapes[0] for o in shapes):
+        return [o.data for o in values]
+    try:
+        return np.broadcast_arrays(*(o.data for o in values))
+    except ValueError:
+        shown = ', '.join(str(list(o)) for o in shapes)
+        raise refuse(
+            f'blocks of shapes {shown} do not go together',
+            'Along each axis the sizes are equal, or one of them is 1: x[:, None], x[None, :] add an axis.',
+        ) from None
+
+
+def where(condition, x, y):
+    "Elements of `x` where the condition holds, of `y` elsewhere"
+    c = convert(block_of(condition), _I1)
+    if any(type(o) is tensor and o.dtype.is_ptr() for o in (x, y)):
+        return _where_pointers(c, block_of(x), block_of(y))
+    a, b, t = pair(x, y)
+    c, a, b = broadcast(c, tensor(a, t), tensor(b, t))
+    return tensor(np.where(c, a, b)[()], t)
+
+
+def _where_pointers(c, x, y):
+    from .memory import addresses
+
+    if x.dtype is not y.dtype:
+        raise refuse(f'a choice between {x.dtype} and {y.dtype}')
+    same = x.region is y.region
+    a, b = (tensor(o.data if same else addresses(o), o.dtype) for o in (x, y))
+    c, a, b = broadcast(c, a, b)
+    return tensor(np.where(c, a, b)[()], x.dtype, x.region if same else None)
+
+
+# Conversions
+
+
+def _to(x, dtype_, rounding=None, keep_bits=False):
+    try:
+        t = named(dtype_)
+    except TypeError as e:
+        raise refuse(str(e)) from None
+    t = t.scalar
+    if keep_bits:
+        return bitcast(x, t)
+    narrows = x.dtype.rank == t.rank == 2 and t.primitive_bitwidth < x.dtype.primitive_bitwidth
+    if rounding is not None and not narrows:
+        raise refuse('fp_downcast_rounding is for conversions to a narrower floating type')
+    if rounding == 'rtz':
+        return tensor(_towards_zero(x.data, t), t)
+    if rounding not in (None, 'rtne'):
+        raise refuse(f"fp_downcast_rounding is {rounding!r}; it may be 'rtne' or 'rtz'")
+    return convert(x, t)
+
+
+def convert(x, t):
+    "A value in another type, rounded and cut as the hardware does it"
+    s = x.dtype
+    if s is t:
+        return x
+    if s.is_ptr() or t.is_ptr():
+        return _pointer_as(x, t)
+    if t is _I1:
+        return tensor(x.data != 0, t)
+    if s.rank == 2 and t.rank == 1:
+        return tensor(_cut(x.data, t), t)
+    if t.is_fp8():
+        return tensor(_saturated(x.data, t), t)
+    if s.is_fp8() or s.name == 'bfloat16' and t.name != 'float32' or s.name == 'float16' and t.name == 'bfloat16':
+        return tensor(x.data.astype(np.float32).astype(t.np), t)
+    return tensor(x.data.astype(t.np), t)
+
+
+def _cut(a, t):
+    "A floating number as a whole one: cut towards 0, at the ends of the type, NaN as 0"
+    wide = a.astype(np.float64)
+    info = np.iinfo(t.np)
+    cut = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))
+    whole = np.where((cut > info.min) & (cut < info.max), cut, 0).astype(t.np)
+    return np.where(cut >= info.max, t.number(info.max), np.where(cut <= info.min, t.number(info.min), whole))[()]
+
+
+def _saturated(a, t):
+    "Numbers in an fp8 type; what is too large becomes the largest"
+    a = a.astype(np.float32)
+    most = np.float32(_LARGEST[t.name])
+    return np.clip(a, -most, most).astype(t.np)
+
+
+_LARGEST = dict(float8e4nv=448.0, float8e5=57344.0, float8e4b8=240.0, float8e5b16=57344.0)
+
+
+def _towards_zero(a, t):
+    "Numbers in a narrower floating type, rounded towards 0"
+    near = a.astype(t.np)
+    wide = near.astype(a.dtype)
+    past = np.abs(wide) > np.abs(a)
+    bits = near.view(f'u{t.size}') if near.ndim else np.asarray(near).view(f'u{t.size}')[()]
+    return np.where(past, bits - bits.dtype.type(1), bits).astype(bits.dtype).view(t.np)[()]
+
+
+def _pointer_as(x, t):
+    from .memory import addresses
+
+    s = x.dtype
+    if s.is_ptr() and t.is_ptr():
+        size = s.element_ty.size
+        if x.region is not None and size == t.element_ty.size:
+            return tensor(x.data, t, x.region)
+        return tensor(addresses(x), t)
+    if t.is_ptr() and s.is_int():
+        return tensor(x.data.astype(np.int64), t)
+    if t in (_I64, DTYPES['uint64']):
+        return tensor(addresses(x).astype(t.np), t)
+    if t is _I1:
+        return tensor(addresses(x) != 0, t)
+    raise refuse(f'{s} as {t}', 'A pointer fits into tl.int64.')
+
+
+def bitcast(x, t):
+    "The bits of a value, as another type of the same size"
+    s = x.dtype
+    if s.is_ptr() or t.is_ptr():
+        return convert(x, t)
+    if s.primitive_bitwidth != t.primitive_bitwidth:
+        raise refuse(f'bitcast from {s} to {t}: their sizes differ')
+    return tensor(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t)

@@ -1,0 +1,212 @@
+"""`checked(kernel)[grid](...)`: launches of kernels under `@triton.jit`, on the CPU, with every check."""
+
+import inspect
+import random
+
+import numpy as np
+
+from ..findings import Place, WrongArgument, exception_of
+from ..options import settings
+from .block import scalar
+from .memory import is_array, wrap
+from .rebind import Bound, function_of, unwrapped
+from .run import Run, enter
+from .types import const, named
+
+__all__ = ['checked', 'Checked', 'OPTIONS']
+
+# What a launch may say to the compiler
+OPTIONS = (
+    'num_warps num_stages num_ctas maxnreg enable_fp_fusion grid warmup debug sanitize_overflow stream extern_libs '
+    'launch_cooperative_grid launch_pdl allow_fp8e4nv supported_fp8_dtypes default_dot_input_precision cluster_dims '
+    'max_num_imprecise_acc_default ptx_version waves_per_eu matrix_instr_nonkdim kpack noinline '
+    'num_buffers_warp_spec num_consumer_groups reg_dec_producer reg_inc_consumer instrumentation_mode'
+).split()
+
+
+class Checked:
+    "A kernel that runs on the CPU, checked: `kernel[grid](*arguments, **constants)`"
+
+    def __init__(self, kernel):
+        self.kernel = kernel  # perhaps autotune or heuristics around it
+        self.python = function_of(kernel)
+        self.__name__, self.__doc__, self.__module__ = self.python.__name__, self.python.__doc__, self.python.__module__
+        self.signature = inspect.signature(self.python)
+        self.names = list(self.signature.parameters)
+        self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
+        self._told = False
+
+    fn = property(lambda self: self.kernel, doc='what `checked` was given')
+    jitted = property(lambda self: unwrapped(self.kernel), doc='the function under `@triton.jit`, for other tools')
+
+    def __repr__(self):
+        return f'<checked kernel {self.__name__}>'
+
+    def __getitem__(self, grid):
+        return lambda *args, **meta: self.run(*args, grid=grid, **meta)
+
+    def __call__(self, *args, **meta):
+        raise self._wrong(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
+
+    def run(self, *args, grid, warmup=False, **meta):
+        "Launch it: one program for each position of the grid"
+        values = self._arguments(args, meta)
+        sizes = self._grid(grid, values)
+        if not warmup:
+            _Launch(self, sizes, values).run()
+
+    def _wrong(self, problem):
+        return _launch('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))
+
+    def _arguments(self, args, meta):
+        "Name -> value of all arguments, those of the first config and of heuristics, too"
+        given = {k: v for k, v in meta.items() if k in self.names or k not in OPTIONS}
+        try:
+            values = self.signature.bind_partial(*args, **given).arguments
+        except TypeError as e:
+            raise self._wrong(f'{self.__name__}: {e}') from None
+        values = {**values, **self._chosen(values)}
+        for k, p in self.signature.parameters.items():
+            if k not in values and p.default is not p.empty:
+                values[k] = p.default
+        if lacks := [k for k in self.names if k not in values]:
+            raise self._wrong(f'{self.__name__} is not given {", ".join(lacks)}')
+        return {k: values[k] for k in self.names}
+
+    def _chosen(self, values):
+        "What autotune and heuristics around the kernel choose: the first config"
+        k, found = self.kernel, {}
+        while unwrapped(k) is not k:
+            if getattr(k, 'configs', None):
+                self._configure(k.configs, values, found)
+            if isinstance(getattr(k, 'values', None), dict):
+                for name, f in k.values.items():
+                    found[name] = f({**values, **found})
+            k = k.fn
+        return found
+
+    def _configure(self, configs, values, found):
+        "Take the first config, and say so once"
+        config = configs[0]
+        if clash := [o for o in config.kwargs if o in values]:
+            raise self._wrong(f'{self.__name__}: {", ".join(clash)} is given, and autotune chooses it')
+        found.update(config.kwargs)
+        if getattr(config, 'pre_hook', None):
+            config.pre_hook({**values, **found})
+        if not self._told and len(configs) > 1:
+            self._told = True
+            shown = ', '.join(f'{k}={v}' for k, v in config.kwargs.items())
+            which = f'the first of {len(configs)} configs, {shown}'
+            print(f'gridstride: {self.__name__} runs with {which}: nothing is timed here')
+
+    def _grid(self, grid, values):
+        given = grid(values) if callable(grid) else grid
+        given = tuple(given) if isinstance(given, (tuple, list)) else (given,)
+        whole = [o for o in given if isinstance(o, (int, np.integer)) and not isinstance(o, bool)]
+        if len(whole) != len(given) or not 1 <= len(given) <= 3 or any(o < 0 for o in whole):
+            raise _launch('program_grid', self.__name__, given=repr(given))
+        sizes = tuple(int(o) for o in given) + (1,) * (3 - len(given))
+        for axis, most in enumerate((2**31 - 1, 65535, 65535)):
+            if sizes[axis] > most:
+                shown = f'{sizes}, and axis {axis} has {most} programs at most'
+                raise _launch('program_grid', self.__name__, given=shown)
+        return sizes
+
+
+def _launch(code, kernel, **fields):
+    return exception_of('launch', code, 'triton', fields, Place(kernel=kernel))
+
+
+def _is_constexpr(annotation):
+    name = annotation if isinstance(annotation, str) else getattr(annotation, '__name__', '')
+    return 'constexpr' in name or getattr(annotation, '__name__', '') == 'const'
+
+
+def checked(kernel):
+    "The kernel under `@triton.jit` (or autotune, or heuristics), to be launched on the CPU with every check"
+    if isinstance(kernel, Checked):
+        return kernel
+    if not callable(getattr(kernel, 'fn', kernel)):
+        raise TypeError(f'{kernel!r} is no kernel: checked() takes a function under @triton.jit')
+    return Checked(kernel)
+
+
+class _Launch:
+    "One launch: arguments become pointers and scalars, programs run one after the other"
+
+    def __init__(self, kernel, sizes, values):
+        self.kernel, self.sizes = kernel, sizes
+        self.run_ = Run(kernel, sizes, settings)
+        self.bound = Bound()
+        self.f = self.bound.function(kernel.python)
+        self.args = [self._argument(k, v) for k, v in values.items()]
+
+    def _argument(self, k, v):
+        if is_array(v):
+            if k in self.kernel.constants:
+                raise WrongArgument(f'{k} is a tl.constexpr, and an array is given for it')
+            return wrap(v, k, self.run_.regions)
+        if k in self.kernel.constants or v is None or isinstance(v, str):
+            return self.bound.value(v)
+        if isinstance(v, (np.integer, np.floating, np.bool_)):
+            v = v.item()
+        if isinstance(v, (bool, int, float)):
+            if v == 1 and type(v) is int:
+                return const(1)  # Triton compiles a kernel of its own for the number 1
+            return scalar(v, named('float32') if isinstance(v, float) else None)
+        if isinstance(v, tuple):
+            return tuple(self._argument(k, o) for o in v)
+        return self._other(k, v)
+
+    def _other(self, k, v):
+        if hasattr(v, 'block_shape') and hasattr(v, 'base'):
+            from .descriptors import of_host
+
+            return of_host(v, k, self.run_.regions)
+        try:
+            return named(v)
+        except TypeError:
+            pass
+        if callable(v):
+            return self.bound.value(v)
+        raise WrongArgument(f'{k} is {type(v).__name__}; a kernel takes arrays of NumPy or torch, numbers and types')
+
+    def positions(self):
+        "The programs' positions, in the order in which they run"
+        x, y, z = self.sizes
+        found = [(i, j, k) for k in range(z) for j in range(y) for i in range(x)]
+        if settings.order == 'reverse':
+            found.reverse()
+        elif settings.order == 'shuffle':
+            random.Random(settings.seed).shuffle(found)
+        return found
+
+    def run(self):
+        "Run all programs"
+        run = self.run_
+        run.positions = self.positions()
+        run.first = 0
+        run.pending = iter(enumerate(run.positions))
+        run.step = self.step
+        from .trace import recorder
+
+        run.trace = recorder()
+        if run.trace:
+            run.trace.begin(run)
+        before = enter(run)
+        try:
+            with np.errstate(all='ignore'):
+                while run.step():
+                    pass
+        finally:
+            enter(before)
+
+    def step(self):
+        "Run the next program that has not begun; False if there is none"
+        run = self.run_
+        number, position = next(run.pending, (None, None))
+        if number is None:
+            return False
+        run.number, run.program, run.start = number, position, len(run.stamps)
+        self.f(*self.args)
+        return True

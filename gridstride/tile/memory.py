@@ -1,0 +1,377 @@
+"""Arrays as a kernel reaches them: through pointers, by load, store and atomics."""
+
+import sys
+
+import ml_dtypes
+import numpy as np
+
+from ..findings import WrongArgument
+from .block import block_of, broadcast, convert, tensor
+from .run import current, finding, frame_of, refuse
+from .shadow import Shadow
+from .types import DTYPES, of_numpy, pointer_type
+
+__all__ = ['Region', 'wrap', 'addresses', 'load', 'store', 'atomic']
+
+_I1 = DTYPES['int1']
+_TORCH_BITS = dict(
+    bfloat16=('int16', ml_dtypes.bfloat16), float8_e4m3fn=('uint8', ml_dtypes.float8_e4m3fn),
+    float8_e5m2=('uint8', ml_dtypes.float8_e5m2), float8_e4m3fnuz=('uint8', ml_dtypes.float8_e4m3fnuz),
+    float8_e5m2fnuz=('uint8', ml_dtypes.float8_e5m2fnuz),
+    uint16=('int16', np.uint16), uint32=('int32', np.uint32), uint64=('int64', np.uint64),
+)  # fmt: skip
+
+
+class Region:
+    "The memory of an array: from its first element to its last, flat, with what the detectors know of it"
+
+    def __init__(self, flat, name, shape, strides, begin=0):
+        self.flat, self.name, self.shape, self.strides, self.begin = flat, name, shape, strides, begin
+        self.size, self.item = flat.size, flat.itemsize
+        self.address = flat.__array_interface__['data'][0]
+        self.shadow = None
+        self.dtype = of_numpy(flat.dtype)
+
+    def index_of(self, offset):
+        "Where an element is, as an index of the array; before and behind it, too, along its longest stride"
+        offset, index = int(offset) - self.begin, [0] * len(self.shape)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
+            stride = self.strides[axis]
+            if stride and self.shape[axis] > 1:
+                index[axis], offset = divmod(offset, stride)
+        if offset and index:
+            index[-1] += offset
+        return tuple(index)
+
+
+def as_numpy(a, name):
+    "(NumPy's view of the array's memory from first to last element, shape, strides in elements, its first element)"
+    if isinstance(a, np.ndarray):
+        if any(s % a.itemsize for s in a.strides):
+            raise WrongArgument(f'{name}: its elements do not lie on a grid; pass a copy')
+        low = a[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides)]
+        strides = tuple(s // a.itemsize for s in a.strides)
+        flat = np.lib.stride_tricks.as_strided(low, (_extent(a.shape, strides),), (a.itemsize,))
+        begin = sum((n - 1) * -s for n, s in zip(a.shape, strides) if s < 0) if a.size else 0
+        return flat, a.shape, strides, begin
+    if a.device.type != 'cpu':
+        raise WrongArgument(f'{name} is on {a.device}: the checked executor works on the CPU; pass {name}.cpu()')
+    a = a.detach()
+    bits, dt = _TORCH_BITS.get(str(a.dtype).split('.')[-1], (None, None))
+    flat = a.as_strided((_extent(a.shape, a.stride()),), (1,))
+    flat = flat.view(getattr(sys.modules['torch'], bits)).numpy().view(dt) if bits else flat.numpy()
+    return flat, tuple(a.shape), tuple(a.stride()), 0
+
+
+def _extent(shape, strides):
+    "How many elements lie between the first and the last, both counted"
+    return 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides)) if all(shape) else 0
+
+
+def is_array(a):
+    "Is it an array of NumPy or torch?"
+    return isinstance(a, np.ndarray) or type(a).__module__.split('.')[0] == 'torch' and hasattr(a, 'as_strided')
+
+
+def wrap(a, name, regions):
+    "A pointer to the first element of an array; two arrays that overlap share their memory's record"
+    flat, shape, strides, begin = as_numpy(a, name)
+    try:
+        t = of_numpy(flat.dtype)
+    except KeyError:
+        raise WrongArgument(f'{name} has elements of {flat.dtype}, for which Triton has no type') from None
+    region = Region(flat, name, shape, strides, begin)
+    region.writable = flat.flags.writeable
+    for other in regions:
+        if other.address == region.address and other.size == region.size and other.dtype is t:
+            region.shadow = other.shadow
+    if region.shadow is None:
+        region.shadow = _overlapping(region, regions) or Shadow(region)
+    regions.append(region)
+    return tensor(np.int64(begin), pointer_type(t), region)
+
+
+def _overlapping(region, regions):
+    "The shadow of an array that overlaps this one, which then covers both"
+    low, high = region.address, region.address + region.size * region.item
+    for o in regions:
+        if low < o.address + o.size * o.item and o.address < high:
+            return o.shadow.extended(region)
+    return None
+
+
+def addresses(p):
+    "The addresses of pointers, in bytes"
+    return p.data if p.region is None else p.data * p.region.item + p.region.address
+
+
+def _resolve(p, mask):
+    "Pointers without a known array: the array of this launch that all their active lanes point into, and offsets there"
+    run = current()
+    item = p.dtype.element_ty.size
+    active = p.data[mask] if mask is not None and p.data.ndim else p.data
+    flat = np.atleast_1d(active).reshape(-1)
+    if not flat.size:
+        return None
+    for region in (*run.regions, *_elsewhere(run, int(flat[0]))):
+        low, high = region.address, region.address + region.size * region.item
+        if low <= flat[0] < high:
+            return _typed(region, p.dtype.element_ty), p.data - low, item
+    code = 'null_pointer' if flat[0] < 4096 else 'foreign_pointer'
+    raise finding('memcheck', code, dict(address=int(flat[0])), _lane(p, mask, 0))
+
+
+def _elsewhere(run, address):
+    "Tensors of torch that this launch was not given, whose memory holds an address: a kernel may be told of them by it"
+    if 'torch' not in sys.modules:
+        return
+    import gc
+
+    torch = sys.modules['torch']
+    for o in gc.get_objects():
+        if isinstance(o, torch.Tensor) and o.device.type == 'cpu' and o.layout is torch.strided and o.numel():
+            begin = o.data_ptr()
+            if begin <= address < begin + _extent(o.shape, o.stride()) * o.element_size():
+                wrap(o, 'a tensor known by its address', run.regions)
+                yield run.regions[-1]
+
+
+def _typed(region, t):
+    "A region, its elements taken for those of another type"
+    if region.dtype is t:
+        return region
+    bytes_ = region.flat.view(np.uint8)
+    n = bytes_.size // t.size * t.size
+    other = Region(bytes_[:n].view(t.np), region.name, (n // t.size,), (1,))
+    other.shadow, other.writable = region.shadow, region.writable
+    return other
+
+
+def _lane(p, mask, which):
+    "The index in the block of the active lane with number `which`"
+    if not p.data.ndim:
+        return ()
+    lanes = np.flatnonzero(mask) if mask is not None else np.arange(p.data.size)
+    return tuple(map(int, np.unravel_index(lanes[which], p.data.shape)))
+
+
+def _locate(p, mask):
+    "(region, offsets of the active lanes) of pointers, all of them inside; a finding otherwise"
+    region, offsets = p.region, p.data
+    if region is not None and region.dtype is not p.dtype.element_ty:
+        p = tensor(addresses(p), p.dtype)
+        region = None
+    if region is None:
+        found = _resolve(p, mask)
+        if found is None:
+            return None, np.empty(0, np.int64)
+        region, offsets, item = found
+        if np.any((offsets if mask is None else offsets[mask] if offsets.ndim else offsets) % item):
+            raise finding('memcheck', 'misaligned_pointer', dict(array=region.name, size=item), _lane(p, mask, 0))
+        offsets = offsets // item
+    if offsets.ndim == 0:
+        active = offsets.reshape(1)
+    else:
+        active = offsets.reshape(-1) if mask is None else offsets[mask]
+    if active.size and active.view(np.uint64).max() >= region.size:
+        _outside(region, active, p, mask)
+    return region, active
+
+
+def _outside(region, active, p, mask):
+    if not current().memcheck:
+        raise refuse(f'an access outside of {region.name}, which no memory is behind', 'memcheck is switched off.')
+    out = np.flatnonzero((active < 0) | (active >= region.size))
+    lane = _lane(p, mask, out[0])
+    more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
+    at = int(active[out[0]])
+    code = 'outside_before' if at < 0 else 'outside_masked' if mask is not None else 'outside_program'
+    fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, more=more)
+    raise finding('memcheck', code, fields, lane)
+
+
+def _pointer(p, what):
+    p = p if type(p) is tensor else block_of(p)
+    if not p.dtype.is_ptr():
+        raise refuse(f'{what} of {p.type}: its first argument is a pointer', 'An array argument, and offsets added.')
+    return p
+
+
+def _masked(p, mask):
+    "(the pointer, the mask or None if all lanes take part), in one shape"
+    if mask is None:
+        return p, None
+    m = mask if type(mask) is tensor else block_of(mask)
+    if m.dtype is not _I1:
+        m = convert(m, _I1)
+    if p.data.ndim == 0:
+        if m.data.ndim:
+            raise refuse('a mask that is a block, for a pointer that is none', 'Add offsets: x + tl.arange(...).')
+        return p, None if m.data else np.False_
+    if m.data.shape != p.data.shape:
+        data, m = broadcast(p, m)
+        p = tensor(data, p.dtype, p.region)
+    else:
+        m = m.data
+    return p, None if m.all() else m
+
+
+def load(p, mask=None, other=None):
+    "The elements that pointers point to; where the mask is false `other`, or what nobody defined"
+    p = _pointer(p, 'tl.load')
+    t = p.dtype.element_ty
+    if other is not None and mask is None:
+        raise refuse('tl.load with `other` and without `mask`', '`other` is what lanes get whose mask is false.')
+    p, m = _masked(p, mask)
+    run = current()
+    region, active = _locate(p, m) if m is None or m.ndim else (None, None)
+    if region is not None:
+        _note(run, region, active, 'read', p, m)
+    if m is None:
+        got = region.flat[active]
+        return tensor(got.reshape(p.data.shape) if p.data.ndim else got[0], t)
+    out = _instead(other, t, p.data.shape)
+    if region is not None:
+        out[m] = region.flat[active]
+    return tensor(out[()], t)
+
+
+def _instead(other, t, shape):
+    "What lanes get that load nothing; without `other` that is undefined: NaN, or the smallest whole number"
+    if other is None:
+        nothing = t.np.type(np.nan) if t.rank == 2 else t.np.type(0) if t is _I1 else np.iinfo(t.np).min
+        return np.full(shape, nothing, t.np)
+    other = convert(block_of(other), t).data
+    try:
+        return np.array(np.broadcast_to(other, shape))
+    except ValueError:
+        raise refuse(f'`other` of shape {list(other.shape)} for pointers of shape {list(shape)}') from None
+
+
+def store(p, value, mask=None):
+    "Write elements through pointers, where the mask is true"
+    p = _pointer(p, 'tl.store')
+    value = convert(block_of(value), p.dtype.element_ty).data
+    if value.ndim and not p.data.ndim:
+        raise refuse('a block is stored through one pointer', 'Add offsets to it: out + tl.arange(...).')
+    shape = p.data.shape
+    p, m = _masked(p, mask)
+    if value.ndim and value.shape != shape:
+        _fits_pointer(value, shape)
+    if p.data.shape != shape:
+        raise refuse(f'pointers of shape {list(shape)}, and a mask of {list(p.data.shape)}')
+    if m is not None and not m.ndim:
+        return
+    region, active = _locate(p, m)
+    if region is None:
+        return
+    if not region.writable:
+        raise refuse(f'{region.name} is written, and the host made it read-only')
+    if value.ndim:
+        value = np.broadcast_to(value, shape)
+        value = value.reshape(-1) if m is None else value[m]
+    run = current()
+    _note(run, region, active, 'written', p, m, value)
+    region.flat[active] = value
+    if run.racecheck and active.size > 1 and value.ndim:
+        _lanes_agree(region, active, value, p, m)
+
+
+def _fits_pointer(value, shape):
+    try:
+        np.broadcast_to(value, shape)
+    except ValueError:
+        raise refuse(
+            f'a block of shape {list(value.shape)} is stored through pointers of shape {list(shape)}',
+            'Both have the same shape.',
+        ) from None
+
+
+def _lanes_agree(region, active, value, p, m):
+    "A finding if two lanes of a store wrote different values to one element"
+    size = f'u{region.item}'
+    lost = np.flatnonzero(region.flat[active].view(size) != np.ascontiguousarray(value).view(size))
+    if lost.size:
+        at = active[lost[0]]
+        last = np.flatnonzero(active == at)[-1]
+        fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, lane=_lane(p, m, last))
+        raise finding('racecheck', 'lanes', fields, _lane(p, m, lost[0]))
+
+
+def _note(run, region, active, verb, p, m, value=None):
+    "Tell the detectors and the trace of an access"
+    if not (run.racecheck or run.initcheck or run.trace):
+        return
+    f = frame_of()
+    shadow = region.shadow
+    at = active if shadow.region is region else shadow.place(region, active)
+    if run.initcheck and shadow.unwritten is not None:
+        shadow.initcheck(region, active, at, verb, lambda i: _lane(p, m, i))
+    if run.racecheck:
+        run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, 0, verb))
+        shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
+    if run.trace:
+        run.trace.access(run, region, active, verb, f.f_lineno, p, m)
+
+
+_ATOMICS = dict(
+    add=np.add, max=np.maximum, min=np.minimum, xor=np.bitwise_xor, xchg=lambda old, new: new,
+    **{'and': np.bitwise_and, 'or': np.bitwise_or},
+)  # fmt: skip
+
+
+def atomic(name, p, value, mask=None, expected=None, sem=None):
+    "An atomic update through pointers; the values that were there before"
+    p = _pointer(p, f'tl.atomic_{name}')
+    t = p.dtype.element_ty
+    _takes_atomic(name, t)
+    value = convert(block_of(value), t).data
+    p, m = _masked(p, mask)
+    old = np.zeros(p.data.shape, t.np)
+    if m is not None and not m.ndim:
+        return tensor(old[()], t)
+    region, active = _locate(p, m)
+    if region is None:
+        return tensor(old[()], t)
+    run = current()
+    _note(run, region, active, 'atomic', p, m)
+
+    def lanes(v):
+        v = np.broadcast_to(v, p.data.shape)
+        return v.reshape(-1) if m is None else v[m]
+
+    got = _update(
+        region.flat,
+        active,
+        lanes(value),
+        name,
+        None if expected is None else lanes(convert(block_of(expected), t).data),
+    )
+    if m is None:
+        return tensor(got.reshape(p.data.shape)[()], t)
+    old[m] = got
+    return tensor(old, t)
+
+
+def _takes_atomic(name, t):
+    narrow = t.name in ('float16', 'bfloat16') and name not in ('add', 'cas', 'xchg')
+    if narrow or t.size < 2 or t.name in ('int16', 'uint16') and name != 'cas':
+        raise refuse(f'tl.atomic_{name} of {t}', 'Atomics work on 32 and 64 bits; atomic_add on fp16 and bf16, too.')
+    if t.rank == 2 and name in ('and', 'or', 'xor'):
+        raise refuse(f'tl.atomic_{name} of {t}', 'It combines the bits of whole numbers.')
+
+
+def _update(flat, at, value, name, expected):
+    "The update, lane by lane where two lanes meet; the values from before"
+    f = _ATOMICS.get(name)
+    if at.size == 1 or np.unique(at).size == at.size:
+        old = flat[at]
+        new = np.where(old == expected, value, old) if name == 'cas' else f(old, value)
+        flat[at] = new.astype(flat.dtype)
+        return old
+    old = np.empty(at.size, flat.dtype)
+    for i, j in enumerate(at):
+        old[i] = flat[j]
+        if name != 'cas' or old[i] == expected[i]:
+            flat[j] = value[i] if name == 'cas' else f(flat[j], value[i])
+    return old

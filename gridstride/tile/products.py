@@ -1,0 +1,78 @@
+"""`tl.dot` as tensor cores compute it: operands rounded to what they take, sums in fp32."""
+
+import numpy as np
+
+from .block import block_of, tensor
+from .run import refuse
+from .types import DTYPES, named
+
+__all__ = ['dot']
+
+_PRECISIONS = ('tf32', 'tf32x3', 'ieee', 'bf16x3', 'bf16x6')
+_F32, _F64, _I32 = DTYPES['float32'], DTYPES['float64'], DTYPES['int32']
+
+
+def dot(a, b, acc, precision, allow_tf32, out_dtype):
+    "a @ b + acc of blocks with two axes, or three"
+    a, b, out = block_of(a), block_of(b), named(out_dtype)
+    if precision is not None and allow_tf32 is not None:
+        raise refuse('tl.dot with both input_precision and allow_tf32', 'Give the first alone.')
+    if precision is None:
+        precision = 'tf32' if allow_tf32 in (None, True) else 'ieee'
+    if precision.lower() not in _PRECISIONS:
+        raise refuse(f"input_precision is {precision!r}; it may be {', '.join(_PRECISIONS)}")
+    result = _result_type(a.dtype, b.dtype, out)
+    _fitting_shapes(a, b)
+    got = _product(a, b, precision.lower(), result)
+    if acc is not None:
+        acc = block_of(acc)
+        if acc.data.shape != got.shape or acc.dtype is not result:
+            raise refuse(
+                f'acc is {acc.type}, and the product {tensor(got, result).type}', 'Both have one type and shape.'
+            )
+        got = got + acc.data
+    return tensor(got.astype(result.np, copy=False), result)
+
+
+def _result_type(s, t, out):
+    "The type of the product, as Triton has it"
+    if not (s.is_fp8() and t.is_fp8()):
+        if s is not t:
+            raise refuse(f'tl.dot of {s} and {t}', 'Both have one type: convert with .to(...).')
+        if s.name not in 'int8 float16 bfloat16 float32 float64'.split():
+            raise refuse(f'tl.dot of {s}', 'It takes int8, fp8, fp16, bf16, fp32 and fp64.')
+    if s.is_int():
+        return _I32
+    if out.name == 'bfloat16':
+        raise refuse('tl.dot with out_dtype=tl.bfloat16', 'Take fp32, and convert with .to(tl.bfloat16).')
+    if s.name in ('float32', 'bfloat16'):
+        return _F32
+    return _F64 if s is _F64 else out
+
+
+def _fitting_shapes(a, b):
+    x, y = a.data.shape, b.data.shape
+    if len(x) != len(y) or len(x) not in (2, 3):
+        raise refuse(f'tl.dot of blocks of shapes {list(x)} and {list(y)}', 'Both have two axes, or three.')
+    if x[-1] != y[-2]:
+        raise refuse(f'tl.dot of blocks of shapes {list(x)} and {list(y)}: {x[-1]} columns meet {y[-2]} rows')
+    least = 32 if a.dtype.size == 1 else 16
+    if x[-1] < least:
+        raise refuse(f'tl.dot over K = {x[-1]}, and tensor cores take {least} at least', 'Larger blocks, or tl.sum.')
+
+
+def _tf32(a):
+    "fp32 numbers as tensor cores read them for tf32: without their last 13 bits"
+    return (np.ascontiguousarray(a).view(np.uint32) & np.uint32(0xFFFFE000)).view(np.float32)
+
+
+def _product(a, b, precision, result):
+    x, y = a.data, b.data
+    if a.dtype.is_int():
+        return np.matmul(x.astype(np.float64), y.astype(np.float64)).astype(np.int64).astype(np.int32)
+    if result is _F64:
+        return np.matmul(x, y)
+    if a.dtype is _F32 and precision == 'tf32':
+        x, y = _tf32(x), _tf32(y)
+    got = np.matmul(x.astype(np.float32, copy=False), y.astype(np.float32, copy=False))
+    return got.astype(result.np, copy=False)

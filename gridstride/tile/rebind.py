@@ -1,0 +1,170 @@
+"""A kernel's function with the names that Triton's compiler gives it: `tl` is ours, `range` and `max` are Triton's.
+
+The function's own code runs, with its file and its lines, so that errors and debuggers show what the learner wrote."""
+
+import builtins
+import types
+
+from . import language
+from .run import Names, refuse
+from .types import DTYPES, const, dtype, named
+
+__all__ = ['Bound', 'function_of', 'is_jitted', 'unwrapped']
+
+# The builtins that a kernel may call. What Triton gives another meaning is the language's.
+_PLAIN = 'len list tuple float int bool str isinstance getattr hasattr breakpoint slice type AssertionError __import__'
+_BUILTINS = {k: getattr(builtins, k) for k in _PLAIN.split()} | dict(
+    range=language.range,
+    min=language.builtin_min,
+    max=language.builtin_max,
+    abs=language.abs,
+    print=language.device_print,
+)
+
+
+def is_jitted(f):
+    "Is it a function under `@triton.jit`, of Triton or of its stand-in?"
+    return isinstance(getattr(f, 'fn', None), types.FunctionType)
+
+
+def unwrapped(f):
+    "The object under `@triton.jit` that a checked kernel, an autotuner or heuristics stand around"
+    while not is_jitted(f) and hasattr(f, 'fn'):
+        f = f.fn
+    return f
+
+
+def function_of(f):
+    "The Python function of a kernel"
+    f = unwrapped(f)
+    return getattr(f, 'fn', f)
+
+
+class Bound:
+    "Functions of one launch, each bound once to our names"
+
+    def __init__(self):
+        self.functions = {}
+
+    def function(self, f):
+        "The Python function `f`, its names bound to ours"
+        key = id(f)
+        if key not in self.functions:
+            scope = _Scope(f, self)
+            new = types.FunctionType(f.__code__, scope, f.__name__, None, _cells(f, self))
+            new.__defaults__ = tuple(self.value(o) for o in f.__defaults__) if f.__defaults__ else None
+            new.__kwdefaults__ = {k: self.value(v) for k, v in (f.__kwdefaults__ or {}).items()} or None
+            self.functions[key] = new
+        return self.functions[key]
+
+    def value(self, v):
+        "What stands for a value of the host in a kernel"
+        if v is None or isinstance(v, (bool, int, float, str)):
+            return const(v)
+        if isinstance(v, tuple):
+            values = [self.value(o) for o in v]
+            return type(v)(*values) if hasattr(v, '_fields') else tuple(values)
+        if isinstance(v, list):
+            return [self.value(o) for o in v]
+        module = getattr(v, '__module__', None) or ''
+        if type(v).__name__ == 'constexpr' and type(v).__module__.startswith('triton.'):
+            return self.value(v.value)
+        if is_jitted(unwrapped(v)):
+            return self._jitted(v)
+        if isinstance(v, types.ModuleType):
+            return _module(v)
+        if isinstance(v, dtype):
+            return v
+        if module.startswith('triton.') or type(v).__module__.startswith('triton.'):
+            return self._of_triton(v)
+        return v
+
+    def _jitted(self, v):
+        f = function_of(v)
+        if f.__module__.startswith('triton.language'):
+            return _named(f.__module__, f.__name__)
+        return self.function(f)
+
+    def _of_triton(self, v):
+        if isinstance(getattr(v, 'name', None), str) and v.name in DTYPES:
+            return DTYPES[v.name]
+        if hasattr(v, 'element_ty'):
+            return named(v)
+        if callable(v):
+            return _named(v.__module__, v.__name__)
+        if type(v).__name__ == 'PropagateNan':
+            return v.value
+        return v
+
+
+def _module(m):
+    "Our module for one of Triton's"
+    name = m.__name__
+    if name == 'triton' or getattr(m, 'stands_in', False):
+        return _Triton
+    if name.endswith('libdevice'):
+        from . import libdevice
+
+        return libdevice
+    if name == 'triton.language' or name.startswith('triton.language.'):
+        return language
+    return m
+
+
+def _named(module, name):
+    "Our function for one of Triton's, by its name"
+    if 'libdevice' in module:
+        from . import libdevice
+
+        return getattr(libdevice, name)
+    return getattr(language, name)
+
+
+class _Triton:
+    "The names of `triton` that a kernel uses"
+
+    language = language
+    cdiv = staticmethod(language.cdiv)
+
+    @staticmethod
+    def next_power_of_2(n):
+        "The next power of 2"
+        return const(1 << (n - 1).bit_length())
+
+
+def _cells(f, bound):
+    return tuple(types.CellType(bound.value(c.cell_contents)) for c in f.__closure__) if f.__closure__ else None
+
+
+class _Scope(Names):
+    "The globals of a kernel's function: each name is looked up, and translated, when the kernel first uses it"
+
+    def __init__(self, f, bound):
+        super().__init__(__builtins__=_Builtins(), __name__=f.__module__)
+        self.f, self.bound = f, bound
+
+    def __missing__(self, k):
+        theirs = self.f.__globals__
+        if k in theirs:
+            v = theirs[k]
+            if isinstance(v, (bool, int, float, str)) and not k.startswith('__'):
+                raise refuse(
+                    f'{k} is a global variable, and a kernel sees none but those that are constexpr',
+                    f'Pass it as an argument, or write {k} = tl.constexpr({v!r}).',
+                )
+            v = self[k] = self.bound.value(v)
+            return v
+        if k in _BUILTINS:
+            return _BUILTINS[k]
+        if hasattr(builtins, k):
+            raise refuse(f'{k}() of Python: a kernel has {", ".join(sorted(_BUILTINS)[-8:])} ...', 'Look for it in tl.')
+        raise KeyError(k)
+
+
+class _Builtins(dict):
+    "Nothing: names that a function's scope does not know are unknown"
+
+    def __missing__(self, k):
+        if k in _BUILTINS:
+            return _BUILTINS[k]
+        raise KeyError(k)

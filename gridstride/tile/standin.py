@@ -1,0 +1,119 @@
+"""What `from gridstride import triton` gives without a GPU: Triton, whose kernels `gridstride.tile` runs."""
+
+import functools
+import types
+from importlib import import_module
+from importlib.util import find_spec
+
+from . import language
+from .kernel import Checked, checked
+
+__all__ = ['module', 'jit', 'autotune', 'heuristics', 'Config', 'cdiv', 'next_power_of_2']
+
+
+class JITFunction:
+    "A function under `@triton.jit` where Triton is not installed"
+
+    def __init__(self, fn):
+        self.fn, self.__name__, self.__doc__, self.__module__ = fn, fn.__name__, fn.__doc__, fn.__module__
+        self.arg_names = fn.__code__.co_varnames[: fn.__code__.co_argcount]
+
+    def __call__(self, *args, **kwargs):
+        raise RuntimeError(f'{self.__name__} is under @triton.jit: a kernel calls it, or a launch, kernel[grid](...)')
+
+
+def _triton():
+    return import_module('triton') if find_spec('triton') else None
+
+
+def jit(fn=None, **options):
+    "A kernel, or a function that kernels call; options of the compiler are taken"
+    if fn is None:
+        return functools.partial(jit, **options)
+    real = _triton()
+    return checked(real.jit(fn, **options) if real else JITFunction(fn))
+
+
+class Config:
+    "One choice for `autotune`: constants of the kernel, and what the compiler is told"
+
+    def __init__(self, kwargs, num_warps=4, num_stages=3, num_ctas=1, maxnreg=None, pre_hook=None, ir_override=None):
+        self.kwargs, self.num_warps, self.num_stages, self.num_ctas = kwargs, num_warps, num_stages, num_ctas
+        self.maxnreg, self.pre_hook, self.ir_override = maxnreg, pre_hook, ir_override
+
+    def all_kwargs(self):
+        "All that it chooses, by name"
+        return {**self.kwargs, 'num_warps': self.num_warps, 'num_stages': self.num_stages, 'num_ctas': self.num_ctas}
+
+    def __repr__(self):
+        return ', '.join(f'{k}: {v}' for k, v in self.all_kwargs().items())
+
+
+class Tuned:
+    "A kernel with configs to choose from; the first one is taken, as nothing is timed on a CPU"
+
+    def __init__(self, fn, configs, key):
+        self.fn, self.configs, self.keys = fn, list(configs), key
+        self.arg_names = fn.arg_names
+
+
+class Heuristics:
+    "A kernel, some of whose constants are computed from its arguments"
+
+    def __init__(self, fn, values):
+        self.fn, self.values = fn, values
+        self.arg_names = fn.arg_names
+
+
+def autotune(configs, key, **options):
+    "A kernel that picks one of its configs; without a GPU the first"
+    if not configs:
+        raise ValueError('triton.autotune without configs: give at least one triton.Config')
+    return lambda fn: Checked(Tuned(_inner(fn), configs, key))
+
+
+def heuristics(values):
+    "A kernel, some of whose constants are functions of its arguments: name -> function of a dict"
+    return lambda fn: Checked(Heuristics(_inner(fn), values))
+
+
+def _inner(fn):
+    return fn.kernel if isinstance(fn, Checked) else fn
+
+
+def cdiv(x, y):
+    "x/y, rounded up"
+    return (x + y - 1) // y
+
+
+def next_power_of_2(n):
+    "The smallest power of 2 that is at least n"
+    return 1 << (n - 1).bit_length() if n > 0 else 0
+
+
+class _Standin(types.ModuleType):
+    "Triton, as far as it is here"
+
+    def __getattr__(self, k):
+        if k.startswith('__'):
+            raise AttributeError(k)
+        real = _triton()
+        if real is None:
+            raise AttributeError(
+                f'triton.{k} needs Triton itself, which is not installed: pip install triton (on Linux)'
+            )
+        return getattr(real, k)
+
+
+@functools.lru_cache(None)
+def module():
+    "The stand-in; one for all who ask"
+    found = _Standin('triton_checked', __doc__)
+    found.stands_in = True
+    real = _triton()
+    found.jit, found.autotune, found.heuristics = jit, autotune, heuristics
+    if real is None:
+        found.language, found.Config, found.cdiv, found.next_power_of_2 = language, Config, cdiv, next_power_of_2
+    else:
+        found.language = import_module('triton.language')
+    return found

@@ -1,0 +1,269 @@
+"""Triton's types, what NumPy calls them, and which type an operation computes in."""
+
+from functools import lru_cache
+
+import ml_dtypes
+import numpy as np
+
+__all__ = [
+    'dtype',
+    'pointer_type',
+    'block_type',
+    'const',
+    'DTYPES',
+    'named',
+    'of_numpy',
+    'of_number',
+    'computed_in',
+    'promoted',
+]
+
+
+class dtype:
+    "A type of Triton, such as `tl.float32`"
+
+    def __init__(self, name, np_type, kind, mantissa=0):
+        self.name, self.np, self.mantissa = name, np.dtype(np_type), mantissa
+        self.rank = kind  # 0 bool, 1 integer, 2 floating: a number of a lower or equal kind takes the block's type
+        self.size = self.np.itemsize
+        self.primitive_bitwidth = self.int_bitwidth = 1 if name == 'int1' else 8 * self.size
+        self.fp_mantissa_width = mantissa
+        self.special = name == 'int1' or name.startswith('float8')  # NumPy's arithmetic is not Triton's
+        self.number = self.np.type
+
+    scalar = property(lambda self: self)
+    shape = ()
+    nbytes = property(lambda self: self.size)
+
+    def __repr__(self):
+        return _SHOWN.get(self.name, self.name)
+
+    __str__ = __repr__
+
+    def __eq__(self, other):
+        return self is other or getattr(other, 'name', None) == self.name and not hasattr(other, 'element_ty')
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def is_fp8(self):
+        "Is it one of the types of 8 bits?"
+        return self.name.startswith('float8')
+
+    def is_floating(self):
+        "Is it a floating type?"
+        return self.rank == 2
+
+    def is_standard_floating(self):
+        "Is it a floating type of 16 bits or more?"
+        return self.rank == 2 and not self.is_fp8()
+
+    def is_int(self):
+        "Is it whole numbers? `int1` is, too"
+        return self.rank < 2
+
+    def is_int_signed(self):
+        "Is it whole numbers with a sign? `int1` counts as such"
+        return self.rank < 2 and self.np.kind != 'u'
+
+    def is_int_unsigned(self):
+        "Is it whole numbers from 0 on?"
+        return self.np.kind == 'u'
+
+    def is_bool(self):
+        "Is it `int1`?"
+        return self.name == 'int1'
+
+    def is_ptr(self):
+        "Is it a pointer?"
+        return False
+
+    is_block = is_const = is_void = is_ptr
+
+    def __getattr__(self, k):  # is_fp16, is_bf16, is_int32, ...
+        if k.startswith('is_') and k[3:] in _ASKED:
+            return lambda: self.name == _ASKED[k[3:]]
+        if k == 'element_ty':
+            raise AttributeError(f'{self} is no pointer: it has no element_ty')
+        raise AttributeError(f'the type {self} has no {k!r}')
+
+
+_SHOWN = dict(
+    float16='fp16', bfloat16='bf16', float32='fp32', float64='fp64', float8e4nv='fp8e4nv', float8e5='fp8e5',
+    float8e4b8='fp8e4b8', float8e5b16='fp8e5b16',
+)  # fmt: skip
+_ASKED = {v: k for k, v in _SHOWN.items()} | {f'{u}int{n}': f'{u}int{n}' for u in ('', 'u') for n in (1, 8, 16, 32, 64)}
+
+DTYPES = {
+    o.name: o
+    for o in (
+        dtype('int1', bool, 0),
+        *(dtype(f'{u}int{n}', f'{u}int{n}', 1) for n in (8, 16, 32, 64) for u in ('', 'u')),
+        dtype('float16', np.float16, 2, 10),
+        dtype('bfloat16', ml_dtypes.bfloat16, 2, 7),
+        dtype('float32', np.float32, 2, 23),
+        dtype('float64', np.float64, 2, 52),
+        dtype('float8e4nv', ml_dtypes.float8_e4m3fn, 2, 3),
+        dtype('float8e5', ml_dtypes.float8_e5m2, 2, 2),
+        dtype('float8e4b8', ml_dtypes.float8_e4m3fnuz, 2, 3),
+        dtype('float8e5b16', ml_dtypes.float8_e5m2fnuz, 2, 2),
+    )
+}
+_OF_NUMPY = {o.np: o for o in DTYPES.values()}
+_I1, _I32, _U32, _I64, _U64 = (DTYPES[o] for o in ('int1', 'int32', 'uint32', 'int64', 'uint64'))
+_F16, _BF16, _F32, _F64 = (DTYPES[o] for o in ('float16', 'bfloat16', 'float32', 'float64'))
+
+
+class pointer_type(dtype):
+    "A pointer to elements of a type; one object for each"
+
+    _known = {}
+
+    def __new__(cls, element_ty, address_space=1, const=False):
+        element_ty = named(element_ty)
+        return cls._known.setdefault(element_ty.name, super().__new__(cls))
+
+    def __init__(self, element_ty, address_space=1, const=False):
+        element_ty = named(element_ty)
+        super().__init__(f'pointer<{element_ty}>', np.int64, 1)
+        self.element_ty = element_ty
+        self.primitive_bitwidth = 64
+
+    def __repr__(self):
+        return self.name
+
+    __str__ = __repr__
+
+    def __eq__(self, other):
+        return self is other or str(other) == self.name
+
+    def __hash__(self):
+        return hash(self.name)
+
+    def is_ptr(self):
+        "Is it a pointer?"
+        return True
+
+    def is_int(self):
+        "Is it whole numbers?"
+        return False
+
+
+class block_type:
+    "The type of a block: of its elements, and a shape"
+
+    def __init__(self, element_ty, shape):
+        self.element_ty = self.scalar = element_ty
+        self.shape = tuple(shape)
+        self.numel = int(np.prod(self.shape))
+
+    def __repr__(self):
+        return f'<{list(map(int, self.shape))}, {self.element_ty}>'
+
+    def __eq__(self, other):
+        return isinstance(other, block_type) and (self.scalar, self.shape) == (other.scalar, other.shape)
+
+    def __hash__(self):
+        return hash((self.scalar, self.shape))
+
+    def is_block(self):
+        "Is it a block?"
+        return True
+
+    def is_ptr(self):
+        "Is it a pointer? Never: its elements may be"
+        return False
+
+    def __getattr__(self, k):
+        return getattr(self.scalar, k)
+
+
+class _Int(int):
+    value = property(int)
+
+
+class _Float(float):
+    value = property(float)
+
+
+class _Str(str):
+    value = property(str)
+
+
+def const(x):
+    "A value that is known when Triton compiles: itself, with the `.value` that kernels may ask for"
+    for t, known in ((int, _Int), (float, _Float), (str, _Str)):
+        if type(x) is t:
+            return known(x)
+    return x
+
+
+def named(x):
+    "Our type for a type of Triton, ours or its own, or for its name; `TypeError` otherwise"
+    if isinstance(x, (dtype, block_type)):
+        return x
+    if hasattr(x, 'element_ty') and not hasattr(x, 'numel'):
+        return pointer_type(named(x.element_ty))
+    name = getattr(x, 'name', x)
+    if isinstance(name, str) and name in DTYPES:
+        return DTYPES[name]
+    raise TypeError(f'{x!r} is no type of Triton: tl.float32, tl.int32, ...')
+
+
+def of_numpy(dt):
+    "Triton's type for one of NumPy or `ml_dtypes`; `KeyError` if there is none"
+    return _OF_NUMPY[np.dtype(dt)]
+
+
+def of_number(x):
+    "The type of a number in a kernel"
+    if isinstance(x, (bool, np.bool_)):
+        return _I1
+    if isinstance(x, int):
+        for t, low, high in ((_I32, -(2**31), 2**31), (_U32, 0, 2**32), (_I64, -(2**63), 2**63), (_U64, 0, 2**64)):
+            if low <= x < high:
+                return t
+        raise ValueError(f'{x} does not fit into 64 bits')
+    if isinstance(x, float):
+        size = abs(x)
+        fits = x != x or size in (0.0, float('inf')) or 2.0**-126 <= size <= (2 - 2.0**-23) * 2.0**127
+        return _F32 if fits else _F64
+    raise TypeError(f'a kernel computes with numbers and blocks, not with {type(x).__name__}')
+
+
+@lru_cache(4096)
+def computed_in(
+    a,
+    b,  # types
+    a_is_number=False,
+    b_is_number=False,  # is it a number that stands in the source, and no value of the kernel?
+    division=False,  # / // %
+):  # a type
+    "The type that two values are converted to before an operation, as Triton's semantics have it"
+    if a_is_number != b_is_number:
+        number, block = (a, b) if a_is_number else (b, a)
+        if number.rank <= block.rank:
+            return _F32 if division and block in (_F16, _BF16) else block
+    for t in (_F64, _F32):
+        if t in (a, b):
+            return t
+    if _F16 in (a, b):
+        return _F32 if division else _F16
+    if _BF16 in (a, b):
+        return _F32 if division or a is not b else _BF16
+    if a.is_fp8() and b.is_fp8():
+        return a if a is b else _F16
+    if not (a.is_int() and b.is_int()):
+        raise TypeError(f'{a} and {b} do not go together: convert one with .to(...)')
+    if division and a.is_int_signed() != b.is_int_signed():
+        raise TypeError(f'/, // and % of {a} and {b}, one with and one without a sign: convert one with .to(...)')
+    return promoted(a, b)
+
+
+def promoted(a, b):
+    "The integer type for two of them"
+    wide = a if a.int_bitwidth > b.int_bitwidth else b
+    if a.is_int_signed() == b.is_int_signed():
+        return wide
+    unsigned, signed = (b, a) if a.is_int_signed() else (a, b)
+    return unsigned if unsigned.int_bitwidth >= signed.int_bitwidth else signed
