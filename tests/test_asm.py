@@ -285,7 +285,8 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     import torch
     (tmp_path/'in_triton.py').write_text(
         'import triton, triton.language as tl\n@triton.jit\ndef double_k(x, n, BLOCK: tl.constexpr):\n'
-        '    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n')
+        '    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n'
+        '@triton.jit\ndef copy_k(x, out):\n    out.store([0, 0], x.load([0, 0]))\n')
     monkeypatch.syspath_prepend(tmp_path)
     monkeypatch.setenv('TRITON_CACHE_DIR', str(tmp_path/'cache'))
     from in_triton import double_k
@@ -297,6 +298,10 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     layouts = asm.ttgir(double_k, x, 4096, BLOCK=1024)
     assert '#blocked = #ttg.blocked<{sizePerThread = [4], threadsPerWarp = [32], warpsPerCTA = [4]' in layouts
     assert 'loc(' not in layouts and '#loc' not in layouts
+    from in_triton import copy_k
+    from triton.tools.tensor_descriptor import TensorDescriptor
+    described = TensorDescriptor.from_tensor(x.view(64, 64), [16, 32])
+    assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by the copy engine'
     with pytest.raises(TypeError, match='copy_k is no kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
 
 

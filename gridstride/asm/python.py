@@ -13,6 +13,7 @@ from pathlib import Path
 from .kernels import Made, Unit
 from .tools import homes, link, missing_tool, usage
 from ..numba_cuda import import_numba_cuda
+from ..recording import function_within
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so examples of these are needed: arrays of
@@ -79,7 +80,7 @@ def _names_used(f):
 
 def _value_text(v, seen):
     "A text that is another one for another value"
-    g = v if isinstance(v, types.FunctionType) else getattr(v, 'py_func', getattr(v, 'fn', None))
+    g = function_within(v)
     if isinstance(g, types.FunctionType):
         return '' if g in seen else _text_of(g, seen)
     if isinstance(v, (types.ModuleType, type)):
@@ -221,6 +222,8 @@ def triton_type(x):  # (Triton's type, is it a multiple of 16?)
     "Triton's type of an example"
     if isinstance(x, str):
         return x, False
+    if hasattr(x, 'block_shape'):
+        return f'tensordesc<{triton_type(x.base)[0][1:]}[{",".join(map(str, x.block_shape))}]>', False
     if isinstance(x, bool):
         return 'i1', False
     if isinstance(x, int):
