@@ -467,6 +467,10 @@ WORDS = {
         'line {line} of {kernel}: several threads write the same value to {element}. '
         'Harmless as it is; one thread would do'
     ),
+    ('racecheck', 'same_value_programs'): Words(
+        'line {line} of {kernel}: several programs write the same value to {element}. '
+        'Harmless as it is; one program would do'
+    ),
     # A thread and an asynchronous copy; `whose` is a phrase
     ('racecheck', 'copy_not_waited_for'): Words(
         _COPY_UNDER_WAY,
@@ -543,6 +547,10 @@ WORDS = {
     ('memcheck', 'not_its_own'): Words(
         "{operation} takes the block's own shared memory, and this address is in another block's",
         "Of other blocks' shared memory there are loads, stores, mbarrier.arrive and .expect_tx.",
+    ),
+    ('synccheck', 'programs_wait'): Words(
+        'a program asks again and again for what no other program will write: all others have ended, or wait, too',
+        'Who holds a lock gives it back, and a flag is set by a program that does not wait for this one.',
     ),
     ('synccheck', 'arrives_twice'): Words(
         "a thread arrives twice at the cluster's barrier without waiting between", _PAIRS
@@ -842,7 +850,11 @@ for _operation in ('max', 'min'):
 
 
 # Findings that are warnings: the kernel goes on
-WARNINGS = {'same_value': ('racecheck', SameValueRace), 'returned': ('synccheck', EarlyReturn)}
+WARNINGS = {
+    'same_value': ('racecheck', SameValueRace),
+    'same_value_programs': ('racecheck', SameValueRace),
+    'returned': ('synccheck', EarlyReturn),
+}
 
 # Findings that no choice of checks silences, by kind: nothing could go on
 ALWAYS = dict(
@@ -852,7 +864,7 @@ ALWAYS = dict(
     synccheck='grid_diverged endless_wait blocks_wait others_wait waits_elsewhere stuck stuck_together warp_apart '
     'lane_elsewhere different_calls own_mask arrives_twice waits_unarrived no_such_barrier '
     'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
-    'not_cooperative',
+    'not_cooperative programs_wait',
 )
 
 

@@ -11,6 +11,7 @@ from .block import scalar
 from .memory import is_array, wrap
 from .rebind import Bound, function_of, unwrapped
 from .run import Run, enter
+from .trace import recorder
 from .types import const, named
 
 __all__ = ['checked', 'Checked', 'OPTIONS']
@@ -36,7 +37,11 @@ class Checked:
         self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
         self._told = False
 
-    fn = property(lambda self: self.kernel, doc='what `checked` was given')
+    arg_names = property(lambda self: self.names, doc='the names of its arguments')
+    fn = property(
+        lambda self: self.python if unwrapped(self.kernel) is self.kernel else checked(self.kernel.fn),
+        doc='the Python function; of one under autotune or heuristics the kernel, as on a GPU',
+    )
     jitted = property(lambda self: unwrapped(self.kernel), doc='the function under `@triton.jit`, for other tools')
 
     def __repr__(self):
@@ -188,8 +193,6 @@ class _Launch:
         run.first = 0
         run.pending = iter(enumerate(run.positions))
         run.step = self.step
-        from .trace import recorder
-
         run.trace = recorder()
         if run.trace:
             run.trace.begin(run)
@@ -207,6 +210,9 @@ class _Launch:
         number, position = next(run.pending, (None, None))
         if number is None:
             return False
-        run.number, run.program, run.start = number, position, len(run.stamps)
+        run.number, run.program, run.start, run.known = number, position, len(run.stamps), {}
+        run.in_time()
+        if run.trace:
+            run.trace.program()
         self.f(*self.args)
         return True

@@ -9,7 +9,7 @@ import sys
 
 import numpy as np
 
-from . import memory
+from . import descriptors, memory, randoms
 from . import block as _block, types as _types
 from .block import block_of, broadcast as _broadcast, compute, convert, is_number, tensor
 from .run import current, finding, frame_of, not_emulated, refuse
@@ -63,6 +63,8 @@ def _loop(frame, numbers, t):
         rounds += 1
         if rounds < 3:
             _kept(before, _types(frame))
+        elif rounds % 1024 == 0:
+            current().in_time()
 
 
 def _types(frame):
@@ -288,7 +290,7 @@ def load(pointer, mask=None, other=None, boundary_check=(), padding_option='', c
     if hasattr(pointer, 'load_block'):
         return pointer.load_block(mask, other, boundary_check, padding_option)
     _no_boundary('tl.load', boundary_check, padding_option)
-    return memory.load(pointer, mask, other)
+    return memory.load(pointer, mask, other, volatile)
 
 
 def store(pointer, value, mask=None, boundary_check=(), cache_modifier='', eviction_policy=''):
@@ -671,6 +673,93 @@ def dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_i
     from .products import dot
 
     return dot(input, other, acc, input_precision, allow_tf32, out_dtype)
+
+
+# Block pointers and descriptors
+
+
+def make_block_ptr(base, shape, strides, offsets, block_shape, order):
+    "A block of an array, that moves over it by `tl.advance`"
+    return descriptors.BlockPointer(base, shape, strides, offsets, block_shape, order)
+
+
+def advance(base, offsets):
+    "The block, moved by so many elements along each axis"
+    return base.advance(offsets)
+
+
+def make_tensor_descriptor(base, shape, strides, block_shape, padding_option='zero'):
+    "An array that blocks of one shape are loaded from and stored to, as the copy engine does it"
+    return descriptors.Descriptor(base, shape, strides, block_shape, padding_option)
+
+
+def load_tensor_descriptor(desc, offsets):
+    "The block at `offsets`"
+    return desc.load(offsets)
+
+
+def store_tensor_descriptor(desc, offsets, value):
+    "Write the block at `offsets`"
+    desc.store(offsets, value)
+
+
+# Random numbers
+
+
+def philox(seed, c0, c1, c2, c3, n_rounds=10):
+    "Four blocks of random bits for a seed and a counter of four blocks"
+    seed = block_of(seed).data.astype(np.uint64)
+    c = [block_of(o) for o in (c0, c1, c2, c3)]
+    return randoms.philox(seed, _broadcast(*c), c[0].dtype, n_rounds)
+
+
+def randint4x(seed, offset, n_rounds=10):
+    "Four blocks of random int32, one number of each for each offset"
+    offset = block_of(offset)
+    low = offset.to(_U32)
+    zero = low * 0
+    high = (offset >> 32).to(_U32) if offset.dtype.primitive_bitwidth > 32 else zero
+    return philox(seed, low, high, zero, zero, n_rounds)
+
+
+def randint(seed, offset, n_rounds=10):
+    "A block of random numbers of 32 bits"
+    return randint4x(seed, offset, n_rounds)[0]
+
+
+def uint_to_uniform_float(x):
+    "Random bits as numbers in [0, 1)"
+    wide = x.dtype.primitive_bitwidth == 64
+    x = x.to(_I64 if wide else _I32, bitcast=True)
+    return where(x < 0, -x - 1, x) * (1.0842020432385337e-19 if wide else 4.6566127342e-10)
+
+
+def rand4x(seed, offsets, n_rounds=10):
+    "Four blocks of random numbers in [0, 1)"
+    return tuple(map(uint_to_uniform_float, randint4x(seed, offsets, n_rounds)))
+
+
+def rand(seed, offset, n_rounds=10):
+    "A block of random numbers in [0, 1)"
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))
+
+
+def pair_uniform_to_normal(u1, u2):
+    "Two blocks of normal numbers from two uniform ones, by Box and Muller"
+    u1 = maximum(1.0e-7, u1)
+    angle, radius = 6.283185307179586 * u2, (-2.0 * globals()['log'](u1)).sqrt()
+    return radius * angle.cos(), radius * angle.sin()
+
+
+def randn4x(seed, offset, n_rounds=10):
+    "Four blocks of normal numbers"
+    a, b, c, d = rand4x(seed, offset, n_rounds)
+    return *pair_uniform_to_normal(a, b), *pair_uniform_to_normal(c, d)
+
+
+def randn(seed, offset, n_rounds=10):
+    "A block of normal numbers"
+    return randn4x(seed, offset, n_rounds)[0]
 
 
 # What the compiler is told, and what is told to the reader

@@ -23,14 +23,31 @@ _TORCH_BITS = dict(
 
 
 class Region:
-    "The memory of an array: from its first element to its last, flat, with what the detectors know of it"
+    """The memory that an argument's array lies in, flat, with what the detectors know of it.
+
+    It reaches as far as the memory that was allocated: a pointer into a slice may leave the slice, as on a GPU."""
 
     def __init__(self, flat, name, shape, strides, begin=0):
         self.flat, self.name, self.shape, self.strides, self.begin = flat, name, shape, strides, begin
         self.size, self.item = flat.size, flat.itemsize
         self.address = flat.__array_interface__['data'][0]
-        self.shadow = None
+        self.shadow, self.writable = None, flat.flags.writeable
         self.dtype = of_numpy(flat.dtype)
+
+    def flat_index(self, offsets):
+        "Where elements are in the array, counted by rows, whatever its strides"
+        offsets, flat = offsets - self.begin, np.zeros(offsets.shape, np.int64)
+        for axis in sorted(range(len(self.shape)), key=lambda a: -abs(self.strides[a])):
+            stride = self.strides[axis]
+            if stride and self.shape[axis] > 1:
+                i, offsets = np.divmod(offsets, stride)
+                flat += i * int(np.prod(self.shape[axis + 1 :]))
+        return flat
+
+    def view(self, flat):
+        "The array's part of `flat`, which has an element for each of the memory"
+        strides = [s * flat.itemsize for s in self.strides]
+        return np.lib.stride_tricks.as_strided(flat[self.begin :], self.shape, strides)
 
     def index_of(self, offset):
         "Where an element is, as an index of the array; before and behind it, too, along its longest stride"
@@ -44,28 +61,39 @@ class Region:
         return tuple(index)
 
 
-def as_numpy(a, name):
-    "(NumPy's view of the array's memory from first to last element, shape, strides in elements, its first element)"
-    if isinstance(a, np.ndarray):
-        if any(s % a.itemsize for s in a.strides):
-            raise WrongArgument(f'{name}: its elements do not lie on a grid; pass a copy')
+def _memory(a, name):
+    "(all the memory that an array lies in, flat; where in it the array begins; its strides in elements)"
+    if not isinstance(a, np.ndarray):
+        return _memory_of_tensor(a, name)
+    if any(s % a.itemsize for s in a.strides):
+        raise WrongArgument(f'{name}: its elements do not lie on a grid; pass a copy')
+    base = a
+    while isinstance(base.base, np.ndarray):
+        base = base.base
+    strides = tuple(s // a.itemsize for s in a.strides)
+    if base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
+        flat = base.reshape(-1, order='A')
+    else:
         low = a[tuple(slice(None, None, -1) if s < 0 else slice(None) for s in a.strides)]
-        strides = tuple(s // a.itemsize for s in a.strides)
-        flat = np.lib.stride_tricks.as_strided(low, (_extent(a.shape, strides),), (a.itemsize,))
-        begin = sum((n - 1) * -s for n, s in zip(a.shape, strides) if s < 0) if a.size else 0
-        return flat, a.shape, strides, begin
+        extent = 1 + sum((n - 1) * abs(s) for n, s in zip(a.shape, strides)) if a.size else 0
+        flat = np.lib.stride_tricks.as_strided(low, (extent,), (a.itemsize,), writeable=a.flags.writeable)
+    begin = (a.__array_interface__['data'][0] - flat.__array_interface__['data'][0]) // a.itemsize
+    return flat, begin, strides
+
+
+def _memory_of_tensor(a, name):
     if a.device.type != 'cpu':
-        raise WrongArgument(f'{name} is on {a.device}: the checked executor works on the CPU; pass {name}.cpu()')
+        raise WrongArgument(f'{name} is on {a.device}: kernels run checked on the CPU; pass {name}.cpu()')
     a = a.detach()
+    if a.is_conj() or a.is_neg() or a.layout is not sys.modules['torch'].strided:
+        raise WrongArgument(f'{name} is a tensor that is not plain memory; pass a copy')
     bits, dt = _TORCH_BITS.get(str(a.dtype).split('.')[-1], (None, None))
-    flat = a.as_strided((_extent(a.shape, a.stride()),), (1,))
-    flat = flat.view(getattr(sys.modules['torch'], bits)).numpy().view(dt) if bits else flat.numpy()
-    return flat, tuple(a.shape), tuple(a.stride()), 0
-
-
-def _extent(shape, strides):
-    "How many elements lie between the first and the last, both counted"
-    return 1 + sum((n - 1) * abs(s) for n, s in zip(shape, strides)) if all(shape) else 0
+    flat = a.as_strided((a.untyped_storage().nbytes() // a.element_size(),), (1,), 0)
+    try:
+        flat = flat.view(getattr(sys.modules['torch'], bits)).numpy().view(dt) if bits else flat.numpy()
+    except TypeError:
+        raise WrongArgument(f'{name} has elements of {a.dtype}, for which Triton has no type') from None
+    return flat, a.storage_offset(), tuple(a.stride())
 
 
 def is_array(a):
@@ -74,30 +102,18 @@ def is_array(a):
 
 
 def wrap(a, name, regions):
-    "A pointer to the first element of an array; two arrays that overlap share their memory's record"
-    flat, shape, strides, begin = as_numpy(a, name)
+    "A pointer to the first element of an array; arrays in one memory share what the detectors know of it"
+    flat, begin, strides = _memory(a, name)
     try:
         t = of_numpy(flat.dtype)
     except KeyError:
         raise WrongArgument(f'{name} has elements of {flat.dtype}, for which Triton has no type') from None
-    region = Region(flat, name, shape, strides, begin)
-    region.writable = flat.flags.writeable
-    for other in regions:
-        if other.address == region.address and other.size == region.size and other.dtype is t:
-            region.shadow = other.shadow
-    if region.shadow is None:
-        region.shadow = _overlapping(region, regions) or Shadow(region)
+    region = Region(flat, name, tuple(a.shape), strides, begin)
+    region.writable = flat.flags.writeable and (not isinstance(a, np.ndarray) or a.flags.writeable)
+    region.shadow = next((o.shadow for o in regions if o.address == region.address), None) or Shadow(region)
+    region.shadow.begin(region)
     regions.append(region)
     return tensor(np.int64(begin), pointer_type(t), region)
-
-
-def _overlapping(region, regions):
-    "The shadow of an array that overlaps this one, which then covers both"
-    low, high = region.address, region.address + region.size * region.item
-    for o in regions:
-        if low < o.address + o.size * o.item and o.address < high:
-            return o.shadow.extended(region)
-    return None
 
 
 def addresses(p):
@@ -130,8 +146,8 @@ def _elsewhere(run, address):
     torch = sys.modules['torch']
     for o in gc.get_objects():
         if isinstance(o, torch.Tensor) and o.device.type == 'cpu' and o.layout is torch.strided and o.numel():
-            begin = o.data_ptr()
-            if begin <= address < begin + _extent(o.shape, o.stride()) * o.element_size():
+            storage = o.untyped_storage()
+            if storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes():
                 wrap(o, 'a tensor known by its address', run.regions)
                 yield run.regions[-1]
 
@@ -216,7 +232,7 @@ def _masked(p, mask):
     return p, None if m.all() else m
 
 
-def load(p, mask=None, other=None):
+def load(p, mask=None, other=None, volatile=False):
     "The elements that pointers point to; where the mask is false `other`, or what nobody defined"
     p = _pointer(p, 'tl.load')
     t = p.dtype.element_ty
@@ -229,6 +245,8 @@ def load(p, mask=None, other=None):
         _note(run, region, active, 'read', p, m)
     if m is None:
         got = region.flat[active]
+        if volatile:
+            run.waits(got)
         return tensor(got.reshape(p.data.shape) if p.data.ndim else got[0], t)
     out = _instead(other, t, p.data.shape)
     if region is not None:
@@ -298,20 +316,22 @@ def _lanes_agree(region, active, value, p, m):
         raise finding('racecheck', 'lanes', fields, _lane(p, m, lost[0]))
 
 
-def _note(run, region, active, verb, p, m, value=None):
+def _note(run, region, active, verb, p, m, value=None, sem=None):
     "Tell the detectors and the trace of an access"
     if not (run.racecheck or run.initcheck or run.trace):
         return
     f = frame_of()
     shadow = region.shadow
-    at = active if shadow.region is region else shadow.place(region, active)
+    at = active if shadow.region.dtype is region.dtype else shadow.place(region, active)
     if run.initcheck and shadow.unwritten is not None:
         shadow.initcheck(region, active, at, verb, lambda i: _lane(p, m, i))
     if run.racecheck:
-        run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, 0, verb))
+        run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, verb))
+        if verb == 'atomic':
+            run.synchronize(shadow, at, sem)
         shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
     if run.trace:
-        run.trace.access(run, region, active, verb, f.f_lineno, p, m)
+        run.trace.access(run, region, active, verb, f, p, m)
 
 
 _ATOMICS = dict(
@@ -334,7 +354,7 @@ def atomic(name, p, value, mask=None, expected=None, sem=None):
     if region is None:
         return tensor(old[()], t)
     run = current()
-    _note(run, region, active, 'atomic', p, m)
+    _note(run, region, active, 'atomic', p, m, sem=sem)
 
     def lanes(v):
         v = np.broadcast_to(v, p.data.shape)
@@ -347,6 +367,7 @@ def atomic(name, p, value, mask=None, expected=None, sem=None):
         name,
         None if expected is None else lanes(convert(block_of(expected), t).data),
     )
+    run.waits(got)
     if m is None:
         return tensor(got.reshape(p.data.shape)[()], t)
     old[m] = got

@@ -2,8 +2,11 @@
 
 import linecache
 import sys
+import time
 
-from ..findings import Access, NotCompiled, NotSimulated, Place, exception_of
+import numpy as np
+
+from ..findings import Access, NotCompiled, NotSimulated, Place, exception_of, warn_of
 
 __all__ = ['Names', 'Run', 'current', 'frame_of', 'place', 'finding', 'refuse', 'not_emulated', 'access_of', 'enter']
 
@@ -20,18 +23,68 @@ class Run:
         self.memcheck, self.racecheck, self.initcheck = (
             o in settings.checks for o in ('memcheck', 'racecheck', 'initcheck')
         )
+        self.until = time.monotonic() + settings.seconds
         self.seconds = settings.seconds
         self.program = (0, 0, 0)  # its position in the grid
         self.number = 0  # and its number
-        self.stamps = [None]  # of each access so far: (number of the program, line, file, its clock's time, atomic)
+        self.stamps = [None]  # of each access so far: (number of its program, line, file, what it did)
         self.start = 1  # the running program's accesses have this stamp or a later one
+        self.known = {}  # the running program's clock: number of a program -> its last stamp that is known to be over
         self.regions = []
         self.trace = None
-        self.pending = iter(())  # programs that have not begun
+        self.told = False  # of a race of the same values
+        self.asked = None, 0  # what the program asked last, and how often it got the same answer
 
     def ordered(self, stamp):
         "Does the access with this stamp come before what the running program does now, whatever the order of programs?"
-        return False
+        return self.known.get(self.stamps[stamp][0], 0) >= stamp
+
+    def synchronize(self, shadow, at, sem):
+        "An atomic tells of all that its program did, and gets to know what those before it at this place told"
+        if shadow.clocks is None:
+            shadow.clocks = np.full(shadow.region.size, None)
+        before = {id(o): o for o in shadow.clocks[at] if o}
+        told = _joined(before.values())
+        if sem not in ('relaxed', 'release'):
+            self.known = _joined([self.known, told])
+        if sem not in ('relaxed', 'acquire'):
+            told = _joined([told, self.known, {self.number: len(self.stamps) - 1}])
+        shadow.clocks[at] = told
+
+    def same_value(self, fields):
+        "Warn, once in a launch, of programs that write one value to one place"
+        if not self.told:
+            self.told = True
+            warn_of(
+                'same_value_programs', 'triton', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__)
+            )
+
+    def waits(self, answer):
+        "A program that asks again and again, and gets the same answer, waits for another: let the next one run"
+        f = frame_of()
+        question = id(f), f.f_lasti, answer.tobytes()
+        self.asked = question, self.asked[1] + 1 if self.asked[0] == question else 0
+        if self.asked[1] < 100:
+            return
+        mine = self.number, self.program, self.known
+        if not self.step():
+            raise finding('synccheck', 'programs_wait')
+        self.number, self.program, self.known = mine
+        self.start, self.asked = len(self.stamps), (None, 0)
+
+    def in_time(self):
+        "A finding if the launch runs too long"
+        if time.monotonic() > self.until:
+            raise finding('timeout', 'endless', dict(seconds=self.seconds))
+
+
+def _joined(clocks):
+    joined = {}
+    for o in clocks:
+        for k, v in o.items():
+            if joined.get(k, 0) < v:
+                joined[k] = v
+    return joined
 
 
 _state = [None]

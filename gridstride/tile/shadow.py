@@ -8,26 +8,32 @@ __all__ = ['Shadow']
 
 
 class Shadow:
-    "Of each element of a region: the stamp of its last write, of its first and its last read"
+    "Of each element of a memory: the stamp of its last write, of its first and its last read"
 
     def __init__(self, region):
         self.region = region
         self.wrote = self.first = self.last = None
-        self.reads = []  # of an array that nobody has written yet: (offsets, stamp)
+        self.reads = []  # of a memory that nobody has written yet: (offsets, stamp)
         self.noted = 0
-        self.unwritten = _is_fresh(region.flat)
+        self.unwritten = None
+        self.clocks = None  # at elements that atomics have touched: what they tell of
 
-    def extended(self, region):
-        "For arrays that overlap: one shadow of all their bytes"
-        return self
+    def begin(self, region):
+        "Note which elements of an array nobody has written: all, if every one is NaN when the launch begins"
+        if region.dtype.rank < 2 or region.dtype is not self.region.dtype or 0 in region.shape:
+            return
+        first = region.flat[region.begin]
+        if first == first:
+            return
+        if min(region.strides, default=0) < 0 or not np.isnan(region.view(region.flat).astype(np.float32)).all():
+            return
+        if self.unwritten is None:
+            self.unwritten = np.zeros(self.region.size, bool)
+        region.view(self.unwritten)[...] = True
 
     def place(self, region, active):
-        "Offsets of another region as offsets of the one that is remembered"
-        here = self.region
-        if region.item == here.item:
-            return np.clip(active + (region.address - here.address) // here.item, 0, here.size - 1)
-        byte = active * region.item + (region.address - here.address)
-        return np.clip(byte // here.item, 0, here.size - 1)
+        "Offsets in elements of another type, as those of the type that is remembered"
+        return np.minimum(active * region.item // self.region.item, self.region.size - 1)
 
     def initcheck(self, region, active, at, verb, lane):
         "A finding if an element is read that nobody has written"
@@ -80,22 +86,24 @@ class Shadow:
             self._read(at, stamp)
         else:
             self.wrote[at] = stamp
+            self.first[at] = self.last[at] = 0
 
     def _judge(self, run, region, active, then, other, verb, lane, value):
         for i in np.flatnonzero(other):
-            number, _, _, _, before = run.stamps[then[i]]
+            number, _, _, before = run.stamps[then[i]]
             if number == run.number or before == verb == 'atomic' or run.ordered(then[i]):
                 continue
-            fields = dict(array=region.name, index=region.index_of(active[i]), before=before, now=verb)
-            if before == 'atomic' or verb == 'atomic':
-                code = 'programs_atomic'
-            else:
-                code = 'programs'
+            fields = dict(array=region.name, index=region.index_of(active[i]))
+            if before == verb == 'written' and _same(region.flat[active[i]], value, i):
+                run.same_value(fields)
+                continue
+            code = 'programs_atomic' if 'atomic' in (before, verb) else 'programs'
+            words = {'atomic': 'updated by an atomic'}
+            fields.update(before=words.get(before, before), now=words.get(verb, verb))
             raise finding('racecheck', code, fields, lane(i), access_of(run, then[i]))
 
 
-def _is_fresh(flat):
-    "Which elements nobody has written: all, if every one is NaN when the launch begins"
-    if flat.dtype.kind in 'biu' or not flat.size or flat[0] == flat[0]:
-        return None
-    return np.ones(flat.size, bool) if np.isnan(flat.astype(np.float32, copy=False)).all() else None
+def _same(before, value, i):
+    "Is what is written what stands there?"
+    now = np.asarray(value[i] if np.ndim(value) else value)
+    return now.tobytes() == np.asarray(before).tobytes()

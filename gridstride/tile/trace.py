@@ -1,6 +1,99 @@
 """What kernels did while it was recorded: accesses, bytes and sectors by line, which program touched what."""
 
-__all__ = ['recorder']
+import linecache
+from collections import defaultdict
+from contextlib import contextmanager
+
+import numpy as np
+
+__all__ = ['Counters', 'Trace', 'trace', 'recorder']
+
+_FIELDS = (
+    'programs',
+    'loads',
+    'load_bytes',
+    'load_sectors',
+    'stores',
+    'store_bytes',
+    'store_sectors',
+    'atomics',
+    'lanes',
+    'masked_lanes',
+)
+_SECTOR = 32  # bytes that memory gives at once
+
+
+class Counters(dict):
+    "Counters by name, as attributes too; `load_bytes/load_sectors/32` is how much of what memory gave was asked for"
+
+    def __init__(self):
+        super().__init__({k: 0 for k in _FIELDS})
+
+    def __getattr__(self, k):
+        if k not in self:
+            raise AttributeError(k)
+        return self[k]
+
+    def add(self, **counts):
+        "Count on: `counts` by name"
+        for k, v in counts.items():
+            self[k] += int(v)
+
+    def __repr__(self):
+        return '\n'.join(f'{k:<16}{v:>12,}' for k, v in self.items() if v)
+
+
+class Trace:
+    "What kernels did while it recorded: `stats` in total, `lines` by source line, `accesses` one by one, if kept"
+
+    def __init__(self, keep=1_000_000):  # keep: how many lanes' accesses are remembered
+        self.keep, self.stats, self.lines, self.accesses, self.source = keep, Counters(), defaultdict(Counters), [], {}
+        self.grid = None  # of the launch that was recorded last
+
+    def begin(self, run):
+        "A launch begins"
+        self.grid = run.grid
+
+    def program(self):
+        "A program begins"
+        self.stats.add(programs=1)
+
+    def access(self, run, region, active, verb, frame, p, mask):
+        "The running program touches the elements `active` of a region; `verb`: 'read', 'written', 'atomic'"
+        line, file = frame.f_lineno, frame.f_code.co_filename
+        self.source.setdefault(line, linecache.getline(file, line).strip())
+        sectors = np.unique((active * region.item + region.address) // _SECTOR).size
+        counts = dict(lanes=active.size, masked_lanes=p.data.size - active.size)
+        if verb == 'atomic':
+            counts.update(atomics=1)
+        else:
+            way = 'load' if verb == 'read' else 'store'
+            counts |= {f'{way}s': 1, f'{way}_bytes': active.size * region.item, f'{way}_sectors': sectors}
+        self.stats.add(**counts)
+        self.lines[line].add(**counts)
+        if self.keep > 0:
+            self.keep -= active.size
+            self.accesses.append(self._kept(run, region, active, verb, line, p, mask))
+
+    def _kept(self, run, region, active, verb, line, p, mask):
+        "An access as the pictures of `draw` take it; `block` is the program's number in the grid, `thread` the lane"
+        x, y, z = run.program
+        number = x + run.grid[0] * (y + run.grid[1] * z)
+        lanes = np.flatnonzero(mask) if mask is not None and p.data.ndim else np.arange(active.size)
+        return dict(
+            time=len(self.accesses),
+            line=line,
+            array=region.name,
+            space='global',
+            verb=verb,
+            block=np.full(active.size, number),
+            program=run.program,
+            thread=lanes,
+            at=region.flat_index(active),
+            size=region.item,
+            shape=tuple(map(int, region.shape)),
+        )
+
 
 _recorder = [None]
 
@@ -8,3 +101,15 @@ _recorder = [None]
 def recorder():
     "The trace that records now, or None"
     return _recorder[0]
+
+
+@contextmanager
+def trace(
+    keep=1_000_000,  # how many lanes' accesses are remembered one by one
+):
+    "A `Trace` of all kernels that run checked inside of the `with` block"
+    before, _recorder[0] = _recorder[0], Trace(keep)
+    try:
+        yield _recorder[0]
+    finally:
+        _recorder[0] = before

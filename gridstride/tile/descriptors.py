@@ -1,0 +1,197 @@
+"""Blocks of arrays that are reached without a pointer for each element: block pointers and tensor descriptors."""
+
+from math import prod
+
+import numpy as np
+
+from . import memory
+from .block import block_of, convert, tensor
+from .run import refuse
+from .types import DTYPES, block_type, const
+
+__all__ = ['BlockPointer', 'Descriptor', 'of_host']
+
+_I1, _I64 = DTYPES['int1'], DTYPES['int64']
+
+
+def _whole(values, what):
+    "Whole numbers, known now or not, as Python's"
+    values = values if isinstance(values, (list, tuple)) else [values]
+    found = [block_of(o) for o in values]
+    if any(o.data.ndim or not o.dtype.is_int() for o in found):
+        raise refuse(f'{what} are whole numbers, one for each axis')
+    return [int(o.data) for o in found]
+
+
+class _Tile:
+    "A part of an array with strides: its elements as pointers, and which of them are inside"
+
+    def __init__(self, base, shape, strides, block_shape):
+        base = block_of(base)
+        if not base.dtype.is_ptr() or base.data.ndim:
+            raise refuse(f'a base of {base.type}: it is a pointer to the array, an argument')
+        self.base, self.element = base, base.dtype.element_ty
+        self.shape, self.strides = _whole(shape, 'shape'), _whole(strides, 'strides')
+        block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
+        if not all(isinstance(o, int) for o in block_shape):
+            raise refuse('block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.')
+        self.block_shape = [const(int(o)) for o in block_shape]
+        if bad := [o for o in self.block_shape if o <= 0 or o & (o - 1)]:
+            raise refuse(f'block_shape {list(map(int, block_shape))}: {bad[0]} is no power of 2')
+        if not len(self.shape) == len(self.strides) == len(self.block_shape):
+            raise refuse('shape, strides and block_shape have different lengths')
+
+    dtype = property(lambda self: self.element)
+
+    def places(self, offsets):
+        "(offsets of all elements of the block, one mask for each axis: is it inside?)"
+        offset, inside = np.int64(0), []
+        for axis, (at, n, stride, size) in enumerate(zip(offsets, self.shape, self.strides, self.block_shape)):
+            where = at + np.arange(size, dtype=np.int64)
+            shape = [1] * len(offsets)
+            shape[axis] = size
+            offset = offset + (where * stride).reshape(shape)
+            inside.append(((where >= 0) & (where < n)).reshape(shape))
+        return offset, inside
+
+    def pointers(self, offsets, checked):
+        "(pointers, mask) of the block at `offsets`; along the axes `checked` the mask leaves out what is outside"
+        offset, inside = self.places(offsets)
+        mask = np.ones([int(o) for o in self.block_shape], bool)
+        for axis in checked:
+            mask &= inside[axis]
+        return self.base + tensor(offset, _I64), None if mask.all() else tensor(mask, _I1)
+
+    def load_at(self, offsets, checked, padding):
+        "The block at `offsets`; what is left out is `padding`"
+        p, mask = self.pointers(offsets, checked)
+        return memory.load(p, mask, None if mask is None else padding)
+
+    def store_at(self, offsets, value, checked):
+        "Write the block at `offsets`"
+        p, mask = self.pointers(offsets, checked)
+        memory.store(p, value, mask)
+
+
+def _paddings(t, option):
+    if option not in ('', None, 'zero', 'nan'):
+        raise refuse(f"padding_option is {option!r}; it may be '', 'zero' or 'nan'")
+    if option == 'nan' and not t.is_floating():
+        raise refuse(f"padding_option='nan' for {t}, which has no NaN")
+    return None if not option else 0 if option == 'zero' else float('nan')
+
+
+class BlockPointer(_Tile):
+    "What `tl.make_block_ptr` makes"
+
+    def __init__(self, base, shape, strides, offsets, block_shape, order):
+        super().__init__(base, shape, strides, block_shape)
+        self.offsets, self.order = _whole(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
+        if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
+            raise refuse(
+                'offsets and order have one number for each axis; order is (1, 0) for rows one behind the other'
+            )
+
+    type = property(lambda self: f'a pointer to {block_type(self.element, self.block_shape)}')
+
+    def advance(self, offsets):
+        "The block, moved by so many elements along each axis"
+        moved = [a + b for a, b in zip(self.offsets, _whole(offsets, 'offsets'), strict=True)]
+        return BlockPointer(self.base, self.shape, self.strides, moved, self.block_shape, self.order)
+
+    def _checked(self, axes):
+        axes = (axes,) if isinstance(axes, int) else tuple(axes or ())
+        if any(not 0 <= o < len(self.shape) for o in axes):
+            raise refuse(f'boundary_check={axes} of a block with {len(self.shape)} axes')
+        return axes
+
+    def load_block(self, mask, other, boundary_check, padding_option):
+        "`tl.load` of it"
+        if mask is not None or other is not None:
+            raise refuse('tl.load of a block pointer with mask or other', 'Name the axes: boundary_check=(0, 1).')
+        padding = _paddings(self.element, padding_option)
+        return self.load_at(self.offsets, self._checked(boundary_check), padding)
+
+    def store_block(self, value, mask, boundary_check):
+        "`tl.store` to it"
+        if mask is not None:
+            raise refuse('tl.store to a block pointer with a mask', 'Name the axes: boundary_check=(0, 1).')
+        value = block_of(value)
+        if value.data.ndim and (list(value.shape) != self.block_shape or value.dtype is not self.element):
+            want = block_type(self.element, self.block_shape)
+            raise refuse(f'{value.type} is stored to a block pointer to {want}', 'Convert with .to(...).')
+        self.store_at(self.offsets, value, self._checked(boundary_check))
+
+
+class Descriptor(_Tile):
+    "What `tl.make_tensor_descriptor` makes, or a `TensorDescriptor` of the host"
+
+    def __init__(self, base, shape, strides, block_shape, padding='zero'):
+        super().__init__(base, shape, strides, block_shape)
+        self.padding = _paddings(self.element, padding or 'zero')
+        if not 1 <= len(self.shape) <= 5:
+            raise refuse(f'a descriptor with {len(self.shape)} axes; it has 1 to 5')
+        if self.strides[-1] != 1:
+            raise refuse(f'a descriptor whose last stride is {self.strides[-1]}; it is 1')
+        if (n := self.block_shape[-1] * self.element.size) < 16:
+            raise refuse(f'a descriptor whose rows have {n} bytes; the copy engine takes 16 at least')
+        if bad := [o for o in self.strides[:-1] if o * self.element.size % 16]:
+            raise refuse(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
+
+    def _at(self, offsets):
+        offsets = _whole(offsets, 'offsets')
+        if len(offsets) != len(self.shape):
+            raise refuse(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
+        return offsets, range(len(offsets))
+
+    def load(self, offsets):
+        "The block at `offsets`; outside of the array it is 0"
+        return self.load_at(*self._at(offsets), self.padding)
+
+    def store(self, offsets, value):
+        "Write the block at `offsets`, as far as it is inside"
+        value = self._fitting(value)
+        offsets, checked = self._at(offsets)
+        self.store_at(offsets, value, checked)
+
+    def _fitting(self, value):
+        value = block_of(value)
+        if list(value.shape) != self.block_shape and prod(value.shape) != prod(self.block_shape):
+            raise refuse(f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}')
+        return convert(tensor(np.reshape(value.data, self.block_shape), value.dtype), self.element)
+
+    def _update(self, name, offsets, value):
+        value = self._fitting(value)
+        p, mask = self.pointers(*self._at(offsets))
+        memory.atomic(name, p, value, mask, sem='relaxed')
+
+    def gather(self, x_offsets, y_offset):
+        "Rows `x_offsets`, from column `y_offset` on"
+        p, mask = self._rows(x_offsets, y_offset)
+        return memory.load(p, mask, self.padding)
+
+    def scatter(self, value, x_offsets, y_offset):
+        "Write rows `x_offsets`, from column `y_offset` on"
+        p, mask = self._rows(x_offsets, y_offset)
+        memory.store(p, value, mask)
+
+    def _rows(self, x_offsets, y_offset):
+        rows = block_of(x_offsets).data.astype(np.int64)[:, None]
+        columns = _whole(y_offset, 'y_offset')[0] + np.arange(self.block_shape[-1], dtype=np.int64)[None, :]
+        mask = (rows >= 0) & (rows < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])
+        return self.base + tensor(rows * self.strides[0] + columns, _I64), tensor(mask, _I1)
+
+
+for _name in 'add min max and or xor'.split():
+
+    def _f(self, offsets, value, _name=_name):
+        self._update(_name, offsets, value)
+
+    _f.__name__, _f.__doc__ = f'atomic_{_name}', f'Atomic {_name} of each element of the block at `offsets`'
+    setattr(Descriptor, _f.__name__, _f)
+
+
+def of_host(d, name, regions):
+    "The descriptor that the host made, as an argument"
+    base = memory.wrap(d.base, name, regions)
+    return Descriptor(base, list(d.shape), list(d.strides), list(d.block_shape), getattr(d, 'padding', 'zero'))
