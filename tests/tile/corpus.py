@@ -10,9 +10,9 @@ that it is given, and returns what came out beside what should have: pairs of (g
         return [(out, x.double()**2)]
 
 `go(kernel, grid, *args, **meta)` is one of `RUNNERS`: checked, interpreted by Triton, compiled for an H100 and not run,
-or run on a GPU. In a wrong case comments mark the lines that a finding may name, and say its kind: `# memcheck`,
-`# racecheck`, `# initcheck`, `# launch`, `# refused` (it does not compile) and `# unseen: why` (nobody can tell it from
-what is meant).
+or run on a GPU. In a wrong case comments mark the lines that a finding may name, and say its kind (or its kinds, where
+it depends on who looks first): `# memcheck`, `# racecheck`, `# initcheck`, `# assert`, `# launch`, `# refused` (Triton
+does not compile it) and `# unseen: why` (nobody can tell it from what is meant).
 """
 import importlib.util, inspect, re, sys, zlib
 from functools import cache
@@ -22,7 +22,7 @@ from typing import Callable, NamedTuple
 import numpy as np, torch
 
 HERE = Path(__file__).resolve().parent
-KINDS = 'memcheck', 'racecheck', 'initcheck', 'launch', 'refused', 'unseen'
+KINDS = 'memcheck racecheck initcheck assert launch refused unseen'.split()
 CASES = {'right': {}, 'wrong': {}}
 
 
@@ -64,18 +64,17 @@ def cases(side):
 
 @cache
 def marks(file):
-    "(line, kind, note) of the marked lines of a file"
-    found = []
-    for n, text in enumerate(Path(file).read_text().split('\n'), 1):
-        if m := re.search(rf'# ({"|".join(KINDS)})\b:? ?(.*)', text): found.append((n, m[1], m[2]))
-    return found
+    "(line, kinds, note) of the marked lines of a file"
+    kind = f'(?:{"|".join(KINDS)})'
+    found = enumerate(re.findall(rf'^.*?(?:# ({kind}(?: {kind})*)(?:: (.*))?)?$', Path(file).read_text(), re.M), 1)
+    return [(n, set(kinds.split()), note) for n, (kinds, note) in found if kinds]
 
 
 class Expected(NamedTuple):
     "What must be found in a wrong case"
-    kind: str
+    kinds: set
     lines: set
-    note: str  # 'by checks', or why nobody can see it
+    note: str  # why nobody can see it
 
 
 def expected(case):
@@ -86,7 +85,7 @@ def expected(case):
             for c in cases('wrong').values() if c.file == case.file]
     begin = max((e for e in ends if e < end), default=0)
     mine = [m for m in marks(case.file) if begin <= m[0] < end]
-    return Expected(mine[0][1], {m[0] for m in mine}, mine[0][2]) if mine else None
+    return Expected(set().union(*(m[1] for m in mine)), {m[0] for m in mine}, mine[0][2])
 
 
 # Inputs and outputs

@@ -3,17 +3,22 @@
     python judge.py                     # needs an NVIDIA GPU: Triton runs the right kernels there, against float64
     python judge.py checked [NAME ...]  # gridstride.tile, on the CPU
     python judge.py interpreted         # Triton's interpreter, on the CPU
-    python judge.py compiled            # Triton compiles for an H100: right ones and wrong ones; no GPU needed
+    python judge.py compiled            # Triton compiles for an H100; no GPU needed
 
-Each gives 1 to the shell if a right kernel is not right. With --wrong the wrong ones, too (not on a GPU).
+With --wrong the wrong ones follow, each in a process of its own (not on a GPU: they would write to memory that is not
+theirs). The exit status tells whether all is as it should be.
 """
-import os, sys, time
+import os, re, sys, time
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
 if sys.argv[1:2] == ['interpreted']: os.environ['TRITON_INTERPRET'] = '1'
 
+import torch
+
 from corpus import RUNNERS, cases, compare, expected, seed
+
+FINDINGS = 'memcheck', 'racecheck', 'initcheck', 'assert', 'launch'
 
 
 def innermost(e):
@@ -22,45 +27,95 @@ def innermost(e):
     return e
 
 
-def lines_of(e, file):
-    "The lines of a file that an error tells of: its own, or those of its traceback"
-    res = {getattr(e, 'line', None) or getattr(getattr(e, 'node', None), 'lineno', None)}
-    tb = e.__traceback__
+def lines_of(e, case):
+    "The lines of the case's file that an error tells of: its own, or that of its launch, or what Triton points at"
+    if getattr(e, 'line', None): return {e.line, *({e.other.line} if getattr(e, 'other', None) else ())}
+    res, tb = set(), e.__traceback__
     while tb:
-        if tb.tb_frame.f_code.co_filename == file: res.add(tb.tb_lineno)
+        if tb.tb_frame.f_code.co_filename == case.file: res.add(tb.tb_lineno)
         tb = tb.tb_next
-    return res - {None}
+    return res
+
+
+def kind_of(e):
+    "The kind of a finding; 'refused' for what else an error says"
+    kind = getattr(e, 'kind', None)
+    return kind if kind in FINDINGS else 'refused'
 
 
 def verdict(case, how):
-    "(did it run to its end?, is it right?, what was said)"
+    "(what became of it, the error if there was one)"
     seed(case)
-    try:
-        pairs = case.run(RUNNERS[how])
-        if how != 'compiled': compare(case, pairs)
-        return True, True, ''
-    except AssertionError as e:
-        if getattr(e, 'kind', None): return False, False, f'{e}'
-        return True, False, f'{e}'
-    except Exception as e:
-        return False, False, f'{type(e).__name__}: {innermost(e)}' + (f' (line {getattr(e, "line", "")})')
+    try: pairs = case.run(RUNNERS[how])
+    except Exception as e: return kind_of(e), e
+    if how == 'compiled': return 'compiles', None
+    try: compare(case, pairs)
+    except AssertionError as e: return 'differs', e
+    return 'right', None
 
 
-def main(how='cuda', *names):
+def said(e): return '' if e is None else f'{type(e).__name__}: {e}' if str(e) else f'{type(e).__name__}: {innermost(e)}'
+
+
+def is_found(case, what, e):
+    "Is what was found what the marks of a wrong case say?"
+    want = expected(case)
+    if want.kinds == {'unseen'}: return what in ('right', 'differs')
+    return what in want.kinds and bool(lines_of(e, case) & want.lines)
+
+
+def judge_right(names, how, most=600):
+    "The names of those that are not right"
     bad = []
-    for side in ('right', 'wrong') if '--wrong' in names else ('right',):
-        chosen = [n for n in names if n != '--wrong']
-        for name, case in cases(side).items():
-            if chosen and name not in chosen: continue
-            start = time.perf_counter()
-            ran, ok, said = verdict(case, how)
-            what = 'right' if ok else 'different' if ran else 'raised'
-            if side == 'wrong' and how == 'compiled': what = 'compiles' if ok else 'refused'
-            note = f'  expected {expected(case)}' if side == 'wrong' else ''
-            print(f'{side:5} {name:36} {what:9} {time.perf_counter() - start:6.2f} s{note}', flush=True)
-            if said: print('      ' + said[:int(os.environ.get('CHARS', 600))].replace('\n', '\n      '), flush=True)
-            if side == 'right' and not ok: bad.append(name)
-    print(f'{how}: {len(bad)} of the right ones are not right: {" ".join(bad)}')
+    for case in cases('right').values():
+        if names and case.name not in names: continue
+        start = time.perf_counter()
+        what, e = verdict(case, how)
+        print(f'{case.name:40} {what:9} {time.perf_counter() - start:6.2f} s', flush=True)
+        if what in ('right', 'compiles'): continue
+        bad.append(case.name)
+        print(re.sub('^', '    ', said(e)[:most], flags=re.M), flush=True)
+    print(f'{how}: {len(bad)} of {len(names) or len(cases("right"))} right ones are not right: {" ".join(bad)}')
+    return bad
+
+
+def apart(f):
+    "What `f` prints or returns as a text, from a process of its own; 'crash' if that dies"
+    r, w = os.pipe()
+    if not (pid := os.fork()):
+        os.close(r)
+        try: os.write(w, f().encode()[:60000])
+        finally: os._exit(0)
+    os.close(w)
+    with os.fdopen(r, 'rb') as told: text = told.read().decode()
+    os.waitpid(pid, 0)
+    return text or 'crash'
+
+
+def judge_wrong(names, how):
+    "The names of those in which something else was found than the marks say"
+    bad = []
+    for case in cases('wrong').values():
+        if names and case.name not in names: continue
+        def one():
+            what, e = verdict(case, how)
+            return f'{what}\n{int(is_found(case, what, e))}\n{said(e)}'
+        what, found, text = (apart(one) + '\n0\n').split('\n', 2)
+        want = expected(case)
+        marked = 'as marked' if found == '1' else f'MARKED {" or ".join(want.kinds)}, line {sorted(want.lines)}'
+        print(f'{case.name:40} {what:10} {marked}', flush=True)
+        if found != '1' and text.strip(): print(re.sub('^', '    ', text.strip()[:600], flags=re.M), flush=True)
+        if found != '1': bad.append(case.name)
+    print(f'{how}: {len(bad)} of {len(names) or len(cases("wrong"))} wrong ones are not as marked: {" ".join(bad)}')
+    return bad
+
+
+def main(how='cuda', *given):
+    names = [o for o in given if o != '--wrong']
+    torch.set_num_threads(1)  # a process that is forked has no pool of threads
+    right, wrong = ([o for o in names if o in cases(side)] for side in ('right', 'wrong'))
+    bad = judge_right(right, how) if right or not names else []
+    if '--wrong' in given or wrong: bad += judge_wrong(wrong, how)
     return bool(bad)
 
 
