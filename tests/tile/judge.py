@@ -16,7 +16,7 @@ if sys.argv[1:2] == ['interpreted']: os.environ['TRITON_INTERPRET'] = '1'
 
 import torch
 
-from corpus import RUNNERS, cases, compare, expected, seed
+from tile_corpus import RUNNERS, cases, compare, expected, seed
 
 FINDINGS = 'memcheck', 'racecheck', 'initcheck', 'assert', 'launch'
 

@@ -2,7 +2,7 @@
 import torch
 import triton, triton.language as tl
 
-from corpus import cdiv, f16, normal, right, unwritten
+from tile_corpus import cdiv, f16, normal, right, unwritten
 
 SUMS = 'weights are rounded to float16 before the second product, and results after it: 2**-11 of values near 1'
 

@@ -3,7 +3,7 @@ import numpy as np, torch
 import triton, triton.language as tl
 from triton.language.extra import libdevice
 
-from corpus import bf16, cdiv, f16, normal, philox, right, uniform, unwritten, whole
+from tile_corpus import bf16, cdiv, f16, normal, philox, right, uniform, unwritten, whole
 
 
 @triton.jit

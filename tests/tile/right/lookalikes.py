@@ -3,19 +3,20 @@ import torch
 import triton, triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from corpus import normal, right, unwritten, whole, zeros
+from tile_corpus import normal, right, unwritten, whole, zeros
 
 
 @triton.jit
-def reversed_kernel(last_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    "The pointer is that of the last element, and offsets are negative"
+def reversed_kernel(x_ptr, out_ptr, n, stride, BLOCK: tl.constexpr):
+    "The pointer is moved to the last element, and offsets are negative"
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
-    tl.store(out_ptr + i, tl.load(last_ptr - i, mask=i < n), mask=i < n)
+    x_ptr -= (n - 1) * stride
+    tl.store(out_ptr + i, tl.load(x_ptr + i * stride, mask=i < n), mask=i < n)
 
 @right(why='nothing is rounded')
-def negative_offsets_inside(go):
+def negative_stride(go):
     x, out = normal(100), unwritten(100)
-    go(reversed_kernel, 2, x[99:], out, 100, BLOCK=64)
+    go(reversed_kernel, 2, x, out, 100, -1, BLOCK=64)
     return [(out, x.flip(0).double())]
 
 

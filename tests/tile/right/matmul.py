@@ -3,7 +3,7 @@ import torch
 import triton, triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from corpus import bf16, cdiv, f16, normal, right, unwritten, whole, zeros
+from tile_corpus import bf16, cdiv, f16, normal, right, unwritten, whole, zeros
 
 PRODUCT = 'the products of float16 are exact in float32, 70 sums of 6e-8 of values up to 30; float16 results: 2**-11'
 

@@ -3,7 +3,7 @@ import torch
 import torch.nn.functional as F
 import triton, triton.language as tl
 
-from corpus import bf16, cdiv, normal, right, unwritten, whole, zeros
+from tile_corpus import bf16, cdiv, normal, right, unwritten, whole, zeros
 
 
 @triton.jit

@@ -2,7 +2,7 @@
 import torch
 import triton, triton.language as tl
 
-from corpus import normal, unwritten, whole, wrong, zeros
+from tile_corpus import normal, unwritten, whole, wrong, zeros
 
 
 @triton.jit

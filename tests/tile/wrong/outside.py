@@ -2,7 +2,7 @@
 import torch
 import triton, triton.language as tl
 
-from corpus import bf16, cdiv, normal, unwritten, whole, wrong, zeros
+from tile_corpus import bf16, cdiv, normal, unwritten, whole, wrong, zeros
 
 
 @triton.jit
@@ -375,7 +375,7 @@ def a_view_is_not_contiguous(go):
 @triton.jit
 def between_kernel(x_ptr, out_ptr, rows, cols, BLOCK: tl.constexpr):
     row, c = tl.program_id(0), tl.arange(0, BLOCK)
-    x = tl.load(x_ptr + row * cols + c, mask=c < cols)  # memcheck
+    x = tl.load(x_ptr + row * cols + c, mask=c < cols)  # unseen: inside of the memory that the view spans
     tl.store(out_ptr + row * cols + c, x, mask=c < cols)
 
 @wrong

@@ -3,7 +3,7 @@ import torch
 import triton, triton.language as tl
 from triton.tools.tensor_descriptor import TensorDescriptor
 
-from corpus import bf16, f16, normal, unwritten, wrong, zeros
+from tile_corpus import bf16, f16, normal, unwritten, wrong, zeros
 
 
 @triton.jit
@@ -267,7 +267,7 @@ def an_offset_that_is_no_whole_number(go):
 
 @triton.jit
 def assertion_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    tl.static_assert(BLOCK % 128 == 0, 'whole groups of four warps')  # refused
+    tl.static_assert(BLOCK % 128 == 0, 'whole groups of four warps')  # refused assert
     i = tl.arange(0, BLOCK)
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
 
@@ -430,7 +430,7 @@ def seed_kernel(x_ptr, out_ptr, n, p, seed, BLOCK: tl.constexpr):
 @wrong
 def the_same_random_numbers_everywhere(go):
     import numpy as np
-    from corpus import uniform
+    from tile_corpus import uniform
     x, out = normal(128), unwritten(128)
     go(seed_kernel, 2, x, out, 128, .5, 7, BLOCK=64)
     return [(out, torch.from_numpy(uniform(7, np.arange(128)) > .5).double())]
