@@ -781,6 +781,7 @@ WORDS = {
         'the kernel still runs after {seconds} s: an endless loop, or threads that wait for what never comes',
         dict(
             python='If it is only slow: with sim.options(seconds=...).',
+            triton='If it is only slow: with tile.options(seconds=...).',
             cuda='If it is only slow: cpp.options(seconds=...). A loop that waits for another thread must look at a '
             'volatile or an atomic variable, and with checks=False at an atomic one.',
         ),

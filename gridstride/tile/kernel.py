@@ -192,19 +192,19 @@ class _Launch:
         run.positions = self.positions()
         run.first = 0
         run.pending = iter(enumerate(run.positions))
-        run.step = self.step
+        run.begin_program = self.begin_program
         run.trace = recorder()
         if run.trace:
             run.trace.begin(run)
         before = enter(run)
         try:
             with np.errstate(all='ignore'):
-                while run.step():
+                while self.begin_program():
                     pass
         finally:
             enter(before)
 
-    def step(self):
+    def begin_program(self):
         "Run the next program that has not begun; False if there is none"
         run = self.run_
         number, position = next(run.pending, (None, None))

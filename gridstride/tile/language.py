@@ -12,6 +12,7 @@ import numpy as np
 from . import descriptors, memory, randoms
 from . import block as _block, types as _types
 from .block import block_of, broadcast as _broadcast, compute, convert, is_number, tensor
+from .rewrite import keep_types, types_of
 from .run import current, finding, frame_of, not_emulated, refuse
 from .types import DTYPES, const as constexpr, named
 
@@ -57,32 +58,17 @@ def _program(sizes, axis):
 
 def _loop(frame, numbers, t):
     "The numbers of a loop; what a loop carries from round to round keeps its type"
-    before, rounds = _types(frame), 0
-    for i in numbers:
-        yield tensor(t.number(i), t)
-        rounds += 1
-        if rounds < 3:
-            _kept(before, _types(frame))
-        elif rounds % 1024 == 0:
+    before = None
+    for n, i in enumerate(numbers):
+        if n == 0:
+            before = types_of(frame)
+        elif n < 3:
+            keep_types(before, types_of(frame))
+        elif n % 1024 == 0:
             current().in_time()
-
-
-def _types(frame):
-    return {k: _type_of(v) for k, v in frame.f_locals.items() if isinstance(v, (tensor, int, float))}
-
-
-def _type_of(v):
-    return v.type if type(v) is tensor else block_of(v).dtype
-
-
-def _kept(before, now):
-    for k, t in before.items():
-        if k in now and now[k] != t:
-            raise refuse(
-                f'{k} is {t} before the loop and {now[k]} after a round of it',
-                'A variable that a loop changes keeps its type and shape: convert it with .to(...) in the loop, '
-                'or begin with the right one, as in tl.zeros(shape, tl.float32).',
-            )
+        yield tensor(t.number(i), t)
+    if before:
+        keep_types(before, types_of(frame))
 
 
 class range:

@@ -6,6 +6,7 @@ import builtins
 import types
 
 from . import language
+from .rewrite import HOOKS, code_of
 from .run import Names, refuse
 from .types import DTYPES, const, dtype, named
 
@@ -51,7 +52,8 @@ class Bound:
         key = id(f)
         if key not in self.functions:
             scope = _Scope(f, self)
-            new = types.FunctionType(f.__code__, scope, f.__name__, None, _cells(f, self))
+            code = code_of(f)
+            new = types.FunctionType(code, scope, f.__name__, None, _cells(f, code, self))
             new.__defaults__ = tuple(self.value(o) for o in f.__defaults__) if f.__defaults__ else None
             new.__kwdefaults__ = {k: self.value(v) for k, v in (f.__kwdefaults__ or {}).items()} or None
             self.functions[key] = new
@@ -132,15 +134,16 @@ class _Triton:
         return const(1 << (n - 1).bit_length())
 
 
-def _cells(f, bound):
-    return tuple(types.CellType(bound.value(c.cell_contents)) for c in f.__closure__) if f.__closure__ else None
+def _cells(f, code, bound):
+    cells = dict(zip(f.__code__.co_freevars, f.__closure__ or ()))
+    return tuple(types.CellType(bound.value(cells[k].cell_contents)) for k in code.co_freevars) or None
 
 
 class _Scope(Names):
     "The globals of a kernel's function: each name is looked up, and translated, when the kernel first uses it"
 
     def __init__(self, f, bound):
-        super().__init__(__builtins__=_Builtins(), __name__=f.__module__)
+        super().__init__(HOOKS, __builtins__=_Builtins(), __name__=f.__module__)
         self.f, self.bound = f, bound
 
     def __missing__(self, k):
@@ -157,7 +160,7 @@ class _Scope(Names):
         if k in _BUILTINS:
             return _BUILTINS[k]
         if hasattr(builtins, k):
-            raise refuse(f'{k}() of Python: a kernel has {", ".join(sorted(_BUILTINS)[-8:])} ...', 'Look for it in tl.')
+            raise refuse(f'{k} of Python is none of the few that a kernel may use', 'Look for it in tl.')
         raise KeyError(k)
 
 

@@ -67,7 +67,7 @@ class Run:
         if self.asked[1] < 100:
             return
         mine = self.number, self.program, self.known
-        if not self.step():
+        if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
         self.number, self.program, self.known = mine
         self.start, self.asked = len(self.stamps), (None, 0)
@@ -122,7 +122,9 @@ def place(thread=None):
         return Place(kernel=run and run.kernel.__name__)
     line, source, file = _line(f)
     top, g = f, f.f_back
-    while g is not None:  # the kernel's own frame, where a function that it called is at fault
+    while (
+        g is not None and g.f_code.co_name != 'begin_program'
+    ):  # perhaps a function that the kernel called is at fault
         if isinstance(g.f_globals, Names):
             top = g
         g = g.f_back
@@ -143,9 +145,15 @@ def access_of(run, stamp, thread=None):
     return Access(line, run.positions[number], thread, text, file)
 
 
-def refuse(what, mend=''):
-    "The exception for what Triton's compiler refuses, in words"
-    return NotCompiled(what, mend, dialect='triton', **_line_only())
+def refuse(what, mend='', line=None, function=None):
+    "The exception for what Triton's compiler refuses, in words; where no frame is there yet, at a line of a function"
+    at = _line_only()
+    if function is not None:
+        file = function.__code__.co_filename
+        at.update(
+            kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), called=None
+        )
+    return NotCompiled(what, mend, dialect='triton', **at)
 
 
 def not_emulated(what, mend=''):

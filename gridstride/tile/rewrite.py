@@ -1,0 +1,316 @@
+"""A kernel's function as Triton's compiler reads it, in Python that still has the learner's names, lines and file.
+
+Triton gives some of Python another meaning, and refuses the rest:
+
+- what is assigned becomes a value of the kernel: after `half = 0.5` the name is an fp32 scalar;
+- `and`, `or` and `not` work element by element on values of the kernel;
+- an `assert` is a `tl.device_assert`;
+- what a loop carries from round to round keeps its type.
+"""
+
+import ast
+import inspect
+import types
+from functools import lru_cache
+
+from .block import block_of, convert, is_number, tensor
+from .run import frame_of, refuse
+from .types import DTYPES, const
+
+__all__ = ['code_of', 'HOOKS']
+
+_I1 = DTYPES['int1']
+
+# What Triton's compiler has no meaning for: the node's name -> what it is called
+_REFUSED = dict(
+    Try='try', Raise='raise', Delete='del', Lambda='lambda', ClassDef='a class', Global='global', Nonlocal='nonlocal',
+    Yield='yield', YieldFrom='yield', Await='await', Dict='a dict', Set='a set', DictComp='a dict', SetComp='a set',
+    GeneratorExp='a generator', Break='break', Continue='continue', NamedExpr=':=', AsyncFor='async', Match='match',
+    Import='import', ImportFrom='import', AsyncFunctionDef='async', AsyncWith='async',
+)  # fmt: skip
+_MENDS = {
+    'break': 'Put what is done into an `if`, or mask it; a `while` loop ends by its condition.',
+    'continue': 'Put the rest of the round into an `if`.',
+    'lambda': 'Write a function of its own under @triton.jit.',
+    'a dict': 'Pass numbers as tl.constexpr arguments; a namedtuple or a tuple can be passed, too.',
+}
+
+
+class _Refusal(Exception):
+    "What cannot be compiled, and in which line"
+
+
+class _Rewriter(ast.NodeTransformer):
+    def __init__(self):
+        self.loops, self.inner, self.count = [], False, 0
+
+    def visit(self, node):
+        what = _REFUSED.get(type(node).__name__)
+        if what:
+            raise _Refusal(f'{what} in a kernel', _MENDS.get(what, ''), node.lineno)
+        return super().visit(node)
+
+    def visit_FunctionDef(self, node):
+        if self.inner:
+            raise _Refusal('a function inside of a kernel', _MENDS['lambda'], node.lineno)
+        self.inner = True
+        node.decorator_list = []
+        node.returns = None
+        for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
+            a.annotation = None
+        node.args.defaults = [_named('None', o) for o in node.args.defaults]
+        node.args.kw_defaults = [o and _named('None', o) for o in node.args.kw_defaults]
+        self.generic_visit(node)
+        return node
+
+    def visit_Assign(self, node):
+        if len(node.targets) > 1:
+            raise _Refusal('a = b = ...: two names for one value', 'Assign one after the other.', node.lineno)
+        node.value = _call('value', self.visit(node.value))
+        node.targets = [self.visit(node.targets[0])]
+        return node
+
+    def visit_AugAssign(self, node):
+        if not isinstance(node.target, ast.Name):
+            return self.generic_visit(node)
+        value = ast.copy_location(ast.BinOp(_named(node.target.id, node), node.op, self.visit(node.value)), node)
+        return ast.copy_location(ast.Assign([node.target], _call('value', value)), node)
+
+    def visit_AnnAssign(self, node):
+        if node.value is None:
+            return ast.copy_location(ast.Pass(), node)
+        known = ast.unparse(node.annotation).endswith('constexpr')
+        value = _call('known' if known else 'value', self.visit(node.value))
+        return ast.copy_location(ast.Assign([node.target], value), node)
+
+    def visit_BoolOp(self, node):
+        values = [self.visit(o) for o in node.values]
+        kind = 'and' if isinstance(node.op, ast.And) else 'or'
+        result = values.pop()
+        while values:
+            self.count += 1
+            name = f'__tile_{self.count}'
+            first = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), values.pop()), node)
+            both = _call(kind, _named(name, node), result)
+            result = ast.IfExp(_call(f'{kind}_goes_on', first), both, _named(name, node))
+            result = ast.copy_location(result, node)
+        return result
+
+    def visit_UnaryOp(self, node):
+        self.generic_visit(node)
+        return _call('not', node.operand) if isinstance(node.op, ast.Not) else node
+
+    def visit_Compare(self, node):
+        if len(node.ops) > 1:
+            raise _Refusal('a < b < c: two comparisons in one', 'Write (a < b) & (b < c).', node.lineno)
+        if isinstance(node.ops[0], (ast.In, ast.NotIn)):
+            raise _Refusal('`in`', 'Compare with each, and join with |.', node.lineno)
+        return self.generic_visit(node)
+
+    def visit_IfExp(self, node):
+        self.generic_visit(node)
+        return ast.copy_location(ast.IfExp(_call('decides', node.test), node.body, node.orelse), node)
+
+    def visit_If(self, node):
+        self.generic_visit(node)
+        node.test = _call('decides', node.test)
+        return node
+
+    def visit_Assert(self, node):
+        self.generic_visit(node)
+        args = [node.test] + ([node.msg] if node.msg else [])
+        return ast.copy_location(ast.Expr(_call('assert', *args)), node)
+
+    def visit_Return(self, node):
+        if any(self.loops):
+            raise _Refusal(
+                'return inside of a loop', 'Keep the result in a variable, and return behind it.', node.lineno
+            )
+        return self.generic_visit(node)
+
+    def visit_For(self, node):
+        if node.orelse:
+            raise _Refusal('else behind a loop', '', node.lineno)
+        if not isinstance(node.iter, ast.Call):
+            raise _Refusal(
+                'a loop over something else than a range', 'range(...) or tl.static_range(...).', node.lineno
+            )
+        return self._loop(node, not ast.unparse(node.iter.func).endswith('static_range'))
+
+    def visit_While(self, node):
+        if node.orelse:
+            raise _Refusal('else behind a loop', '', node.lineno)
+        self.count += 1
+        name = f'__tile_{self.count}'
+        node = self._loop(node, True)
+        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', at=node)), node)
+        node.test = ast.copy_location(ast.Call(_named(name, node), [node.test], []), node)
+        return [ast.fix_missing_locations(begin), node]
+
+    def _loop(self, node, compiled):
+        self.loops.append(compiled)
+        self.generic_visit(node)
+        self.loops.pop()
+        return node
+
+
+def _named(name, at):
+    return ast.copy_location(ast.Constant(None) if name == 'None' else ast.Name(name, ast.Load()), at)
+
+
+def _call(hook, *args, at=None):
+    at = at or args[0]
+    return ast.copy_location(ast.Call(_named(f'__tile_{hook}', at), list(args), []), at)
+
+
+@lru_cache(1024)
+def _rewritten(code):
+    "The code of a function, rewritten; the same code where its source is not to be had; or a refusal"
+    try:
+        lines, first = inspect.getsourcelines(code)
+    except (OSError, TypeError):
+        return code
+    indented = lines[0][:1].isspace()
+    try:
+        tree = ast.parse(('if 1:\n' if indented else '') + ''.join(lines))
+    except SyntaxError:
+        return code
+    body = tree.body[0].body if indented else tree.body
+    if not isinstance(body[0], ast.FunctionDef) or body[0].name != code.co_name:
+        return code
+    ast.increment_lineno(tree, first - 1 - indented)
+    try:
+        body[0] = _Rewriter().visit(body[0])
+    except _Refusal as e:
+        return e
+    return _compiled(tree, body, code)
+
+
+def _compiled(tree, body, code):
+    "The rewritten function's code: where it used variables of a function around it, inside of one that has them"
+    if code.co_freevars:
+        names = [ast.arg(o) for o in code.co_freevars]
+        around = ast.parse('def around(): pass').body[0]
+        around.args.args, around.body = names, [body[0]]
+        body[0] = ast.copy_location(around, body[0])
+    ast.fix_missing_locations(tree)
+    made = compile(tree, code.co_filename, 'exec', dont_inherit=True)
+    depth = 2 if code.co_freevars else 1
+    for _ in range(depth):
+        made = next(
+            o for o in made.co_consts if isinstance(o, types.CodeType) and o.co_name in (code.co_name, 'around')
+        )
+    return made
+
+
+def code_of(f):
+    "The code of a function, rewritten for a kernel; what Triton's compiler has no meaning for is refused"
+    made = _rewritten(f.__code__)
+    if isinstance(made, _Refusal):
+        what, mend, line = made.args
+        raise refuse(what, mend, line, f)
+    return made
+
+
+# What rewritten code calls
+
+
+def _value(v):
+    if isinstance(v, (int, float)):
+        return block_of(v)
+    if type(v) is tuple:
+        return tuple(map(_value, v))
+    return v
+
+
+def _goes_on_and(v):
+    return type(v) is tensor or bool(v)
+
+
+def _goes_on_or(v):
+    return type(v) is tensor or not v
+
+
+def _both(a, b):
+    if type(a) is not tensor:
+        return b
+    if type(b) is not tensor:
+        return a if b else b
+    return a.logical_and(b)
+
+
+def _either(a, b):
+    if type(a) is not tensor:
+        return b
+    if type(b) is not tensor:
+        return b if b else a
+    return a.logical_or(b)
+
+
+def _not(v):
+    return ~convert(v, _I1) if type(v) is tensor else not v
+
+
+def _decides(v):
+    if type(v) is tensor or v is None or isinstance(v, int):
+        return v
+    raise refuse(f'a decision by {type(v).__name__} {v!r}', 'A condition is a comparison, a bool, or a whole number.')
+
+
+def _assert(condition, message=''):
+    from .language import device_assert
+
+    device_assert(condition, message)
+
+
+def types_of(frame):
+    "The types of a frame's variables; None for a number that the compiler knows"
+    return {
+        k: v.type if type(v) is tensor else None for k, v in frame.f_locals.items() if type(v) is tensor or is_number(v)
+    }
+
+
+def keep_types(before, now):
+    "Refuse a variable whose type differs after a round of a loop"
+    for k, t in before.items():
+        if k not in now or now[k] == t:
+            continue
+        if t is None:
+            raise refuse(
+                f'{k} is known when the kernel is compiled, and a loop changes it', f'Begin with a copy: {k}_ = {k}.'
+            )
+        raise refuse(
+            f'{k} is {t} before the loop and {now[k]} after a round of it',
+            'What a loop changes keeps its type and shape: convert it with .to(...) in the loop, or begin with the '
+            'right one, as in tl.zeros(shape, tl.float32).',
+        )
+
+
+class While:
+    "A `while` loop: decides whether another round begins"
+
+    def __init__(self):
+        self.before, self.rounds = None, 0
+
+    def __call__(self, condition):
+        if type(condition) is not tensor:
+            raise refuse('a `while` loop whose condition is known when the kernel is compiled', 'It would never end.')
+        self.rounds += 1
+        if self.rounds == 1:
+            self.before = types_of(frame_of())
+        elif self.rounds < 4:
+            keep_types(self.before, types_of(frame_of()))
+        elif self.rounds % 1024 == 0:
+            from .run import current
+
+            current().in_time()
+        return bool(condition)
+
+
+HOOKS = {
+    f'__tile_{k}': v
+    for k, v in {
+        'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
+        'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While,
+    }.items()
+}  # fmt: skip
