@@ -10,6 +10,9 @@ _MODULE_OF = {  # tool -> the module that has it
     'bias_gelu': 'activations',
     'rms_norm': 'norms',
     'layer_norm': 'norms',
+    'cross_entropy': 'losses',
+    'linear_cross_entropy': 'losses',
+    'AdamW': 'optimizers',
 }
 TOOLS = tuple(_MODULE_OF)
 __all__ = ['TOOLS', 'source', *TOOLS]

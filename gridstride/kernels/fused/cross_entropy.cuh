@@ -1,0 +1,130 @@
+// The cross entropy of rows of `width` logits in two passes: `losses` reads a row and keeps two numbers of it, with
+// which `gradients` can make the gradient. Neither softmax nor probabilities are ever in memory.
+// Above: the types From (of logits) and Sum (in which is computed), V (numbers of a load, of which a row has whole
+// ones), THREADS and AHEAD (loads under way).
+struct alignas(V * sizeof(From)) Pack { From at[V]; };
+
+constexpr Sum LOG2E = 1.44269504088896340736, LN2 = 0.69314718055994530942;
+constexpr Sum LOWEST = sizeof(Sum) == 4 ? -3e38 : -1e308;   // finite: minus infinity less itself would be NaN
+
+__device__ float two_to(float x) {                          // 2^x; 0 where it is below the smallest normal number
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+__device__ double two_to(double x) { return exp2(x); }
+
+// e^x is 2^(x LOG2E). Of some logits: the largest one times LOG2E, and the sum of all 2^(x LOG2E - shift), so that
+// none is above 1. The shift is rounded once, and the same wherever it is used: its rounding falls out of the result.
+struct Sums { Sum shift, sum; };
+__device__ float shift_of(float x) { return __fmul_rn(x, LOG2E); }
+__device__ double shift_of(double x) { return __dmul_rn(x, LOG2E); }
+__device__ Sum above(Sum x, Sum shift) { return two_to(fma(x, LOG2E, -shift)); }
+
+__device__ Sums join(Sums a, Sums b) {
+    Sum shift = a.shift > b.shift ? a.shift : b.shift;
+    return {shift, a.sum * two_to(a.shift - shift) + b.sum * two_to(b.shift - shift)};
+}
+
+__device__ void add(Sums &sums, const Pack &pack) {
+    Sum x[V], most = (Sum)pack.at[0];
+    #pragma unroll
+    for (int v = 0; v < V; v++) {
+        x[v] = (Sum)pack.at[v];
+        most = x[v] > most ? x[v] : most;
+    }
+    Sum shift = shift_of(most);
+    if (shift > sums.shift) sums = {shift, sums.sum * two_to(sums.shift - shift)};
+    #pragma unroll
+    for (int v = 0; v < V; v++) sums.sum += above(x[v], sums.shift);
+}
+
+__device__ Sums warp_join(Sums sums, int lanes) {           // each lane gets those of its `lanes` neighbours
+    for (int d = lanes / 2; d > 0; d /= 2)
+        sums = join(sums, {__shfl_xor_sync(~0u, sums.shift, d), __shfl_xor_sync(~0u, sums.sum, d)});
+    return sums;
+}
+
+__device__ Sums block_join(Sums sums) {                     // each thread gets those of its block
+    __shared__ Sums of_warp[THREADS / 32];
+    int warp = threadIdx.x / 32, lane = threadIdx.x % 32;
+    sums = warp_join(sums, 32);
+    if (lane == 0) of_warp[warp] = sums;
+    __syncthreads();
+    return warp_join(lane < THREADS / 32 ? of_warp[lane] : Sums{LOWEST, 0}, 32);
+}
+
+__device__ Sum loss_of(Sum x, Sums sums) {                  // log(sum of e^x) less the target's x
+    return (log2(sums.sum) + fma(x, -LOG2E, sums.shift)) * LN2;
+}
+
+__device__ Pack gradient_of(Pack pack, Sums sums, Sum factor) {              // of all but the target: softmax * factor
+    factor /= sums.sum;
+    #pragma unroll
+    for (int v = 0; v < V; v++) pack.at[v] = From(above((Sum)pack.at[v], sums.shift) * factor);
+    return pack;
+}
+
+__device__ From target_gradient(From x, Sums sums, Sum factor) {             // (softmax - 1) * factor
+    return From((above((Sum)x, sums.shift) / sums.sum - 1) * factor);
+}
+
+__device__ Pack load(const Pack *from) {                    // past the L1 cache: it is read once
+    if constexpr (sizeof(Pack) != 16) return *from;
+    uint4 words = __ldcs((const uint4 *)from);
+    Pack pack;
+    memcpy(&pack, &words, sizeof(Pack));
+    return pack;
+}
+
+__device__ void store(Pack *to, const Pack &pack) {
+    if constexpr (sizeof(Pack) != 16) *to = pack;
+    else __stcs((uint4 *)to, *(const uint4 *)&pack);
+}
+
+// A block for a row
+__global__ void __launch_bounds__(THREADS)
+losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned width, long long ignored) {
+    const size_t row = blockIdx.x;
+    const From *numbers = x + row * width;
+    const Pack *packs = (const Pack *)numbers;
+    const unsigned count = width / V;
+    Sums sums = {LOWEST, 0};
+    for (unsigned i = threadIdx.x; i < count; i += AHEAD * THREADS) {
+        Pack pack[AHEAD];
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            if (i + a * THREADS < count) pack[a] = packs[i + a * THREADS];
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++)
+            if (i + a * THREADS < count) add(sums, pack[a]);
+    }
+    sums = block_join(sums);
+    if (threadIdx.x != 0) return;
+    const long long t = target[row];
+    loss[row] = t == ignored ? Sum(0) : loss_of((Sum)numbers[t], sums);
+    kept[2 * row] = sums.shift, kept[2 * row + 1] = sums.sum;
+}
+
+// `parts` blocks for a row, each with `share` packs; `gradient` may be `x`. What comes from above is one number for
+// each row (each = 1), or one for all (each = 0); all of it is multiplied by `scale`.
+__global__ void __launch_bounds__(THREADS)
+gradients(const From *x, const long long *target, const Sum *kept, const Sum *upstream, const Sum *scale,
+          From *gradient, unsigned width, unsigned share, int parts, int each, long long ignored) {
+    const size_t row = blockIdx.x / parts;
+    const long long t = target[row];
+    const Pack *packs = (const Pack *)(x + row * width);
+    Pack *to = (Pack *)(gradient + row * width);
+    const Sums sums = {kept[2 * row], kept[2 * row + 1]};
+    const Sum factor = upstream[row * each] * *scale;
+    const unsigned begin = blockIdx.x % parts * share, end = min(width / V, begin + share);
+    for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) {
+        if (t == ignored) {
+            store(to + i, Pack{});
+            continue;
+        }
+        const From hit = i == t / V ? x[row * width + t] : From(0);          // read before it may be overwritten
+        store(to + i, gradient_of(load(packs + i), sums, factor));
+        if (i == t / V) gradient[row * width + t] = target_gradient(hit, sums, factor);
+    }
+}

@@ -1,0 +1,362 @@
+"""`cross_entropy` of logits, and `linear_cross_entropy`, which has only some rows of them in memory at a time.
+
+A row of logits is long: 128,256 of bfloat16 are 250 KiB, more than a block has. A cluster of blocks of a Hopper GPU
+keeps it in their shared memory together, so that logits are read once, and the gradient is written once. Elsewhere one
+pass makes the losses, and another one the gradient.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from .sources import SIZES, source, sums_of
+from ..ptx import primitives
+from ..rung import Call, Long, here
+from ..texts import IN_C, with_types
+from ..tool import check_fits, check_tensor, launch, power_between, type_of, vector
+from ...utils import cdiv
+
+# A cluster's blocks have about 64 KiB each, so that three share an SM: while one waits for its logits, another writes.
+PARTS = dict(bytes=2**16, threads=512, ahead=2, together=3)  # of a block; at the same time on an SM
+_MOST_PART, _MOST_BLOCKS = 200 * 2**10, 8  # bytes of a block at most; blocks of a cluster
+_AHEAD = 4  # loads under way for a thread
+_SHARE = 2**15  # bytes of a block that makes a part of a gradient
+_FEW = 1024  # threads of a block that has all targets, or all losses
+_BUFFER = 2**29  # bytes of the logits that `linear_cross_entropy` has at a time
+_CLUSTER = 'typedef unsigned u32;\n' + primitives('address', 'cluster_sync', 'of_block')
+REDUCTIONS = 'mean', 'sum', 'none'
+
+
+# What is launched
+class Case(NamedTuple):
+    "What a call is about"
+
+    dtype: str
+    rows: int
+    width: int  # logits of a row
+    v: int  # of a load
+    ignored: int  # the target that does not count
+
+
+@lru_cache(256)
+def _whole(names, dtype, constants, between=''):
+    types = ('From', IN_C[dtype]), ('Sum', IN_C[sums_of(dtype)])
+    return with_types('\n'.join(map(source, names)), types, constants, between)
+
+
+def _threads(packs, ahead=_AHEAD, most=512):
+    "Of a block that reads so many packs"
+    return power_between(cdiv(packs, ahead), 32, most)
+
+
+@lru_cache(1024)
+def count_call(case, mean) -> Call:
+    "Makes `scale`, by which the sum of losses is multiplied"
+    src = _whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
+    numbers = case.rows, case.width, int(mean), Long(case.ignored)
+    return Call(src, 'count_targets', ('target', 'scale'), numbers, (1,), (_FEW,))
+
+
+@lru_cache(1024)
+def add_call(case) -> Call:
+    "Adds up the losses"
+    src = _whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
+    return Call(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_FEW,))
+
+
+def _rows_source(case, threads):
+    return _whole(('cross_entropy',), case.dtype, (('V', case.v), ('THREADS', threads), ('AHEAD', _AHEAD)))
+
+
+@lru_cache(1024)
+def losses_call(case) -> Call:
+    "Makes the losses, and keeps of each row what its gradient needs"
+    threads = _threads(case.width // case.v)
+    arrays, numbers = ('x', 'target', 'loss', 'kept'), (case.width, Long(case.ignored))
+    return Call(_rows_source(case, threads), 'losses', arrays, numbers, (case.rows,), (threads,))
+
+
+@lru_cache(1024)
+def gradients_call(case, each) -> Call:
+    "Makes the gradient of what was kept; `each`: has each row a number of its own from above?"
+    packs = case.width // case.v
+    share = min(packs, _SHARE // (case.v * SIZES[case.dtype]))
+    parts, threads = cdiv(packs, share), _threads(share)
+    numbers = case.width, share, parts, int(each), Long(case.ignored)
+    arrays = 'x', 'target', 'kept', 'upstream', 'scale', 'gradient'
+    return Call(_rows_source(case, threads), 'gradients', arrays, numbers, (case.rows * parts,), (threads,))
+
+
+@lru_cache(1024)
+def once_call(case, on):  # a `Call`, or None where that cannot be
+    "Makes losses and gradient together, on a Hopper GPU"
+    size, packs = SIZES[case.dtype], case.width // case.v
+    blocks = power_between(2 * case.width * size // PARTS['bytes'] - 1, 1, _MOST_BLOCKS)
+    share = cdiv(packs, blocks)
+    shared = share * case.v * size
+    # The small numbers of a gradient would be lost in float16 before they are multiplied by a scale from above.
+    if not on.hopper or case.dtype not in ('float32', 'bfloat16') or shared > _MOST_PART:
+        return None
+    threads = _threads(share, PARTS['ahead'], PARTS['threads'])
+    constants = dict(V=case.v, THREADS=threads, AHEAD=PARTS['ahead'], MIN_BLOCKS=PARTS['together'], CLUSTER=blocks)
+    src = _whole(('cross_entropy', 'cross_entropy_once'), case.dtype, tuple(constants.items()), _CLUSTER)
+    arrays, numbers = ('x', 'target', 'scale', 'loss', 'gradient'), (case.width, share, Long(case.ignored))
+    grid, cluster = (case.rows, blocks), (1, blocks, 1)
+    return Call(src, 'loss_and_gradient', arrays, numbers, grid, (threads,), shared, cluster=cluster)
+
+
+@lru_cache(1024)
+def multiply_call(dtype, size, v, on) -> Call:
+    "Multiplies `size` numbers by one, unless that is 1"
+    src = _whole(('multiply',), dtype, (('V', v), ('THREADS', 512)))
+    blocks = max(1, min(4 * on.sms, cdiv(size, 512 * v)))
+    return Call(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
+
+
+# What is given
+def _check_targets(tool, target, x, rows):
+    if not hasattr(target, 'data_ptr'):
+        raise TypeError(f'{tool}: target is a {type(target).__name__}, and a torch tensor of int64 is needed')
+    if target.is_floating_point():
+        what = 'it has the number of a class for each row (int64), not probabilities'
+        raise TypeError(f'{tool}: target is {type_of(target)}, and {what}')
+    check_tensor(tool, target, ['int64'], 'target')
+    if target.shape != (rows,):
+        what = f'one class for each of {rows} rows is needed'
+        raise ValueError(f'{tool}: target has the shape {tuple(target.shape)}, and {what}')
+    if target.device != x.device:
+        raise ValueError(f'{tool}: target is on {target.device} and the rest on {x.device}; move it with .to(...)')
+
+
+def _check_options(tool, reduction, reductions, ignore_index):
+    if reduction not in reductions:
+        raise ValueError(f'{tool}: reduction is {reduction!r}, and it may be {", ".join(map(repr, reductions))}')
+    if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
+        raise TypeError(f'{tool}: ignore_index is {ignore_index!r}, and it is a whole number')
+
+
+def _check_rows(tool, x, name, columns):
+    check_tensor(tool, x, SIZES, name)
+    if x.dim() != 2:
+        what = f'rows of {columns} are needed; .view(-1, {columns}) makes them'
+        raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {what}')
+    if not 0 < x.shape[1] < 2**31 or x.shape[0] >= 2**24:
+        what = 'there may be 2^24 - 1 rows of 1 to 2^31 - 1 numbers'
+        raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {what}')
+
+
+def _check_in_place(tool, x):
+    if x.requires_grad and x.is_leaf and torch.is_grad_enabled():
+        raise ValueError(
+            f'{tool}: in_place writes the gradient over the logits, and these are a leaf, whose numbers somebody may '
+            'still need; give the result of an operation, or leave in_place out'
+        )
+
+
+# What is computed
+def _case(x, ignored):
+    "The `Case` of logits; rows begin where their vectors may"
+    rows, width = x.shape
+    return Case(type_of(x), rows, width, vector(x.data_ptr(), x.element_size(), 2, width), ignored)
+
+
+def _in_sums(x, *shape):
+    "Room for numbers of the type in which is computed"
+    return torch.empty(shape, dtype=getattr(torch, sums_of(type_of(x))), device=x.device)
+
+
+def _count(x, target, case, reduction):
+    "What the sum of the losses is multiplied by, which stays on the device"
+    scale = _in_sums(x)
+    launch([count_call(case, reduction == 'mean')], target, target=target, scale=scale)
+    return scale
+
+
+def _losses(x, target, case, loss):
+    "Make the losses; what a second pass needs of the rows comes back"
+    kept = _in_sums(x, case.rows, 2)
+    launch([losses_call(case)], x, target=target, loss=loss, kept=kept)
+    return kept
+
+
+def _once(x, target, case, scale, loss, to):
+    "Make the losses, and the gradient into `to`"
+    launch([once_call(case, here())], x, target=target, scale=scale, loss=loss, gradient=to)
+
+
+def _second(x, target, case, kept, upstream, scale, to):
+    "Make the gradient of what was kept, into `to`"
+    arrays = dict(target=target, kept=kept, upstream=upstream, scale=scale, gradient=to)
+    launch([gradients_call(case, upstream.dim() == 1)], x, **arrays)
+
+
+def _add(loss, scale, case):
+    "The sum of the losses, scaled"
+    out = torch.empty_like(scale)
+    launch([add_call(case)], loss, loss=loss, scale=scale, out=out)
+    return out
+
+
+def _multiply(x, factor):
+    "`x *= factor`, without looking at the factor here"
+    if x is not None and x.numel():
+        v = vector(x.data_ptr(), x.element_size(), 1, x.numel())
+        launch([multiply_call(type_of(x), x.numel(), v, here())], x, factor=factor)
+
+
+def _gone(tool):
+    return RuntimeError(f'{tool}: its gradient was made in advance, and is taken; go backward once')
+
+
+class _CrossEntropy(torch.autograd.Function):
+    "Keeps the gradient if it was made at once, else what a second pass needs"
+
+    @staticmethod
+    def forward(ctx, x, target, ignored, reduction, in_place):
+        ctx.case = case = _case(x, ignored)
+        loss, ctx.scale = _in_sums(x, case.rows), _count(x, target, case, reduction)
+        ctx.in_place, ctx.gradient, ctx.kept, ctx.taken = in_place, None, None, False
+        if reduction != 'none' and once_call(case, here()):
+            ctx.gradient = x.detach() if in_place else torch.empty_like(x)
+            _once(x, target, case, ctx.scale, loss, ctx.gradient)
+        else:
+            ctx.kept = _losses(x, target, case, loss)
+        if in_place and ctx.kept is None:
+            torch.autograd.graph.increment_version(x)  # whoever has kept the logits for a backward pass is told so
+            ctx.save_for_backward(target)
+        else:
+            ctx.save_for_backward(target, x)
+        return loss if reduction == 'none' else _add(loss, ctx.scale, case)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, upstream):
+        upstream, gradient = upstream.to(ctx.scale.dtype).contiguous(), ctx.gradient
+        if ctx.taken and ctx.in_place:
+            raise _gone('cross_entropy with in_place')
+        if gradient is not None:
+            _multiply(gradient, upstream)
+        else:
+            gradient = _CrossEntropy.second(ctx, upstream)
+        ctx.gradient, ctx.taken = None, True
+        return gradient, None, None, None, None
+
+    @staticmethod
+    def second(ctx, upstream):
+        "The gradient by a pass of its own"
+        target, x = ctx.saved_tensors
+        if ctx.kept is None:  # the one that was made at once is given away
+            ctx.kept = _losses(x, target, ctx.case, _in_sums(x, ctx.case.rows))
+        to = x.detach() if ctx.in_place else torch.empty_like(x)
+        _second(x, target, ctx.case, ctx.kept, upstream, ctx.scale, to)
+        if ctx.in_place:
+            torch.autograd.graph.increment_version(x)
+        return to
+
+
+@torch.compiler.disable
+def cross_entropy(
+    logits,  # a contiguous tensor (rows, classes) of float32, bfloat16, float16 or float64
+    target,  # an int64 tensor (rows,): the class of each row
+    ignore_index=-100,  # rows of this target do not count
+    reduction='mean',  # over the rows that count; 'sum', or 'none': a loss for each row
+    in_place=False,  # may the gradient take the place of the logits, which are then destroyed?
+):  # the loss, float32 (of float64: float64)
+    """The cross entropy as `F.cross_entropy` has it, differentiable once, computed in float32.
+
+    On a Hopper GPU logits of float32 and bfloat16 are read once, and their gradient is made with the loss; elsewhere,
+    for float16, and for `reduction='none'`, the gradient is a second pass. With `in_place` it lies where the logits
+    were, in half of the memory: from the call on (or the second pass) their numbers are gone, which autograd holds
+    against operations that have kept them; a leaf is refused. A target that is no class is a failed assertion on the
+    device. `TypeError` and `ValueError` say what else is not covered."""
+    _check_rows('cross_entropy', logits, 'logits', 'classes')
+    _check_targets('cross_entropy', target, logits, len(logits))
+    _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
+    if in_place:
+        _check_in_place('cross_entropy', logits)
+    if not len(logits):
+        return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(_in_sums(logits).dtype)
+    if logits.requires_grad and torch.is_grad_enabled():
+        return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
+    case, logits = _case(logits, ignore_index), logits.detach()
+    scale, loss = _count(logits, target, case, reduction), _in_sums(logits, case.rows)
+    _losses(logits, target, case, loss)
+    return loss if reduction == 'none' else _add(loss, scale, case)
+
+
+# The logits are a product, and so are the gradients of what they are made of. All three can be computed for some rows
+# at a time, so that there never are more logits than the buffer holds.
+class _LinearCrossEntropy(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, weight, target, ignored, reduction, at_once):
+        dx, dw = (torch.empty_like(o) if need else None for o, need in zip((x, weight), ctx.needs_input_grad))
+        logits, loss = x.new_empty(min(at_once, len(x)), len(weight)), _in_sums(x, len(x))
+        whole = _case(logits, ignored)._replace(rows=len(x))
+        ctx.scale = _count(x, target, whole, reduction)
+        one = torch.ones_like(ctx.scale)
+        # float16 would lose small numbers: there the factor comes last
+        ctx.late = x.dtype is torch.float16
+        for i in range(0, len(x), at_once):
+            rows = slice(i, i + at_once)
+            part = torch.mm(x[rows], weight.t(), out=logits[: len(x[rows])])
+            arrays = part, target[rows], whole._replace(rows=len(part))
+            if dx is None and dw is None:
+                _losses(*arrays, loss[rows])
+                continue
+            _loss_to_gradient(*arrays, one if ctx.late else ctx.scale, loss[rows], one)
+            if dx is not None:
+                torch.mm(part, weight, out=dx[rows])
+            if dw is not None:
+                torch.addmm(dw, part.t(), x[rows], beta=float(i > 0), out=dw)
+        ctx.made = dx, dw
+        return _add(loss, ctx.scale, whole)
+
+    @staticmethod
+    @torch.autograd.function.once_differentiable
+    def backward(ctx, upstream):
+        if ctx.made is None:
+            raise _gone('linear_cross_entropy')
+        made, ctx.made = ctx.made, None
+        factor = upstream.to(ctx.scale.dtype)
+        for o in made:
+            _multiply(o, factor * ctx.scale if ctx.late else factor)
+        return *made, None, None, None, None
+
+
+def _loss_to_gradient(x, target, case, scale, loss, one):
+    "Make the losses of logits, and the gradient over them"
+    if once_call(case, here()):
+        return _once(x, target, case, scale, loss, x)
+    _second(x, target, case, _losses(x, target, case, loss), one, scale, x)
+
+
+@torch.compiler.disable
+def linear_cross_entropy(
+    x,  # a contiguous tensor (rows, features)
+    weight,  # a contiguous tensor (classes, features) of the type of `x`
+    target,  # as for `cross_entropy`, like the next
+    ignore_index=-100,
+    reduction='mean',  # or 'sum'
+    at_once=None,  # rows of which there are logits at a time; None: as many as fit in 512 MiB, at least 128
+):  # the loss, float32 (of float64: float64)
+    """`cross_entropy(x @ weight.T, target)` without all logits in memory: of `at_once` rows at a time torch makes them,
+    `cross_entropy` their gradient in place, and torch the gradients of `x` and `weight`. Differentiable once.
+
+    The gradient of `weight` is summed in its type, and rounded once for each `at_once` rows, as if these were batches
+    whose gradients are accumulated. `TypeError` and `ValueError` say what is not covered."""
+    tool = 'linear_cross_entropy'
+    _check_rows(tool, x, 'x', 'features')
+    classes = weight.shape[0] if hasattr(weight, 'dim') and weight.dim() else 0
+    check_fits(tool, 'weight', weight, x, (classes, x.shape[1]))
+    _check_targets(tool, target, x, len(x))
+    _check_options(tool, reduction, REDUCTIONS[:2], ignore_index)
+    if not len(x) or not len(weight):
+        raise ValueError(f'{tool}: there are {len(x)} rows and {len(weight)} classes, and one of each is the least')
+    if at_once is None:
+        at_once = power_between(_BUFFER // (len(weight) * x.element_size()), 128, 2**20)
+    if isinstance(at_once, bool) or not isinstance(at_once, int) or at_once < 1:
+        raise ValueError(f'{tool}: at_once is {at_once!r}, and it is a number of rows')
+    if not torch.is_grad_enabled():
+        x, weight = x.detach(), weight.detach()
+    return _LinearCrossEntropy.apply(x, weight, target, ignore_index, reduction, at_once)
