@@ -1,0 +1,276 @@
+"""`AdamW`, an optimizer of torch whose step is one launch for all tensors of a kind.
+
+A parameter of float32 takes 28 bytes: itself, its gradient and two states are read, all but the gradient written. So
+the step is as fast as the memory, if the launch has work for the whole GPU: a table says where the tensors are, and
+each block looks up which chunk of which tensor it has.
+"""
+
+from functools import lru_cache
+from itertools import accumulate
+
+import torch
+
+from .sources import SIZES, whole
+from ..rung import Call, Launcher, compiled
+from ..tool import LOAD
+from ...utils import backend, cdiv
+
+TYPES = 'float32', 'bfloat16', 'float16'
+THREADS = 512
+_STATES = 'exp_avg', 'exp_avg_sq'  # as torch's AdamW calls them
+
+
+# What is launched
+@lru_cache(1024)
+def adamw_call(dtype, v, maximize, blocks) -> Call:
+    "One step of tensors of a type in so many chunks, `v` numbers at a load"
+    constants = ('V', v), ('THREADS', THREADS), ('MAXIMIZE', maximize)
+    arrays, numbers = ('memory', 'table', 'chunks'), (0.0,) * 7
+    return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, numbers, (blocks,), (THREADS,))
+
+
+class _Step(Launcher):
+    "A launch whose numbers are other ones each time: they are given behind the arrays"
+
+    def __init__(self, call):
+        self.arrays = len(call.arrays)
+        numbers = call.numbers if backend() == 'gpu' else ()
+        super().__init__(compiled(call.src, call.name, backend()), self.arrays, numbers, call.grid, call.block)
+
+    def put(self, given):
+        super().put(given[: self.arrays])
+        for place, x in zip(self.values, given[self.arrays :]):
+            place.value = x
+
+
+@lru_cache(1024)
+def _ready(call, device, backend):
+    return _Step(call)
+
+
+@lru_cache(64)
+def _chunks(sizes, chunk, device):
+    "(tensor, number of the chunk) for each block"
+    counts = torch.tensor([cdiv(n, chunk) for n in sizes])
+    tensor = torch.repeat_interleave(torch.arange(len(sizes)), counts)
+    number = torch.arange(len(tensor)) - torch.repeat_interleave(counts.cumsum(0) - counts, counts)
+    return torch.stack((tensor, number), 1).int().to(device)
+
+
+class _Table:
+    "Where some tensors of a type are: what one launch is told of them"
+
+    def __init__(self, rows, v, device):  # rows: (addresses of parameter, gradient and states, size) of each tensor
+        self.v, chunk = v, v * THREADS
+        table = torch.tensor(rows)
+        if device.type == 'cuda':  # the copy is behind whatever reads the old table, and nobody waits for it
+            table = table.pin_memory()
+        self.table = table.to(device, non_blocking=True)
+        self.chunks = _chunks(tuple(r[-1] for r in rows), chunk, device)
+
+    def launch(self, memory, dtype, maximize, numbers):
+        call = adamw_call(dtype, self.v, maximize, len(self.chunks))
+        arrays = memory, self.table, self.chunks
+        if memory is not None:
+            return _ready(call, None, 'sim')([*arrays, *numbers])
+        device = self.table.get_device()
+        with torch.cuda.device(device):
+            stream = torch._C._cuda_getCurrentRawStream(device)
+            _ready(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *numbers], stream)
+
+
+def _tables(rows, dtype, device):
+    "A `_Table` of the tensors whose numbers can be loaded by fours, and one of the others"
+    odd = [r for r in rows if (r[0] | r[1]) % (4 * SIZES[dtype]) or (r[2] | r[3]) % LOAD]
+    even = [r for r in rows if r not in odd] if odd else rows
+    return [_Table(o, v, device) for o, v in ((even, 4), (odd, 1)) if o]
+
+
+# The emulator knows only of what it is given, so there the tensors go to it as one.
+def _flat(x):
+    "All numbers of a tensor that has no gaps, as they lie"
+    return x.detach().as_strided((x.numel(),), (1,)).view(torch.uint8)
+
+
+class _Together:
+    "Copies of tensors in one, as the emulator's memory"
+
+    def __init__(self, four):  # (parameter, gradient, states) of each
+        self.four = four
+        ends = list(accumulate(cdiv(x.nbytes, LOAD) * LOAD for xs in four for x in xs))
+        begins = iter([0, *ends[:-1]])
+        self.rows = [(*(next(begins) for _ in xs), xs[0].numel()) for xs in four]
+        self.memory = torch.full((ends[-1],), 255, dtype=torch.uint8)  # NaN, where nothing is
+        for x, place in self._places(range(4)):
+            place.copy_(_flat(x))
+
+    def _places(self, which):
+        for xs, row in zip(self.four, self.rows):
+            yield from ((xs[i], self.memory[row[i] : row[i] + xs[i].nbytes]) for i in which)
+
+    def back(self):
+        "Copy what was written to where it belongs"
+        for x, place in self._places((0, 2, 3)):
+            _flat(x).copy_(place)
+
+
+# What is given
+def _refuse(what, mend):
+    raise ValueError(f'AdamW: {what}; {mend}')
+
+
+_TORCHS = 'torch.optim.AdamW(..., fused=True) has it'
+
+
+def _check_group(group):
+    lr, (beta1, beta2) = group['lr'], group['betas']
+    if isinstance(lr, torch.Tensor):
+        _refuse('lr is a tensor, and reading it would wait for the GPU', 'give a float, which a scheduler may change')
+    for name, x in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
+        if not 0 <= x < float('inf'):
+            _refuse(f'{name} is {x}', 'it is a number of 0 or more')
+    if not (0 <= beta1 < 1 and 0 <= beta2 < 1):
+        _refuse(f'betas are {group["betas"]}', 'they are two numbers from 0 to below 1')
+    for name in ('amsgrad', 'capturable', 'differentiable'):
+        if group.get(name):
+            _refuse(f'{name} is not covered', _TORCHS if name != 'differentiable' else 'torch.optim.AdamW has it')
+    if not group.get('decoupled_weight_decay', True):
+        _refuse('these are the numbers of Adam, whose decay goes through the gradient', 'torch.optim.Adam has it')
+
+
+def _check_param(p):
+    if (name := str(p.dtype).removeprefix('torch.')) not in TYPES:
+        raise TypeError(f'AdamW: a parameter is {name}, and it may be {", ".join(TYPES)}; {_TORCHS}')
+    where = 'cuda' if backend() == 'gpu' else 'cpu'
+    if p.device.type != where:
+        _refuse(f'a parameter is on {p.device}, and kernels run on {where} here', f'move the model with .to({where!r})')
+    if torch.empty_like(p).stride() != p.stride():
+        _refuse(f'a parameter of shape {tuple(p.shape)} has gaps: its strides are {p.stride()}', 'use .contiguous()')
+
+
+def _gradient(p):
+    "The gradient of a parameter as the kernel needs it: it lies as the parameter does"
+    g = p.grad
+    if g.layout is not torch.strided:
+        _refuse('a gradient is sparse', 'torch.optim.SparseAdam takes such, or give the embedding sparse=False')
+    return g if g.stride() == p.stride() else torch.empty_like(p).copy_(g)
+
+
+class AdamW(torch.optim.Optimizer):
+    """Adam with decoupled weight decay, as `torch.optim.AdamW`, in one launch for all parameters of a group and type.
+
+    Computed in float32. States are float32, for parameters of bfloat16 and float16, too, and are named as torch's: a
+    `state_dict` of torch's AdamW can be loaded, and one of this by torch's. `lr` is a float, which may change between
+    steps. What is not covered is refused in words: amsgrad, a capture in a CUDA graph, sparse gradients, complex
+    numbers, and a parameter that has gaps."""
+
+    def __init__(
+        self,
+        params,  # tensors, named ones, or dicts of groups with options of their own
+        lr=1e-3,
+        betas=(0.9, 0.999),  # how much of the running means of gradients, and of their squares, each step keeps
+        eps=1e-8,  # added to the root of the second
+        weight_decay=1e-2,  # times lr: what each step takes off the parameters
+        amsgrad=False,  # refused: for those who come from torch
+        *,
+        maximize=False,  # go up the gradient?
+    ):
+        options = dict(lr=lr, betas=betas, eps=eps, weight_decay=weight_decay, amsgrad=amsgrad, maximize=maximize)
+        self._known = {}
+        super().__init__(params, options)
+
+    def add_param_group(self, param_group):
+        "Add parameters with options of their own, as for torch's optimizers"
+        super().add_param_group(param_group)
+        try:
+            _check_group(self.param_groups[-1])
+            for p in self.param_groups[-1]['params']:
+                _check_param(p)
+        except (TypeError, ValueError):
+            self.param_groups.pop()
+            raise
+
+    def __setstate__(self, state):
+        super().__setstate__(state)
+        self._known = {}
+
+    @torch.no_grad()
+    def step(self, closure=None):
+        "One step along the gradients; `closure` computes the loss again, and is what comes back"
+        loss = None
+        if closure is not None:
+            with torch.enable_grad():
+                loss = closure()
+        for i, group in enumerate(self.param_groups):
+            _check_group(group)
+            for j, ((dtype, device, steps), params) in enumerate(self._alike(group).items()):
+                self._step(group, (i, j), dtype, device, steps + 1, params)
+        return loss
+
+    def _alike(self, group):
+        "{(type, device, steps until now): parameters that have a gradient}"
+        res = {}
+        for p in group['params']:
+            if p.grad is None:
+                continue
+            state = self.state[p]
+            if not state:
+                self._begin(p, state)
+            res.setdefault((p.dtype, p.device, int(state['step'])), []).append(p)
+        return res
+
+    def _begin(self, p, state):
+        state['step'] = torch.tensor(0.0)
+        state.update({o: torch.zeros_like(p, dtype=torch.float32) for o in _STATES})
+
+    def _step(self, group, key, dtype, device, n, params):
+        four = [(p, _gradient(p), *(self.state[p][o] for o in _STATES)) for p in params if p.numel()]
+        (beta1, beta2), lr = group['betas'], group['lr']
+        numbers = (
+            1 - lr * group['weight_decay'],
+            1 - beta1,
+            beta2,
+            1 - beta2,
+            lr / (1 - beta1**n),
+            (1 - beta2**n) ** 0.5,
+        )
+        self._launch(
+            four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), (*numbers, group['eps'])
+        )
+        torch._foreach_add_([self.state[p]['step'] for p in params], 1)  # each its own, as torch's steps add to them
+
+    def _launch(self, four, key, dtype, device, maximize, numbers):
+        "Launch the step for (parameter, gradient, states) of each"
+        if not four:
+            return
+        if device.type == 'cpu':
+            together = _Together(four)
+            for o in _tables(together.rows, dtype, device):
+                o.launch(together.memory, dtype, maximize, numbers)
+            return together.back()
+        if torch.cuda.is_current_stream_capturing():
+            raise RuntimeError(f'AdamW: a CUDA graph would repeat the numbers of one step; {_TORCHS}: capturable=True')
+        rows = [(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in four]
+        known, tables = self._known.get(key, (None, None))
+        if known != rows:
+            tables = _tables(rows, dtype, device)
+            self._known[key] = rows, tables
+        for o in tables:
+            o.launch(None, dtype, maximize, numbers)
+
+    def load_state_dict(self, state_dict):
+        "Take over the options and states of another, or of torch's AdamW; they are copied"
+        for group in state_dict['param_groups']:
+            _check_group(group)
+        super().load_state_dict(state_dict)
+        self._known = {}
+        given = [i for g in state_dict['param_groups'] for i in g['params']]
+        for i, p in zip(given, (p for g in self.param_groups for p in g['params'])):
+            if i in state_dict['state']:
+                self._copy_state(p, state_dict['state'][i])
+
+    def _copy_state(self, p, given):  # what torch has made of the states is of the type of the parameter
+        state = self.state[p]
+        state['step'] = torch.tensor(float(given['step']))
+        for o in _STATES:
+            state[o] = torch.zeros_like(p, dtype=torch.float32).copy_(given[o])

@@ -1,0 +1,375 @@
+"""`gridstride.kernels.cross_entropy`, `linear_cross_entropy` and `AdamW` on the emulator: against torch in float64,
+awkward sizes, clusters, targets that do not count, what is destroyed in place, states that go to torch and back, and
+what is refused."""
+import copy, pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gridstride.findings import DeviceAssert
+from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
+from gridstride.kernels.fused import losses, optimizers
+from gridstride.kernels.rung import H100, Device
+
+# How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions
+# and of a power of two (each 2^-24 or so, and they do not all go one way), and is rounded to its own type at the end.
+NEAR = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 2**-11 + 1e-6, torch.bfloat16: 2**-8 + 1e-6}
+LEAST = {torch.float16: 2**-24}                             # its smallest number, to a multiple of which it rounds
+
+
+def logits(rows, width, dtype=torch.float32, seed=0):
+    "Random logits and targets, of which the second does not count"
+    g = torch.Generator().manual_seed(seed)
+    x = torch.randn(rows, width, generator=g, dtype=torch.float64).mul(3).to(dtype)
+    target = torch.randint(0, width, (rows,), generator=g)
+    if rows > 2: target[1] = -100
+    return x, target
+
+
+def near(got, want, factor=1):
+    "A probability less 1, or a loss near 0, is as near as what is computed with is to 1"
+    ulp = 2**-50 if got.dtype is torch.float64 else 2**-22
+    torch.testing.assert_close(got.double(), want.double(), rtol=NEAR[got.dtype],
+                               atol=max(ulp*float(factor), LEAST.get(got.dtype, 0)), equal_nan=True)
+
+
+def is_right(x, target, reduction='mean', in_place=False, **how):
+    "Loss and gradient against torch's in float64, with something from above that is not 1"
+    a, b = x.clone().requires_grad_(), x.double().requires_grad_()
+    got = cross_entropy(a.clone(), target, reduction=reduction, in_place=in_place, **how)
+    want = F.cross_entropy(b, target, reduction=reduction, **how)
+    assert got.dtype == (torch.float64 if x.dtype is torch.float64 else torch.float32)
+    near(got, want)
+    above = torch.linspace(-2, 3, got.numel(), dtype=got.dtype).view(got.shape)
+    got.backward(above)
+    want.backward(above.double())
+    near(a.grad, b.grad, above.abs().max())
+    with torch.no_grad(): near(cross_entropy(x, target, reduction=reduction, **how), want.detach())
+
+
+@pytest.mark.parametrize('width', [1, 2, 31, 33, 127, 129])
+def test_awkward_widths(width):
+    "Rows that begin anywhere; a block has 32 threads here, and each up to four loads"
+    for in_place in (False, True): is_right(*logits(5, width), in_place=in_place)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_types_and_reductions(dtype):
+    for reduction in losses.REDUCTIONS:
+        for in_place in (False, True): is_right(*logits(5, 200, dtype), reduction, in_place)
+
+
+@pytest.fixture
+def small(monkeypatch):
+    "Parts so small that short rows need a cluster"
+    monkeypatch.setitem(losses.PARTS, 'bytes', 128)
+    losses.once_call.cache_clear()
+    yield
+    losses.once_call.cache_clear()
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16], ids=str)
+def test_a_cluster_has_a_row(dtype, small, order):
+    "The last blocks of a cluster may have few logits, or none; targets lie in different blocks"
+    width = 8*33 if dtype is torch.float32 else 16*33
+    x, target = logits(6, width, dtype)
+    assert losses.once_call(losses._case(x, -100), H100).cluster == (1, 8, 1)
+    target[2:] = torch.tensor([0, width//2, width-1, width//8])
+    for in_place in (False, True): is_right(x, target, in_place=in_place)
+
+
+def test_two_passes_without_a_cluster(monkeypatch):
+    monkeypatch.setattr(losses, 'here', lambda: Device(3, False))
+    monkeypatch.setattr(losses, '_SHARE', 2**9)             # several blocks for a row of gradients
+    losses.gradients_call.cache_clear()
+    is_right(*logits(5, 200), 'mean', in_place=True)
+    is_right(*logits(4, 600), 'sum')
+    losses.gradients_call.cache_clear()
+
+
+def test_its_derivative():
+    x, target = logits(4, 7, torch.float64)
+    x.requires_grad_()
+    for reduction in losses.REDUCTIONS:
+        assert torch.autograd.gradcheck(lambda x: cross_entropy(x, target, reduction=reduction), x)
+
+
+def test_what_does_not_count():
+    x, target = logits(5, 33)
+    target[:] = 3
+    is_right(x, target, ignore_index=4)
+    target[2] = 4
+    is_right(x, target, ignore_index=4)
+    target[:] = 4
+    is_right(x, target, 'sum', ignore_index=4)
+    assert cross_entropy(x, target, 4).isnan() and F.cross_entropy(x, target, ignore_index=4).isnan()
+
+
+def test_large_logits_and_infinities():
+    "A vocabulary that is masked by minus infinity; logits whose exponentials overflow, whose sum would be nothing"
+    x, target = logits(6, 33)
+    target[1] = 5
+    x[0] += 3e4
+    x[1] -= 3e4
+    x[2, torch.arange(33) != target[2]] = -torch.inf
+    x[3, torch.arange(33) % 3 != target[3] % 3] = -torch.inf
+    # A number near 3e4 is itself no nearer than 2^-10: the loss is a difference of such, and so is torch's in float32.
+    for row in range(4): is_right(x[row:row+1].clone(), target[row:row+1])
+    for bad in (torch.inf, torch.nan):
+        x[4, 7] = bad
+        assert cross_entropy(x, target).isnan() and F.cross_entropy(x, target).isnan()
+    x[4:] = -torch.inf
+    assert cross_entropy(x, target).isnan() and F.cross_entropy(x, target).isnan()
+
+
+def test_backward_twice():
+    x, target = logits(5, 33)
+    x.requires_grad_()
+    loss = cross_entropy(x, target)
+    (first,) = torch.autograd.grad(loss, x, retain_graph=True)
+    kept = first.clone()
+    (second,) = torch.autograd.grad(loss, x, retain_graph=True)
+    near(second, kept)
+    assert torch.equal(first, kept), 'the second pass wrote into what the first had given away'
+    loss = cross_entropy(x*1, target, in_place=True)
+    loss.backward(retain_graph=True)
+    with pytest.raises(RuntimeError, match='in_place: its gradient was made in advance, and is taken'): loss.backward()
+
+
+@pytest.mark.parametrize('reduction', ['mean', 'none'])
+def test_in_place_is_what_it_says(reduction):
+    "The gradient lies where the logits were; who has kept them hears of it; without a gradient nothing is written"
+    x, target = logits(5, 33)
+    a = x.clone().requires_grad_()
+    y = a*1
+    at = y.data_ptr()
+    y.register_hook(lambda g: seen.append(g.data_ptr()))
+    seen = []
+    cross_entropy(y, target, reduction=reduction, in_place=True).sum().backward()
+    assert seen == [at] and not torch.equal(y, x)
+    a = x.clone().requires_grad_()
+    y = a.exp()                                             # keeps its result for its derivative
+    with pytest.raises(RuntimeError, match='modified by an inplace operation'):
+        cross_entropy(y, target, reduction=reduction, in_place=True).sum().backward()
+    y = x.clone()
+    cross_entropy(y, target, reduction=reduction, in_place=True)
+    assert torch.equal(y, x)
+
+
+@pytest.mark.parametrize('target', [-1, 33, 2**40])
+def test_a_target_that_is_no_class(target):
+    x, targets = logits(5, 33)
+    targets[3] = target
+    with pytest.raises(DeviceAssert, match='t < width'): cross_entropy(x, targets)
+
+
+def test_no_rows():
+    x, target = torch.randn(0, 5), torch.zeros(0, dtype=torch.int64)
+    assert cross_entropy(x, target).isnan() and cross_entropy(x, target, reduction='sum') == 0
+    assert cross_entropy(x, target, reduction='none').shape == (0,)
+
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16, torch.float16], ids=str)
+def test_without_the_logits_in_memory(dtype):
+    g = torch.Generator().manual_seed(0)
+    x, w = (torch.randn(*s, generator=g).mul(.5).to(dtype) for s in ((23, 16), (101, 16)))
+    target = torch.randint(0, 101, (23,), generator=g)
+    target[5] = -100
+    for reduction, at_once in (('mean', 8), ('sum', None)):
+        a, b = x.clone().requires_grad_(), w.clone().requires_grad_()
+        c, d = x.double().requires_grad_(), w.double().requires_grad_()
+        got = linear_cross_entropy(a, b, target, reduction=reduction, at_once=at_once)
+        want = F.cross_entropy(c @ d.t(), target, reduction=reduction)
+        (got*.5).backward()
+        (want*.5).backward()
+        # Logits, their gradient and its products are each rounded, and the sum of dw once for each of three parts: of
+        # errors of up to NEAR/2 of each number, six or so add up over 101 or 23 terms of either sign.
+        for y, z in ((got, want), (a.grad, c.grad), (b.grad, d.grad)):
+            assert (y.double() - z).abs().max() <= 6*NEAR[dtype]*z.abs().max()
+    with torch.no_grad(): assert linear_cross_entropy(a, b, target, reduction='sum') == got.detach()
+    assert linear_cross_entropy(a.detach(), b, target).requires_grad
+
+
+X, T = torch.ones(3, 4), torch.tensor([0, 1, 2])
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: cross_entropy([1.], T), TypeError, 'cross_entropy: logits is a list, and a torch tensor is needed'),
+    (lambda: cross_entropy(X.int(), T), TypeError, r'logits is int32, and it may be float64, .*convert it with .to'),
+    (lambda: cross_entropy(X.t(), T), ValueError, r'logits is not contiguous .*use .contiguous\(\)'),
+    (lambda: cross_entropy(X[0], T), ValueError, r'logits has the shape \(4,\), and rows of classes are needed'),
+    (lambda: cross_entropy(X[:, :0].contiguous(), T), ValueError, r'shape \(3, 0\), and there may be'),
+    (lambda: cross_entropy(X.to('meta'), T), ValueError, 'logits is on meta, and kernels run on cpu here'),
+    (lambda: cross_entropy(X, [0, 1, 2]), TypeError, 'target is a list, and a torch tensor of int64'),
+    (lambda: cross_entropy(X, X), TypeError, 'target is float32, and it has the number of a class .* not probab'),
+    (lambda: cross_entropy(X, T.int()), TypeError, 'target is int32, and it may be int64'),
+    (lambda: cross_entropy(X, T[:2]), ValueError, r'target has the shape \(2,\), and one class for each of 3 rows'),
+    (lambda: cross_entropy(X, T, reduction='max'), ValueError, "is 'max', and it may be 'mean', 'sum', 'none'"),
+    (lambda: cross_entropy(X, T, None), TypeError, 'ignore_index is None, and it is a whole number'),
+    (lambda: cross_entropy(X.clone().requires_grad_(), T, in_place=True), ValueError, 'these are a leaf'),
+    (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16, and it may be float32'),
+    (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight has the shape \(3, 3\), and'),
+    (lambda: linear_cross_entropy(X, X, T, reduction='none'), ValueError, "it may be 'mean', 'sum'$"),
+    (lambda: linear_cross_entropy(X, X, T, at_once=0), ValueError, 'at_once is 0, and it is a number of rows')])
+def test_the_rest_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words): call()
+
+
+# AdamW
+SHAPES = (5,), (33, 17), (1,), (100, 70), (0,), (3, 3, 3), ()
+
+
+def parameters(dtype=torch.float32, seed=1):
+    g = torch.Generator().manual_seed(seed)
+    return [torch.randn(s, generator=g).to(dtype).requires_grad_() for s in SHAPES]
+
+
+def give_gradients(seed, *models):
+    "The same random gradients for each list of parameters"
+    g = torch.Generator().manual_seed(seed)
+    for ps in zip(*models):
+        grad = torch.randn(ps[0].shape, generator=g).to(ps[0].dtype)
+        for p in ps: p.grad = grad.to(p.dtype)
+
+
+def run(steps, *both, start=0):
+    for i in range(start, start+steps):
+        give_gradients(i, *(ps for ps, _ in both))
+        for _, o in both: o.step()
+
+
+def farthest(a, b):
+    return max(float((x.detach().double() - y.detach().double()).abs().max()) for x, y in zip(a, b) if x.numel())
+
+
+def steps_of(o): return [int(s['step']) for s in o.state.values()]
+
+
+OPTIONS = dict(lr=1e-2, betas=(.85, .99), eps=1e-7, weight_decay=.1)
+
+
+@pytest.mark.parametrize('more', [{}, dict(maximize=True), dict(weight_decay=0)], ids=str)
+def test_a_hundred_steps_beside_torch(more):
+    """In float32 both round each of some ten operations of a step, in places of their own. A step moves a parameter by
+    about lr, and rounding that and the parameter itself, up to 4 in size, moves it by 2^-23 or so: a hundred of those
+    at random are some 1e-6, on top of which comes what a drifted parameter decays. Neither may be further from
+    float64."""
+    ours, torchs, exact = parameters(), parameters(), [p.detach().double().requires_grad_() for p in parameters()]
+    options = {**OPTIONS, **more}
+    run(100, (ours, AdamW(ours, **options)), (torchs, torch.optim.AdamW(torchs, foreach=False, **options)),
+        (exact, torch.optim.AdamW(exact, foreach=False, **options)))
+    assert 0 < farthest(ours, exact) < 1e-5 and farthest(torchs, exact) < 1e-5
+    assert farthest(ours, torchs) < 2e-6
+    assert farthest(ours, exact) < 1.5*farthest(torchs, exact)
+
+
+@pytest.mark.parametrize('dtype', [torch.bfloat16, torch.float16], ids=str)
+def test_sixteen_bits_have_states_of_float32(dtype):
+    """Each of ten steps rounds the parameter, up to 4 in size, by up to half of the distance of its neighbours, and so
+    may be away from float64 by that much; torch's states are rounded, too"""
+    ours, exact = parameters(dtype), [p.detach().double().requires_grad_() for p in parameters(dtype)]
+    o = AdamW(ours, **OPTIONS)
+    run(10, (ours, o), (exact, torch.optim.AdamW(exact, foreach=False, **OPTIONS)))
+    assert farthest(ours, exact) < 10 * 4 * (2**-9 if dtype is torch.bfloat16 else 2**-12)
+    assert all(s[k].dtype is torch.float32 for s in o.state.values() for k in ('exp_avg', 'exp_avg_sq'))
+
+
+def test_groups_of_types_and_options_of_their_own():
+    "A rate that a scheduler changes, parameters without a gradient for a while, gradients that lie in another order"
+    ours, torchs = parameters(), parameters()
+    optimizers = []
+    for cls, ps in ((AdamW, ours), (torch.optim.AdamW, torchs)):
+        o = cls([dict(params=ps[:3], lr=.1), dict(params=ps[3:], weight_decay=.5, betas=(.5, .9))])
+        optimizers.append((o, torch.optim.lr_scheduler.StepLR(o, 2, .5)))
+    for i in range(6):
+        give_gradients(i, ours, torchs)
+        for ps in (ours, torchs):
+            if i in (0, 3): ps[1].grad = None
+            ps[3].grad = ps[3].grad.t().contiguous().t()
+        for o, scheduler in optimizers:
+            o.step()
+            scheduler.step()
+    assert farthest(ours, torchs) < 1e-6
+    assert steps_of(optimizers[0][0]) == steps_of(optimizers[1][0])
+
+
+def test_states_go_to_torch_and_back():
+    ours, torchs = parameters(), parameters()
+    a, b = AdamW(ours, **OPTIONS), torch.optim.AdamW(torchs, foreach=False, **OPTIONS)
+    run(3, (ours, a), (torchs, b))
+    to_ours, to_torch = copy.deepcopy(b.state_dict()), copy.deepcopy(a.state_dict())
+    assert to_ours['state'].keys() == to_torch['state'].keys()
+    assert all(to_ours['state'][i].keys() == to_torch['state'][i].keys() for i in to_ours['state'])
+    a, b = AdamW(ours, lr=9), torch.optim.AdamW(torchs, lr=9, foreach=False)
+    a.load_state_dict(to_ours)
+    b.load_state_dict(to_torch)
+    run(3, (ours, a), (torchs, b), start=3)
+    assert farthest(ours, torchs) < 1e-6 and a.param_groups[0]['lr'] == 1e-2
+    state = to_ours['state'][0]
+    assert state['exp_avg'].data_ptr() != a.state[ours[0]]['exp_avg'].data_ptr() and int(state['step']) == 3
+    for other in (copy.deepcopy(a), pickle.loads(pickle.dumps(a))): assert set(steps_of(other)) == {6}
+
+
+def test_states_of_sixteen_bits_are_loaded_as_they_are():
+    p = [torch.randn(9).bfloat16().requires_grad_()]
+    a = AdamW(p)
+    run(2, (p, a))
+    b = AdamW(p)
+    b.load_state_dict(a.state_dict())
+    assert b.state[p[0]]['exp_avg'].dtype is torch.float32
+    assert torch.equal(b.state[p[0]]['exp_avg'], a.state[p[0]]['exp_avg'])
+
+
+def test_one_launch_for_all_tensors_of_a_kind(monkeypatch):
+    seen, real = [], optimizers._ready
+    def count(call, *args):
+        seen.append(call)
+        return real(call, *args)
+    monkeypatch.setattr(optimizers, '_ready', count)
+    ps = [*parameters(), torch.randn(4*optimizers.THREADS*2 + 3).requires_grad_()]
+    run(1, (ps, AdamW(ps)))
+    chunk = 4*optimizers.THREADS
+    assert [c.grid[0] for c in seen] == [sum(-(-p.numel()//chunk) for p in ps)]
+
+
+def test_a_closure_and_its_loss():
+    p = torch.tensor([3.], requires_grad=True)
+    o = AdamW([p], lr=.1)
+    def closure():
+        o.zero_grad()
+        loss = (p*p).sum()
+        loss.backward()
+        return loss
+    assert o.step(closure) == 9 and o.step(closure) < 9
+
+
+def sparse():
+    e = torch.nn.Embedding(5, 3, sparse=True)
+    e(torch.tensor([1])).sum().backward()
+    AdamW(e.parameters()).step()
+
+
+def loaded(**options):
+    p = [torch.ones(3, requires_grad=True)]
+    AdamW(p).load_state_dict(torch.optim.AdamW(p, **options).state_dict())
+
+
+P = torch.ones(3, 4, requires_grad=True)
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: AdamW([P], amsgrad=True), ValueError, r'AdamW: amsgrad is not covered; torch.optim.AdamW'),
+    (lambda: AdamW([P], lr=torch.tensor(.1)), ValueError, 'lr is a tensor, and reading it would wait for the GPU'),
+    (lambda: AdamW([P], lr=-1), ValueError, 'lr is -1; it is a number of 0 or more'),
+    (lambda: AdamW([P], eps=float('nan')), ValueError, 'eps is nan'),
+    (lambda: AdamW([P], betas=(.9, 1)), ValueError, r'betas are \(0.9, 1\); they are two numbers from 0 to below 1'),
+    (lambda: AdamW([P.detach().to(torch.complex64).requires_grad_()]), TypeError, 'a parameter is complex64, and it'),
+    (lambda: AdamW([P.detach().double().requires_grad_()]), TypeError, 'is float64, and it may be float32, bfloat16'),
+    (lambda: AdamW([P.detach()[:, ::2].requires_grad_()]), ValueError, r'of shape \(3, 2\) has gaps: its strides'),
+    (lambda: AdamW([P.detach().to('meta').requires_grad_()]), ValueError, 'on meta, and kernels run on cpu here'),
+    (sparse, ValueError, 'a gradient is sparse; torch.optim.SparseAdam takes such'),
+    (lambda: loaded(amsgrad=True), ValueError, 'amsgrad is not covered'),
+    (lambda: loaded(capturable=True), ValueError, 'capturable is not covered'),
+    (lambda: AdamW([P]).load_state_dict(torch.optim.Adam([P]).state_dict()), ValueError, 'the numbers of Adam')])
+def test_what_the_optimizer_refuses(call, error, words):
+    with pytest.raises(error, match=words): call()
