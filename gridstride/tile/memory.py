@@ -1,6 +1,8 @@
 """Arrays as a kernel reaches them: through pointers, by load, store and atomics."""
 
+import gc
 import sys
+from itertools import chain
 
 import ml_dtypes
 import numpy as np
@@ -129,7 +131,7 @@ def _resolve(p, mask):
     flat = np.atleast_1d(active).reshape(-1)
     if not flat.size:
         return None
-    for region in (*run.regions, *_elsewhere(run, int(flat[0]))):
+    for region in chain(run.regions, _elsewhere(run, int(flat[0]))):
         low, high = region.address, region.address + region.size * region.item
         if low <= flat[0] < high:
             return _typed(region, p.dtype.element_ty), p.data - low, item
@@ -139,17 +141,22 @@ def _resolve(p, mask):
 
 def _elsewhere(run, address):
     "Tensors of torch that this launch was not given, whose memory holds an address: a kernel may be told of them by it"
-    if 'torch' not in sys.modules:
-        return
-    import gc
+    if run.others is None:
+        run.others = list(_tensors_alive())
+    for low, high, o in run.others:
+        if low <= address < high:
+            wrap(o, 'a tensor known by its address', run.regions)
+            yield run.regions[-1]
 
-    torch = sys.modules['torch']
-    for o in gc.get_objects():
-        if isinstance(o, torch.Tensor) and o.device.type == 'cpu' and o.layout is torch.strided and o.numel():
+
+def _tensors_alive():
+    "(first byte, byte behind the last, tensor) of the memory of each CPU tensor that there is now"
+    torch = sys.modules.get('torch')
+    plain = (torch.Tensor, torch.nn.Parameter) if torch else ()
+    for o in gc.get_objects() if torch else ():
+        if type(o) in plain and o.device.type == 'cpu' and o.layout is torch.strided and o.numel():
             storage = o.untyped_storage()
-            if storage.data_ptr() <= address < storage.data_ptr() + storage.nbytes():
-                wrap(o, 'a tensor known by its address', run.regions)
-                yield run.regions[-1]
+            yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), o
 
 
 def _typed(region, t):

@@ -31,6 +31,7 @@ class Run:
         self.start = 1  # the running program's accesses have this stamp or a later one
         self.known = {}  # the running program's clock: number of a program -> its last stamp that is known to be over
         self.regions = []
+        self.others = None  # tensors that it was not given, once an address asks for them
         self.trace = None
         self.told = False  # of a race of the same values
         self.asked = None, 0  # what the program asked last, and how often it got the same answer
