@@ -292,6 +292,10 @@ _TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor 
 _TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can use a device pointer.'
 _MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
 _ENDS_LATE = 'A block stays until the others need it no more: barrier.cluster.arrive and .wait at the end.'
+_OTHER = (
+    'A masked load leaves lanes undefined: give it `other=`, or choose with tl.where before lanes meet, '
+    'as in tl.sum, tl.max or tl.dot.'
+)
 _UNWRITTEN = '{element} is read, and nobody has written it'
 _RACE = '{element} is {before} by one thread and {now} by another, with nothing between'
 _COPY_UNDER_WAY = '{element} is {now} while {whose} asynchronous copy to it may be under way'
@@ -412,6 +416,15 @@ WORDS = {
     ('racecheck', 'lanes'): Words(
         '{element} is written by several lanes of one store, with different values',
         'Which one stays is not defined: let the offsets of the lanes differ, or mask all but one.',
+    ),
+    ('initcheck', 'undefined_stored'): Words(
+        'a value is stored that comes from lanes without one: the mask of line {line} left them out', _OTHER
+    ),
+    ('initcheck', 'undefined_address'): Words(
+        'an address comes from lanes without a value: the mask of line {line} left them out', _OTHER
+    ),
+    ('initcheck', 'undefined_decision'): Words(
+        'a decision depends on lanes without a value: the mask of line {line} left them out', _OTHER
     ),
     ('initcheck', 'unwritten_program'): Words(
         _UNWRITTEN,

@@ -5,23 +5,39 @@ beginning of the array that they point into (`region`), or addresses in bytes wh
 
 import numpy as np
 
-from .run import refuse
+from .run import finding, lacking_line, refuse
 from .types import DTYPES, block_type, computed_in, const, named, of_number
 
-__all__ = ['tensor', 'block_of', 'convert', 'bitcast', 'is_number', 'broadcast', 'where', 'compute', 'scalar', 'pair']
+__all__ = [
+    'tensor',
+    'block_of',
+    'convert',
+    'bitcast',
+    'is_number',
+    'broadcast',
+    'where',
+    'compute',
+    'scalar',
+    'pair',
+    'made',
+    'shaped',
+    'lacking_as',
+]
 
 _I1, _I32, _I64 = DTYPES['int1'], DTYPES['int32'], DTYPES['int64']
 _F32 = DTYPES['float32']
 
 
 class tensor:
-    "A block of a kernel, or a scalar: `data`, its `dtype`, and for pointers the `region` that they point into"
+    """A block of a kernel, or a scalar: `data`, its `dtype`, and for pointers the `region` that they point into.
 
-    __slots__ = ('data', 'dtype', 'region')
+    `lacks` says which lanes have no defined value, as a masked load left them so; None for no lane."""
+
+    __slots__ = ('data', 'dtype', 'region', 'lacks')
     __array_ufunc__ = None  # a NumPy scalar on the left leaves the operation to us
 
     def __init__(self, data, dtype, region=None):
-        self.data, self.dtype, self.region = data, dtype, region
+        self.data, self.dtype, self.region, self.lacks = data, dtype, region, None
 
     @property
     def shape(self):
@@ -138,7 +154,7 @@ class tensor:
     def __neg__(self):
         if self.dtype.is_ptr() or self.dtype is _I1:
             raise refuse(f'- of {self.type}', 'A mask is inverted with ~.')
-        return tensor(np.negative(self.data), self.dtype)
+        return made(np.negative(self.data), self.dtype, self)
 
     def __pos__(self):
         return self
@@ -146,7 +162,7 @@ class tensor:
     def __invert__(self):
         if not self.dtype.is_int():
             raise refuse(f'~ of {self.type}: it inverts the bits of whole numbers')
-        return tensor(np.invert(self.data), self.dtype)
+        return made(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
         raise refuse('Triton has no ** for blocks', 'Multiply: x * x, or use tl.exp2 and tl.log2.')
@@ -168,6 +184,8 @@ class tensor:
         if self.data.ndim:
             mend = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
             raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', mend)
+        if self.lacks is not None:
+            raise finding('initcheck', 'undefined_decision', lacking_line())
         return bool(self.data)
 
     def __index__(self):
@@ -188,14 +206,6 @@ class tensor:
     def __int__(self):
         raise refuse('int() of a value of the kernel', 'Convert with .to(tl.int32).')
 
-    def __setattr__(self, k, v):
-        if k in tensor.__slots__:
-            return object.__setattr__(self, k, v)
-        raise refuse(f'an attribute {k} is set: blocks have none')
-
-    def __setitem__(self, *a):
-        raise refuse('elements of a block cannot be set', 'Choose with tl.where, or store to memory with tl.store.')
-
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
         if not all(o is None or isinstance(o, slice) and o == slice(None) for o in index):
@@ -206,11 +216,36 @@ class tensor:
             raise refuse(f'x[{shown}]: a block has no elements that one could take out', mend)
         if sum(o is not None for o in index) != self.data.ndim:
             raise refuse(f'{len(index)} indices for a block of shape {list(map(int, self.shape))}')
-        return tensor(np.asarray(self.data)[index], self.dtype, self.region)
+        return shaped(self, lambda a: np.asarray(a)[index])
 
     def to(self, dtype, fp_downcast_rounding=None, bitcast=False):
         "The value as another type; `bitcast` keeps its bits"
         return _to(self, dtype, fp_downcast_rounding, bitcast)
+
+
+def made(data, t, *operands, region=None):
+    "The value of an operation: a lane of it is defined if it is in all operands"
+    out = tensor(data, t, region)
+    for o in operands:
+        if type(o) is tensor and o.lacks is not None:
+            lacks = o.lacks if out.lacks is None else out.lacks | o.lacks
+            out.lacks = np.broadcast_to(lacks, out.data.shape)
+    return out
+
+
+def shaped(x, f):
+    "A value whose elements are moved by `f`, a function of arrays"
+    out = tensor(f(x.data), x.dtype, x.region)
+    if x.lacks is not None:
+        out.lacks = f(x.lacks)
+    return out
+
+
+def lacking_as(out, x, f=None):
+    "A value, of which those lanes are defined that are in `x`, or by a function of these"
+    if x.lacks is not None:
+        out.lacks = f(x.lacks) if f else x.lacks
+    return out
 
 
 def is_number(x):
@@ -224,12 +259,22 @@ def scalar(x, t=None):
     return tensor(t.number(x), t)
 
 
+class Forgotten:
+    "A variable that one branch of an `if` alone assigns"
+
+    def __init__(self, name):
+        self.name = name
+
+
 def block_of(x):
     "A value of the kernel for a value or a number; what is neither is refused"
     if type(x) is tensor:
         return x
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
+    if type(x) is Forgotten:
+        what = f'{x.name} is assigned in one branch of an `if` alone'
+        raise refuse(what, 'Assign it in front of the `if`, or in both branches.')
     raise refuse(f'{_described(x)} stands where a value belongs')
 
 
@@ -286,7 +331,7 @@ def compute(a, b, f, division=False):
         x, y, t = a.data, b.data, a.dtype
     else:
         x, y, t = pair(a, b, division)
-    return tensor(_broadcasts(f, x, y), t)
+    return made(_broadcasts(f, x, y), t, a, b)
 
 
 def _arithmetic(a, b, f):
@@ -295,17 +340,17 @@ def _arithmetic(a, b, f):
     else:
         x, y, t = pair(a, b)
     if t.special:
-        return _special(x, y, t, f)
+        return _special(x, y, t, f, a, b)
     if x.shape == y.shape:
-        return tensor(f(x, y), t)
-    return tensor(_broadcasts(f, x, y), t)
+        return made(f(x, y), t, a, b)
+    return made(_broadcasts(f, x, y), t, a, b)
 
 
-def _special(x, y, t, f):
+def _special(x, y, t, f, a, b):
     "Arithmetic of masks, which have one bit; that of fp8 is refused"
     if t.is_fp8():
         raise refuse(f'arithmetic with {t}', 'Convert first: x.to(tl.float32).')
-    return tensor((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t)
+    return made((_broadcasts(f, np.uint8(x), np.uint8(y)) & 1).astype(bool), t, a, b)
 
 
 def _moved(a, b):
@@ -318,7 +363,7 @@ def _moved(a, b):
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
-    return tensor(_broadcasts(np.add, a.data, offset), a.dtype, a.region)
+    return made(_broadcasts(np.add, a.data, offset), a.dtype, a, b, region=a.region)
 
 
 def _compared(a, b, f):
@@ -327,13 +372,13 @@ def _compared(a, b, f):
     if type(b) is tensor and (a.dtype.is_ptr() or b.dtype.is_ptr()):
         from .memory import addresses
 
-        return tensor(_broadcasts(f, addresses(a), addresses(b)), _I1)
+        return made(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
         raise refuse(f'a comparison of a value of the kernel with {_described(b)}')
     if type(b) is tensor and a.dtype is b.dtype:
-        return tensor(_broadcasts(f, a.data, b.data), _I1)
+        return made(_broadcasts(f, a.data, b.data), _I1, a, b)
     x, y, _ = pair(a, b)
-    return tensor(_broadcasts(f, x, y), _I1)
+    return made(_broadcasts(f, x, y), _I1, a, b)
 
 
 def _divided(a, b):
@@ -341,8 +386,8 @@ def _divided(a, b):
     if t.rank < 2:
         x, y, t = x.astype(np.float32), y.astype(np.float32), _F32
     if t.special:
-        return _special(x, y, t, np.divide)
-    return tensor(_broadcasts(np.divide, x, y), t)
+        return _special(x, y, t, np.divide, a, b)
+    return made(_broadcasts(np.divide, x, y), t, a, b)
 
 
 def _quotient(x, y):
@@ -354,8 +399,6 @@ def _quotient(x, y):
 
 def _not_by_zero(y):
     if y.ndim == 0 and y == 0:
-        from .run import finding
-
         raise finding('crash', 'division')
 
 
@@ -364,14 +407,14 @@ def _floored(a, b):
     if t.rank == 2:
         raise refuse('// is for whole numbers', 'Divide with /, then tl.floor(...).')
     _not_by_zero(y)
-    return tensor(_broadcasts(_quotient, x, y), t)
+    return made(_broadcasts(_quotient, x, y), t, a, b)
 
 
 def _rest(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank < 2:
         _not_by_zero(y)
-    return tensor(_broadcasts(np.fmod, x, y), t)
+    return made(_broadcasts(np.fmod, x, y), t, a, b)
 
 
 def _bits(a, b, f):
@@ -382,7 +425,7 @@ def _bits(a, b, f):
     if not t.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
         raise refuse(f'{name} of {t}', 'It combines masks, or the bits of whole numbers.')
-    return tensor(_broadcasts(f, x, y), t)
+    return made(_broadcasts(f, x, y), t, a, b)
 
 
 def _shifted(a, b, f):
@@ -393,8 +436,8 @@ def _shifted(a, b, f):
     if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
         far = (y < 0) | (y >= bits)
         fill = np.where(x < 0, -1, 0).astype(t.np) if f is np.right_shift and t.is_int_signed() else t.number(0)
-        return tensor(np.where(far, fill, f(x, np.where(far, 0, y).astype(t.np))), t)
-    return tensor(_broadcasts(f, x, y), t)
+        return made(np.where(far, fill, f(x, np.where(far, 0, y).astype(t.np))), t, a, b)
+    return made(_broadcasts(f, x, y), t, a, b)
 
 
 def broadcast(*values):
@@ -416,21 +459,28 @@ def where(condition, x, y):
     "Elements of `x` where the condition holds, of `y` elsewhere"
     c = convert(block_of(condition), _I1)
     if any(type(o) is tensor and o.dtype.is_ptr() for o in (x, y)):
-        return _where_pointers(c, block_of(x), block_of(y))
-    a, b, t = pair(x, y)
-    c, a, b = broadcast(c, tensor(a, t), tensor(b, t))
-    return tensor(np.where(c, a, b)[()], t)
+        a, b, t, region = _pointers(block_of(x), block_of(y))
+    else:
+        a, b, t, region = *pair(x, y), None
+    d, a, b = broadcast(c, tensor(a, t), tensor(b, t))
+    out = tensor(np.where(d, a, b)[()], t, region)
+    if any(type(o) is tensor and o.lacks is not None for o in (c, x, y)):
+        none = np.False_
+        lacks = [none if type(o) is not tensor or o.lacks is None else o.lacks for o in (c, x, y)]
+        lacks = np.broadcast_to(np.where(c.data, lacks[1], lacks[2]) | lacks[0], out.data.shape)
+        out.lacks = lacks if lacks.any() else None
+    return out
 
 
-def _where_pointers(c, x, y):
+def _pointers(x, y):
+    "Two pointers to choose from: their data, type and region"
     from .memory import addresses
 
     if x.dtype is not y.dtype:
         raise refuse(f'a choice between {x.dtype} and {y.dtype}')
-    same = x.region is y.region
-    a, b = (tensor(o.data if same else addresses(o), o.dtype) for o in (x, y))
-    c, a, b = broadcast(c, a, b)
-    return tensor(np.where(c, a, b)[()], x.dtype, x.region if same else None)
+    if x.region is y.region:
+        return x.data, y.data, x.dtype, x.region
+    return addresses(x), addresses(y), x.dtype, None
 
 
 # Conversions
@@ -448,7 +498,7 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     if rounding is not None and not narrows:
         raise refuse('fp_downcast_rounding is for conversions to a narrower floating type')
     if rounding == 'rtz':
-        return tensor(_towards_zero(x.data, t), t)
+        return made(_towards_zero(x.data, t), t, x)
     if rounding not in (None, 'rtne'):
         raise refuse(f"fp_downcast_rounding is {rounding!r}; it may be 'rtne' or 'rtz'")
     return convert(x, t)
@@ -456,9 +506,11 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
 
 def convert(x, t):
     "A value in another type, rounded and cut as the hardware does it"
+    return x if x.dtype is t else lacking_as(_converted(x, t), x)
+
+
+def _converted(x, t):
     s = x.dtype
-    if s is t:
-        return x
     if s.is_ptr() or t.is_ptr():
         return _pointer_as(x, t)
     if t is _I1:
@@ -525,4 +577,4 @@ def bitcast(x, t):
         return convert(x, t)
     if s.primitive_bitwidth != t.primitive_bitwidth:
         raise refuse(f'bitcast from {s} to {t}: their sizes differ')
-    return tensor(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t)
+    return made(np.ascontiguousarray(x.data).reshape(x.data.shape).view(t.np)[()], t, x)

@@ -211,6 +211,7 @@ class _Launch:
         if number is None:
             return False
         run.number, run.program, run.start, run.known = number, position, len(run.stamps), {}
+        run.lacking = 0
         run.in_time()
         if run.trace:
             run.trace.program()

@@ -11,7 +11,7 @@ import numpy as np
 
 from . import descriptors, memory, randoms
 from . import block as _block, types as _types
-from .block import block_of, broadcast as _broadcast, compute, convert, is_number, tensor
+from .block import block_of, broadcast as _broadcast, compute, convert, is_number, lacking_as, made, shaped, tensor
 from .rewrite import keep_types, types_of
 from .run import current, finding, frame_of, not_emulated, refuse
 from .types import DTYPES, const as constexpr, named
@@ -167,22 +167,23 @@ def broadcast_to(input, *shape):
     "The block, repeated along its axes of size 1"
     shape, x = _shape(shape), block_of(input)
     try:
-        return tensor(np.broadcast_to(x.data, shape), x.dtype, x.region)
+        return shaped(x, lambda a: np.broadcast_to(a, shape))
     except ValueError:
         raise refuse(f'a block of shape {list(x.data.shape)} as {list(map(int, shape))}') from None
 
 
 def broadcast(input, other):
     "Both blocks in their common shape"
-    a, b = _broadcast(block_of(input), block_of(other))
-    return tensor(a, input.dtype, input.region), tensor(b, other.dtype, other.region)
+    x, y = block_of(input), block_of(other)
+    shape = _broadcast(x, y)[0].shape
+    return tuple(shaped(o, lambda a: np.broadcast_to(a, shape)) for o in (x, y))
 
 
 def expand_dims(input, axis):
     "The block with another axis of size 1, or several"
     x = block_of(input)
     axes = (axis,) if isinstance(axis, int) else tuple(axis)
-    return tensor(np.expand_dims(np.asarray(x.data), axes), x.dtype, x.region)
+    return shaped(x, lambda a: np.expand_dims(np.asarray(a), axes))
 
 
 def unsqueeze(x, dim):
@@ -192,7 +193,7 @@ def unsqueeze(x, dim):
 
 def squeeze(x, dim):
     "The block without an axis of size 1"
-    return tensor(np.squeeze(x.data, dim), x.dtype, x.region)
+    return shaped(x, lambda a: np.squeeze(a, dim))
 
 
 def reshape(input, *shape, can_reorder=False):
@@ -200,7 +201,7 @@ def reshape(input, *shape, can_reorder=False):
     shape, x = _shape(shape), block_of(input)
     if _math.prod(shape) != x.data.size:
         raise refuse(f'reshape of {x.data.size} elements to {list(map(int, shape))}')
-    return tensor(np.reshape(x.data, shape), x.dtype, x.region)
+    return shaped(x, lambda a: np.reshape(a, shape))
 
 
 def view(input, *shape):
@@ -210,7 +211,7 @@ def view(input, *shape):
 
 def ravel(x, can_reorder=False):
     "The elements along one axis"
-    return tensor(np.reshape(x.data, -1), x.dtype, x.region)
+    return shaped(x, lambda a: np.reshape(a, -1))
 
 
 def trans(input, *dims):
@@ -219,7 +220,7 @@ def trans(input, *dims):
     if not dims:
         if input.data.ndim < 2:
             raise refuse(f'tl.trans of a block of shape {list(input.data.shape)}: it has no two axes')
-        return tensor(np.swapaxes(input.data, -1, -2), input.dtype, input.region)
+        return shaped(input, lambda a: np.swapaxes(a, -1, -2))
     return permute(input, *dims)
 
 
@@ -228,12 +229,12 @@ def permute(input, *dims):
     dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
     if sorted(dims) != list(_NATIVE['range'](input.data.ndim)):
         raise refuse(f'the order {list(dims)} of the axes of a block of shape {list(input.data.shape)}')
-    return tensor(np.transpose(input.data, tuple(map(int, dims))), input.dtype, input.region)
+    return shaped(input, lambda a: np.transpose(a, tuple(map(int, dims))))
 
 
 def cat(input, other, can_reorder=False, dim=0):
     "Two blocks, one behind the other; with `can_reorder` Triton may mix them"
-    return tensor(np.concatenate([input.data, other.data], dim), input.dtype)
+    return _stacked(input, other, lambda a, b: np.concatenate([a, b], dim))
 
 
 def join(a, b):
@@ -241,30 +242,31 @@ def join(a, b):
     x, y = broadcast(block_of(a), block_of(b))
     if x.dtype is not y.dtype:
         raise refuse(f'tl.join of {x.dtype} and {y.dtype}')
-    return tensor(np.stack([x.data, y.data], -1), x.dtype)
+    return _stacked(x, y, lambda a, b: np.stack([a, b], -1))
 
 
 def split(a):
     "The two halves of a block along its last axis, whose size is 2"
     if not a.data.ndim or a.data.shape[-1] != 2:
         raise refuse(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
-    return tensor(a.data[..., 0][()], a.dtype), tensor(a.data[..., 1][()], a.dtype)
+    return shaped(a, lambda o: o[..., 0][()]), shaped(a, lambda o: o[..., 1][()])
 
 
 def interleave(a, b):
     "The elements of two blocks in turn, along the last axis"
     c = join(a, b)
-    return tensor(c.data.reshape(*c.data.shape[:-2], -1), c.dtype)
+    return shaped(c, lambda o: o.reshape(*o.shape[:-2], -1))
 
 
 def flip(x, dim=None):
     "The elements along an axis in reverse order"
-    return tensor(np.flip(x.data, -1 if dim is None else dim), x.dtype)
+    return shaped(x, lambda a: np.flip(a, -1 if dim is None else dim))
 
 
 def gather(src, index, axis):
     "Elements of a block by their index along an axis"
-    return tensor(np.take_along_axis(src.data, index.data.astype(np.int64), axis), src.dtype)
+    at = index.data.astype(np.int64)
+    return shaped(src, lambda a: np.take_along_axis(a, at, axis))
 
 
 # Memory
@@ -390,7 +392,7 @@ def abs(x):
     "|x|"
     if is_number(x):
         return _NATIVE['abs'](x)
-    return tensor(np.abs(x.data), x.dtype)
+    return made(np.abs(x.data), x.dtype, x)
 
 
 def _of_floats(f, name, narrow=True):
@@ -400,7 +402,7 @@ def _of_floats(f, name, narrow=True):
         x = block_of(x)
         if x.dtype.name not in ('float32', 'float64'):
             raise refuse(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
-        return tensor(f(x.data), x.dtype)
+        return made(f(x.data), x.dtype, x)
 
     g.__name__, g.__doc__ = name, f'{name}(x) of each element'
     return g
@@ -429,8 +431,9 @@ def fma(x, y, z):
     a, b, c = _broadcast(a, b, c)
     t = compute(compute(x, y, np.multiply), z, np.add).dtype
     if t.name == 'float64':
-        return tensor(a * b + c, t)
-    return tensor((a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)).astype(t.np)[()], t)
+        return made(a * b + c, t, x, y, z)
+    exact = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
+    return made(exact.astype(t.np)[()], t, x, y, z)
 
 
 def fdiv(x, y, ieee_rounding=False):
@@ -470,6 +473,18 @@ def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):
 # Reductions and scans
 
 
+def _any(lacks, axis, keep_dims):
+    return np.any(lacks, axis=axis, keepdims=keep_dims)
+
+
+def _stacked(a, b, f):
+    "A block of two others' elements, by a function of two arrays"
+    out = tensor(f(a.data, b.data), a.dtype)
+    if a.lacks is not None or b.lacks is not None:
+        out.lacks = f(*(np.zeros(o.data.shape, bool) if o.lacks is None else o.lacks for o in (a, b)))
+    return out
+
+
 def _axis(x, axis, what):
     if axis is None:
         return None
@@ -486,7 +501,7 @@ def _reduced(x, f, axis, keep_dims, what):
     got = f(x.data, axis=axis)
     if keep_dims:
         got = np.reshape(got, [1 if axis in (None, i) else n for i, n in enumerate(x.data.shape)])
-    return tensor(np.asarray(got, x.dtype.np)[()], x.dtype)
+    return lacking_as(tensor(np.asarray(got, x.dtype.np)[()], x.dtype), x, lambda a: _any(a, axis, keep_dims))
 
 
 def sum(input, axis=None, keep_dims=False, dtype=None):
@@ -535,7 +550,7 @@ def _argument(x, axis, left, keep_dims, first, what):
         at = filled.shape[axis] - 1 - first(np.flip(filled, axis), axis=axis)
     if keep_dims:
         at = np.reshape(at, [1 if axis in (None, i) else n for i, n in enumerate(x.data.shape)])
-    return tensor(np.asarray(at, np.int32)[()], _I32)
+    return lacking_as(tensor(np.asarray(at, np.int32)[()], _I32), x, lambda a: _any(a, axis, keep_dims))
 
 
 def max(input, axis=None, return_indices=False, return_indices_tie_break_left=True, keep_dims=False):
@@ -571,7 +586,7 @@ def _combined(f, a, b):
 
 def _sliced(values, axis, s):
     index = (slice(None),) * axis + (s,)
-    return tuple(tensor(o.data[index], o.dtype) for o in values)
+    return tuple(shaped(o, lambda a: a[index]) for o in values)
 
 
 def reduce(input, axis, combine_fn, keep_dims=False):
@@ -585,7 +600,7 @@ def reduce(input, axis, combine_fn, keep_dims=False):
         n //= 2
         values = _combined(combine_fn, _sliced(values, axis, slice(0, n)), _sliced(values, axis, slice(n, 2 * n)))
     if not keep_dims:
-        values = tuple(tensor(o.data[(slice(None),) * axis + (0,)][()], o.dtype) for o in values)
+        values = tuple(shaped(o, lambda a: a[(slice(None),) * axis + (0,)][()]) for o in values)
     return values[0] if type(input) is tensor else values
 
 
@@ -599,7 +614,7 @@ def associative_scan(input, axis, combine_fn, reverse=False):
     while step < n:
         new = _combined(combine_fn, _sliced(values, axis, slice(0, n - step)), _sliced(values, axis, slice(step, n)))
         kept = _sliced(values, axis, slice(0, step))
-        values = tuple(tensor(np.concatenate([a.data, b.data], axis), a.dtype) for a, b in zip(kept, new))
+        values = tuple(_stacked(a, b, lambda x, y: np.concatenate([x, y], axis)) for a, b in zip(kept, new))
         step *= 2
     if reverse:
         values = tuple(flip(o, axis) for o in values)
@@ -616,7 +631,7 @@ def _scanned(input, axis, reverse, dtype, f, what):
     x, axis = convert(x, t), _axis(x, axis, what)
     a = np.flip(x.data, axis) if reverse else x.data
     a = f(a, axis=axis, dtype=t.np)
-    return tensor(np.flip(a, axis) if reverse else a, t)
+    return lacking_as(tensor(np.flip(a, axis) if reverse else a, t), x, lambda o: _any(o, axis, True) & np.ones_like(o))
 
 
 def cumsum(input, axis=0, reverse=False, dtype=None):
@@ -634,12 +649,13 @@ def sort(x, dim=None, descending=False):
     if dim not in (None, -1, x.data.ndim - 1):
         raise refuse(f'tl.sort along axis {dim}', 'It sorts along the last one.')
     a = np.sort(x.data, -1)
-    return tensor(np.flip(a, -1) if descending else a, x.dtype)
+    out = tensor(np.flip(a, -1) if descending else a, x.dtype)
+    return lacking_as(out, x, lambda o: _any(o, x.data.ndim - 1, True) & np.ones_like(o))
 
 
 def topk(x, k, dim=None):
     "The k largest along the last axis, the largest first"
-    return tensor(sort(x, dim, True).data[..., : int(k)], x.dtype)
+    return shaped(sort(x, dim, True), lambda a: a[..., : int(k)])
 
 
 def histogram(input, num_bins, mask=None):

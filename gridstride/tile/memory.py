@@ -8,8 +8,8 @@ import ml_dtypes
 import numpy as np
 
 from ..findings import WrongArgument
-from .block import block_of, broadcast, convert, tensor
-from .run import current, finding, frame_of, refuse
+from .block import block_of, broadcast, convert, made, tensor
+from .run import current, finding, frame_of, lacking_line, refuse
 from .shadow import Shadow
 from .types import DTYPES, of_numpy, pointer_type
 
@@ -178,9 +178,20 @@ def _lane(p, mask, which):
     return tuple(map(int, np.unravel_index(lanes[which], p.data.shape)))
 
 
+def _defined(lacks, mask, code):
+    "A finding if an active lane of `lacks` has no value"
+    if lacks is None or not current().initcheck:
+        return
+    bad = lacks if mask is None else lacks & mask
+    if bad.any():
+        lane = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape))) if bad.ndim else ()
+        raise finding('initcheck', code, lacking_line(), lane)
+
+
 def _locate(p, mask):
     "(region, offsets of the active lanes) of pointers, all of them inside; a finding otherwise"
     region, offsets = p.region, p.data
+    _defined(p.lacks, mask, 'undefined_address')
     if region is not None and region.dtype is not p.dtype.element_ty:
         p = tensor(addresses(p), p.dtype)
         region = None
@@ -232,9 +243,11 @@ def _masked(p, mask):
             raise refuse('a mask that is a block, for a pointer that is none', 'Add offsets: x + tl.arange(...).')
         return p, None if m.data else np.False_
     if m.data.shape != p.data.shape:
+        _defined(m.lacks, None, 'undefined_decision')
         data, m = broadcast(p, m)
-        p = tensor(data, p.dtype, p.region)
+        p = made(data, p.dtype, p, region=p.region)
     else:
+        _defined(m.lacks, None, 'undefined_decision')
         m = m.data
     return p, None if m.all() else m
 
@@ -258,7 +271,13 @@ def load(p, mask=None, other=None, volatile=False):
     out = _instead(other, t, p.data.shape)
     if region is not None:
         out[m] = region.flat[active]
-    return tensor(out[()], t)
+    got = tensor(out[()], t)
+    if other is None and run.initcheck:
+        got.lacks = np.broadcast_to(~m, p.data.shape)
+        run.lacking = run.lacking or frame_of().f_lineno
+    elif type(other) is tensor and other.lacks is not None:
+        got.lacks = np.broadcast_to(other.lacks, p.data.shape) & ~m
+    return got
 
 
 def _instead(other, t, shape):
@@ -276,7 +295,8 @@ def _instead(other, t, shape):
 def store(p, value, mask=None):
     "Write elements through pointers, where the mask is true"
     p = _pointer(p, 'tl.store')
-    value = convert(block_of(value), p.dtype.element_ty).data
+    value = convert(block_of(value), p.dtype.element_ty)
+    value, lacks = value.data, value.lacks
     if value.ndim and not p.data.ndim:
         raise refuse('a block is stored through one pointer', 'Add offsets to it: out + tl.arange(...).')
     shape = p.data.shape
@@ -287,13 +307,14 @@ def store(p, value, mask=None):
         raise refuse(f'pointers of shape {list(shape)}, and a mask of {list(p.data.shape)}')
     if m is not None and not m.ndim:
         return
+    _defined(lacks if lacks is None else np.broadcast_to(lacks, shape), m, 'undefined_stored')
     region, active = _locate(p, m)
     if region is None:
         return
     if not region.writable:
         raise refuse(f'{region.name} is written, and the host made it read-only')
     if value.ndim:
-        value = np.broadcast_to(value, shape)
+        value = value if value.shape == shape else np.broadcast_to(value, shape)
         value = value.reshape(-1) if m is None else value[m]
     run = current()
     _note(run, region, active, 'written', p, m, value)
@@ -334,9 +355,9 @@ def _note(run, region, active, verb, p, m, value=None, sem=None):
         shadow.initcheck(region, active, at, verb, lambda i: _lane(p, m, i))
     if run.racecheck:
         run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, verb))
-        if verb == 'atomic':
-            run.synchronize(shadow, at, sem)
         shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
+        if verb == 'atomic':  # after it: what this place tells of does not order this access to it
+            run.synchronize(shadow, at, sem)
     if run.trace:
         run.trace.access(run, region, active, verb, f, p, m)
 
@@ -352,11 +373,13 @@ def atomic(name, p, value, mask=None, expected=None, sem=None):
     p = _pointer(p, f'tl.atomic_{name}')
     t = p.dtype.element_ty
     _takes_atomic(name, t)
-    value = convert(block_of(value), t).data
+    value = convert(block_of(value), t)
+    value, lacks = value.data, value.lacks
     p, m = _masked(p, mask)
     old = np.zeros(p.data.shape, t.np)
     if m is not None and not m.ndim:
         return tensor(old[()], t)
+    _defined(lacks if lacks is None else np.broadcast_to(lacks, p.data.shape), m, 'undefined_stored')
     region, active = _locate(p, m)
     if region is None:
         return tensor(old[()], t)

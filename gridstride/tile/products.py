@@ -31,7 +31,19 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
                 f'acc is {acc.type}, and the product {tensor(got, result).type}', 'Both have one type and shape.'
             )
         got = got + acc.data
-    return tensor(got.astype(result.np, copy=False), result)
+    out = tensor(got.astype(result.np, copy=False), result)
+    return _lacking(out, a, b, acc)
+
+
+def _lacking(out, a, b, acc):
+    "An element of the product is defined if its row, its column and `acc` are"
+    if a.lacks is None and b.lacks is None and (acc is None or acc.lacks is None):
+        return out
+    lacks = np.zeros(out.data.shape, bool) if acc is None or acc.lacks is None else acc.lacks
+    if a.lacks is not None:
+        lacks = lacks | a.lacks.any(-1, keepdims=True)
+    out.lacks = lacks if b.lacks is None else lacks | b.lacks.any(-2, keepdims=True)
+    return out
 
 
 def _result_type(s, t, out):

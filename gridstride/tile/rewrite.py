@@ -13,7 +13,7 @@ import inspect
 import types
 from functools import lru_cache
 
-from .block import block_of, convert, is_number, tensor
+from .block import Forgotten, block_of, convert, is_number, tensor
 from .run import frame_of, refuse
 from .types import DTYPES, const
 
@@ -43,6 +43,7 @@ class _Refusal(Exception):
 class _Rewriter(ast.NodeTransformer):
     def __init__(self):
         self.loops, self.inner, self.count = [], False, 0
+        self.known = set()  # names that were assigned above
 
     def visit(self, node):
         what = _REFUSED.get(type(node).__name__)
@@ -54,6 +55,7 @@ class _Rewriter(ast.NodeTransformer):
         if self.inner:
             raise _Refusal('a function inside of a kernel', _MENDS['lambda'], node.lineno)
         self.inner = True
+        self.known = {o.arg for o in ast.walk(node.args) if isinstance(o, ast.arg)}
         node.decorator_list = []
         node.returns = None
         for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
@@ -66,19 +68,21 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Assign(self, node):
         if len(node.targets) > 1:
             raise _Refusal('a = b = ...: two names for one value', 'Assign one after the other.', node.lineno)
+        _check_target(node.targets[0])
+        self.known |= _assigned([node])
         node.value = _call('value', self.visit(node.value))
-        node.targets = [self.visit(node.targets[0])]
         return node
 
     def visit_AugAssign(self, node):
-        if not isinstance(node.target, ast.Name):
-            return self.generic_visit(node)
+        _check_target(node.target)
+        self.known.add(node.target.id)
         value = ast.copy_location(ast.BinOp(_named(node.target.id, node), node.op, self.visit(node.value)), node)
         return ast.copy_location(ast.Assign([node.target], _call('value', value)), node)
 
     def visit_AnnAssign(self, node):
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
+        self.known |= _assigned([node])
         known = ast.unparse(node.annotation).endswith('constexpr')
         value = _call('known' if known else 'value', self.visit(node.value))
         return ast.copy_location(ast.Assign([node.target], value), node)
@@ -112,9 +116,28 @@ class _Rewriter(ast.NodeTransformer):
         return ast.copy_location(ast.IfExp(_call('decides', node.test), node.body, node.orelse), node)
 
     def visit_If(self, node):
+        mine, other = _assigned(node.body), _assigned(node.orelse)
+        lost = sorted((mine ^ other) - self.known)
         self.generic_visit(node)
-        node.test = _call('decides', node.test)
-        return node
+        self.known |= mine | other
+        returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
+        if returns or not mine | other:
+            node.test = _call('decides', node.test)
+            return node
+        self.count += 1
+        name = f'__tile_{self.count}'
+        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('if', node.test)), node)
+        node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
+        after = [ast.copy_location(ast.Expr(ast.Call(_named(name, node), [], [])), node)]
+        for o in lost:
+            gone = _call('only', _named(name, node), ast.Constant(o), _called_late(o))
+            after.append(ast.copy_location(ast.Assign([ast.Name(o, ast.Store())], gone), node))
+        return [ast.fix_missing_locations(o) for o in (begin, node, *after)]
+
+    def visit_ListComp(self, node):
+        if any(isinstance(o.iter, ast.Call) for o in node.generators):
+            raise _Refusal('a list of blocks made by a loop', 'A tuple, written out, or tl.join.', node.lineno)
+        return self.generic_visit(node)
 
     def visit_Assert(self, node):
         self.generic_visit(node)
@@ -148,10 +171,32 @@ class _Rewriter(ast.NodeTransformer):
         return [ast.fix_missing_locations(begin), node]
 
     def _loop(self, node, compiled):
+        self.known |= _assigned([node.target]) if isinstance(node, ast.For) else set()
         self.loops.append(compiled)
         self.generic_visit(node)
         self.loops.pop()
         return node
+
+
+def _check_target(target):
+    "Refuse what cannot be assigned to"
+    if isinstance(target, ast.Subscript):
+        mend = 'Choose with tl.where, or write to memory with tl.store.'
+        raise _Refusal('elements of a block are assigned', mend, target.lineno)
+    if isinstance(target, (ast.Attribute, ast.Starred)):
+        raise _Refusal('an attribute is assigned', 'Values of a kernel have names alone.', target.lineno)
+    for o in getattr(target, 'elts', ()):
+        _check_target(o)
+
+
+def _assigned(nodes):
+    "The names that are assigned in statements"
+    return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+
+
+def _called_late(name):
+    "A function that gives the variable's value, if it has one"
+    return ast.parse(f'lambda: {name}', mode='eval').body
 
 
 def _named(name, at):
@@ -257,6 +302,29 @@ def _decides(v):
     raise refuse(f'a decision by {type(v).__name__} {v!r}', 'A condition is a comparison, a bool, or a whole number.')
 
 
+class If:
+    "An `if` that assigns: what it decides by the kernel's values, the compiler does not know"
+
+    def __init__(self, test):
+        self.condition = _decides(test)
+        self.late = type(test) is tensor
+        self.before = types_of(frame_of()) if self.late else {}
+
+    def __call__(self):
+        if self.late:
+            keep_types(self.before, types_of(frame_of()), 'the if', 'in it')
+
+
+def _only(decision, name, value):
+    "A variable that one branch alone assigns: the compiler forgets it behind the `if`, unless it knew the decision"
+    if decision.late:
+        return Forgotten(name)
+    try:
+        return value()
+    except NameError:
+        return Forgotten(name)
+
+
 def _assert(condition, message=''):
     from .language import device_assert
 
@@ -270,8 +338,8 @@ def types_of(frame):
     }
 
 
-def keep_types(before, now):
-    "Refuse a variable whose type differs after a round of a loop"
+def keep_types(before, now, what='the loop', where='after a round of it'):
+    "Refuse a variable whose type differs after a round of a loop, or a branch"
     for k, t in before.items():
         if k not in now or now[k] == t:
             continue
@@ -280,8 +348,8 @@ def keep_types(before, now):
                 f'{k} is known when the kernel is compiled, and a loop changes it', f'Begin with a copy: {k}_ = {k}.'
             )
         raise refuse(
-            f'{k} is {t} before the loop and {now[k]} after a round of it',
-            'What a loop changes keeps its type and shape: convert it with .to(...) in the loop, or begin with the '
+            f'{k} is {t} before {what} and {now[k]} {where}',
+            f'What {what} changes keeps its type and shape: convert it with .to(...) there, or begin with the '
             'right one, as in tl.zeros(shape, tl.float32).',
         )
 
@@ -312,5 +380,6 @@ HOOKS = {
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
         'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While,
+        'if': If, 'only': _only,
     }.items()
 }  # fmt: skip

@@ -33,6 +33,7 @@ class Run:
         self.regions = []
         self.others = None  # tensors that it was not given, once an address asks for them
         self.trace = None
+        self.lacking = 0  # the line of the running program that left lanes without a value
         self.told = False  # of a race of the same values
         self.asked = None, 0  # what the program asked last, and how often it got the same answer
 
@@ -144,6 +145,11 @@ def access_of(run, stamp, thread=None):
     number, line, file = run.stamps[stamp][:3]
     text = linecache.getline(file, line).strip()
     return Access(line, run.positions[number], thread, text, file)
+
+
+def lacking_line():
+    "Fields for a finding about lanes that a masked load left without a value"
+    return dict(line=_state[0].lacking)
 
 
 def refuse(what, mend='', line=None, function=None):

@@ -8,11 +8,11 @@ __all__ = ['Shadow']
 
 
 class Shadow:
-    "Of each element of a memory: the stamp of its last write, of its first and its last read"
+    "Of each element of a memory: the stamps of its last write, its last atomic, its first and its last read"
 
     def __init__(self, region):
         self.region = region
-        self.wrote = self.first = self.last = None
+        self.wrote = self.updated = self.first = self.last = None
         self.reads = []  # of a memory that nobody has written yet: (offsets, stamp)
         self.noted = 0
         self.unwritten = None
@@ -55,7 +55,7 @@ class Shadow:
     def _begin(self):
         "From the first write on every element has its stamps"
         n = self.region.size
-        self.wrote, self.first, self.last = (np.zeros(n, np.int64) for _ in range(3))
+        self.wrote, self.updated, self.first, self.last = (np.zeros(n, np.int64) for _ in range(4))
         for at, stamp in self.reads:
             self._read(at, stamp)
         self.reads = []
@@ -76,7 +76,11 @@ class Shadow:
                     self._begin()
                 return
             self._begin()
-        suspects = (self.wrote,) if verb == 'read' else (self.wrote, self.first, self.last)
+        suspects = [self.wrote]
+        if verb != 'atomic':
+            suspects.append(self.updated)
+        if verb != 'read':
+            suspects += [self.first, self.last]
         for before in suspects:
             then = before[at]
             other = (then != 0) & (then < run.start)
@@ -84,14 +88,16 @@ class Shadow:
                 self._judge(run, region, active, then, other, verb, lane, value)
         if verb == 'read':
             self._read(at, stamp)
+        elif verb == 'atomic':
+            self.updated[at] = stamp
         else:
             self.wrote[at] = stamp
-            self.first[at] = self.last[at] = 0
+            self.first[at] = self.last[at] = self.updated[at] = 0
 
     def _judge(self, run, region, active, then, other, verb, lane, value):
         for i in np.flatnonzero(other):
             number, _, _, before = run.stamps[then[i]]
-            if number == run.number or before == verb == 'atomic' or run.ordered(then[i]):
+            if number == run.number or run.ordered(then[i]):
                 continue
             fields = dict(array=region.name, index=region.index_of(active[i]))
             if before == verb == 'written' and _same(region.flat[active[i]], value, i):
