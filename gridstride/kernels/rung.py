@@ -114,11 +114,12 @@ _C = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
 # (kernel of the driver, device) -> the bytes of dynamic shared memory that it was last allowed: what comes last counts
 # for all its launches
 _allowed = {}
+_ALWAYS = 40 * 1024  # bytes of dynamic shared memory that need no leave: static memory counts among the 48 KiB, too
 
 
 def _let(kernel, shared):
     "Let the kernel have so much dynamic shared memory, and what it was allowed for another shape"
-    key = (kernel.handle, _torch().cuda.current_device()) if shared > 48 * 1024 else None
+    key = (kernel.handle, _torch().cuda.current_device()) if shared > _ALWAYS else None
     if key and _allowed.get(key, 0) < shared:
         allow(kernel.handle, kernel.__name__, shared)
         _allowed[key] = shared

@@ -13,6 +13,8 @@ _MODULE_OF = {  # tool -> the module that has it
     'cross_entropy': 'losses',
     'linear_cross_entropy': 'losses',
     'AdamW': 'optimizers',
+    'softmax': 'softmaxes',
+    'log_softmax': 'softmaxes',
 }
 TOOLS = tuple(_MODULE_OF)
 __all__ = ['TOOLS', 'source', *TOOLS]

@@ -3,6 +3,7 @@
 from functools import lru_cache
 from importlib.resources import files
 
+from ..ptx import primitives
 from ..texts import IN_C, with_types
 
 # torch's types -> bytes of a number
@@ -27,7 +28,9 @@ def whole(
     names,  # of files, one after the other: ('gelu', 'flat')
     dtype,  # of the arrays: From in the texts; Sum is the type in which is computed
     constants,  # ((name in the text, int), ...)
+    needs=(),  # names of `primitives` that the texts call
 ) -> str:
     "CUDA C of kernels with their types and numbers, ready to be compiled"
     types = ('From', IN_C[dtype]), ('Sum', IN_C[sums_of(dtype)])
-    return with_types('\n'.join(map(source, names)), types, constants)
+    between = f'typedef unsigned u32;\n{primitives(*needs)}' if needs else ''
+    return with_types('\n'.join(map(source, names)), types, constants, between)

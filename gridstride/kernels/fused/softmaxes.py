@@ -1,0 +1,145 @@
+"""`softmax` and `log_softmax` along the last axis, as torch knows them: each row is read once, as long as the shared
+memory of a cluster can keep it."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from .operators import operator
+from .sources import SIZES, sums_of, whole
+from ..rung import Call, Long, here
+from ..tool import check_tensor, launch, type_of, vector_of
+from ...utils import cdiv
+
+_KEPT = 64, 128, 256  # bytes that a thread keeps: of rows up to 32 KiB, up to 64 KiB, and of longer ones
+_PART = 2**16  # bytes of a row that a block keeps, and at most, of the longest rows:
+_MOST_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's shared memory
+_MOST_BLOCKS = 8  # of a cluster
+_LEAST, _MOST = 128, 512  # threads of a block
+_SHARE, _PARTS = 2**15, 1024  # bytes of a block, and blocks of a row, where rows are read twice
+
+
+class Shape(NamedTuple):
+    "How rows are kept"
+
+    packs: int  # of a thread
+    group: int  # threads of a block that share a row
+    threads: int  # of a block
+    blocks: int  # of a cluster, which share a row
+
+
+def _power_above(n):
+    return 1 << max(0, n - 1).bit_length()
+
+
+def shape_of(
+    packs,  # of a row
+    size,  # bytes of a pack, or of one of each input where two are kept
+    on,  # a `Device`
+) -> Shape:  # None where nothing keeps a row
+    "How rows are kept in shared memory"
+    row = packs * size
+    blocks = min(_MOST_BLOCKS, _power_above(cdiv(row, _PART))) if on.hopper else 1
+    if row > blocks * (_MOST_PART if on.hopper else _PLAIN_PART):
+        return None
+    part = cdiv(packs, blocks)
+    group = _power_above(cdiv(part * size, _KEPT[(row > _PART // 2) + (row > _PART)]))
+    group = min(group, _power_above(part), _MOST)
+    threads = max(group, _LEAST)
+    group = threads if group > 32 or blocks > 1 else group
+    return Shape(cdiv(part, group), group, threads, blocks)
+
+
+def _text(of, how, dtype, v, threads, log, blocks, **numbers):
+    "The source of softmax (`of` 'softmax' or 'softmax_back') whose rows are read in one of two ways (`how`)"
+    names = 'pack', 'joined', 'in_cluster' if blocks > 1 else 'in_block', of, how
+    numbers = dict(V=v, STREAM=False, THREADS=threads, LOG=log, **numbers)
+    needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'rows' else []
+    if blocks > 1:
+        numbers['CLUSTER'] = blocks
+        needs += ['rank', 'cluster_arrive', 'cluster_wait', 'cluster_sync', 'into_block']
+    return whole(names, dtype, tuple(numbers.items()), tuple(needs))
+
+
+@lru_cache(1024)
+def softmax_calls(
+    of,  # 'softmax', or 'softmax_back': its gradient
+    dtype,
+    rows,
+    width,  # a multiple of `v`
+    v,
+    log,  # is it of the logarithm?
+    on,
+) -> tuple:  # ([`Call`], numbers that are kept between two of them)
+    "What computes softmax of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
+    size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_back')), ('x', 'dy', 'out')
+    if shape := shape_of(width // v, size, on):
+        packs, group, threads, blocks = shape
+        src = _text(of, 'rows', dtype, v, threads, log, blocks, GROUP=group, ASYNC=on.hopper)
+        grid, numbers = (blocks * cdiv(rows, threads // group),), (Long(rows), width, packs)
+        shared, cluster = threads * packs * size, (blocks, 1, 1)
+        return [Call(src, 'keep_rows', arrays, numbers, grid, (threads,), shared, cluster=cluster)], 0
+    parts = min(_PARTS, cdiv(width // v * size, _SHARE))
+    src = _text(of, 'long_rows', dtype, v, _MOST, log, 1)
+    numbers, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
+    first = Call(src, 'find_parts', ('x', 'dy', 'parts'), numbers, grid, (_MOST,))
+    return [first, Call(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), numbers, grid, (_MOST,))], 2 * rows * parts
+
+
+def _run(of, x, dy, log):
+    out, dtype = torch.empty_like(x), type_of(x)
+    if not x.numel():
+        return out
+    width = x.shape[-1]
+    v = min(vector_of(o, 2, width) for o in (x, dy, out))
+    found, parts = softmax_calls(of, dtype, x.numel() // width, width, v, log, here())
+    parts = torch.empty(parts, dtype=getattr(torch, sums_of(dtype)), device=x.device)
+    launch(found, x, dy=dy, parts=parts, out=out)
+    return out
+
+
+@operator('softmax(Tensor x, bool log) -> Tensor', lambda x, log: torch.empty_like(x))
+def _softmax(x, log):
+    tool = 'log_softmax' if log else 'softmax'
+    check_tensor(tool, x, SIZES)
+    if not x.dim():
+        raise ValueError(f'{tool}: x is one number, and it goes along the last axis')
+    if x.shape[-1] >= 2**31:
+        raise ValueError(f'{tool}: a row has {x.shape[-1]:,} numbers, and the kernel counts up to 2^31 - 1')
+    return _run('softmax', x, x, log)
+
+
+@operator('softmax_backward(Tensor y, Tensor dy, bool log) -> Tensor', lambda y, dy, log: torch.empty_like(y))
+def _softmax_backward(y, dy, log):
+    return _run('softmax_back', y, dy.contiguous(), log)
+
+
+class _Softmax(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, x, log):
+        y, ctx.log = _softmax(x, log), log
+        ctx.save_for_backward(y)
+        return y
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dy):
+        return _softmax_backward(*ctx.saved_tensors, dy, ctx.log), None
+
+
+def softmax(
+    x,  # a contiguous tensor of float32, float16, bfloat16 or float64
+):  # a tensor like `x`
+    """exp(x) over the sum of these along the last axis, as `x.softmax(-1)`, differentiable once.
+
+    16-bit numbers are computed in float32. `TypeError` and `ValueError` say what of `x` is not covered."""
+    return _Softmax.apply(x, False)
+
+
+def log_softmax(
+    x,  # as for `softmax`
+):  # a tensor like `x`
+    "The logarithm of `softmax`, as `x.log_softmax(-1)`: exact where softmax itself is too small to be told from 0"
+    return _Softmax.apply(x, True)

@@ -1,0 +1,109 @@
+"""`gridstride.kernels.softmax` and `log_softmax` on the emulator: awkward rows, every type, infinities, gradients, and
+what is refused."""
+import pytest
+import torch
+from gridstride.kernels import log_softmax, softmax
+from gridstride.kernels.fused import softmaxes
+from gridstride.kernels.rung import Device
+
+# Of the largest result: a float32 is rounded some ten times on its way, 16 bits once at the end
+NEAR = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}
+WAYS = {softmax: torch.softmax, log_softmax: torch.log_softmax}
+
+
+def normal(*shape, dtype=torch.float32, seed=0):
+    return (3*torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).to(dtype)
+
+
+def is_near(got, want):
+    assert (got.dtype, got.shape) == (want.dtype, want.shape)
+    torch.testing.assert_close(got.double(), want.double(), rtol=2*NEAR[got.dtype], equal_nan=True,
+                               atol=NEAR[got.dtype]*want.double().abs().nan_to_num(0, 0, 0).max().item())
+
+
+def both_ways(f, x):
+    "`f` and its gradient, held against torch in float64"
+    x = x.requires_grad_()
+    y, exact = f(x), x.detach().double().requires_grad_()
+    dy, want = normal(*x.shape, dtype=x.dtype, seed=1), WAYS[f](exact, -1)
+    is_near(y, want.to(x.dtype))
+    y.backward(dy)
+    # from y as it was rounded, as torch has it, too
+    y = y.detach().double()
+    is_near(x.grad, (dy.double() - y.exp()*dy.double().sum(-1, True) if f is log_softmax else
+                     y*(dy.double() - (y*dy.double()).sum(-1, True))).to(x.dtype))
+
+
+@pytest.mark.parametrize('shape', [(3, 33), (2, 65, 4), (2, 1023)], ids=str)
+def test_awkward_rows(shape):
+    for f in WAYS: both_ways(f, normal(*shape))
+
+
+@pytest.mark.parametrize('dtype', NEAR, ids=str)
+def test_every_type(dtype):
+    for f in WAYS: both_ways(f, normal(3, 72, dtype=dtype))
+
+
+@pytest.fixture
+def small(monkeypatch):
+    "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
+    for name, value in dict(_PART=2**10, _MOST_PART=2**10, _PLAIN_PART=2**10, _SHARE=2**10).items():
+        monkeypatch.setattr(softmaxes, name, value)
+    softmaxes.softmax_calls.cache_clear()
+    yield monkeypatch
+    softmaxes.softmax_calls.cache_clear()
+
+
+def calls(width, of='softmax', on=None):
+    return softmaxes.softmax_calls(of, 'float32', 3, width, 4, False, on or softmaxes.here())[0]
+
+
+def test_rows_of_a_cluster(small):
+    assert [c.cluster[0] for c in calls(2000)] == [8] and calls(2000)[0].name == 'keep_rows'
+    for f in WAYS: both_ways(f, normal(3, 900))
+    both_ways(softmax, normal(3, 900, dtype=torch.bfloat16))
+
+
+def test_rows_that_are_read_twice(small):
+    assert [c.name for c in calls(5000)] == ['find_parts', 'finish_rows']
+    for f in WAYS: both_ways(f, normal(3, 5000))
+
+
+def test_without_a_hopper_gpu(small):
+    small.setattr(softmaxes, 'here', lambda: Device(3, False))
+    assert calls(256)[0].cluster == (1, 1, 1) and calls(260)[0].name == 'find_parts'
+    for width in (256, 260): both_ways(softmax, normal(3, width))
+
+
+@pytest.mark.parametrize('kind', ['short', 'of a cluster', 'read twice'])
+def test_infinities(kind, small):
+    inf, nan, width = float('inf'), float('nan'), {'short': 40, 'of a cluster': 900, 'read twice': 5000}[kind]
+    x = normal(6, width)
+    x[0, 1:-1] = -inf                                       # masked but for two
+    x[1] = -inf                                             # nothing is left: 0 / 0
+    x[2, 7], x[3, 5] = inf, nan
+    x[4] += 3e38/x[4].abs().max()                           # exp of any of these is too large for a float
+    x[5] -= 1e6
+    for f, torchs in WAYS.items(): is_near(f(x), torchs(x.double(), -1).float())
+
+
+def test_gradients_of_float64():
+    for f in WAYS: assert torch.autograd.gradcheck(f, normal(3, 7, dtype=torch.float64).requires_grad_())
+
+
+@pytest.mark.parametrize('shape', [(0, 5), (5, 0), (0,)], ids=str)
+def test_nothing(shape): assert softmax(torch.empty(shape)).shape == shape
+
+
+def test_an_operator_of_torch():
+    torch.library.opcheck(torch.ops.gridstride.softmax.default, (normal(3, 8), False))
+    torch.library.opcheck(torch.ops.gridstride.softmax_backward.default, (normal(3, 8), normal(3, 8), True))
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: softmax([1.]), TypeError, 'softmax: x is a list, and a torch tensor is needed'),
+    (lambda: log_softmax(torch.ones(3).int()), TypeError, 'log_softmax: x is int32, and it may be float64'),
+    (lambda: softmax(torch.tensor(1.)), ValueError, 'softmax: x is one number, and it goes along the last axis'),
+    (lambda: softmax(torch.ones(3, 4).t()), ValueError, r'softmax: x is not contiguous .*use .contiguous\(\)')])
+def test_the_rest_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words): call()
