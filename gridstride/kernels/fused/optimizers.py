@@ -6,7 +6,7 @@ each block looks up which chunk of which tensor it has.
 """
 
 from functools import lru_cache
-from itertools import accumulate
+from itertools import accumulate, chain
 
 import torch
 
@@ -203,46 +203,42 @@ class AdamW(torch.optim.Optimizer):
                 loss = closure()
         for i, group in enumerate(self.param_groups):
             _check_group(group)
-            for j, ((dtype, device, steps), params) in enumerate(self._alike(group).items()):
-                self._step(group, (i, j), dtype, device, steps + 1, params)
+            for j, ((dtype, device, steps), both) in enumerate(self._alike(group).items()):
+                self._step(group, (i, j), dtype, device, steps + 1, both)
         return loss
 
     def _alike(self, group):
-        "{(type, device, steps until now): parameters that have a gradient}"
-        res = {}
+        "{(type, device, steps until now): (parameter, state) of those that have a gradient}"
+        res, counts = {}, {}
         for p in group['params']:
             if p.grad is None:
                 continue
             state = self.state[p]
             if not state:
                 self._begin(p, state)
-            res.setdefault((p.dtype, p.device, int(state['step'])), []).append(p)
+            count = state['step']
+            if id(count) not in counts:  # most share one, and reading it takes a while
+                counts[id(count)] = int(count)
+            res.setdefault((p.dtype, p.device, counts[id(count)]), []).append((p, state))
         return res
 
     def _begin(self, p, state):
         state['step'] = torch.tensor(0.0)
         state.update({o: torch.zeros_like(p, dtype=torch.float32) for o in _STATES})
 
-    def _step(self, group, key, dtype, device, n, params):
-        four = [(p, _gradient(p), *(self.state[p][o] for o in _STATES)) for p in params if p.numel()]
+    def _step(self, group, key, dtype, device, n, both):
+        four = [(p, _gradient(p), *(state[o] for o in _STATES)) for p, state in both if p.numel()]
         (beta1, beta2), lr = group['betas'], group['lr']
-        numbers = (
-            1 - lr * group['weight_decay'],
-            1 - beta1,
-            beta2,
-            1 - beta2,
-            lr / (1 - beta1**n),
-            (1 - beta2**n) ** 0.5,
-        )
-        self._launch(
-            four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), (*numbers, group['eps'])
-        )
-        torch._foreach_add_([self.state[p]['step'] for p in params], 1)  # each its own, as torch's steps add to them
+        numbers = 1 - lr * group['weight_decay'], 1 - beta1, beta2, 1 - beta2
+        numbers += lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, group['eps']
+        if four:
+            self._launch(four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), numbers)
+        count = torch.tensor(float(n))
+        for _, state in both:
+            state['step'] = count
 
     def _launch(self, four, key, dtype, device, maximize, numbers):
         "Launch the step for (parameter, gradient, states) of each"
-        if not four:
-            return
         if device.type == 'cpu':
             together = _Together(four)
             for o in _tables(together.rows, dtype, device):
@@ -250,13 +246,20 @@ class AdamW(torch.optim.Optimizer):
             return together.back()
         if torch.cuda.is_current_stream_capturing():
             raise RuntimeError(f'AdamW: a CUDA graph would repeat the numbers of one step; {_TORCHS}: capturable=True')
-        rows = [(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in four]
+        # What may change from step to step without a word: where gradients lie, and whatever somebody gave new memory
+        now = [*map(torch.Tensor.data_ptr, chain.from_iterable(four)), *(xs[0].numel() for xs in four)]
         known, tables = self._known.get(key, (None, None))
-        if known != rows:
-            tables = _tables(rows, dtype, device)
-            self._known[key] = rows, tables
+        if known != now:
+            tables = _tables([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in four], dtype, device)
+            self._known[key] = now, tables
         for o in tables:
             o.launch(None, dtype, maximize, numbers)
+
+    def state_dict(self):
+        "Options and states, as torch's; each parameter with a count of its own, to which torch's steps add"
+        res = super().state_dict()
+        res['state'] = {i: {**o, 'step': o['step'].clone()} for i, o in res['state'].items()}
+        return res
 
     def load_state_dict(self, state_dict):
         "Take over the options and states of another, or of torch's AdamW; they are copied"
