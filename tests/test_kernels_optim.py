@@ -1,7 +1,8 @@
 """`gridstride.kernels.cross_entropy`, `linear_cross_entropy` and `AdamW` on the emulator: against torch in float64,
 awkward sizes, clusters, targets that do not count, what is destroyed in place, states that go to torch and back, and
 what is refused."""
-import copy, pickle
+import copy, importlib.util, pickle
+from pathlib import Path
 
 import pytest
 import torch
@@ -373,3 +374,16 @@ P = torch.ones(3, 4, requires_grad=True)
     (lambda: AdamW([P]).load_state_dict(torch.optim.Adam([P]).state_dict()), ValueError, 'the numbers of Adam')])
 def test_what_the_optimizer_refuses(call, error, words):
     with pytest.raises(error, match=words): call()
+
+
+# All of it together
+def test_a_small_transformer_learns_as_with_torch():
+    """Both compute in float32, and add up in orders of their own: a loss near 5 is off by some 2^-22, and steps whose
+    size does not depend on that of the gradient carry it on; ten of them make it no larger than 1e-5."""
+    spec = importlib.util.spec_from_file_location('training', Path(__file__).parents[1]/'benchmarks/training.py')
+    training = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(training)
+    size = training.SMALL._replace(steps=10)
+    ours, torchs = (training.train(tools, size)[0] for tools in (training.of_gridstride(), training.of_torch()))
+    torch.testing.assert_close(torch.tensor(ours), torch.tensor(torchs), rtol=0, atol=1e-5)
+    assert sum(ours[-3:]) < sum(ours[:3]) - 1
