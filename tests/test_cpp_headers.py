@@ -1,11 +1,12 @@
 "The emulator's C++: each header stands alone and compiles without a warning, and no line is too long."
-import re, shutil, subprocess
+import os, re, shutil, subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 
-from gridstride.cpp.build import compiler, here
+from gridstride.cpp.build import HEADERS, compiler, emulated_flags, here
+from gridstride.cpp.headers import get_precompiled
 
 folders = here/'runtime', here/'include'
 sources = sorted(p for f in folders for p in f.rglob('*') if p.is_file() and p.suffix != '.md')
@@ -34,6 +35,19 @@ def test_the_runtime_consists_of_all_its_sources():
     units = 'inside.cpp', 'around.cpp', 'border.cpp'
     named = re.findall(r'#include "(\w+\.cpp)"', ''.join((here/'runtime'/o).read_text() for o in units))
     assert sorted([*units, *named]) == sorted(p.name for p in (here/'runtime').glob('*.cpp'))
+
+
+@pytest.mark.skipif(compiler().kind != 'gcc', reason='clang instantiates while it precompiles')
+def test_little_of_the_precompiled_headers_is_instantiated_again(tmp_path):
+    "By each source, also by an empty one: what takes as long as the rest of a small kernel"
+    flags = emulated_flags(compiler(), '', checks=True)
+    made = get_precompiled(compiler(), flags, HEADERS).with_suffix('')
+    command = [compiler().path, '-include', made, *flags, '-fdump-tree-original', '-x', 'c++', '-c', os.devnull]
+    subprocess.run([*command, '-dumpdir', f'{tmp_path}/', '-o', tmp_path/'empty.o'], check=True)
+    (dump,) = tmp_path.glob('*.original')
+    functions = re.findall(r'^;; Function (.*)', dump.read_text(), re.M)
+    ours = [f for f in functions if 'gridstride' in f or 'torch' in f]
+    assert not [f for f in functions if '_riemann_zeta' in f] and 0 < len(ours) < 200, sorted(ours)
 
 
 def test_no_line_is_too_long():

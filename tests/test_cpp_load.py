@@ -624,6 +624,11 @@ def test_a_function_may_be_called_at():
     assert x.tolist() == [0, 2, 4, 6]
     assert load_cuda('at::Tensor same(at::Tensor x) { return x; }').same(x) is x
 
+def test_special_functions_of_the_standard_library():
+    "Which most sources are compiled without"
+    m = load_cuda('double zeta(double s) { return std::riemann_zeta(s); }')
+    assert m.zeta(2.) == pytest.approx(np.pi**2/6, rel=1e-14)  # a sum of a few dozen terms
+
 # What compiles, and is probably wrong
 
 DOUBTFUL = '''__device__ int sign(int n) { if (n < 0) return -1; }

@@ -103,7 +103,11 @@ def checked_flags(c, src):
 
 def link_flags() -> list:
     "Flags for linking a module whose runtime is found when it is loaded"
-    return ['-Wl,-undefined,dynamic_lookup'] if sys.platform == 'darwin' else ['-Wl,-Bsymbolic']
+    if sys.platform == 'darwin':
+        return ['-Wl,-undefined,dynamic_lookup']
+    # half of the time that the usual linker takes, most of which is for the names in libstdc++
+    gold = ['-fuse-ld=gold'] if shutil.which('ld.gold') else []
+    return ['-Wl,-Bsymbolic', *gold]
 
 
 _one_runtime = threading.Lock()
@@ -217,6 +221,17 @@ def _names_at(src):
     return re.search(r'\bat\s*::', src)
 
 
+_SPECIAL = re.compile(
+    r'\b(?:(?:assoc|comp_ellint|cyl|ellint|sph)_\w+|(?:beta|expint|hermite|laguerre|legendre|riemann_zeta)[fl]?)\b'
+)
+
+
+def _include_first(sources):
+    "The lines with which a source of the emulator begins, for all the `sources` that it consists of"
+    special = ['special_functions.h'] if any(map(_SPECIAL.search, sources)) else []
+    return ''.join(f'#include "{o}"\n' for o in [*HEADERS, *special])
+
+
 # Where each access is a call, -O2 makes nothing faster than -O1 but costs a third more.
 def emulated_flags(c, src, checks):
     "Flags for a source of CUDA C; `checks`: for the detectors, too?"
@@ -244,8 +259,6 @@ def emulate(
 
     Headers of the learner's own are looked for in `folder`, and compiled as CUDA C, too."""
     c, file, shown = compiler(), f'{name}.cu', original or src
-    include = ''.join(f'#include "{o}"\n' for o in HEADERS)
-    text = f'{include}{"namespace at = torch;" if _names_at(src) else ""}\n#line 1 "{file}"\n{src}'
     flags = [*emulated_flags(c, shown, checks), *more]
 
     def fail(log, command):
@@ -255,6 +268,8 @@ def emulate(
         warn_of(log, shown, file)
 
     own, others = read_headers(src, folder or Path.cwd())
+    first = _include_first([src, *own.values()])
+    text = f'{first}{"namespace at = torch;" if _names_at(src) else ""}\n#line 1 "{file}"\n{src}'
     sources = {f'{name}.cpp': text, file: shown, **{k: to_cpp(v, names=False) for k, v in own.items()}}
     return compile_module(sources, name, flags, HEADERS, fail, warn, sorted(others.items()))
 

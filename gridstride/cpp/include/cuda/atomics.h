@@ -5,16 +5,16 @@
 #include "vector_types.h"
 
 namespace gridstride {
-struct Store { template <class T> static T of(T, T v) { return v; } };   // an exchange whose result nobody takes
+struct Store { template <class T> static auto of(T, T v) { return v; } };   // an exchange whose result nobody takes
 
-template <class Op, class T> GRIDSTRIDE_UNSEEN T atomically(T *p, T value, Scope scope, int line) {
+template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomically(T *p, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), std::is_same_v<Op, Store> ? Use::store : Use::modify, scope, Order::relaxed, line);
     const T old = *p;
     *p = Op::of(old, value);
     atomic_end(p);
     return old;
 }
-template <class T> GRIDSTRIDE_UNSEEN T compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
+template <class T> GRIDSTRIDE_UNSEEN auto compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
     atomic_begin(p, sizeof(T), Use::modify, scope, Order::relaxed, line);
     const T old = *p;
     if (old == expected) *p = value;
@@ -27,23 +27,23 @@ template <class T, bool = std::is_integral_v<T>> struct wrapping { using type = 
 template <class T> struct wrapping<T, true> { using type = std::make_unsigned_t<T>; };
 
 struct Add {
-    template <class T> static T of(T old, T v) {
+    template <class T> static auto of(T old, T v) {
         using W = typename wrapping<T>::type;
         return T(W(old) + W(v));
     }
 };
 struct Subtract {
-    template <class T> static T of(T old, T v) {
+    template <class T> static auto of(T old, T v) {
         using W = typename wrapping<T>::type;
         return T(W(old) - W(v));
     }
 };
-struct Exchange { template <class T> static T of(T, T v) { return v; } };
-struct Minimum { template <class T> static T of(T old, T v) { return v < old ? v : old; } };
-struct Maximum { template <class T> static T of(T old, T v) { return old < v ? v : old; } };
-struct And { template <class T> static T of(T old, T v) { return old & v; } };
-struct Or { template <class T> static T of(T old, T v) { return old | v; } };
-struct Xor { template <class T> static T of(T old, T v) { return old ^ v; } };
+struct Exchange { template <class T> static auto of(T, T v) { return v; } };
+struct Minimum { template <class T> static auto of(T old, T v) { return v < old ? v : old; } };
+struct Maximum { template <class T> static auto of(T old, T v) { return old < v ? v : old; } };
+struct And { template <class T> static auto of(T old, T v) { return old & v; } };
+struct Or { template <class T> static auto of(T old, T v) { return old | v; } };
+struct Xor { template <class T> static auto of(T old, T v) { return old ^ v; } };
 struct Increment { static unsigned of(unsigned old, unsigned last) { return old >= last ? 0 : old + 1; } };
 struct Decrement {
     static unsigned of(unsigned old, unsigned last) { return old == 0 || old > last ? last : old - 1; }

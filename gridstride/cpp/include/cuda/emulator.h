@@ -2,6 +2,13 @@
 // The launches and the declarations of shared memory were rewritten by gridstride.cpp.rewrite to the functions below.
 #pragma once
 #define GRIDSTRIDE_EMULATOR 1
+
+// What precompiled headers use of templates, g++ instantiates anew in each source. So <cmath> is without its special
+// functions here (special_functions.h has them), and our own templates that plain functions call return `auto`: to know
+// what that is, g++ instantiates them at once, where the headers are precompiled.
+#include <cstddef>
+#undef _GLIBCXX_USE_STD_SPEC_FUNCS
+
 #include <assert.h>
 #include <math.h>
 #include <cstdio>    // these two, because they would take the macros below away

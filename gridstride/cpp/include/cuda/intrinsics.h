@@ -12,7 +12,7 @@ template <class...> constexpr bool never = false;           // false, but only o
 template <class T> struct same { using type = T; };         // a parameter that takes no part in deduction
 
 // The bits of `from` as a `To`
-template <class To, class From> inline To as(From from) {
+template <class To, class From> inline auto as(From from) {
     static_assert(sizeof(To) == sizeof(From), "the two types differ in size");
     To to;
     __builtin_memcpy(&to, &from, sizeof to);
@@ -23,31 +23,31 @@ template <class I> constexpr I largest = I(-1) < I(0) ? I((1ull << (8 * sizeof(I
 template <class I> constexpr I smallest = I(-1) - largest<I>;
 
 // An integral float as an integer, as a GPU converts it: what does not fit becomes the nearest that does
-template <class I, class T> I saturated(T x) {
+template <class I, class T> auto saturated(T x) {
     constexpr T end = T(largest<I> / 2 + 1) * 2;
     if (x != x) return sizeof(I) <= 4 && sizeof(T) == 4 ? I(0) : I(1ull << (8 * sizeof(I) - 1));
     return x >= end ? largest<I> : x < T(smallest<I>) ? smallest<I> : I(x);
 }
 
-template <class T> constexpr T magnitude(T x) { return x < 0 ? -x : x; }
+template <class T> constexpr auto magnitude(T x) { return x < 0 ? -x : x; }
 
 // `op` on each pair of parts of two words that are `I`s
-template <class I, class F> unsigned each(unsigned a, unsigned b, F op) {
+template <class I, class F> auto each(unsigned a, unsigned b, F op) {
     unsigned r = 0;
     for (unsigned s = 0; s < 32; s += 8 * sizeof(I))
         r |= (unsigned(op(int(I(a >> s)), int(I(b >> s)))) & 0xffffffffu >> (32 - 8 * sizeof(I))) << s;
     return r;
 }
-template <class I> constexpr int clamped(int x) {
+template <class I> constexpr auto clamped(int x) {
     return x > largest<I> ? largest<I> : x < smallest<I> ? smallest<I> : x;
 }
 
-template <class A, class B> int dot(A a, B b, int start, int n) {   // a0*b[start] + a1*b[start+1] + ...
+template <class A, class B> auto dot(A a, B b, int start, int n) {   // a0*b[start] + a1*b[start+1] + ...
     unsigned r = 0;
     for (int i = 0; i < n; i++) r += unsigned(a[i] * b[start + i]);
     return int(r);
 }
-template <class T, int n> struct Parts { T item[n]; T operator[](int i) const { return item[i]; } };
+template <class T, int n> struct Parts { T item[n]; auto operator[](int i) const { return item[i]; } };
 }
 
 // Bits

@@ -27,21 +27,21 @@ GRIDSTRIDE_INLINE double rounded(double x) {
     return x;
 }
 
-template <class T> constexpr T smaller(T a, T b) { return a < b ? a : b; }
-template <class T> constexpr T larger(T a, T b) { return a < b ? b : a; }
+template <class T> constexpr auto smaller(T a, T b) { return a < b ? a : b; }
+template <class T> constexpr auto larger(T a, T b) { return a < b ? b : a; }
 // Of floats: -0 is less than 0, and what is not a number does not count
-template <class T> T minimum(T a, T b) { return a != a ? b : a < b || (a == b && signbit(a)) || b != b ? a : b; }
-template <class T> T maximum(T a, T b) { return a != a ? b : a > b || (a == b && signbit(b)) || b != b ? a : b; }
-template <class T> T sum(T a, T b, T) { return a + b; }
-template <class T> T difference(T a, T b, T) { return a - b; }
-template <class T> T product(T a, T b, T) { return a * b; }
-template <class T> T quotient(T a, T b, T) { return a / b; }
-template <class T> T fused(T a, T b, T c) { return fma(a, b, c); }
-template <class T> T root(T a, T, T) { return sqrt(a); }
-template <class R, class T> R converted(T a, T, T) { return R(a); }
+template <class T> auto minimum(T a, T b) { return a != a ? b : a < b || (a == b && signbit(a)) || b != b ? a : b; }
+template <class T> auto maximum(T a, T b) { return a != a ? b : a > b || (a == b && signbit(b)) || b != b ? a : b; }
+template <class T> auto sum(T a, T b, T) { return a + b; }
+template <class T> auto difference(T a, T b, T) { return a - b; }
+template <class T> auto product(T a, T b, T) { return a * b; }
+template <class T> auto quotient(T a, T b, T) { return a / b; }
+template <class T> auto fused(T a, T b, T c) { return fma(a, b, c); }
+template <class T> auto root(T a, T, T) { return sqrt(a); }
+template <class R, class T> auto converted(T a, T, T) { return R(a); }
 
 // `f(a, b, c)` rounded towards `direction`; volatile, because compilers take it that the direction never changes.
-template <class R, class T> R directed(int direction, R (*f)(T, T, T), T a, T b = T(0), T c = T(0)) {
+template <class R, class T> auto directed(int direction, R (*f)(T, T, T), T a, T b = T(0), T c = T(0)) {
     volatile T va = a, vb = b, vc = c;
     const int before = fegetround();
     fesetround(direction);

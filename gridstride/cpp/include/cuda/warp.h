@@ -27,7 +27,7 @@ template <class T> struct Brought {
     GRIDSTRIDE_UNSEEN Brought(unsigned mask, const T &mine, int line) {
         took = warp_exchange(mask, &mine, sizeof(T), all, line);
     }
-    GRIDSTRIDE_UNSEEN T operator[](int i) const {
+    GRIDSTRIDE_UNSEEN auto operator[](int i) const {
         T value;
         __builtin_memcpy(static_cast<void *>(&value), static_cast<const char *>(all) + 16 * i, sizeof value);
         return value;
@@ -35,7 +35,7 @@ template <class T> struct Brought {
 };
 
 // The value of lane `from`; one's own, where a GPU leaves it undefined
-template <class T> GRIDSTRIDE_UNSEEN T shuffled(unsigned mask, T mine, int from, int line) {
+template <class T> GRIDSTRIDE_UNSEEN auto shuffled(unsigned mask, T mine, int from, int line) {
     for (int done = 0, left = sizeof(T); left > 0; done += 16, left -= 16) {
         const int bytes = left < 16 ? left : 16;
         char *part = reinterpret_cast<char *>(&mine) + done;
@@ -57,7 +57,7 @@ struct Segment {
 };
 
 // The lanes for which `f(what they brought)` holds
-template <class T, class F> GRIDSTRIDE_UNSEEN unsigned lanes_where(const Brought<T> &brought, F f) {
+template <class T, class F> GRIDSTRIDE_UNSEEN auto lanes_where(const Brought<T> &brought, F f) {
     unsigned r = 0;
     for (int i = 0; i < 32; i++) if (brought.took >> i & 1 && f(brought[i])) r |= 1u << i;
     return r;
@@ -73,7 +73,7 @@ template <class T> GRIDSTRIDE_UNSEEN unsigned matching(unsigned mask, T mine, un
     return lanes_where(brought, [=](T other) { return __builtin_memcmp(&other, &mine, sizeof mine) == 0; });
 }
 // `op` over what the lanes brought, in their order
-template <class T, class F> GRIDSTRIDE_UNSEEN T reduced(unsigned mask, T mine, F op, int line) {
+template <class T, class F> GRIDSTRIDE_UNSEEN auto reduced(unsigned mask, T mine, F op, int line) {
     const Brought<T> brought(mask, mine, line);
     unsigned left = brought.took;
     if (!left) return mine;
