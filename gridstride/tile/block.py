@@ -492,6 +492,8 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     except TypeError as e:
         raise refuse(str(e)) from None
     t = t.scalar
+    if x.dtype is t:
+        return x
     if keep_bits:
         return bitcast(x, t)
     narrows = x.dtype.rank == t.rank == 2 and t.primitive_bitwidth < x.dtype.primitive_bitwidth

@@ -131,7 +131,7 @@ def checked(kernel):
     "The kernel under `@triton.jit` (or autotune, or heuristics), to be launched on the CPU with every check"
     if isinstance(kernel, Checked):
         return kernel
-    if not callable(getattr(kernel, 'fn', kernel)):
+    if not callable(function_of(kernel)):
         raise TypeError(f'{kernel!r} is no kernel: checked() takes a function under @triton.jit')
     return Checked(kernel)
 

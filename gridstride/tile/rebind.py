@@ -8,7 +8,7 @@ import types
 from . import language
 from .rewrite import HOOKS, code_of
 from .run import Names, refuse
-from .types import DTYPES, const, dtype, named
+from .types import const, dtype, named
 
 __all__ = ['Bound', 'function_of', 'is_jitted', 'unwrapped']
 
@@ -88,10 +88,10 @@ class Bound:
         return self.function(f)
 
     def _of_triton(self, v):
-        if isinstance(getattr(v, 'name', None), str) and v.name in DTYPES:
-            return DTYPES[v.name]
-        if hasattr(v, 'element_ty'):
+        try:
             return named(v)
+        except TypeError:
+            pass
         if callable(v):
             return _named(v.__module__, v.__name__)
         if type(v).__name__ == 'PropagateNan':

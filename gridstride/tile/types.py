@@ -205,7 +205,8 @@ def named(x):
     if hasattr(x, 'element_ty') and not hasattr(x, 'numel'):
         return pointer_type(named(x.element_ty))
     name = getattr(x, 'name', x)
-    if isinstance(name, str) and name in DTYPES:
+    name = _ASKED.get(name, name) if isinstance(name, str) else None  # Triton calls its float32 fp32
+    if name in DTYPES:
         return DTYPES[name]
     raise TypeError(f'{x!r} is no type of Triton: tl.float32, tl.int32, ...')
 
