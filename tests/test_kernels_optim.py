@@ -13,7 +13,8 @@ from gridstride.kernels.fused import losses, optimizers
 from gridstride.kernels.rung import H100, Device
 
 # How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions
-# and of a power of two (each 2^-24 or so, and they do not all go one way), and is rounded to its own type at the end.
+# and of a power of two (each 2^-24 or so, and they do not all go one way), and is rounded to its own type at the end;
+# what comes from above is a power of two, which rounds nothing.
 NEAR = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 2**-11 + 1e-6, torch.bfloat16: 2**-8 + 1e-6}
 LEAST = {torch.float16: 2**-24}                             # its smallest number, to a multiple of which it rounds
 
@@ -41,7 +42,7 @@ def is_right(x, target, reduction='mean', in_place=False, **how):
     want = F.cross_entropy(b, target, reduction=reduction, **how)
     assert got.dtype == (torch.float64 if x.dtype is torch.float64 else torch.float32)
     near(got, want)
-    above = torch.linspace(-2, 3, got.numel(), dtype=got.dtype).view(got.shape)
+    above = -2.**torch.arange(1, got.numel()+1, dtype=got.dtype).view(got.shape)
     got.backward(above)
     want.backward(above.double())
     near(a.grad, b.grad, above.abs().max())
@@ -271,7 +272,7 @@ def test_sixteen_bits_have_states_of_float32(dtype):
     ours, exact = parameters(dtype), [p.detach().double().requires_grad_() for p in parameters(dtype)]
     o = AdamW(ours, **OPTIONS)
     run(10, (ours, o), (exact, torch.optim.AdamW(exact, foreach=False, **OPTIONS)))
-    assert farthest(ours, exact) < 10 * 4 * (2**-9 if dtype is torch.bfloat16 else 2**-12)
+    assert farthest(ours, exact) < 10 * 4 * (2**-8 if dtype is torch.bfloat16 else 2**-11)
     assert all(s[k].dtype is torch.float32 for s in o.state.values() for k in ('exp_avg', 'exp_avg_sq'))
 
 

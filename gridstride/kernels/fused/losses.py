@@ -268,8 +268,9 @@ def cross_entropy(
     On a Hopper GPU logits of float32 and bfloat16 are read once, and their gradient is made with the loss; elsewhere,
     for float16, and for `reduction='none'`, the gradient is a second pass. With `in_place` it lies where the logits
     were, in half of the memory: from the call on (or the second pass) their numbers are gone, which autograd holds
-    against operations that have kept them; a leaf is refused. A target that is no class is a failed assertion on the
-    device. `TypeError` and `ValueError` say what else is not covered."""
+    against operations that have kept them; a leaf is refused. A gradient that was made with the loss is multiplied by
+    what comes from above, and rounded again, where that is not 1. A target that is no class is a failed assertion on
+    the device. `TypeError` and `ValueError` say what else is not covered."""
     _check_rows('cross_entropy', logits, 'logits', 'classes')
     _check_targets('cross_entropy', target, logits, len(logits))
     _check_options('cross_entropy', reduction, REDUCTIONS, ignore_index)
