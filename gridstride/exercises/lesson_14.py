@@ -1,0 +1,169 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import numpy as np
+import torch
+
+from .. import tile
+from ..exercise import normal, problem
+from ..layout import Linear
+from ..utils import cdiv, check
+
+__all__ = ['launch', 'owner', 'blocked_line']
+
+
+def launch(kernel, grid, *args, **constants):
+    "Run a kernel of Triton, checked; `AssertionError` if it is none"
+    if not hasattr(kernel, 'fn'):
+        raise AssertionError(f'a kernel under @triton.jit is to be returned; got {kernel!r}')
+    tile.checked(kernel)[(grid,)](*args, **constants)
+
+
+def _power_of_two(n):
+    "The least that is not below `n`"
+    return 1 << (n - 1).bit_length()
+
+
+def _unwritten(*shape):
+    return torch.full(shape, torch.nan)
+
+
+@problem(
+    '14.rows',
+    cases=[dict(h=h, w=w) for h, w in ((2, 3), (1, 1), (3, 8), (5, 7), (4, 129))],
+    hints=[
+        'A program has one row: its number is `tl.program_id(0)`. The columns are `tl.arange(0, BLOCK)`.',
+        'Row `r` begins at `x + r*w`. The mask is about columns alone: `c < w`.',
+        'The bias is a row as well: `tl.load(b + c, mask=c < w)`. Then `tl.maximum(v, 0.)`.',
+    ],
+)
+def _(fn, rng, h, w):
+    x, b, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
+    launch(fn(), h, x, b, out, h, w, BLOCK=_power_of_two(w))
+    check(out, torch.relu(x + b), rtol=0, atol=0)
+
+
+@problem(
+    '14.rms',
+    cases=[
+        dict(h=h, w=w, eps=eps)
+        for h, w, eps in ((2, 3, 1e-6), (1, 1, 0.5), (3, 8, 1e-6), (4, 100, 0.1), (2, 129, 1e-3))
+    ],
+    hints=[
+        'As in `softmax_k`: load the row once, reduce it with `tl.sum`, write it once.',
+        'What is a masked lane to be, so that it adds nothing to a sum of squares?',
+        'The mean is `tl.sum(v*v)/w`: over the numbers of the row, not over `BLOCK` lanes.',
+    ],
+)
+def _(fn, rng, h, w, eps):
+    x, g, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
+    launch(fn(), h, x, g, out, w, eps, BLOCK=_power_of_two(w))
+    wide = x.double()
+    want = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
+    check(out, want.float(), rtol=1e-5, atol=1e-6)  # a float32 sum of 129 squares, a root and a division
+
+
+@problem(
+    '14.count',
+    cases=[dict(n=n, bins=bins) for n, bins in ((6, 3), (1, 1), (63, 4), (64, 300), (65, 2), (1000, 17))],
+    hints=[
+        'Load a block of numbers, under a mask. Each of them is the place of its bin: `bins + b` are pointers.',
+        '`tl.atomic_add(bins + b, 1, mask=...)` adds one for each lane, also where lanes have the same bin.',
+        'Lanes past the end have no number. They must not count: the same mask goes to both.',
+    ],
+)
+def _(fn, rng, n, bins):
+    x, out = torch.tensor(rng.integers(0, bins, n).astype(np.int32)), torch.zeros(bins, dtype=torch.int32)
+    launch(fn(), cdiv(n, 64), x, out, n, BLOCK=64)
+    check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
+
+
+def blocked_line(each, lanes, warps, order) -> str:
+    "A layout as TTGIR writes it"
+    named = dict(sizePerThread=each, threadsPerWarp=lanes, warpsPerCTA=warps, order=order)
+    return f'#blocked = #ttg.blocked<{{{", ".join(f"{k} = {list(v)}" for k, v in named.items())}}}>'
+
+
+def owner(shape, each, lanes, warps, order) -> Linear:
+    "Row and column to register, lane and warp, by products of linear layouts"
+    names, found = ('row', 'column'), Linear({'register': [], 'lane': [], 'warp': []}, {'row': 1, 'column': 1})
+    again = [n // (e * a * b) for n, e, a, b in zip(shape, each, lanes, warps)]
+    for name, counts in (('register', each), ('lane', lanes), ('warp', warps), ('register', again)):
+        for axis in order:
+            found = found * Linear.identity(counts[axis], name, names[axis])
+    return found.invert()
+
+
+@problem(
+    '14.owner',
+    cases=[
+        dict(shape=shape, each=each, lanes=lanes, warps=warps, order=order)
+        for shape, each, lanes, warps, order in (
+            ((32, 64), (1, 4), (2, 16), (4, 1), (1, 0)),
+            ((16, 16), (1, 1), (8, 4), (2, 2), (1, 0)),
+            ((64, 64), (4, 1), (16, 2), (1, 4), (0, 1)),
+            ((64, 32), (2, 2), (4, 8), (2, 2), (0, 1)),
+            ((128, 16), (1, 2), (4, 8), (8, 1), (1, 0)),
+        )
+    ],
+    hints=[
+        "Divide by `sizePerThread` first: that gives the element's place in threads, for each axis.",
+        'Of that place, `% threadsPerWarp` is within the warp; what remains, `% warpsPerCTA`, is the warp. (What is '
+        'larger than all warps together begins again.)',
+        'Two places become one number as in a matrix: the axis that `order` names first is the fastest.',
+    ],
+)
+def _(fn, rng, shape, each, lanes, warps, order):
+    text, layout = blocked_line(each, lanes, warps, order), owner(shape, each, lanes, warps, order)
+    for r, c in [(0, 0), *((int(rng.integers(shape[0])), int(rng.integers(shape[1]))) for _ in range(40))]:
+        want, got = layout(row=r, column=c), fn(text, shape, r, c)
+        if not isinstance(got, tuple) or len(got) != 2:
+            raise AssertionError(f'two numbers (warp, lane) are to be returned; got {got!r}')
+        if tuple(got) != (want['warp'], want['lane']):
+            said = f"{text}, a block of {shape}: row {r}, column {c} is lane {want['lane']}'s of warp {want['warp']}"
+            raise AssertionError(f'{said}, and got warp {got[0]}, lane {got[1]}')
+
+
+@problem(
+    '14.long',
+    cases=[
+        dict(h=h, w=w, BLOCK=BLOCK, scale=scale)
+        for h, w, BLOCK, scale in ((2, 3, 4, 1), (1, 1, 16, 1), (3, 64, 16, 1), (2, 65, 16, 100), (4, 300, 64, 100))
+    ],
+    hints=[
+        'A loop over the row: `for first in range(0, w, BLOCK)`, with `c = first + tl.arange(0, BLOCK)`. Twice.',
+        'Keep two numbers from round to round: the largest so far, and the sum of `exp(v - largest)` so far.',
+        'With a new maximum, what was summed is too large by `exp(new - old)`: `total*tl.exp(top - new)`.',
+    ],
+)
+def _(fn, rng, h, w, BLOCK, scale):
+    x, out = torch.tensor(normal(rng, h, w)) * scale - 3, _unwritten(h, w)
+    launch(fn(), h, x, out, w, BLOCK=BLOCK)
+    check(
+        out, torch.softmax(x.double(), 1).float(), rtol=1e-4, atol=1e-7
+    )  # exp of 100s carries its argument's rounding
+
+
+@problem(
+    '14.linear',
+    cases=[
+        dict(h=h, k=k, w=w, tiles=tiles)
+        for h, k, w, tiles in (
+            (16, 16, 16, (16, 16, 16)),
+            (17, 40, 33, (16, 16, 16)),
+            (5, 3, 70, (16, 32, 16)),
+            (50, 64, 20, (32, 16, 32)),
+        )
+    ],
+    hints=[
+        'Begin with `matmul_k`. A program has one number: row and column of its tile are `//` and `%` by the tiles in '
+        'a row of `out`.',
+        '`wt` has `w` rows of `k`. A block of its transpose has its element at `wt + c*k + ir`, with `ir` as a column.',
+        'After the loop, `o` is the sum: add the bias, `tl.load(b + c, mask=c < w)`, and only then `tl.maximum`.',
+    ],
+)
+def _(fn, rng, h, k, w, tiles):
+    x, wt, b = (torch.tensor(normal(rng, *o)) for o in ((h, k), (w, k), (w,)))
+    out, (th, tw, tk) = _unwritten(h, w), tiles
+    launch(fn(), cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
+    want = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double()))
+    check(out, want.float(), rtol=1e-5, atol=1e-5)  # 64 products of float32; TF32 would be off by 1e-3
