@@ -178,6 +178,7 @@ _CALLS = [
         (r'cvt\.rna\.tf32\.f32', lambda d, s: _ptx('to_tf32', d, s)),
         (r'cvt\.rn\.(b?f16)x2\.f32', lambda t, d, a, b: _ptx(f"to_pair<{7 if t == 'bf16' else 10}>", d, a, b)),
         (r'ex2\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = ::exp2f({s})'),
+        (r'rcp\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = 1 / {s}'),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
         (r'selp\.[bsuf](?:16|32|64)', lambda d, a, b, p: f'{d} = {p} ? {a} : {b}'),
         (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _compare),
@@ -189,8 +190,9 @@ _CALLS = [
 KNOWN = (
     'cp.async.ca and .cg, cp.async.commit_group, .wait_group and .wait_all; ldmatrix and stmatrix; mma.sync of '
     'm16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; ld and st of shared and global memory, '
-    'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), ex2.approx, mov, setp, selp, '
-    'bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), fence.proxy.async; wgmma of '
+    'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), ex2.approx, rcp.approx, mov, '
+    'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
+    'fence.proxy.async; wgmma of '
     'm64nNk16 for bf16 and f16, of m64nNk8 for tf32; setmaxnreg; mapa, barrier.cluster, ld and st of shared::cluster; '
     'elect.sync'
 )

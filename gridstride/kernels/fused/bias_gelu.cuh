@@ -57,7 +57,7 @@ __device__ int column_of_thread(int packs) {
 
 __global__ void __launch_bounds__(ACROSS * DOWN)
 bias_gelu_forward(const From *x, const From *bias, From *y, long long rows, int packs, int share, long long seed,
-                  float p, float scale) {
+                  float p, Sum scale) {
     const int column = column_of_thread(packs);
     Pack held[AHEAD], b;
     if (column < packs) b = ((const Pack *)bias)[column];
@@ -69,7 +69,7 @@ bias_gelu_forward(const From *x, const From *bias, From *y, long long rows, int 
         #pragma unroll
         for (int v = 0; v < V; v++) {
             Sum res = gelu(Sum(held[a].at[v]) + Sum(b.at[v]));
-            if constexpr (DROPS) res = here.at[v] ? res * Sum(scale) : Sum(0);
+            if constexpr (DROPS) res = here.at[v] ? res * scale : Sum(0);
             pack.at[v] = From(res);
         }
         store((Pack *)y + i, pack);
@@ -79,7 +79,7 @@ bias_gelu_forward(const From *x, const From *bias, From *y, long long rows, int 
 // dx, and for each `share` of the rows the sums of its columns, which are parts of the gradient of the bias
 __global__ void __launch_bounds__(ACROSS * DOWN)
 bias_gelu_backward(const From *x, const From *bias, const From *dy, From *dx, Sum *parts, long long rows, int packs,
-                   int share, long long seed, float p, float scale) {
+                   int share, long long seed, float p, Sum scale) {
     __shared__ Sum sums[DOWN][ACROSS * V];
     const int column = column_of_thread(packs);
     Pack held[AHEAD], slopes[AHEAD], b;
@@ -95,7 +95,7 @@ bias_gelu_backward(const From *x, const From *bias, const From *dy, From *dx, Su
         #pragma unroll
         for (int v = 0; v < V; v++) {
             Sum res = Sum(slopes[a].at[v]) * gelu_slope(Sum(held[a].at[v]) + Sum(b.at[v]));
-            if constexpr (DROPS) res = here.at[v] ? res * Sum(scale) : Sum(0);
+            if constexpr (DROPS) res = here.at[v] ? res * scale : Sum(0);
             pack.at[v] = From(res);
             sum[v] += res;
         }

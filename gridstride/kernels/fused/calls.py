@@ -25,6 +25,11 @@ def _power_above(n, least, most):
     return min(most, max(least, 2 ** math.ceil(math.log2(max(1, n)))))
 
 
+def _as_sum(dtype, x):
+    "A number in the type in which numbers of a type are computed"
+    return Double(x) if sums_of(dtype) == 'float64' else float(x)
+
+
 # GELU of all numbers, whatever their shape
 def _flat(name, arrays, dtype, size, v, tanh, on):
     packs = cdiv(size, v)
@@ -88,17 +93,16 @@ class Dropout(NamedTuple):
     p: float  # the share of them
     seed: int
 
-    @property
-    def numbers(self):
-        "As the kernels take them"
-        return Long(self.seed), float(self.p), 1 / (1 - self.p) if self.p < 1 else 0.0
+    def numbers(self, dtype):
+        "As the kernels take them: with what the other numbers are multiplied by"
+        return Long(self.seed), float(self.p), _as_sum(dtype, 1 / (1 - self.p) if self.p < 1 else 0)
 
 
 def _biased(name, arrays, dtype, rows, width, v, tanh, dropout, strips, ahead):
     constants = dict(TANH=tanh, ACROSS=strips.across, DOWN=strips.down, AHEAD=ahead, DROPS=dropout.p > 0)
     constants = _constants(v, rows * width * SIZES[dtype], **constants)
     src = whole(('pack', 'gelu', 'bias_gelu'), dtype, constants)
-    numbers = Long(rows), width // v, strips.share, *dropout.numbers
+    numbers = Long(rows), width // v, strips.share, *dropout.numbers(dtype)
     return Call(src, name, arrays, numbers, (strips.grid,), (strips.across * strips.down,))
 
 
@@ -120,7 +124,9 @@ def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:
 
 
 # Norms of rows
+_EARLY = True
 _HELD, _MOST, _LEAST = 4, 8, 128  # packs of a row that a thread has, if it can, and at most; threads of a block
+_LOADS_NEXT, _PER = True, 16
 _STAY = 512  # threads of the blocks that stay on an SM: 128 registers for each
 
 
@@ -131,10 +137,6 @@ class Norm(NamedTuple):
     scaled: bool  # is there a weight,
     shifted: bool  # a bias,
     added: bool  # and a residual?
-
-
-def _eps(dtype, eps):
-    return Double(eps) if sums_of(dtype) == 'float64' else float(eps)
 
 
 def _named(*arrays):
@@ -148,32 +150,55 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     packs = width // v
     group = _power_above(cdiv(packs, _HELD), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
-    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=True)
+    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=_EARLY)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
     arrays += (*_named(('sum', norm.added)), 'y', 'kept')
     grid = (cdiv(rows, threads // group),)
-    return [Call(src, 'norm_forward', arrays, (Long(rows), packs, _eps(dtype, eps)), grid, (threads,))]
+    return [Call(src, 'norm_forward', arrays, (Long(rows), packs, _as_sum(dtype, eps)), grid, (threads,))]
+
+
+_RING = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
+_SHARED, _MOST_STAGES = 192 * 1024, 8  # bytes of the ring, of 227 KiB that a block may have
+
+
+class Stay(NamedTuple):
+    "How blocks that stay go through the rows"
+
+    group: int  # threads of a row
+    threads: int  # of a block
+    held: int  # packs of a row that a thread has
+    blocks: int  # on an SM
+    stages: int  # places of the ring; 0: without one
+
+
+def _stay(packs, v, size, norm, on):
+    "The `Stay` for rows of `packs`"
+    most = max(1, (_PER // 2 if size == 8 else _PER) // v)  # 64 bytes of sums for a thread
+    group = _power_above(cdiv(packs, most), 32, _STAY)
+    threads, held = max(group, _LEAST), min(most, cdiv(packs, group))
+    one = (2 + norm.added) * _STAY // group * packs * LOAD
+    stages = min(_MOST_STAGES, (_SHARED - (group < _STAY) * 2**15) // one)
+    if on.hopper and v * size == LOAD and packs <= held * group and stages > 1:
+        return Stay(group, _STAY, held, 1, stages)
+    return Stay(group, threads, held, _STAY // threads, 0)
 
 
 @lru_cache(1024)
 def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([`Call`], parts of each column)
     "What computes the gradients of x, and if they are `learnt`, of weight and bias"
-    packs = width // v
-    most = LOAD // (v * SIZES[dtype]) * _HELD if SIZES[dtype] > 2 else _HELD // 2
-    group = _power_above(cdiv(packs, most), 32, _STAY)
-    threads, held = max(group, _LEAST), min(most, cdiv(packs, group))
-    blocks = _STAY // threads
-    numbers = dict(GROUP=group, THREADS=threads, HELD=held, AHEAD=not norm.centered, BLOCKS=blocks)
+    packs, size = width // v, SIZES[dtype]
+    stay = _stay(packs, v, size, norm, on)
+    numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=_LOADS_NEXT and not norm.centered)
+    numbers |= dict(RING=stay.stages > 0, STAGES=max(1, stay.stages))
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
-    src = whole(
-        ('pack', 'group', 'norm_backward'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind)
-    )
-    grid = min(cdiv(rows, threads // group), on.sms * blocks)
+    constants = _constants(v, rows * width * size, **numbers, **kind)
+    src, groups = whole(('pack', 'group', 'norm_backward'), dtype, constants, _RING), stay.threads // stay.group
+    grid, shared = min(cdiv(rows, groups), on.sms * stay.blocks), stay.stages * (2 + norm.added) * groups * packs * LOAD
     arrays = _named(('x', 1), ('dy', 1), ('weight', norm.scaled), ('dsum', norm.added))
     arrays += ('kept', 'dx', *_named(('parts', learnt)))
-    first = Call(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (threads,))
+    first = Call(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (stay.threads,), shared)
     if not learnt:
         return [first], 0
     outs = ['dweight', 'dbias'] if norm.centered else ['dweight']

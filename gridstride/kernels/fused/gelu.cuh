@@ -2,22 +2,17 @@
 // approximated by tanh? Where the arrays have 16 bits, what is computed is right to 2^-22, which is less work.
 constexpr bool SHORT = sizeof(From) == 2;
 
-__device__ Sum inverse(Sum x) {
-    if constexpr (SHORT) return __fdividef(1.f, x);
-    else return 1 / x;
-}
+__device__ float fast_inverse(float x) { asm("rcp.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x)); return x; }
+__device__ float fast_power(float x) { asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(x) : "f"(x)); return x; }
 
-__device__ Sum power_of_e(Sum x) {
-    if constexpr (SHORT) return __expf(x);
-    else return exp(x);
-}
+__device__ Sum inverse(Sum x) { return SHORT ? fast_inverse(x) : 1 / x; }
+__device__ Sum power_of_2(Sum x) { return SHORT ? fast_power(x) : exp2(x); }
 
-__device__ Sum bell(Sum x) { return power_of_e(Sum(-.5) * x * x); }
+__device__ Sum bell(Sum x) { return power_of_2(Sum(-.7213475204444817) * x * x); }
 
 __device__ Sum below(Sum x) {
-    if constexpr (TANH) {                                   // (1 + tanh(u)) / 2, and 2 u
-        Sum u2 = Sum(1.5957691216057308) * x * (1 + Sum(.044715) * x * x);
-        return inverse(1 + power_of_e(-u2));
+    if constexpr (TANH) {                                   // (1 + tanh(u)) / 2 is 1 / (1 + e^-2u)
+        return inverse(1 + power_of_2(x * (Sum(-2.302208198144325) + Sum(-.1029432395800235) * x * x)));
     } else if constexpr (SHORT) {                           // Abramowitz and Stegun 7.1.26, for x below 0 first
         Sum t = inverse(1 + Sum(.23164189) * fabsf(x));
         Sum share = ((((Sum(.530702715) * t - Sum(.726576014)) * t + Sum(.710706871)) * t - Sum(.142248368)) * t

@@ -1,4 +1,5 @@
-// GROUP threads have a row; THREADS / GROUP such groups are a block. Above: the type Sum, GROUP and THREADS.
+// GROUP threads have a row; THREADS / GROUP such groups are a block. A thread has HELD packs of the row in registers.
+// Above: the type Sum, and the three numbers.
 constexpr int GROUPS = THREADS / GROUP, WARPS = GROUP / 32; // of a block; of a group
 
 // Every thread gets the N sums over its group. All of the block are there; `turn` is 0 and 1 by turns.
@@ -17,4 +18,14 @@ template<int N> __device__ void group_sum(Sum (&x)[N], int turn) {
         for (int d = WARPS / 2; d > 0; d /= 2)
             for (int n = 0; n < N; n++) x[n] += __shfl_xor_sync(~0u, x[n], d);
     }
+}
+
+template<class F> __device__ void each_held(int packs, F f) {                // f(which of the thread, which of the row)
+    #pragma unroll
+    for (int h = 0; h < HELD; h++)
+        if (threadIdx.x % GROUP + h * GROUP < packs) f(h, threadIdx.x % GROUP + h * GROUP);
+}
+
+template<class F> __device__ void each_beyond(int packs, F f) {              // f(which of the row), those of longer rows
+    for (int i = threadIdx.x % GROUP + HELD * GROUP; i < packs; i += GROUP) f(i);
 }

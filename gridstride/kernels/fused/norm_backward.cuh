@@ -1,55 +1,89 @@
 // The gradient of x from that of y, and with LEARNT parts of the gradients of weight and bias. With n = (x - mean) *
 // factor and g = dy * weight: dx = factor * (g - mean(g) - n * mean(g * n)), where only CENTERED has mean and mean(g).
 // ADDED: x was a sum that is used elsewhere, too; `dsum`, its gradient from there, is added.
-// Blocks stay, and take row after row: what a row adds to the columns' gradients stays in registers until the end. A
-// thread loads its next row before it is through with one (AHEAD). What a longer row has beyond HELD packs of a thread
-// is read again, and is summed in memory.
-struct Row { Pack x[HELD], dy[HELD]; };
+// Blocks stay, and take some rows after others: what these add to the columns' gradients stays in registers to the end.
+// RING, on a Hopper GPU: the copy engine fetches the next rows into STAGES places in shared memory. Else AHEAD: a
+// thread loads its next row before it is through with one. What a longer row has beyond HELD packs of a thread is read
+// again, and is summed in memory.
+struct Row { Pack x[HELD], dy[HELD], dsum[HELD]; Sum factor, mean; };
+
+constexpr int ARRAYS = ADDED ? 3 : 2, MORE = CENTERED ? 2 : 1;               // read; gradients of columns
+
+template<class F>                                           // f(x, dy, weights, where, which of those held or -1)
+__device__ void each_pack(const Row &row, const Pack (&scales)[HELD], const Pack *x, const Pack *dy,
+                          const Pack *weights, int packs, F f) {
+    each_held(packs, [&](int h, int i) { f(row.x[h], row.dy[h], scales[h], i, h); });
+    if constexpr (!RING) each_beyond(packs, [&](int i) { f(x[i], dy[i], SCALED ? weights[i] : Pack(), i, -1); });
+}
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 norm_backward(const From *x, const From *dy, const From *weight, const From *dsum, const Sum *kept, From *dx,
               Sum *parts, long long rows, int packs) {
-    const int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP, width = packs * V, stride = gridDim.x * GROUPS;
-    const Pack *weights = (const Pack *)weight;
-    constexpr int MORE = CENTERED ? 2 : 1;                  // gradients of columns: of weight, of bias
+    extern __shared__ __align__(128) char ring[];
+    __shared__ u64 filled[RING ? STAGES : 1];
+    const int thread = threadIdx.x % GROUP, group = threadIdx.x / GROUP, width = packs * V;
+    const long long first = (long long)blockIdx.x * GROUPS, stride = (long long)gridDim.x * GROUPS;
+    const Pack *arrays[3] = {(const Pack *)x, (const Pack *)dy, (const Pack *)dsum}, *weights = (const Pack *)weight;
     Sum *part = parts + (long long)blockIdx.x * MORE * width;
     Sum columns[MORE][HELD][V] = {};
     Pack scales[HELD];
-    auto each_held = [&](int own, auto f) {
-        #pragma unroll
-        for (int h = 0; h < HELD; h++)
-            if (thread + h * GROUP < own) f(h, thread + h * GROUP);
-    };
-    auto load = [&](Row &to, long long row) {
-        each_held(row < rows ? packs : 0, [&](int h, int i) {
-            to.x[h] = ((const Pack *)x)[row * packs + i];
-            to.dy[h] = ((const Pack *)dy)[row * packs + i];
+    auto load = [&](Row &to, long long row, const Pack *x, const Pack *dy, const Pack *dsum) {
+        if (row >= rows) return;
+        each_held(packs, [&](int h, int i) {
+            to.x[h] = x[i];
+            to.dy[h] = dy[i];
+            if constexpr (ADDED) to.dsum[h] = dsum[i];
         });
     };
+    auto load_far = [&](Row &to, long long row) {
+        load(to, row, arrays[0] + row * packs, arrays[1] + row * packs, arrays[2] + row * packs);
+    };
+    auto load_kept = [&](Row &to, long long row) {
+        to.factor = row < rows ? kept[row] : Sum(0);
+        to.mean = CENTERED && row < rows ? kept[rows + row] : Sum(0);
+    };
+    const int place = GROUPS * packs;                        // packs of an array in the ring
+    auto fill = [&](int turn) {                             // by one thread
+        const long long row = first + turn * stride;
+        if (row >= rows) return;
+        const int bytes = (int)min((long long)GROUPS, rows - row) * packs * (int)sizeof(Pack);
+        barrier_expect(address(filled + turn % STAGES), ARRAYS * bytes);
+        for (int a = 0; a < ARRAYS; a++)
+            bulk_copy_once(address((Pack *)ring + (turn % STAGES * ARRAYS + a) * place), arrays[a] + row * packs, bytes,
+                           address(filled + turn % STAGES));
+    };
+    if constexpr (RING) {
+        if (threadIdx.x == 0) {
+            for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
+            barriers_ready();
+            for (int s = 0; s < STAGES; s++) fill(s);
+        }
+        __syncthreads();
+    }
     if constexpr (SCALED) each_held(packs, [&](int h, int i) { scales[h] = weights[i]; });
 
     Row now, next;
-    int turn = 0;
-    long long row = (long long)blockIdx.x * GROUPS + group;
-    if constexpr (AHEAD) load(next, row);
-    for (; row - group < rows; row += stride, turn ^= 1) {
-        if constexpr (AHEAD) {
-            now = next;
-            load(next, row + stride);
-        } else load(now, row);
+    load_kept(next, first + group);
+    if constexpr (AHEAD && !RING) load_far(next, first + group);
+    for (int turn = 0; first + turn * stride < rows; turn++) {
+        const long long row = first + turn * stride + group;
+        now = next;
+        load_kept(next, row + stride);
+        if constexpr (RING) {
+            const Pack *at = (const Pack *)ring + turn % STAGES * ARRAYS * place + group * packs;
+            barrier_wait(address(filled + turn % STAGES), turn / STAGES);
+            load(now, row, at, at + place, at + 2 * place);
+        } else if constexpr (AHEAD) load_far(next, row + stride);
+        else load_far(now, row);
         const int own = row < rows ? packs : 0;
-        const Sum factor = own ? kept[row] : Sum(0), mean = CENTERED && own ? kept[rows + row] : Sum(0);
-        const Pack *row_x = (const Pack *)x + row * packs, *row_dy = (const Pack *)dy + row * packs;
-        auto each = [&](auto f) {                           // f(x, dy, weights, where, which of those held or -1)
-            each_held(own, [&](int h, int i) { f(now.x[h], now.dy[h], scales[h], i, h); });
-            for (int i = thread + HELD * GROUP; i < own; i += GROUP)
-                f(row_x[i], row_dy[i], SCALED ? weights[i] : row_x[i], i, -1);
-        };
+        const Pack *far_x = arrays[0] + row * packs, *far_dy = arrays[1] + row * packs;
         Sum sums[MORE] = {};                                // of g * n, and of g
-        each([&](const Pack &x, const Pack &dy, const Pack &scale, int i, int h) {
+        each_pack(now, scales, far_x, far_dy, weights, own,
+        [&](const Pack &x, const Pack &dy, const Pack &scale, int i, int h) {
             #pragma unroll
             for (int v = 0; v < V; v++) {
-                const Sum n = (Sum(x.at[v]) - mean) * factor, d = Sum(dy.at[v]), g = SCALED ? d * Sum(scale.at[v]) : d;
+                const Sum n = (Sum(x.at[v]) - now.mean) * now.factor, d = Sum(dy.at[v]);
+                const Sum g = SCALED ? d * Sum(scale.at[v]) : d;
                 sums[0] += g * n;
                 if constexpr (CENTERED) sums[1] += g;
                 if constexpr (!LEARNT) continue;
@@ -57,22 +91,26 @@ norm_backward(const From *x, const From *dy, const From *weight, const From *dsu
                     columns[0][h < 0 ? 0 : h][v] += d * n;
                     if constexpr (CENTERED) columns[1][h < 0 ? 0 : h][v] += d;
                 } else {
-                    const bool first = row - group == (long long)blockIdx.x * GROUPS;
-                    part[i * V + v] = d * n + (first ? Sum(0) : part[i * V + v]);
-                    if constexpr (CENTERED) part[width + i * V + v] = d + (first ? Sum(0) : part[width + i * V + v]);
+                    part[i * V + v] = d * n + (turn ? part[i * V + v] : Sum(0));
+                    if constexpr (CENTERED) part[width + i * V + v] = d + (turn ? part[width + i * V + v] : Sum(0));
                 }
             }
         });
-        group_sum(sums, turn);
-        each([&](const Pack &x, const Pack &dy, const Pack &scale, int i, int) {
+        group_sum(sums, turn % 2);
+        if constexpr (RING) {                               // all have taken their part of this place in the ring
+            if constexpr (WARPS == 1) __syncthreads();
+            if (threadIdx.x == 0) fill(turn + STAGES);
+        }
+        each_pack(now, scales, far_x, far_dy, weights, own,
+        [&](const Pack &x, const Pack &dy, const Pack &scale, int i, int h) {
             Pack res, elsewhere;
-            if constexpr (ADDED) elsewhere = ((const Pack *)dsum)[row * packs + i];
+            if constexpr (ADDED) elsewhere = h < 0 ? arrays[2][row * packs + i] : now.dsum[h < 0 ? 0 : h];
             #pragma unroll
             for (int v = 0; v < V; v++) {
-                const Sum n = (Sum(x.at[v]) - mean) * factor, d = Sum(dy.at[v]), g = SCALED ? d * Sum(scale.at[v]) : d;
-                Sum value = g - n * (sums[0] / width);
+                const Sum n = (Sum(x.at[v]) - now.mean) * now.factor, d = Sum(dy.at[v]);
+                Sum value = (SCALED ? d * Sum(scale.at[v]) : d) - n * (sums[0] / width);
                 if constexpr (CENTERED) value -= sums[1] / width;
-                value *= factor;
+                value *= now.factor;
                 if constexpr (ADDED) value += Sum(elsewhere.at[v]);
                 res.at[v] = From(value);
             }

@@ -32,5 +32,5 @@ def whole(
 ) -> str:
     "CUDA C of kernels with their types and numbers, ready to be compiled"
     types = ('From', IN_C[dtype]), ('Sum', IN_C[sums_of(dtype)])
-    between = f'typedef unsigned u32;\n{primitives(*needs)}' if needs else ''
-    return with_types('\n'.join(map(source, names)), types, constants, between)
+    words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
+    return with_types('\n'.join(map(source, names)), types, constants, words + primitives(*needs) if needs else '')
