@@ -1,6 +1,6 @@
 """What is launched for a type and a size: the `Call`s of each kernel here, forward and backward.
 
-Blocks that come and go read 32 KiB each; those that sum columns stay, and keep the sums in registers.
+Blocks that only read and write come and go; those that sum columns stay, and keep the sums in registers.
 """
 
 import math
@@ -12,7 +12,14 @@ from ..rung import Call, Double, Long
 from ..tool import LOAD, power_between
 from ...utils import cdiv
 
-_THREADS, _AHEAD = 512, 4  # of a block; packs of 16 bytes that a thread has under way
+# What was fastest for 8192 x 8192 numbers on an H100, by the bytes of a number
+_FLAT = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # gelu: threads of a block, packs of a thread
+_ROWS = {2: (256, 2), 4: (256, 2), 8: (256, 2)}  # bias_gelu: likewise
+_DROPS = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # with dropout
+_DOWN = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # backward: threads, packs under way, blocks on an SM
+_NORM = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # norms: packs of a row for a thread, are weights loaded with the row?
+_STAY = {2: (512, 16, 6), 4: (512, 16, 6), 8: (512, 8, 6)}  # backward: threads, numbers of a row, places of the ring
+
 _STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
 
 
@@ -32,9 +39,9 @@ def _as_sum(dtype, x):
 
 # GELU of all numbers, whatever their shape
 def _flat(name, arrays, dtype, size, v, tanh, on):
-    packs = cdiv(size, v)
-    ahead = power_between(packs // (_THREADS * on.sms), 1, _AHEAD)
-    threads = power_between(packs // ahead, 32, _THREADS if ahead > 1 else _THREADS // 2)
+    packs, (threads, ahead) = cdiv(size, v), _FLAT[SIZES[dtype]]
+    ahead = power_between(packs // (threads * on.sms), 1, ahead)
+    threads = power_between(packs // ahead, 32, threads)
     constants = _constants(v, size * SIZES[dtype], TANH=tanh, THREADS=threads, AHEAD=ahead)
     src = whole(('pack', 'gelu', 'flat'), dtype, constants)
     return [Call(src, name, arrays, (Long(size),), (cdiv(packs, threads * ahead),), (threads,))]
@@ -65,9 +72,6 @@ def _add_columns(dtype, count, width, outs, on):
 
 
 # GELU of rows plus a bias
-_WAVES = 4  # blocks for each SM that go down the rows
-
-
 class Strips(NamedTuple):
     "How rows are cut"
 
@@ -78,10 +82,11 @@ class Strips(NamedTuple):
     grid: int  # all blocks
 
 
-def _strips(packs, rows, ahead, most):
-    "The `Strips` for rows of `packs`, with at most so many blocks below each other"
-    across = power_between(packs, 1, _THREADS)
-    down = power_between(min(rows, _THREADS // across), 1, _THREADS)
+def _strips(packs, rows, threads, ahead, blocks=None):
+    "The `Strips` for rows of `packs`, with about so many blocks, or as many as there are rows for"
+    across = power_between(packs, 1, threads)
+    down = power_between(min(rows, threads // across), 1, threads)
+    most = cdiv(blocks, cdiv(packs, across)) if blocks else rows
     share = max(ahead, cdiv(cdiv(rows, most), down)) * down
     blocks = cdiv(rows, share)
     return Strips(across, down, share, blocks, blocks * cdiv(packs, across))
@@ -109,25 +114,23 @@ def _biased(name, arrays, dtype, rows, width, v, tanh, dropout, strips, ahead):
 @lru_cache(1024)
 def bias_gelu_calls(dtype, rows, width, v, tanh, dropout, on) -> list:  # of `Call`
     "What computes gelu of rows of `width` numbers plus a bias, with `Dropout`"
-    strips = _strips(width // v, rows, _AHEAD, rows)
-    return [_biased('bias_gelu_forward', ('x', 'bias', 'y'), dtype, rows, width, v, tanh, dropout, strips, _AHEAD)]
+    threads, ahead = (_DROPS if dropout.p else _ROWS)[SIZES[dtype]]
+    strips = _strips(width // v, rows, threads, ahead)
+    return [_biased('bias_gelu_forward', ('x', 'bias', 'y'), dtype, rows, width, v, tanh, dropout, strips, ahead)]
 
 
 @lru_cache(1024)
 def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:  # ([`Call`], parts of each column)
     "What computes the gradients of x and of the bias"
-    strips = cdiv(width // v, _THREADS)
-    strips = _strips(width // v, rows, _AHEAD // 2, cdiv(_WAVES * on.sms, strips))
+    threads, ahead, blocks = _DOWN[SIZES[dtype]]
+    strips = _strips(width // v, rows, threads, ahead, blocks * on.sms)
     arrays = 'x', 'bias', 'dy', 'dx', 'parts'
-    first = _biased('bias_gelu_backward', arrays, dtype, rows, width, v, tanh, dropout, strips, _AHEAD // 2)
+    first = _biased('bias_gelu_backward', arrays, dtype, rows, width, v, tanh, dropout, strips, ahead)
     return [first, _add_columns(dtype, strips.blocks, width, ['dbias'], on)], strips.blocks
 
 
 # Norms of rows
-_EARLY = True
-_HELD, _MOST, _LEAST = 4, 8, 128  # packs of a row that a thread has, if it can, and at most; threads of a block
-_LOADS_NEXT, _PER = True, 16
-_STAY = 512  # threads of the blocks that stay on an SM: 128 registers for each
+_MOST, _LEAST = 8, 128  # packs of a row for a thread; threads of a block
 
 
 class Norm(NamedTuple):
@@ -147,10 +150,10 @@ def _named(*arrays):
 @lru_cache(1024)
 def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     "What computes the `Norm` of rows of `width` numbers, a multiple of `v`, with `eps` below the root"
-    packs = width // v
-    group = _power_above(cdiv(packs, _HELD), 32, 1024)
+    packs, (wish, early) = width // v, _NORM[SIZES[dtype]]
+    group = _power_above(cdiv(packs, wish), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
-    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=_EARLY)
+    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=early)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
@@ -160,7 +163,8 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
 
 
 _RING = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
-_SHARED, _MOST_STAGES = 192 * 1024, 8  # bytes of the ring, of 227 KiB that a block may have
+_REGISTERS = 2**16  # of an SM: 128 for each thread that stays
+_SHARED = 192 * 1024  # bytes of the ring, of 227 KiB that a block may have
 
 
 class Stay(NamedTuple):
@@ -175,14 +179,15 @@ class Stay(NamedTuple):
 
 def _stay(packs, v, size, norm, on):
     "The `Stay` for rows of `packs`"
-    most = max(1, (_PER // 2 if size == 8 else _PER) // v)  # 64 bytes of sums for a thread
-    group = _power_above(cdiv(packs, most), 32, _STAY)
+    most_threads, numbers, most_stages = _STAY[size]
+    most = max(1, numbers // v)
+    group = _power_above(cdiv(packs, most), 32, most_threads)
     threads, held = max(group, _LEAST), min(most, cdiv(packs, group))
-    one = (2 + norm.added) * _STAY // group * packs * LOAD
-    stages = min(_MOST_STAGES, (_SHARED - (group < _STAY) * 2**15) // one)
+    one = (2 + norm.added) * most_threads // group * packs * LOAD
+    stages = min(most_stages, (_SHARED - (group < most_threads) * 2**15) // one)
     if on.hopper and v * size == LOAD and packs <= held * group and stages > 1:
-        return Stay(group, _STAY, held, 1, stages)
-    return Stay(group, threads, held, _STAY // threads, 0)
+        return Stay(group, most_threads, held, 1, stages)
+    return Stay(group, threads, held, max(1, _REGISTERS // (128 * threads)), 0)
 
 
 @lru_cache(1024)
@@ -190,7 +195,7 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     "What computes the gradients of x, and if they are `learnt`, of weight and bias"
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
-    numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=_LOADS_NEXT and not norm.centered)
+    numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)
     numbers |= dict(RING=stay.stages > 0, STAGES=max(1, stay.stages))
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
     constants = _constants(v, rows * width * size, **numbers, **kind)
