@@ -1,0 +1,185 @@
+"""`gridstride.kernels.gelu`, `bias_gelu`, `rms_norm` and `layer_norm`, forward and backward, against `torch.compile`, a
+copy and torch as it is, on a GPU: the course's goals, and small sizes.
+
+    python fusion.py                      # all of it, in a minute; prints what fusion.txt holds, writes fusion.json
+    python fusion.py forward backward     # some of it; writes nothing
+    python fusion.py --seconds .3         # of timing for each side (0.1)
+
+Each result is first compared with torch's in float64. All sides are captured in CUDA graphs, so that no Python is
+timed; then they take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios medians
+over the rounds with their 95% interval. GB/s are the bytes that have to be read and written. The copy is torch's, of x.
+"""
+import argparse, json, tempfile
+from pathlib import Path
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from gridstride import kernels
+from gridstride.bench import compare
+from gridstride.kernels.ladder import Gpu
+from gridstride.recording import machine
+
+HERE = Path(__file__).parent
+LARGE, SMALL = (8192, 8192), (2048, 1024)
+# Roundings: 16 bits to their last; in float32 sums of 8192 numbers of about 1, in another order
+NEAR = {torch.bfloat16: dict(rtol=2**-7, atol=2**-7), torch.float32: dict(rtol=1e-4, atol=1e-4)}
+
+
+class Case(NamedTuple):
+    "One tool on one tensor"
+    tool: str
+    ours: object          # function of tensors
+    torchs: object        # the same by torch
+    inputs: list          # tensors; those of a backward have a gradient
+    arrays: int           # of the size of x that are read or written
+    goals: dict = {}      # other side -> how many times faster ours shall be
+    dy: object = None     # a tensor: the backward is timed
+
+
+def forward_of(f, inputs, dy): return lambda: f(*inputs)
+
+
+def backward_of(f, inputs, dy):
+    y = f(*inputs)
+    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+
+def graphed(f):
+    "`f` as a CUDA graph: a function that launches it, and gives what it wrote"
+    stream = torch.cuda.Stream()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for _ in range(3): f()
+    torch.cuda.current_stream().wait_stream(stream)
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph): out = f()
+    def run(*_):
+        graph.replay()
+        return out
+    return run
+
+
+# Cases
+
+def numbers(shape, dtype, grad=False):
+    torch.manual_seed(0)
+    h, w = shape
+    return [torch.randn(*s, device='cuda').to(dtype).requires_grad_(grad) for s in ((h, w), (w,), (w,))]
+
+
+def rms(x, w): return F.rms_norm(x, x.shape[-1:], w, 1e-6)
+
+
+def layer(x, w, b): return F.layer_norm(x, x.shape[-1:], w, b, 1e-5)
+
+
+TOOLS = dict(gelu=(kernels.gelu, F.gelu, 1), bias_gelu=(kernels.bias_gelu, lambda x, b: F.gelu(x + b), 2),
+             rms_norm=(kernels.rms_norm, rms, 2), layer_norm=(kernels.layer_norm, layer, 3))
+
+
+def forward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=TOOLS, goals=True):
+    for dtype in dtypes:
+        for name in tools:
+            ours, torchs, n = TOOLS[name]
+            want = {'compiled': 1., 'copy': .97} if goals and name != 'layer_norm' else {}
+            yield Case(name, ours, torchs, numbers(shape, dtype)[:n], 2, want)
+
+
+def backward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('rms_norm', 'layer_norm', 'gelu', 'bias_gelu'),
+             goals=True):
+    for dtype in dtypes:
+        for name in tools:
+            ours, torchs, n = TOOLS[name]
+            x, *others = numbers(shape, dtype, True)[:n]
+            want = {'compiled': 1.1} if goals and name == 'rms_norm' else {}
+            yield Case(f'{name}, backward', ours, torchs, [x, *others], 3, want, torch.randn_like(x))
+
+
+def small():
+    yield from forward(SMALL, (torch.bfloat16,), ('gelu', 'rms_norm'), False)
+    yield from backward(SMALL, (torch.bfloat16,), ('rms_norm',), False)
+
+
+PARTS = dict(forward=forward, backward=backward, small=small)
+
+
+# Rows
+
+def sides(case):
+    "Name -> a function without arguments"
+    of = backward_of if case.dy is not None else forward_of
+    torch._dynamo.reset()                                   # a shape that is not the first is compiled for itself, too
+    res = {'ours': of(case.ours, case.inputs, case.dy), 'eager': of(case.torchs, case.inputs, case.dy),
+           'compiled': of(torch.compile(case.torchs, dynamic=False), case.inputs, case.dy)}
+    x = case.inputs[0].detach()
+    out = torch.zeros_like(x)
+    return res if case.dy is not None else {**res, 'copy': lambda: out.copy_(x)}
+
+
+def check(case, got):
+    "Raise unless `got` is near what torch computes in float64"
+    with torch.enable_grad():
+        inputs = [o.detach().double().requires_grad_() for o in case.inputs]
+        want = case.torchs(*inputs)
+        if case.dy is not None: want = torch.autograd.grad(want, inputs, case.dy.double())
+    got, want = (o if isinstance(o, tuple) else (o,) for o in (got, want))
+    for g, o in zip(got, want, strict=True):
+        near = dict(NEAR[g.dtype])
+        if o.dim() == 1: near['atol'] *= case.inputs[0].shape[0]**.5         # sums of so many roundings
+        torch.testing.assert_close(g.detach(), o.detach().to(g.dtype), **near)
+
+
+def rows_of(case, seconds):
+    "A row for each of the other sides"
+    ways = {k: graphed(f) for k, f in sides(case).items()}
+    check(case, ways['ours']())
+    x = case.inputs[0]
+    c = compare(ways, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    size, ours = case.arrays*x.nbytes, c.timings['ours']
+    mhz = sorted(s.mhz for s in ours.states if s and s.mhz)
+    for k, t in c.timings.items():
+        if k == 'ours': continue
+        r, low, high = c.ratios[k]
+        other = 2*x.nbytes if k == 'copy' else size
+        yield dict(tool=case.tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=k, seconds=ours.median,
+                   other_seconds=t.median, gbs=size/ours.median/1e9, other_gbs=other/t.median/1e9,
+                   ratio=1/r, low=1/high, high=1/low, goal=case.goals.get(k),
+                   mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(ours.doubts))
+
+
+def line(r):
+    "A row as text"
+    head = f"{r['tool']:<20} {r['dtype']:<8} {'x'.join(map(str, r['shape'])):<9}"
+    if 'failed' in r: return f"{head} FAILED {r['failed']}"
+    goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''
+    return (f"{head} {r['seconds']*1e6:>7.1f} µs {r['gbs']:>5.0f} GB/s  {r['other']:<8} "
+            f"{r['other_seconds']*1e6:>7.1f} µs {r['other_gbs']:>5.0f} GB/s  "
+            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}")
+
+
+def main():
+    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    p.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
+    p.add_argument('--seconds', type=float, default=.1)
+    args = p.parse_args()
+    path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'fusion.json'
+    res = dict(made=machine(), rows=[])
+    print(f"{res['made']['gpu']}, "
+          f"{res['made']['date']}, {', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())}\n"
+          "µs and GB/s, ours and the other's; how many times faster ours is, and its interval", flush=True)
+    for part in args.parts or PARTS:
+        print(f'\n{part}', flush=True)
+        for case in PARTS[part]():
+            try: rows = list(rows_of(case, args.seconds))
+            except Exception as e:
+                rows = [dict(tool=case.tool, dtype=str(case.inputs[0].dtype)[6:], shape=list(case.inputs[0].shape),
+                             failed=f'{type(e).__name__}: {e}'.splitlines()[0])]
+            res['rows'] += rows
+            print(*map(line, rows), sep='\n', flush=True)
+            path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
+            del case
+            torch.cuda.empty_cache()
+
+
+if __name__ == '__main__': main()
