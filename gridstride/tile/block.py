@@ -260,10 +260,10 @@ def scalar(x, t=None):
 
 
 class Forgotten:
-    "A variable that one branch of an `if` alone assigns"
+    "A variable that only one branch of an `if` assigns, or only a loop: behind it there is no such name"
 
-    def __init__(self, name):
-        self.name = name
+    def __init__(self, name, of='one branch of an `if`'):
+        self.name, self.of = name, of
 
 
 def block_of(x):
@@ -273,8 +273,8 @@ def block_of(x):
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
     if type(x) is Forgotten:
-        what = f'{x.name} is assigned in one branch of an `if` alone'
-        raise refuse(what, 'Assign it in front of the `if`, or in both branches.')
+        what = f'{x.name} is assigned in {x.of} alone'
+        raise refuse(what, 'Assign it above, or in both branches.')
     raise refuse(f'{_described(x)} stands where a value belongs')
 
 

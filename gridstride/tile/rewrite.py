@@ -165,17 +165,26 @@ class _Rewriter(ast.NodeTransformer):
             raise _Refusal('else behind a loop', '', node.lineno)
         self.count += 1
         name = f'__tile_{self.count}'
-        node = self._loop(node, True)
+        node, *gone = self._loop(node, True)
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', at=node)), node)
         node.test = ast.copy_location(ast.Call(_named(name, node), [node.test], []), node)
-        return [ast.fix_missing_locations(begin), node]
+        return [ast.fix_missing_locations(begin), node, *gone]
 
     def _loop(self, node, compiled):
+        above, inside = set(self.known), _assigned([node])
         self.known |= _assigned([node.target]) if isinstance(node, ast.For) else set()
         self.loops.append(compiled)
         self.generic_visit(node)
         self.loops.pop()
-        return node
+        if not compiled:
+            return [node]
+        self.known = above
+        gone = [_assign(o, _call('gone', ast.Constant(o), at=node), node) for o in sorted(inside - above)]
+        return [node, *gone]
+
+
+def _assign(name, value, at):
+    return ast.fix_missing_locations(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), at))
 
 
 def _check_target(target):
@@ -325,6 +334,11 @@ def _only(decision, name, value):
         return Forgotten(name)
 
 
+def _gone(name):
+    "What a loop assigns and nothing above it: the compiler forgets it behind the loop"
+    return Forgotten(name, 'a loop')
+
+
 def _assert(condition, message=''):
     from .language import device_assert
 
@@ -380,6 +394,6 @@ HOOKS = {
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
         'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While,
-        'if': If, 'only': _only,
+        'if': If, 'only': _only, 'gone': _gone,
     }.items()
 }  # fmt: skip

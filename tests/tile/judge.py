@@ -57,9 +57,10 @@ def verdict(case, how):
 def said(e): return '' if e is None else f'{type(e).__name__}: {e}' if str(e) else f'{type(e).__name__}: {innermost(e)}'
 
 
-def is_found(case, what, e):
-    "Is what was found what the marks of a wrong case say?"
+def is_found(case, what, e, how='checked'):
+    "Is what was found what the marks of a wrong case say? A compiler refuses, and finds nothing else"
     want = expected(case)
+    if how == 'compiled': return 'launch' in want.kinds or (what == 'refused') == ('refused' in want.kinds)
     if want.kinds == {'unseen'}: return what in ('right', 'differs')
     return what in want.kinds and bool(lines_of(e, case) & want.lines)
 
@@ -111,7 +112,7 @@ def judge_wrong(names, how):
         if names and case.name not in names: continue
         def one():
             what, e = verdict(case, how)
-            return f'{what}\n{int(is_found(case, what, e))}\n{said(e)}'
+            return f'{what}\n{int(is_found(case, what, e, how))}\n{said(e)}'
         what, found, text = (apart(one) + '\n0\n').split('\n', 2)
         want = expected(case)
         marked = 'as marked' if found == '1' else f'MARKED {" or ".join(want.kinds)}, line {sorted(want.lines)}'

@@ -224,6 +224,26 @@ def none_for_a_tensor(go):
 
 
 @triton.jit
+def two_loops_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    "A name of one loop is another thing in the next"
+    i = tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), tl.float32)
+    for k in range(n):
+        part = tl.load(x_ptr + k)
+        total += part
+    for k in range(n):
+        part = tl.load(y_ptr + k * BLOCK + i)
+        total += part
+    tl.store(out_ptr + i, total)
+
+@right(rtol=1e-6, atol=1e-6, why='six sums')
+def one_name_in_two_loops(go):
+    x, y, out = normal(3), normal(3, 16), unwritten(16)
+    go(two_loops_kernel, 1, x, y, out, 3, BLOCK=16)
+    return [(out, x.double().sum() + y.double().sum(0))]
+
+
+@triton.jit
 def counted_kernel(ids_ptr, count_ptr, out_ptr, n, BLOCK: tl.constexpr):
     "An atomic gives each lane a place of its own"
     i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)

@@ -190,6 +190,20 @@ def defined_in_one_branch_only(go):
     return [(out, x.double())]
 
 
+@triton.jit
+def behind_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.arange(0, BLOCK)
+    for start in range(0, n, BLOCK):
+        x = tl.load(x_ptr + start + i)
+    tl.store(out_ptr + i, x)  # refused
+
+@wrong
+def defined_in_a_loop_only(go):
+    x, out = normal(128), unwritten(64)
+    go(behind_kernel, 1, x, out, 128, BLOCK=64)
+    return [(out, x[64:].double())]
+
+
 LIMIT = 3.0
 
 @triton.jit
