@@ -387,7 +387,7 @@ def cache(tmp_path, monkeypatch):
 def measures(*rates):
     "A stand-in for measuring that gives these in turn"
     left = list(rates)
-    return lambda: limits.Ceilings(copy=left.pop(0), gpu='G', date='d', driver='1', torch='2')
+    return lambda: limits.Ceilings(copy=left.pop(0), read=1., gpu='G', date='d', driver='1', torch='2')
 
 
 def test_ceilings_are_measured_once_for_each_gpu(cache):
@@ -397,7 +397,7 @@ def test_ceilings_are_measured_once_for_each_gpu(cache):
     assert set(json.loads((cache/'ceilings.json').read_text())) == {'a', 'b'} and len(list(cache.iterdir())) == 1
 
 
-@pytest.mark.parametrize('text', ['', '[]', '{"a": 3}', '{"a": {}}', '{"a": {"copy": 1'])
+@pytest.mark.parametrize('text', ['', '[]', '{"a": 3}', '{"a": {}}', '{"a": {"copy": 1', '{"a": {"copy": 1.0}}'])
 def test_a_broken_file_is_measured_anew(cache, text):
     (cache/'ceilings.json').write_text(text)
     assert ceilings(who='a', measure=measures(5.))['copy'] == 5. == ceilings(who='a', measure=measures())['copy']
@@ -407,6 +407,18 @@ def test_a_cache_that_cannot_be_written_only_costs_time(cache, monkeypatch):
     (cache/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(cache/'file'/'no'))
     assert [ceilings(who='a', measure=measures(v))['copy'] for v in (1., 2.)] == [1., 2.]
+
+
+@pytest.mark.parametrize('n', [4, 2044, 2048, 2052, 10_000])
+def test_pure_reads_read_all(n):
+    "A word that is nowhere is not found, and at each end and in the middle it is: no load is left out"
+    import torch
+    x = torch.arange(n, dtype=torch.int32, device='cuda' if gpu_count() else 'cpu')
+    assert not limits.reads(x)()
+    for at in (0, n//2, n-1):
+        y = x.clone()
+        y[at//4*4:at//4*4+4] = torch.tensor([0x5eed0000, 0x1000, 0x4eed, 0], dtype=torch.int32)
+        assert limits.reads(y)()
 
 
 # The roofline

@@ -1,6 +1,6 @@
 """Honest timing: checked first, in turns, against measured ceilings, and with the reasons to doubt it."""
 
-from .limits import Ceilings, H100, ceilings
+from .limits import Ceilings, H100, ceilings, reads
 from .roof import Roofline, from_ncu, from_trace, roofline
 from .timing import Timing, bench
 from .versus import Comparison, Sweep, compare
@@ -9,6 +9,7 @@ __all__ = [
     'Ceilings',
     'H100',
     'ceilings',
+    'reads',
     'Roofline',
     'from_ncu',
     'from_trace',

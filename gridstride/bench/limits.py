@@ -1,8 +1,8 @@
-"""The ceilings of a machine, measured on it: how fast it copies, and how fast it multiplies matrices of each type.
+"""The ceilings of a machine, measured on it: how fast it copies, reads, and multiplies matrices of each type.
 
-A datasheet says what no program reaches. What a plain copy and the vendor's matrix product reach here,
-today, is the fair measure of a kernel. They are measured once for each GPU, driver and version of PyTorch,
-and kept.
+A datasheet says what no program reaches. What a plain copy, a kernel that does nothing but read, and the vendor's
+matrix product reach here, today, is the fair measure of a kernel. They are measured once for each GPU, driver and
+version of PyTorch, and kept.
 """
 
 import json
@@ -11,7 +11,7 @@ from datetime import date
 from .clocks import Events, driver
 from .stats import steady, summary
 from ..files import write_whole
-from ..utils import backend, cache_dir
+from ..utils import backend, cache_dir, cdiv
 
 
 # First the warm-up: compilers, caches and the GPU's clock need some runs. It also says how many runs make a
@@ -45,11 +45,11 @@ def sample(
             return times
 
 
-# The copy reads and writes 1 GiB, or a quarter of the free memory if that is less. Products are square, fp32
-# without TF32.
+# The copy reads and writes 1 GiB, or a quarter of the free memory if that is less; pure reads are of as much. Products
+# are square, fp32 without TF32.
 class Ceilings(dict):
-    """GB/s of a copy under `copy`; TFLOP/s of a matrix product under `fp32`, `tf32`, `bf16`, ...; `gpu`, `date`,
-    `driver` and `torch` say where and when"""
+    """GB/s of a copy under `copy`, of pure reads under `read`; TFLOP/s of a matrix product under `fp32`, `tf32`,
+    `bf16`, ...; `gpu`, `date`, `driver` and `torch` say where and when"""
 
     @property
     def mark(self) -> str:
@@ -69,6 +69,44 @@ def _copy_rate(clock, torch):
     return 8 * n / summary(sample(clock, lambda: y.copy_(x))).median / 1e9
 
 
+# A memory that never turns from reading to writing is faster, so what only reads is held against pure reads. A load
+# whose value nobody uses is left out by the compiler: each thread folds its 16 bytes into one word, and would tell if
+# that were a certain one. One load for a thread and small blocks are what reads fastest on an H100, of some hundred
+# shapes with up to 256 KiB for a block.
+_READ = r'''
+__global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long long packs) {
+    long long i = blockIdx.x * 512ll + threadIdx.x;
+    if (i >= packs) return;
+    int4 v = x[i];
+    if ((v.x ^ v.y ^ v.z ^ v.w) == 0x5eed5eed) *found = 1;
+}
+'''
+
+
+def reads(
+    x,  # a contiguous tensor of whole 16-byte packs, where kernels run
+):  # a function, called with nothing; its result is whether a pack folds to a certain word, as a tensor
+    "What reads all of `x` and does nothing else: the ceiling of kernels that read, as `ceilings()['read']` has it"
+    import torch
+    from ..cpp.kernel import cuda_kernel
+
+    kernel, words = cuda_kernel(_READ), x.view(-1).view(torch.int32)
+    packs, found = len(words) // 4, torch.zeros(1, dtype=torch.int32, device=x.device)
+
+    def run():
+        kernel[cdiv(packs, 512), 512](words, found, packs)
+        return found
+
+    return run
+
+
+def _read_rate(clock, torch):
+    "GB/s of pure reads"
+    n = min(2**30, torch.cuda.mem_get_info()[0] // 4) // 16 * 4
+    x = torch.randn(n, device='cuda')
+    return 4 * n / summary(sample(clock, reads(x))).median / 1e9
+
+
 def _product_rate(clock, torch, kind):
     "TFLOP/s of `torch.matmul`"
     n, types = SIZES[kind], {'bf16': torch.bfloat16, 'fp16': torch.float16, 'fp64': torch.float64}
@@ -86,16 +124,18 @@ def measure() -> Ceilings:
     import torch
 
     clock = Events()
-    rates = {'copy': _copy_rate(clock, torch), **{kind: _product_rate(clock, torch, kind) for kind in SIZES}}
+    rates = {'copy': _copy_rate(clock, torch), 'read': _read_rate(clock, torch)}
+    rates |= {kind: _product_rate(clock, torch, kind) for kind in SIZES}
     torch.cuda.empty_cache()
     where = dict(gpu=clock.device, date=date.today().isoformat(), driver=driver(), torch=torch.__version__)
     return Ceilings({k: round(v, 1) for k, v in rates.items()}, **where)
 
 
 # Without a GPU there is still something to draw under: the ceilings of one H100, marked as recorded
-# (benchmarks/agree.txt).
+# (benchmarks/agree.txt; pure reads a day later).
 H100 = Ceilings(
     copy=3001.0,
+    read=3099.1,
     fp32=51.7,
     tf32=371.4,
     bf16=794.9,
@@ -131,7 +171,7 @@ def _load(path, who):
         found = json.loads(path.read_text())[who]
     except (OSError, ValueError, LookupError, TypeError):
         return None
-    return Ceilings(found) if isinstance(found, dict) and 'copy' in found else None
+    return Ceilings(found) if isinstance(found, dict) and {'copy', 'read'} <= found.keys() else None
 
 
 def _store(path, who, found):

@@ -200,6 +200,6 @@ def roofline(
     peak = peak or next((t.peak for t in kernels.values() if hasattr(t, 'peak')), 'fp32')
     roof = roof or limits.ceilings()
     if peak not in roof:
-        known = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k != 'copy')
+        known = ', '.join(k for k, v in roof.items() if isinstance(v, float) and k not in ('copy', 'read'))
         raise ValueError(f'no ceiling {peak!r} was measured; there are {known}')
     return Roofline([point(k, _work(w), roof['copy'], roof[peak]) for k, w in kernels.items()], roof, peak)
