@@ -7,14 +7,15 @@ course's goals, and other types.
 
 Each result is first compared with torch's; then the tool and the others take turns. Figures are medians of GPU time
 with the L2 overwritten before each run, ratios medians over the rounds with their 95% interval.
-GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size.
+GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size; `reads` is a kernel
+that reads the tensor and does nothing else.
 """
 import argparse, json, tempfile
 from pathlib import Path
 
 import torch
 from gridstride import kernels
-from gridstride.bench import compare
+from gridstride.bench import compare, reads
 from gridstride.kernels import cub
 from gridstride.kernels.ladder import Gpu
 from gridstride.recording import machine
@@ -49,7 +50,8 @@ def near(got, want, rounding=0):
 def sums():
     for dtype, n, goal in ((torch.int32, 2**30, 1.03), (torch.float32, 2**28, 1.03), (torch.bfloat16, 2**29, None)):
         x = numbers(dtype, n)
-        others = {'CUB': (into(cub.total, x[0]), goal)} if goal else {}
+        reading = reads(x)
+        others = {'CUB': (into(cub.total, x[0]), goal), 'reads': (lambda x: reading(), 1.)} if goal else {}
         yield ('sum', kernels.sum, x, {**others, 'torch': (torch.sum, None)}, x.nbytes,
                lambda got, x: near(got, x.sum(dtype=torch.float64), 2**-8 if x.dtype == torch.bfloat16 else 0))
 
@@ -90,7 +92,7 @@ def rows_of(tool, f, x, others, size, right, seconds):
     "A row for each of the others"
     ways = {'ours': f, **{k: o for k, (o, _) in others.items()}}
     for k, way in ways.items():
-        if k != 'copy': right(way(x), x)
+        if k not in ('copy', 'reads'): right(way(x), x)
     c = compare(ways, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())     # looked at above
     mhz = sorted(s.mhz for s in c.timings['ours'].states if s and s.mhz)
     for k, (_, goal) in others.items():

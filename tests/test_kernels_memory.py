@@ -46,8 +46,9 @@ def test_a_slice_that_begins_between(): every_tool_is_right(numbers(100)[1:].vie
 @pytest.fixture
 def small(monkeypatch):
     "Shares, rings and tiles that are small, so that small tensors need many"
-    for name, value in dict(_SHARE=2**10, _LEAST_BULK=1, BULK=dict(THREADS=64, PACKS=2, STAGES=3),
-                            SCAN_BULK=dict(THREADS=64, STAGES=3), here=lambda: Device(3, True)).items():
+    for name, value in dict(_FOR_LITTLE=tools.Plan(2**10, 64, 2), _LEAST_BULK=1,
+                            BULK=dict(THREADS=64, PACKS=2, STAGES=3), SCAN_BULK=dict(THREADS=64, STAGES=3),
+                            here=lambda: Device(3, True)).items():
         monkeypatch.setattr(tools, name, value)
     caches = tools.sum_calls, tools.ring_calls, tools.argmax_calls, tools.scan_calls
     for o in caches: o.cache_clear()
@@ -68,6 +69,16 @@ def test_several_blocks_share_a_row(n, small):
         same(argmax(x, axis), x.argmax() if axis is None else x.argmax(axis))
         same(scan(x, axis), x.flatten().cumsum(0).view(x.shape) if axis is None else x.cumsum(axis))
     same(histogram(x, 7, -3, 4), torch.stack([(x == i).sum() for i in range(-3, 4)]))
+
+
+@pytest.mark.parametrize('name', ['float32', 'int16'])
+def test_a_cluster_reads_a_row(name, small):
+    "Six blocks, whose first one writes; ties lie in several of them, and NaN wins"
+    x = numbers((3, 6000//tools.SIZES[name]), TYPES[name])
+    (call,), _ = tools.argmax_calls(name, *x.shape, 16//tools.SIZES[name], tools.here())
+    assert (call.cluster, call.grid) == ((6, 1, 1), (18,))
+    if name == 'float32': x[1, 1400] = x[1, 1450] = torch.nan
+    same(argmax(x, -1), x.argmax(-1))
 
 
 def test_the_rings_of_a_hopper_gpu(small):

@@ -11,9 +11,9 @@ inline void ok(cudaError_t code, const char *call, int line) {
     exit(1);
 }
 
-// What is asked of a launch: that it may begin before the one ahead has ended, the blocks of a cluster along y, and
-// that all blocks are there at once.
-struct Wishes { bool early; int cluster; bool together; };
+// What is asked of a launch: that it may begin before the one ahead has ended, the blocks of a cluster, and that all
+// blocks are there at once.
+struct Wishes { bool early; dim3 cluster; bool together; };
 
 template <class... Params, class... Args>
 void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, Wishes asked, Args... args) {
@@ -24,9 +24,9 @@ void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, Wishes 
         wishes[config.numAttrs].id = cudaLaunchAttributeProgrammaticStreamSerialization;
         wishes[config.numAttrs++].val.programmaticStreamSerializationAllowed = 1;
     }
-    if (asked.cluster > 1) {
+    if (asked.cluster.x * asked.cluster.y > 1) {
         wishes[config.numAttrs].id = cudaLaunchAttributeClusterDimension;
-        wishes[config.numAttrs++].val.clusterDim = {1, (unsigned)asked.cluster, 1};
+        wishes[config.numAttrs++].val.clusterDim = {asked.cluster.x, asked.cluster.y, asked.cluster.z};
     }
     if (asked.together) {
         wishes[config.numAttrs].id = cudaLaunchAttributeCooperative;

@@ -20,7 +20,7 @@ def three(xs) -> str:
 def start(call, kernel, args) -> str:
     "C for one launch of a `Call`"
     early, together = (str(o).lower() for o in (call.early, call.together))
-    wishes = f'{{{early}, {call.cluster[1]}, {together}}}'
+    wishes = f'{{{early}, {three(call.cluster)}, {together}}}'
     return f'start({kernel}, {three(call.grid)}, {three(call.block)}, {call.shared}, {wishes}, {", ".join(args)});'
 
 

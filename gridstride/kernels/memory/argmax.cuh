@@ -1,8 +1,9 @@
 // Where the largest number of a row is, the first one if there are several; a NaN is larger than all.
-// `blocks` blocks read a row of `width`, each `share` packs of V numbers. With one, `where` is written; with more, each
-// leaves its best in `values` and `places`, and a second kernel takes the best of these.
+// `blocks` blocks read a row of `width`, each `share` packs of V numbers. With one, `where` is written, and if they are
+// a cluster; else each leaves its best in `values` and `places`, and a second kernel takes the best of these.
 // Above: the types From and Value (in which is compared), LOWEST (a Value), V (numbers of a load), THREADS, AHEAD
-// (loads under way), and EARLY: on a Hopper GPU the second kernel may begin when all blocks of the first have.
+// (loads under way), and on a Hopper GPU EARLY (the second kernel may begin when all blocks of the first have), or
+// CLUSTER, if they are one, with the instructions for it.
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
 struct Best { Value value; unsigned at; };
 
@@ -28,6 +29,26 @@ __device__ Best block_best(Best best) {                     // thread 0 gets the
     return best;
 }
 
+#ifdef CLUSTER
+constexpr bool TOGETHER = true;
+__device__ Best cluster_best(Best best, int blocks) {       // thread 0 of its first block gets the best of a cluster
+    __shared__ Best mine;
+    if (threadIdx.x == 0) mine = best;
+    cluster_sync();
+    int b = threadIdx.x % 32 < blocks ? threadIdx.x % 32 : 0;
+    if (rank() == 0 && threadIdx.x < 32) {
+        float words[] = {of_block((float *)&mine, b), of_block((float *)&mine + 1, b)};
+        memcpy(&best, words, sizeof best);
+        best = warp_best(best);
+    }
+    cluster_sync();                                         // nobody leaves while others still read
+    return best;
+}
+#else
+constexpr bool TOGETHER = false;
+__device__ Best cluster_best(Best best, int) { return best; }
+#endif
+
 __global__ void __launch_bounds__(THREADS, THREADS == 1024 ? 2 : 1)          // no SM has more than 2048 threads
 argmax_rows(const From *x, long long *where, Value *values, int *places, unsigned width, unsigned share, int blocks) {
     if (EARLY) asm volatile("griddepcontrol.launch_dependents;");
@@ -43,6 +64,7 @@ argmax_rows(const From *x, long long *where, Value *values, int *places, unsigne
         if (beats(value, best.value)) best = {value, at};
     };
     unsigned i = part * share + threadIdx.x;
+    #pragma unroll 1                                        // few registers, many threads
     for (; i + (AHEAD - 1) * THREADS < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll
@@ -56,9 +78,9 @@ argmax_rows(const From *x, long long *where, Value *values, int *places, unsigne
         if (i + a * THREADS < end)
             for (int v = 0; v < V; v++) look(packs[i + a * THREADS].at[v], (i + a * THREADS) * V + v);
     if (part == 0 && threadIdx.x < width % V) look(numbers[count * V + threadIdx.x], count * V + threadIdx.x);
-    best = block_best(best);
-    if (threadIdx.x != 0) return;
-    if (blocks == 1) where[row] = best.at;
+    best = cluster_best(block_best(best), blocks);
+    if (threadIdx.x != 0 || (TOGETHER && part != 0)) return;
+    if (TOGETHER || blocks == 1) where[row] = best.at;
     else values[blockIdx.x] = best.value, places[blockIdx.x] = best.at;
 }
 

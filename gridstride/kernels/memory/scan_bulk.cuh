@@ -45,7 +45,7 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
         if (round >= rounds || tile(round) >= whole) return;
         u32 stage = round % STAGES, bar = address(filled + stage);
         barrier_expect(bar, BYTES);
-        bulk_copy_once(address(ring + stage * BYTES), x + tile(round) * TILE, BYTES, bar);
+        bulk_copy(address(ring + stage * BYTES), x + tile(round) * TILE, BYTES, bar);
     };
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(filled + s), 1);
@@ -121,7 +121,7 @@ __global__ void __launch_bounds__(THREADS) scan_bulk(const From *x, From *out, W
             Sum line = __shfl_sync(~0u, lines[l], 31), here = before + lane_before(lines[l]);
             Pack pack;
             for (int v = 0; v < V; v++) pack.at[v] = From(here + at[l][v]);
-            if (tile(now) < whole) __stcs((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
+            if (tile(now) < whole) __stcg((uint4 *)(out + first + l * LINE), *(uint4 *)&pack);
             else
                 for (int v = 0; v < V; v++)
                     if (first + l * LINE + v < width) out[first + l * LINE + v] = pack.at[v];

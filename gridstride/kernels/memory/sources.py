@@ -8,7 +8,8 @@ from ..texts import IN_C, with_types
 
 # torch's types -> C's, and that in which their sums and comparisons are computed
 TYPES = {o: (c, 'float' if 'float' in o else 'int') for o, c in IN_C.items() if o != 'float64'}
-_BULK = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy', 'bulk_copy_once'
+_BULK = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy'
+_CLUSTER = 'address', 'rank', 'cluster_sync', 'of_block'
 LOWEST = {'float': '__int_as_float(0xff800000)', 'int': '(-2147483647 - 1)'}  # minus infinity; the smallest int
 
 
@@ -25,9 +26,15 @@ def whole(
     name,  # as for `source`
     types,  # ((name in the text, C), ...)
     constants,  # ((name in the text, int), ...)
+    cluster=False,  # argmax: are the blocks of a row a cluster?
 ) -> str:
     "CUDA C of a kernel with its types and numbers, ready to be compiled"
     lowest = f'#define LOWEST {LOWEST[dict(types)["Value"]]}\n' if name == 'argmax' else ''
-    words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' if name.endswith('bulk') else ''
-    bulk = words + primitives(*_BULK) if words else ''
-    return with_types(source(name), types, constants, lowest + bulk)
+    above = '#define CLUSTER\n' + _instructions(*_CLUSTER) if cluster else ''
+    above += _instructions(*_BULK) if name.endswith('bulk') else ''
+    return with_types(source(name), types, constants, lowest + above)
+
+
+def _instructions(*names):
+    "Functions of `ptx.cuh`, with the types that they need"
+    return 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*names)

@@ -31,6 +31,7 @@ sum_rows(const From *x, To *out, long long width, long long share, int blocks) {
     const long long end = min(count, (part + 1) * share);
     Sum sum[CHAINS] = {};
     long long i = part * share + threadIdx.x;
+    #pragma unroll 1                                        // few registers, many threads
     for (; i + (AHEAD - 1) * stride < end; i += step) {
         Pack pack[AHEAD];
         #pragma unroll

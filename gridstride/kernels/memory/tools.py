@@ -35,10 +35,23 @@ def _rows(tool, x, axis):
     return math.prod(x.shape[:-1]), x.shape[-1]
 
 
-# The memory is read fastest by many blocks that come and go, each with 32 KiB that follow each other: an SM that is
-# ahead gets the next one. A long row is read by several blocks, whose results a second launch puts together.
-_SHARE, _THREADS, _AHEAD = 2**15, 512, 2  # bytes of a block, its threads, and a thread's loads under way
-_MOST_PARTS = 2**14  # blocks of a row
+# The memory is read fastest by many blocks that come and go, each with some KiB that follow each other: an SM that is
+# ahead gets the next one. A long row is read by several blocks, whose results a second launch puts together, or they
+# themselves, if they are a cluster. The numbers were measured. Of little memory small blocks are read, so that each SM
+# gets some.
+class Plan(NamedTuple):
+    "How memory is read"
+
+    share: int  # bytes of a block, if there are several for a row
+    threads: int  # of a block, at most
+    ahead: int  # loads under way for a thread
+
+
+_MUCH = 2**27  # bytes
+_FOR_MUCH, _FOR_LITTLE = Plan(2**16, 1024, 2), Plan(2**14, 256, 4)
+_FOR_PARTS, _IN_CLUSTERS = Plan(2**15, 512, 4), Plan(2**16, 512, 4)
+_MOST_PARTS = 2**16  # blocks of a row
+_CLUSTER = 8  # blocks of a cluster, at most
 
 
 class Shape(NamedTuple):
@@ -50,12 +63,23 @@ class Shape(NamedTuple):
     share: int  # packs of a block
 
 
-def _shape(width, v, size, most=_MOST_PARTS, ahead=_AHEAD):
-    "The `Shape` for rows of `width` numbers of `size` bytes, `v` of them at a load"
+def _plan(rows, width, size):
+    return _FOR_MUCH if rows * width * size >= _MUCH else _FOR_LITTLE
+
+
+def _shape(
+    width,  # numbers of a row
+    v,  # of a load
+    size,  # bytes of a number
+    plan,
+    blocks=None,  # of a row, at most; None: as the plan says
+) -> Shape:
+    "How rows are read by a plan"
     packs = cdiv(width, v)
-    threads = power_between(min(packs, _SHARE // (v * size)) // _AHEAD, 32, _THREADS)
-    ahead = power_between(packs // threads, 1, ahead)
-    blocks = 1 if width * size < 4 * _SHARE else min(most, cdiv(width * size, _SHARE))
+    threads = power_between(min(packs, plan.share // (v * size)) // plan.ahead, 32, plan.threads)
+    ahead = power_between(packs // threads, 1, plan.ahead)
+    if blocks is None:
+        blocks = 1 if width * size < 4 * plan.share else min(_MOST_PARTS, cdiv(width * size, plan.share))
     share = cdiv(cdiv(packs, blocks), threads * ahead) * threads * ahead
     return Shape(threads, ahead, cdiv(packs, share), share)
 
@@ -78,7 +102,7 @@ def _add_parts(dtype, rows, parts, on):
     Sum, kept, to = _sums(dtype)
     size = 8 if kept == 'int64' else 4
     v = vector(0, size, rows, parts)
-    shape = _shape(parts, v, size, most=1, ahead=4)
+    shape = _shape(parts, v, size, _FOR_PARTS, blocks=1)
     return _sum_rows(
         Sum, Sum, TYPES[to][0] if to in TYPES else Sum, ('parts', 'out'), rows, parts, v, shape, second=on.hopper
     )
@@ -87,7 +111,8 @@ def _add_parts(dtype, rows, parts, on):
 @lru_cache(1024)
 def sum_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], sums that are kept for each row between two calls)
     "What sums rows of `width` numbers on the `Device` `on`, `v` of them at a load"
-    From, (Sum, _, to), shape = TYPES[dtype][0], _sums(dtype), _shape(width, v, SIZES[dtype])
+    From, (Sum, _, to), size = TYPES[dtype][0], _sums(dtype), SIZES[dtype]
+    shape = _shape(width, v, size, _plan(rows, width, size))
     if shape.blocks == 1:
         To = TYPES[to][0] if to in TYPES else Sum
         return [_sum_rows(From, Sum, To, ('x', 'out'), rows, width, v, shape)], 0
@@ -142,20 +167,33 @@ def ring_sum(
 
 
 # Argmax
+def _argmax_shape(rows, width, v, size, on):
+    "(`Shape`, are the blocks of a row a cluster?)"
+    plan = _plan(rows, width, size)
+    shape = _shape(width, v, size, plan)
+    if not on.hopper or not 1 < shape.blocks <= _CLUSTER:
+        return shape, False
+    plan = _IN_CLUSTERS if plan == _FOR_MUCH else plan
+    return _shape(width, v, size, plan, shape.blocks), True
+
+
+def _argmax_text(dtype, v, threads, ahead, early, cluster=False):
+    types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
+    return whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('EARLY', early)), cluster)
+
+
 @lru_cache(1024)
 def argmax_calls(dtype, rows, width, v, on) -> tuple:  # ([`Call`], bests that are kept for each row between two calls)
     "What finds the largest of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
-    threads, ahead, blocks, share = _shape(width, v, SIZES[dtype])
-    early, few = on.hopper and blocks > 1, power_between(blocks, 32, 1024)
-    types = ('From', TYPES[dtype][0]), ('Value', TYPES[dtype][1])
-
-    def text(v, threads, ahead):
-        return whole('argmax', types, (('V', v), ('THREADS', threads), ('AHEAD', ahead), ('EARLY', early)))
-
-    arrays = 'x', 'out', 'values', 'places'
-    first = Call(text(v, threads, ahead), 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
-    best = Call(text(1, few, 1), 'argmax_parts', ('values', 'places', 'out'), (blocks,), (rows,), (few,), early=early)
-    return ([first], 1) if blocks == 1 else ([first, best], blocks)
+    (threads, ahead, blocks, share), cluster = _argmax_shape(rows, width, v, SIZES[dtype], on)
+    several = blocks > 1 and not cluster
+    early, few = on.hopper and several, power_between(blocks, 32, 1024)
+    src, arrays = _argmax_text(dtype, v, threads, ahead, early, cluster), ('x', 'out', 'values', 'places')
+    first = Call(src, 'argmax_rows', arrays, (width, share, blocks), (rows * blocks,), (threads,))
+    if not several:
+        return [first._replace(cluster=(blocks, 1, 1)) if cluster else first], 1
+    src, arrays = _argmax_text(dtype, 1, few, 1, early), ('values', 'places', 'out')
+    return [first, Call(src, 'argmax_parts', arrays, (blocks,), (rows,), (few,), early=early)], blocks
 
 
 def argmax(
