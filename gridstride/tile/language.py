@@ -327,6 +327,15 @@ def cdiv(x, div):
     return (x + div - 1) // div
 
 
+def swizzle2d(i, j, size_i, size_j, size_g):
+    "Row and column of a tile, counted anew: down the columns within each group of `size_g` rows"
+    at = i * size_j + j
+    whole = size_g * size_j
+    first = at // whole * size_g
+    high = minimum(size_i - first, size_g)
+    return first + at % whole % high, at % whole // high
+
+
 def cast(input, dtype, fp_downcast_rounding=None, bitcast=False):
     "The value as another type"
     return block_of(input).to(dtype, fp_downcast_rounding, bitcast)
@@ -678,6 +687,8 @@ def dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_i
 
 
 # Block pointers and descriptors
+
+tensor_descriptor = descriptors.Descriptor
 
 
 def make_block_ptr(base, shape, strides, offsets, block_shape, order):

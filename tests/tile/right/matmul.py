@@ -251,6 +251,42 @@ def matmul_fp8(go):
 
 
 @triton.jit
+def order_kernel(row_ptr, col_ptr, tiles_m, tiles_n, GROUP: tl.constexpr):
+    m, n = tl.program_id(0), tl.program_id(1)
+    row, col = tl.swizzle2d(m, n, tiles_m, tiles_n, GROUP)
+    tl.store(row_ptr + m * tiles_n + n, row)
+    tl.store(col_ptr + m * tiles_n + n, col)
+
+@right(why='whole numbers')
+def swizzled_order(go):
+    row, col = unwritten(7, 5, dtype=torch.int32), unwritten(7, 5, dtype=torch.int32)
+    go(order_kernel, (7, 5), row, col, 7, 5, GROUP=3)
+    want = [(r, c) for first in (0, 3, 6) for c in range(5) for r in range(first, min(first + 3, 7))]
+    return [(row.view(-1), torch.tensor([o[0] for o in want])), (col.view(-1), torch.tensor([o[1] for o in want]))]
+
+
+@triton.jit
+def loaded(source, at, width, N: tl.constexpr):
+    if isinstance(source, tl.tensor_descriptor):
+        return source.load([at])
+    else:
+        i = at + tl.arange(0, N)
+        return tl.load(source + i, mask=i < width, other=0.)
+
+@triton.jit
+def either_kernel(source, out_ptr, width, N: tl.constexpr):
+    at = tl.program_id(0) * N
+    tl.store(out_ptr + at + tl.arange(0, N), loaded(source, at, width, N), mask=at + tl.arange(0, N) < width)
+
+@right(why='nothing is rounded')
+def a_descriptor_or_a_pointer(go):
+    x, out, other = normal(100), unwritten(100), unwritten(100)
+    go(either_kernel, 2, x, out, 100, N=64)
+    go(either_kernel, 2, TensorDescriptor.from_tensor(x, [64]), other, 100, N=64)
+    return [(out, x.double()), (other, x.double())]
+
+
+@triton.jit
 def outer_loop_kernel(a_ptr, b_ptr, c_ptr, m, n, k, BM: tl.constexpr, BN: tl.constexpr):
     "Without tensor cores: a column times a row, summed"
     om, on = tl.program_id(0) * BM + tl.arange(0, BM), tl.program_id(1) * BN + tl.arange(0, BN)
