@@ -117,9 +117,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node):
         mine, other = _assigned(node.body), _assigned(node.orelse)
-        lost = sorted((mine ^ other) - self.known)
+        lost = sorted((_kept(node.body) ^ _kept(node.orelse)) - self.known)
+        known = self.known | _kept(node.body) | _kept(node.orelse)
         self.generic_visit(node)
-        self.known |= mine | other
+        self.known = known
         returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
         if returns or not mine | other:
             node.test = _call('decides', node.test)
@@ -158,7 +159,7 @@ class _Rewriter(ast.NodeTransformer):
             raise _Refusal(
                 'a loop over something else than a range', 'range(...) or tl.static_range(...).', node.lineno
             )
-        return self._loop(node, not ast.unparse(node.iter.func).endswith('static_range'))
+        return self._loop(node, _is_compiled(node))
 
     def visit_While(self, node):
         if node.orelse:
@@ -201,6 +202,19 @@ def _check_target(target):
 def _assigned(nodes):
     "The names that are assigned in statements"
     return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+
+
+def _is_compiled(loop):
+    return isinstance(loop, ast.While) or not ast.unparse(getattr(loop.iter, 'func', loop.iter)).endswith(
+        'static_range'
+    )
+
+
+def _kept(nodes):
+    "The names that are assigned in statements, and not in loops alone"
+    plain = [n for n in nodes if not isinstance(n, (ast.For, ast.While)) or not _is_compiled(n)]
+    inner = [o for n in plain for f in ('body', 'orelse') for o in getattr(n, f, ())]
+    return _assigned([n for n in plain if not hasattr(n, 'body')]) | (_kept(inner) if inner else set())
 
 
 def _called_late(name):
