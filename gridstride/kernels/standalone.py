@@ -4,7 +4,7 @@ from importlib.resources import files
 
 BEGIN, END = '// ---- as gridstride launches it, from here', '// ---- to here'
 FLAGS = '-O3 -std=c++17 -arch=sm_90a'
-HEADERS = ['cuda.h', 'cuda_bf16.h', 'algorithm', 'cmath', 'cstdio', 'cstdlib', 'cstring', 'iterator', 'vector']
+HEADERS = ['cuda.h', 'cuda_bf16.h', *'algorithm cassert cmath cstdio cstdlib cstring iterator vector'.split()]
 
 
 def marked(src) -> str:

@@ -8,11 +8,12 @@ import torch
 from gridstride import kernels
 from gridstride.kernels import choice, export, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
+from gridstride.kernels.fused import losses, training
 from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = programs.list_programs()
+MEMORY = {**programs.list_programs(), **training.list_training_programs()}
 
 
 def parts(text):
@@ -89,6 +90,20 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
 
 
+@pytest.mark.parametrize('dtype', training.LOSSES)
+def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeypatch):
+    seen = []
+    monkeypatch.setattr(losses, 'here', lambda: export.H100)
+    monkeypatch.setattr(losses, 'launch', lambda calls, x, **arrays: seen.extend(calls))
+    for rows, width in training.LOSSES[dtype]:
+        given = torch.empty(rows, width, dtype=getattr(torch, dtype), requires_grad=True)
+        kernels.cross_entropy(given, torch.empty(rows, dtype=torch.int64))
+    text = MEMORY[f'cross_entropy_{dtype}']
+    assert list(dict.fromkeys(c.src for c in seen)) == parts(text)
+    grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in seen]
+    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+
+
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program(e).split('\n')[:8]
@@ -126,7 +141,7 @@ def test_the_script_counts_what_passes(tmp_path):
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
 @pytest.mark.parametrize('name',
     ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs',
-     'sum_float32', 'scan_int32'])
+     'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32'])
 def test_nvcc_compiles_it(name, tmp_path):
     (tmp_path/'x.cu').write_text(MEMORY.get(name) or export.program(ALL[name]))
     done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'],

@@ -25,8 +25,18 @@ _STATES = 'exp_avg', 'exp_avg_sq'  # as torch's AdamW calls them
 def adamw_call(dtype, v, maximize, blocks) -> Call:
     "One step of tensors of a type in so many chunks, `v` numbers at a load"
     constants = ('V', v), ('THREADS', THREADS), ('MAXIMIZE', maximize)
-    arrays, numbers = ('memory', 'table', 'chunks'), (0.0,) * 7
+    arrays, numbers = ('memory', 'table', 'chunks'), (0.0,) * len(NUMBERS)
     return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, numbers, (blocks,), (THREADS,))
+
+
+NUMBERS = 'decay', 'rest1', 'beta2', 'rest2', 'rate', 'root', 'eps'  # as the kernel calls them
+
+
+def numbers_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1
+    "What the kernel takes: the `NUMBERS` of a step"
+    beta1, beta2 = betas
+    kept = 1 - lr * weight_decay, 1 - beta1, beta2, 1 - beta2
+    return *kept, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
 
 
 class _Step(Launcher):
@@ -228,9 +238,7 @@ class AdamW(torch.optim.Optimizer):
 
     def _step(self, group, key, dtype, device, n, both):
         four = [(p, _gradient(p), *(state[o] for o in _STATES)) for p, state in both if p.numel()]
-        (beta1, beta2), lr = group['betas'], group['lr']
-        numbers = 1 - lr * group['weight_decay'], 1 - beta1, beta2, 1 - beta2
-        numbers += lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, group['eps']
+        numbers = numbers_of(*(group[o] for o in ('lr', 'betas', 'eps', 'weight_decay')), n)
         if four:
             self._launch(four, key, str(dtype).removeprefix('torch.'), device, bool(group['maximize']), numbers)
         count = torch.tensor(float(n))

@@ -1,0 +1,90 @@
+// The host's part of an exported AdamW: random tensors, one step, a check against double, the time. Above it stand the
+// sizes of the tensors (cases, the last one is timed), what a block has of one (CHUNK), and the numbers of a step.
+// Below it stand the launches.
+void launch(int number, char *memory, const long long *table, const int2 *chunks);
+
+constexpr long long CHECKED = 1 << 20;      // numbers of a tensor that are computed again, the last ones
+
+struct Four { float *at[4]; };              // parameters, gradients, means, means of squares
+
+// Numbers from -2 to 2, in the last array from 0 to 4; the same in each run
+__global__ void fill(float *x, long long size, int which) {
+    long long i = (long long)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    unsigned long long h = (i * 4 + which + 1) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+    x[i] = (float)(h >> 40) / (1 << 22) - (which < 3 ? 2 : 0);
+}
+
+std::vector<float> read(const float *from, long long size) {
+    std::vector<float> to(size);
+    OK(cudaMemcpy(to.data(), from, size * sizeof(float), cudaMemcpyDefault));
+    return to;
+}
+
+std::vector<std::vector<float>> read_last(const Four &tensor, long long size) {
+    long long count = std::min(size, CHECKED);
+    std::vector<std::vector<float>> res;
+    for (float *x : tensor.at) res.push_back(read(x + size - count, count));
+    return res;
+}
+
+// Ends the program if one number is wrong.
+void compare(const std::vector<std::vector<float>> &given, const std::vector<std::vector<float>> &got, long long size) {
+    for (size_t i = 0; i < given[0].size(); i++) {
+        double p = given[0][i], g = given[1][i], m = given[2][i], s = given[3][i];
+        m += rest1 * (g - m);
+        s = beta2 * s + rest2 * g * g;
+        p = p * decay - rate * m / (std::sqrt(s) / root + eps);
+        double want[4] = {p, g, m, s};
+        for (int k = 0; k < 4; k++)                         // some roundings, each of 2^-24 of what is at most 4
+            if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
+                printf("FAIL %-34s array %d of a tensor of %lld: %g, and %g is right\n", NAME, k, size, got[k][i], want[k]);
+                exit(1);
+            }
+    }
+}
+
+template <class T> T *copied(const std::vector<T> &from) {
+    T *to = room<T>(from.size());
+    OK(cudaMemcpy(to, from.data(), from.size() * sizeof(T), cudaMemcpyDefault));
+    return to;
+}
+
+// The time of a step if it is asked for, else 0
+double run_case(int number, bool timed) {
+    std::vector<Four> tensors;
+    std::vector<long long> table;
+    std::vector<int2> chunks;
+    for (long long size : cases[number]) {
+        Four t;
+        for (int k = 0; k < 4; k++) {
+            t.at[k] = room<float>(size);
+            fill<<<(size + 255) / 256, 256>>>(t.at[k], size, k);
+            table.push_back((long long)t.at[k]);
+        }
+        table.push_back(size);
+        for (int c = 0; c * CHUNK < size; c++) chunks.push_back({(int)tensors.size(), c});
+        tensors.push_back(t);
+    }
+    const long long *where = copied(table);
+    const int2 *which = copied(chunks);
+    std::vector<std::vector<std::vector<float>>> given;
+    for (size_t i = 0; i < tensors.size(); i++) given.push_back(read_last(tensors[i], cases[number][i]));
+    launch(number, nullptr, where, which);
+    OK(cudaDeviceSynchronize());
+    for (size_t i = 0; i < tensors.size(); i++)
+        compare(given[i], read_last(tensors[i], cases[number][i]), cases[number][i]);
+    return timed ? median_time([&] { launch(number, nullptr, where, which); }) : 0;
+}
+
+int run() {
+    cudaDeviceProp gpu;
+    need_gpu(gpu);
+    double ms = 0, numbers = 0;
+    for (size_t i = 0; i < cases.size(); i++) ms = run_case(i, i + 1 == cases.size());
+    for (long long size : cases.back()) numbers += size;
+    printf("PASS %-34s %zu tensors, %.0f numbers %9.4f ms  %7.1f GB/s, %s\n", NAME, cases.back().size(), numbers, ms,
+           28 * numbers / ms / 1e6, gpu.name);
+    return 0;
+}

@@ -1,0 +1,90 @@
+// The host's part of an exported cross entropy: random logits, a check against double, the time. Above it stand the
+// type of the logits (Number), how far a gradient may be off (ROUNDING), and the sizes to try (cases: rows, width; the
+// last one is timed). Below it stand the launches: the mean of the losses, and its gradient over the logits.
+void launch(int number, Number *x, const long long *target, float *scale, float *loss, float *out);
+
+constexpr long long IGNORED = -100;
+constexpr int CHECKED = 16;                 // rows that are computed again
+
+__device__ unsigned long long hashed(unsigned long long i) {
+    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
+    return (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+}
+
+// Logits from -8 to 8, and a class for each row, which every seventh one leaves out; the same in each run
+__global__ void fill(Number *x, long long *target, int rows, int width) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, size = (size_t)rows * width;
+    if (i < size) x[i] = Number((float)(hashed(i) >> 40) / (1 << 20) - 8);
+    if (i < rows) target[i] = i % 7 == 3 ? IGNORED : (long long)(hashed(size + i) % width);
+}
+
+template <class T> std::vector<T> read(const T *from, size_t size) {
+    std::vector<T> to(size);
+    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
+    return to;
+}
+
+void need(bool right, const char *what, int rows, int width, int row) {
+    if (right) return;
+    printf("FAIL %-34s %d x %d: %s of row %d is wrong\n", NAME, rows, width, what, row);
+    exit(1);
+}
+
+bool near(double got, double want, double rounding, double least) {
+    return std::abs(got - want) <= rounding * std::abs(want) + least;
+}
+
+// The loss of a row, and its gradient, by one thread of the CPU
+double expected(const std::vector<Number> &x, long long target, double factor, std::vector<double> &gradient) {
+    double most = -1e300, sum = 0;
+    for (Number o : x) most = std::max(most, (double)(float)o);
+    for (Number o : x) sum += std::exp((float)o - most);
+    for (size_t i = 0; i < x.size(); i++)
+        gradient[i] = factor * (std::exp((float)x[i] - most) / sum - ((long long)i == target));
+    return std::log(sum) + most - (float)x[target];
+}
+
+// Ends the program if a number is wrong.
+void check(int number, Number *x, const long long *target, float *scale, float *loss, float *out) {
+    auto [rows, width] = cases[number];
+    const int step = std::max(1, rows / CHECKED);
+    std::vector<std::vector<Number>> given;
+    for (int row = 0; row < rows; row += step) given.push_back(read(x + (size_t)row * width, width));
+    std::vector<long long> targets = read(target, rows);
+    const int counted = rows - (int)std::count(targets.begin(), targets.end(), IGNORED);
+    launch(number, x, target, scale, loss, out);
+    OK(cudaDeviceSynchronize());
+    std::vector<float> losses = read(loss, rows);
+    double sum = 0;
+    for (float o : losses) sum += o;
+    need(near(read(out, 1)[0], sum / counted, 1e-5, 0), "the mean", rows, width, 0);
+    for (int row = 0; row < rows; row += step) {
+        std::vector<Number> got = read(x + (size_t)row * width, width);
+        std::vector<double> want(width);
+        double lost = targets[row] == IGNORED ? 0 : expected(given[row / step], targets[row], 1. / counted, want);
+        need(near(losses[row], lost, 1e-6, 1e-6), "the loss", rows, width, row);
+        for (int i = 0; i < width; i++)
+            need(near((float)got[i], want[i], ROUNDING, 1e-6 / counted), "a gradient", rows, width, row);
+    }
+}
+
+int run() {
+    cudaDeviceProp gpu;
+    need_gpu(gpu);
+    double ms = 0;
+    const int last = int(sizeof cases / sizeof *cases) - 1;
+    for (int i = 0; i <= last; i++) {
+        auto [rows, width] = cases[i];
+        size_t size = (size_t)rows * width;
+        Number *x = room<Number>(size);
+        auto *target = room<long long>(rows);
+        float *scale = room<float>(1), *loss = room<float>(rows), *out = room<float>(1);
+        fill<<<(size + 255) / 256, 256>>>(x, target, rows, width);
+        check(i, x, target, scale, loss, out);
+        if (i == last) ms = median_time([&] { launch(i, x, target, scale, loss, out); });
+    }
+    auto [rows, width] = cases[last];
+    double bytes = 2. * rows * width * sizeof(Number);      // each is read, and its gradient written
+    printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
+    return 0;
+}
