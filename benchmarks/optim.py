@@ -1,8 +1,8 @@
 """`gridstride.kernels.cross_entropy`, `linear_cross_entropy` and `AdamW` against torch's, on a GPU: the course's goals.
 
-    python optim.py                   # all of it, in a minute; prints what optim.txt holds, writes optim.json
+    python optim.py                   # all of it, in half a minute; prints what optim.txt holds, writes optim.json
     python optim.py loss              # some of it; writes nothing
-    python optim.py --seconds 1       # of timing for each side (0.3)
+    python optim.py --seconds 1       # of timing for each side (0.1)
 
 Each result is first compared with torch's; then all take turns. Figures are medians of GPU time with the L2 overwritten
 before each run, ratios medians over the rounds with their 95% interval. GB/s are the bytes that have to be read and
@@ -69,7 +69,7 @@ def loss_is_right(x, target):
     got, want = kernels.cross_entropy(a*1, target[:32], in_place=True), F.cross_entropy(b, target[:32])
     got.backward()
     want.backward()
-    near(got, want, 1e-6)
+    near(got, want.detach(), 1e-6)
     near(a.grad, b.grad, 2**-8)
 
 
@@ -141,7 +141,6 @@ def steps_agree():
         res[f'farthest from {k}'] = float((flat['ours'] - flat[k]).abs().max())
     for k in ('ours', 'fused', 'foreach'):
         res[f'{k} from float64'] = float((flat[k].double() - flat['exact']).abs().max())
-    assert res['farthest from fused'] < 2e-6 and res['ours from float64'] < 1.5*res['fused from float64'], res
     return res
 
 
@@ -175,7 +174,7 @@ def line(r):
 def main():
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
-    p.add_argument('--seconds', type=float, default=.3)
+    p.add_argument('--seconds', type=float, default=.1)
     args = p.parse_args()
     path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'optim.json'
     res = dict(made=machine(), rows=[])
@@ -191,6 +190,8 @@ def main():
         res['100 steps'] = steps_agree()
         print('AdamW after 100 steps:', ', '.join(f'{v:.3g} {k}' for k, v in res['100 steps'].items()))
         path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
+        found = res['100 steps']                            # some roundings of numbers up to 5, each 2^-22 at most
+        assert found['farthest from fused'] < 2e-6 and found['ours from float64'] < 1.5*found['fused from float64']
 
 
 if __name__ == '__main__': main()

@@ -1,6 +1,6 @@
 """A small transformer learns to continue Python, by `gridstride.kernels` and by torch: the loss curves side by side.
 
-    python training.py                # a minute on a GPU; prints what training.txt holds, writes training.json and .svg
+    python training.py                # some seconds on a GPU; prints what training.txt holds, writes .json and .svg
     python training.py --small        # a tiny one, also on a CPU, where the kernels are emulated; writes nothing
 
 Both begin with the same parameters and see the same bytes of this repository's own sources. What differs is GELU, the
@@ -30,7 +30,7 @@ class Size(NamedTuple):
     rate: float
 
 
-SMALL, LARGE = Size(2, 32, 2, 2, 16, 25, 1e-2), Size(8, 512, 8, 32, 256, 300, 1e-3)
+SMALL, LARGE = Size(2, 32, 2, 2, 16, 25, 1e-2), Size(6, 384, 6, 32, 256, 200, 1e-3)
 
 
 class Tools(NamedTuple):
