@@ -1,0 +1,230 @@
+"""`gridstride.kernels.gelu`, `bias_gelu`, `rms_norm`, `layer_norm` on the emulator, forward and backward, against torch
+in float64: awkward sizes, every type, long rows, what is made for older GPUs, dropout, and what is refused."""
+import pytest
+import torch
+import torch.nn.functional as F
+from gridstride.kernels import bias_gelu, gelu, layer_norm, rms_norm
+from gridstride.kernels.fused import calls, source
+from gridstride.kernels.rung import H100, Device
+
+# What rounding to the type does to numbers of about 4; sums in it are of float32, where the last of some hundred
+# additions count. float64's are those of its exp and erf.
+NEAR = {torch.float64: dict(rtol=1e-12, atol=1e-12), torch.float32: dict(rtol=2e-6, atol=2e-5),
+        torch.bfloat16: dict(rtol=2**-7, atol=2**-8), torch.float16: dict(rtol=2**-10, atol=2**-10)}
+SHAPES = [(1,), (33,), (3, 33), (9, 256), (2, 3, 8), (0,), (3, 0), (0, 3)]
+
+
+def of_torch(name, approximate='none'):
+    "The tool by torch, as a function of x and what else it takes"
+    return dict(gelu=lambda x: F.gelu(x, approximate=approximate),
+                bias_gelu=lambda x, b: F.gelu(x + b, approximate=approximate),
+                rms_norm=lambda x, w=None: F.rms_norm(x, x.shape[-1:], w, 1e-6),
+                layer_norm=lambda x, w=None, b=None: F.layer_norm(x, x.shape[-1:], w, b, 1e-5))[name]
+
+
+def numbers(*shapes, dtype=torch.float32, seed=0):
+    g = torch.Generator().manual_seed(seed)
+    return [(2*torch.randn(s, generator=g, dtype=torch.float64)).to(dtype) for s in shapes]
+
+
+def both_ways(f, inputs, dys, dtype):
+    "Results, and the gradients of all inputs"
+    inputs = [o.detach().to(dtype).requires_grad_() for o in inputs]
+    out = f(*inputs)
+    out = out if isinstance(out, tuple) else (out,)
+    return [*out, *torch.autograd.grad(out, inputs, [o.to(dtype) for o in dys])]
+
+
+def same(f, want, inputs, dtype=None, dys=None):
+    "Both ways, against `want` in float64"
+    dtype = dtype or inputs[0].dtype
+    dys = dys or numbers(inputs[0].shape, dtype=inputs[0].dtype, seed=1)
+    got, want = both_ways(f, inputs, dys, dtype), both_ways(want, inputs, dys, torch.float64)
+    for g, o in zip(got, want, strict=True):
+        assert g.dtype == dtype
+        torch.testing.assert_close(g, o.to(dtype), **NEAR[dtype])
+
+
+def every_tool_is_right(x):
+    b, w = numbers(x.shape[-1:], x.shape[-1:], dtype=x.dtype, seed=2)
+    same(gelu, of_torch('gelu'), [x])
+    same(bias_gelu, of_torch('bias_gelu'), [x, b])
+    if x.shape[-1]:                                         # torch has no norm of nothing
+        same(rms_norm, of_torch('rms_norm'), [x, w])
+        same(layer_norm, of_torch('layer_norm'), [x, w, b])
+
+
+@pytest.mark.parametrize('shape', SHAPES, ids=str)
+def test_awkward_sizes(shape): every_tool_is_right(*numbers(shape))
+
+
+@pytest.mark.parametrize('dtype', NEAR, ids=str)
+def test_every_type(dtype): every_tool_is_right(*numbers((5, 70), dtype=dtype))
+
+
+def test_a_slice_that_begins_between(): every_tool_is_right(numbers((100,))[0][1:].view(9, 11))
+
+
+@pytest.mark.parametrize('dtype', NEAR, ids=str)
+def test_gelu_by_tanh(dtype):
+    x, b = numbers((7, 24), (24,), dtype=dtype)
+    same(lambda x: gelu(x, 'tanh'), of_torch('gelu', 'tanh'), [x])
+    same(lambda x, b: bias_gelu(x, b, 'tanh'), of_torch('bias_gelu', 'tanh'), [x, b])
+
+
+def test_far_from_0():
+    "Where the tails end: nothing is less than nothing, and infinity and NaN stay"
+    x = torch.tensor([0., -0., -3, -5.5, -13, -40, 40, 1e30, -1e30, float('nan')], dtype=torch.float64)
+    for dtype in (torch.float32, torch.bfloat16):           # in float32, 1 + erf has no digits beyond 1e-7
+        torch.testing.assert_close(gelu(x.to(dtype)), F.gelu(x).to(dtype), equal_nan=True,
+                                   rtol=NEAR[dtype]['rtol'], atol=1e-6)
+        assert gelu(torch.tensor([float('inf')], dtype=dtype)).isposinf().all()
+
+
+def test_gradients_in_float64():
+    x, w, b, r = numbers((3, 10), (10,), (10,), (3, 10), dtype=torch.float64)
+    x, w, b, r = (o.requires_grad_() for o in (x, w, b, r))
+    check = torch.autograd.gradcheck
+    assert check(gelu, (x,)) and check(lambda x: gelu(x, 'tanh'), (x,))
+    assert check(lambda x, b: bias_gelu(x, b, p=.3, seed=7), (x, b))
+    assert check(rms_norm, (x, w, r)) and check(layer_norm, (x, w, b, r))
+    assert check(rms_norm, (x,)) and check(lambda x, b: layer_norm(x, None, b), (x, b))
+
+
+def with_residual(norm):
+    "`norm` in float64 of x + residual as it is rounded to float32, whose gradient is that of the sum"
+    def f(x, r, *more):
+        h = x + r
+        h = h + (h.float().double() - h).detach()
+        return norm(h, *more), h
+    return f
+
+
+@pytest.mark.parametrize('width', [33, 256])
+def test_a_residual(width):
+    x, r, w, b, *dys = numbers((5, width), (5, width), (width,), (width,), (5, width), (5, width))
+    same(lambda x, r, w: rms_norm(x, w, r), with_residual(of_torch('rms_norm')), [x, r, w], dys=dys)
+    same(lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys=dys)
+
+
+def test_a_gradient_of_one_result_alone():
+    x, r, g = numbers((4, 16), (4, 16), (4, 16))
+    x.requires_grad_()
+    y, h = rms_norm(x, residual=r)
+    torch.testing.assert_close(torch.autograd.grad(h, x, g)[0], g)
+    y, h = rms_norm(x, residual=r)
+    want, = torch.autograd.grad(of_torch('rms_norm')(x + r), x, g)
+    torch.testing.assert_close(torch.autograd.grad(y, x, g)[0], want)
+
+
+@pytest.fixture
+def tuned(monkeypatch):
+    "A function that changes numbers of calls.py; what was looked up before is forgotten"
+    caches = [o for o in vars(calls).values() if hasattr(o, 'cache_clear')]
+    def change(**numbers):
+        for k, v in numbers.items(): monkeypatch.setattr(calls, k, v)
+        for o in caches: o.cache_clear()
+    yield change
+    for o in caches: o.cache_clear()
+
+
+def test_rows_beyond_the_registers(tuned):
+    "What a thread cannot hold is read again, and summed in memory"
+    tuned(_MOST=1, _LEAST=32, _NORM={4: (1, 0)}, _STAY={4: (32, 4, 2)}, _power_above=lambda n, least, most: least)
+    assert 'HELD = 1,' in calls.norm_calls('float32', 3, 500, 4, calls.Norm(0, 0, 0, 0), 1e-6, H100)[0].src
+    x, r, w, b, *dys = numbers((20, 500), (20, 500), (500,), (500,), (20, 500), (20, 500))
+    same(rms_norm, of_torch('rms_norm'), [x, w])
+    same(lambda x, r, w, b: layer_norm(x, w, b, r), with_residual(of_torch('layer_norm')), [x, r, w, b], dys=dys)
+
+
+def test_blocks_that_stay_go_round(tuned, monkeypatch):
+    "More rows than blocks, through a ring and, for an older GPU, without one"
+    x, w, b = numbers((75, 64), (64,), (64,))
+    for hopper in (True, False):
+        for module in ('activations', 'norms'):
+            monkeypatch.setattr(f'gridstride.kernels.fused.{module}.here', lambda: Device(2, hopper))
+        tuned(_STAY={4: (64, 16, 2)}, _REGISTERS=128*128, _DOWN={4: (32, 2, 1)})
+        how, on = calls.Norm(False, True, False, False), Device(2, hopper)
+        (first, *_), parts = calls.norm_backward_calls('float32', 75, 64, 4, how, True, on)
+        assert f'RING = {int(hopper)},' in first.src and parts == 2
+        every_tool_is_right(x)
+
+
+# Dropout
+
+def philox(seed, i):
+    "Four words of Philox 4x32-10, in Python"
+    c, k = [i & 0xffffffff, i >> 32, 0, 0], [seed & 0xffffffff, seed >> 32 & 0xffffffff]
+    for _ in range(10):
+        a, b = 0xD2511F53*c[0], 0xCD9E8D57*c[2]
+        c = [b >> 32 ^ c[1] ^ k[0], b & 0xffffffff, a >> 32 ^ c[3] ^ k[1], a & 0xffffffff]
+        k = [k[0] + 0x9E3779B9 & 0xffffffff, k[1] + 0xBB67AE85 & 0xffffffff]
+    return c
+
+
+def test_philox_is_that_of_its_authors():
+    "Their own test vector"
+    assert [f'{o:08x}' for o in philox(0, 0)] == ['6627e8d5', 'e169c58d', 'bc57ac4c', '9b00dbd8']
+
+
+@pytest.mark.parametrize('shape,dtype', [((3, 70), torch.float32), ((5, 33), torch.float32), ((4, 40), torch.bfloat16)])
+@pytest.mark.parametrize('seed', [0, 2**40 + 5, -1])
+def test_dropout_is_told_by_the_seed(shape, dtype, seed):
+    x, b = (o.abs() + 1 for o in numbers(shape, shape[-1:], dtype=dtype))    # gelu of which is not 0
+    words = sum((philox(seed, i) for i in range(-(-x.numel()//4))), [])[:x.numel()]
+    stays = torch.tensor([(o >> 8)*2**-24 >= .3 for o in words]).view(shape)
+    same(lambda x, b: bias_gelu(x, b, p=.3, seed=seed), lambda x, b: F.gelu(x + b)*stays/.7, [x, b])
+
+
+def test_all_or_nothing_is_dropped():
+    x, b = numbers((3, 8), (8,))
+    assert torch.equal(bias_gelu(x, b, p=0, seed=3), bias_gelu(x, b)) and not bias_gelu(x, b, p=1, seed=3).any()
+
+
+def test_torch_compile_keeps_them_whole():
+    def f(x, b, w, r):
+        y, h = rms_norm(bias_gelu(gelu(x, 'tanh'), b, p=.5, seed=7), w, r)
+        return (y*layer_norm(h, w, b)).sum()
+    given = [o.requires_grad_() for o in numbers((4, 24), (24,), (24,), (4, 24))]
+    compiled = torch.compile(f, fullgraph=True, backend='aot_eager')
+    for got, want in zip(torch.autograd.grad(compiled(*given), given), torch.autograd.grad(f(*given), given)):
+        assert torch.equal(got, want)
+
+
+X, W = torch.randn(3, 4), torch.randn(4)
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: gelu([1, 2]), TypeError, 'gelu: x is a list, and a torch tensor is needed'),
+    (lambda: gelu(X.int()), TypeError, 'gelu: x is int32, and it may be float64, .*convert it with .to'),
+    (lambda: gelu(X.t()), ValueError, r'gelu: x is not contiguous .*use .contiguous\(\)'),
+    (lambda: gelu(X.to('meta')), ValueError, 'gelu: x is on meta, and kernels run on cpu here'),
+    (lambda: gelu(X, 'erf'), ValueError, "gelu: approximate is 'erf', and it may be 'none' or 'tanh'"),
+    (lambda: bias_gelu(X, W[:3]), ValueError, r'bias_gelu: bias has the shape \(3,\), and \(4,\) is needed'),
+    (lambda: bias_gelu(X, W.double()), TypeError, 'bias_gelu: bias is float64, and it may be float32'),
+    (lambda: bias_gelu(X, W, p=.5), ValueError, 'bias_gelu: p is not 0, so a seed is needed'),
+    (lambda: bias_gelu(X, W, p=1.5, seed=1), ValueError, 'bias_gelu: p is 1.5, and it may be a number from 0 to 1'),
+    (lambda: bias_gelu(X[0, 0].clone(), W), ValueError, 'bias_gelu: x is one number'),
+    (lambda: rms_norm(X, W[:2]), ValueError, r'rms_norm: weight has the shape \(2,\)'),
+    (lambda: rms_norm(X, W, X[:2]), ValueError, r'rms_norm: residual has the shape \(2, 4\), and \(3, 4\) is needed'),
+    (lambda: layer_norm(X, W, W.half()), TypeError, 'layer_norm: bias is float16'),
+    (lambda: layer_norm(X[0, 0].clone()), ValueError, 'layer_norm: x is one number')])
+def test_the_rest_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words): call()
+
+
+def test_a_second_derivative_is_refused():
+    x = X.clone().requires_grad_()
+    dx, = torch.autograd.grad(gelu(x), x, torch.ones_like(x).requires_grad_(), create_graph=True)
+    with pytest.raises(RuntimeError, match='once_differentiable'): dx.sum().backward()
+
+
+@pytest.mark.parametrize('name', ['gelu', 'flat', 'bias_gelu', 'norm', 'norm_backward', 'columns'])
+def test_a_source_is_what_is_launched(name):
+    "The text that lessons show stands unchanged in what is compiled, below its types and numbers"
+    how, drops = calls.Norm(True, True, True, True), calls.Dropout(.1, 3)
+    launched = [*calls.gelu_calls('float32', 2**26, 4, False, H100),
+                *calls.norm_calls('float32', 9, 64, 4, how, 1e-5, H100),
+                *calls.bias_gelu_backward_calls('bfloat16', 9, 64, 8, True, drops, H100)[0],
+                *calls.norm_backward_calls('bfloat16', 9, 64, 8, how, True, H100)[0]]
+    assert any(source(name) in c.src for c in launched)
