@@ -1,0 +1,40 @@
+"""The exact versions of `constraints.txt` can be had, as wheels, on each machine that the README names: uv resolves for
+machines other than this one."""
+import configparser, os, subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from uv import find_uv_bin
+
+ROOT = Path(__file__).parents[1]
+UV = find_uv_bin()
+# The ends of what is supported; the tests themselves run on Linux with what lies between.
+WHERE = [('3.10', 'aarch64-manylinux_2_28'), ('3.14', 'x86_64-manylinux_2_28'), ('3.14', 'aarch64-apple-darwin')]
+
+
+def requirements(*keys):
+    "Lines of settings.ini, those of extras that they name in their place"
+    settings = configparser.ConfigParser()
+    settings.read(ROOT/'settings.ini')
+    for key in keys:
+        for line in filter(None, map(str.strip, settings['DEFAULT'][f'{key}requirements'].splitlines())):
+            if line.startswith('gridstride['): yield from requirements(line[len('gridstride['):-1] + '_')
+            else: yield line
+
+
+def resolve(python, machine, needs):
+    "What uv says: nothing if all can be had"
+    env = dict(os.environ, MACOSX_DEPLOYMENT_TARGET='14.0')                 # the oldest that torch is built for
+    run = subprocess.run([UV, 'pip', 'compile', '-q', '--only-binary', ':all:', '--python-version', python,
+                          '--python-platform', machine, '-c', ROOT/'constraints.txt', needs], env=env,
+                         stdin=subprocess.DEVNULL, capture_output=True, text=True)
+    return run.stderr if run.returncode else ''
+
+
+def test_the_ends_of_what_is_supported_get_the_exact_versions(tmp_path):
+    (needs := tmp_path/'requirements.in').write_text('\n'.join(requirements('', 'course_', 'test_')))
+    with ThreadPoolExecutor(len(WHERE)) as pool: said = list(pool.map(lambda o: resolve(*o, needs), WHERE))
+    if offline := [o for o in said if 'error sending request' in o or 'dns error' in o or 'timed out' in o]:
+        pytest.skip(f'the package index does not answer: {offline[0][:200]}')
+    assert not {o: s for o, s in zip(WHERE, said) if s}
