@@ -70,6 +70,7 @@ __all__ = [
     'NotSimulated',
     'SameValueRace',
     'EarlyReturn',
+    'UndefinedLanes',
     'WrongArgument',
     'ALWAYS',
     'DIALECTS',
@@ -232,6 +233,10 @@ class SameValueRace(RuntimeWarning):
     "Several threads write the same value to one place: harmless today, a race all the same"
 
 
+class UndefinedLanes(RuntimeWarning):
+    "Lanes whose masked load gave them no value take part in a result: 0 on today's GPUs, and promised nowhere"
+
+
 class EarlyReturn(RuntimeWarning):
     "Threads have returned before a barrier at which others wait: fine on a GPU since Volta, and no more than that"
 
@@ -292,9 +297,9 @@ _TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor 
 _TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can use a device pointer.'
 _MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
 _ENDS_LATE = 'A block stays until the others need it no more: barrier.cluster.arrive and .wait at the end.'
-_OTHER = (
-    'A masked load leaves lanes undefined: give it `other=`, or choose with tl.where before lanes meet, '
-    'as in tl.sum, tl.max or tl.dot.'
+_UNDEFINED = (
+    'line {{line}} of {{kernel}}: {} comes from lanes that the mask of line {{masked}} left without a value. '
+    'GPUs put 0 there, Triton promises nothing: give the load `other=`, or choose with tl.where'
 )
 _UNWRITTEN = '{element} is read, and nobody has written it'
 _RACE = '{element} is {before} by one thread and {now} by another, with nothing between'
@@ -417,15 +422,9 @@ WORDS = {
         '{element} is written by several lanes of one store, with different values',
         'Which one stays is not defined: let the offsets of the lanes differ, or mask all but one.',
     ),
-    ('initcheck', 'undefined_stored'): Words(
-        'a value is stored that comes from lanes without one: the mask of line {line} left them out', _OTHER
-    ),
-    ('initcheck', 'undefined_address'): Words(
-        'an address comes from lanes without a value: the mask of line {line} left them out', _OTHER
-    ),
-    ('initcheck', 'undefined_decision'): Words(
-        'a decision depends on lanes without a value: the mask of line {line} left them out', _OTHER
-    ),
+    ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('what it stores')),
+    ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address')),
+    ('initcheck', 'undefined_decision'): Words(_UNDEFINED.format('a decision or a mask')),
     ('initcheck', 'unwritten_program'): Words(
         _UNWRITTEN,
         'An array that holds nothing but NaN when the launch begins counts as unwritten: fill it, as torch.zeros does.',
@@ -867,6 +866,9 @@ for _operation in ('max', 'min'):
 WARNINGS = {
     'same_value': ('racecheck', SameValueRace),
     'same_value_programs': ('racecheck', SameValueRace),
+    'undefined_stored': ('initcheck', UndefinedLanes),
+    'undefined_address': ('initcheck', UndefinedLanes),
+    'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
 }
 
@@ -1005,4 +1007,6 @@ def warn_of(code, dialect, fields):
     "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel"
     kind, category = WARNINGS[code]
     what, _ = text_of(kind, code, dialect, fields)
-    warnings.warn(f'{what}. {switch_off(kind, code, dialect)}', category, stacklevel=outside_level())
+    warning = category(f'{what}. {switch_off(kind, code, dialect)}')
+    warning.kind, warning.line = kind, fields.get('line')
+    warnings.warn(warning, stacklevel=outside_level())

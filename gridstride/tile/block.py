@@ -5,7 +5,7 @@ beginning of the array that they point into (`region`), or addresses in bytes wh
 
 import numpy as np
 
-from .run import finding, lacking_line, refuse
+from .run import finding, refuse, warn_of_lacking
 from .types import DTYPES, block_type, computed_in, const, named, of_number
 
 __all__ = [
@@ -185,7 +185,7 @@ class tensor:
             mend = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
             raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', mend)
         if self.lacks is not None:
-            raise finding('initcheck', 'undefined_decision', lacking_line())
+            warn_of_lacking('undefined_decision')
         return bool(self.data)
 
     def __index__(self):
@@ -260,10 +260,10 @@ def scalar(x, t=None):
 
 
 class Forgotten:
-    "A variable that only one branch of an `if` assigns, or only a loop: behind it there is no such name"
+    "A variable that one branch of an `if`, or a loop, alone assigns"
 
-    def __init__(self, name, of='one branch of an `if`'):
-        self.name, self.of = name, of
+    def __init__(self, name, where='in one branch of an `if` alone'):
+        self.name, self.where = name, where
 
 
 def block_of(x):
@@ -273,8 +273,7 @@ def block_of(x):
     if isinstance(x, (int, float, np.bool_)):
         return scalar(x)
     if type(x) is Forgotten:
-        what = f'{x.name} is assigned in {x.of} alone'
-        raise refuse(what, 'Assign it above, or in both branches.')
+        raise refuse(f'{x.name} is assigned {x.where}', 'Assign it in front of that, too.')
     raise refuse(f'{_described(x)} stands where a value belongs')
 
 
@@ -492,11 +491,11 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     except TypeError as e:
         raise refuse(str(e)) from None
     t = t.scalar
-    if x.dtype is t:
-        return x
     if keep_bits:
         return bitcast(x, t)
     narrows = x.dtype.rank == t.rank == 2 and t.primitive_bitwidth < x.dtype.primitive_bitwidth
+    if x.dtype is t:
+        return x
     if rounding is not None and not narrows:
         raise refuse('fp_downcast_rounding is for conversions to a narrower floating type')
     if rounding == 'rtz':
@@ -517,6 +516,8 @@ def _converted(x, t):
         return _pointer_as(x, t)
     if t is _I1:
         return tensor(x.data != 0, t)
+    if (s.is_fp8() or t.is_fp8()) and 'float64' in (s.name, t.name):
+        raise refuse(f'{s} as {t}', 'By way of fp32: x.to(tl.float32).')
     if s.rank == 2 and t.rank == 1:
         return tensor(_cut(x.data, t), t)
     if t.is_fp8():

@@ -13,12 +13,14 @@ from . import descriptors, memory, randoms
 from . import block as _block, types as _types
 from .block import block_of, broadcast as _broadcast, compute, convert, is_number, lacking_as, made, shaped, tensor
 from .rewrite import keep_types, types_of
-from .run import current, finding, frame_of, not_emulated, refuse
+from .run import current, finding, frame_of, no_such_name, refuse
 from .types import DTYPES, const as constexpr, named
 
 globals().update(DTYPES)
 where = _block.where
 dtype, pointer_type, block_type = _types.dtype, _types.pointer_type, _types.block_type
+tensor_descriptor = descriptors.Descriptor
+tuple, slice, void, const = builtins.tuple, builtins.slice, None, object
 _I1, _I32, _U32, _I64, _F32 = (DTYPES[o] for o in ('int1', 'int32', 'uint32', 'int64', 'float32'))
 _NATIVE = dict(range=builtins.range, min=builtins.min, max=builtins.max, abs=builtins.abs, sum=builtins.sum)
 pi32_t = pointer_type(DTYPES['int32'])
@@ -28,7 +30,7 @@ TRITON_MAX_TENSOR_NUMEL = 1 << 20
 def __getattr__(k):
     if k.startswith('__'):
         raise AttributeError(k)
-    raise not_emulated(f'tl.{k}: the checked executor has no such name')
+    raise no_such_name(f'tl.{k}')
 
 
 class PropagateNan:
@@ -260,7 +262,8 @@ def interleave(a, b):
 
 def flip(x, dim=None):
     "The elements along an axis in reverse order"
-    return shaped(x, lambda a: np.flip(a, -1 if dim is None else dim))
+    axis = _axis(x, -1 if dim is None else dim, 'tl.flip')
+    return shaped(x, lambda a: np.flip(a, axis))
 
 
 def gather(src, index, axis):
@@ -328,12 +331,38 @@ def cdiv(x, div):
 
 
 def swizzle2d(i, j, size_i, size_j, size_g):
-    "Row and column of a tile, counted anew: down the columns within each group of `size_g` rows"
+    "The position (i, j) of a grid walked by rows, in a walk by groups of `size_g` rows"
     at = i * size_j + j
-    whole = size_g * size_j
-    first = at // whole * size_g
-    high = minimum(size_i - first, size_g)
-    return first + at % whole % high, at % whole // high
+    group = at // (size_g * size_j) * size_g
+    rows, at = minimum(size_i - group, size_g), at % (size_g * size_j)
+    return group + at % rows, at // rows
+
+
+def item(input):
+    "The one element of a block"
+    if input.data.size != 1:
+        raise refuse(f'.item() of a block of shape {list(input.data.shape)}')
+    return shaped(input, lambda a: np.reshape(a, ())[()])
+
+
+def condition(arg1, disable_licm=False):
+    "The condition of a `while` loop; options of the compiler are taken"
+    return arg1
+
+
+def map_elementwise(scalar_fn, *args, pack=1):
+    "A function of scalars, for each element"
+    if pack != 1:
+        raise no_such_name(f'tl.map_elementwise with pack={pack}')
+    blocks = [block_of(o) for o in args]
+    columns = [np.ravel(o) for o in _broadcast(*blocks)]
+    rows = [
+        scalar_fn(*(tensor(c[i], o.dtype) for c, o in zip(columns, blocks))) for i in _NATIVE['range'](columns[0].size)
+    ]
+    shape, several = _broadcast(*blocks)[0].shape, type(rows[0]) is tuple
+    found = [r if several else (r,) for r in rows]
+    out = tuple(tensor(np.array([o.data for o in c]).reshape(shape), c[0].dtype) for c in zip(*found))
+    return out if several else out[0]
 
 
 def cast(input, dtype, fp_downcast_rounding=None, bitcast=False):
@@ -688,8 +717,6 @@ def dot(input, other, acc=None, input_precision=None, allow_tf32=None, max_num_i
 
 # Block pointers and descriptors
 
-tensor_descriptor = descriptors.Descriptor
-
 
 def make_block_ptr(base, shape, strides, offsets, block_shape, order):
     "A block of an array, that moves over it by `tl.advance`"
@@ -831,7 +858,7 @@ _MEMBERS = (
     'broadcast_to trans permute split view reshape expand_dims cast store advance atomic_cas atomic_xchg atomic_add '
     'atomic_max atomic_min atomic_and atomic_or atomic_xor exp log cos sin sqrt rsqrt abs reduce associative_scan '
     'gather histogram cdiv sigmoid softmax ravel max argmax min argmin sum xor_sum reduce_or cumsum cumprod sort flip '
-    'exp2 log2 floor ceil erf'
+    'exp2 log2 floor ceil erf item sqrt_rn'
 )
 for _name in _MEMBERS.split():
     if _name in globals():

@@ -5,7 +5,7 @@ import math
 import numpy as np
 
 from .block import block_of, tensor
-from .run import not_emulated, refuse
+from .run import no_such_name, refuse
 from .types import DTYPES
 
 _ONE = dict(
@@ -57,4 +57,4 @@ def __getattr__(k):
         raise AttributeError(k)
     if k in _ONE or k in _TWO or k in _ASKS:
         return _function(k)
-    raise not_emulated(f'libdevice.{k}: the checked executor has no such function')
+    raise no_such_name(f'libdevice.{k}')

@@ -9,7 +9,7 @@ import numpy as np
 
 from ..findings import WrongArgument
 from .block import block_of, broadcast, convert, made, tensor
-from .run import current, finding, frame_of, lacking_line, refuse
+from .run import current, finding, frame_of, refuse, warn_of_lacking
 from .shadow import Shadow
 from .types import DTYPES, of_numpy, pointer_type
 
@@ -179,13 +179,9 @@ def _lane(p, mask, which):
 
 
 def _defined(lacks, mask, code):
-    "A finding if an active lane of `lacks` has no value"
-    if lacks is None or not current().initcheck:
-        return
-    bad = lacks if mask is None else lacks & mask
-    if bad.any():
-        lane = tuple(map(int, np.unravel_index(np.argmax(bad), bad.shape))) if bad.ndim else ()
-        raise finding('initcheck', code, lacking_line(), lane)
+    "Warn if an active lane of `lacks` has no value"
+    if lacks is not None and (lacks if mask is None else lacks & mask).any():
+        warn_of_lacking(code)
 
 
 def _locate(p, mask):
@@ -281,10 +277,9 @@ def load(p, mask=None, other=None, volatile=False):
 
 
 def _instead(other, t, shape):
-    "What lanes get that load nothing; without `other` that is undefined: NaN, or the smallest whole number"
+    "What lanes get that load nothing; without `other` that is undefined, and 0 as NVIDIA's GPUs have it"
     if other is None:
-        nothing = t.np.type(np.nan) if t.rank == 2 else t.np.type(0) if t is _I1 else np.iinfo(t.np).min
-        return np.full(shape, nothing, t.np)
+        return np.zeros(shape, t.np)
     other = convert(block_of(other), t).data
     try:
         return np.array(np.broadcast_to(other, shape))

@@ -71,10 +71,10 @@ class Bound:
         module = getattr(v, '__module__', None) or ''
         if type(v).__name__ == 'constexpr' and type(v).__module__.startswith('triton.'):
             return self.value(v.value)
-        if is_jitted(unwrapped(v)):
-            return self._jitted(v)
         if isinstance(v, types.ModuleType):
             return _module(v)
+        if is_jitted(unwrapped(v)):
+            return self._jitted(v)
         if isinstance(v, dtype):
             return v
         if module.startswith('triton.') or type(v).__module__.startswith('triton.'):

@@ -117,10 +117,9 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node):
         mine, other = _assigned(node.body), _assigned(node.orelse)
-        lost = sorted((_kept(node.body) ^ _kept(node.orelse)) - self.known)
-        known = self.known | _kept(node.body) | _kept(node.orelse)
+        lost = sorted((mine ^ other) - self.known)
         self.generic_visit(node)
-        self.known = known
+        self.known |= mine | other
         returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
         if returns or not mine | other:
             node.test = _call('decides', node.test)
@@ -156,36 +155,35 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             raise _Refusal('else behind a loop', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
-            raise _Refusal(
-                'a loop over something else than a range', 'range(...) or tl.static_range(...).', node.lineno
-            )
-        return self._loop(node, _is_compiled(node))
+            mend = 'range(...) or tl.static_range(...).'
+            raise _Refusal('a loop over something else than a range', mend, node.lineno)
+        self.known |= _assigned([node.target])
+        if not ast.unparse(node.iter.func).endswith('static_range'):
+            return self._loop(node)
+        self.loops.append(False)
+        self.generic_visit(node)
+        self.loops.pop()
+        return node
 
     def visit_While(self, node):
         if node.orelse:
             raise _Refusal('else behind a loop', '', node.lineno)
         self.count += 1
         name = f'__tile_{self.count}'
-        node, *gone = self._loop(node, True)
+        found = self._loop(node)
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('while', at=node)), node)
         node.test = ast.copy_location(ast.Call(_named(name, node), [node.test], []), node)
-        return [ast.fix_missing_locations(begin), node, *gone]
+        return [ast.fix_missing_locations(begin), *found]
 
-    def _loop(self, node, compiled):
-        above, inside = set(self.known), _assigned([node])
-        self.known |= _assigned([node.target]) if isinstance(node, ast.For) else set()
-        self.loops.append(compiled)
+    def _loop(self, node):
+        "The loop; the compiler forgets behind it what was first assigned in it"
+        known = set(self.known)
+        self.loops.append(True)
         self.generic_visit(node)
         self.loops.pop()
-        if not compiled:
-            return [node]
-        self.known = above
-        gone = [_assign(o, _call('gone', ast.Constant(o), at=node), node) for o in sorted(inside - above)]
-        return [node, *gone]
-
-
-def _assign(name, value, at):
-    return ast.fix_missing_locations(ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], value), at))
+        lost, self.known = sorted(_assigned(node.body) - known), known
+        after = [ast.Assign([ast.Name(o, ast.Store())], _call('in_loop', ast.Constant(o), at=node)) for o in lost]
+        return [node, *(ast.fix_missing_locations(ast.copy_location(o, node)) for o in after)]
 
 
 def _check_target(target):
@@ -202,19 +200,6 @@ def _check_target(target):
 def _assigned(nodes):
     "The names that are assigned in statements"
     return {o.id for n in nodes for o in ast.walk(n) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
-
-
-def _is_compiled(loop):
-    return isinstance(loop, ast.While) or not ast.unparse(getattr(loop.iter, 'func', loop.iter)).endswith(
-        'static_range'
-    )
-
-
-def _kept(nodes):
-    "The names that are assigned in statements, and not in loops alone"
-    plain = [n for n in nodes if not isinstance(n, (ast.For, ast.While)) or not _is_compiled(n)]
-    inner = [o for n in plain for f in ('body', 'orelse') for o in getattr(n, f, ())]
-    return _assigned([n for n in plain if not hasattr(n, 'body')]) | (_kept(inner) if inner else set())
 
 
 def _called_late(name):
@@ -348,11 +333,6 @@ def _only(decision, name, value):
         return Forgotten(name)
 
 
-def _gone(name):
-    "What a loop assigns and nothing above it: the compiler forgets it behind the loop"
-    return Forgotten(name, 'a loop')
-
-
 def _assert(condition, message=''):
     from .language import device_assert
 
@@ -408,6 +388,6 @@ HOOKS = {
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
         'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While,
-        'if': If, 'only': _only, 'gone': _gone,
+        'if': If, 'only': _only, 'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
     }.items()
 }  # fmt: skip

@@ -8,7 +8,7 @@ import numpy as np
 
 from ..findings import Access, NotCompiled, NotSimulated, Place, exception_of, warn_of
 
-__all__ = ['Names', 'Run', 'current', 'frame_of', 'place', 'finding', 'refuse', 'not_emulated', 'access_of', 'enter']
+__all__ = ['Names', 'Run', 'current', 'frame_of', 'place', 'finding', 'refuse', 'no_such_name', 'access_of', 'enter']
 
 
 class Names(dict):
@@ -34,7 +34,7 @@ class Run:
         self.others = None  # tensors that it was not given, once an address asks for them
         self.trace = None
         self.lacking = 0  # the line of the running program that left lanes without a value
-        self.told = False  # of a race of the same values
+        self.told = set()  # (what, where) of the warnings so far
         self.asked = None, 0  # what the program asked last, and how often it got the same answer
 
     def ordered(self, stamp):
@@ -54,12 +54,15 @@ class Run:
         shadow.clocks[at] = told
 
     def same_value(self, fields):
-        "Warn, once in a launch, of programs that write one value to one place"
-        if not self.told:
-            self.told = True
-            warn_of(
-                'same_value_programs', 'triton', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__)
-            )
+        "Warn of programs that write one value to one place"
+        self.warn('same_value_programs', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__))
+
+    def warn(self, code, fields):
+        "Warn of a finding, once in a launch for each line"
+        key = code, frame_of().f_lineno
+        if key not in self.told:
+            self.told.add(key)
+            warn_of(code, 'triton', fields)
 
     def waits(self, answer):
         "A program that asks again and again, and gets the same answer, waits for another: let the next one run"
@@ -147,9 +150,11 @@ def access_of(run, stamp, thread=None):
     return Access(line, run.positions[number], thread, text, file)
 
 
-def lacking_line():
-    "Fields for a finding about lanes that a masked load left without a value"
-    return dict(line=_state[0].lacking)
+def warn_of_lacking(code):
+    "Warn of lanes that a masked load left without a value"
+    run = _state[0]
+    if run.initcheck:
+        run.warn(code, dict(line=frame_of().f_lineno, masked=run.lacking, kernel=run.kernel.__name__))
 
 
 def refuse(what, mend='', line=None, function=None):
@@ -163,9 +168,13 @@ def refuse(what, mend='', line=None, function=None):
     return NotCompiled(what, mend, dialect='triton', **at)
 
 
-def not_emulated(what, mend=''):
-    "The exception for what Triton can do and this executor cannot"
-    return NotSimulated(what, mend, dialect='triton', **_line_only())
+class NoSuchName(NotSimulated, AttributeError):
+    "A name of Triton's language that the checked executor has not"
+
+
+def no_such_name(name):
+    "The exception for a name that is not there"
+    return NoSuchName(f'the checked executor has no {name}', dialect='triton', **_line_only())
 
 
 def _line_only():

@@ -63,12 +63,20 @@ class dtype:
         return self.rank < 2
 
     def is_int_signed(self):
-        "Is it whole numbers with a sign? `int1` counts as such"
-        return self.rank < 2 and self.np.kind != 'u'
+        "Is it whole numbers with a sign? `int1` has none"
+        return self.rank == 1 and self.np.kind != 'u'
 
     def is_int_unsigned(self):
         "Is it whole numbers from 0 on?"
-        return self.np.kind == 'u'
+        return self.rank == 0 or self.np.kind == 'u'
+
+    def get_int_max_value(self):
+        "The largest whole number of the type"
+        return 1 if self.rank == 0 else int(np.iinfo(self.np).max)
+
+    def get_int_min_value(self):
+        "The smallest whole number of the type"
+        return 0 if self.rank == 0 else int(np.iinfo(self.np).min)
 
     def is_bool(self):
         "Is it `int1`?"

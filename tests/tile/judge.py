@@ -8,7 +8,7 @@
 With --wrong the wrong ones follow, each in a process of its own (not on a GPU: they would write to memory that is not
 theirs). The exit status tells whether all is as it should be.
 """
-import os, re, sys, time
+import os, re, sys, time, warnings
 from pathlib import Path
 
 sys.path[:0] = [str(Path(__file__).resolve().parent), str(Path(__file__).resolve().parents[2])]
@@ -46,8 +46,13 @@ def kind_of(e):
 def verdict(case, how):
     "(what became of it, the error if there was one)"
     seed(case)
-    try: pairs = case.run(RUNNERS[how])
+    try:
+        with warnings.catch_warnings(record=True) as heard:
+            warnings.simplefilter('always')
+            pairs = case.run(RUNNERS[how])
     except Exception as e: return kind_of(e), e
+    lacking = [o.message for o in heard if type(o.message).__name__ == 'UndefinedLanes']
+    if lacking: return 'initcheck', lacking[0]
     if how == 'compiled': return 'compiles', None
     try: compare(case, pairs)
     except AssertionError as e: return 'differs', e

@@ -1,0 +1,509 @@
+"Kernels of Triton on the CPU: types, findings and their fields, refusals, the front door, traces."
+import importlib.util, os, re, subprocess, sys, warnings
+from pathlib import Path
+
+import ml_dtypes, numpy as np, pytest, torch
+
+triton = pytest.importorskip('triton', reason='the kernels here are under its @triton.jit; without it: test_without_triton')
+tl = triton.language
+
+from gridstride import draw, tile
+from gridstride.findings import *
+from gridstride.tile.types import DTYPES, computed_in
+
+ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT/'tests/tile'))
+import types_probe
+
+nan = float('nan')
+
+
+def run(kernel, grid, *args, **meta): tile.checked(kernel)[grid](*args, **meta)
+
+
+def line_of(kernel, text):
+    "The number of the line of a kernel that holds the text"
+    source, start = kernel.raw_src, kernel.starting_line_number
+    return start + next(i for i, o in enumerate(source) if text in o)
+
+
+def unwritten(*shape, dtype=torch.float32): return torch.full(shape, nan, dtype=dtype)
+
+
+# Types
+
+@pytest.mark.parametrize('division', [False, True])
+def test_types_are_promoted_as_triton_does(division):
+    from triton.language.semantic import TritonSemantic
+    theirs = TritonSemantic(None)
+    for a in DTYPES:
+        for b in DTYPES:
+            for numbers in (False, False), (True, False), (False, True):
+                args = getattr(tl, a), numbers[0], getattr(tl, b), numbers[1], division
+                try: want = str(theirs.computation_type_impl(*args))
+                except TypeError: want = None
+                try: got = str(computed_in(DTYPES[a], DTYPES[b], *numbers, division))
+                except TypeError: got = None
+                assert got == want, (a, b, numbers)
+
+
+def test_types_are_what_a_gpu_computes():
+    "Conversions, arithmetic, reductions, products, random numbers and atomics, bit for bit but for approximations"
+    want = dict(np.load(types_probe.RECORDED))
+    with tile.options(checks=False): got, failed = types_probe.probed('checked')
+    assert len(want) > 600 and not failed
+    assert types_probe.differences(got, want) == {}
+
+
+def test_the_probe_sees_differences():
+    want = dict(np.load(types_probe.RECORDED))
+    wrong = {k: v.copy() for k, v in want.items()}
+    wrong['cast_fp32_bf16'][11] ^= 1
+    wrong['math_exp'][3] += 64
+    wrong['randint_42_narrow'][0] += 1
+    assert set(types_probe.differences(wrong, want)) == {'cast_fp32_bf16', 'math_exp', 'randint_42_narrow'}
+
+
+@triton.jit
+def axpy_kernel(x_ptr, y_ptr, out_ptr, a, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    x, y = tl.load(x_ptr + i, mask=i < n), tl.load(y_ptr + i, mask=i < n)
+    tl.store(out_ptr + i, x*y + x, mask=i < n)
+
+@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int8])
+@pytest.mark.parametrize('n', [1, 31, 32, 33, 103])
+def test_arithmetic_is_torchs(dtype, n):
+    "Each operation is rounded once, as torch does it (a GPU may keep the product of x*y + x unrounded)"
+    x, y = (torch.randn(n)*9).to(dtype), (torch.randn(n)*9).to(dtype)
+    out = torch.zeros(n, dtype=dtype)
+    run(axpy_kernel, (triton.cdiv(n, 32),), x, y, out, 2., n, BLOCK=32)
+    assert torch.equal(out, x*y + x)
+
+
+@triton.jit
+def kinds_kernel(i_ptr, f_ptr, b_ptr, out_ptr, n, p, BLOCK: tl.constexpr):
+    i, f, b = tl.load(i_ptr), tl.load(f_ptr), tl.load(b_ptr)
+    half = 0.5
+    known: tl.constexpr = BLOCK // 3
+    tl.static_assert(tl.program_id(0).dtype == tl.int32)
+    tl.static_assert((b * 0.5).dtype == tl.bfloat16)
+    tl.static_assert((b * half).dtype == tl.float32)
+    tl.static_assert((b * p).dtype == tl.float32)
+    tl.static_assert((b + f).dtype == tl.float16)
+    tl.static_assert((b / b).dtype == tl.float32)
+    tl.static_assert((i + b).dtype == tl.float32)
+    tl.static_assert((i / 2).dtype == tl.float32)
+    tl.static_assert((i < 3).dtype == tl.int1)
+    tl.static_assert(known == 2 and known.value == 2)
+    tl.static_assert(i_ptr.dtype.element_ty == tl.int8)
+    tl.static_assert((tl.arange(0, BLOCK)[:, None] + tl.arange(0, 4)[None, :]).shape[1] == 4)
+    tl.store(out_ptr, n // -2 * 1000 + n % -2)
+
+def test_kinds_of_values():
+    args = torch.tensor([5], dtype=torch.int8), torch.randn(1).half(), torch.randn(1).bfloat16()
+    out = torch.zeros(1, dtype=torch.int32)
+    run(kinds_kernel, (1,), *args, out, -7, 0.1, BLOCK=8)
+    assert out.item() == 3*1000 - 1  # towards 0, as in C
+
+
+def test_shapes_and_tuples():
+    @triton.jit
+    def pair(x, y=2): return x + y, x - y
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        x = tl.load(x_ptr + i)
+        a, b = pair(x)
+        s, d = tl.split(tl.reshape(tl.join(a, b), (N, 2)))
+        s, d = d, s
+        total = tl.reduce(x, 0, tl.standard._sum_combine) if N == 7 else tl.sum(x)
+        last = tl.associative_scan(x, 0, pair_max)
+        tl.store(out_ptr + i, tl.where((i > 2) and not (i == 5), s, d) + total + last)
+
+    @triton.jit
+    def pair_max(x, y): return tl.maximum(x, y)
+
+    x, out = torch.randn(16), unwritten(16)
+    run(kernel, (1,), x, out, N=16)
+    i = torch.arange(16)
+    want = torch.where((i > 2) & (i != 5), x - 2, x + 2) + x.sum() + x.cummax(0).values
+    torch.testing.assert_close(out, want, rtol=1e-6, atol=2e-6)  # a sum of 16 in another order
+
+
+# Findings
+
+@triton.jit
+def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    x = tl.load(x_ptr + i)
+    tl.store(out_ptr + i, x, mask=i < n)
+
+def test_memcheck_names_program_lane_and_element():
+    with pytest.raises(MemcheckError) as e: run(copy_kernel, (4,), torch.randn(100), unwritten(128), 128, BLOCK=32)
+    e = e.value
+    assert (e.kind, e.kernel, e.array, e.index, e.block, e.thread) == ('memcheck', 'copy_kernel', 'x_ptr', (100,), (3, 0, 0), (4,))
+    assert e.line == line_of(copy_kernel, 'tl.load') and e.file == __file__ and e.other is None
+    assert 'program (3), lane [4]' in str(e) and 'mask=' in str(e) and '27 more lanes' in str(e)
+    assert "tile.options(checks='no memcheck')" in str(e)
+    run(copy_kernel, (4,), torch.randn(128), unwritten(100), 100, BLOCK=32)  # masked: nothing to be said
+
+
+@triton.jit
+def rows_kernel(x_ptr, out_ptr, h, w, BH: tl.constexpr, BW: tl.constexpr):
+    r, c = tl.program_id(1)*BH + tl.arange(0, BH), tl.program_id(0)*BW + tl.arange(0, BW)
+    at = r[:, None]*w + c[None, :]
+    tl.store(out_ptr + at, tl.load(x_ptr + at, mask=c[None, :] < w), mask=c[None, :] < w)
+
+def test_memcheck_of_two_axes():
+    x = torch.randn(10, 12)
+    with pytest.raises(MemcheckError) as e: run(rows_kernel, (2, 2), x, unwritten(10, 12), 10, 12, BH=8, BW=8)
+    assert (e.value.index, e.value.block, e.value.thread) == ((10, 0), (0, 1, 0), (2, 0))
+    assert 'x_ptr[10, 0] is outside: x_ptr has shape (10, 12)' in str(e.value)
+
+
+@triton.jit
+def pointer_kernel(table_ptr, out_ptr, shift):
+    p = (tl.load(table_ptr) + shift).to(tl.pointer_type(tl.float32))
+    tl.store(out_ptr, tl.load(p))
+
+@pytest.mark.parametrize('shift, words', [(4*50, 'lies in no array|is outside'), (2, 'no multiple of 4')])
+def test_pointers_from_memory(shift, words):
+    x, out = torch.randn(50), unwritten(1)
+    table = torch.tensor([x.data_ptr()])
+    run(pointer_kernel, (1,), table, out, 0)
+    assert out.item() == x[0].item()
+    with pytest.raises(MemcheckError, match=words): run(pointer_kernel, (1,), table, out, shift)
+    with pytest.raises(MemcheckError, match='holds 0x0'): run(pointer_kernel, (1,), table*0, out, 0)
+
+
+@triton.jit
+def add_kernel(x_ptr, out_ptr, n, ATOMIC: tl.constexpr, BLOCK: tl.constexpr):
+    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    s = tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.))
+    if ATOMIC: tl.atomic_add(out_ptr, s)
+    else: tl.store(out_ptr, tl.load(out_ptr) + s)
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_racecheck_names_both_programs(order):
+    x, out = torch.randn(100), torch.zeros(1)
+    with tile.options(order=order, seed=3):
+        with pytest.raises(RacecheckError) as e: run(add_kernel, (4,), x, out, 100, ATOMIC=False, BLOCK=32)
+        e, line = e.value, line_of(add_kernel, 'else:')
+        assert (e.array, e.index, e.line, e.other.line) == ('out_ptr', (0,), line, line) and e.block != e.other.block
+        assert f'against line {line}, program ({e.other.block[0]})' in str(e)
+        out.zero_()
+        run(add_kernel, (4,), x, out, 100, ATOMIC=True, BLOCK=32)
+    torch.testing.assert_close(out, x.sum()[None], rtol=1e-5, atol=1e-5)  # 100 sums in another order
+
+
+@triton.jit
+def turn_kernel(out_ptr, flag_ptr):
+    "Each program waits for the one after it, if `flag_ptr` has a place more; they run in any order"
+    p = tl.program_id(0)
+    while tl.atomic_add(flag_ptr + p + 1, 0) == 0: pass
+    tl.store(out_ptr, tl.load(out_ptr)*2 + p)
+    tl.debug_barrier()
+    tl.atomic_xchg(flag_ptr + p, 1)
+
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+def test_programs_that_wait_for_others(order):
+    flags, out = torch.tensor([0, 0, 0, 0, 1], dtype=torch.int32), torch.zeros(1)
+    with tile.options(order=order): run(turn_kernel, (4,), out, flags)
+    assert out.item() == 3*8 + 2*4 + 1*2
+    with pytest.raises(SynccheckError, match='asks again and again') as e: run(turn_kernel, (3,), out, flags*0)
+    assert e.value.line == line_of(turn_kernel, 'while') and e.value.called is None
+
+
+def test_lanes_of_one_store_that_collide():
+    @triton.jit
+    def kernel(out_ptr, N: tl.constexpr, STEP: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out_ptr + i // STEP, i)
+    out = torch.zeros(8, dtype=torch.int32)
+    run(kernel, (1,), out, N=8, STEP=1)
+    with pytest.raises(RacecheckError, match='several lanes') as e: run(kernel, (1,), out, N=8, STEP=2)
+    assert e.value.thread == (0,) and e.value.index == (0,) and e.value.fields['lane'] == (1,)
+
+
+def test_one_value_from_two_programs_is_a_warning():
+    @triton.jit
+    def kernel(out_ptr): tl.store(out_ptr, 7)
+    with pytest.warns(SameValueRace, match='line .* of kernel'): run(kernel, (2,), torch.zeros(1, dtype=torch.int32))
+
+
+def test_initcheck_of_outputs_and_of_masked_lanes():
+    @triton.jit
+    def kernel(x_ptr, out_ptr, n, DEFINED: tl.constexpr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        x = tl.load(x_ptr + i, mask=i < n)
+        if DEFINED: x = tl.where(i < n, x, 0.)
+        tl.store(out_ptr, tl.sum(x))
+    x, out = torch.randn(20), unwritten(1)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', UndefinedLanes)
+        run(kernel, (1,), x, out, 20, DEFINED=True, N=32)
+        run(kernel, (1,), torch.randn(32), out, 32, DEFINED=False, N=32)
+    line = line_of(kernel, 'tl.store')
+    with pytest.warns(UndefinedLanes, match=f'line {line} of kernel.* mask of line {line - 2} left without a value'):
+        run(kernel, (1,), x, out, 20, DEFINED=False, N=32)
+    torch.testing.assert_close(out, x.sum()[None], rtol=1e-5, atol=1e-5)  # 0 there, as on a GPU
+    with pytest.raises(InitcheckError, match='nobody has written') as e:
+        run(add_kernel, (1,), x, unwritten(1), 20, ATOMIC=True, BLOCK=32)
+    assert e.value.array == 'out_ptr'
+
+
+def test_asserts():
+    @triton.jit
+    def kernel(x_ptr, N: tl.constexpr):
+        tl.static_assert(N < 64, 'too many lanes')
+        x = tl.load(x_ptr + tl.arange(0, N))
+        tl.device_assert(x > 0, 'only above 0')
+    run(kernel, (1,), torch.ones(8), N=8)
+    with pytest.raises(DeviceAssert, match='too many lanes'): run(kernel, (1,), torch.ones(64), N=64)
+    with pytest.raises(DeviceAssert, match='only above 0') as e: run(kernel, (1,), torch.arange(8) - 3., N=8)
+    assert e.value.thread == (0,)
+
+
+def test_an_endless_loop_ends():
+    @triton.jit
+    def kernel(out_ptr):
+        i = tl.load(out_ptr)
+        while i < 5: i = i*1
+    with tile.options(seconds=.2), pytest.raises(KernelTimeout, match='tile.options'): run(kernel, (1,), torch.zeros(1))
+
+
+def test_a_finding_in_a_function_names_the_kernels_line():
+    @triton.jit
+    def helper(p): return tl.load(p + 1)
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr):
+        tl.store(out_ptr, helper(x_ptr))
+    with pytest.raises(MemcheckError) as e: run(kernel, (1,), torch.ones(1), unwritten(1))
+    assert e.value.line == helper.starting_line_number + 1 and e.value.called == kernel.starting_line_number + 2
+
+
+def test_checks_can_be_switched_off():
+    x, out = torch.randn(100), torch.zeros(1)
+    with tile.options(checks='no racecheck'): run(add_kernel, (4,), x, out, 100, ATOMIC=False, BLOCK=32)
+    torch.testing.assert_close(out, x.sum()[None], rtol=1e-5, atol=1e-5)  # one after the other
+    with tile.options(checks='no initcheck'): run(add_kernel, (1,), x, unwritten(1), 100, ATOMIC=True, BLOCK=128)
+
+
+# What Triton refuses
+
+REFUSED = {
+    'if tl.arange(0, 8) > 2: pass': 'a decision by a block',
+    'x = tl.arange(0, 12)': 'no power of 2',
+    'n = 8\n    x = tl.arange(0, n)': 'known only when the kernel runs',
+    'x = tl.zeros((4, 8), tl.float32) + tl.zeros((8, 4), tl.float32)': 'do not go together',
+    'for i in range(4): break': 'break in a kernel',
+    'for i in range(4): return': 'return inside of a loop',
+    'x = 0\n    for i in range(4): x += 0.5': 'x is int32 before the loop and fp32',
+    'x = tl.arange(0, 8)\n    x[0] = 1': 'elements of a block are assigned',
+    'x = tl.arange(0, 8)[0]': 'no elements that one could take out',
+    'x = LOOSE + 1': 'LOOSE is a global variable',
+    'x = sorted([2, 1])': 'sorted of Python',
+    'x = 1 < 2 < 3': 'two comparisons in one',
+    'f = lambda x: x': 'lambda in a kernel',
+    'x = tl.program_id(0)\n    if x > 0: y = 1\n    x = x + y': 'y is assigned in one branch',
+    'x = tl.load(out_ptr, other=0.)': '`other` and without `mask`',
+    'tl.store(out_ptr, tl.arange(0, 8))': 'a block is stored through one pointer',
+    'x = tl.arange(0, 8) & 1.5': '& of fp32',
+    'x = tl.exp(tl.arange(0, 8))': 'tl.exp of int32',
+    'x = out_ptr + 1.5': 'a pointer is moved by fp32',
+    'x = tl.dot(tl.zeros((16, 8), tl.float16), tl.zeros((8, 16), tl.float16))': 'K = 8',
+    'x = tl.dot(tl.zeros((16, 16), tl.float16), tl.zeros((16, 16), tl.float32))': 'tl.dot of fp16 and fp32',
+    'x = tl.zeros((8,), tl.float32).to(tl.int32, bitcast=True) + tl.full((8,), 1, tl.uint8) // tl.full((8,), 1, tl.int8)':
+        'one with and one without a sign',
+    'x = tl.make_block_ptr(out_ptr, (8,), (1,), (0,), (8,), (0,))\n    tl.store(x, tl.zeros((8,), tl.int32))': 'is stored to a block',
+    'while True: pass': 'known when the kernel is compiled',
+}
+
+@pytest.mark.parametrize('body', REFUSED)
+def test_refused_in_words(body, tmp_path):
+    path = tmp_path/'refused_kernels.py'
+    path.write_text(f'import triton, triton.language as tl\nLOOSE = 3\n@triton.jit\ndef kernel(out_ptr):\n    {body}\n')
+    spec = importlib.util.spec_from_file_location('refused_kernels', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    with pytest.raises(NotCompiled, match=re.escape(REFUSED[body])) as e: run(module.kernel, (1,), torch.zeros(8))
+    assert 5 <= e.value.line <= 7 and e.value.kernel == 'kernel'
+    assert f'line {e.value.line}: ' in str(e.value)
+
+
+def test_names_that_are_not_there_say_so():
+    @triton.jit
+    def kernel(x_ptr): tl.inline_asm_elementwise('add', '=r', [x_ptr], tl.int32, True, 1)
+    with pytest.raises(NotSimulated, match='tl.inline_asm_elementwise'): run(kernel, (1,), torch.zeros(1))
+
+
+# Launches and arguments
+
+@pytest.mark.parametrize('grid, words', [((), 'the grid is'), ((1, 2, 3, 4), 'the grid is'), ((1.5,), 'the grid is'),
+                                         ((-1,), 'the grid is'), ((1, 70000), '65535 programs at most')])
+def test_impossible_grids(grid, words):
+    with pytest.raises(LaunchError, match=words): run(copy_kernel, grid, torch.zeros(8), torch.zeros(8), 8, BLOCK=8)
+
+
+def test_arguments_are_counted_and_named():
+    x = torch.zeros(8)
+    with pytest.raises(LaunchError, match=r'is not given n, BLOCK[\s\S]*takes x_ptr, out_ptr, n, BLOCK'): run(copy_kernel, (1,), x, x)
+    with pytest.raises(LaunchError, match='unexpected keyword'): run(copy_kernel, (1,), x, x, 8, BLOCK=8, BLOK=8)
+    with pytest.raises(WrongArgument, match='x_ptr is list'): run(copy_kernel, (1,), [1.], x, 8, BLOCK=8)
+    with pytest.raises(WrongArgument, match='complex64'): run(copy_kernel, (1,), x.to(torch.complex64), x, 8, BLOCK=8)
+    with pytest.raises(LaunchError, match='without a grid'): tile.checked(copy_kernel)(x, x, 8, 8)
+    run(copy_kernel, lambda meta: (meta['n']//meta['BLOCK'],), x, x.clone(), 8, BLOCK=8, num_warps=2, num_stages=3, num_ctas=1)
+
+
+@pytest.mark.parametrize('dtype', [np.float32, np.float16, np.int64, np.uint8, ml_dtypes.bfloat16])
+def test_arrays_of_numpy_by_reference(dtype):
+    x, out = (np.random.randn(3, 40)*50).astype(dtype)[:, ::-1], np.zeros((3, 20), dtype)
+
+    @triton.jit
+    def kernel(x_ptr, out_ptr, sr, sc, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out_ptr + tl.program_id(0)*N + i, tl.load(x_ptr + tl.program_id(0)*sr + (i + 4)*sc))
+    run(kernel, (3,), x, out.reshape(-1)[:48], *(s//x.itemsize for s in x.strides), N=16)
+    assert np.array_equal(out.reshape(-1)[:48].reshape(3, 16), x[:, 4:20])
+    out.flags.writeable = False
+    with pytest.raises(NotCompiled, match='read-only'): run(kernel, (1,), x, out, *(s//x.itemsize for s in x.strides), N=16)
+
+
+def tuned(decorate):
+    @triton.jit
+    def kernel(x_ptr, out_ptr, n, EVEN: tl.constexpr, BLOCK: tl.constexpr):
+        i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+        tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n) + BLOCK + 1000*EVEN, mask=i < n)
+    return decorate(kernel)
+
+def test_autotune_and_heuristics_take_the_first(capsys):
+    from gridstride.tile import standin
+    configs = [triton.Config(dict(BLOCK=16), num_warps=2), triton.Config(dict(BLOCK=32))]
+    even = {'EVEN': lambda args: args['n'] % args['BLOCK'] == 0}
+    k = tuned(lambda k: standin.autotune(configs, key=['n'])(standin.heuristics(even)(k)))
+    x = torch.randn(50)
+    for _ in range(2):
+        out = unwritten(50)
+        tile.checked(k)[lambda meta: (triton.cdiv(50, meta['BLOCK']),)](x, out, 50)
+        assert torch.equal(out, x + 16)
+    said = capsys.readouterr().out
+    assert said.count('\n') == 1 and 'kernel runs with the first of 2 configs, BLOCK=16' in said
+    with pytest.raises(LaunchError, match='autotune chooses it'): k[(4,)](x, unwritten(50), 50, BLOCK=16)
+    with pytest.raises(LaunchError, match='is not given'): tuned(tile.checked)[(1,)](x, x, 50, BLOCK=64)
+    assert not hasattr(k.fn, 'configs') and k.jitted.fn is k.python
+
+
+def test_descriptors_and_block_pointers():
+    from triton.tools.tensor_descriptor import TensorDescriptor
+
+    @triton.jit
+    def kernel(d, x_ptr, out_ptr, h, w, BH: tl.constexpr, BW: tl.constexpr):
+        r, c = tl.program_id(0)*BH, tl.program_id(1)*BW
+        a = d.load([r, c])
+        p = tl.make_block_ptr(x_ptr, (h, w), (w, 1), (0, c), (BH, BW), (1, 0))
+        b = tl.load(tl.advance(p, (r, 0)), boundary_check=(0, 1), padding_option='zero')
+        own = tl.make_tensor_descriptor(out_ptr, [h, w], [w, 1], [BH, BW])
+        own.store([r, c], a + b)
+    x, out = torch.randn(10, 12), unwritten(10, 12)
+    run(kernel, (2, 2), TensorDescriptor.from_tensor(x, [8, 8]), x, out, 10, 12, BH=8, BW=8)
+    assert torch.equal(out, x + x)
+    with tile.trace() as t: run(kernel, (2, 2), TensorDescriptor.from_tensor(x, [8, 8]), x, out, 10, 12, BH=8, BW=8)
+    assert t.stats.store_bytes == 480 and {a['array'] for a in t.accesses} == {'d', 'x_ptr', 'out_ptr'}
+
+
+# Traces, prints, the debugger
+
+def test_traces_count_bytes_and_sectors_by_line():
+    x, out = torch.randn(128), unwritten(128)[:100].clone()
+    with tile.trace() as t: run(copy_kernel, (4,), x, out, 100, BLOCK=32)
+    load, store = (t.lines[line_of(copy_kernel, o)] for o in ('tl.load', 'tl.store'))
+    assert (t.stats.programs, load.loads, load.load_bytes, store.store_bytes, store.masked_lanes) == (4, 4, 512, 400, 28)
+    first = out.data_ptr()
+    sectors = {(first + 4*i)//32 for i in range(100)}
+    assert store.store_sectors == len(sectors) + sum((first + 128*p)//32 == (first + 128*p - 4)//32 for p in (1, 2, 3))
+    assert t.source[line_of(copy_kernel, 'tl.store')] == 'tl.store(out_ptr + i, x, mask=i < n)'
+    written = [a for a in t.accesses if a['verb'] == 'written']
+    assert [set(a['block']) for a in written] == [{0}, {1}, {2}, {3}] and list(written[3]['at']) == [96, 97, 98, 99]
+    assert draw.touched(t, 'out_ptr', by='block', verb='written').svg.count('>3<') == 4 + 1 * 0
+
+
+def test_prints_and_static_prints(capsys):
+    @triton.jit
+    def kernel(x_ptr, N: tl.constexpr):
+        tl.static_print('N is', N)
+        print('x', tl.load(x_ptr + tl.program_id(0)))
+    run(kernel, (2,), torch.tensor([1.5, 2.5]), N=4)
+    assert capsys.readouterr().out == 'N is 4\npid (0, 0, 0) x: 1.5\npid (1, 0, 0) x: 2.5\n'
+
+
+def test_a_debugger_stops_in_the_kernels_own_lines(monkeypatch):
+    @triton.jit
+    def kernel(x_ptr, out_ptr, n):
+        both = n > 1 and n < 9
+        v = tl.load(x_ptr + tl.program_id(0))
+        breakpoint()
+        tl.store(out_ptr + tl.program_id(0), tl.where(both, v, -v))
+    seen = []
+
+    def stop():
+        f = sys._getframe(1)
+        seen.append((f.f_code.co_name, f.f_code.co_filename, f.f_lineno, float(f.f_locals['v'].data)))
+    monkeypatch.setattr(sys, 'breakpointhook', stop)
+    x, out = torch.randn(2), unwritten(2)
+    run(kernel, (2,), x, out, 5)
+    assert torch.equal(out, x)
+    assert seen == [('kernel', __file__, line_of(kernel, 'breakpoint()'), v.item()) for v in x]
+
+
+# The front door
+
+FRONT = '''
+from gridstride import triton
+import numpy as np
+tl = triton.language
+
+@triton.jit
+def twice(x): return 2*x
+
+@triton.autotune(configs=[triton.Config({'BLOCK': 32}), triton.Config({'BLOCK': 64})], key=['n'])
+@triton.jit
+def kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
+    tl.store(out_ptr + i, twice(tl.load(x_ptr + i, mask=i < n)), mask=i < n)
+
+x, out = np.random.randn(100).astype(np.float32), np.full(100, np.nan, np.float32)
+kernel[lambda meta: (triton.cdiv(100, meta['BLOCK']),)](x, out, 100)
+assert np.array_equal(out, 2*x)
+print(triton.next_power_of_2(100), kernel)
+'''
+
+def front(tmp_path, first='', backend='sim'):
+    path = tmp_path/'front.py'
+    path.write_text(first + FRONT)
+    env = os.environ | dict(PYTHONPATH=str(ROOT), GRIDSTRIDE_BACKEND=backend)
+    return subprocess.run([sys.executable, path], capture_output=True, text=True, env=env)
+
+def test_the_front_door(tmp_path):
+    done = front(tmp_path)
+    assert done.stdout == ("gridstride: Triton's kernels run checked, on the CPU\n"
+        'gridstride: kernel runs with the first of 2 configs, BLOCK=32: nothing is timed here\n'
+        '128 <checked kernel kernel>\n'), done.stderr
+
+def test_without_triton(tmp_path):
+    done = front(tmp_path, "import sys; sys.modules['triton'] = None\n")
+    assert done.stdout.endswith('128 <checked kernel kernel>\n'), done.stderr
+    assert 'torch' not in done.stderr
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason='forcing the GPU works where one is')
+def test_the_gpu_cannot_be_forced_without_one(tmp_path):
+    done = front(tmp_path, backend='gpu')
+    assert done.returncode and 'GRIDSTRIDE_BACKEND=gpu, but no usable GPU' in done.stderr
+
+
+def test_asm_finds_the_kernel_inside():
+    from gridstride.asm.report import find
+    k = tile.checked(copy_kernel)
+    unit = find(k, (torch.zeros(8), torch.zeros(8), 8), options=dict(BLOCK=8))
+    assert unit.k is copy_kernel and k.fn is copy_kernel.fn and k.arg_names == copy_kernel.arg_names
