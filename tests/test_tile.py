@@ -4,7 +4,7 @@ from pathlib import Path
 
 import ml_dtypes, numpy as np, pytest, torch
 
-triton = pytest.importorskip('triton', reason='the kernels here are under its @triton.jit; without it: test_without_triton')
+triton = pytest.importorskip('triton', reason='the kernels here are under its @triton.jit')
 tl = triton.language
 
 from gridstride import draw, tile
@@ -12,9 +12,6 @@ from gridstride.findings import *
 from gridstride.tile.types import DTYPES, computed_in
 
 ROOT = Path(__file__).parent.parent
-sys.path.insert(0, str(ROOT/'tests/tile'))
-import types_probe
-
 nan = float('nan')
 
 
@@ -47,33 +44,17 @@ def test_types_are_promoted_as_triton_does(division):
                 assert got == want, (a, b, numbers)
 
 
-def test_types_are_what_a_gpu_computes():
-    "Conversions, arithmetic, reductions, products, random numbers and atomics, bit for bit but for approximations"
-    want = dict(np.load(types_probe.RECORDED))
-    with tile.options(checks=False): got, failed = types_probe.probed('checked')
-    assert len(want) > 600 and not failed
-    assert types_probe.differences(got, want) == {}
-
-
-def test_the_probe_sees_differences():
-    want = dict(np.load(types_probe.RECORDED))
-    wrong = {k: v.copy() for k, v in want.items()}
-    wrong['cast_fp32_bf16'][11] ^= 1
-    wrong['math_exp'][3] += 64
-    wrong['randint_42_narrow'][0] += 1
-    assert set(types_probe.differences(wrong, want)) == {'cast_fp32_bf16', 'math_exp', 'randint_42_narrow'}
-
-
 @triton.jit
 def axpy_kernel(x_ptr, y_ptr, out_ptr, a, n, BLOCK: tl.constexpr):
     i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)
     x, y = tl.load(x_ptr + i, mask=i < n), tl.load(y_ptr + i, mask=i < n)
     tl.store(out_ptr + i, x*y + x, mask=i < n)
 
-@pytest.mark.parametrize('dtype', [torch.float16, torch.bfloat16, torch.float32, torch.float64, torch.int32, torch.int8])
+@pytest.mark.parametrize('dtype', 'float16 bfloat16 float32 float64 int32 int8'.split())
 @pytest.mark.parametrize('n', [1, 31, 32, 33, 103])
 def test_arithmetic_is_torchs(dtype, n):
     "Each operation is rounded once, as torch does it (a GPU may keep the product of x*y + x unrounded)"
+    dtype = getattr(torch, dtype)
     x, y = (torch.randn(n)*9).to(dtype), (torch.randn(n)*9).to(dtype)
     out = torch.zeros(n, dtype=dtype)
     run(axpy_kernel, (triton.cdiv(n, 32),), x, y, out, 2., n, BLOCK=32)
@@ -142,7 +123,8 @@ def copy_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
 def test_memcheck_names_program_lane_and_element():
     with pytest.raises(MemcheckError) as e: run(copy_kernel, (4,), torch.randn(100), unwritten(128), 128, BLOCK=32)
     e = e.value
-    assert (e.kind, e.kernel, e.array, e.index, e.block, e.thread) == ('memcheck', 'copy_kernel', 'x_ptr', (100,), (3, 0, 0), (4,))
+    assert (e.kind, e.kernel, e.array, e.index) == ('memcheck', 'copy_kernel', 'x_ptr', (100,))
+    assert (e.block, e.thread) == ((3, 0, 0), (4,))
     assert e.line == line_of(copy_kernel, 'tl.load') and e.file == __file__ and e.other is None
     assert 'program (3), lane [4]' in str(e) and 'mask=' in str(e) and '27 more lanes' in str(e)
     assert "tile.options(checks='no memcheck')" in str(e)
@@ -315,9 +297,9 @@ REFUSED = {
     'x = out_ptr + 1.5': 'a pointer is moved by fp32',
     'x = tl.dot(tl.zeros((16, 8), tl.float16), tl.zeros((8, 16), tl.float16))': 'K = 8',
     'x = tl.dot(tl.zeros((16, 16), tl.float16), tl.zeros((16, 16), tl.float32))': 'tl.dot of fp16 and fp32',
-    'x = tl.zeros((8,), tl.float32).to(tl.int32, bitcast=True) + tl.full((8,), 1, tl.uint8) // tl.full((8,), 1, tl.int8)':
-        'one with and one without a sign',
-    'x = tl.make_block_ptr(out_ptr, (8,), (1,), (0,), (8,), (0,))\n    tl.store(x, tl.zeros((8,), tl.int32))': 'is stored to a block',
+    'x = tl.full((8,), 1, tl.uint8) // tl.full((8,), 1, tl.int8)': 'one with and one without a sign',
+    'p = tl.make_block_ptr(out_ptr, (8,), (1,), (0,), (8,), (0,))\n    tl.store(p, tl.zeros((8,), tl.int32))':
+        'is stored to a block pointer',
     'while True: pass': 'known when the kernel is compiled',
 }
 
@@ -349,12 +331,14 @@ def test_impossible_grids(grid, words):
 
 def test_arguments_are_counted_and_named():
     x = torch.zeros(8)
-    with pytest.raises(LaunchError, match=r'is not given n, BLOCK[\s\S]*takes x_ptr, out_ptr, n, BLOCK'): run(copy_kernel, (1,), x, x)
+    with pytest.raises(LaunchError, match=r'is not given n, BLOCK[\s\S]*takes x_ptr, out_ptr, n, BLOCK'):
+        run(copy_kernel, (1,), x, x)
     with pytest.raises(LaunchError, match='unexpected keyword'): run(copy_kernel, (1,), x, x, 8, BLOCK=8, BLOK=8)
     with pytest.raises(WrongArgument, match='x_ptr is list'): run(copy_kernel, (1,), [1.], x, 8, BLOCK=8)
     with pytest.raises(WrongArgument, match='complex64'): run(copy_kernel, (1,), x.to(torch.complex64), x, 8, BLOCK=8)
     with pytest.raises(LaunchError, match='without a grid'): tile.checked(copy_kernel)(x, x, 8, 8)
-    run(copy_kernel, lambda meta: (meta['n']//meta['BLOCK'],), x, x.clone(), 8, BLOCK=8, num_warps=2, num_stages=3, num_ctas=1)
+    taken = dict(num_warps=2, num_stages=3, num_ctas=1)
+    run(copy_kernel, lambda meta: (meta['n']//meta['BLOCK'],), x, x.clone(), 8, BLOCK=8, **taken)
 
 
 @pytest.mark.parametrize('dtype', [np.float32, np.float16, np.int64, np.uint8, ml_dtypes.bfloat16])
@@ -368,7 +352,7 @@ def test_arrays_of_numpy_by_reference(dtype):
     run(kernel, (3,), x, out.reshape(-1)[:48], *(s//x.itemsize for s in x.strides), N=16)
     assert np.array_equal(out.reshape(-1)[:48].reshape(3, 16), x[:, 4:20])
     out.flags.writeable = False
-    with pytest.raises(NotCompiled, match='read-only'): run(kernel, (1,), x, out, *(s//x.itemsize for s in x.strides), N=16)
+    with pytest.raises(NotCompiled, match='read-only'): run(kernel, (1,), x, out, 1, 1, N=16)
 
 
 def tuned(decorate):
@@ -419,14 +403,15 @@ def test_traces_count_bytes_and_sectors_by_line():
     x, out = torch.randn(128), unwritten(128)[:100].clone()
     with tile.trace() as t: run(copy_kernel, (4,), x, out, 100, BLOCK=32)
     load, store = (t.lines[line_of(copy_kernel, o)] for o in ('tl.load', 'tl.store'))
-    assert (t.stats.programs, load.loads, load.load_bytes, store.store_bytes, store.masked_lanes) == (4, 4, 512, 400, 28)
+    assert (t.stats.programs, load.loads, load.load_bytes) == (4, 4, 512)
+    assert (store.store_bytes, store.masked_lanes) == (400, 28)
     first = out.data_ptr()
     sectors = {(first + 4*i)//32 for i in range(100)}
     assert store.store_sectors == len(sectors) + sum((first + 128*p)//32 == (first + 128*p - 4)//32 for p in (1, 2, 3))
     assert t.source[line_of(copy_kernel, 'tl.store')] == 'tl.store(out_ptr + i, x, mask=i < n)'
     written = [a for a in t.accesses if a['verb'] == 'written']
     assert [set(a['block']) for a in written] == [{0}, {1}, {2}, {3}] and list(written[3]['at']) == [96, 97, 98, 99]
-    assert draw.touched(t, 'out_ptr', by='block', verb='written').svg.count('>3<') == 4 + 1 * 0
+    assert draw.touched(t, 'out_ptr', by='block', verb='written').svg.count('>3<') == 4
 
 
 def test_prints_and_static_prints(capsys):
