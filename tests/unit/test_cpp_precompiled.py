@@ -1,20 +1,26 @@
 """Precompiled headers save time and change nothing: broken ones are made anew, and where there are
 none, all works as before."""
-import os, re, threading
+import ctypes, os, re, threading
 
 import pytest
 
-from gridstride.cpp import CompileError, build, cache, headers, load_cuda
+from gridstride.cpp import CompileError, build, cache, headers
 
 count = iter(range(1000000))
 
 
-def tiny(more=''):
-    "A module that was not compiled before"
+def compiled(source):
+    "A source, compiled as kernels are, but below a header that is precompiled in a moment"
+    def fail(log, command): return CompileError(source, 'tiny.cu', log, command)
+    text = f'#include <vector>\n#line 1 "tiny.cu"\n{source}'
+    return build.compile_module({'tiny.cpp': text}, 'tiny', build.common_flags(build.compiler()), ('vector',), fail)
+
+
+def tiny():
+    "Compile and call what was not compiled before"
     n = next(count)
-    module = load_cuda(f'int tiny() {{ {more} return {n}; }}', opt=False)  # unoptimised headers are made fastest
-    assert module.tiny() == n and not module.cached
-    return module
+    built = compiled(f'extern "C" int tiny() {{ return int(std::vector<int>({n}).size()); }}')
+    assert ctypes.CDLL(built.folder/'tiny.so').tiny() == n and not built.cached
 
 
 @pytest.fixture(scope='module')
@@ -60,7 +66,7 @@ def test_headers_are_made_once_and_used(folder, commands):
 
 
 def test_a_source_that_does_not_compile_is_compiled_once(folder, commands):
-    with pytest.raises(CompileError, match='line 1'): load_cuda('int f() { return y; }', opt=False)
+    with pytest.raises(CompileError, match='line 1'): compiled('int f() { return y; }')
     assert len(commands) == 1 and made(folder).exists()
 
 
@@ -110,7 +116,7 @@ def test_only_the_latest_are_kept(tmp_path, monkeypatch):
     for at, name in enumerate(['oldest', 'older', 'newer']):
         (tmp_path/'headers'/name).mkdir(parents=True)
         os.utime(tmp_path/'headers'/name, (at, at))
-    load_cuda('int f() { return 1; }', opt=False, checks=False)
+    tiny()
     assert {p.name for p in (tmp_path/'headers').iterdir()} == {'newer', made(tmp_path/'headers').parent.name}
 
 
