@@ -560,8 +560,13 @@ def test_ctrl_c(checks, modules):
 
 @pytest.fixture
 def own_cache(tmp_path, monkeypatch):
-    build.runtime()     # lies elsewhere
+    "A cache with nothing in it but the precompiled headers of the usual one, where the runtime lies, too"
+    build.runtime()
+    headers = cache.cache_dir()/'headers'
+    headers.mkdir(exist_ok=True)
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
+    (tmp_path/'cache').mkdir()
+    (tmp_path/'cache/headers').symlink_to(headers)
     return tmp_path/'cache'
 
 def compiled(folder): return [p for p in folder.iterdir() if p.name!='headers']
@@ -580,11 +585,21 @@ def test_cache(own_cache):
     assert fails(CompileError, load_cuda, BAD, cuda_begin).line==3
     assert not [o for o in own_cache.iterdir() if '.' in o.name]
 
-def test_two_processes_fill_the_cache(tmp_path):
+def test_two_processes_fill_the_cache(own_cache):
+    runtime = build.runtime().parent
+    shutil.copytree(runtime, own_cache/runtime.name)
     both = [python("m = load_cuda(cuda_begin + GREY); print(int(m.grey(torch.full((3,4,4), "
-                   "100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(tmp_path/'cache')) for _ in range(2)]
+                   "100, dtype=torch.uint8))[0,0]))", GRIDSTRIDE_CACHE=str(own_cache)) for _ in range(2)]
     assert [said(p) for p in both]==['99\n']*2
-    assert len(compiled(tmp_path/'cache'))==2 # the runtime and the module
+    assert len(compiled(own_cache))==2 # the runtime and the module
+
+def test_what_many_need_is_made_by_one_while_others_wait(own_cache):
+    make = ['sh', '-c', 'echo once >> ../log; sleep 1; echo all > made']
+    code = ('from gridstride.cpp.cache import build\n'
+            f"print((build({{}}, [{make}], shared=True).folder/'made').read_text())")
+    both = [subprocess.Popen([sys.executable, '-c', code], stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+            for _ in range(2)]
+    assert [said(p) for p in both]==['all\n\n']*2 and (own_cache/'log').read_text()=='once\n'
 
 def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
     (tmp_path/'file').write_text('')
