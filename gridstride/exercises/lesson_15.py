@@ -1,0 +1,212 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from .. import tile
+from ..exercise import normal, problem
+from ..utils import cdiv, check
+
+__all__ = ['kernel_of', 'passes_of', 'cut']
+
+
+def kernel_of(fn):
+    "The kernel that `fn` returns, to be run on the CPU with every check"
+    kernel = fn()
+    if not hasattr(kernel, 'fn'):
+        raise AssertionError(f'return the kernel, made with @triton.jit; got {type(kernel).__name__}')
+    return tile.checked(kernel)
+
+
+def random(rng, *shape):
+    "A float32 tensor of normal numbers"
+    return torch.tensor(normal(rng, *shape))
+
+
+def unwritten(*shape):
+    "A tensor that shows what nobody wrote"
+    return torch.full(shape, torch.nan)
+
+
+def passes_of(ops, wanted):
+    "(one operator after the other, fused) passes over memory"
+    inputs, made = set(), set()
+    for reads, writes in ops:
+        inputs |= set(reads) - made
+        made |= {writes}
+    return sum(len(set(reads)) + 1 for reads, _ in ops), len(inputs) + len(made & set(wanted))
+
+
+GELU = (
+    (('x',), 'a'), (('a', 'x'), 'b'), (('b', 'x'), 'c'), (('x', 'c'), 'd'), (('d',), 'e'), (('e',), 'f'),
+    (('f',), 'g'), (('x',), 'h'), (('h', 'g'), 'y'),
+)  # fmt: skip
+
+
+@problem(
+    '15.passes',
+    cases=[
+        dict(ops=list(ops), wanted=wanted)
+        for ops, wanted in (
+            (((('x',), 'y'),), ('y',)),
+            (((('a', 'b'), 'c'),), ('c',)),
+            (((('x', 'x'), 'y'),), ('y',)),
+            (((('x', 'r'), 'h'), (('h',), 'y')), ('h', 'y')),
+            (((('x', 'r'), 'h'), (('h',), 'y')), ('y',)),
+            (GELU, ('y',)),
+            (((('x',), 'u'), (('u', 'g'), 'v'), (('v', 'x'), 'y')), ('y', 'x')),
+            (((('x',), 'u'), (('x',), 'v')), ('v',)),
+        )
+    ],
+    hints=[
+        'One after the other: each operator reads its tensors, each once, and writes one.',
+        'Fused: what is read before anybody made it comes from memory; what is made and wanted goes there.',
+        'Go through `ops` with a set of what was made so far. `set(reads) - made` is what is read from memory.',
+    ],
+)
+def _(fn, rng, ops, wanted):
+    got, want = fn(list(ops), wanted), passes_of(ops, wanted)
+    if not isinstance(got, tuple) or len(got) != 2:
+        raise AssertionError(f'two numbers are to be returned, (one after the other, fused); got {got!r}')
+    for name, have, right in zip(('one after the other', 'fused'), got, want):
+        if have != right:
+            raise AssertionError(f'{ops}, of which {wanted} is wanted, {name}: got {have}, but it is {right} passes')
+
+
+SIZES = [dict(n=n) for n in (1, 63, 64, 65, 200)]
+
+
+@problem(
+    '15.swiglu',
+    cases=SIZES,
+    hints=[
+        'As `gelu_k`: `i` is `tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)`, and each load and store has its mask.',
+        'Load `a` once: `v = tl.load(a + i, mask=i < n)`, and `v*tl.sigmoid(v)` is the first half.',
+        '`@triton.jit` above `def swiglu_k(a, b, out, n, BLOCK: tl.constexpr)`, inside of your function; return it.',
+    ],
+)
+def _(fn, rng, n):
+    a, b, out = random(rng, n), random(rng, n), unwritten(n)
+    kernel_of(fn)[(cdiv(n, 64),)](a, b, out, n, BLOCK=64)
+    check(out, F.silu(a) * b, rtol=1e-5, atol=1e-6)
+
+
+def gated(kernel):
+    "`silu(a)*b`, whose slopes `kernel` computes"
+
+    class Gated(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, a, b):
+            ctx.save_for_backward(a, b)
+            return F.silu(a) * b
+
+        @staticmethod
+        def backward(ctx, dout):
+            a, b = ctx.saved_tensors
+            da, db = torch.full_like(a, torch.nan), torch.full_like(b, torch.nan)
+            kernel[(cdiv(a.numel(), 16),)](a, b, dout.contiguous(), da, db, a.numel(), BLOCK=16)
+            return da, db
+
+    return Gated.apply
+
+
+@problem(
+    '15.slope',
+    cases=[dict(n=n) for n in (1, 5, 16, 17, 20)],
+    hints=[
+        'With `s = sigmoid(a)`: `out = a*s*b`. The slope of `b` is easy: `dout*a*s`.',
+        'The slope of `a*s` is `s + a*(slope of s)`, and the slope of the sigmoid is `s*(1 - s)`.',
+        '`da = dout*b*(s + a*s*(1 - s))`. `a` comes from memory in both: load it once.',
+    ],
+)
+def _(fn, rng, n):
+    kernel = kernel_of(fn)
+    a, b = (torch.tensor(rng.normal(0, 2, n), requires_grad=True) for _ in range(2))
+    try:
+        gradcheck(gated(kernel), (a, b))
+    except GradcheckError as e:
+        which = 'ab'[int(str(e).split('input ')[1][0])] if 'input ' in str(e) else 'ab'
+        raise AssertionError(
+            f'n = {n}: the slope of {which} is not what gradcheck finds when it moves {which} a little'
+        ) from None
+
+
+@problem(
+    '15.layer_norm',
+    cases=[dict(h=h, w=w, mean=mean) for h, w, mean in ((3, 64, 0), (1, 1, 0), (5, 33, 2), (4, 127, -3), (2, 100, 1e4))],
+    hints=[
+        'The mean is `tl.sum(v)/n`, with `other=0` for the places past the row. Then the distances, `v - mean`.',
+        'What are the distances past the end of the row? `0 - mean`! Mask them: `tl.where(c < n, ..., 0)`.',
+        'The mean of the squares minus the square of the mean fails for a mean of 10,000 (lesson 12): square the '
+        'distances. `s = 1/tl.sqrt(tl.sum(d*d)/n + eps)`.',
+    ],
+)
+def _(fn, rng, h, w, mean):
+    x, weight, bias = random(rng, h, w) + mean, random(rng, w), random(rng, w)
+    out, BLOCK = unwritten(h, w), 1 << (w - 1).bit_length()
+    kernel_of(fn)[(h,)](x, weight, bias, out, w, 1e-5, BLOCK=BLOCK)
+    want = F.layer_norm(x.double(), (w,), weight.double(), bias.double())
+    # a mean near 10,000 is known to half of its last bit, .0005, and the distances are about 1
+    check(out, want.float(), rtol=1e-4, atol=1e-4 if mean < 1000 else 5e-3)
+
+
+@problem(
+    '15.loss',
+    cases=[
+        dict(h=h, w=w, scale=scale) for h, w, scale in ((2, 32, 1), (1, 1, 1), (3, 100, 3), (4, 33, 1), (2, 150, 1000))
+    ],
+    hints=[
+        'Keep two numbers on the way: `top`, the largest logit so far, and `total`, the sum of `exp(v - top)`.',
+        'If a block has a larger one, `total` is in the wrong unit: it becomes `total*tl.exp(top - new)`.',
+        'The loop is `for first in range(0, w, BLOCK)`, with `other=-float("inf")`. At the end '
+        '`top + tl.log(total)`, minus the logit of the answer.',
+    ],
+)
+def _(fn, rng, h, w, scale):
+    kernel, logits, loss = kernel_of(fn), scale * random(rng, h, w), unwritten(h)
+    answer = torch.tensor(rng.integers(0, w, h))
+    with tile.trace() as t:
+        kernel[(h,)](logits, answer, loss, w, BLOCK=32)
+    check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
+    read = sum(len(a['at']) for a in t.accesses if a['array'] == 'logits' and a['verb'] == 'read')
+    if read > h * w + h:
+        raise AssertionError(f'{read} logits are read, of {h} rows of {w}: once each, and the answers, is {h * w + h}')
+
+
+def cut(sizes, chunk):
+    "A row for each program: its tensor, and its first number there"
+    rows = [[t, first] for t, n in enumerate(sizes) for first in range(0, n, chunk)]
+    return torch.tensor(rows)
+
+
+@problem(
+    '15.momentum',
+    cases=[
+        dict(sizes=list(sizes), CHUNK=CHUNK, BLOCK=BLOCK)
+        for sizes, CHUNK, BLOCK in (
+            ((16,), 16, 16),
+            ((5, 40, 3), 32, 16),
+            ((64, 65, 63), 64, 32),
+            ((100, 1, 48), 24, 16),
+            ((70, 33), 20, 32),
+        )
+    ],
+    hints=[
+        'Begin with `adamw_many_k`: the tables are read in the same way, and there are four columns now.',
+        'Where does a chunk end? At the end of its tensor, or where the next chunk begins, whichever comes first: '
+        '`tl.minimum(n, start + CHUNK)`.',
+        'The new `m` is `beta*m + g`, stored, and `p` moves by `-lr` times the *new* `m`.',
+    ],
+)
+def _(fn, rng, sizes, CHUNK, BLOCK):
+    kernel, chunks = kernel_of(fn), cut(sizes, CHUNK)
+    p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
+    new = [0.9 * m_.double() + g_.double() for m_, g_ in zip(m, g)]
+    want = [p_.double() - 0.1 * m_ for p_, m_ in zip(p, new)]
+    table = torch.tensor([[*(o.data_ptr() for o in three), len(three[0])] for three in zip(p, g, m)])
+    kernel[(len(chunks),)](table, chunks, 0.1, 0.9, CHUNK=CHUNK, BLOCK=BLOCK)
+    for i in range(len(sizes)):
+        check(m[i], new[i].float(), rtol=1e-5, atol=1e-6)
+        check(p[i], want[i].float(), rtol=1e-5, atol=1e-6)
