@@ -1,6 +1,5 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
-import numpy as np
 import torch
 import torch.nn.functional as F
 from torch.autograd.gradcheck import GradcheckError, gradcheck
@@ -135,7 +134,9 @@ def _(fn, rng, n):
 
 @problem(
     '15.layer_norm',
-    cases=[dict(h=h, w=w, mean=mean) for h, w, mean in ((3, 64, 0), (1, 1, 0), (5, 33, 2), (4, 127, -3), (2, 100, 1e4))],
+    cases=[
+        dict(h=h, w=w, mean=mean) for h, w, mean in ((3, 64, 0), (1, 1, 0), (5, 33, 2), (4, 127, -3), (2, 100, 1e4))
+    ],
     hints=[
         'The mean is `tl.sum(v)/n`, with `other=0` for the places past the row. Then the distances, `v - mean`.',
         'What are the distances past the end of the row? `0 - mean`! Mask them: `tl.where(c < n, ..., 0)`.',
