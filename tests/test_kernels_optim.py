@@ -73,11 +73,23 @@ def small(monkeypatch):
 @pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16], ids=str)
 def test_a_cluster_has_a_row(dtype, small, order):
     "The last blocks of a cluster may have few logits, or none; targets lie in different blocks"
-    width = 8*33 if dtype is torch.float32 else 16*33
+    width = 8*33 + 3 if dtype is torch.float32 else 16*33 + 3
     x, target = logits(6, width, dtype)
-    assert losses.once_call(losses._case(x, -100), H100).cluster == (1, 8, 1)
+    assert losses.once_call(losses._case(x, -100, True), H100).cluster == (1, 8, 1)
     target[2:] = torch.tensor([0, width//2, width-1, width//8])
     for in_place in (False, True): is_right(x, target, in_place=in_place)
+
+
+def test_a_slice_that_begins_between():
+    "Its rows are read by packs where these may lie, and so is the gradient written, in place and elsewhere"
+    x, target = logits(5, 33)
+    want = x.double().requires_grad_()
+    F.cross_entropy(want, target).backward()
+    for in_place in (False, True):
+        flat = torch.cat([torch.zeros(3), x.flatten()]).requires_grad_()
+        cross_entropy((flat*1)[3:].view(5, 33), target, in_place=in_place).backward()
+        near(flat.grad[3:].view(5, 33), want.grad)
+        assert not flat.grad[:3].any()
 
 
 def test_two_passes_without_a_cluster(monkeypatch):

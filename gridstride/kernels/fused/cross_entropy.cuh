@@ -1,8 +1,21 @@
 // The cross entropy of rows of `width` logits in two passes: `losses` reads a row and keeps two numbers of it, with
 // which `gradients` can make the gradient. Neither softmax nor probabilities are ever in memory.
-// Above: the types From (of logits) and Sum (in which is computed), V (numbers of a load, of which a row has whole
-// ones), THREADS and AHEAD (loads under way).
+// Above: the types From (of logits) and Sum (in which is computed), V (numbers of a load), THREADS, at least 2 V, and
+// AHEAD (loads under way).
 struct alignas(V * sizeof(From)) Pack { From at[V]; };
+
+// A row begins anywhere: up to where a pack may lie, and behind the last one, are single numbers.
+struct Row {
+    unsigned width, head, packs, singles;                   // head: single numbers ahead of the packs
+    __device__ Row(const From *numbers, unsigned width) : width(width) {
+        const unsigned past = (size_t)numbers % sizeof(Pack) / sizeof(From);
+        head = min(width, (V - past) % V), packs = (width - head) / V, singles = width - packs * V;
+    }
+    __device__ unsigned place(unsigned single) const { return single < head ? single : width - singles + single; }
+    __device__ unsigned pack_of(long long i) const {        // in which pack number i is; none if it is a single one
+        return i >= head && i < head + packs * V ? (unsigned)(i - head) / V : ~0u;
+    }
+};
 
 constexpr Sum LOG2E = 1.44269504088896340736, LN2 = 0.69314718055994530942;
 constexpr Sum LOWEST = sizeof(Sum) == 4 ? -3e38 : -1e308;   // finite: minus infinity less itself would be NaN
@@ -26,17 +39,21 @@ __device__ Sums join(Sums a, Sums b) {
     return {shift, a.sum * two_to(a.shift - shift) + b.sum * two_to(b.shift - shift)};
 }
 
-__device__ void add(Sums &sums, const Pack &pack) {
-    Sum x[V], most = (Sum)pack.at[0];
+template<int N> __device__ void add(Sums &sums, const From (&given)[N]) {
+    Sum x[N], most = (Sum)given[0];
     #pragma unroll
-    for (int v = 0; v < V; v++) {
-        x[v] = (Sum)pack.at[v];
-        most = x[v] > most ? x[v] : most;
+    for (int n = 0; n < N; n++) {
+        x[n] = (Sum)given[n];
+        most = x[n] > most ? x[n] : most;
     }
     Sum shift = shift_of(most);
     if (shift > sums.shift) sums = {shift, sums.sum * two_to(sums.shift - shift)};
     #pragma unroll
-    for (int v = 0; v < V; v++) sums.sum += above(x[v], sums.shift);
+    for (int n = 0; n < N; n++) sums.sum += above(x[n], sums.shift);
+}
+__device__ void add(Sums &sums, From x) {
+    const From one[1] = {x};
+    add(sums, one);
 }
 
 __device__ Sums warp_join(Sums sums, int lanes) {           // each lane gets those of its `lanes` neighbours
@@ -58,15 +75,15 @@ __device__ Sum loss_of(Sum x, Sums sums) {                  // log(sum of e^x) l
     return (log2(sums.sum) + fma(x, -LOG2E, sums.shift)) * LN2;
 }
 
-__device__ Pack gradient_of(Pack pack, Sums sums, Sum factor) {              // of all but the target: softmax * factor
+__device__ From gradient_of(From x, Sums sums, Sum factor, bool target) {    // (softmax, for the target less 1) * factor
+    return From((above((Sum)x, sums.shift) / sums.sum - target) * factor);
+}
+
+__device__ Pack gradient_of(Pack pack, Sums sums, Sum factor) {              // where the target is not among them
     factor /= sums.sum;
     #pragma unroll
     for (int v = 0; v < V; v++) pack.at[v] = From(above((Sum)pack.at[v], sums.shift) * factor);
     return pack;
-}
-
-__device__ From target_gradient(From x, Sums sums, Sum factor) {             // (softmax - 1) * factor
-    return From((above((Sum)x, sums.shift) / sums.sum - 1) * factor);
 }
 
 __device__ Pack load(const Pack *from) {                    // past the L1 cache: it is read once
@@ -87,18 +104,19 @@ __global__ void __launch_bounds__(THREADS)
 losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned width, long long ignored) {
     const size_t row = blockIdx.x;
     const From *numbers = x + row * width;
-    const Pack *packs = (const Pack *)numbers;
-    const unsigned count = width / V;
+    const Row parts(numbers, width);
+    const Pack *packs = (const Pack *)(numbers + parts.head);
     Sums sums = {LOWEST, 0};
-    for (unsigned i = threadIdx.x; i < count; i += AHEAD * THREADS) {
+    for (unsigned i = threadIdx.x; i < parts.packs; i += AHEAD * THREADS) {
         Pack pack[AHEAD];
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++)
-            if (i + a * THREADS < count) pack[a] = packs[i + a * THREADS];
+        for (int a = 0; a < AHEAD; a++)                     // all loads first, then what needs them
+            if (i + a * THREADS < parts.packs) pack[a] = packs[i + a * THREADS];
         #pragma unroll
         for (int a = 0; a < AHEAD; a++)
-            if (i + a * THREADS < count) add(sums, pack[a]);
+            if (i + a * THREADS < parts.packs) add(sums, pack[a].at);
     }
+    if (threadIdx.x < parts.singles) add(sums, numbers[parts.place(threadIdx.x)]);
     sums = block_join(sums);
     if (threadIdx.x != 0) return;
     const long long t = target[row];
@@ -106,25 +124,33 @@ losses(const From *x, const long long *target, Sum *loss, Sum *kept, unsigned wi
     kept[2 * row] = sums.shift, kept[2 * row + 1] = sums.sum;
 }
 
-// `parts` blocks for a row, each with `share` packs; `gradient` may be `x`. What comes from above is one number for
-// each row (each = 1), or one for all (each = 0); all of it is multiplied by `scale`.
+// `blocks` blocks for a row, each with `share` packs; `gradient` may be `x`, and lies to 16 bytes as that does. What
+// comes from above is one number for each row (each = 1), or one for all (each = 0); all is multiplied by `scale`.
 __global__ void __launch_bounds__(THREADS)
 gradients(const From *x, const long long *target, const Sum *kept, const Sum *upstream, const Sum *scale,
-          From *gradient, unsigned width, unsigned share, int parts, int each, long long ignored) {
-    const size_t row = blockIdx.x / parts;
+          From *gradient, unsigned width, unsigned share, int blocks, int each, long long ignored) {
+    const size_t row = blockIdx.x / blocks;
+    const unsigned part = blockIdx.x % blocks;
     const long long t = target[row];
-    const Pack *packs = (const Pack *)(x + row * width);
-    Pack *to = (Pack *)(gradient + row * width);
+    const From *numbers = x + row * width;
+    From *made = gradient + row * width;
+    const Row parts(numbers, width);
+    const Pack *packs = (const Pack *)(numbers + parts.head);
+    Pack *to = (Pack *)(made + parts.head);
     const Sums sums = {kept[2 * row], kept[2 * row + 1]};
     const Sum factor = upstream[row * each] * *scale;
-    const unsigned begin = blockIdx.x % parts * share, end = min(width / V, begin + share);
+    const unsigned hit = parts.pack_of(t), begin = part * share, end = min(parts.packs, begin + share);
+    if (part == 0 && threadIdx.x < parts.singles) {
+        const unsigned i = parts.place(threadIdx.x);
+        made[i] = t == ignored ? From(0) : gradient_of(numbers[i], sums, factor, i == t);
+    }
     for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) {
         if (t == ignored) {
             store(to + i, Pack{});
             continue;
         }
-        const From hit = i == t / V ? x[row * width + t] : From(0);          // read before it may be overwritten
+        const From old = i == hit ? numbers[t] : From(0);   // read before it may be overwritten
         store(to + i, gradient_of(load(packs + i), sums, factor));
-        if (i == t / V) gradient[row * width + t] = target_gradient(hit, sums, factor);
+        if (i == hit) made[t] = gradient_of(old, sums, factor, true);
     }
 }

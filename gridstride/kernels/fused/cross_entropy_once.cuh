@@ -13,10 +13,16 @@ loss_and_gradient(const From *x, const long long *target, const Sum *scale, Sum 
     Pack *kept = (Pack *)room;                              // each thread reads what it has written itself
     const size_t row = blockIdx.x;
     const long long t = target[row];
-    const Pack *packs = (const Pack *)(x + row * width);
-    Pack *to = (Pack *)(gradient + row * width);
-    const unsigned begin = blockIdx.y * share, end = min(width / V, begin + share);
+    const From *numbers = x + row * width;
+    From *made = gradient + row * width;
+    const Row parts(numbers, width);
+    const Pack *packs = (const Pack *)(numbers + parts.head);
+    Pack *to = (Pack *)(made + parts.head);
+    const unsigned begin = blockIdx.y * share, end = min(parts.packs, begin + share);
+    const bool single = blockIdx.y == 0 && threadIdx.x < parts.singles;      // has this thread such a number?
+    const unsigned own = single ? parts.place(threadIdx.x) : 0;
     if (t == ignored) {                                     // all blocks of the cluster leave
+        if (single) made[own] = From(0);
         for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) store(to + i, Pack{});
         if (blockIdx.y == 0 && threadIdx.x == 0) loss[row] = 0;
         return;
@@ -31,9 +37,10 @@ loss_and_gradient(const From *x, const long long *target, const Sum *scale, Sum 
         for (int a = 0; a < AHEAD; a++)
             if (i + a * THREADS < end) {
                 kept[i + a * THREADS - begin] = pack[a];
-                add(sums, pack[a]);
+                add(sums, pack[a].at);
             }
     }
+    if (single) add(sums, numbers[own]);
     sums = block_join(sums);
     if (CLUSTER > 1) {
         if (threadIdx.x == 0) told = sums;
@@ -43,12 +50,18 @@ loss_and_gradient(const From *x, const long long *target, const Sum *scale, Sum 
         cluster_arrive();                                   // others have been read; wait below until one has been, too
     }
     const Sum factor = *scale;
+    const unsigned hit = parts.pack_of(t);
     for (unsigned i = begin + threadIdx.x; i < end; i += THREADS) {
         store(to + i, gradient_of(kept[i - begin], sums, factor));
-        if (i != t / V) continue;                           // the target's logit is this thread's
-        const From hit = ((const From *)(kept + i - begin))[t % V];
-        gradient[row * width + t] = target_gradient(hit, sums, factor);
-        loss[row] = loss_of((Sum)hit, sums);
+        if (i != hit) continue;                             // the target's logit is this thread's
+        const From old = ((const From *)kept)[t - parts.head - begin * V];
+        made[t] = gradient_of(old, sums, factor, true);
+        loss[row] = loss_of((Sum)old, sums);
+    }
+    if (single) {
+        const From old = numbers[own];
+        made[own] = gradient_of(old, sums, factor, own == t);
+        if (own == t) loss[row] = loss_of((Sum)old, sums);
     }
     if (CLUSTER > 1) cluster_wait();
 }

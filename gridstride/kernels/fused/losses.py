@@ -14,7 +14,7 @@ from .sources import SIZES, source, sums_of
 from ..ptx import primitives
 from ..rung import Call, Long, here
 from ..texts import IN_C, with_types
-from ..tool import check_fits, check_tensor, launch, power_between, type_of, vector
+from ..tool import LOAD, check_fits, check_tensor, launch, power_between, type_of, vector
 from ...utils import cdiv
 
 # A cluster's blocks have about 64 KiB each, so that three share an SM: while one waits for its logits, another writes.
@@ -80,18 +80,18 @@ def losses_call(case) -> Call:
 @lru_cache(1024)
 def gradients_call(case, each) -> Call:
     "Makes the gradient of what was kept; `each`: has each row a number of its own from above?"
-    packs = case.width // case.v
+    packs = max(1, case.width // case.v)
     share = min(packs, _SHARE // (case.v * SIZES[case.dtype]))
-    parts, threads = cdiv(packs, share), _threads(share)
-    numbers = case.width, share, parts, int(each), Long(case.ignored)
+    blocks, threads = cdiv(packs, share), _threads(share)
+    numbers = case.width, share, blocks, int(each), Long(case.ignored)
     arrays = 'x', 'target', 'kept', 'upstream', 'scale', 'gradient'
-    return Call(_rows_source(case, threads), 'gradients', arrays, numbers, (case.rows * parts,), (threads,))
+    return Call(_rows_source(case, threads), 'gradients', arrays, numbers, (case.rows * blocks,), (threads,))
 
 
 @lru_cache(1024)
 def once_call(case, on):  # a `Call`, or None where that cannot be
     "Makes losses and gradient together, on a Hopper GPU"
-    size, packs = SIZES[case.dtype], case.width // case.v
+    size, packs = SIZES[case.dtype], max(1, case.width // case.v)
     blocks = power_between(2 * case.width * size // PARTS['bytes'] - 1, 1, _MOST_BLOCKS)
     share = cdiv(packs, blocks)
     shared = share * case.v * size
@@ -155,10 +155,11 @@ def _check_in_place(tool, x):
 
 
 # What is computed
-def _case(x, ignored):
-    "The `Case` of logits; rows begin where their vectors may"
+def _case(x, ignored, in_place):
+    "The `Case` of logits; what is loaded at once, of x and in new memory, begins at the same places of a row"
     rows, width = x.shape
-    return Case(type_of(x), rows, width, vector(x.data_ptr(), x.element_size(), 2, width), ignored)
+    v = LOAD // x.element_size() if in_place or x.data_ptr() % LOAD == 0 else 1
+    return Case(type_of(x), rows, width, v, ignored)
 
 
 def _in_sums(x, *shape):
@@ -214,7 +215,7 @@ class _CrossEntropy(torch.autograd.Function):
 
     @staticmethod
     def forward(ctx, x, target, ignored, reduction, in_place):
-        ctx.case = case = _case(x, ignored)
+        ctx.case = case = _case(x, ignored, in_place)
         loss, ctx.scale = _in_sums(x, case.rows), _count(x, target, case, reduction)
         ctx.in_place, ctx.gradient, ctx.kept, ctx.taken = in_place, None, None, False
         if reduction != 'none' and once_call(case, here()):
@@ -280,7 +281,7 @@ def cross_entropy(
         return torch.nn.functional.cross_entropy(logits, target, reduction=reduction).to(_in_sums(logits).dtype)
     if logits.requires_grad and torch.is_grad_enabled():
         return _CrossEntropy.apply(logits, target, ignore_index, reduction, in_place)
-    case, logits = _case(logits, ignore_index), logits.detach()
+    case, logits = _case(logits, ignore_index, True), logits.detach()
     scale, loss = _count(logits, target, case, reduction), _in_sums(logits, case.rows)
     _losses(logits, target, case, loss)
     return loss if reduction == 'none' else _add(loss, scale, case)
@@ -293,7 +294,7 @@ class _LinearCrossEntropy(torch.autograd.Function):
     def forward(ctx, x, weight, target, ignored, reduction, at_once):
         dx, dw = (torch.empty_like(o) if need else None for o, need in zip((x, weight), ctx.needs_input_grad))
         logits, loss = x.new_empty(min(at_once, len(x)), len(weight)), _in_sums(x, len(x))
-        whole = _case(logits, ignored)._replace(rows=len(x))
+        whole = _case(logits, ignored, True)._replace(rows=len(x))
         ctx.scale = _count(x, target, whole, reduction)
         one = torch.ones_like(ctx.scale)
         # float16 would lose small numbers: there the factor comes last

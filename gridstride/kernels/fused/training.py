@@ -5,7 +5,7 @@ from .losses import Case
 from ..rung import H100
 from ..standalone import marked, program, start
 from ..texts import IN_C
-from ..tool import vector
+from ..tool import LOAD
 from ...utils import cdiv
 
 # (rows, classes), the last one is timed
@@ -34,7 +34,7 @@ def _in_spaces(calls):
 
 def loss_calls(dtype, rows, width) -> list:  # of `Call`
     "What the mean of the losses and its gradient take, on an H100"
-    case = Case(dtype, rows, width, vector(0, losses.SIZES[dtype], 2, width), -100)
+    case = Case(dtype, rows, width, LOAD // losses.SIZES[dtype], -100)
     return [losses.count_call(case, True), losses.once_call(case, H100), losses.add_call(case)]
 
 
