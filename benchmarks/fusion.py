@@ -33,7 +33,7 @@ class Case(NamedTuple):
     torchs: object        # the same by torch
     inputs: list          # tensors; those of a backward have a gradient
     arrays: int           # of the size of x that are read or written
-    goals: dict = {}      # other side -> how many times faster ours shall be
+    goals: dict = {}      # other side -> how many times faster ours shall be, or None
     dy: object = None     # a tensor: the backward is timed
 
 
@@ -45,15 +45,16 @@ def backward_of(f, inputs, dy):
     return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
 
 
-def graphed(f):
-    "`f` as a CUDA graph: a function that launches it, and gives what it wrote"
-    stream = torch.cuda.Stream()
+def graphed(make):
+    """What `make()` returns as a CUDA graph: a function that launches it, and gives what it wrote. All is made on one
+    stream, as a backward runs on that of its forward"""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
     stream.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(stream):
+        f = make()
         for _ in range(3): f()
-    torch.cuda.current_stream().wait_stream(stream)
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph): out = f()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream): out = f()
     def run(*_):
         graph.replay()
         return out
@@ -78,43 +79,51 @@ TOOLS = dict(gelu=(kernels.gelu, F.gelu, 1), bias_gelu=(kernels.bias_gelu, lambd
              rms_norm=(kernels.rms_norm, rms, 2), layer_norm=(kernels.layer_norm, layer, 3))
 
 
-def forward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=TOOLS, goals=True):
+def forward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('gelu', 'bias_gelu', 'rms_norm'),
+            goals={'compiled': 1., 'copy': .97}):
     for dtype in dtypes:
         for name in tools:
             ours, torchs, n = TOOLS[name]
-            want = {'compiled': 1., 'copy': .97} if goals and name != 'layer_norm' else {}
-            yield Case(name, ours, torchs, numbers(shape, dtype)[:n], 2, want)
+            yield Case(name, ours, torchs, numbers(shape, dtype)[:n], 2, goals)
 
 
-def backward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('rms_norm', 'layer_norm', 'gelu', 'bias_gelu'),
-             goals=True):
+def backward(shape=LARGE, dtypes=(torch.float32, torch.bfloat16), tools=('rms_norm',), goals={'compiled': 1.1}):
     for dtype in dtypes:
         for name in tools:
             ours, torchs, n = TOOLS[name]
             x, *others = numbers(shape, dtype, True)[:n]
-            want = {'compiled': 1.1} if goals and name == 'rms_norm' else {}
-            yield Case(f'{name}, backward', ours, torchs, [x, *others], 3, want, torch.randn_like(x))
+            yield Case(f'{name}, backward', ours, torchs, [x, *others], 3, goals, torch.randn_like(x))
 
 
 def small():
-    yield from forward(SMALL, (torch.bfloat16,), ('gelu', 'rms_norm'), False)
-    yield from backward(SMALL, (torch.bfloat16,), ('rms_norm',), False)
+    for part in (forward, backward):
+        yield from part(SMALL, (torch.bfloat16,), ('rms_norm',), {'compiled': None})
 
 
-PARTS = dict(forward=forward, backward=backward, small=small)
+def others():
+    "What has no goal, against torch as it is"
+    yield from forward(tools=('layer_norm',), goals={'copy': None})
+    yield from backward(tools=('gelu', 'bias_gelu', 'layer_norm'), goals={})
+
+
+PARTS = dict(forward=forward, backward=backward, small=small, others=others)
 
 
 # Rows
 
 def sides(case):
-    "Name -> a function without arguments"
+    "Name -> what makes a function without arguments: ours, torch as it is, and those that have a goal"
     of = backward_of if case.dy is not None else forward_of
-    torch._dynamo.reset()                                   # a shape that is not the first is compiled for itself, too
-    res = {'ours': of(case.ours, case.inputs, case.dy), 'eager': of(case.torchs, case.inputs, case.dy),
-           'compiled': of(torch.compile(case.torchs, dynamic=False), case.inputs, case.dy)}
-    x = case.inputs[0].detach()
-    out = torch.zeros_like(x)
-    return res if case.dy is not None else {**res, 'copy': lambda: out.copy_(x)}
+    def way(f): return lambda: of(f, case.inputs, case.dy)
+    yield 'ours', way(case.ours)
+    yield 'eager', way(case.torchs)
+    if 'compiled' in case.goals:
+        torch._dynamo.reset()                               # a shape that is not the first is compiled for itself, too
+        yield 'compiled', way(torch.compile(case.torchs, dynamic=False))
+    if 'copy' in case.goals:
+        x = case.inputs[0].detach()
+        out = torch.zeros_like(x)
+        yield 'copy', lambda: lambda: out.copy_(x)
 
 
 def check(case, got):
@@ -132,7 +141,7 @@ def check(case, got):
 
 def rows_of(case, seconds):
     "A row for each of the other sides"
-    ways = {k: graphed(f) for k, f in sides(case).items()}
+    ways = {k: graphed(f) for k, f in sides(case)}
     check(case, ways['ours']())
     x = case.inputs[0]
     c = compare(ways, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())

@@ -100,6 +100,12 @@ def with_residual(norm):
     return f
 
 
+def test_a_ring_whose_bytes_need_not_be_asked_for():
+    "48 KiB of it, and the sums of the block's groups beside it: together they are more than a block has unasked"
+    x, w = numbers((40, 128), (128,), dtype=torch.bfloat16)
+    same(rms_norm, of_torch('rms_norm'), [x, w])
+
+
 @pytest.mark.parametrize('width', [33, 256])
 def test_a_residual(width):
     x, r, w, b, *dys = numbers((5, width), (5, width), (width,), (width,), (5, width), (5, width))

@@ -164,7 +164,9 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
 
 _RING = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
 _REGISTERS = 2**16  # of an SM: 128 for each thread that stays
-_SHARED = 192 * 1024  # bytes of the ring, of 227 KiB that a block may have
+# Bytes of the ring, of 227 KiB that a block may have. Below 49 KiB nobody would ask the driver to allow them, and with
+# the block's other shared memory they may yet be more than it allows unasked.
+_SHARED, _LEAST_SHARED = 192 * 1024, 49 * 1024
 
 
 class Stay(NamedTuple):
@@ -200,7 +202,8 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
     constants = _constants(v, rows * width * size, **numbers, **kind)
     src, groups = whole(('pack', 'group', 'norm_backward'), dtype, constants, _RING), stay.threads // stay.group
-    grid, shared = min(cdiv(rows, groups), on.sms * stay.blocks), stay.stages * (2 + norm.added) * groups * packs * LOAD
+    grid, ring = min(cdiv(rows, groups), on.sms * stay.blocks), stay.stages * (2 + norm.added) * groups * packs * LOAD
+    shared = max(ring, _LEAST_SHARED) if ring else 0
     arrays = _named(('x', 1), ('dy', 1), ('weight', norm.scaled), ('dsum', norm.added))
     arrays += ('kept', 'dx', *_named(('parts', learnt)))
     first = Call(src, 'norm_backward', arrays, (Long(rows), packs), (grid,), (stay.threads,), shared)
