@@ -35,6 +35,7 @@ class Checked:
         self.signature = inspect.signature(self.python)
         self.names = list(self.signature.parameters)
         self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
+        self.unspecialized = _unspecialized(self.jitted)
         self._told = False
 
     arg_names = property(lambda self: self.names, doc='the names of its arguments')
@@ -127,6 +128,11 @@ def _is_constexpr(annotation):
     return 'constexpr' in name or getattr(annotation, '__name__', '') == 'const'
 
 
+def _unspecialized(jitted):
+    "The arguments for whose values Triton compiles no kernel of its own"
+    return {p.name for p in getattr(jitted, 'params', ()) if getattr(p, 'do_not_specialize', False)}
+
+
 def checked(kernel):
     "The kernel under `@triton.jit` (or autotune, or heuristics), to be launched on the CPU with every check"
     if isinstance(kernel, Checked):
@@ -156,12 +162,18 @@ class _Launch:
         if isinstance(v, (np.integer, np.floating, np.bool_)):
             v = v.item()
         if isinstance(v, (bool, int, float)):
-            if v == 1 and type(v) is int:
-                return const(1)  # Triton compiles a kernel of its own for the number 1
-            return scalar(v, named('float32') if isinstance(v, float) else None)
+            return self._number(k, v)
         if isinstance(v, tuple):
-            return tuple(self._argument(k, o) for o in v)
+            found = [self._argument(k, o) for o in v]
+            return type(v)(*found) if hasattr(v, '_fields') else tuple(found)
         return self._other(k, v)
+
+    def _number(self, k, v):
+        "A number as an argument: fp32, int32 or int64; for the number 1 Triton compiles a kernel of its own"
+        if type(v) is int and v == 1 and k not in self.kernel.unspecialized:
+            return const(1)
+        narrow = type(v) is bool or type(v) is int and -(2**31) <= v < 2**31 or type(v) is int and v >= 2**63
+        return scalar(v, named('float32' if isinstance(v, float) else 'int64') if not narrow else None)
 
     def _other(self, k, v):
         if hasattr(v, 'block_shape') and hasattr(v, 'base'):

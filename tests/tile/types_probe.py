@@ -355,7 +355,7 @@ class Probe:
     def casts(self):
         for s in ALL:
             for t in ALL:
-                if s == t or {s, t} & set(NARROW) and {s, t} & set(INTS) or {s, t} <= set(NARROW):
+                if s == t or {s, t} & set(NARROW) and {s, t} & {'fp64', *INTS} or {s, t} <= set(NARROW):
                     continue
                 self.case(f'cast_{s}_{t}', torch.zeros(N, dtype=ALL[t]), cast_kernel, special(s), ..., N=N)
         for t in 'fp16', 'bf16':
