@@ -144,6 +144,14 @@ def test_memcheck_of_two_axes():
     assert 'x_ptr[10, 0] is outside: x_ptr has shape (10, 12)' in str(e.value)
 
 
+def test_memcheck_of_a_part_of_a_larger_array():
+    x, y = torch.randn(2, 100)
+    for a in x, y, x.numpy(), y.numpy():
+        run(copy_kernel, (3,), a, unwritten(96), 96, BLOCK=32)
+        with pytest.raises(MemcheckError) as e: run(copy_kernel, (4,), a, unwritten(128), 128, BLOCK=32)
+        assert (e.value.array, e.value.index) == ('x_ptr', (100,))
+
+
 @triton.jit
 def pointer_kernel(table_ptr, out_ptr, shift):
     p = (tl.load(table_ptr) + shift).to(tl.pointer_type(tl.float32))
@@ -412,6 +420,18 @@ def test_traces_count_bytes_and_sectors_by_line():
     written = [a for a in t.accesses if a['verb'] == 'written']
     assert [set(a['block']) for a in written] == [{0}, {1}, {2}, {3}] and list(written[3]['at']) == [96, 97, 98, 99]
     assert draw.touched(t, 'out_ptr', by='block', verb='written').svg.count('>3<') == 4
+
+
+def test_a_walk_over_tiles():
+    @triton.jit
+    def kernel(out_ptr, h, w, GROUP: tl.constexpr, B: tl.constexpr):
+        p, rows, columns = tl.program_id(0), tl.cdiv(h, B), tl.cdiv(w, B)
+        r, c = tl.swizzle2d(p // columns, p % columns, rows, columns, GROUP)
+        r, c = r*B + tl.arange(0, B), c*B + tl.arange(0, B)
+        tl.store(out_ptr + r[:, None]*w + c[None, :], 1., mask=(r[:, None] < h) & (c[None, :] < w))
+    with tile.trace() as t: run(kernel, (6,), unwritten(10, 7), 10, 7, GROUP=2, B=4)
+    assert t.walk('out_ptr').tolist() == [[0, 2], [1, 3], [4, 5]]
+    with pytest.raises(ValueError, match='x_ptr'): t.walk('x_ptr')
 
 
 def test_prints_and_static_prints(capsys):

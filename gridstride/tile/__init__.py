@@ -23,7 +23,7 @@ What is not modelled:
 - how a program is spread over threads: layouts, warps, shared memory, pipelines, what is missing of `tl.debug_barrier`;
 - the last bits of what a GPU approximates (`tl.exp` and its kin, division of fp32), of sums in another order, and of
   a product and a sum that the compiler fuses;
-- a slice of an array ends where the memory ends that was allocated for it, as on a GPU;
+- what lies between the rows of a slice: it counts as the slice's own;
 - inline PTX, `tl.dot_scaled`, fp8e4b15, kernels of Gluon. A name that is missing says so.
 """
 

@@ -27,13 +27,17 @@ _TORCH_BITS = dict(
 class Region:
     """The memory that an argument's array lies in, flat, with what the detectors know of it.
 
-    It reaches as far as the memory that was allocated: a pointer into a slice may leave the slice, as on a GPU."""
+    Offsets count from the beginning of that memory; the array's own part is `count` elements from `low` on, those
+    between its rows among them."""
 
     def __init__(self, flat, name, shape, strides, begin=0):
         self.flat, self.name, self.shape, self.strides, self.begin = flat, name, shape, strides, begin
         self.size, self.item = flat.size, flat.itemsize
         self.address = flat.__array_interface__['data'][0]
         self.shadow, self.writable = None, flat.flags.writeable
+        ends = [(n - 1) * s for n, s in zip(shape, strides)]
+        self.low = begin + sum(o for o in ends if o < 0)
+        self.count = 1 + sum(map(abs, ends)) if all(shape) else 0
         self.dtype = of_numpy(flat.dtype)
 
     def flat_index(self, offsets):
@@ -132,9 +136,9 @@ def _resolve(p, mask):
     if not flat.size:
         return None
     for region in chain(run.regions, _elsewhere(run, int(flat[0]))):
-        low, high = region.address, region.address + region.size * region.item
-        if low <= flat[0] < high:
-            return _typed(region, p.dtype.element_ty), p.data - low, item
+        first = region.address + region.low * region.item
+        if first <= flat[0] < first + region.count * region.item:
+            return _typed(region, p.dtype.element_ty), p.data - region.address, item
     code = 'null_pointer' if flat[0] < 4096 else 'foreign_pointer'
     raise finding('memcheck', code, dict(address=int(flat[0])), _lane(p, mask, 0))
 
@@ -167,6 +171,7 @@ def _typed(region, t):
     n = bytes_.size // t.size * t.size
     other = Region(bytes_[:n].view(t.np), region.name, (n // t.size,), (1,))
     other.shadow, other.writable = region.shadow, region.writable
+    other.low, other.count = (o * region.item // t.size for o in (region.low, region.count))
     return other
 
 
@@ -203,19 +208,22 @@ def _locate(p, mask):
         active = offsets.reshape(1)
     else:
         active = offsets.reshape(-1) if mask is None else offsets[mask]
-    if active.size and active.view(np.uint64).max() >= region.size:
+    counted = active - region.low if region.low else active
+    if active.size and counted.view(np.uint64).max() >= region.count:
         _outside(region, active, p, mask)
     return region, active
 
 
 def _outside(region, active, p, mask):
+    if not current().memcheck and active.min() >= 0 and active.max() < region.size:
+        return  # of another array in one memory
     if not current().memcheck:
         raise refuse(f'an access outside of {region.name}, which no memory is behind', 'memcheck is switched off.')
-    out = np.flatnonzero((active < 0) | (active >= region.size))
+    out = np.flatnonzero((active < region.low) | (active >= region.low + region.count))
     lane = _lane(p, mask, out[0])
     more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
     at = int(active[out[0]])
-    code = 'outside_before' if at < 0 else 'outside_masked' if mask is not None else 'outside_program'
+    code = 'outside_before' if at < region.low else 'outside_masked' if mask is not None else 'outside_program'
     fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, more=more)
     raise finding('memcheck', code, fields, lane)
 

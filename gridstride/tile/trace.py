@@ -75,6 +75,25 @@ class Trace:
             self.keep -= active.size
             self.accesses.append(self._kept(run, region, active, verb, line, p, mask))
 
+    def walk(
+        self,
+        array,  # the array's name in the kernel; it has two axes
+        verb='written',  # 'read', 'written' or 'atomic'
+    ) -> np.ndarray:  # one number for each tile; -1 where none was touched
+        "The order in which programs came to the tiles of an array, for `draw.cells`; the largest access is the tile"
+        found = [a for a in self.accesses if a['array'] == array and a['verb'] == verb and len(a['shape']) == 2]
+        if not found:
+            raise ValueError(f'nothing with two axes called {array!r} was {verb} in this trace')
+        w = found[0]['shape'][1]
+        boxes = [(a['at'] // w, a['at'] % w) for a in found if len(a['at'])]
+        size = [max(int(np.ptp(b[axis])) + 1 for b in boxes) for axis in (0, 1)]
+        order = np.full([-(-n // s) for n, s in zip(found[0]['shape'], size)], -1)
+        for r, c in boxes:
+            tile = r.min() // size[0], c.min() // size[1]
+            if order[tile] < 0:
+                order[tile] = order.max() + 1
+        return order
+
     def _kept(self, run, region, active, verb, line, p, mask):
         "An access as the pictures of `draw` take it; `block` is the program's number in the grid, `thread` the lane"
         x, y, z = run.program
