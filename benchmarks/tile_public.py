@@ -4,8 +4,9 @@
 
 FOLDER holds clones: triton, Liger-Kernel, unsloth, attorch, flash-linear-attention, ao, xformers (and `site`, for
 packages that their host code imports). Their kernels and the host functions that launch them run as they are; what
-their packages import beside is left out. A row says which kernels were launched how often, and what became of it:
-`right` (gradients, too, where there are any), `found` (a finding, told below), `refused` in words, or `wrong`.
+their packages import beside is left out. A row says which kernels were launched, and what became of it: `right`
+(gradients, too, where there are any), `found` (a finding), `refused` in words, or `wrong`; and where lanes are used
+that a mask has left without a value, of which `tile` warns.
 """
 
 import ast, contextlib, importlib, importlib.abc, importlib.util, linecache, sys, traceback, types, warnings
@@ -23,7 +24,7 @@ from triton.runtime.jit import KernelInterface
 ROOT = Path(__file__).resolve().parents[1]
 sys.path[:0] = [str(ROOT), str(ROOT / 'tests/tile')]
 from gridstride import tile
-from gridstride.findings import KernelError
+from gridstride.findings import KernelError, UndefinedLanes
 from gridstride.utils import check
 from tile_corpus import pretend_an_h100
 
@@ -1116,33 +1117,34 @@ def verdict(row):
 
 
 def judge(row):
-    "What became of a row; what was found is told, and whether the results are right when that check is off"
-    with contextlib.redirect_stdout(sys.stderr):
+    "What became of a row, and what was warned of"
+    with contextlib.redirect_stdout(sys.stderr), warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter('always', UndefinedLanes)
         what, e, launched = verdict(row)
-        if what != 'found':
-            return what, e, launched, ''
-        with tile.options(checks=f'no {e.kind}'):
-            then, error, launched = verdict(row)
-    return what, error, launched, f"{e.kind} in {e.kernel}, line {e.line}; without this check: {then}"
+    warned = sorted({str(o.message).split(': ')[0] for o in heard if issubclass(o.category, UndefinedLanes)})
+    return what, e, launched, warned
 
 
 def main(folder, *words):
     set_up(folder)
     warnings.simplefilter('ignore')
     torch.set_num_threads(1)
-    total, functions = Counter(), Counter()
+    total, functions, warned_of = Counter(), Counter(), 0
     for row in ROWS:
         if words and not any(w in f'{row.project} {row.file} {row.name}' for w in words):
             continue
-        what, e, launched, note = judge(row)
+        what, e, launched, warned = judge(row)
         total[what] += 1
         functions[what] += len(launched)
         print(f'{what:8} {row.project}/{row.file}: ' + ', '.join(launched), flush=True)
-        if note:
-            print(f'         {note}')
+        warned_of += bool(warned)
+        if warned:
+            print(f'         lanes without a value are used: {", ".join(warned)}')
         if e is not None:
             print(f'--- {row.name}: ' + ''.join(traceback.format_exception(e)[-8:]), file=sys.stderr, flush=True)
-    print(', '.join(f'{n} {what} ({functions[what]} kernels)' for what, n in total.items()))
+    print(
+        ', '.join(f'{n} {what} ({functions[what]} kernels)' for what, n in total.items()) + f'; {warned_of} warned of'
+    )
 
 
 if __name__ == '__main__':

@@ -117,9 +117,11 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_If(self, node):
         mine, other = _assigned(node.body), _assigned(node.orelse)
-        lost = sorted((mine ^ other) - self.known)
-        self.generic_visit(node)
-        self.known |= mine | other
+        node.test = self.visit(node.test)
+        known = set(self.known)
+        node.body, kept = self._branch(node.body, known)
+        node.orelse, also = self._branch(node.orelse, known)
+        lost, self.known = sorted(kept ^ also), known | kept | also
         returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
         if returns or not mine | other:
             node.test = _call('decides', node.test)
@@ -133,6 +135,14 @@ class _Rewriter(ast.NodeTransformer):
             gone = _call('only', _named(name, node), ast.Constant(o), _called_late(o))
             after.append(ast.copy_location(ast.Assign([ast.Name(o, ast.Store())], gone), node))
         return [ast.fix_missing_locations(o) for o in (begin, node, *after)]
+
+    def _branch(self, statements, known):
+        "A branch of an `if`, and the names that it adds to those known; what its loops forget is not among them"
+        self.known, found = set(known), []
+        for o in statements:
+            made = self.visit(o)
+            found += made if isinstance(made, list) else [made]
+        return found, self.known - known
 
     def visit_ListComp(self, node):
         if any(isinstance(o.iter, ast.Call) for o in node.generators):

@@ -232,16 +232,19 @@ def two_loops_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
         for k in range(n):
             part = tl.load(x_ptr + k)
             total += part
+    for k in range(1):
+        part = tl.load(x_ptr + k)
+        total -= part
     for k in range(n):
         part = tl.load(y_ptr + k * BLOCK + i)
         total += part
     tl.store(out_ptr + i, total)
 
-@right(rtol=1e-6, atol=1e-6, why='six sums')
+@right(rtol=1e-6, atol=1e-6, why='seven sums')
 def one_name_in_two_loops(go):
     x, y, out = normal(3), normal(3, 16), unwritten(16)
     go(two_loops_kernel, 1, x, y, out, 3, BLOCK=16)
-    return [(out, x.double().sum() + y.double().sum(0))]
+    return [(out, x[1:].double().sum() + y.double().sum(0))]
 
 
 @triton.jit
