@@ -31,7 +31,7 @@ def fitting(
         return _of_fixed(fields, line, above)
     if kind == 'memcheck' and code in _ELSEWHERE and (wraps := _UNSIGNED.search(line)):
         return 'below_0', dict(expr=wraps[0])
-    if kind == 'racecheck' and code in ('race', 'race_of_blocks') and line and other:
+    if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
         return _of_race(code, fields, line, place.line, other, above)
     if kind == 'synccheck' and code == 'stuck' and fields['why'].code == 'at_grid':
         return 'at_grid', {}

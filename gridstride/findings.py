@@ -446,6 +446,11 @@ WORDS = {
             'a __threadfence() before that.',
         ),
     ),
+    ('racecheck', 'race_of_cluster'): Words(
+        _RACE,
+        'Put a cluster.sync() between these two lines (in PTX barrier.cluster.arrive and .wait): '
+        'there the blocks of a cluster wait for each other.',
+    ),
     ('racecheck', 'race_of_volatiles'): Words(
         '{element} is {before} by one thread and {now} by another, and volatile orders nothing between threads',
         'volatile keeps the compiler from remembering a value, and no more: `x += y` is still a read and a write. '
@@ -543,7 +548,8 @@ WORDS = {
     # Blocks of a cluster
     ('racecheck', 'block_not_begun'): Words(
         'shared memory of a block of the cluster is used that may not have begun',
-        "barrier.cluster.arrive and .wait come before the first use of another block's shared memory.",
+        "cluster.sync(), in PTX barrier.cluster.arrive and .wait, comes before the first use of another block's shared "
+        'memory.',
     ),
     ('memcheck', 'block_may_end'): Words(
         'shared memory of a block of the cluster that has ended may be used here: nothing makes it wait', _ENDS_LATE

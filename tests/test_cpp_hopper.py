@@ -561,7 +561,7 @@ def test_blocks_reach_each_others_shared_memory(cluster, grid, order):
     assert neighbours(0, cluster, grid) and neighbours(0, cluster, grid, checks=False)
 
 @pytest.mark.parametrize('wrong,kinds,says,marks', [
-    (1, RacecheckError, r'(mine|got)\[\d+\] is', ('remote','remote_store','own','out')),
+    (1, RacecheckError, r'(mine|got)\[\d+\] is|may not have begun', ('remote','remote_store','own','out')),
     (2, MemcheckError, 'there is no block 4 in a cluster of 4', ('map',)),
     (4, RacecheckError, r'is used that may not have begun', ('remote_store',)),
     (3, (RacecheckError,MemcheckError), r'(mine|got)\[\d+\] is|block of the cluster that has ended',

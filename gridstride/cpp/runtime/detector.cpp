@@ -79,6 +79,13 @@ void Detector::in_another_block(Worker &there, uintptr_t a, unsigned n, bool wri
         find(Code::cluster_variable, {}, {me, now, where});
     there.clock->used_by_others = {me, now, where};
     words(there.clock->shared_cells, a - reinterpret_cast<uintptr_t>(there.shared), n, write, where, a, nullptr);
+    if (checks(racecheck) && !knows_begun(there)) find(Code::block_not_begun, {}, {me, now, where});
+}
+// Has the thread at work heard, by the cluster's barrier or in another way, of anything that the block has done?
+bool Detector::knows_begun(const Worker &there) const {
+    for (int rank = 0; rank < there.n; rank++)
+        if (has_heard({thread_number(there, rank), there.clock->block_start, 0})) return true;
+    return false;
 }
 
 // The cells of all arrays that were: of another worker's launch, of another library's file scope.

@@ -227,6 +227,7 @@ struct Detector : BlockClock {
         elsewhere(a, write, where);
     }
     void in_another_block(Worker &there, uintptr_t a, unsigned n, bool write, uint32_t where);
+    bool knows_begun(const Worker &there) const;
     const Worker &home_of(uintptr_t a) const {
         const Worker *there = a - shared_base < shared_cap ? w : w->block_of(reinterpret_cast<const char *>(a));
         return there ? *there : *w;

@@ -44,7 +44,8 @@ void Detector::race(const Access &earlier, const Access &later, const char *befo
          : mine && (covers(mine->seen[0]) || covers(mine->seen[1]))      ? Code::flag_not_acquired
          : mine && (covers(mine->narrow) || covers(all.narrow))          ? Code::fence_of_block
          : within                                                        ? Code::race
-                                                                         : Code::race_of_blocks,
+         : p                                                             ? Code::race_of_blocks
+                                                                         : Code::race_of_cluster,
         {x.array(), x.index(), {"before", before}, {"now", then}, {"barrier", barrier_line}}, later, &earlier);
 }
 void Detector::engine_race(
