@@ -100,8 +100,6 @@ template<int N> __device__ void registers_up() { asm volatile("setmaxnreg.inc.sy
 // The blocks of a cluster
 __device__ int rank() { u32 x; asm("mov.u32 %0, %%cluster_ctarank;" : "=r"(x)); return x; }
 __device__ void cluster_sync() { asm volatile("barrier.cluster.arrive;\nbarrier.cluster.wait;" ::: "memory"); }
-__device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-__device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
 __device__ void barrier_arrive_at(u32 bar, int rank) {      // at the barrier in the same place of another block
     asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %0, %1;\n"
                  "mbarrier.arrive.shared::cluster.b64 _, [there]; }"
@@ -113,11 +111,6 @@ __device__ float of_block(const float *p, int rank) {       // what lies in the 
     asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
     asm volatile("ld.shared::cluster.f32 %0, [%1];" : "=f"(v) : "r"(there) : "memory");
     return v;
-}
-__device__ void into_block(float *p, int rank, float v) {
-    u32 there;
-    asm volatile("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(address(p)), "r"(rank));
-    asm volatile("st.shared::cluster.f32 [%0], %1;" :: "r"(there), "f"(v) : "memory");
 }
 
 // 8x8 matrices out of shared memory, four as they lie or two turned (lane l gives the address of row l%8 of matrix

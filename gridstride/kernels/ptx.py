@@ -1,10 +1,10 @@
-"""Instructions that C has no words for, as C functions: `PTX`, the text of `ptx.cuh`, `primitives`, some of them, and
-`wgmma`, which is written by a function."""
+"""Instructions that C has no words for, as C functions: `PTX`, the text of `ptx.cuh`, `primitives`, some of them and of
+`clusters.cuh`, and `wgmma`, which is written by a function."""
 
 import re
 from importlib.resources import files
 
-PTX = files(__package__).joinpath('ptx.cuh').read_text(encoding='utf-8')
+PTX, _CLUSTERS = (files(__package__).joinpath(o).read_text(encoding='utf-8') for o in ('ptx.cuh', 'clusters.cuh'))
 
 
 # A function begins at a line of its own, and ends there or with a brace that stands alone. A lesson shows few of them
@@ -13,8 +13,8 @@ _FUNCTION = re.compile(r'^(?:template<.*> )?__device__ \w+ (\w+)\((?:.*\} *(?://
 
 
 def primitives(*names) -> str:  # CUDA C, below `typedef unsigned u32;`
-    "The functions of the header that have these names, in its order; `KeyError` for a name that it has not"
-    found = [(m[1], m[0]) for m in _FUNCTION.finditer(PTX)]
+    "The functions of the headers that have these names, in their order; `KeyError` for a name that they have not"
+    found = [(m[1], m[0]) for m in _FUNCTION.finditer(PTX + _CLUSTERS)]
     if lacks := set(names) - {name for name, _ in found}:
         has = ', '.join(dict.fromkeys(name for name, _ in found))
         raise KeyError(f'ptx.cuh has no {", ".join(sorted(lacks))}; it has {has}')
