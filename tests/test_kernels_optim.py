@@ -368,6 +368,22 @@ def loaded(**options):
     AdamW(p).load_state_dict(torch.optim.AdamW(p, **options).state_dict())
 
 
+def changed(change):
+    p = [torch.ones(3, requires_grad=True)]
+    o = AdamW(p)
+    give_gradients(0, p)
+    o.step()
+    change(p[0], o.state[p[0]])
+    p[0].grad = torch.ones_like(p[0])
+    o.step()
+
+
+def to_double(p, state): p.data = p.data.double()
+
+
+def to_meta(p, state): state['exp_avg'] = state['exp_avg'].to('meta')
+
+
 P = torch.ones(3, 4, requires_grad=True)
 
 
@@ -381,6 +397,8 @@ P = torch.ones(3, 4, requires_grad=True)
     (lambda: AdamW([P.detach().double().requires_grad_()]), TypeError, 'is float64, and it may be float32, bfloat16'),
     (lambda: AdamW([P.detach()[:, ::2].requires_grad_()]), ValueError, r'of shape \(3, 2\) has gaps: its strides'),
     (lambda: AdamW([P.detach().to('meta').requires_grad_()]), ValueError, 'on meta, and kernels run on cpu here'),
+    (lambda: changed(to_double), TypeError, 'a parameter is float64'),
+    (lambda: changed(to_meta), ValueError, r'of shape \(3,\) on cpu has other states; move a model before'),
     (sparse, ValueError, 'a gradient is sparse; torch.optim.SparseAdam takes such'),
     (lambda: loaded(amsgrad=True), ValueError, 'amsgrad is not covered'),
     (lambda: loaded(capturable=True), ValueError, 'capturable is not covered'),

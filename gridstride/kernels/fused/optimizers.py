@@ -158,6 +158,16 @@ def _check_param(p):
         _refuse(f'a parameter of shape {tuple(p.shape)} has gaps: its strides are {p.stride()}', 'use .contiguous()')
 
 
+def _check_four(four, device):
+    "Look again at what may have changed since the optimizer was made"
+    for p, *others in four:
+        _check_param(p)
+        if any(x.device != device or x.shape != p.shape for x in others):
+            _refuse(
+                f'a parameter of shape {tuple(p.shape)} on {device} has other states', 'move a model before, not after'
+            )
+
+
 def _gradient(p):
     "The gradient of a parameter as the kernel needs it: it lies as the parameter does"
     g = p.grad
@@ -247,7 +257,8 @@ class AdamW(torch.optim.Optimizer):
 
     def _launch(self, four, key, dtype, device, maximize, numbers):
         "Launch the step for (parameter, gradient, states) of each"
-        if device.type == 'cpu':
+        if device.type != 'cuda':
+            _check_four(four, device)
             together = _Together(four)
             for o in _tables(together.rows, dtype, device):
                 o.launch(together.memory, dtype, maximize, numbers)
@@ -258,6 +269,7 @@ class AdamW(torch.optim.Optimizer):
         now = [*map(torch.Tensor.data_ptr, chain.from_iterable(four)), *(xs[0].numel() for xs in four)]
         known, tables = self._known.get(key, (None, None))
         if known != now:
+            _check_four(four, device)
             tables = _tables([(*(x.data_ptr() for x in xs), xs[0].numel()) for xs in four], dtype, device)
             self._known[key] = now, tables
         for o in tables:
