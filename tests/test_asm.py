@@ -304,6 +304,23 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by the copy engine'
     with pytest.raises(TypeError, match='copy_k is no kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
 
+def test_a_kernel_of_the_stand_in_finds_what_triton_made(tmp_path, monkeypatch):
+    "Where Triton is not installed, a recording is found by the same key"
+    if sys.platform != 'linux': pytest.skip('Triton is for Linux')
+    kernel = ('def double_k(x, n, BLOCK: tl.constexpr):\n    i = tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)\n'
+              '    tl.store(x+i, 2*tl.load(x+i, mask=i<n), mask=i<n)\n')
+    for name,room in dict(with_triton='triton', without='gridstride.tile').items():
+        head = f'import {room}.language as tl'
+        (tmp_path/f'{name}.py').write_text(f'{head}\n{kernel}')
+    monkeypatch.syspath_prepend(tmp_path)
+    import triton
+    from gridstride.tile.standin import JITFunction
+    from with_triton import double_k as real
+    from without import double_k as ours
+    kernels, x = (triton.jit(real), JITFunction(ours)), np.zeros(64, np.float32)
+    keys = [report.find(k, (x, 64), options=dict(BLOCK=32)).key for k in kernels]
+    assert keys[0] == keys[1] and "{'BLOCK': 32}" in keys[0]
+
 
 # Without compilers
 

@@ -255,7 +255,7 @@ class Triton(_InPython):
                 f"{k.fn.__name__} needs examples of {', '.join(left)} too: tensors and numbers in order, "
                 "constants by name"
             )
-        constant = {p for p, v in inspect.signature(k.fn).parameters.items() if 'constexpr' in str(v.annotation)}
+        constant = {p for p, v in inspect.signature(k.fn).parameters.items() if 'const' in str(v.annotation)}
         self.constants = {o: v for o, v in given.items() if o in constant or (type(v) is int and v == 1) or v is None}
         typed = {o: triton_type(v) for o, v in given.items() if o not in self.constants}
         self.types = {o: 'constexpr' if o in self.constants else typed[o][0] for o in names}

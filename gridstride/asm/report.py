@@ -48,7 +48,7 @@ def find(
         return CudaC(source_of(k), name)
     if hasattr(k, 'py_func'):
         return Numba(k, args)
-    if type(k).__module__.split('.')[0] == 'triton':
+    if hasattr(k, 'fn') and hasattr(k, 'arg_names'):
         return Triton(k, args, options or {})
     raise TypeError(
         f'{k!r} is no kernel: it may be CUDA C, a cuda_kernel, a load_cuda module, a kernel of Numba, '

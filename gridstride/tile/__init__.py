@@ -29,6 +29,7 @@ What is not modelled:
 
 from ..options import options
 from .kernel import Checked, checked
+from .standin import TensorDescriptor
 from .trace import Trace, trace
 
-__all__ = ['Checked', 'Trace', 'checked', 'options', 'trace']
+__all__ = ['Checked', 'TensorDescriptor', 'Trace', 'checked', 'options', 'trace']

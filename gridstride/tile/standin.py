@@ -8,7 +8,7 @@ from importlib.util import find_spec
 from . import language
 from .kernel import Checked, checked
 
-__all__ = ['module', 'jit', 'autotune', 'heuristics', 'Config', 'cdiv', 'next_power_of_2']
+__all__ = ['module', 'jit', 'autotune', 'heuristics', 'Config', 'TensorDescriptor', 'cdiv', 'next_power_of_2']
 
 
 class JITFunction:
@@ -91,6 +91,23 @@ def next_power_of_2(n):
     return 1 << (n - 1).bit_length() if n > 0 else 0
 
 
+def set_allocator(allocate):
+    "Nothing: a checked kernel needs no memory of its own"
+
+
+class TensorDescriptor:
+    "An array and the shape of the blocks that are moved at once, as Triton's class of this name"
+
+    def __init__(self, base, shape, strides, block_shape, padding='zero'):
+        self.base, self.shape, self.strides = base, list(shape), list(strides)
+        self.block_shape, self.padding = list(block_shape), padding
+
+    @classmethod
+    def from_tensor(cls, tensor, block_shape, padding='zero'):
+        "The descriptor of a whole tensor"
+        return cls(tensor, tensor.shape, tensor.stride(), block_shape, padding)
+
+
 class _Standin(types.ModuleType):
     "Triton, as far as it is here"
 
@@ -114,6 +131,7 @@ def module():
     found.jit, found.autotune, found.heuristics = jit, autotune, heuristics
     if real is None:
         found.language, found.Config, found.cdiv, found.next_power_of_2 = language, Config, cdiv, next_power_of_2
+        found.set_allocator = set_allocator
     else:
         found.language = import_module('triton.language')
     return found
