@@ -6,10 +6,11 @@ import builtins
 import functools
 import math as _math
 import sys
+import types
 
 import numpy as np
 
-from . import descriptors, memory, randoms
+from . import descriptors, libdevice, memory, randoms
 from . import block as _block, types as _types
 from .block import block_of, broadcast as _broadcast, compute, convert, is_number, lacking_as, made, shaped, tensor
 from .rewrite import keep_types, types_of
@@ -863,4 +864,5 @@ _MEMBERS = (
 for _name in _MEMBERS.split():
     if _name in globals():
         setattr(tensor, _name, globals()[_name])
-math = sys.modules[__name__]
+math = core = standard = random = sys.modules[__name__]
+extra = types.SimpleNamespace(libdevice=libdevice, cuda=types.SimpleNamespace(libdevice=libdevice))

@@ -1,10 +1,11 @@
 """The functions of `triton.language.extra.libdevice`: CUDA's, element by element."""
 
 import math
+import re
 
 import numpy as np
 
-from .block import block_of, tensor
+from .block import bitcast, block_of, convert, made
 from .run import no_such_name, refuse
 from .types import DTYPES
 
@@ -18,6 +19,9 @@ _ONE = dict(
     rsqrt=lambda x: 1 / np.sqrt(x), rcp_rn=lambda x: 1 / x, sqrt_rn=np.sqrt, exp10=lambda x: 10.0**x,
     round=lambda x: np.copysign(np.floor(np.abs(x) + 0.5), x),
     fast_expf=np.exp, fast_logf=np.log, fast_sinf=np.sin, fast_cosf=np.cos, fast_tanf=np.tan, fast_log2f=np.log2,
+    fast_tanhf=np.tanh, saturatef=lambda x: np.clip(np.nan_to_num(x, nan=0.0), 0, 1), rcbrt=lambda x: 1 / np.cbrt(x),
+    sinpi=lambda x: np.sin(np.pi * x), cospi=lambda x: np.cos(np.pi * x),
+    normcdf=lambda x: 0.5 * np.vectorize(math.erfc, otypes=[float])(-x / np.sqrt(2)),
     fast_exp10f=lambda x: 10.0**x, fast_log10f=np.log10,
 )  # fmt: skip
 _TWO = dict(
@@ -26,6 +30,74 @@ _TWO = dict(
     fdim=lambda x, y: np.maximum(x - y, 0),
 )  # fmt: skip
 _ASKS = dict(isnan=np.isnan, isinf=np.isinf, finitef=np.isfinite, isfinited=np.isfinite, signbit=np.signbit)
+_ROUNDED = dict(rn=np.rint, rz=np.trunc, rd=np.floor, ru=np.ceil)
+_WHOLE = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
+
+
+def _bits_of(x):
+    "Whole numbers as Python's, without their sign"
+    return [int(o) & ((1 << x.dtype.int_bitwidth) - 1) for o in np.ravel(x.data)]
+
+
+def _counted(f):
+    "A function of the bits of whole numbers"
+
+    def g(x):
+        x = block_of(x)
+        found = np.array([f(o, x.dtype.int_bitwidth) for o in _bits_of(x)], np.int32)
+        return made(found.reshape(x.data.shape)[()], DTYPES['int32'], x)
+
+    return g
+
+
+popc = _counted(lambda o, n: bin(o).count('1'))
+clz = _counted(lambda o, n: n - o.bit_length())
+ffs = _counted(lambda o, n: (o & -o).bit_length())
+
+
+def brev(x):
+    "The bits in reverse order"
+    x = block_of(x)
+    n = x.dtype.int_bitwidth
+    found = np.array([int(f'{o:0{n}b}'[::-1], 2) for o in _bits_of(x)], f'u{n // 8}')
+    return made(found.view(x.dtype.np).reshape(x.data.shape)[()], x.dtype, x)
+
+
+def fma(x, y, z):
+    "x*y + z, rounded once"
+    from .language import fma
+
+    return fma(x, y, z)
+
+
+def mulhi(x, y):
+    "The upper half of a product"
+    from .language import umulhi
+
+    return umulhi(x, y)
+
+
+def float_as_int(x):
+    "The bits of fp32, as int32"
+    return bitcast(block_of(x), DTYPES['int32'])
+
+
+def int_as_float(x):
+    "Bits of 32, as fp32"
+    return bitcast(block_of(x), DTYPES['float32'])
+
+
+def _converted(name):
+    "float2int_rn and its kin: the type, and how it is rounded; None for another name"
+    m = re.fullmatch(r'(?:float|double)2(int|uint|ll|ull)_(rn|rz|rd|ru)', name)
+    if not m:
+        return None
+
+    def g(x):
+        x = _floating(x, name)
+        return convert(made(_ROUNDED[m[2]](x.data), x.dtype, x), DTYPES[_WHOLE[m[1]]])
+
+    return g
 
 
 def _floating(x, name):
@@ -40,14 +112,17 @@ def _function(name):
 
     def one(x):
         x = _floating(x, name)
-        return tensor(np.asarray(_ONE[name](x.data), x.dtype.np)[()], x.dtype)
+        return made(np.asarray(_ONE[name](x.data), x.dtype.np)[()], x.dtype, x)
 
     def two(x, y):
-        x, y = _floating(x, name), _floating(y, name)
-        return tensor(np.asarray(_TWO[name](x.data, y.data), x.dtype.np)[()], x.dtype)
+        x, y = (
+            convert(o, DTYPES['float32']) if o.dtype.is_int() else _floating(o, name) for o in map(block_of, (x, y))
+        )
+        return made(np.asarray(_TWO[name](x.data, y.data), x.dtype.np)[()], x.dtype, x, y)
 
     def asks(x):
-        return tensor(_ASKS[name](_floating(x, name).data).astype(np.int32), DTYPES['int32'])
+        x = _floating(x, name)
+        return made(_ASKS[name](x.data).astype(np.int32), DTYPES['int32'], x)
 
     return one if name in _ONE else two if name in _TWO else asks
 
@@ -57,4 +132,6 @@ def __getattr__(k):
         raise AttributeError(k)
     if k in _ONE or k in _TWO or k in _ASKS:
         return _function(k)
+    if found := _converted(k):
+        return found
     raise no_such_name(f'libdevice.{k}')
