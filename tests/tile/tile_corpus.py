@@ -77,13 +77,17 @@ class Expected(NamedTuple):
     note: str  # why nobody can see it
 
 
+@cache
+def ends(file):
+    "name -> the line behind each wrong case of a file, in their order"
+    sources = {c.name: inspect.getsourcelines(c.run) for c in cases('wrong').values() if c.file == file}
+    return {name: start + len(source) for name, (source, start) in sources.items()}
+
+
 def expected(case):
     "What the marks above the case's end say"
-    source, start = inspect.getsourcelines(case.run)
-    end = start + len(source)
-    ends = [inspect.getsourcelines(c.run)[1] + len(inspect.getsourcelines(c.run)[0])
-            for c in cases('wrong').values() if c.file == case.file]
-    begin = max((e for e in ends if e < end), default=0)
+    end = ends(case.file)[case.name]
+    begin = max((e for e in ends(case.file).values() if e < end), default=0)
     mine = [m for m in marks(case.file) if begin <= m[0] < end]
     return Expected(set().union(*(m[1] for m in mine)), {m[0] for m in mine}, mine[0][2])
 

@@ -69,7 +69,7 @@ def two_phases_kernel(x_ptr, parts_ptr, out_ptr, n, PROGRAMS: tl.constexpr, BLOC
     tl.store(parts_ptr + pid, tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.)))  # racecheck
     tl.debug_barrier()
     if pid == PROGRAMS - 1:
-        tl.store(out_ptr, tl.sum(tl.load(parts_ptr + tl.arange(0, PROGRAMS))))  # racecheck
+        tl.store(out_ptr, tl.sum(tl.load(parts_ptr + tl.arange(0, PROGRAMS))))  # racecheck initcheck
 
 @wrong
 def last_program_does_not_wait(go):
@@ -154,7 +154,7 @@ def atomic_and_plain_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
     if tl.program_id(0) == 0:
         tl.store(out_ptr, 0.)  # racecheck
     tl.debug_barrier()
-    tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.)))  # racecheck
+    tl.atomic_add(out_ptr, tl.sum(tl.load(x_ptr + i, mask=i < n, other=0.)))  # racecheck initcheck
 
 @wrong
 def first_program_clears_what_all_add_to(go):
