@@ -24,6 +24,21 @@ def start(call, kernel, args) -> str:
     return f'start({kernel}, {three(call.grid)}, {three(call.block)}, {call.shared}, {wishes}, {", ".join(args)});'
 
 
+def in_spaces(calls) -> tuple:  # (C, {text: its namespace})
+    "The texts of `Call`s, each in a namespace of its own, as cases of other sizes may need other numbers in one text"
+    spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
+    return '\n'.join(f'namespace {o} {{\n{marked(src)}}}\n' for src, o in spaces.items()), spaces
+
+
+def switch(head, cases) -> str:
+    "C of a function of `number`, which does one of several things: for each the lines"
+    body = ''.join(
+        f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in [*lines, 'break;']) + '    }\n'
+        for i, lines in enumerate(cases)
+    )
+    return f'{head} {{\n    switch (number) {{\n{body}    }}\n}}\n'
+
+
 def program(
     name,  # of the file
     what,  # it is: lines of text

@@ -8,12 +8,12 @@ import torch
 from gridstride import kernels
 from gridstride.kernels import choice, export, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
-from gridstride.kernels.fused import losses, training
+from gridstride.kernels.fused import activations, losses, norms, programs as passes, training
 from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = {**programs.list_programs(), **training.list_training_programs()}
+MEMORY = {**programs.list_programs(), **passes.list_passes(), **training.list_training_programs()}
 
 
 def parts(text):
@@ -104,6 +104,27 @@ def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeyp
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
 
 
+@pytest.mark.parametrize('o', passes.PASSES, ids=lambda o: o.name)
+def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monkeypatch):
+    "Case by case, as on an H100, but for the largest; nothing is run"
+    seen = []
+    for module in (activations, norms):
+        monkeypatch.setattr(module, 'here', lambda: export.H100)
+        monkeypatch.setattr(module, 'launch', lambda calls, x, **arrays: seen.extend(calls))
+    for shape in passes.SHAPES[:-1]:
+        x, *columns = (torch.zeros(s, dtype=getattr(torch, o.dtype), requires_grad=True)
+                       for s in (shape, shape[1:], shape[1:]))
+        given = columns[:dict(gelu=0, bias_gelu=1, rms_norm=1, layer_norm=2)[o.tool]]
+        y = getattr(kernels, o.tool)(x, *given, **({'eps': passes.EPS} if 'norm' in o.tool else {}))
+        if o.backward:
+            del seen[-1]                                    # the way there
+            torch.autograd.grad(y, [x, *given], torch.zeros_like(y))
+    large = passes.launches(o, *passes.SHAPES[-1])[0]
+    assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(MEMORY[o.name])
+    grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]
+    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', MEMORY[o.name])
+
+
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program(e).split('\n')[:8]
@@ -141,7 +162,8 @@ def test_the_script_counts_what_passes(tmp_path):
 @pytest.mark.skipif(not shutil.which('nvcc') or sys.platform != 'linux', reason='needs nvcc')
 @pytest.mark.parametrize('name',
     ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs',
-     'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32'])
+     'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32',
+     'gelu_float32'])
 def test_nvcc_compiles_it(name, tmp_path):
     (tmp_path/'x.cu').write_text(MEMORY.get(name) or export.program(ALL[name]))
     done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'],

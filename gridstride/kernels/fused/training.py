@@ -3,7 +3,7 @@
 from . import losses, optimizers
 from .losses import Case
 from ..rung import H100
-from ..standalone import marked, program, start
+from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
 from ..tool import LOAD
 from ...utils import cdiv
@@ -17,21 +17,6 @@ TENSORS = ((1, 5, 561, 2048, 2049, 70000), (2**28,))  # sizes, likewise
 _ROUNDING = dict(float32=2e-6, bfloat16=2**-8 + 2e-6)
 
 
-def _switch(head, cases):
-    "C of a function that does one of several things"
-    body = ''.join(
-        f'    case {i}: {{\n' + ''.join(f'        {o}\n' for o in [*lines, 'break;']) + '    }\n'
-        for i, lines in enumerate(cases)
-    )
-    return f'{head} {{\n    switch (number) {{\n{body}    }}\n}}\n'
-
-
-def _in_spaces(calls):
-    "(C of the texts, each in a namespace of its own; {text: its namespace})"
-    spaces = {src: f'text_{i}' for i, src in enumerate(dict.fromkeys(c.src for c in calls))}
-    return '\n'.join(f'namespace {o} {{\n{marked(src)}}}\n' for src, o in spaces.items()), spaces
-
-
 def loss_calls(dtype, rows, width) -> list:  # of `Call`
     "What the mean of the losses and its gradient take, on an H100"
     case = Case(dtype, rows, width, LOAD // losses.SIZES[dtype], -100)
@@ -40,7 +25,7 @@ def loss_calls(dtype, rows, width) -> list:  # of `Call`
 
 def _loss_program(name, dtype):
     every = [loss_calls(dtype, *o) for o in LOSSES[dtype]]
-    kernels, spaces = _in_spaces([c for calls in every for c in calls])
+    kernels, spaces = in_spaces([c for calls in every for c in calls])
     sizes = ', '.join(f'{{{rows}, {width}}}' for rows, width in LOSSES[dtype])
     names = f'''const char *const NAME = "{name}";
 constexpr int SMS = {H100.sms};
@@ -57,7 +42,7 @@ constexpr struct {{ int rows, width; }} cases[] = {{{sizes}}};'''
         for o in every
     ]
     what = [f'`gridstride.kernels.cross_entropy` of {dtype}, forward and backward at once, in place.']
-    return program(name, what, kernels, names, 'fused/cross_entropy_main.cuh', _switch(head, lines))
+    return program(name, what, kernels, names, 'fused/cross_entropy_main.cuh', switch(head, lines))
 
 
 def adamw_calls() -> list:  # of `Call`, one for each case
@@ -68,7 +53,7 @@ def adamw_calls() -> list:  # of `Call`, one for each case
 
 def _adamw_program(name):
     calls, chunk = adamw_calls(), 4 * optimizers.THREADS
-    kernels, spaces = _in_spaces(calls)
+    kernels, spaces = in_spaces(calls)
     numbers = optimizers.numbers_of(1e-3, (0.9, 0.999), 1e-8, 1e-2, 3)
     known = ', '.join(f'{k} = {float(x)!r}f' for k, x in zip(optimizers.NUMBERS, numbers))
     sizes = ', '.join(f'{{{", ".join(map(str, o))}}}' for o in TENSORS)
@@ -80,7 +65,7 @@ const std::vector<std::vector<long long>> cases = {{{sizes}}};'''
     head = 'void launch(int number, char *memory, const long long *table, const int2 *chunks)'
     lines = [[start(c, f'{spaces[c.src]}::{c.name}', [*c.arrays, *optimizers.NUMBERS])] for c in calls]
     what = ['`gridstride.kernels.AdamW` of float32: one step, for all tensors in one launch.']
-    return program(name, what, kernels, names, 'fused/adamw_main.cuh', _switch(head, lines))
+    return program(name, what, kernels, names, 'fused/adamw_main.cuh', switch(head, lines))
 
 
 def list_training_programs() -> dict:  # name of the file -> the whole `.cu`

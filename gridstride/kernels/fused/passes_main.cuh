@@ -1,0 +1,124 @@
+// The host's part of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: random numbers, a check of
+// every result against double, the time. Above it stand which it is (TOOL, BACKWARD), the types of the arrays (From) and
+// of sums (Sum), what a result may be off (ROUNDING, of 1 or its own size), EPS of the norms, and the sizes to try
+// (cases: rows, width; the last one is timed). Below it stand the launches.
+struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *kept; };
+
+void launch(int number, const Arrays &a);
+
+constexpr bool CENTERED = TOOL == LAYER_NORM, NORM = TOOL == RMS_NORM || CENTERED, BIASED = TOOL == BIAS_GELU;
+
+// Normal numbers (Box and Muller), the same in each run
+__global__ void fill_normal(From *x, size_t size, int which) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    unsigned long long h = (i * 4 + which + 1) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+    float u = ((unsigned)(h >> 40) + 1) * 0x1p-24f, v = (unsigned)(h >> 16 & 0xffffff) * 0x1p-24f;
+    x[i] = From(sqrtf(-2 * logf(u)) * cosf(6.2831853f * v));
+}
+
+From *filled(size_t size, int which) {
+    From *x = room<From>(size);
+    fill_normal<<<(size + 255) / 256, 256>>>(x, size, which);
+    return x;
+}
+
+std::vector<double> read(const From *from, size_t size) {
+    std::vector<From> given(size);
+    OK(cudaMemcpy(given.data(), from, size * sizeof(From), cudaMemcpyDefault));
+    return std::vector<double>(given.begin(), given.end());
+}
+
+// Ends the program if a number is wrong; `sums`: how many rows were added for it
+void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width, double sums) {
+    for (size_t i = 0; i < want.size(); i++)
+        if (!(std::abs(got[i] - want[i]) <= ROUNDING * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(sums)))) {
+            printf("FAIL %-34s %s[%zu, %zu] is %g, and %g is right\n", NAME, what, i / width, i % width, got[i], want[i]);
+            exit(1);
+        }
+}
+
+double share_below(double x) { return std::erfc(-x * std::sqrt(.5)) / 2; }                     // of normal numbers
+double slope(double x) { return share_below(x) + x * std::exp(-x * x / 2) * .39894228040143268; }
+
+// What is right for a row, forward (y) or backward (dx), and what the row adds to the columns' gradients
+struct Right { std::vector<double> rows, dweight, dbias; };
+
+void add_norm(Right &right, const double *x, const double *dy, const std::vector<double> &weight,
+              const std::vector<double> &bias, double mean, double factor) {
+    const int width = weight.size();
+    double g_mean = 0, gn_mean = 0;
+    for (int i = 0; BACKWARD && i < width; i++) {
+        double n = (x[i] - mean) * factor, g = dy[i] * weight[i];
+        g_mean += CENTERED ? g / width : 0, gn_mean += g * n / width;
+        right.dweight[i] += dy[i] * n, right.dbias[i] += dy[i];
+    }
+    for (int i = 0; i < width; i++) {
+        double n = (x[i] - mean) * factor;
+        right.rows.push_back(BACKWARD ? factor * (dy[i] * weight[i] - g_mean - n * gn_mean)
+                                      : n * weight[i] + (CENTERED ? bias[i] : 0));
+    }
+}
+
+void add_gelu(Right &right, const double *x, const double *dy, const std::vector<double> &bias) {
+    for (size_t i = 0; i < bias.size(); i++) {
+        double u = x[i] + (BIASED ? bias[i] : 0), res = BACKWARD ? dy[i] * slope(u) : u * share_below(u);
+        right.rows.push_back(res);
+        if (BACKWARD) right.dbias[i] += res;
+    }
+}
+
+// What is right for a case; for a norm's way back what its way there keeps of the rows is written, too
+Right expected(const Arrays &a, int rows, int width) {
+    auto x = read(a.x, (size_t)rows * width), dy = read(a.dy, (size_t)rows * width);
+    auto weight = read(a.weight, width), bias = read(a.bias, width);
+    Right right = {{}, std::vector<double>(width), std::vector<double>(width)};
+    std::vector<Sum> kept(2 * rows);
+    for (int r = 0; r < rows; r++) {
+        const double *row = x.data() + (size_t)r * width, *row_dy = dy.data() + (size_t)r * width;
+        double mean = 0, square = 0;
+        for (int i = 0; CENTERED && i < width; i++) mean += row[i] / width;
+        for (int i = 0; NORM && i < width; i++) square += (row[i] - mean) * (row[i] - mean) / width;
+        double factor = 1 / std::sqrt(square + EPS);
+        kept[r] = factor, kept[rows + r] = mean;
+        if (NORM) add_norm(right, row, row_dy, weight, bias, mean, factor);
+        else add_gelu(right, row, row_dy, bias);
+    }
+    OK(cudaMemcpy(a.kept, kept.data(), kept.size() * sizeof(Sum), cudaMemcpyDefault));
+    return right;
+}
+
+void check(int number, const Arrays &a, const Right &right) {
+    auto [rows, width] = cases[number];
+    size_t size = (size_t)rows * width;
+    OK(cudaMemset(BACKWARD ? a.dx : a.y, 0xff, size * sizeof(From)));
+    OK(cudaMemset(a.dweight, 0xff, width * sizeof(From)));
+    OK(cudaMemset(a.dbias, 0xff, width * sizeof(From)));
+    launch(number, a);
+    OK(cudaDeviceSynchronize());
+    compare(BACKWARD ? "dx" : "y", read(BACKWARD ? a.dx : a.y, size), right.rows, width, 1);
+    if (BACKWARD && NORM) compare("dweight", read(a.dweight, width), right.dweight, width, rows);
+    if (BACKWARD && (CENTERED || BIASED)) compare("dbias", read(a.dbias, width), right.dbias, width, rows);
+}
+
+int run() {
+    cudaDeviceProp gpu;
+    need_gpu(gpu);
+    double ms = 0;
+    const int last = int(sizeof cases / sizeof *cases) - 1;
+    for (int i = 0; i <= last; i++) {
+        auto [rows, width] = cases[i];
+        size_t size = (size_t)rows * width;
+        Arrays a = {filled(size, 0), filled(size, 1), filled(width, 2), filled(width, 3), room<From>(size),
+                    room<From>(size), room<From>(width), room<From>(width), room<Sum>(2 * rows)};
+        Right right = expected(a, rows, width);
+        check(i, a, right);
+        if (i == last) ms = median_time([&] { launch(i, a); });
+        check(i, a, right);                                 // what it keeps must be clean after a run
+    }
+    auto [rows, width] = cases[last];
+    double bytes = (double)rows * width * sizeof(From) * (BACKWARD ? 3 : 2);
+    printf("PASS %-34s %6d x %-10d %9.4f ms  %7.1f GB/s, %s\n", NAME, rows, width, ms, bytes / ms / 1e6, gpu.name);
+    return 0;
+}
