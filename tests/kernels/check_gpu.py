@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
+from gridstride import kernels
 from gridstride.kernels import Rung, explain, matmul, right
 from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, thin, tma, transpose
 from gridstride.kernels.memory import ring_sum, tools
@@ -277,6 +279,48 @@ def memory_tools_on_streams_and_in_graphs():
             yield from equal(f'{name}, launch {i}', a, b)
 
 
+FUSED = {'gelu': (lambda x, w, b: F.gelu(x), kernels.gelu, 1),
+         'bias_gelu': (lambda x, w, b: F.gelu(x + w), kernels.bias_gelu, 2),
+         'rms_norm': (lambda x, w, b: F.rms_norm(x, x.shape[-1:], w, 1e-6), kernels.rms_norm, 2),
+         'layer_norm': (lambda x, w, b: F.layer_norm(x, x.shape[-1:], w, b), kernels.layer_norm, 3)}
+
+
+def fused_tools_are_right():
+    "Forward and backward against float64, on rows of every kind: short, in registers, in a ring, beyond"
+    for dtype, near in ((torch.float32, 1e-5), (torch.float64, 1e-12), (torch.float16, 2**-9), (torch.bfloat16, 2**-6)):
+        for shape in ((5, 70), (1001, 256), (300, 4096), (65, 8192), (7, 16384), (2, 100001), (4000, 66), (8192, 8192)):
+            for name, (torchs, ours, count) in FUSED.items():
+                given = [(2*torch.randn(s, device='cuda')).to(dtype) for s in (shape, shape[1:], shape[1:])]
+                dy = torch.randn(shape, device='cuda').to(dtype)
+                exact = [o.double().requires_grad_() for o in given]
+                given = [o.requires_grad_() for o in given[:count]]
+                y, want = ours(*given), torchs(*exact)
+                pairs = [(y, want), *zip(torch.autograd.grad(y, given, dy),
+                                         torch.autograd.grad(want, exact[:count], dy.double()))]
+                for i, (got, o) in enumerate(pairs):        # a sum over rows is off by what its largest addends are
+                    off = float((got.double() - o).abs().max()/o.abs().max().clamp(1))
+                    if not off <= near: yield f'{name} of {dtype} {shape}, result {i}: off by {off:.1e}'
+        print(f'  {dtype}')
+
+
+def fused_tools_on_streams_and_in_graphs():
+    x, w = (torch.randn(s, device='cuda', requires_grad=True) for s in ((512, 4096), (4096,)))
+    dy = torch.randn_like(x)
+    def each():
+        y = kernels.rms_norm(kernels.bias_gelu(x, w, p=.1, seed=3), w)
+        return y, *torch.autograd.grad(y, (x, w), dy)
+    want, stream, graph = each(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    torch.cuda.synchronize()
+    with torch.cuda.stream(stream): beside = each()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream): captured = each()
+    for o in captured: o.detach().fill_(-1)
+    graph.replay()
+    torch.cuda.synchronize()
+    for name, got in (('on a stream', beside), ('in a graph', captured)):
+        for a, b in zip(got, want): yield from equal(f'rms_norm of bias_gelu {name}', a, b)
+
+
 def sanitize():
     "Each rung once, on a small ragged shape: run under compute-sanitizer"
     for name, r in rungs().items():
@@ -294,8 +338,9 @@ def sanitize():
     list(memory_tools_are_right())
 
 
-CHECKS = [memory_tools_are_right, memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs,
-          exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once,
+CHECKS = [fused_tools_are_right, fused_tools_on_streams_and_in_graphs, memory_tools_are_right,
+          memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs, exported_kernels_pass,
+          layouts_are_those_of_the_recording, each_rung_is_right, each_rung_compiles_at_once,
           products_are_right, random_products_are_right, gradients_are_right, a_first_backward_is_silent,
           what_is_not_covered_is_torchs, streams_threads_and_graphs, rungs_that_must_be_alone_are]
 
