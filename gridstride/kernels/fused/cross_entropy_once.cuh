@@ -1,7 +1,4 @@
 
-__device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
-__device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
-
 // Loss and gradient at once: a cluster of CLUSTER blocks for a row, whose part each keeps in its shared memory, so that
 // logits are read once, and the gradient, which may take their place, is written once. It is that of `scale` times
 // the sum of all losses.

@@ -10,10 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from .sources import SIZES, source, sums_of
-from ..ptx import primitives
+from .sources import SIZES, sums_of, whole
 from ..rung import Call, Long, here
-from ..texts import IN_C, with_types
 from ..tool import LOAD, check_fits, check_tensor, launch, power_between, type_of, vector
 from ...utils import cdiv
 
@@ -24,7 +22,7 @@ _AHEAD = 4  # loads under way for a thread
 _SHARE = 2**15  # bytes of a block that makes a part of a gradient
 _FEW = 1024  # threads of a block that has all targets, or all losses
 _BUFFER = 2**29  # bytes of the logits that `linear_cross_entropy` has at a time
-_CLUSTER = 'typedef unsigned u32;\n' + primitives('address', 'cluster_sync', 'of_block')
+_CLUSTER = 'address', 'cluster_sync', 'cluster_arrive', 'cluster_wait', 'of_block'
 REDUCTIONS = 'mean', 'sum', 'none'
 
 
@@ -39,12 +37,6 @@ class Case(NamedTuple):
     ignored: int  # the target that does not count
 
 
-@lru_cache(256)
-def _whole(names, dtype, constants, between=''):
-    types = ('From', IN_C[dtype]), ('Sum', IN_C[sums_of(dtype)])
-    return with_types('\n'.join(map(source, names)), types, constants, between)
-
-
 def _threads(packs, ahead=_AHEAD, most=512):
     "Of a block that reads so many packs"
     return power_between(cdiv(packs, ahead), 32, most)
@@ -53,7 +45,7 @@ def _threads(packs, ahead=_AHEAD, most=512):
 @lru_cache(1024)
 def count_call(case, mean) -> Call:
     "Makes `scale`, by which the sum of losses is multiplied"
-    src = _whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
+    src = whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
     numbers = case.rows, case.width, int(mean), Long(case.ignored)
     return Call(src, 'count_targets', ('target', 'scale'), numbers, (1,), (_FEW,))
 
@@ -61,12 +53,12 @@ def count_call(case, mean) -> Call:
 @lru_cache(1024)
 def add_call(case) -> Call:
     "Adds up the losses"
-    src = _whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
+    src = whole(('cross_entropy_ends',), case.dtype, (('THREADS', _FEW),))
     return Call(src, 'add_losses', ('loss', 'scale', 'out'), (case.rows,), (1,), (_FEW,))
 
 
 def _rows_source(case, threads):
-    return _whole(('cross_entropy',), case.dtype, (('V', case.v), ('THREADS', threads), ('AHEAD', _AHEAD)))
+    return whole(('cross_entropy',), case.dtype, (('V', case.v), ('THREADS', threads), ('AHEAD', _AHEAD)))
 
 
 @lru_cache(1024)
@@ -100,7 +92,7 @@ def once_call(case, on):  # a `Call`, or None where that cannot be
         return None
     threads = _threads(share, PARTS['ahead'], PARTS['threads'])
     constants = dict(V=case.v, THREADS=threads, AHEAD=PARTS['ahead'], MIN_BLOCKS=PARTS['together'], CLUSTER=blocks)
-    src = _whole(('cross_entropy', 'cross_entropy_once'), case.dtype, tuple(constants.items()), _CLUSTER)
+    src = whole(('cross_entropy', 'cross_entropy_once'), case.dtype, tuple(constants.items()), _CLUSTER)
     arrays, numbers = ('x', 'target', 'scale', 'loss', 'gradient'), (case.width, share, Long(case.ignored))
     grid, cluster = (case.rows, blocks), (1, blocks, 1)
     return Call(src, 'loss_and_gradient', arrays, numbers, grid, (threads,), shared, cluster=cluster)
@@ -109,7 +101,7 @@ def once_call(case, on):  # a `Call`, or None where that cannot be
 @lru_cache(1024)
 def multiply_call(dtype, size, v, on) -> Call:
     "Multiplies `size` numbers by one, unless that is 1"
-    src = _whole(('multiply',), dtype, (('V', v), ('THREADS', 512)))
+    src = whole(('multiply',), dtype, (('V', v), ('THREADS', 512)))
     blocks = max(1, min(4 * on.sms, cdiv(size, 512 * v)))
     return Call(src, 'multiply', ('x', 'factor'), (Long(size),), (blocks,), (512,))
 
