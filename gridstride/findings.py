@@ -767,6 +767,10 @@ WORDS = {
     ),
     # An end before the end
     ('assert', 'static'): Words('tl.static_assert: {message}', 'It is decided when the kernel is compiled.'),
+    ('assert', 'multiple'): Words(
+        'tl.multiple_of promises multiples of {of}, and {value} is none',
+        'The compiler believes it, and reads several elements at once: promise only what holds for every program.',
+    ),
     ('assert', 'device'): Words('tl.device_assert does not hold: {message}'),
     ('assert', 'fails'): Words(
         dict(python='an assert does not hold', cuda='the assertion `{expression}` does not hold')

@@ -255,6 +255,19 @@ def test_asserts():
     assert e.value.thread == (0,)
 
 
+def test_promises_of_multiples_are_checked():
+    @triton.jit
+    def kernel(x_ptr, first, n, OF: tl.constexpr, N: tl.constexpr):
+        i = tl.multiple_of(tl.multiple_of(first, OF) + tl.arange(0, N), OF) % n
+        tl.store(x_ptr + tl.max_contiguous(tl.multiple_of(i, OF), N), 1.)
+    run(kernel, (1,), torch.zeros(16), 8, 12, OF=4, N=8)
+    with pytest.raises(DeviceAssert, match='multiples of 4, and 6 is none'):
+        run(kernel, (1,), torch.zeros(16), 6, 12, OF=4, N=8)
+    with pytest.raises(DeviceAssert, match='multiples of 8, and 12 is none') as e:
+        run(kernel, (1,), torch.zeros(16), 12, 16, OF=8, N=8)
+    assert e.value.line == kernel.starting_line_number + 2
+
+
 def test_an_endless_loop_ends():
     @triton.jit
     def kernel(out_ptr):

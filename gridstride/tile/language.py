@@ -807,11 +807,24 @@ def randn(seed, offset, n_rounds=10):
 
 
 def multiple_of(input, values):
-    "Tells the compiler that values are multiples"
+    "Tells the compiler that numbers, or the first ones of rows of neighbours, are multiples; here it is checked"
+    x = block_of(input)
+    values = (values,) if isinstance(values, int) else values
+    if x.dtype.is_int() and x.data.ndim < 2 and len(values) == 1:
+        numbers = np.atleast_1d(x.data).astype(np.int64)
+        first = np.append(True, np.diff(numbers) != 1)
+        bad = numbers[first & (numbers % values[0] != 0)]
+        if bad.size:
+            raise finding('assert', 'multiple', dict(value=int(bad[0]), of=int(values[0])))
+    return x
+
+
+def max_contiguous(input, values):
+    "Tells the compiler that so many numbers are neighbours"
     return input
 
 
-max_contiguous = max_constancy = multiple_of
+max_constancy = max_contiguous
 
 
 def assume(cond):

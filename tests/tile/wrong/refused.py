@@ -452,7 +452,7 @@ def the_same_random_numbers_everywhere(go):
 
 @triton.jit
 def hint_kernel(x_ptr, out_ptr, n, BLOCK: tl.constexpr):
-    i = tl.multiple_of(tl.program_id(0) * BLOCK + 1, 16) + tl.arange(0, BLOCK)  # unseen: a false promise
+    i = tl.multiple_of(tl.program_id(0) * BLOCK + 1, 16) + tl.arange(0, BLOCK)  # assert: a false promise
     tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n), mask=i < n)
 
 @wrong
