@@ -11,8 +11,9 @@ from ..utils import cdiv, check
 __all__ = ['launch', 'owner', 'blocked_line']
 
 
-def launch(kernel, grid, *args, **constants):
-    "Run a kernel of Triton, checked; `AssertionError` if it is none"
+def launch(answer, grid, *args, **constants):
+    "Run the kernel that an answer returns, or is, checked; `AssertionError` if there is none"
+    kernel = answer if hasattr(answer, 'fn') else answer()
     if not hasattr(kernel, 'fn'):
         raise AssertionError(f'a kernel under @triton.jit is to be returned; got {kernel!r}')
     tile.checked(kernel)[(grid,)](*args, **constants)
@@ -38,7 +39,7 @@ def _unwritten(*shape):
 )
 def _(fn, rng, h, w):
     x, b, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
-    launch(fn(), h, x, b, out, h, w, BLOCK=_power_of_two(w))
+    launch(fn, h, x, b, out, h, w, BLOCK=_power_of_two(w))
     check(out, torch.relu(x + b), rtol=0, atol=0)
 
 
@@ -56,7 +57,7 @@ def _(fn, rng, h, w):
 )
 def _(fn, rng, h, w, eps):
     x, g, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
-    launch(fn(), h, x, g, out, w, eps, BLOCK=_power_of_two(w))
+    launch(fn, h, x, g, out, w, eps, BLOCK=_power_of_two(w))
     wide = x.double()
     want = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
     check(out, want.float(), rtol=1e-5, atol=1e-6)  # a float32 sum of 129 squares, a root and a division
@@ -73,7 +74,7 @@ def _(fn, rng, h, w, eps):
 )
 def _(fn, rng, n, bins):
     x, out = torch.tensor(rng.integers(0, bins, n).astype(np.int32)), torch.zeros(bins, dtype=torch.int32)
-    launch(fn(), cdiv(n, 64), x, out, n, BLOCK=64)
+    launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
 
@@ -137,7 +138,7 @@ def _(fn, rng, shape, each, lanes, warps, order):
 )
 def _(fn, rng, h, w, BLOCK, scale):
     x, out = torch.tensor(normal(rng, h, w)) * scale - 3, _unwritten(h, w)
-    launch(fn(), h, x, out, w, BLOCK=BLOCK)
+    launch(fn, h, x, out, w, BLOCK=BLOCK)
     check(
         out, torch.softmax(x.double(), 1).float(), rtol=1e-4, atol=1e-7
     )  # exp of 100s carries its argument's rounding
@@ -164,6 +165,6 @@ def _(fn, rng, h, w, BLOCK, scale):
 def _(fn, rng, h, k, w, tiles):
     x, wt, b = (torch.tensor(normal(rng, *o)) for o in ((h, k), (w, k), (w,)))
     out, (th, tw, tk) = _unwritten(h, w), tiles
-    launch(fn(), cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
+    launch(fn, cdiv(h, th) * cdiv(w, tw), x, wt, b, out, h, k, w, th=th, tw=tw, tk=tk)
     want = torch.relu(torch.nn.functional.linear(x.double(), wt.double(), b.double()))
     check(out, want.float(), rtol=1e-5, atol=1e-5)  # 64 products of float32; TF32 would be off by 1e-3
