@@ -2,11 +2,11 @@
 
     python tile_public.py FOLDER [WORD ...] > tile_public.txt    # WORD: only the rows that hold it
 
-FOLDER holds clones: triton, Liger-Kernel, unsloth, attorch, flash-linear-attention, ao, xformers (and `site`, for
-packages that their host code imports). Their kernels and the host functions that launch them run as they are; what
-their packages import beside is left out. A row says which kernels were launched, and what became of it: `right`
-(gradients, too, where there are any), `found` (a finding), `refused` in words, or `wrong`; and where lanes are used
-that a mask has left without a value, of which `tile` warns.
+FOLDER holds clones: triton, Liger-Kernel, unsloth, attorch, flash-linear-attention, ao, xformers, mamba,
+flash-attention, kernels (of triton-lang), and `site`, for packages that their host code imports. Their kernels and the
+host functions that launch them run as they are; what their packages import beside is left out. A row says which
+kernels were launched, and what became of it: `right` (gradients, too, where there are any), `found` (a finding),
+`refused` in words, or `wrong`; and where lanes are used that a mask has left without a value, of which `tile` warns.
 """
 
 import ast, contextlib, importlib, importlib.abc, importlib.util, linecache, sys, traceback, types, warnings
@@ -138,6 +138,12 @@ def set_up(folder):
         ('fla.ops', 'flash-linear-attention/fla/ops'),
         ('fla.modules', 'flash-linear-attention/fla/modules'),
         ('torchao', 'ao/torchao'),
+        ('mamba_ssm', 'mamba/mamba_ssm'),
+        ('mamba_ssm.ops', 'mamba/mamba_ssm/ops'),
+        ('mamba_ssm.ops.triton', 'mamba/mamba_ssm/ops/triton'),
+        ('flash_attn', 'flash-attention/flash_attn'),
+        ('flash_attn.ops', 'flash-attention/flash_attn/ops'),
+        ('flash_attn.ops.triton', 'flash-attention/flash_attn/ops/triton'),
         ('xformers', 'xformers/xformers'),
         ('xformers.ops', 'xformers/xformers/ops'),
         ('xformers.ops._triton', 'xformers/xformers/ops/_triton'),
@@ -807,14 +813,18 @@ def fla(file, **tolerance):
     return public('flash-linear-attention', f'fla/{file}.py', **tolerance)
 
 
-def chunked(file, most=5e-3):
+def near(most):
     "TF32 keeps 10 bits of each factor, bfloat16 7, and values cancel: the error is measured by all values' size"
 
-    def near(got, want):
+    def compare(got, want):
         error = ((got - want).pow(2).mean() / want.pow(2).mean()).sqrt()
         assert got.shape == want.shape and error < most, f'the error is {error:.3g} of the values'
 
-    return keep('flash-linear-attention', f'fla/{file}.py', near)
+    return compare
+
+
+def chunked(file, most=5e-3):
+    return keep('flash-linear-attention', f'fla/{file}.py', near(most))
 
 
 @fla('ops/utils/cumsum', rtol=1e-3, atol=1e-4)
@@ -1094,6 +1104,113 @@ def xformers_rmsnorm():
         (m._rms_norm_add_forward(x, y, w, 1e-6), rms(total, w.double())),
         (x, total),
     ]
+
+
+# mamba, flash-attention and Triton's own collection
+
+
+def mamba(file, **tolerance):
+    return public('mamba', f'mamba_ssm/ops/triton/{file}.py', **tolerance)
+
+
+def scanned(x, dt, a, b, c, d):
+    "A selective state space, one step after the other"
+    h, out = torch.zeros(*x[:, 0].shape, b.shape[-1], dtype=x.dtype), []
+    for t in range(x.shape[1]):
+        fade = (dt[:, t] * a).exp()[..., None, None]
+        h = h * fade + (dt[:, t, :, None] * x[:, t])[..., None] * b[:, t, 0, None, None, :]
+        out.append((h * c[:, t, 0, None, None, :]).sum(-1) + d[:, None] * x[:, t])
+    return torch.stack(out, 1)
+
+
+@mamba('layernorm_gated', rtol=1e-3, atol=1e-4)
+def mamba_norm_gated():
+    f = load('mamba_ssm.ops.triton.layernorm_gated').rmsnorm_fn
+    return both(
+        lambda x, w, z: f(x, w, None, z, eps=1e-6),
+        lambda x, w, z: rms(x, w) * F.silu(z),
+        rand(9, 50),
+        rand(50),
+        rand(9, 50),
+    )
+
+
+@mamba('layer_norm', rtol=1e-3, atol=1e-4)
+def mamba_layer_norm():
+    f = load('mamba_ssm.ops.triton.layer_norm').layer_norm_fn
+    return both(
+        lambda x, w, b, r: f(x, w, b, residual=r, eps=1e-5, prenorm=True),
+        lambda x, w, b, r: (F.layer_norm(x + r, (50,), w, b, 1e-5), x + r),
+        *(rand(9, 50), rand(50), rand(50), rand(9, 50)),
+    )
+
+
+@mamba('k_activations', rtol=1e-3)
+def mamba_swiglu():
+    f = load('mamba_ssm.ops.triton.k_activations').swiglu
+    return both(f, lambda xy: F.silu(xy.chunk(2, -1)[0]) * xy.chunk(2, -1)[1], rand(9, 100))
+
+
+@mamba('selective_state_update', rtol=1e-3, atol=1e-4)
+def mamba_state_update():
+    m = load('mamba_ssm.ops.triton.selective_state_update')
+    state, x, dt, a, bias = rand(2, 30, 16), rand(2, 30), torch.rand(2, 30), -torch.rand(30, 16), torch.rand(30)
+    b, c, d = rand(2, 16), rand(2, 16), rand(30)
+    step = (dt + bias).double()
+    h = state.double() * (step[..., None] * a).exp() + (step * x)[..., None] * b[:, None]
+    got = m.selective_state_update(state, x, dt, a, b, c, d, dt_bias=bias)
+    return [(got, (h * c[:, None]).sum(-1) + (d * x).double()), (state, h)]
+
+
+@keep('mamba', 'mamba_ssm/ops/triton/ssd_combined.py', near(5e-3))
+def mamba_chunk_scan():
+    f = load('mamba_ssm.ops.triton.ssd_combined').mamba_chunk_scan_combined
+    x, dt, a = rand(1, 64, 2, 16), torch.rand(1, 64, 2), -torch.rand(2)
+    return both(
+        lambda x, dt, a, b, c, d: f(x, dt, a, b, c, 32, D=d),
+        scanned,
+        x,
+        dt,
+        a,
+        rand(1, 64, 1, 16),
+        rand(1, 64, 1, 16),
+        rand(2),
+    )
+
+
+def flash(file, **tolerance):
+    return public('flash-attention', f'flash_attn/ops/triton/{file}.py', **tolerance)
+
+
+@flash('rotary', rtol=1e-3)
+def flash_rotary():
+    m, x, angle = load('flash_attn.ops.triton.rotary'), rand(2, 9, 3, 32), torch.rand(9, 16)
+    cos, sin = angle.cos(), angle.sin()
+    pairs = x.double().unflatten(-1, (16, 2))
+    c, s = cos.double()[:, None], sin.double()[:, None]
+    woven = torch.stack([pairs[..., 0] * c - pairs[..., 1] * s, pairs[..., 1] * c + pairs[..., 0] * s], -1).flatten(-2)
+    wide = turned(x.double(), c.repeat(1, 1, 2), s.repeat(1, 1, 2))
+    return [(m.apply_rotary(x, cos, sin), wide), (m.apply_rotary(x, cos, sin, interleaved=True), woven)]
+
+
+@flash('cross_entropy', rtol=1e-3)
+def flash_cross_entropy():
+    target = torch.randint(0, 90, (11,))
+    f = load('flash_attn.ops.triton.cross_entropy').cross_entropy_loss
+    return both(lambda x: f(x, target)[0], lambda x: F.cross_entropy(x, target, reduction='none'), rand(11, 90))
+
+
+@flash('layer_norm', rtol=1e-3, atol=1e-4)
+def flash_layer_norm():
+    f = load('flash_attn.ops.triton.layer_norm').rms_norm_fn
+    return both(lambda x, w: f(x, w, None, eps=1e-6), rms, rand(9, 50), rand(50))
+
+
+@public('kernels', 'kernels/cross_entropy.py', 1e-3)
+def kernels_cross_entropy():
+    target = torch.randint(0, 90, (11,))
+    f = script('kernels/kernels/cross_entropy.py').cross_entropy
+    return both(lambda x: f(x, target), lambda x: F.cross_entropy(x, target, reduction='none'), rand(11, 90))
 
 
 # The table
