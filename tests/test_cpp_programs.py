@@ -142,3 +142,20 @@ def test_what_went_wrong_is_told_if_the_program_ends_by_exit(launch, says):
     src = ('#include <cstdlib>\n__global__ void inner(int *x) { *x = 1; }\n__global__ void outer(int *x) { '
            'inner<<<1, 1>>>(x); }\nint main() { int *x; cudaMalloc(&x, 4); %s; cudaDeviceSynchronize(); exit(0); }\n')
     with pytest.raises(LaunchError, match=says): run(src % launch, 'program_exit')
+
+
+def test_headers_see_that_the_runtime_is_included(tmp_path, capfd):
+    "As those of NVIDIA's samples do, which declare their own helpers only then"
+    (tmp_path/'helper.h').write_text('#ifdef __DRIVER_TYPES_H__\n#define SEEN 1\n#endif\n')
+    src = '''#include <cuda_profiler_api.h>
+#include "helper.h"
+int main() {
+    int mode = 7, major = 0;
+    cudaProfilerStart();
+    cudaDeviceGetAttribute(&mode, cudaDevAttrComputeMode, 0);
+    cudaDeviceGetAttribute(&major, cudaDevAttrComputeCapabilityMajor, 0);
+    printf("%d %d %d\\n", SEEN, mode == cudaComputeModeDefault, major);
+}
+'''
+    assert run(src, 'seen', folder=tmp_path) == 0
+    assert capfd.readouterr().out.split() == ['1', '1', '9']
