@@ -17,6 +17,8 @@ GIVEN = os.environ.setdefault('GRIDSTRIDE_GIVEN_BACKEND', os.environ.get('GRIDST
 os.environ.update(GRIDSTRIDE_BACKEND='sim', GRIDSTRIDE_QUIET='1', OMP_WAIT_POLICY='passive')
 for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS', 'GRIDSTRIDE_PROGRESS'):
     os.environ.pop(name, None)
+# Where it is set, as containers do, each of the hundreds of Pythons that tests start would compile the package anew.
+os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
 SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
 MOMENT = .15  # seconds
