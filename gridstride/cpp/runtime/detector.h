@@ -205,7 +205,7 @@ struct Detector : BlockClock {
                 if (p->fresh && !c->write.when) return false;
                 note_read(*c, {me, now, where}, launch_start);
             } else {
-                if (!is_own(c->read) | !is_own(c->read2)) return false;
+                if (int(!is_own(c->read)) | int(!is_own(c->read2))) return false;
                 c->write = {me, now, where};
             }
         }
