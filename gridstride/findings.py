@@ -439,11 +439,10 @@ WORDS = {
     ('racecheck', 'race_of_blocks'): Words(
         _RACE,
         dict(
-            python='Blocks run in any order, and no barrier orders them: let each write its own place, '
-            'or use cuda.atomic. Where a flag or a ticket tells that it is there: a cuda.threadfence() before that.',
-            cuda='Blocks run in any order, and no barrier orders them: let each write its own place, '
-            'or use atomicAdd and its kin. Where a flag or a ticket tells that it is there: '
-            'a __threadfence() before that.',
+            python='No barrier orders blocks: let each write its own place, or use cuda.atomic. '
+            'Before a flag or a ticket: a cuda.threadfence().',
+            cuda='No barrier orders blocks: let each write its own place, or use atomicAdd. '
+            'Before a flag or a ticket: a __threadfence().',
         ),
     ),
     ('racecheck', 'race_of_cluster'): Words(
