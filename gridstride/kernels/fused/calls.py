@@ -153,7 +153,7 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     packs, (wish, early) = width // v, _NORM[SIZES[dtype]]
     group = _power_above(cdiv(packs, wish), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
-    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=early)
+    numbers = dict(GROUP=group, THREADS=threads, HELD=held, BEYOND=packs > held * group, EARLY=early)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
@@ -198,7 +198,8 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
     numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)
-    numbers |= dict(RING=stay.stages > 0, STAGES=max(1, stay.stages))
+    beyond = packs > stay.held * stay.group
+    numbers |= dict(BEYOND=beyond, RING=stay.stages > 0, STAGES=max(1, stay.stages))
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
     constants = _constants(v, rows * width * size, **numbers, **kind)
     src, groups = whole(('pack', 'group', 'norm_backward'), dtype, constants, _RING), stay.threads // stay.group
