@@ -481,9 +481,10 @@ FRONT = '''
 from gridstride import triton
 import numpy as np
 tl = triton.language
+HALF = tl.constexpr(.5)
 
 @triton.jit
-def twice(x): return 2*x
+def twice(x): return x/HALF
 
 @triton.autotune(configs=[triton.Config({'BLOCK': 32}), triton.Config({'BLOCK': 64})], key=['n'])
 @triton.jit

@@ -15,13 +15,13 @@ from . import block as _block, types as _types
 from .block import block_of, broadcast as _broadcast, compute, convert, is_number, lacking_as, made, shaped, tensor
 from .rewrite import keep_types, types_of
 from .run import current, finding, frame_of, no_such_name, refuse
-from .types import DTYPES, const as constexpr, named
+from .types import DTYPES, const, named
 
 globals().update(DTYPES)
 where = _block.where
 dtype, pointer_type, block_type = _types.dtype, _types.pointer_type, _types.block_type
 tensor_descriptor = descriptors.Descriptor
-tuple, slice, void, const = builtins.tuple, builtins.slice, None, object
+tuple, slice, void = builtins.tuple, builtins.slice, None
 _I1, _I32, _U32, _I64, _F32 = (DTYPES[o] for o in ('int1', 'int32', 'uint32', 'int64', 'float32'))
 _NATIVE = dict(range=builtins.range, min=builtins.min, max=builtins.max, abs=builtins.abs, sum=builtins.sum)
 pi32_t = pointer_type(DTYPES['int32'])
@@ -38,6 +38,23 @@ class PropagateNan:
     "What `tl.maximum` and `tl.minimum` do with NaN"
 
     NONE, ALL = 0, 0xFFFF
+
+
+class Constant:
+    "A value of the host that kernels may use, as its compiler knows it"
+
+    def __init__(self, value):
+        self.value = value
+
+    def __repr__(self):
+        return f'constexpr[{self.value!r}]'
+
+
+def constexpr(x):
+    "A value that the compiler knows: in a kernel itself, outside of one what makes a global variable usable there"
+    if frame_of() is not None:
+        return const(x)
+    return x if isinstance(x, Constant) else Constant(x)
 
 
 # Programs
@@ -102,7 +119,7 @@ class static_range:
         self.numbers = _NATIVE['range'](start, stop, step)
 
     def __iter__(self):
-        return map(constexpr, self.numbers)
+        return map(const, self.numbers)
 
 
 # New blocks

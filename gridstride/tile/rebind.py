@@ -69,7 +69,7 @@ class Bound:
         if isinstance(v, list):
             return [self.value(o) for o in v]
         module = getattr(v, '__module__', None) or ''
-        if type(v).__name__ == 'constexpr' and type(v).__module__.startswith('triton.'):
+        if type(v) is language.Constant or type(v).__name__ == 'constexpr' and module.startswith('triton.'):
             return self.value(v.value)
         if isinstance(v, types.ModuleType):
             return _module(v)
