@@ -3,9 +3,9 @@
     python tile_mistakes.py > tile_mistakes.txt    # a minute of two cores
 
 `tile` is `gridstride.tile`, with every check: the kind and the line. `interpreter` is Triton's own, TRITON_INTERPRET=1:
-`raises` (under autotune it always does), `differs` (ends silently with another result than float64), `right` (silent,
-and the result is right by luck), or `crash`. `compiler` compiles for an H100 and runs nothing. Each case has a process
-of its own.
+`raises` (under autotune it always does, right or wrong), `differs` (ends silently with another result than float64),
+`right` (silent, and the result is right by luck), or `crash` (it reads and writes whatever memory is there: which ones
+crash changes from run to run). `compiler` compiles for an H100 and runs nothing. Each case has a process of its own.
 """
 import json, os, subprocess, sys
 from collections import Counter
@@ -55,7 +55,7 @@ def main():
     for name in wrong:
         tile, interpreter, compiler = (found[who][name] for who in RUNNERS)
         print(name.ljust(width) + tile.ljust(16) + interpreter.ljust(14) + compiler)
-    told = {who: {n for n, what in o.items() if what.split()[0] not in ('right', 'differs', 'compiles')}
+    told = {who: {n for n, what in o.items() if what.split()[0] not in ('right', 'differs', 'compiles', 'crash')}
             for who, o in found.items()}
     kinds = Counter(found['tile'][n].split()[0] for n in told['tile'])
     by_kind = ', '.join(f'{n} {k}' for k, n in kinds.most_common())
