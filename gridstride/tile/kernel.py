@@ -222,8 +222,8 @@ class _Launch:
         number, position = next(run.pending, (None, None))
         if number is None:
             return False
-        run.number, run.program, run.start, run.known = number, position, len(run.stamps), {}
-        run.lacking = 0
+        run.number, run.program, run.start, run.known = number, position, len(run.stamps), ()
+        run.lacking, run.over = 0, None
         run.in_time()
         if run.trace:
             run.trace.program()

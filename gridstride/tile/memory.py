@@ -416,16 +416,25 @@ def _takes_atomic(name, t):
 
 
 def _update(flat, at, value, name, expected):
-    "The update, lane by lane where two lanes meet; the values from before"
-    f = _ATOMICS.get(name)
-    if at.size == 1 or np.unique(at).size == at.size:
-        old = flat[at]
-        new = np.where(old == expected, value, old) if name == 'cas' else f(old, value)
-        flat[at] = new.astype(flat.dtype)
-        return old
+    "The update, one after the other where lanes meet; the values from before"
     old = np.empty(at.size, flat.dtype)
-    for i, j in enumerate(at):
-        old[i] = flat[j]
-        if name != 'cas' or old[i] == expected[i]:
-            flat[j] = value[i] if name == 'cas' else f(flat[j], value[i])
+    for lanes in _turns(at):
+        before = old[lanes] = flat[at[lanes]]
+        if name == 'cas':
+            new = np.where(before == expected[lanes], value[lanes], before)
+        else:
+            new = _ATOMICS[name](before, value[lanes])
+        flat[at[lanes]] = new.astype(flat.dtype)
     return old
+
+
+def _turns(at):
+    "Lanes in groups, in which no two have one place"
+    if at.size == 1 or np.unique(at).size == at.size:
+        return [slice(None)]
+    order = np.argsort(at, kind='stable')
+    first = np.flatnonzero(np.append(True, np.diff(at[order]) != 0))
+    turn = np.empty(at.size, np.int64)
+    turn[order] = np.arange(at.size) - np.repeat(first, np.diff(np.append(first, at.size)))
+    lanes = np.argsort(turn, kind='stable')
+    return np.split(lanes, np.cumsum(np.bincount(turn))[:-1])

@@ -29,7 +29,7 @@ class Run:
         self.number = 0  # and its number
         self.stamps = [None]  # of each access so far: (number of its program, line, file, what it did)
         self.start = 1  # the running program's accesses have this stamp or a later one
-        self.known = {}  # the running program's clock: number of a program -> its last stamp that is known to be over
+        self.known, self.over = (), None  # what atomics told the running program, and what that makes of all others
         self.regions = []
         self.others = None  # tensors that it was not given, once an address asks for them
         self.trace = None
@@ -39,18 +39,21 @@ class Run:
 
     def ordered(self, stamp):
         "Does the access with this stamp come before what the running program does now, whatever the order of programs?"
-        return self.known.get(self.stamps[stamp][0], 0) >= stamp
+        if self.over is None:
+            self.over = _over(self.known)
+        return self.over.get(self.stamps[stamp][0], 0) >= stamp
 
     def synchronize(self, shadow, at, sem):
         "An atomic tells of all that its program did, and gets to know what those before it at this place told"
         if shadow.clocks is None:
             shadow.clocks = np.full(shadow.region.size, None)
-        before = {id(o): o for o in shadow.clocks[at] if o}
-        told = _joined(before.values())
+        before = tuple({id(o): o for o in shadow.clocks[at] if o}.values())
         if sem not in ('relaxed', 'release'):
-            self.known = _joined([self.known, told])
-        if sem not in ('relaxed', 'acquire'):
-            told = _joined([told, self.known, {self.number: len(self.stamps) - 1}])
+            self.known, self.over = (*self.known, *before), None
+        if sem in ('relaxed', 'acquire'):
+            return
+        told = Told(self.number, len(self.stamps) - 1, (*self.known, *before) if sem == 'release' else self.known)
+        self.known = (told,)
         shadow.clocks[at] = told
 
     def same_value(self, fields):
@@ -75,6 +78,7 @@ class Run:
         if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
         self.number, self.program, self.known = mine
+        self.over = None
         self.start, self.asked = len(self.stamps), (None, 0)
 
     def in_time(self):
@@ -83,13 +87,26 @@ class Run:
             raise finding('timeout', 'endless', dict(seconds=self.seconds))
 
 
-def _joined(clocks):
-    joined = {}
-    for o in clocks:
-        for k, v in o.items():
-            if joined.get(k, 0) < v:
-                joined[k] = v
-    return joined
+class Told:
+    "What an atomic tells of: all accesses of a program up to a stamp, and what that program knew"
+
+    __slots__ = ('number', 'stamp', 'known')
+
+    def __init__(self, number, stamp, known):
+        self.number, self.stamp, self.known = number, stamp, known
+
+
+def _over(known):
+    "Number of a program -> its last stamp that is over, by all that is known"
+    over, seen, todo = {}, set(), list(known)
+    while todo:
+        told = todo.pop()
+        if id(told) in seen:
+            continue
+        seen.add(id(told))
+        over[told.number] = max(over.get(told.number, 0), told.stamp)
+        todo += told.known
+    return over
 
 
 _state = [None]
