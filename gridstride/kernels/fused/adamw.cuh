@@ -4,19 +4,22 @@
 template<class T> struct alignas(V * sizeof(T)) Pack { T at[V]; };
 
 struct Tensor { long long param, grad, mean, square, size; };                // addresses, counted from `memory`
-struct Numbers { Sum decay, rest1, beta2, rest2, rate, root, eps; };         // rest1: 1 - beta1, and so on
+struct Numbers { Sum decay, rest1, rest2, rate, root, eps; };                // rest1: 1 - beta1, and so on
 
+// Numbers near 1 (beta2, 1 - decay) would be rounded, which each step repeats, always to the same side: what they lack
+// to 1 is multiplied instead.
 __device__ void update(From &param, From grad, Sum &mean, Sum &square, const Numbers &n) {
     const Sum g = MAXIMIZE ? -(Sum)grad : (Sum)grad;
     mean += n.rest1 * (g - mean);
-    square = n.beta2 * square + n.rest2 * g * g;
-    param = From((Sum)param * n.decay - n.rate * mean / (sqrt(square) / n.root + n.eps));
+    square += n.rest2 * (g * g - square);
+    const Sum p = (Sum)param;
+    param = From(p - n.decay * p - n.rate * mean / (sqrt(square) / n.root + n.eps));
 }
 
 __global__ void __launch_bounds__(THREADS)
 adamw(char *memory, const long long *table, const int2 *chunks,              // of each block: tensor and chunk
-      Sum decay, Sum rest1, Sum beta2, Sum rest2, Sum rate, Sum root, Sum eps) {
-    const Numbers numbers = {decay, rest1, beta2, rest2, rate, root, eps};
+      Sum decay, Sum rest1, Sum rest2, Sum rate, Sum root, Sum eps) {
+    const Numbers numbers = {decay, rest1, rest2, rate, root, eps};
     const int2 chunk = chunks[blockIdx.x];
     const Tensor tensor = ((const Tensor *)table)[chunk.x];
     From *params = (From *)(memory + tensor.param);

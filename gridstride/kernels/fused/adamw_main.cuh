@@ -34,12 +34,12 @@ void compare(const std::vector<std::vector<float>> &given, const std::vector<std
     for (size_t i = 0; i < given[0].size(); i++) {
         double p = given[0][i], g = given[1][i], m = given[2][i], s = given[3][i];
         m += rest1 * (g - m);
-        s = beta2 * s + rest2 * g * g;
-        p = p * decay - rate * m / (std::sqrt(s) / root + eps);
+        s += rest2 * (g * g - s);
+        p += -decay * p - rate * m / (std::sqrt(s) / root + eps);
         double want[4] = {p, g, m, s};
         for (int k = 0; k < 4; k++)                         // some roundings, each of 2^-24 of what is at most 4
             if (!(std::abs(got[k][i] - want[k]) <= 2e-6)) {
-                printf("FAIL %-34s array %d of a tensor of %lld: %g, and %g is right\n", NAME, k, size, got[k][i], want[k]);
+                printf("FAIL %-34s array %d of %lld numbers: %g, and %g is right\n", NAME, k, size, got[k][i], want[k]);
                 exit(1);
             }
     }

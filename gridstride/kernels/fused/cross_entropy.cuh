@@ -75,7 +75,7 @@ __device__ Sum loss_of(Sum x, Sums sums) {                  // log(sum of e^x) l
     return (log2(sums.sum) + fma(x, -LOG2E, sums.shift)) * LN2;
 }
 
-__device__ From gradient_of(From x, Sums sums, Sum factor, bool target) {    // (softmax, for the target less 1) * factor
+__device__ From gradient_of(From x, Sums sums, Sum factor, bool target) {    // (softmax, less 1 for it) * factor
     return From((above((Sum)x, sums.shift) / sums.sum - target) * factor);
 }
 

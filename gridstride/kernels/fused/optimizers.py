@@ -29,14 +29,14 @@ def adamw_call(dtype, v, maximize, blocks) -> Call:
     return Call(whole(('adamw',), dtype, constants), 'adamw', arrays, numbers, (blocks,), (THREADS,))
 
 
-NUMBERS = 'decay', 'rest1', 'beta2', 'rest2', 'rate', 'root', 'eps'  # as the kernel calls them
+NUMBERS = 'decay', 'rest1', 'rest2', 'rate', 'root', 'eps'  # as the kernel calls them
 
 
 def numbers_of(lr, betas, eps, weight_decay, n) -> tuple:  # n: the number of the step, from 1
     "What the kernel takes: the `NUMBERS` of a step"
     beta1, beta2 = betas
-    kept = 1 - lr * weight_decay, 1 - beta1, beta2, 1 - beta2
-    return *kept, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
+    rests = lr * weight_decay, 1 - beta1, 1 - beta2
+    return *rests, lr / (1 - beta1**n), (1 - beta2**n) ** 0.5, eps
 
 
 class _Step(Launcher):
