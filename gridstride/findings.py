@@ -311,6 +311,7 @@ _UNREAD = (
 _AT_MBARRIER = 'at the mbarrier {mbarrier}, whose phase {phase}'
 _PAIRS = 'barrier.cluster.arrive and barrier.cluster.wait come in pairs.'
 _ILLEGAL = 'A GPU stops with an illegal instruction.'
+_BOX_BEFORE = '{}: the box begins at {{at}} along axis {{axis}}, and a store may not begin before the array'
 
 WORDS = {
     # An index outside of an array: past its end, before its beginning, or of a kind that none takes
@@ -590,7 +591,11 @@ WORDS = {
         _ILLEGAL,
     ),
     ('memcheck', 'box_before'): Words(
-        'cp.async.bulk.tensor: the box begins at {at} along axis {axis}, and a store may not begin before the array',
+        dict(
+            python=_BOX_BEFORE.format('cp.async.bulk.tensor'),
+            cuda=_BOX_BEFORE.format('cp.async.bulk.tensor'),
+            triton=_BOX_BEFORE.format('a descriptor'),
+        ),
         _ILLEGAL,
     ),
     ('memcheck', 'descriptor'): Words(

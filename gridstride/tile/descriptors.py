@@ -6,7 +6,7 @@ import numpy as np
 
 from . import memory
 from .block import block_of, convert, tensor
-from .run import refuse
+from .run import finding, refuse
 from .types import DTYPES, block_type, const
 
 __all__ = ['BlockPointer', 'Descriptor', 'of_host']
@@ -138,15 +138,23 @@ class Descriptor(_Tile):
         if bad := [o for o in self.strides[:-1] if o * self.element.size % 16]:
             raise refuse(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
 
-    def _at(self, offsets):
+    def _at(self, offsets, writes=True):
+        "The offsets, which the copy engine must be able to begin at, and the axes along which it knows the ends"
         offsets = _whole(offsets, 'offsets')
         if len(offsets) != len(self.shape):
             raise refuse(f'{len(offsets)} offsets for a descriptor with {len(self.shape)} axes')
+        step = 16 // self.element.size
+        if offsets[-1] % step:
+            what = f'a {"store to" if writes else "load from"} a descriptor'
+            raise finding('memcheck', 'box_misaligned', dict(operation=what, at=offsets[-1], elements=step))
+        for axis, at in enumerate(offsets):
+            if writes and at < 0:
+                raise finding('memcheck', 'box_before', dict(at=at, axis=axis))
         return offsets, range(len(offsets))
 
     def load(self, offsets):
         "The block at `offsets`; outside of the array it is 0"
-        return self.load_at(*self._at(offsets), self.padding)
+        return self.load_at(*self._at(offsets, writes=False), self.padding)
 
     def store(self, offsets, value):
         "Write the block at `offsets`, as far as it is inside"

@@ -70,19 +70,33 @@ def is_found(case, what, e, how='checked'):
     return what in want.kinds and bool(lines_of(e, case) & want.lines)
 
 
-def judge_right(names, how, most=600):
-    "The names of those that are not right"
+def judge_right(names, how):
+    "The names of those that are not right; on a GPU a new process goes on behind an error that ends one"
+    rest = [c for c in cases('right').values() if not names or c.name in names]
+    count, size, bad = len(rest), len(rest), []
+    while rest:
+        part = rest[:size]
+        done, *wrong = (apart(lambda: judge_some(part, how)) if how == 'cuda' else judge_some(part, how)).split()
+        if done == 'crash' and len(part) > 1:
+            size = 1  # each alone, to see which one it is
+            continue
+        rest, bad = rest[1 if done == 'crash' else int(done):], bad + (wrong if done != 'crash' else [part[0].name])
+    print(f'{how}: {len(bad)} of {count} right ones are not right: {" ".join(bad)}')
+    return bad
+
+
+def judge_some(chosen, how, most=600):
+    "How many cases were run until an error of the GPU, which leaves it to no other, and those that are not right"
     bad = []
-    for case in cases('right').values():
-        if names and case.name not in names: continue
+    for done, case in enumerate(chosen, 1):
         start = time.perf_counter()
         what, e = verdict(case, how)
         print(f'{case.name:40} {what:9} {time.perf_counter() - start:6.2f} s', flush=True)
         if what in ('right', 'compiles'): continue
         bad.append(case.name)
         print(re.sub('^', '    ', said(e)[:most], flags=re.M), flush=True)
-    print(f'{how}: {len(bad)} of {len(names) or len(cases("right"))} right ones are not right: {" ".join(bad)}')
-    return bad
+        if 'CUDA error' in said(e): break
+    return ' '.join([str(done), *bad])
 
 
 def compile_beforehand(names):

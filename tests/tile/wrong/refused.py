@@ -332,6 +332,32 @@ def descriptor_that_begins_in_between(go):
 
 
 @triton.jit
+def begun_before_kernel(x_desc, out_desc, R: tl.constexpr, C: tl.constexpr):
+    r = tl.program_id(0) * R - 4
+    out_desc.store([r, 0], x_desc.load([r, 0]) + 1)  # memcheck
+
+@wrong
+def descriptor_that_stores_before_the_array(go):
+    "A load may begin there; at a store a GPU stops with an illegal instruction"
+    x, out = normal(20, 16), unwritten(20, 16)
+    go(begun_before_kernel, 2, *(TensorDescriptor.from_tensor(o, [16, 16]) for o in (x, out)), R=16, C=16)
+    return [(out, x.double() + 1)]
+
+
+@triton.jit
+def in_between_kernel(x_desc, out_ptr, R: tl.constexpr, C: tl.constexpr):
+    at = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
+    tl.store(out_ptr + at, x_desc.load([0, 3]))  # memcheck
+
+@wrong
+def descriptor_entered_in_between(go):
+    "Three floats into a row: the copy engine begins at multiples of 16 bytes, and stops otherwise"
+    x, out = normal(20, 32), unwritten(16, 16)
+    go(in_between_kernel, 1, TensorDescriptor.from_tensor(x, [16, 16]), out, R=16, C=16)
+    return [(out, x[:16, 3:19].double())]
+
+
+@triton.jit
 def box_of_another_type_kernel(x_desc, out_ptr, R: tl.constexpr, C: tl.constexpr):
     at = tl.arange(0, R)[:, None] * C + tl.arange(0, C)[None, :]
     tl.store(out_ptr + at, x_desc.load([0, 0, 0]))  # refused
