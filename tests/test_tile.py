@@ -12,6 +12,9 @@ from gridstride.findings import *
 from gridstride.tile.types import DTYPES, computed_in
 
 ROOT = Path(__file__).parent.parent
+sys.path.insert(0, str(ROOT/'tests/tile'))
+import types_probe
+
 nan = float('nan')
 
 
@@ -42,6 +45,23 @@ def test_types_are_promoted_as_triton_does(division):
                 try: got = str(computed_in(DTYPES[a], DTYPES[b], *numbers, division))
                 except TypeError: got = None
                 assert got == want, (a, b, numbers)
+
+
+def test_types_are_what_a_gpu_computes():
+    "Conversions, arithmetic, reductions, products, random numbers and atomics, bit for bit but for approximations"
+    want = types_probe.recorded()
+    with tile.options(checks=False): got, failed = types_probe.probed('checked')
+    assert len(want) > 600 and not failed
+    assert types_probe.differences(got, want) == {}
+
+
+def test_the_probe_sees_differences():
+    want = types_probe.recorded()
+    wrong = {k: v.copy() for k, v in want.items()}
+    wrong['cast_fp32_bf16'][11] ^= 1
+    wrong['math_exp'][3] += 64
+    wrong['randint_42_narrow'][0] += 1
+    assert set(types_probe.differences(wrong, want)) == {'cast_fp32_bf16', 'math_exp', 'randint_42_narrow'}
 
 
 @triton.jit

@@ -3,6 +3,8 @@
 A value is NumPy's array (or NumPy's scalar) with a type of Triton. Pointers are whole numbers: of elements from the
 beginning of the array that they point into (`region`), or addresses in bytes where that is not known."""
 
+from fractions import Fraction
+
 import numpy as np
 
 from .run import finding, refuse, warn_of_lacking
@@ -22,6 +24,7 @@ __all__ = [
     'made',
     'shaped',
     'lacking_as',
+    'fused',
 ]
 
 _I1, _I32, _I64 = DTYPES['int1'], DTYPES['int32'], DTYPES['int64']
@@ -154,7 +157,7 @@ class tensor:
     def __neg__(self):
         if self.dtype.is_ptr() or self.dtype is _I1:
             raise refuse(f'- of {self.type}', 'A mask is inverted with ~.')
-        return made(np.negative(self.data), self.dtype, self)
+        return made(np.subtract(self.dtype.number(0), self.data), self.dtype, self)  # of 0 it is 0, not -0
 
     def __pos__(self):
         return self
@@ -411,9 +414,31 @@ def _floored(a, b):
 
 def _rest(a, b):
     x, y, t = pair(a, b, division=True)
-    if t.rank < 2:
-        _not_by_zero(y)
+    if t.rank == 2:
+        return made(_broadcasts(_floating_rest, x, y), t, a, b)
+    _not_by_zero(y)
     return made(_broadcasts(np.fmod, x, y), t, a, b)
+
+
+def _floating_rest(x, y):
+    "x % y as the compiler has it: x - trunc(x / y) * y, rounded once, and so off where the quotient is large"
+    rest = fused(-np.trunc(x / y), y, x)
+    return np.where(np.isinf(y) & np.isfinite(x), x, rest)[()]
+
+
+def fused(x, y, z):
+    "x*y + z, rounded once"
+    if np.result_type(x) != np.float64:
+        wide = x.astype(np.float64) * y.astype(np.float64) + z.astype(np.float64)
+        return wide.astype(np.result_type(x))
+    return np.vectorize(_exactly, otypes=[np.float64])(x, y, z)[()]
+
+
+def _exactly(x, y, z):
+    try:
+        return float(Fraction(x) * Fraction(y) + Fraction(z)) or x * y + z  # which knows the sign of 0
+    except (ValueError, OverflowError):  # of infinity and NaN
+        return x * y + z
 
 
 def _bits(a, b, f):
@@ -522,18 +547,26 @@ def _converted(x, t):
         return tensor(_cut(x.data, t), t)
     if t.is_fp8():
         return tensor(_saturated(x.data, t), t)
+    if (s.name, t.name) == ('float8e5', 'bfloat16'):
+        return tensor(_without_ends(x.data).astype(t.np), t)
     if s.is_fp8() or s.name == 'bfloat16' and t.name != 'float32' or s.name == 'float16' and t.name == 'bfloat16':
         return tensor(x.data.astype(np.float32).astype(t.np), t)
     return tensor(x.data.astype(t.np), t)
 
 
 def _cut(a, t):
-    "A floating number as a whole one: cut towards 0, at the ends of the type, NaN as 0"
-    wide = a.astype(np.float64)
-    info = np.iinfo(t.np)
-    cut = np.trunc(np.nan_to_num(wide, nan=0.0, posinf=np.inf, neginf=-np.inf))
+    """A floating number as a whole one, as an H100 does it: cut towards 0, and at the ends of the type.
+
+    Those of 8 bits are the last 8 of 16. NaN is 0, but the sign's bit alone where fp64 or 64 bits take part."""
+    if t.size == 1:
+        return _cut(a, DTYPES[t.name.replace('8', '16')]).astype(t.np)
+    info, nan = np.iinfo(t.np), t.number(0)
+    if 8 in (t.size, a.dtype.itemsize):
+        nan = np.array(1 << (8 * t.size - 1), f'u{t.size}').view(t.np)[()]
+    cut = np.trunc(a.astype(np.float64))
     whole = np.where((cut > info.min) & (cut < info.max), cut, 0).astype(t.np)
-    return np.where(cut >= info.max, t.number(info.max), np.where(cut <= info.min, t.number(info.min), whole))[()]
+    ended = np.where(cut >= info.max, t.number(info.max), np.where(cut <= info.min, t.number(info.min), whole))
+    return np.where(np.isnan(cut), nan, ended)[()]
 
 
 def _saturated(a, t):
@@ -544,6 +577,14 @@ def _saturated(a, t):
 
 
 _LARGEST = dict(float8e4nv=448.0, float8e5=57344.0, float8e4b8=240.0, float8e5b16=57344.0)
+
+
+def _without_ends(a):
+    "fp8e5 numbers for bf16: Triton shifts their bits, so that infinity and NaN become 65536 and more"
+    bits = np.asarray(a).view(np.uint8)
+    size = np.ldexp(1 + (bits & 3) / np.float32(4), (bits >> 2 & 31).astype(np.int32) - 15)
+    ended = np.where(bits & 128, -size, size).astype(np.float32)
+    return np.where((bits & 124) == 124, ended, np.asarray(a).astype(np.float32))[()]
 
 
 def _towards_zero(a, t):

@@ -12,7 +12,18 @@ import numpy as np
 
 from . import descriptors, libdevice, memory, randoms
 from . import block as _block, types as _types
-from .block import block_of, broadcast as _broadcast, compute, convert, is_number, lacking_as, made, shaped, tensor
+from .block import (
+    block_of,
+    broadcast as _broadcast,
+    compute,
+    convert,
+    fused,
+    is_number,
+    lacking_as,
+    made,
+    shaped,
+    tensor,
+)
 from .rewrite import keep_types, types_of
 from .run import current, finding, frame_of, no_such_name, refuse
 from .types import DTYPES, const, named
@@ -469,13 +480,18 @@ def _erf(x):
     return np.vectorize(_math.erf, otypes=[x.dtype])(x)[()]
 
 
+def _flushed(x):
+    "fp32 numbers, those too small for its full precision as 0: so rounding to whole numbers takes them on a GPU"
+    return np.where(np.abs(x) < 2.0**-126, x * 0, x)[()] if x.dtype == np.float32 else x
+
+
 def _rsqrt(x):
     return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
 
 
 for _name, _f in dict(
     exp=np.exp, exp2=np.exp2, log=np.log, log2=np.log2, sin=np.sin, cos=np.cos, sqrt=np.sqrt, rsqrt=_rsqrt,
-    floor=np.floor, ceil=np.ceil, erf=_erf,
+    floor=lambda x: np.floor(_flushed(x)), ceil=lambda x: np.ceil(_flushed(x)), erf=_erf,
 ).items():  # fmt: skip
     globals()[_name] = _of_floats(_f, _name)
 sqrt_rn = globals()['sqrt']
@@ -483,13 +499,9 @@ sqrt_rn = globals()['sqrt']
 
 def fma(x, y, z):
     "x*y + z, rounded once"
-    a, b, c = (block_of(o) for o in (x, y, z))
-    a, b, c = _broadcast(a, b, c)
     t = compute(compute(x, y, np.multiply), z, np.add).dtype
-    if t.name == 'float64':
-        return made(a * b + c, t, x, y, z)
-    exact = a.astype(np.float64) * b.astype(np.float64) + c.astype(np.float64)
-    return made(exact.astype(t.np)[()], t, x, y, z)
+    a, b, c = (convert(block_of(o), t) for o in (x, y, z))
+    return made(fused(*_broadcast(a, b, c)), t, a, b, c)
 
 
 def fdiv(x, y, ieee_rounding=False):
