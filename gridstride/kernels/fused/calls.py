@@ -12,13 +12,14 @@ from ..rung import Call, Double, Long
 from ..tool import LOAD, power_between
 from ...utils import cdiv
 
-# What was fastest for 8192 x 8192 numbers on an H100, by the bytes of a number
+# What was fastest for 8192 x 8192 numbers on an H100, by the bytes of a number; 8 bytes were not timed
 _FLAT = {2: (512, 1), 4: (512, 1), 8: (512, 1)}  # gelu: threads of a block, packs of a thread
-_ROWS = {2: (256, 2), 4: (256, 2), 8: (256, 2)}  # bias_gelu: likewise
+_ROWS = {2: (256, 2), 4: (256, 1), 8: (256, 2)}  # bias_gelu: likewise
 _DROPS = {2: (256, 4), 4: (256, 4), 8: (256, 4)}  # with dropout
 _DOWN = {2: (256, 4, 2), 4: (256, 4, 2), 8: (256, 4, 2)}  # backward: threads, packs under way, blocks on an SM
 _NORM = {2: (4, 1), 4: (4, 1), 8: (4, 1)}  # norms: packs of a row for a thread, are weights loaded with the row?
-_STAY = {2: (512, 16, 6), 4: (512, 16, 6), 8: (512, 8, 6)}  # backward: threads, numbers of a row, places of the ring
+# backward: threads, numbers of a row for each, places of a ring (1: without one)
+_STAY = {2: (512, 16, 3), 4: (512, 16, 1), 8: (512, 8, 6)}
 
 _STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
 
@@ -153,7 +154,7 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     packs, (wish, early) = width // v, _NORM[SIZES[dtype]]
     group = _power_above(cdiv(packs, wish), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
-    numbers = dict(GROUP=group, THREADS=threads, HELD=held, BEYOND=packs > held * group, EARLY=early)
+    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=early)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
@@ -198,8 +199,7 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
     numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)
-    beyond = packs > stay.held * stay.group
-    numbers |= dict(BEYOND=beyond, RING=stay.stages > 0, STAGES=max(1, stay.stages))
+    numbers |= dict(RING=stay.stages > 0, STAGES=max(1, stay.stages))
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
     constants = _constants(v, rows * width * size, **numbers, **kind)
     src, groups = whole(('pack', 'group', 'norm_backward'), dtype, constants, _RING), stay.threads // stay.group
