@@ -1,12 +1,11 @@
 """`matmul(a, b)`: the right rung where there is one, torch where there is none; differentiable, for use in a model."""
 
-import threading
 from collections import namedtuple
 from contextlib import contextmanager
 from functools import lru_cache
 
 from . import hopper, split, transposed
-from ..cpp.driver import enter
+from .tool import enter_thread
 from ..utils import backend, gpu_count
 
 
@@ -271,17 +270,6 @@ def _multiply(a, b, out=None):
 
 # The gradients of a product are products: with $g$ the gradient of $a b$, that of $a$ is $g b^T$ and that of
 # $b$ is $a^T g$. They go the same way as the product itself, so that they may be differentiated again.
-_thread = threading.local()
-
-
-def _enter(x):
-    """In autograd's own thread, where nothing may have run on the GPU yet, make its context current before cuBLAS warns
-    that there is none"""
-    if x.is_cuda and not hasattr(_thread, 'entered'):
-        enter()
-        _thread.entered = True
-
-
 @lru_cache
 def _product():
     "The differentiable product; made late, since torch is imported late"
@@ -295,7 +283,8 @@ def _product():
 
         @staticmethod
         def backward(ctx, g):
-            _enter(g)
+            if g.is_cuda:  # before cuBLAS warns that there is no context
+                enter_thread()
             a, b = ctx.saved_tensors
             ga = matmul(g, b.t()) if ctx.needs_input_grad[0] else None
             gb = matmul(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None

@@ -1,9 +1,11 @@
 """What all tools do: look at what they are given, and launch the `Call`s that were looked up for it."""
 
 import math
+import threading
 from functools import lru_cache
 
 from .rung import launcher_of
+from ..cpp.driver import enter
 from ..utils import backend
 
 LOAD = 16  # bytes, the most that a thread loads at once
@@ -87,6 +89,17 @@ def power_between(n, least, most) -> int:
     return min(most, max(least, 2 ** int(math.log2(max(1, n)))))
 
 
+_thread = threading.local()
+
+
+def enter_thread():
+    """Make the GPU's context current in a thread where nothing may have run on it yet, as in autograd's own: a launch
+    would first fail there"""
+    if not hasattr(_thread, 'entered'):
+        enter()
+        _thread.entered = True
+
+
 @lru_cache(4096)
 def _launcher(call, device, backend):
     "What launches a call on a device"
@@ -103,6 +116,7 @@ def launch(calls, x, **arrays):
     at = {name: t.data_ptr() for name, t in dict(arrays, x=x).items() if t is not None}
     device = x.get_device()
     with torch.cuda.device(device):
+        enter_thread()
         stream = torch._C._cuda_getCurrentRawStream(device)
         for c in calls:
             _launcher(c, device, 'gpu')([at[o] for o in c.arrays], stream)

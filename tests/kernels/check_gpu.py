@@ -304,17 +304,18 @@ def fused_tools_are_right():
 
 
 def fused_tools_on_streams_and_in_graphs():
-    x, w = (torch.randn(s, device='cuda', requires_grad=True) for s in ((512, 4096), (4096,)))
+    x, b, w = (torch.randn(s, device='cuda') for s in ((512, 4096), (4096,), (4096,)))
     dy = torch.randn_like(x)
-    def each():
-        y = kernels.rms_norm(kernels.bias_gelu(x, w, p=.1, seed=3), w)
-        return y, *torch.autograd.grad(y, (x, w), dy)
+    def each():                                             # leaves of their own, as each belongs to one stream
+        given = [o.detach().requires_grad_() for o in (x, b, w)]
+        y = kernels.rms_norm(kernels.bias_gelu(*given[:2], p=.1, seed=3), given[2])
+        return y.detach(), *torch.autograd.grad(y, given, dy)
     want, stream, graph = each(), torch.cuda.Stream(), torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
     with torch.cuda.stream(stream): beside = each()
     torch.cuda.synchronize()
     with torch.cuda.graph(graph, stream=stream): captured = each()
-    for o in captured: o.detach().fill_(-1)
+    for o in captured: o.fill_(-1)
     graph.replay()
     torch.cuda.synchronize()
     for name, got in (('on a stream', beside), ('in a graph', captured)):

@@ -1,6 +1,6 @@
-// The host's part of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: random numbers, a check of
-// every result against double, the time. Above it stand which it is (TOOL, BACKWARD), the types of the arrays (From) and
-// of sums (Sum), what a result may be off (ROUNDING, of 1 or its own size), EPS of the norms, and the sizes to try
+// The host's part of an exported gelu, bias_gelu, rms_norm or layer_norm, forward or backward: random numbers, a check
+// of every result against double, the time. Above it stand which it is (TOOL, BACKWARD), the types of the arrays (From)
+// and of sums (Sum), what a result may be off (ROUNDING, of its own size), EPS of the norms, and the sizes to try
 // (cases: rows, width; the last one is timed). Below it stand the launches.
 struct Arrays { From *x, *dy, *weight, *bias, *y, *dx, *dweight, *dbias; Sum *kept; };
 
@@ -31,10 +31,12 @@ std::vector<double> read(const From *from, size_t size) {
 }
 
 // Ends the program if a number is wrong; `sums`: how many rows were added for it
-void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width, double sums) {
+void compare(const char *what, const std::vector<double> &got, const std::vector<double> &want, int width,
+             double sums) {
     for (size_t i = 0; i < want.size(); i++)
         if (!(std::abs(got[i] - want[i]) <= ROUNDING * std::abs(want[i]) + 2e-5 * std::max(1., std::sqrt(sums)))) {
-            printf("FAIL %-34s %s[%zu, %zu] is %g, and %g is right\n", NAME, what, i / width, i % width, got[i], want[i]);
+            printf("FAIL %-34s %s[%zu, %zu] is %g, and %g is right\n", NAME, what, i / width, i % width, got[i],
+                   want[i]);
             exit(1);
         }
 }
