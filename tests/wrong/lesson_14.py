@@ -46,6 +46,9 @@ def mean_over_the_block(): return changed(rms_k, 'tl.sum(v*v)/w', 'tl.sum(v*v)/B
 def masked_lanes_count(): return changed(rms_k, 'other=0.', 'other=1.')
 
 @wrong('14.rms')
+def masked_lanes_are_anything(): return changed(rms_k, ', other=0.', '')
+
+@wrong('14.rms')
 def eps_outside_of_the_root(): return changed(rms_k, 'tl.sqrt(tl.sum(v*v)/w + eps)', '(tl.sqrt(tl.sum(v*v)/w) + eps)')
 
 @wrong('14.rms')
@@ -152,6 +155,9 @@ def linear_k(x, wt, b, out, h, k, w, th: tl.constexpr, tw: tl.constexpr, tk: tl.
 
 @wrong('14.linear')
 def ten_bits(): return changed(linear_k, ", input_precision='ieee'", '')
+
+@wrong('14.linear')
+def tiles_of_anything(): return changed(linear_k, '(ic < k), other=0.', '(ic < k)')
 
 @wrong('14.linear')
 def not_turned(): return changed(linear_k, 'wt + c*k + ir', 'wt + ir*w + c')
