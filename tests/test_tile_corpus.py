@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+pytest.importorskip('triton', reason='the kernels here are under its @triton.jit')
+
 HERE = Path(__file__).parent/'tile'
 sys.path.insert(0, str(HERE))
 import tile_corpus as corpus
