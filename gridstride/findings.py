@@ -346,8 +346,8 @@ WORDS = {
     ),
     ('memcheck', 'outside_masked'): Words(
         _OUTSIDE + '{more}',
-        'Its mask lets this lane in: compare every axis of the index with its own size, as in '
-        '`mask=(rows[:, None] < h) & (columns[None, :] < w)`.',
+        'Its mask lets this lane in. Either it does not compare every axis with its own size, as in '
+        '`(rows[:, None] < h) & (columns[None, :] < w)`, or the address is another one: a wrong stride or offset.',
     ),
     ('memcheck', 'outside_before'): Words(
         _OUTSIDE + '{more}', 'It is the memory before the array: mask it from below, too, as in `mask=offsets >= 0`.'
@@ -418,6 +418,10 @@ WORDS = {
     ('racecheck', 'programs_atomic'): Words(
         '{element} is {before} by one program and {now} by another: an atomic on one side only orders nothing',
         'Use atomics on both sides, or a second kernel that reads when the first has ended.',
+    ),
+    ('racecheck', 'lanes_update'): Words(
+        '{element} is read and written by several lanes of one program: one change of several is kept',
+        'Each lane reads it before another one writes it. In one step: tl.atomic_add and its kin.',
     ),
     ('racecheck', 'lanes'): Words(
         '{element} is written by several lanes of one store, with different values',

@@ -236,6 +236,19 @@ def test_lanes_of_one_store_that_collide():
     assert e.value.thread == (0,) and e.value.index == (0,) and e.value.fields['lane'] == (1,)
 
 
+def test_lanes_that_lose_a_change():
+    @triton.jit
+    def kernel(bins_ptr, out_ptr, N: tl.constexpr, STEP: tl.constexpr):
+        i = tl.arange(0, N) // STEP
+        tl.store(out_ptr + i, tl.load(bins_ptr + i) + 1)
+    bins, out = torch.zeros(8), unwritten(8)
+    run(kernel, (1,), bins, bins, N=8, STEP=1)
+    run(kernel, (1,), bins, out, N=8, STEP=2)  # one value to one place
+    with pytest.raises(RacecheckError, match='one change of several is kept') as e:
+        run(kernel, (1,), bins, bins, N=8, STEP=2)
+    assert (e.value.code, e.value.index, e.value.thread) == ('lanes_update', (0,), (0,))
+
+
 def test_one_value_from_two_programs_is_a_warning():
     @triton.jit
     def kernel(out_ptr): tl.store(out_ptr, 7)
@@ -328,6 +341,9 @@ REFUSED = {
     'x = tl.arange(0, 8)[0]': 'no elements that one could take out',
     'x = LOOSE + 1': 'LOOSE is a global variable',
     'x = sorted([2, 1])': 'sorted of Python',
+    'x = cdiv(tl.program_id(0), 2)': 'cdiv is a function of Python',
+    'x = math.sqrt(2.)': 'math.sqrt is a function of Python',
+    'x = tl.mean(tl.arange(0, 8))': 'Triton has no tl.mean',
     'x = 1 < 2 < 3': 'two comparisons in one',
     'f = lambda x: x': 'lambda in a kernel',
     'x = tl.program_id(0)\n    if x > 0: y = 1\n    x = x + y': 'y is assigned in one branch',
@@ -347,12 +363,13 @@ REFUSED = {
 @pytest.mark.parametrize('body', REFUSED)
 def test_refused_in_words(body, tmp_path):
     path = tmp_path/'refused_kernels.py'
-    path.write_text(f'import triton, triton.language as tl\nLOOSE = 3\n@triton.jit\ndef kernel(out_ptr):\n    {body}\n')
+    top = 'import math, triton, triton.language as tl\nLOOSE = 3\ndef cdiv(a, b): return -(-a//b)\n'
+    path.write_text(f'{top}@triton.jit\ndef kernel(out_ptr):\n    {body}\n')
     spec = importlib.util.spec_from_file_location('refused_kernels', path)
     module = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     with pytest.raises(NotCompiled, match=re.escape(REFUSED[body])) as e: run(module.kernel, (1,), torch.zeros(8))
-    assert 5 <= e.value.line <= 7 and e.value.kernel == 'kernel'
+    assert 6 <= e.value.line <= 8 and e.value.kernel == 'kernel'
     assert f'line {e.value.line}: ' in str(e.value)
 
 

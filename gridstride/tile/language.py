@@ -42,6 +42,9 @@ TRITON_MAX_TENSOR_NUMEL = 1 << 20
 def __getattr__(k):
     if k.startswith('__'):
         raise AttributeError(k)
+    theirs = sys.modules.get('triton.language')
+    if theirs and not hasattr(theirs, k):
+        raise refuse(f'Triton has no tl.{k}', 'A mean is tl.sum(x) / n.' if k == 'mean' else '')
     raise no_such_name(f'tl.{k}')
 
 
@@ -392,6 +395,11 @@ def map_elementwise(scalar_fn, *args, pack=1):
     found = [r if several else (r,) for r in rows]
     out = tuple(tensor(np.array([o.data for o in c]).reshape(shape), c[0].dtype) for c in zip(*found))
     return out if several else out[0]
+
+
+def next_power_of_2(n):
+    "The smallest power of 2 that is at least n, a number that the compiler knows"
+    return const(1 << (n - 1).bit_length())
 
 
 def cast(input, dtype, fp_downcast_rounding=None, bitcast=False):

@@ -244,7 +244,8 @@ def _masked(p, mask):
         m = convert(m, _I1)
     if p.data.ndim == 0:
         if m.data.ndim:
-            raise refuse('a mask that is a block, for a pointer that is none', 'Add offsets: x + tl.arange(...).')
+            shown = list(m.data.shape)
+            raise refuse(f'a mask of shape {shown} for a single pointer', 'Add offsets: x + tl.arange(...).')
         return p, None if m.data else np.False_
     if m.data.shape != p.data.shape:
         _defined(m.lacks, None, 'undefined_decision')

@@ -79,6 +79,8 @@ class Bound:
             return v
         if module.startswith('triton.') or type(v).__module__.startswith('triton.'):
             return self._of_triton(v)
+        if isinstance(v, (types.FunctionType, types.BuiltinFunctionType)):
+            return _unmarked(v)
         return v
 
     def _jitted(self, v):
@@ -110,7 +112,32 @@ def _module(m):
         return libdevice
     if name == 'triton.language' or name.startswith('triton.language.'):
         return language
-    return m
+    return m if m.__name__.startswith('gridstride.tile.') else _Foreign(m)
+
+
+class _Foreign:
+    "A module that is not Triton's: its numbers can be used in a kernel, its functions cannot"
+
+    def __init__(self, module):
+        self._module = module
+
+    def __getattr__(self, k):
+        v, name = getattr(self._module, k), self._module.__name__.split('.')[-1]
+        return _unmarked(v, f'{name}.{k}') if callable(v) and not isinstance(v, type) else v
+
+
+def _unmarked(f, name=None):
+    "What stands for a function that is not under `@triton.jit`: it refuses to be called"
+    name = name or f.__name__
+    own = f.__name__ if hasattr(language, getattr(f, '__name__', '?')) else None
+    if (getattr(f, '__module__', '') or '').startswith('gridstride.tile.'):
+        return getattr(language, own) if own else f
+
+    def called(*args, **kwargs):
+        mend = f'Triton has tl.{own}.' if own else 'Look for it in tl; a function of your own gets @triton.jit.'
+        raise refuse(f'{name} is a function of Python, which a kernel cannot call', mend)
+
+    return called
 
 
 def _named(module, name):

@@ -91,8 +91,21 @@ class Shadow:
         elif verb == 'atomic':
             self.updated[at] = stamp
         else:
+            self._update(run, region, active, at, lane)
             self.wrote[at] = stamp
             self.first[at] = self.last[at] = self.updated[at] = 0
+
+    def _update(self, run, region, active, at, lane):
+        "A finding if several lanes write an element that this program has read: a change gets lost"
+        if at.size == 1 or not (mine := self.last[at] >= run.start).any():
+            return
+        order = np.argsort(at, kind='stable')
+        again = np.flatnonzero((np.diff(at[order]) == 0) & mine[order[1:]])
+        if again.size:
+            i = int(order[again[0]])
+            raise finding(
+                'racecheck', 'lanes_update', dict(array=region.name, index=region.index_of(active[i])), lane(i)
+            )
 
     def _judge(self, run, region, active, then, other, verb, lane, value):
         for i in np.flatnonzero(other):

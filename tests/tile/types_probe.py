@@ -1,20 +1,20 @@
 """What Triton's types do on a GPU, in numbers: conversions, arithmetic, reductions, products, random numbers, atomics.
 
-    python types_probe.py           # on a machine with an NVIDIA GPU: writes recorded/types.npz
+    python types_probe.py           # on a machine with an NVIDIA GPU: writes recorded/types.json
     python types_probe.py checked   # gridstride.tile, held against what is recorded
 
 Each case is a kernel with one program of 64 lanes, over numbers at which types differ: ends, ties, zeros, NaN.
 Results are kept as bits; which of them are rounded by an approximation on a GPU says `CLOSE`.
 """
 
-import json, multiprocessing, sys, time
+import base64, json, multiprocessing, sys, time, zlib
 from pathlib import Path
 
 import numpy as np, torch
 import triton, triton.language as tl
 
 HERE = Path(__file__).resolve().parent
-RECORDED = HERE / 'recorded' / 'types.npz'
+RECORDED = HERE / 'recorded' / 'types.json'
 N = 64
 FLOATS = dict(fp64=torch.float64, fp32=torch.float32, fp16=torch.float16, bf16=torch.bfloat16)
 NARROW = dict(fp8e4nv=torch.float8_e4m3fn, fp8e5=torch.float8_e5m2)
@@ -513,18 +513,20 @@ def differences(got, want):
 
 
 def write(results):
-    "Keep results in one array of bytes: a file of many arrays is mostly their heads"
+    "Keep results as text: what each is called, of what type and shape, and all their bytes, packed"
     RECORDED.parent.mkdir(exist_ok=True)
     index = [(k, v.dtype.str, v.shape) for k, v in sorted(results.items())]
-    data = b''.join(results[k].tobytes() for k, *_ in index)
-    np.savez_compressed(RECORDED, index=json.dumps(index), data=np.frombuffer(data, 'u1'))
+    packed = base64.b64encode(zlib.compress(b''.join(results[k].tobytes() for k, *_ in index), 9)).decode()
+    lines = [packed[i:i + 100] for i in range(0, len(packed), 100)]
+    rows = ',\n'.join(map(json.dumps, index))
+    RECORDED.write_text(f'{{"index": [\n{rows}],\n"data": [\n' + ',\n'.join(map(json.dumps, lines)) + ']}\n')
 
 
 def recorded():
     "The results that an NVIDIA H100 gave, by name"
-    kept = np.load(RECORDED)
-    data, at, found = kept['data'].tobytes(), 0, {}
-    for name, dtype, shape in json.loads(str(kept['index'])):
+    kept = json.loads(RECORDED.read_text())
+    data, at, found = zlib.decompress(base64.b64decode(''.join(kept['data']))), 0, {}
+    for name, dtype, shape in kept['index']:
         n = int(np.prod(shape))
         found[name] = np.frombuffer(data, dtype, n, at).reshape(shape).copy()
         at += found[name].nbytes
