@@ -11,7 +11,7 @@ from ..findings import UndefinedLanes
 from ..layout import Linear
 from ..utils import cdiv, check
 
-__all__ = ['launch', 'owner', 'blocked_line']
+__all__ = ['launch', 'fetched', 'owner', 'blocked_line']
 
 
 def launch(answer, grid, *args, **constants):
@@ -85,6 +85,52 @@ def _(fn, rng, n, bins):
         why = 'lanes that have one bin lost each other, or lanes past the end were counted'
         raise AssertionError(f'the bins hold {found} numbers in all, and there are {n}: {why}')
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
+
+
+def fetched(group, rows, cols, th, tw, programs) -> int:
+    "Rows and columns of numbers that all waves fetch, with tiles in groups of so many rows"
+    total, places = 0, [_place(t, rows, cols, group) for t in range(rows * cols)]
+    for first in range(0, rows * cols, programs):
+        tr, tc = map(set, zip(*places[first : first + programs]))
+        total += len(tr) * th + len(tc) * tw
+    return total
+
+
+def _place(t, rows, cols, group):
+    above, inside = divmod(t, group * cols)
+    tall = min(rows - above * group, group)
+    return above * group + inside % tall, inside // tall
+
+
+@problem(
+    '14.group',
+    cases=[
+        dict(rows=rows, cols=cols, th=th, tw=tw, programs=programs)
+        for rows, cols, th, tw, programs in (
+            (5, 6, 16, 16, 12),
+            (1, 1, 16, 16, 132),
+            (32, 16, 128, 256, 132),
+            (64, 32, 128, 256, 132),
+            (20, 50, 256, 64, 40),
+            (32, 42, 64, 256, 132),
+            (37, 26, 256, 128, 132),
+        )
+    ],
+    hints=[
+        'For each group, go through the waves: `range(0, rows*cols, programs)`. Which tiles has a wave?',
+        "A wave fetches `th` for each row of tiles that it has, `tw` for each column: sets of `place`'s two numbers.",
+        '`min(groups, key=...)` returns the first of equals, so let the groups grow: `2**i for i in '
+        'range(rows.bit_length())`.',
+    ],
+)
+def _(fn, rng, rows, cols, th, tw, programs):
+    counted = {2**i: fetched(2**i, rows, cols, th, tw, programs) for i in range(rows.bit_length())}
+    want, got = min(counted, key=counted.get), fn(rows, cols, th, tw, programs)
+    if got not in counted:
+        raise AssertionError(f'a group is one of {", ".join(map(str, counted))}; got {got!r}')
+    if got != want:
+        said = f'groups of {got} fetch {counted[got]} rows and columns of numbers'
+        raise AssertionError(f'{said}, groups of {want} {counted[want]}')
 
 
 def blocked_line(each, lanes, warps, order) -> str:

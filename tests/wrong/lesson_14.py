@@ -75,6 +75,30 @@ def loads_what_is_not_there(): return changed(count_k, 'tl.load(x + i, mask=i < 
 def each_program_from_the_start(): return changed(count_k, 'tl.program_id(0)*BLOCK + ', '')
 
 
+def group(rows, cols, programs, cost, waves=None):
+    def place(t, group):
+        tall = min(rows - t//(group*cols)*group, group)
+        return t//(group*cols)*group + t%(group*cols)%tall, t%(group*cols)//tall
+    def fetched(group):
+        firsts = range(0, rows*cols, programs)[:waves]
+        return sum(cost(*(len(set(o)) for o in zip(*(place(t, group) for t in range(i, min(i+programs, rows*cols))))))
+                   for i in firsts)
+    return min((2**i for i in range(rows.bit_length())), key=fetched)
+
+@wrong('14.group')
+def the_first_wave_alone(rows, cols, th, tw, programs):
+    return group(rows, cols, programs, lambda r, c: r*th + c*tw, waves=1)
+
+@wrong('14.group')
+def tiles_instead_of_numbers(rows, cols, th, tw, programs): return group(rows, cols, programs, lambda r, c: r + c)
+
+@wrong('14.group')
+def always_eight(rows, cols, th, tw, programs): return min(8, 2**(rows.bit_length() - 1))
+
+@wrong('14.group')
+def rows_of_m_alone(rows, cols, th, tw, programs): return group(rows, cols, programs, lambda r, c: r*th)
+
+
 def owner(text, r, c, lane, warp, join):
     each,lanes,warps,order = ([int(o) for o in re.search(name + r' = \[(\d+), (\d+)\]', text).groups()]
                               for name in ('sizePerThread', 'threadsPerWarp', 'warpsPerCTA', 'order'))
