@@ -212,7 +212,10 @@ class tensor:
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
         if not all(o is None or isinstance(o, slice) and o == slice(None) for o in index):
-            shown = ', '.join(':' if isinstance(o, slice) else str(o) for o in index)
+            shown = ', '.join(':' if isinstance(o, slice) else str(getattr(o, 'type', o)) for o in index)
+            if self.dtype.is_ptr():
+                mend = 'An argument that is an array is the address of its first element: tl.load(x + i).'
+                raise refuse(f'x[{shown}] of an address', mend)
             mend = (
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
@@ -371,7 +374,10 @@ def _moved(a, b):
 def _compared(a, b, f):
     if b is None:
         return f is np.not_equal
-    if type(b) is tensor and (a.dtype.is_ptr() or b.dtype.is_ptr()):
+    if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
+        mend = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
+        raise refuse(f'a comparison of {a.dtype} and {b.dtype}', mend)
+    if type(b) is tensor and a.dtype.is_ptr():
         from .memory import addresses
 
         return made(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)

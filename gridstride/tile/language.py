@@ -152,6 +152,8 @@ def _numbers(start, end):
 
 def arange(start, end):
     "The block start, start+1, ..., end-1; how many there are is a power of 2"
+    if isinstance(start, float) or isinstance(end, float):
+        raise refuse(f'tl.arange({start}, {end}): its bounds are whole numbers', 'Divide with //.')
     if not (isinstance(start, int) and isinstance(end, int)):
         raise refuse('tl.arange with a bound that is known only when the kernel runs',
                      'Its bounds are numbers or tl.constexpr arguments.')  # fmt: skip
