@@ -70,6 +70,7 @@ __all__ = [
     'NotSimulated',
     'SameValueRace',
     'EarlyReturn',
+    'MissingBarrier',
     'UndefinedLanes',
     'WrongArgument',
     'ALWAYS',
@@ -231,6 +232,10 @@ class WrongArgument(ShownBriefly, TypeError):
 
 class SameValueRace(RuntimeWarning):
     "Several threads write the same value to one place: harmless today, a race all the same"
+
+
+class MissingBarrier(RuntimeWarning):
+    "A lane reads from memory what another lane of its program has stored, with no barrier between"
 
 
 class UndefinedLanes(RuntimeWarning):
@@ -418,6 +423,10 @@ WORDS = {
     ('racecheck', 'programs_atomic'): Words(
         '{element} is {before} by one program and {now} by another: an atomic on one side only orders nothing',
         'Use atomics on both sides, or a second kernel that reads when the first has ended.',
+    ),
+    ('racecheck', 'read_back'): Words(
+        'line {line} of {kernel}: {element} is read by another lane than the one that stored it in line {stored}. '
+        'On a GPU these are threads: put tl.debug_barrier() between'
     ),
     ('racecheck', 'lanes_update'): Words(
         '{element} is read and written by several lanes of one program: one change of several is kept',
@@ -884,6 +893,7 @@ for _operation in ('max', 'min'):
 WARNINGS = {
     'same_value': ('racecheck', SameValueRace),
     'same_value_programs': ('racecheck', SameValueRace),
+    'read_back': ('racecheck', MissingBarrier),
     'undefined_stored': ('initcheck', UndefinedLanes),
     'undefined_address': ('initcheck', UndefinedLanes),
     'undefined_decision': ('initcheck', UndefinedLanes),

@@ -249,6 +249,23 @@ def test_lanes_that_lose_a_change():
     assert (e.value.code, e.value.index, e.value.thread) == ('lanes_update', (0,), (0,))
 
 
+def test_what_another_lane_has_stored_is_read_behind_a_barrier():
+    @triton.jit
+    def kernel(x_ptr, out_ptr, BARRIER: tl.constexpr, TURN: tl.constexpr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(x_ptr + i, i*1.)
+        if BARRIER: tl.debug_barrier()
+        tl.store(out_ptr + i, tl.load(x_ptr + ((N - 1 - i) if TURN else i)))
+    x, out = torch.zeros(8), unwritten(8)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        for barrier, turn in (True, True), (True, False), (False, False):
+            run(kernel, (1,), x, out, BARRIER=barrier, TURN=turn, N=8)
+    with pytest.warns(MissingBarrier, match=r'x_ptr\[0\] is read by another lane.*debug_barrier') as heard:
+        run(kernel, (1,), x, out, BARRIER=False, TURN=True, N=8)
+    assert len(heard) == 1 and out.tolist() == [7, 6, 5, 4, 3, 2, 1, 0]
+
+
 def test_one_value_from_two_programs_is_a_warning():
     @triton.jit
     def kernel(out_ptr): tl.store(out_ptr, 7)

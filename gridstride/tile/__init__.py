@@ -20,8 +20,9 @@ warning tells if such a lane comes through to a result, as Triton promises nothi
 
 What is not modelled:
 
-- how a program is spread over threads: layouts, warps, shared memory, pipelines. So a lane that reads from memory what
-  another lane of its program has stored gets it, also without the `tl.debug_barrier` that a GPU needs between the two;
+- how a program is spread over threads: layouts, warps, shared memory, pipelines. A lane that reads from memory what
+  another lane of its program has stored is warned of, unless a `tl.debug_barrier` or an atomic is between; whether the
+  two are one thread nobody knows here;
 - the last bits of what a GPU approximates (`tl.exp` and its kin, division of fp32), of sums in another order, and of
   a product and a sum that the compiler fuses;
 - what lies between the rows of a slice: it counts as the slice's own;

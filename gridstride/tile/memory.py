@@ -360,6 +360,8 @@ def _note(run, region, active, verb, p, m, value=None, sem=None):
     if run.racecheck:
         run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, verb))
         shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
+        lanes = np.arange(at.size) if m is None or not m.ndim else np.flatnonzero(m)
+        run.read_back(shadow, region, active, at, verb, lanes)
         if verb == 'atomic':  # after it: what this place tells of does not order this access to it
             run.synchronize(shadow, at, sem)
     if run.trace:

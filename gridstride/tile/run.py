@@ -34,6 +34,7 @@ class Run:
         self.others = None  # tensors that it was not given, once an address asks for them
         self.trace = None
         self.lacking = 0  # the line of the running program that left lanes without a value
+        self.recent = []  # what the running program has stored since its last barrier
         self.told = set()  # (what, where) of the warnings so far
         self.asked = None, 0  # what the program asked last, and how often it got the same answer
 
@@ -56,6 +57,20 @@ class Run:
         self.known = (told,)
         shadow.clocks[at] = told
 
+    def read_back(self, shadow, region, active, at, verb, lanes):
+        "Warn of a lane that reads what another lane of its program has stored since the last barrier"
+        if verb == 'atomic':
+            self.recent = []
+        elif verb == 'written':
+            self.recent.append((shadow, at, lanes, at.min(initial=0), at.max(initial=-1), frame_of().f_lineno))
+        for stored, places, theirs, low, high, line in self.recent if verb == 'read' and at.size else ():
+            if stored is not shadow or at.min() > high or at.max() < low:
+                continue
+            _, mine, other = np.intersect1d(at, places, return_indices=True)
+            if (apart := np.flatnonzero(lanes[mine] != theirs[other])).size:
+                where = dict(array=region.name, index=region.index_of(active[mine[apart[0]]]), stored=line)
+                self.warn('read_back', dict(where, line=frame_of().f_lineno, kernel=self.kernel.__name__))
+
     def same_value(self, fields):
         "Warn of programs that write one value to one place"
         self.warn('same_value_programs', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__))
@@ -74,10 +89,10 @@ class Run:
         self.asked = question, self.asked[1] + 1 if self.asked[0] == question else 0
         if self.asked[1] < 100:
             return
-        mine = self.number, self.program, self.known
+        mine = self.number, self.program, self.known, self.recent
         if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
-        self.number, self.program, self.known = mine
+        self.number, self.program, self.known, self.recent = mine
         self.over = None
         self.start, self.asked = len(self.stamps), (None, 0)
 
