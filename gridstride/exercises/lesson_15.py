@@ -162,12 +162,14 @@ def _(fn, rng, h, w, mean):
         'Keep two numbers on the way: `top`, the largest logit so far, and `total`, the sum of `exp(v - top)`.',
         'If a block has a larger one, `total` is in the wrong unit: it becomes `total*tl.exp(top - new)`.',
         'The loop is `for first in range(0, w, BLOCK)`, with `other=-float("inf")`. At the end '
-        '`top + tl.log(total)`, minus the logit of the answer.',
+        '`top + tl.log(total)`, minus the logit of the answer, which is loaded with `mask=at >= 0`.',
     ],
 )
 def _(fn, rng, h, w, scale):
     kernel, logits, loss = kernel_of(fn), scale * random(rng, h, w), unwritten(h)
     answer = torch.tensor(rng.integers(0, w, h))
+    if h > 1:
+        answer[rng.integers(h)] = -100
     with tile.trace() as t:
         kernel[(h,)](logits, answer, loss, w, BLOCK=32)
     check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)

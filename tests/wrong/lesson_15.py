@@ -106,8 +106,9 @@ def long_k(logits, answer, loss, w, BLOCK: tl.constexpr):
         new = tl.maximum(top, tl.max(v))
         total = total*tl.exp(top - new) + tl.sum(tl.exp(v - new))
         top = new
-    right = tl.load(logits + row*w + tl.load(answer + row))
-    tl.store(loss + row, top + tl.log(total) - right)
+    at = tl.load(answer + row)
+    right = tl.load(logits + row*w + at, mask=at >= 0, other=0.)
+    tl.store(loss + row, tl.where(at >= 0, top + tl.log(total) - right, 0.))
 
 @wrong('15.loss')
 def no_maximum(): return changed(long_k, 'new = tl.maximum(top, tl.max(v))', 'new = 0.')
@@ -122,6 +123,13 @@ def zeros_past_the_end(): return changed(long_k, "other=-float('inf')", 'other=0
 def one_block(): return changed(long_k, 'range(0, w, BLOCK)', 'range(0, BLOCK, BLOCK)')
 
 @wrong('15.loss')
+def padding_counts():
+    return changed(long_k, 'tl.where(at >= 0, top + tl.log(total) - right, 0.)', 'top + tl.log(total) - right')
+
+@wrong('15.loss')
+def looks_up_padding(): return changed(long_k, ', mask=at >= 0, other=0.)', ')')
+
+@wrong('15.loss')
 def goes_over_the_row_twice():
     @triton.jit
     def twice_k(logits, answer, loss, w, BLOCK: tl.constexpr):
@@ -133,7 +141,9 @@ def goes_over_the_row_twice():
         for first in range(0, w, BLOCK):
             v = tl.load(logits + row*w + first + c, mask=first + c < w, other=-float('inf'))
             total += tl.sum(tl.exp(v - top))
-        tl.store(loss + row, top + tl.log(total) - tl.load(logits + row*w + tl.load(answer + row)))
+        at = tl.load(answer + row)
+        right = tl.load(logits + row*w + at, mask=at >= 0, other=0.)
+        tl.store(loss + row, tl.where(at >= 0, top + tl.log(total) - right, 0.))
     return twice_k
 
 
