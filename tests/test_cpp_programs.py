@@ -160,3 +160,32 @@ int main() {
 '''
     assert run(src, 'seen', folder=tmp_path) == 0
     assert capfd.readouterr().out.split() == ['1', '1', '9']
+
+
+def test_pools_priorities_and_peers_as_on_one_gpu(capfd):
+    src = '''__global__ void twice(int *x) { x[threadIdx.x] *= 2; }
+void CUDART_CB add(void *p) { *static_cast<int *>(p) += 1; }
+int main() {
+    cudaMemPool_t pool;
+    cudaStream_t s;
+    int least, greatest, priority, can, x[] = {1, 2}, *d, calls = 0;
+    unsigned long long threshold = 123, kept;
+    cudaDeviceGetDefaultMemPool(&pool, 0);
+    cudaMemPoolSetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &threshold);
+    cudaMemPoolGetAttribute(pool, cudaMemPoolAttrReleaseThreshold, &kept);
+    cudaDeviceGetStreamPriorityRange(&least, &greatest);
+    cudaStreamCreateWithPriority(&s, cudaStreamNonBlocking, greatest - 7);
+    cudaStreamGetPriority(s, &priority);
+    cudaMallocFromPoolAsync(&d, sizeof x, pool, s);
+    cudaMemcpyAsync(d, x, sizeof x, cudaMemcpyHostToDevice, s);
+    twice<<<1, 2, 0, s>>>(d);
+    cudaMemcpyAsync(x, d, sizeof x, cudaMemcpyDeviceToHost, s);
+    cudaLaunchHostFunc(s, add, &calls);
+    cudaFreeAsync(d, s);
+    cudaDeviceCanAccessPeer(&can, 0, 0);
+    printf("%llu %d %d %d %d %d %d %d %s\\n", kept, least, greatest, priority, x[0], x[1], calls, can,
+           cudaGetErrorName(cudaDeviceEnablePeerAccess(1, 0)));
+}
+'''
+    assert run(src, 'pools') == 0
+    assert capfd.readouterr().out.split() == '123 0 -5 -5 2 4 1 0 cudaErrorInvalidDevice'.split()

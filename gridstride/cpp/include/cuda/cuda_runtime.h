@@ -55,6 +55,8 @@ inline cudaError_t told(cudaError_t e) { return cudaError_t(set_error(e)); }
 inline cudaError_t failed_unless(bool ok, cudaError_t e) { return ok ? cudaSuccess : told(e); }
 }
 
+#define CUDART_CB
+
 // Memory
 
 enum cudaMemcpyKind {
@@ -96,6 +98,58 @@ inline cudaError_t cudaFree(void *p) {
     return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue);
 }
 inline cudaError_t cudaFreeAsync(void *p, cudaStream_t) { return cudaFree(p); }
+
+// Pools keep nothing here: what is freed is given back at once.
+struct GridstridePool { unsigned long long threshold; };
+typedef GridstridePool *cudaMemPool_t;
+enum cudaMemAllocationType { cudaMemAllocationTypeInvalid = 0, cudaMemAllocationTypePinned = 1 };
+enum cudaMemLocationType { cudaMemLocationTypeInvalid = 0, cudaMemLocationTypeDevice = 1 };
+enum cudaMemAllocationHandleType { cudaMemHandleTypeNone = 0, cudaMemHandleTypePosixFileDescriptor = 1 };
+struct cudaMemLocation { cudaMemLocationType type; int id; };
+struct cudaMemPoolProps {
+    cudaMemAllocationType allocType;
+    cudaMemAllocationHandleType handleTypes;
+    cudaMemLocation location;
+};
+enum cudaMemPoolAttr {
+    cudaMemPoolReuseFollowEventDependencies = 1,
+    cudaMemPoolReuseAllowOpportunistic = 2,
+    cudaMemPoolReuseAllowInternalDependencies = 3,
+    cudaMemPoolAttrReleaseThreshold = 4,
+    cudaMemPoolAttrReservedMemCurrent = 5,
+    cudaMemPoolAttrReservedMemHigh = 6,
+    cudaMemPoolAttrUsedMemCurrent = 7,
+    cudaMemPoolAttrUsedMemHigh = 8
+};
+inline cudaError_t cudaDeviceGetDefaultMemPool(cudaMemPool_t *pool, int device) {
+    static GridstridePool only{0};
+    *pool = &only;
+    return gridstride::failed_unless(device == 0, cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaDeviceGetMemPool(cudaMemPool_t *pool, int device) {
+    return cudaDeviceGetDefaultMemPool(pool, device);
+}
+inline cudaError_t cudaDeviceSetMemPool(int, cudaMemPool_t) { return cudaSuccess; }
+inline cudaError_t cudaMemPoolCreate(cudaMemPool_t *pool, const cudaMemPoolProps *props) {
+    if (props->handleTypes != cudaMemHandleTypeNone) return gridstride::told(cudaErrorNotSupported);
+    *pool = new GridstridePool{0};
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolDestroy(cudaMemPool_t pool) { delete pool; return cudaSuccess; }
+inline cudaError_t cudaMemPoolTrimTo(cudaMemPool_t, size_t) { return cudaSuccess; }
+inline cudaError_t cudaMemPoolSetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
+    if (attribute == cudaMemPoolAttrReleaseThreshold) pool->threshold = *static_cast<unsigned long long *>(value);
+    return cudaSuccess;
+}
+inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr attribute, void *value) {
+    if (attribute < cudaMemPoolAttrReleaseThreshold) *static_cast<int *>(value) = 1;
+    else *static_cast<unsigned long long *>(value) =
+        attribute == cudaMemPoolAttrReleaseThreshold ? pool->threshold : gridstride::device_total();
+    return cudaSuccess;
+}
+template <class T> cudaError_t cudaMallocFromPoolAsync(T **p, size_t bytes, cudaMemPool_t, cudaStream_t) {
+    return cudaMalloc(p, bytes);
+}
 template <class T> cudaError_t cudaMallocPitch(T **p, size_t *pitch, size_t width, size_t height) {
     *pitch = (width + 511) / 512 * 512;
     return cudaMalloc(p, *pitch * height);
@@ -191,7 +245,7 @@ template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &) { *by
 
 // Streams and events: every piece of work is over when the call returns, and the clock is the CPU's.
 
-struct GridstrideStream { int dummy; };
+struct GridstrideStream { int priority; };
 struct GridstrideEvent { double seconds; };
 typedef GridstrideEvent *cudaEvent_t;
 typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void *);
@@ -208,7 +262,22 @@ enum {
 
 inline cudaError_t cudaStreamCreate(cudaStream_t *s) { *s = new GridstrideStream(); return cudaSuccess; }
 inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) { return cudaStreamCreate(s); }
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned, int) { return cudaStreamCreate(s); }
+// from the least to the greatest; a priority changes nothing here
+constexpr int gridstride_priorities[] = {0, -5};
+inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
+    if (least) *least = gridstride_priorities[0];
+    if (greatest) *greatest = gridstride_priorities[1];
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned, int priority) {
+    const auto [least, greatest] = gridstride_priorities;
+    *s = new GridstrideStream{priority > least ? least : priority < greatest ? greatest : priority};
+    return cudaSuccess;
+}
+inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
+    *priority = s ? s->priority : 0;
+    return cudaSuccess;
+}
 inline cudaError_t cudaStreamDestroy(cudaStream_t s) { delete s; return cudaSuccess; }
 inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
@@ -244,10 +313,28 @@ struct cudaDeviceProp {
     int major, minor, warpSize, maxThreadsPerBlock, maxThreadsDim[3], maxGridSize[3], regsPerBlock,
         regsPerMultiprocessor, multiProcessorCount, maxThreadsPerMultiProcessor, maxBlocksPerMultiProcessor, clockRate,
         memoryClockRate, memoryBusWidth, l2CacheSize, concurrentKernels, integrated, canMapHostMemory,
-        unifiedAddressing, managedMemory, cooperativeLaunch, asyncEngineCount, ECCEnabled, computeMode, deviceOverlap;
+        unifiedAddressing, managedMemory, cooperativeLaunch, asyncEngineCount, ECCEnabled, computeMode, deviceOverlap,
+        pageableMemoryAccess, concurrentManagedAccess, streamPrioritiesSupported, memoryPoolsSupported,
+        hostNativeAtomicSupported, isMultiGpuBoard, multiGpuBoardGroupID, persistingL2CacheMaxSize,
+        accessPolicyMaxWindowSize, pciBusID, pciDeviceID, pciDomainID, tccDriver, kernelExecTimeoutEnabled;
 };
 inline cudaError_t cudaGetDeviceCount(int *n) { *n = 1; return cudaSuccess; }
 inline cudaError_t cudaGetDevice(int *d) { *d = 0; return cudaSuccess; }
+enum {
+    cudaDeviceScheduleAuto = 0,
+    cudaDeviceScheduleSpin = 1,
+    cudaDeviceScheduleYield = 2,
+    cudaDeviceScheduleBlockingSync = 4,
+    cudaDeviceMapHost = 8
+};
+inline cudaError_t cudaSetDeviceFlags(unsigned) { return cudaSuccess; }
+// There is no other device, and a device is no peer of its own.
+inline cudaError_t cudaDeviceCanAccessPeer(int *can, int device, int peer) {
+    *can = 0;
+    return gridstride::failed_unless(device == 0 && peer == 0, cudaErrorInvalidDevice);
+}
+inline cudaError_t cudaDeviceEnablePeerAccess(int, unsigned) { return gridstride::told(cudaErrorInvalidDevice); }
+inline cudaError_t cudaDeviceDisablePeerAccess(int) { return gridstride::told(cudaErrorInvalidDevice); }
 inline cudaError_t cudaSetDevice(int d) { return gridstride::failed_unless(d == 0, cudaErrorInvalidDevice); }
 inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     if (d) return gridstride::told(cudaErrorInvalidDevice);
@@ -264,7 +351,8 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     p->maxThreadsPerMultiProcessor = 2048, p->maxBlocksPerMultiProcessor = 32;
     p->clockRate = 1980000, p->memoryClockRate = 2619000, p->memoryBusWidth = 5120, p->l2CacheSize = 50 << 20;
     p->concurrentKernels = p->canMapHostMemory = p->unifiedAddressing = p->managedMemory = p->cooperativeLaunch = 1,
-    p->asyncEngineCount = 3;
+    p->asyncEngineCount = 3, p->concurrentManagedAccess = p->streamPrioritiesSupported = p->memoryPoolsSupported = 1;
+    p->deviceOverlap = 1;
     return cudaSuccess;
 }
 enum cudaComputeMode {
@@ -278,6 +366,7 @@ enum cudaDeviceAttr {
     cudaDevAttrMaxSharedMemoryPerBlock = 8,
     cudaDevAttrWarpSize = 10,
     cudaDevAttrClockRate = 13,
+    cudaDevAttrGpuOverlap = 15,
     cudaDevAttrMultiProcessorCount = 16,
     cudaDevAttrIntegrated = 18,
     cudaDevAttrCanMapHostMemory = 19,
@@ -289,10 +378,13 @@ enum cudaDeviceAttr {
     cudaDevAttrComputeCapabilityMinor = 76,
     cudaDevAttrMaxSharedMemoryPerMultiprocessor = 81,
     cudaDevAttrMaxRegistersPerMultiprocessor = 82,
+    cudaDevAttrStreamPrioritiesSupported = 78,
     cudaDevAttrManagedMemory = 83,
+    cudaDevAttrPageableMemoryAccess = 88,
     cudaDevAttrConcurrentManagedAccess = 89,
     cudaDevAttrCooperativeLaunch = 95,
-    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97
+    cudaDevAttrMaxSharedMemoryPerBlockOptin = 97,
+    cudaDevAttrMemoryPoolsSupported = 115
 };
 inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, int device) {
     cudaDeviceProp p;
@@ -301,6 +393,10 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, 
         case cudaDevAttrMaxThreadsPerBlock: *value = p.maxThreadsPerBlock; break;
         case cudaDevAttrMaxSharedMemoryPerBlock: *value = int(p.sharedMemPerBlock); break;
         case cudaDevAttrWarpSize: *value = p.warpSize; break;
+        case cudaDevAttrGpuOverlap: *value = p.deviceOverlap; break;
+        case cudaDevAttrStreamPrioritiesSupported: *value = p.streamPrioritiesSupported; break;
+        case cudaDevAttrPageableMemoryAccess: *value = p.pageableMemoryAccess; break;
+        case cudaDevAttrMemoryPoolsSupported: *value = p.memoryPoolsSupported; break;
         case cudaDevAttrClockRate: *value = p.clockRate; break;
         case cudaDevAttrIntegrated: *value = p.integrated; break;
         case cudaDevAttrCanMapHostMemory: *value = p.canMapHostMemory; break;
