@@ -91,6 +91,10 @@ def divides_by_the_block():
     return changed(layer_norm_k, {'tl.sum(v)/n': 'tl.sum(v)/BLOCK', 'tl.sum(d*d)/n': 'tl.sum(d*d)/BLOCK'})
 
 @wrong('15.layer_norm')
+def eps_outside_of_the_root():
+    return changed(layer_norm_k, 'tl.sqrt(tl.sum(d*d)/n + eps)', '(tl.sqrt(tl.sum(d*d)/n) + eps)')
+
+@wrong('15.layer_norm')
 def no_mean_taken_away(): return changed(layer_norm_k, 'v - tl.sum(v)/n', 'v')
 
 @wrong('15.layer_norm')
