@@ -217,10 +217,11 @@ def cut(sizes, chunk):
 def _(fn, rng, sizes, CHUNK, BLOCK):
     kernel, chunks = kernel_of(fn), cut(sizes, CHUNK)
     p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
-    new = [0.9 * m_.double() + g_.double() for m_, g_ in zip(m, g)]
-    want = [p_.double() - 0.1 * m_ for p_, m_ in zip(p, new)]
+    lr, beta = (float(o) for o in rng.uniform(0.1, 0.9, 2))
+    new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
+    want = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
     table = torch.tensor([[*(o.data_ptr() for o in three), len(three[0])] for three in zip(p, g, m)])
-    kernel[(len(chunks),)](table, chunks, 0.1, 0.9, CHUNK=CHUNK, BLOCK=BLOCK)
+    kernel[(len(chunks),)](table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
         for name, got, right in (('m', m[i], new[i]), ('p', p[i], want[i])):
             try:

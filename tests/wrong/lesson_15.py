@@ -170,6 +170,10 @@ def into_the_next_chunk():
     return changed(momentum_k, 'tl.minimum(tl.load(table + 4*t + 3), start + CHUNK)', 'tl.load(table + 4*t + 3)')
 
 @wrong('15.momentum')
+def its_own_numbers():
+    return changed(momentum_k, {'beta*tl.load': '.9*tl.load', '- lr*m_, mask': '- .1*m_, mask'})
+
+@wrong('15.momentum')
 def past_the_tensor():
     return changed(momentum_k, 'tl.minimum(tl.load(table + 4*t + 3), start + CHUNK)', 'start + CHUNK')
 
