@@ -5,51 +5,36 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from .. import counting
 from ..requests import sectors, wavefronts
 from . import cuda
 
-_FIELDS = (
-    'global_load_requests',
-    'global_load_sectors',
-    'global_load_ideal',
-    'global_load_bytes',
-    'global_store_requests',
-    'global_store_sectors',
-    'global_store_ideal',
-    'global_store_bytes',
-    'shared_load_requests',
-    'shared_load_wavefronts',
-    'shared_load_conflicts',
-    'shared_store_requests',
-    'shared_store_wavefronts',
-    'shared_store_conflicts',
-    'atomics',
-    'branches',
-    'divergent_branches',
-    'barriers',
-    'requests',
-    'lanes',
-)
 
-
-class Counters(dict):
+class Counters(counting.Counters):
     "Counters by name, as attributes too; `lanes/requests` is how many lanes a memory request had on average"
 
-    def __init__(self):
-        super().__init__({k: 0 for k in _FIELDS})
-
-    def __getattr__(self, k):
-        if k not in self:
-            raise AttributeError(k)
-        return self[k]
-
-    def add(self, **counts):
-        "Count on: `counts` by name"
-        for k, v in counts.items():
-            self[k] += int(v)
-
-    def __repr__(self):
-        return '\n'.join(f'{k:<26}{v:>12,}' for k, v in self.items() if v)
+    NAMES = (
+        'global_load_requests',
+        'global_load_sectors',
+        'global_load_ideal',
+        'global_load_bytes',
+        'global_store_requests',
+        'global_store_sectors',
+        'global_store_ideal',
+        'global_store_bytes',
+        'shared_load_requests',
+        'shared_load_wavefronts',
+        'shared_load_conflicts',
+        'shared_store_requests',
+        'shared_store_wavefronts',
+        'shared_store_conflicts',
+        'atomics',
+        'branches',
+        'divergent_branches',
+        'barriers',
+        'requests',
+        'lanes',
+    )
 
 
 class Trace:

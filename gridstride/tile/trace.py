@@ -6,41 +6,29 @@ from contextlib import contextmanager
 
 import numpy as np
 
+from .. import counting
+
 __all__ = ['Counters', 'Trace', 'trace', 'recorder']
 
-_FIELDS = (
-    'programs',
-    'loads',
-    'load_bytes',
-    'load_sectors',
-    'stores',
-    'store_bytes',
-    'store_sectors',
-    'atomics',
-    'lanes',
-    'masked_lanes',
-)
 _SECTOR = 32  # bytes that memory gives at once
 
 
-class Counters(dict):
+class Counters(counting.Counters):
     "Counters by name, as attributes too; `load_bytes/load_sectors/32` is how much of what memory gave was asked for"
 
-    def __init__(self):
-        super().__init__({k: 0 for k in _FIELDS})
-
-    def __getattr__(self, k):
-        if k not in self:
-            raise AttributeError(k)
-        return self[k]
-
-    def add(self, **counts):
-        "Count on: `counts` by name"
-        for k, v in counts.items():
-            self[k] += int(v)
-
-    def __repr__(self):
-        return '\n'.join(f'{k:<16}{v:>12,}' for k, v in self.items() if v)
+    WIDTH = 16
+    NAMES = (
+        'programs',
+        'loads',
+        'load_bytes',
+        'load_sectors',
+        'stores',
+        'store_bytes',
+        'store_sectors',
+        'atomics',
+        'lanes',
+        'masked_lanes',
+    )
 
 
 class Trace:
