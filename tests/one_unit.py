@@ -1,0 +1,42 @@
+"""Kernels of many sources, compiled at once: more than half of what it takes to compile a small one goes into headers,
+processes and linking, which one unit pays once."""
+import contextlib, re
+
+import pytest
+import torch
+from gridstride.cpp import cuda_kernel
+from gridstride.cpp.reader import kernels
+from gridstride.kernels import rung, tool
+
+INCLUDE = re.compile(r'^#include .*\n', re.M)
+
+
+def noted(tests):
+    "The calls that `tests`, functions without arguments, would launch: nothing is, so that nothing is compared"
+    calls = []
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(tool, '_launcher', lambda call, *where: calls.append(call) or (lambda arrays: None))
+        patch.setattr(torch.testing, 'assert_close', lambda *args, **how: None)
+        for test in tests: test()
+    return calls
+
+
+def compiled(calls):
+    "{(source, name): kernel} for what is called; each source has a namespace of its own"
+    sources = list(dict.fromkeys(c.src for c in calls))
+    names = {(c.src, c.name): f'unit_{sources.index(c.src)}::{c.name}' for c in calls}
+    spaces = [f'namespace unit_{i} {{\n{INCLUDE.sub("", src)}\n}}\n' for i, src in enumerate(sources)]
+    includes = dict.fromkeys(o for src in sources for o in INCLUDE.findall(src))
+    made = cuda_kernel(''.join([*includes, *spaces]), list(names.values()))
+    for (src, name), o in names.items():                    # From and Sum are other types in each namespace
+        made[o].params = next(k.params for k in kernels(src) if k.name == name)
+    return {key: made[o] for key, o in names.items()}
+
+
+@contextlib.contextmanager
+def one_unit(tests):
+    "What `tests` launch is compiled, and there for the tools"
+    there, alone = compiled(noted(tests)), rung.compiled
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(rung, 'compiled', lambda src, name, where: there.get((src, name)) or alone(src, name, where))
+        yield
