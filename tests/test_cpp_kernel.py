@@ -91,6 +91,14 @@ def fails(error, f, *args, **kwargs):
 
 # What becomes of a source
 
+def test_kernels_of_two_namespaces_have_their_own_parameters():
+    k = cuda_kernel("""namespace a { __global__ void one(int *out) { *out = 1; } }
+                       namespace b { __global__ void one(float *out, float x) { *out = x; } }""", ['a::one', 'b::one'])
+    n, x = np.zeros(1, 'i4'), np.zeros(1, 'f4')
+    k['a::one'][1,1](n)
+    k['b::one'][1,1](x, 2.5)
+    assert (n[0], x[0]) == (1, 2.5)
+
 def test_one_kernel_and_several():
     one = cuda_kernel('__global__ void one(int *x) { x[threadIdx.x] = threadIdx.x; }')
     x = torch.zeros(4, dtype=torch.int32)

@@ -64,7 +64,8 @@ def _base(name):
 
 def _find_wanted(src, name):
     "(name as it was asked for, `Function`) of each kernel that is meant"
-    known = {k.name: k for k in kernels(src)}
+    found = kernels(src)
+    known = {k.name: k for k in found}
     if not known:
         raise ValueError('this source has no __global__ function')
     names = [name] if isinstance(name, str) else list(name) if name else [k for k, f in known.items() if not f.template]
@@ -77,7 +78,8 @@ def _find_wanted(src, name):
             raise ValueError(f'no kernel {o!r} in this source; there are {", ".join(known)}')
         if known[_base(o)].template and '<' not in o:
             raise ValueError(f"{o} is a template: name its arguments, as in name='{o}<float>'")
-    return [(o, known[_base(o)]) for o in names]
+    scoped = {f'{k.scope}::{k.name}': k for k in found}
+    return [(o, scoped.get(o.split('<')[0].strip(), known[_base(o)])) for o in names]
 
 
 def _identifier(o):

@@ -4,7 +4,10 @@ Comments, strings and preprocessor lines are what every search for `<<<`, `__sha
 over. Nothing here knows any grammar but that.
 """
 
+import math
 import re
+from bisect import bisect_right
+from functools import lru_cache
 from typing import NamedTuple
 
 
@@ -59,12 +62,18 @@ def tokens(
         i = m.end()
 
 
+@lru_cache(4)
+def _lines(src):
+    "Where the lines of `src` begin, but for the first, and (place, number) of those whose number is said"
+    said = [(m.end(), int(m[1])) for m in _LINE.finditer(src)]
+    return [m.end() for m in re.finditer('\n', src)], [(0, 1), *said]
+
+
 def line_at(src: str, pos: int) -> int:
     "The line of `src` at `pos`, counted from 1; after a `#line` of the source, as that says"
-    first, start = 1, 0
-    for m in _LINE.finditer(src, 0, pos):
-        first, start = int(m[1]), m.end()
-    return first + src.count('\n', start, pos)
+    begins, said = _lines(src)
+    start, first = said[bisect_right(said, (pos, math.inf)) - 1]
+    return first + bisect_right(begins, pos) - bisect_right(begins, start)
 
 
 def error_at(kind, what: str, src: str, pos: int) -> Exception:
