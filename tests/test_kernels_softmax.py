@@ -1,18 +1,29 @@
 """`gridstride.kernels.softmax` and `log_softmax` on the emulator: awkward rows, every type, infinities, gradients, and
 what is refused."""
+from functools import partial
+
 import pytest
 import torch
 from gridstride.kernels import log_softmax, softmax
 from gridstride.kernels.fused import softmaxes
 from gridstride.kernels.rung import Device
+from one_unit import one_unit
 
 # Of the largest result: a float32 is rounded some ten times on its way, 16 bits once at the end
 NEAR = {torch.float64: 1e-14, torch.float32: 1e-6, torch.float16: 2**-11, torch.bfloat16: 2**-8}
+SHAPES = [(3, 33), (2, 65, 4), (2, 1023)]
 WAYS = {softmax: torch.softmax, log_softmax: torch.log_softmax}
 
 
 def normal(*shape, dtype=torch.float32, seed=0):
     return (3*torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)).to(dtype)
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once():
+    "All kernels but those for which numbers are changed are compiled in one unit"
+    with one_unit([*(partial(test_awkward_rows, o) for o in SHAPES), *(partial(test_every_type, o) for o in NEAR)]):
+        yield
 
 
 def is_near(got, want):
@@ -34,7 +45,7 @@ def both_ways(f, x):
                      y*(dy.double() - (y*dy.double()).sum(-1, True))).to(x.dtype))
 
 
-@pytest.mark.parametrize('shape', [(3, 33), (2, 65, 4), (2, 1023)], ids=str)
+@pytest.mark.parametrize('shape', SHAPES, ids=str)
 def test_awkward_rows(shape):
     for f in WAYS: both_ways(f, normal(*shape))
 
