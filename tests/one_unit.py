@@ -16,6 +16,7 @@ def noted(tests):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(tool, '_launcher', lambda call, *where: calls.append(call) or (lambda arrays: None))
         patch.setattr(torch.testing, 'assert_close', lambda *args, **how: None)
+        patch.setattr(torch, 'equal', lambda *args: True)
         for test in tests: test()
     return calls
 

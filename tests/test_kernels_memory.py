@@ -1,13 +1,25 @@
 """`gridstride.kernels.sum`, `argmax`, `scan`, `histogram`, `transpose` on the emulator: awkward sizes, every type, NaN
 and ties, and what is refused."""
+from functools import partial
+
 import pytest
 import torch
 from gridstride.kernels import argmax, histogram, scan, sum, transpose
 from gridstride.kernels.memory import ring_sum, source, tools
 from gridstride.kernels.rung import H100, Device
+from one_unit import one_unit
 
 TYPES = {o: getattr(torch, o) for o in tools.SIZES}
+MOVED = [torch.bool, torch.int16, torch.float64, torch.complex64]
 SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), (0, 3), ()]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once():
+    "All kernels but those for which numbers are changed are compiled in one unit"
+    with one_unit([*(partial(test_awkward_sizes, o) for o in SHAPES), *(partial(test_every_type, o) for o in TYPES),
+                   *(partial(test_a_transpose_of_any_type, o) for o in MOVED), test_a_slice_that_begins_between]):
+        yield
 
 
 def numbers(shape, dtype=torch.float32, seed=0):
@@ -125,7 +137,7 @@ def test_integers_wrap_in_a_scan_and_not_in_a_sum():
     assert scan(torch.full((3,), 200, dtype=torch.uint8)).tolist() == [200, 144, 88]
 
 
-@pytest.mark.parametrize('dtype', [torch.bool, torch.int16, torch.float64, torch.complex64])
+@pytest.mark.parametrize('dtype', MOVED)
 def test_a_transpose_of_any_type(dtype):
     x = torch.randint(0, 2, (2, 65, 70)).to(dtype)
     same(transpose(x), x.mT.contiguous())
