@@ -1,4 +1,5 @@
-"""CUDA C as a notebook shows it: numbered as messages number it, coloured as C++, on a light page and on a dark one."""
+"""A source as a notebook shows it: numbered as messages number it, coloured as C++ or Python, on a light page and on
+a dark one."""
 
 import re
 from difflib import SequenceMatcher
@@ -22,6 +23,7 @@ _CUDA = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
 _MARK = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
 _NUMBER = 'user-select:none;color:#808080'
 _FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
+_HANGING = 'padding-left:10ch;text-indent:-10ch'  # what is wrapped stands right of the numbers
 _BODY = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
 
 
@@ -99,7 +101,7 @@ class Shown:
 
 
 class Beside:
-    "Listings side by side where the page is wide enough, else one below the other; long lines are wrapped"
+    "Listings side by side where the page is wide enough, else one below the other; long lines wrap, indented"
 
     def __init__(self, shown):
         self.shown = shown
@@ -109,9 +111,8 @@ class Beside:
 
     def _repr_html_(self):
         parts = ''.join(f'<div style="flex:1 1 26em;min-width:0">{o._repr_html_()}</div>' for o in self.shown)
-        parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;').replace(
-            'min-width:max-content', 'min-width:0'
-        )
+        parts = parts.replace('white-space:pre;', 'white-space:pre-wrap;word-break:normal;')
+        parts = parts.replace('min-width:max-content', _HANGING)
         return f'<div style="display:flex;flex-wrap:wrap;gap:1em;--jp-code-font-size:11px">{parts}</div>'
 
 
@@ -129,10 +130,11 @@ def _row(i, html, marked):
 def _colored(text):
     "The source in HTML, without colours where Pygments is not installed"
     try:
-        from pygments.lexers import CppLexer
+        from pygments.lexers import CppLexer, PythonLexer
     except ImportError:
         return escape(text)
-    lexer = CppLexer(stripnl=False, ensurenl=False)
+    python = re.search(r'^ *def \w+\(.*:', text, re.MULTILINE)
+    lexer = (PythonLexer if python else CppLexer)(stripnl=False, ensurenl=False)
     return ''.join(_span(_kind(str(t), v), v) for t, v in lexer.get_tokens(text))
 
 

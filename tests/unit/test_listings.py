@@ -1,4 +1,4 @@
-"CUDA C as a notebook shows it: the numbers of messages, marks, colours that both themes can show."
+"A source as a notebook shows it: the numbers of messages, marks, colours that both themes can show."
 import re, sys
 from html import unescape
 
@@ -75,3 +75,18 @@ def test_listings_side_by_side():
     both = beside(a, b)
     assert repr(both) == f'{a!r}\n\n{b!r}' and both._repr_html_().count('flex:1 1') == 2
     assert bare(both._repr_html_()) == bare(a._repr_html_() + b._repr_html_())
+
+
+def test_a_line_that_wraps_beside_another_stays_right_of_its_number():
+    html = beside(show_source(SRC), show_source(SRC))._repr_html_()
+    rows = re.findall(r'<span style="display:block;([^"]*)"', html)
+    assert len(rows) == 10 and all('padding-left:10ch;text-indent:-10ch' in o for o in rows)
+    assert 'text-indent' not in show_source(SRC)._repr_html_()
+
+
+def test_python_has_the_colours_of_python():
+    html = show_source('@cuda.jit\ndef half_k(x, n):\n    if n//2 > cuda.threadIdx.x: x[0] = 3  # one\n')._repr_html_()
+    for word, kind in [('def', 'keyword'), ('if', 'keyword'), ('threadIdx', 'cuda'), ('3', 'number'),
+                       ('# one', 'comment')]:
+        assert f'<span style="color:{COLORS[kind]}">{word}</span>' in html
+    assert html.count(COLORS['comment']) == 1                   # `//` divides here
