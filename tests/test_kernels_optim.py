@@ -2,6 +2,7 @@
 awkward sizes, clusters, targets that do not count, what is destroyed in place, states that go to torch and back, and
 what is refused."""
 import copy, importlib.util, pickle
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -11,12 +12,25 @@ from gridstride.findings import DeviceAssert
 from gridstride.kernels import AdamW, cross_entropy, linear_cross_entropy
 from gridstride.kernels.fused import losses, optimizers
 from gridstride.kernels.rung import H100, Device
+from one_unit import one_unit
 
 # How far a number may be from one in float64: what is computed in float32 carries the roundings of some dozen additions
 # and of a power of two (each 2^-24 or so, and they do not all go one way), and is rounded to its own type at the end;
 # what comes from above is a power of two, which rounds nothing.
 NEAR = {torch.float64: 1e-13, torch.float32: 1e-6, torch.float16: 2**-11 + 1e-6, torch.bfloat16: 2**-8 + 1e-6}
 LEAST = {torch.float16: 2**-24}                             # its smallest number, to a multiple of which it rounds
+
+
+TYPES = [torch.float32, torch.bfloat16, torch.float16]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once():
+    "The kernels of losses are compiled in one unit, but for those for which numbers are changed"
+    ways = [(dtype, in_place) for dtype in TYPES for in_place in (False, True)]
+    with one_unit([*(partial(is_right, *logits(5, 200, o), in_place=way) for o, way in ways),
+                   partial(is_right, *logits(4, 7, torch.float64))]):
+        yield
 
 
 def logits(rows, width, dtype=torch.float32, seed=0):
@@ -55,7 +69,7 @@ def test_awkward_widths(width):
     for in_place in (False, True): is_right(*logits(5, width), in_place=in_place)
 
 
-@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize('dtype', TYPES, ids=str)
 def test_types_and_reductions(dtype):
     for reduction in losses.REDUCTIONS:
         for in_place in (False, True): is_right(*logits(5, 200, dtype), reduction, in_place)
@@ -183,7 +197,7 @@ def test_no_rows():
     assert cross_entropy(x, target, reduction='none').shape == (0,)
 
 
-@pytest.mark.parametrize('dtype', [torch.float32, torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize('dtype', TYPES, ids=str)
 def test_without_the_logits_in_memory(dtype):
     g = torch.Generator().manual_seed(0)
     x, w = (torch.randn(*s, generator=g).mul(.5).to(dtype) for s in ((23, 16), (101, 16)))
