@@ -32,9 +32,9 @@ def compiled(calls):
 
 
 @contextlib.contextmanager
-def one_unit(tests):
-    "What `tests` launch is compiled, and there for the tools"
-    there, alone = compiled(noted(tests)), rung.compiled
+def one_unit(config, tests):
+    "What `tests` launch is compiled, and there for the tools; not for the fast tier, whose other tests need none of it"
+    there, alone = {} if config.getoption('fast') else compiled(noted(tests)), rung.compiled
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rung, 'compiled', lambda src, name, where: there.get((src, name)) or alone(src, name, where))
         yield

@@ -20,9 +20,10 @@ DROPPED = [((3, 70), torch.float32), ((5, 33), torch.float32), ((4, 40), torch.b
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once():
+def at_once(pytestconfig):
     "Nearly all kernels are compiled in one unit; those for which numbers are tuned come alone"
-    with one_unit([*(partial(test_awkward_sizes, o) for o in SHAPES), *(partial(test_every_type, o) for o in NEAR),
+    with one_unit(pytestconfig, [*(partial(test_awkward_sizes, o) for o in SHAPES),
+                   *(partial(test_every_type, o) for o in NEAR),
                    *(partial(test_gelu_by_tanh, o) for o in NEAR),
                    *(partial(test_dropout_is_told_by_the_seed, *o, 0) for o in DROPPED),
                    test_a_slice_that_begins_between, test_what_may_be_left_out, test_a_residual,

@@ -15,9 +15,10 @@ SHAPES = [(1,), (31,), (32,), (33,), (1023,), (3, 33), (2, 3, 8), (0,), (3, 0), 
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once():
+def at_once(pytestconfig):
     "All kernels but those for which numbers are changed are compiled in one unit"
-    with one_unit([*(partial(test_awkward_sizes, o) for o in SHAPES), *(partial(test_every_type, o) for o in TYPES),
+    with one_unit(pytestconfig, [*(partial(test_awkward_sizes, o) for o in SHAPES),
+                   *(partial(test_every_type, o) for o in TYPES),
                    *(partial(test_a_transpose_of_any_type, o) for o in MOVED), test_a_slice_that_begins_between]):
         yield
 

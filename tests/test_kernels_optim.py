@@ -25,10 +25,10 @@ TYPES = [torch.float32, torch.bfloat16, torch.float16]
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once():
+def at_once(pytestconfig):
     "The kernels of losses are compiled in one unit, but for those for which numbers are changed"
     ways = [(dtype, in_place) for dtype in TYPES for in_place in (False, True)]
-    with one_unit([*(partial(is_right, *logits(5, 200, o), in_place=way) for o, way in ways),
+    with one_unit(pytestconfig, [*(partial(is_right, *logits(5, 200, o), in_place=way) for o, way in ways),
                    partial(is_right, *logits(4, 7, torch.float64))]):
         yield
 

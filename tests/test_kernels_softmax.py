@@ -20,9 +20,10 @@ def normal(*shape, dtype=torch.float32, seed=0):
 
 
 @pytest.fixture(scope='module', autouse=True)
-def at_once():
+def at_once(pytestconfig):
     "All kernels but those for which numbers are changed are compiled in one unit"
-    with one_unit([*(partial(test_awkward_rows, o) for o in SHAPES), *(partial(test_every_type, o) for o in NEAR)]):
+    with one_unit(pytestconfig, [*(partial(test_awkward_rows, o) for o in SHAPES),
+                   *(partial(test_every_type, o) for o in NEAR)]):
         yield
 
 
