@@ -583,3 +583,8 @@ def test_asm_finds_the_kernel_inside():
     k = tile.checked(copy_kernel)
     unit = find(k, (torch.zeros(8), torch.zeros(8), 8), options=dict(BLOCK=8))
     assert unit.k is copy_kernel and k.fn is copy_kernel.fn and k.arg_names == copy_kernel.arg_names
+
+
+def test_a_name_that_is_not_there_is_told_to_hasattr():
+    from gridstride.tile import language
+    assert hasattr(language, 'load') and not hasattr(language, 'mean') and getattr(language, 'fn', None) is None

@@ -25,7 +25,7 @@ from .block import (
     tensor,
 )
 from .rewrite import keep_types, types_of
-from .run import current, finding, frame_of, no_such_name, refuse
+from .run import current, finding, frame_of, no_name_of_triton, no_such_name, refuse
 from .types import DTYPES, const, named
 
 globals().update(DTYPES)
@@ -44,7 +44,7 @@ def __getattr__(k):
         raise AttributeError(k)
     theirs = sys.modules.get('triton.language')
     if theirs and not hasattr(theirs, k):
-        raise refuse(f'Triton has no tl.{k}', 'A mean is tl.sum(x) / n.' if k == 'mean' else '')
+        raise no_name_of_triton(f'tl.{k}', 'A mean is tl.sum(x) / n.' if k == 'mean' else '')
     raise no_such_name(f'tl.{k}')
 
 

@@ -204,9 +204,18 @@ class NoSuchName(NotSimulated, AttributeError):
     "A name of Triton's language that the checked executor has not"
 
 
+class NoNameOfTriton(NotCompiled, AttributeError):
+    "A name that Triton's language has not"
+
+
 def no_such_name(name):
     "The exception for a name that is not there"
     return NoSuchName(f'the checked executor has no {name}', dialect='triton', **_line_only())
+
+
+def no_name_of_triton(name, mend=''):
+    "The exception for a name that Triton has not, either; `hasattr` knows it by its being an `AttributeError`"
+    return NoNameOfTriton(f'Triton has no {name}', mend, dialect='triton', **_line_only())
 
 
 def _line_only():
