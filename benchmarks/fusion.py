@@ -9,7 +9,6 @@ Each result is first compared with torch's in float64. All sides are captured in
 timed; then they take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios medians
 over the rounds with their 95% interval. GB/s are the bytes that have to be read and written. The copy is torch's, of x.
 """
-import argparse, json, tempfile
 from pathlib import Path
 from typing import NamedTuple
 
@@ -18,7 +17,8 @@ import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.bench import compare
 from gridstride.kernels.ladder import Gpu
-from gridstride.recording import machine
+
+import rows
 
 HERE = Path(__file__).parent
 LARGE, SMALL = (8192, 8192), (2048, 1024)
@@ -145,50 +145,19 @@ def rows_of(case, seconds):
     check(case, ways['ours']())
     x = case.inputs[0]
     c = compare(ways, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
-    size, ours = case.arrays*x.nbytes, c.timings['ours']
-    mhz = sorted(s.mhz for s in ours.states if s and s.mhz)
-    for k, t in c.timings.items():
-        if k == 'ours': continue
-        r, low, high = c.ratios[k]
-        other = 2*x.nbytes if k == 'copy' else size
-        yield dict(tool=case.tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=k, seconds=ours.median,
-                   other_seconds=t.median, gbs=size/ours.median/1e9, other_gbs=other/t.median/1e9,
-                   ratio=1/r, low=1/high, high=1/low, goal=case.goals.get(k),
-                   mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(ours.doubts))
+    for k in c.timings:
+        if k != 'ours':
+            moved = 2*x.nbytes if k == 'copy' else None
+            yield rows.row(case.tool, x, c, k, case.goals.get(k), case.arrays*x.nbytes, moved)
 
 
-def line(r):
-    "A row as text"
-    head = f"{r['tool']:<20} {r['dtype']:<8} {'x'.join(map(str, r['shape'])):<9}"
-    if 'failed' in r: return f"{head} FAILED {r['failed']}"
-    goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''
-    return (f"{head} {r['seconds']*1e6:>7.1f} µs {r['gbs']:>5.0f} GB/s  {r['other']:<8} "
-            f"{r['other_seconds']*1e6:>7.1f} µs {r['other_gbs']:>5.0f} GB/s  "
-            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}")
+def measure(case, seconds):
+    "The rows of a case, or one that says why there are none"
+    try: yield from list(rows_of(case, seconds))
+    except Exception as e: yield rows.failed(case.tool, case.inputs[0], e)
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
-    p.add_argument('--seconds', type=float, default=.1)
-    args = p.parse_args()
-    path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'fusion.json'
-    res = dict(made=machine(), rows=[])
-    print(f"{res['made']['gpu']}, "
-          f"{res['made']['date']}, {', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())}\n"
-          "µs and GB/s, ours and the other's; how many times faster ours is, and its interval", flush=True)
-    for part in args.parts or PARTS:
-        print(f'\n{part}', flush=True)
-        for case in PARTS[part]():
-            try: rows = list(rows_of(case, args.seconds))
-            except Exception as e:
-                rows = [dict(tool=case.tool, dtype=str(case.inputs[0].dtype)[6:], shape=list(case.inputs[0].shape),
-                             failed=f'{type(e).__name__}: {e}'.splitlines()[0])]
-            res['rows'] += rows
-            print(*map(line, rows), sep='\n', flush=True)
-            path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
-            del case
-            torch.cuda.empty_cache()
+def line(r): return rows.line(r, tool=20, dtype=8, shape=9, other=8, us=7, gbs=5)
 
 
-if __name__ == '__main__': main()
+if __name__ == '__main__': rows.run(__doc__, PARTS, measure, line, HERE/'fusion.json', .1)

@@ -10,7 +10,6 @@ with the L2 overwritten before each run, ratios medians over the rounds with the
 GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size; `reads` is a kernel
 that reads the tensor and does nothing else.
 """
-import argparse, json, tempfile
 from pathlib import Path
 
 import torch
@@ -18,7 +17,8 @@ from gridstride import kernels
 from gridstride.bench import compare, reads
 from gridstride.kernels import cub
 from gridstride.kernels.ladder import Gpu
-from gridstride.recording import machine
+
+import rows
 
 HERE = Path(__file__).parent
 WIDTHS = 1024, 4096, 16384, 65536, 131072
@@ -94,47 +94,16 @@ def rows_of(tool, f, x, others, size, right, seconds):
     for k, way in ways.items():
         if k not in ('copy', 'reads'): right(way(x), x)
     c = compare(ways, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())     # looked at above
-    mhz = sorted(s.mhz for s in c.timings['ours'].states if s and s.mhz)
-    for k, (_, goal) in others.items():
-        r, low, high = c.ratios[k]
-        yield dict(tool=tool, dtype=str(x.dtype)[6:], shape=list(x.shape), other=k, seconds=c.timings['ours'].median,
-                   other_seconds=c.timings[k].median, gbs=size/c.timings['ours'].median/1e9,
-                   other_gbs=size/c.timings[k].median/1e9, ratio=1/r, low=1/high, high=1/low, goal=goal,
-                   mhz=mhz[len(mhz)//2] if mhz else None, doubts=list(c.timings['ours'].doubts))
+    for k, (_, goal) in others.items(): yield rows.row(tool, x, c, k, goal, size)
 
 
-def line(r):
-    "A row as text"
-    head = f"{r['tool']:<10} {r['dtype']:<9} {'x'.join(map(str, r['shape'])):<14}"
-    if 'failed' in r: return f"{head} FAILED {r['failed']}"
-    goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''
-    return (f"{head} {r['seconds']*1e6:>8.1f} µs {r['gbs']:>6.0f} GB/s  "
-            f"{r['other']:<6} {r['other_seconds']*1e6:>8.1f} µs {r['other_gbs']:>6.0f} GB/s  "
-            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}")
+def measure(job, seconds):
+    "The rows of a job, or one that says why there are none"
+    try: yield from list(rows_of(*job, seconds))
+    except Exception as e: yield rows.failed(job[0], job[2], e)
 
 
-def main():
-    p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
-    p.add_argument('--seconds', type=float, default=.2)
-    args = p.parse_args()
-    path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'memory.json'
-    res = dict(made=machine(), rows=[])
-    print(f"{res['made']['gpu']}, "
-          f"{res['made']['date']}, {', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())}\n"
-          "µs and GB/s, ours and the other's; how many times faster ours is, and its interval", flush=True)
-    for part in args.parts or PARTS:
-        print(f'\n{part}', flush=True)
-        for job in PARTS[part]():
-            try: rows = list(rows_of(*job, args.seconds))
-            except Exception as e:
-                rows = [dict(tool=job[0], dtype=str(job[2].dtype)[6:], shape=list(job[2].shape),
-                             failed=f'{type(e).__name__}: {e}'.splitlines()[0])]
-            res['rows'] += rows
-            print(*map(line, rows), sep='\n', flush=True)
-            path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
-            del job
-            torch.cuda.empty_cache()
+def line(r): return rows.line(r, tool=10, dtype=9, shape=14, other=6, us=8, gbs=6)
 
 
-if __name__ == '__main__': main()
+if __name__ == '__main__': rows.run(__doc__, PARTS, measure, line, HERE/'memory.json', .2)
