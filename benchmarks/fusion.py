@@ -37,30 +37,6 @@ class Case(NamedTuple):
     dy: object = None     # a tensor: the backward is timed
 
 
-def forward_of(f, inputs, dy): return lambda: f(*inputs)
-
-
-def backward_of(f, inputs, dy):
-    y = f(*inputs)
-    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
-
-
-def graphed(make):
-    """What `make()` returns as a CUDA graph: a function that launches it, and gives what it wrote. All is made on one
-    stream, as a backward runs on that of its forward"""
-    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
-    stream.wait_stream(torch.cuda.current_stream())
-    with torch.cuda.stream(stream):
-        f = make()
-        for _ in range(3): f()
-    torch.cuda.synchronize()
-    with torch.cuda.graph(graph, stream=stream): out = f()
-    def run(*_):
-        graph.replay()
-        return out
-    return run
-
-
 # Cases
 
 def numbers(shape, dtype, grad=False):
@@ -113,7 +89,7 @@ PARTS = dict(forward=forward, backward=backward, small=small, others=others)
 
 def sides(case):
     "Name -> what makes a function without arguments: ours, torch as it is, and those that have a goal"
-    of = backward_of if case.dy is not None else forward_of
+    of = rows.backward_of if case.dy is not None else rows.forward_of
     def way(f): return lambda: of(f, case.inputs, case.dy)
     yield 'ours', way(case.ours)
     yield 'eager', way(case.torchs)
@@ -141,7 +117,7 @@ def check(case, got):
 
 def rows_of(case, seconds):
     "A row for each of the other sides"
-    ways = {k: graphed(f) for k, f in sides(case)}
+    ways = {k: rows.graphed(f) for k, f in sides(case)}
     check(case, ways['ours']())
     x = case.inputs[0]
     c = compare(ways, x.detach(), baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())

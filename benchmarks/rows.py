@@ -1,4 +1,5 @@
-"""What benchmarks of tools share: a row for each other side, its line, and the run that prints and keeps them."""
+"""What benchmarks of tools share: sides as CUDA graphs, a row for each other side, its line, and the run that prints
+and keeps them."""
 import argparse, json, tempfile
 from pathlib import Path
 
@@ -6,6 +7,30 @@ import torch
 from gridstride.recording import machine
 
 HEAD = "µs and GB/s, ours and the other's; how many times faster ours is, and its interval"
+
+
+def forward_of(f, inputs, dy): return lambda: f(*inputs)
+
+
+def backward_of(f, inputs, dy):
+    y = f(*inputs)
+    return lambda: torch.autograd.grad(y, inputs, dy, retain_graph=True)
+
+
+def graphed(make):
+    """What `make()` returns as a CUDA graph: a function that launches it, and gives what it wrote. All is made on one
+    stream, as a backward runs on that of its forward"""
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        f = make()
+        for _ in range(3): f()
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph, stream=stream): out = f()
+    def run(*_):
+        graph.replay()
+        return out
+    return run
 
 
 def row(tool, x, c, other, goal, size, other_size=None):
