@@ -8,12 +8,13 @@ import torch
 from gridstride import kernels
 from gridstride.kernels import choice, export, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
-from gridstride.kernels.fused import activations, losses, norms, programs as passes, training
+from gridstride.kernels.fused import activations, losses, norms, programs as passes, softmax_programs, softmaxes, training
 from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = {**programs.list_programs(), **passes.list_passes(), **training.list_training_programs()}
+MEMORY = {**programs.list_programs(), **passes.list_passes(), **training.list_training_programs(),
+          **softmax_programs.list_softmax_programs()}
 
 
 def parts(text):
@@ -125,6 +126,25 @@ def test_the_fused_kernels_that_are_exported_are_those_that_are_launched(o, monk
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', MEMORY[o.name])
 
 
+@pytest.mark.parametrize('o', softmax_programs.WAYS, ids=lambda o: o.name)
+def test_the_softmaxes_that_are_exported_are_those_that_are_launched(o, monkeypatch):
+    "Case by case, as on an H100, but for the largest; nothing is run"
+    seen = []
+    monkeypatch.setattr(softmaxes, 'here', lambda: export.H100)
+    monkeypatch.setattr(softmaxes, 'launch', lambda calls, x, **arrays: seen.extend(calls))
+    for shape in softmax_programs.SHAPES[:-1]:
+        x = torch.zeros(shape, dtype=getattr(torch, o.dtype), requires_grad=True)
+        y = getattr(kernels, o.tool)(x)
+        if o.backward:
+            del seen[-len(softmax_programs.launches(o, *shape)[0]):]       # the way there
+            torch.autograd.grad(y, x, torch.zeros_like(y))
+    large = softmax_programs.launches(o, *softmax_programs.SHAPES[-1])[0]
+    text = MEMORY[o.name]
+    assert list(dict.fromkeys(c.src for c in [*seen, *large])) == parts(text)
+    grids = [f'{c.name}, dim3({", ".join(map(str, [*c.grid, 1, 1][:3]))})' for c in [*seen, *large]]
+    assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
+
+
 def test_a_program_says_how_it_is_compiled():
     for name, e in ALL.items():
         head = export.program(e).split('\n')[:8]
@@ -163,7 +183,7 @@ def test_the_script_counts_what_passes(tmp_path):
 @pytest.mark.parametrize('name',
     ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_stored_nt', 'matmul_thin_slabs',
      'sum_float32', 'scan_int32', 'cross_entropy_bfloat16', 'adamw_float32',
-     'gelu_float32'])
+     'gelu_float32', 'softmax_backward_bfloat16'])
 def test_nvcc_compiles_it(name, tmp_path):
     (tmp_path/'x.cu').write_text(MEMORY.get(name) or export.program(ALL[name]))
     done = subprocess.run(['nvcc', *export.FLAGS.split(), '-O1', '-c', '-o', tmp_path/'x.o', tmp_path/'x.cu'],
