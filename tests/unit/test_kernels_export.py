@@ -8,7 +8,8 @@ import torch
 from gridstride import kernels
 from gridstride.kernels import choice, export, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
-from gridstride.kernels.fused import activations, losses, norms, programs as passes, softmax_programs, softmaxes, training
+from gridstride.kernels.fused import activations, losses, norms, softmax_programs, softmaxes, training
+from gridstride.kernels.fused import programs as passes
 from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.rung import Rung
 
