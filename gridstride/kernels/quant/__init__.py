@@ -1,0 +1,1 @@
+"""Matrices in few bits: their formats. Its modules need torch."""

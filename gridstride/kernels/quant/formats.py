@@ -1,0 +1,194 @@
+"""Matrices in few bits, in plain torch: whole numbers with scales, the codebook NF4, e4m3, and how numbers of 2, 3 or 4
+bits lie in bytes.
+
+A matrix is cut into groups of numbers that share a scale: all of it, a row, or some that follow each other in a row.
+The larger the group, the fewer scales, and the more an outlier costs those that share one with it.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+
+class Whole(NamedTuple):
+    "A matrix as whole numbers: it stands for (numbers - zeros) * scales"
+
+    numbers: object  # (rows, columns): int8 from -2^(bits-1) on, or uint8 from 0 on where there are zeros
+    scales: object  # (rows, groups)
+    zeros: object = None  # (rows, groups) of uint8: which number stands for 0; None: 0 itself
+
+
+def group_size(
+    shape,  # of a matrix
+    group,  # 'tensor', 'row', or columns that share a scale
+) -> tuple:  # (rows, columns) of a group
+    "What shares a scale; `ValueError` for a group that is none of these or does not divide the columns"
+    rows, columns = shape
+    if group in ('tensor', 'row'):
+        return (rows if group == 'tensor' else 1), columns
+    if isinstance(group, bool) or not isinstance(group, int) or group < 1:
+        raise ValueError(f"group is {group!r}, and it may be 'tensor', 'row', or how many columns share a scale")
+    if columns % group:
+        raise ValueError(f'{columns} columns are no whole groups of {group}')
+    return 1, group
+
+
+def _in_groups(w, group):
+    "(rows of groups, groups, numbers of a group)"
+    h, k = group_size(w.shape, group)
+    return w.reshape(w.shape[0] // h, -1, h * k) if h > 1 else w.reshape(w.shape[0], -1, k)
+
+
+def _spread(scales, shape):
+    "Scales, or zeros, of groups for each number of a matrix"
+    (h, k), (rows, groups) = shape, scales.shape
+    return scales.repeat_interleave(h // rows, 0).repeat_interleave(k // groups, 1)
+
+
+def _kept(scale, dtype):
+    "A scale as it is stored: one that would be 0, or not a number, is the smallest or the largest there is"
+    info = torch.finfo(dtype)
+    return scale.clamp(info.tiny, info.max).to(dtype)
+
+
+def symmetric(
+    w,  # a matrix of floats
+    bits,  # 2 to 8
+    group='row',  # as for `group_size`
+    scale_dtype=torch.float32,
+    shrink=1.0,  # of the scale: below 1 the largest numbers are cut, and the others get finer steps
+) -> Whole:
+    "The largest of a group becomes 2^(bits-1) - 1, 0 stays 0; what is nearest to each number, halves to the even one"
+    g, top = _in_groups(w.float(), group), 2 ** (bits - 1) - 1
+    scales = _kept(g.abs().amax(-1) * shrink / top, scale_dtype)
+    q = (w.float() / _spread(scales.float(), w.shape)).round().clamp(-top - 1, top)
+    return Whole(q.to(torch.int8), scales)
+
+
+def affine(
+    w,  # a matrix of floats
+    bits,  # 1 to 8
+    group='row',
+    scale_dtype=torch.float32,
+) -> Whole:
+    "From the smallest of a group, or 0, to its largest, or 0, in 2^bits - 1 steps: 0 is one of them"
+    g, top = _in_groups(w.float(), group), 2**bits - 1
+    low, high = g.amin(-1).clamp(max=0), g.amax(-1).clamp(min=0)
+    scales = _kept((high - low) / top, scale_dtype)
+    zeros = (-low / scales.float()).round().clamp(0, top)
+    q = (w.float() / _spread(scales.float(), w.shape)).round() + _spread(zeros, w.shape)
+    return Whole(q.clamp(0, top).to(torch.uint8), scales, zeros.to(torch.uint8))
+
+
+def restore(q: Whole):  # a matrix of float32
+    "What the whole numbers stand for"
+    numbers = q.numbers.float()
+    if q.zeros is not None:
+        numbers = numbers - _spread(q.zeros.float(), numbers.shape)
+    return numbers * _spread(q.scales.float(), numbers.shape)
+
+
+def searched(
+    w,  # a matrix of floats
+    bits,
+    group='row',
+    scale_dtype=torch.float32,
+    steps=20,  # scales that are tried for each group, from half of `symmetric`'s to all of it
+) -> Whole:
+    "`symmetric`, for each group with that scale whose squared error is the least of `steps`"
+    best, least = None, None
+    for shrink in torch.linspace(1, 0.5, steps).tolist():
+        q = symmetric(w, bits, group, scale_dtype, shrink)
+        error = _in_groups((restore(q) - w.float()) ** 2, group).sum(-1)
+        if best is None:
+            best, least = q, error
+            continue
+        better = error < least
+        numbers = torch.where(_spread(better, w.shape), q.numbers, best.numbers)
+        best, least = Whole(numbers, torch.where(better, q.scales, best.scales)), torch.minimum(error, least)
+    return best
+
+
+# NF4 of Dettmers et al., "QLoRA": 16 quantiles of the normal distribution, for weights look like numbers of it. Eight
+# from 0 up and nine from 0 down share the 0; the largest is 1.
+_TAIL = (1 - 1 / 32 + 1 - 1 / 30) / 2  # where the outermost quantiles lie: the mean of two ways to leave out infinity
+
+
+@lru_cache
+def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
+    "The 16 numbers of NF4"
+
+    def quantiles(n):
+        return torch.special.ndtri(torch.linspace(_TAIL, 0.5, n, dtype=torch.float64))[:-1]
+
+    values = torch.cat([-quantiles(8), torch.zeros(1, dtype=torch.float64), quantiles(9)]).sort().values
+    return tuple((values / values.max()).float().tolist())
+
+
+class Coded(NamedTuple):
+    "A matrix as places in a codebook: it stands for codebook[places] * scales"
+
+    places: object  # (rows, columns) of uint8
+    scales: object  # (rows, groups)
+
+
+def nf4(
+    w,  # a matrix of floats
+    group=64,
+    scale_dtype=torch.float32,
+) -> Coded:
+    "The largest of a group becomes 1 or -1, and each number the nearest of NF4's"
+    book = torch.tensor(nf4_codebook(), device=w.device)
+    scales = _kept(_in_groups(w.float(), group).abs().amax(-1), scale_dtype)
+    between = (book[1:] + book[:-1]) / 2
+    return Coded(torch.bucketize(w.float() / _spread(scales.float(), w.shape), between).to(torch.uint8), scales)
+
+
+def restore_nf4(q: Coded):  # a matrix of float32
+    "What the places stand for"
+    book = torch.tensor(nf4_codebook(), device=q.places.device)
+    return book[q.places.long()] * _spread(q.scales.float(), q.places.shape)
+
+
+E4M3_MAX = 448.0
+
+
+def fp8(
+    x,  # a matrix of floats
+) -> tuple:  # (x's shape of float8_e4m3fn, (rows, 1) of float32)
+    "Each row divided by a scale that makes its largest number 448, the largest of e4m3, and rounded to 8 bits"
+    scales = _kept(x.float().abs().amax(-1, keepdim=True) / E4M3_MAX, torch.float32)
+    return (x.float() / scales).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn), scales
+
+
+# Numbers of few bits in bytes: number i has the bits i * bits to i * bits + bits - 1, the first of a byte its lowest.
+def pack_bits(
+    numbers,  # (..., n) of uint8 below 2^bits
+    bits,  # 1 to 8
+):  # (..., ceil(n * bits / 8)) of uint8
+    "Numbers without the bits that they do not need; the rest of the last byte is 0"
+    each = numbers.unsqueeze(-1) >> torch.arange(bits, dtype=torch.uint8, device=numbers.device) & 1
+    each = each.flatten(-2)
+    each = torch.nn.functional.pad(each, (0, -each.shape[-1] % 8)).unflatten(-1, (-1, 8))
+    return (each << torch.arange(8, dtype=torch.uint8, device=numbers.device)).sum(-1, dtype=torch.uint8)
+
+
+def unpack_bits(
+    packed,  # (..., bytes) of uint8
+    bits,
+    count,  # n
+):  # (..., n) of uint8
+    "The numbers again"
+    each = packed.unsqueeze(-1) >> torch.arange(8, dtype=torch.uint8, device=packed.device) & 1
+    each = each.flatten(-2)[..., : count * bits].unflatten(-1, (count, bits))
+    return (each << torch.arange(bits, dtype=torch.uint8, device=packed.device)).sum(-1, dtype=torch.uint8)
+
+
+def decibels(
+    w,  # what it was
+    got,  # what it became
+) -> float:
+    "Signal to noise, 10 log10(sum of squares / sum of squared errors): 6 dB for each bit more; infinite without error"
+    w, got = w.double(), got.double()
+    return 10 * (w.square().sum() / (w - got).square().sum()).log10().item()
