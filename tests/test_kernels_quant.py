@@ -1,10 +1,24 @@
 """`gridstride.kernels.quant`: formats against what they promise, kernels on the emulator against float64."""
+from functools import partial
+
 import pytest
 import torch
-from gridstride.kernels.quant import formats
+from gridstride.kernels.quant import calls, formats, fragments, matvec, pack, unpack
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
+from one_unit import one_unit
 
 GROUPS = 'tensor', 'row', 32
+# kind, type of x, group, rows of x, rows and columns of w, with a bias?
+CASES = [('int4', 'bfloat16', 128, 1, 40, 1032 - 8, True), ('int8', 'bfloat16', 'row', 1, 33, 136, False),
+         ('nf4', 'float16', 64, 3, 16, 320, False), ('fp8', 'bfloat16', 'row', 8, 70, 264, True),
+         ('int8', 'float16', 32, 1, 16, 32, False), ('int4', 'float16', 'row', 9, 130, 12, False),
+         ('fp8', 'float16', 'row', 1, 1, 8, False), ('int4', 'bfloat16', 64, 33, 70, 192, True)]
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once(pytestconfig):
+    "All kernels are compiled in one unit"
+    with one_unit(pytestconfig, [partial(test_a_product, *o) for o in CASES]): yield
 
 
 def weights(*shape, dtype=torch.float32, seed=0):
@@ -106,3 +120,70 @@ def test_decibels():
 def test_a_group_that_is_none(group):
     with pytest.raises(ValueError, match="it may be 'tensor', 'row', or how many"): symmetric(weights(2, 8), 4, group)
     with pytest.raises(ValueError, match='8 columns are no whole groups of 3'): symmetric(weights(2, 8), 4, 3)
+
+
+# Kernels
+
+@pytest.mark.parametrize('kind', fragments.BITS)
+def test_numbers_come_back_from_their_fragments(kind):
+    for rows, columns in ((1, 8), (16, 128), (37, 200)):
+        q = torch.randint(0, 2**fragments.BITS[kind], (rows, columns), dtype=torch.uint8)
+        if kind.startswith('int'): q = (q - 8*(kind == 'int4')).view(torch.int8)
+        words = fragments.to_fragments(q, kind)
+        assert torch.equal(fragments.from_fragments(words, kind, rows, columns), q)
+        assert words.nbytes == -(-rows//16)*16*-(-columns//128)*128*fragments.BITS[kind]//8
+
+
+def test_a_word_is_what_a_thread_multiplies():
+    "Of lane 5, with rows 1 and 9 and t = 1, the second load's first word is of product 4: columns 72 to 75"
+    q = torch.randint(-8, 8, (16, 128), dtype=torch.int8)
+    word = fragments.to_fragments(q, 'int4').view(torch.int32)[0, 0, 1, 5, 0].item()
+    pairs = [[(word >> 4*i & 15) - 8, (word >> 4*i + 16 & 15) - 8] for i in range(4)]
+    assert pairs == [q[r, c:c+2].tolist() for c in (72, 74) for r in (1, 9)]
+
+
+def matrix(dtype, rows, columns):
+    "Rows of very different sizes"
+    return (weights(rows, columns)*torch.logspace(-2, 1, rows).view(-1, 1)).to(getattr(torch, dtype))
+
+
+def within(got, want, bound):
+    beyond = ((got.double() - want).abs() - bound).clamp(min=0)
+    torch.testing.assert_close(beyond, torch.zeros_like(beyond), rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('kind,dtype,group,batch,rows,columns,biased', CASES)
+def test_a_product(kind, dtype, group, batch, rows, columns, biased):
+    """The numbers that stand in the packed matrix, times x, are summed in float32: what is left is the last rounding,
+    and sums of up to 1024 terms that cancel"""
+    w, x = matrix(dtype, rows, columns), weights(batch, columns, dtype=getattr(torch, dtype), seed=1)
+    bias = weights(rows, dtype=w.dtype, seed=2) if biased else None
+    p = pack(w, kind, group)
+    got, exact = matvec(x, p, bias), unpack(p).double()
+    want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
+    assert got.dtype == w.dtype and got.shape == (batch, rows)
+    last = 2**-8 if dtype == 'bfloat16' else 2**-11
+    within(got, want, last*want.abs() + 1e-6*size + 2**-25)     # float16 has no finer numbers near 0
+    assert formats.decibels(w, exact) > dict(int8=38, fp8=30, nf4=19, int4=15)[kind]
+
+
+def test_the_kernels_of_all_batches_are_few():
+    "Rows of x are counted in eights, of which there are 1, 2, 4 or 8"
+    every = [calls.matvec_calls('int4', 'bfloat16', 128, n, 4096, 4096, False) for n in range(1, calls.MOST + 1)]
+    assert len({c.src for c, in every}) == 4
+
+
+W = matrix('float16', 16, 64)
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: pack(W, 'int3'), ValueError, "the kind is 'int3', and it may be int4, int8, nf4, fp8"),
+    (lambda: pack(W, 'int4', 16), ValueError, "group is 16, and it may be 32, 64, 128, 'row'"),
+    (lambda: pack(W, 'int4'), ValueError, '64 columns are no whole groups of 128'),
+    (lambda: pack(W.float(), 'int8'), TypeError, 'pack: w is float32 of 2 axes, and a matrix of bfloat16 or float16'),
+    (lambda: matvec(weights(1, 64), pack(W, 'int8')), TypeError, 'x is float32, and it may be float16'),
+    (lambda: matvec(W[:, :32].clone(), pack(W, 'int8')), ValueError,
+     r'x has the shape \(16, 32\), and \(64 or fewer, 64\)'),
+    (lambda: matvec(W, pack(W, 'int8'), W[0]), ValueError, r'bias has the shape \(64,\), and \(16,\) is needed')])
+def test_what_does_not_fit_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words): call()

@@ -127,10 +127,15 @@ def nf4_codebook():  # (16,) of float32, ascending from -1 to 1; a tuple
 
 
 class Coded(NamedTuple):
-    "A matrix as places in a codebook: it stands for codebook[places] * scales"
+    "A matrix as places in NF4's codebook, rounded to the type of the scales: it stands for codebook[places] * scales"
 
     places: object  # (rows, columns) of uint8
     scales: object  # (rows, groups)
+
+
+def _book(scales):
+    "The codebook as kernels have it"
+    return torch.tensor(nf4_codebook(), dtype=scales.dtype, device=scales.device).float()
 
 
 def nf4(
@@ -139,16 +144,15 @@ def nf4(
     scale_dtype=torch.float32,
 ) -> Coded:
     "The largest of a group becomes 1 or -1, and each number the nearest of NF4's"
-    book = torch.tensor(nf4_codebook(), device=w.device)
     scales = _kept(_in_groups(w.float(), group).abs().amax(-1), scale_dtype)
+    book = _book(scales)
     between = (book[1:] + book[:-1]) / 2
     return Coded(torch.bucketize(w.float() / _spread(scales.float(), w.shape), between).to(torch.uint8), scales)
 
 
 def restore_nf4(q: Coded):  # a matrix of float32
     "What the places stand for"
-    book = torch.tensor(nf4_codebook(), device=q.places.device)
-    return book[q.places.long()] * _spread(q.scales.float(), q.places.shape)
+    return _book(q.scales)[q.places.long()] * _spread(q.scales.float(), q.places.shape)
 
 
 E4M3_MAX = 448.0
@@ -156,10 +160,13 @@ E4M3_MAX = 448.0
 
 def fp8(
     x,  # a matrix of floats
-) -> tuple:  # (x's shape of float8_e4m3fn, (rows, 1) of float32)
-    "Each row divided by a scale that makes its largest number 448, the largest of e4m3, and rounded to 8 bits"
-    scales = _kept(x.float().abs().amax(-1, keepdim=True) / E4M3_MAX, torch.float32)
-    return (x.float() / scales).clamp(-E4M3_MAX, E4M3_MAX).to(torch.float8_e4m3fn), scales
+    group='row',
+    scale_dtype=torch.float32,
+) -> tuple:  # (x's shape of float8_e4m3fn, (rows, groups))
+    "Divided by a scale for each group that makes its largest number 448, the largest of e4m3, and rounded to 8 bits"
+    scales = _kept(_in_groups(x.float(), group).abs().amax(-1) / E4M3_MAX, scale_dtype)
+    q = (x.float() / _spread(scales.float(), x.shape)).clamp(-E4M3_MAX, E4M3_MAX)
+    return q.to(torch.float8_e4m3fn), scales
 
 
 # Numbers of few bits in bytes: number i has the bits i * bits to i * bits + bits - 1, the first of a byte its lowest.

@@ -1,0 +1,57 @@
+"""What is launched for a product with a matrix in few bits: the `Call` of each kind, type and size."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from .fragments import STEP
+from .sources import KINDS, whole
+from ..rung import Call
+from ...utils import cdiv
+
+MOST = 64  # rows of x
+GROUPS = 32, 64, 128, 'row'  # columns that share a scale
+
+
+class Shape(NamedTuple):
+    "How a matrix is shared among warps"
+
+    tiles: int  # sixteens of rows for a warp
+    across: int  # warps of a block below each other
+    deep: int  # warps that share the columns
+    ahead: int  # steps under way for each
+    blocks: int  # on an SM, at least
+
+
+# What was fastest for 28672 x 8192 numbers on an H100, by rows of x, in eights
+_SHAPES = {1: Shape(1, 1, 8, 4, 1), 2: Shape(2, 2, 4, 2, 1), 4: Shape(2, 2, 2, 2, 1), 8: Shape(1, 4, 1, 2, 1)}
+
+
+def shape_for(kind, batch, steps) -> Shape:
+    "The `Shape` for `batch` rows of x and so many steps along a row of w"
+    found = _SHAPES[next(o for o in _SHAPES if batch <= 8 * o)]
+    return found._replace(deep=min(found.deep, 1 << max(0, steps - 1).bit_length()))
+
+
+@lru_cache(1024)
+def matvec_calls(
+    kind,  # 'int4', 'int8', 'nf4', 'fp8'
+    dtype,  # of x
+    group,  # columns that share a scale, or 'row'
+    batch,  # rows of x, at most `MOST`
+    rows,  # of w
+    columns,  # a multiple of 8
+    bias,  # is there one?
+) -> list:  # of `Call`
+    "What multiplies rows of x by a packed matrix"
+    at = shape_for(kind, batch, cdiv(columns, STEP))
+    numbers = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, MIN_BLOCKS=at.blocks)
+    numbers |= dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, COLUMNS=_eights(batch), BIAS=bias)
+    arrays = 'x', 'words', 'scales', 'bias' if bias else 'x', 'y'
+    grid, block = (cdiv(rows, 16 * at.tiles * at.across),), (32 * at.across * at.deep,)
+    src = whole('matvec', dtype, tuple(numbers.items()))
+    return [Call(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block)]
+
+
+def _eights(batch):
+    "Eights of rows, of which there are 1, 2, 4 or 8, so that there are few kernels"
+    return next(o for o in _SHAPES if batch <= 8 * o)

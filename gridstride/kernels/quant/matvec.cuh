@@ -1,0 +1,152 @@
+// y = x @ w.T + bias for a few rows of x, and a matrix w of 4 or 8 bits for each number, with scales: w is read once, as
+// fast as the memory allows, and multiplied by tensor cores. A warp's step is a block of 16 rows and 128 columns of w,
+// whose numbers lie in the order in which the threads want them (see fragments.py).
+// Above: From (of x, y, bias and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), COLUMNS
+// (eights of rows of x), TILES (sixteens of rows of w for a warp), ACROSS (warps of a block below each other), DEEP
+// (warps that share the columns), AHEAD (steps under way for each), MIN_BLOCKS (on an SM), BIAS (is there one?); and of
+// From what MAGIC and FRACTION say: the bits of 128 or 1024, twice, and how many bits its fraction has.
+constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
+constexpr int SCALES = GROUP ? STEP / GROUP : 1, PARTS = GROUP ? SCALES : 1;
+constexpr int ROWS = 16 * TILES * ACROSS;                   // of w, for a block
+
+__device__ u32 minus(u32 a, u32 b) {                        // of both halves
+    Pair d = __hsub2(*(const Pair *)&a, *(const Pair *)&b);
+    return *(const u32 *)&d;
+}
+__device__ u32 times(u32 a, u32 b) {
+    Pair p = __hmul2(*(const Pair *)&a, *(const Pair *)&b);
+    return *(const u32 *)&p;
+}
+
+// The bits of a whole number among the last of the fraction of 128 (bfloat16) or 1024 (float16) make 128 + it, or
+// 1024 + it, from which the rest is taken away.
+__device__ u32 from_int4(u32 w) { return minus((w & 0x000f000f) | MAGIC, MAGIC + 0x00080008); }
+__device__ u32 from_int8(u32 w) {
+    // The fraction of a bfloat16 has 7 bits, and the sign goes into what is taken away: 128, or 256.
+    if constexpr (FRACTION == 7) return minus((w & 0x007f007f) | MAGIC, (w & 0x00800080) | MAGIC);
+    else return minus((w & 0x00ff00ff) ^ (MAGIC | 0x00800080), MAGIC + 0x00800080);
+}
+// Exponent and fraction of an e4m3 number, put where the wider ones end, make it smaller by a power of two.
+__device__ u32 from_e4m3(u32 w) {
+    constexpr u32 POWER = FRACTION == 7 ? 0x7b807b80 : 0x5c005c00;            // 2^120, 2^8
+    return times((w & 0x00800080) << 8 | (w & 0x007f007f) << (FRACTION - 3), POWER);
+}
+
+// The eight numbers of a product, as 16-bit floats. `book`: of NF4 the pair for each byte, once for each lane, so that
+// no two lanes ask the same bank.
+__device__ void unpack(const u32 *words, const u32 *book, u32 (&a)[4]) {
+    #pragma unroll
+    for (int i = 0; i < 4; i++)
+        if constexpr (KIND == INT4) a[i] = from_int4(words[0] >> 4 * i);
+        else if constexpr (KIND == NF4) a[i] = book[(words[0] >> 8 * i & 255) * 32];
+        else if constexpr (KIND == INT8) a[i] = from_int8(words[i / 2] >> i % 2 * 8);
+        else a[i] = from_e4m3(words[i / 2] >> i % 2 * 8);
+}
+
+__device__ void fill_book(u32 *book) {
+    for (int i = threadIdx.x; i < 256 * 32; i += blockDim.x) {
+        Pair two = {From(NUMBERS[i / 32 % 16]), From(NUMBERS[i / 32 / 16])};
+        book[i] = *(const u32 *)&two;
+    }
+    __syncthreads();
+}
+
+struct Held { uint4 words[LOADS]; u32 scales[SCALES]; };    // what a thread has of a step
+
+template<class Sums> __device__ void scale_up(Sums &total, const float (&d)[4], u32 pair) {
+    Pair both = *(const Pair *)&pair;
+    float upper = (float)both.x, lower = (float)both.y;
+    total[0] += d[0] * upper;
+    total[1] += d[1] * upper;
+    total[2] += d[2] * lower;
+    total[3] += d[3] * lower;
+}
+
+__global__ void __launch_bounds__(32 * ACROSS * DEEP, MIN_BLOCKS)
+multiply_packed(const From *x, const uint4 *w, const u32 *scales, const From *bias, From *y, int batch, int rows,
+                int k) {
+    __shared__ float sums[DEEP][COLUMNS * 8][ROWS + 1];
+    __shared__ u32 book[KIND == NF4 ? 256 * 32 : 1];
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
+    const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16;
+    const int first = (blockIdx.x * ACROSS + warp % ACROSS) * TILES;
+    float total[TILES][COLUMNS][4] = {};
+    Held held[AHEAD][TILES];
+
+    auto load = [&](Held &to, int tile, int step) {
+        if (step >= steps || tile >= tiles) return;
+        const size_t at = (size_t)tile * steps + step;
+        #pragma unroll
+        for (int l = 0; l < LOADS; l++) to.words[l] = __ldcs(w + (at * LOADS + l) * 32 + lane);
+        if constexpr (GROUP > 0)
+            #pragma unroll
+            for (int s = 0; s < SCALES; s++) to.scales[s] = __ldg(scales + (at * SCALES + s) * 8 + r);
+    };
+    auto multiply = [&](const Held (&now)[TILES], int step) {
+        #pragma unroll
+        for (int p = 0; p < PARTS; p++) {                    // of a step: what shares its scales
+            constexpr int MORE = GROUP ? GROUP / 32 : 4;     // loads of x, each for 32 columns
+            u32 b[COLUMNS][MORE][4];
+            #pragma unroll
+            for (int c = 0; c < COLUMNS; c++)
+                #pragma unroll
+                for (int j = 0; j < MORE; j++) {
+                    const int column = step * STEP + (p * MORE + j) * 32 + t * 8, row = c * 8 + r;
+                    uint4 v = {0, 0, 0, 0};
+                    if (row < batch && column < k) v = *(const uint4 *)(x + (size_t)row * k + column);
+                    b[c][j][0] = v.x, b[c][j][1] = v.y, b[c][j][2] = v.z, b[c][j][3] = v.w;
+                }
+            #pragma unroll
+            for (int i = 0; i < TILES; i++) {
+                float d[COLUMNS][4] = {};
+                #pragma unroll
+                for (int s = 0; s < 2 * MORE; s++) {         // 16 columns
+                    u32 a[4];
+                    unpack((const u32 *)now[i].words + (p * 2 * MORE + s) * (BITS / 4), book + lane, a);
+                    #pragma unroll
+                    for (int c = 0; c < COLUMNS; c++)
+                        mma(GROUP ? d[c] : total[i][c], a, b[c][s / 2][s % 2 * 2], b[c][s / 2][s % 2 * 2 + 1]);
+                }
+                if constexpr (GROUP > 0)
+                    #pragma unroll
+                    for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[c], now[i].scales[p]);
+            }
+        }
+    };
+
+    #pragma unroll
+    for (int a = 0; a < AHEAD; a++)
+        #pragma unroll
+        for (int i = 0; i < TILES; i++) load(held[a][i], first + i, warp / ACROSS + a * DEEP);
+    if constexpr (KIND == NF4) fill_book(book);             // while the first numbers come
+    #pragma unroll 1
+    for (int step = warp / ACROSS; step < steps; step += AHEAD * DEEP)
+        #pragma unroll
+        for (int a = 0; a < AHEAD; a++) {
+            const int now = step + a * DEEP;
+            if (now >= steps) break;
+            multiply(held[a], now);
+            #pragma unroll
+            for (int i = 0; i < TILES; i++) load(held[a][i], first + i, now + AHEAD * DEEP);
+        }
+
+    #pragma unroll
+    for (int i = 0; i < TILES; i++)
+        #pragma unroll
+        for (int c = 0; c < COLUMNS; c++)
+            #pragma unroll
+            for (int e = 0; e < 4; e++)
+                sums[warp / ACROSS][c * 8 + t * 2 + e % 2][(warp % ACROSS * TILES + i) * 16 + r + e / 2 * 8] =
+                    total[i][c][e];
+    __syncthreads();
+    for (int i = threadIdx.x; i < COLUMNS * 8 * ROWS; i += blockDim.x) {
+        const int column = i / ROWS, mine = i % ROWS, row = blockIdx.x * ROWS + mine;
+        if (column >= batch || row >= rows) continue;
+        float sum = 0;
+        #pragma unroll
+        for (int p = 0; p < DEEP; p++) sum += sums[p][column][mine];
+        if constexpr (GROUP == 0) sum *= (float)((const From *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
+        if constexpr (BIAS) sum += (float)bias[row];
+        y[(size_t)column * rows + row] = From(sum);
+    }
+}

@@ -1,0 +1,112 @@
+"""Matrices in few bits, packed as kernels read them, and products with them."""
+
+from typing import NamedTuple
+
+import torch
+
+from . import formats
+from .calls import GROUPS, MOST, matvec_calls
+from .formats import Coded, Whole
+from .fragments import BITS, STEP, from_fragments, to_fragments, to_lanes, from_lanes
+from .sources import FLOATS, KINDS
+from ..tool import check_fits, check_tensor, launch, type_of
+from ...utils import cdiv
+
+DEFAULT = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> its group, unless another is asked for
+
+
+class Packed(NamedTuple):
+    "A matrix in few bits"
+
+    kind: str  # 'int8', 'int4', 'nf4', 'fp8'
+    group: object  # columns that share a scale, or 'row'
+    shape: tuple  # (rows, columns) of the matrix
+    words: object  # its numbers, as of `fragments.to_fragments`
+    scales: object  # of 16-bit floats, as of `fragments.to_lanes`
+
+    @property
+    def nbytes(self) -> int:
+        "Bytes of numbers and scales"
+        return self.words.nbytes + self.scales.nbytes
+
+
+def why_not(kind, group, shape):  # None if it can
+    "Why a matrix of that shape can't be packed, in a few words; `ValueError` for a kind or group that there is not"
+    if kind not in KINDS:
+        raise ValueError(f'the kind is {kind!r}, and it may be {", ".join(KINDS)}')
+    if group not in GROUPS or isinstance(group, bool):
+        said = ', '.join(map(repr, GROUPS))
+        raise ValueError(f'group is {group!r}, and it may be {said}: columns of a row that share a scale')
+    if group != 'row' and shape[1] % group:
+        return f'{shape[1]} columns are no whole groups of {group}'
+
+
+def _numbers(w, kind, group, dtype):
+    "(bytes of the numbers, scales)"
+    if kind == 'fp8':
+        return formats.fp8(w, group, dtype)
+    if kind == 'nf4':
+        return formats.nf4(w, group, dtype)
+    return formats.symmetric(w, BITS[kind], group, dtype)[:2]
+
+
+def pack(
+    w,  # (rows, columns) of float16 or bfloat16, which is also the type of the scales
+    kind='int4',  # 'int8', 'int4', 'nf4', 'fp8'
+    group=None,  # columns that share a scale: 32, 64, 128 or 'row'; None: 'row' of 8 bits, 128 of int4, 64 of NF4
+) -> Packed:
+    "A matrix in few bits, packed as `matvec` reads it"
+    group = DEFAULT.get(kind) if group is None else group
+    if w.dim() != 2 or type_of(w) not in FLOATS:
+        raise TypeError(f'pack: w is {type_of(w)} of {w.dim()} axes, and a matrix of {" or ".join(FLOATS)} is needed')
+    if why := why_not(kind, group, w.shape):
+        raise ValueError(f'pack: {why}')
+    (rows, columns), (numbers, scales) = w.shape, _numbers(w, kind, group, w.dtype)
+    groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
+    return Packed(kind, group, (rows, columns), to_fragments(numbers, kind), to_lanes(scales, groups))
+
+
+def unpack(p: Packed):  # (rows, columns) of float32
+    "The matrix that a packed one stands for"
+    rows, columns = p.shape
+    numbers = from_fragments(p.words, p.kind, rows, columns)
+    scales = from_lanes(p.scales, rows, 1 if p.group == 'row' else columns // p.group)
+    if p.kind == 'nf4':
+        return formats.restore_nf4(Coded(numbers, scales))
+    numbers = numbers.view(torch.float8_e4m3fn).float() if p.kind == 'fp8' else numbers
+    return formats.restore(Whole(numbers, scales))
+
+
+def run_matvec(x, p, bias):
+    "`matvec` of what is known to fit"
+    (batch, columns), (rows, _) = x.shape, p.shape
+    if columns % 8:
+        x = torch.nn.functional.pad(x, (0, -columns % 8))
+    elif x.data_ptr() % 16:
+        x = x.clone()
+    y = x.new_empty(batch, rows)
+    if not y.numel():
+        return y
+    calls = matvec_calls(p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None)
+    words, scales = p.words.view(torch.uint32), p.scales.view(torch.uint32)
+    launch(calls, x, words=words, scales=scales, bias=bias, y=y)
+    return y
+
+
+def matvec(
+    x,  # (batch, columns), contiguous, of the type of the scales: float16 or bfloat16; at most 64 rows
+    p,  # a `Packed`
+    bias=None,  # (rows,)
+):  # (batch, rows), of the type of x
+    """x @ w.T (+ bias), of the matrix w that is packed: products of tensor cores, summed in float32.
+
+    `TypeError` and `ValueError` say what does not fit."""
+    check_tensor('matvec', x, [type_of(p.scales)])
+    if x.dim() != 2 or x.shape[0] > MOST or x.shape[1] != p.shape[1]:
+        want = f'({MOST} or fewer, {p.shape[1]})'
+        raise ValueError(f'matvec: x has the shape {tuple(x.shape)}, and {want} is needed')
+    for name, o in (('words', p.words), ('scales', p.scales)):
+        check_tensor('matvec', o, [type_of(o)], name)
+    if bias is not None:
+        check_fits('matvec', 'bias', bias, x, (p.shape[0],))
+    return run_matvec(x, p, bias)

@@ -1,0 +1,36 @@
+"""The texts of these kernels, `*.cuh`, and what stands above them before they are compiled: types and numbers."""
+
+from functools import lru_cache
+from importlib.resources import files
+
+from .formats import nf4_codebook
+from ..ptx import primitives
+from ..texts import IN_C, with_types
+
+# Of 16-bit floats: two of them in C, the bits of 128 or 1024 twice, bits of the fraction, PTX's name
+_FLOATS = {'bfloat16': ('__nv_bfloat162', '0x43004300u', 7, 'bf16'), 'float16': ('__half2', '0x64006400u', 10, 'f16')}
+FLOATS = tuple(_FLOATS)
+KINDS = 'int4', 'int8', 'nf4', 'fp8'  # of numbers, in the order of their constants in C
+
+
+@lru_cache
+def source(
+    name,  # of a file here, without its `.cuh`
+) -> str:
+    "The text of a kernel, below its types and numbers"
+    return files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8')
+
+
+@lru_cache(1024)
+def whole(
+    name,  # of a file
+    dtype,  # of x and y: From in the text
+    constants,  # ((name in the text, int), ...)
+) -> str:
+    "CUDA C of a kernel with its types and numbers, ready to be compiled"
+    pair, magic, fraction, ptx = _FLOATS[dtype]
+    above = f'typedef unsigned u32;\ntypedef {pair} Pair;\nconstexpr u32 MAGIC = {magic};\n'
+    above += f'constexpr int FRACTION = {fraction};\nenum {{ {", ".join(KINDS).upper()} }};\n'
+    above += f'__constant__ float NUMBERS[] = {{{", ".join(f"{o!r}f" for o in nf4_codebook())}}};\n'
+    above += primitives('mma').replace('bf16', ptx)
+    return with_types(source(name), (('From', IN_C[dtype]),), constants, above)
