@@ -1,9 +1,11 @@
 """`gridstride.kernels.quant`: formats against what they promise, kernels on the emulator against float64."""
+import copy
 from functools import partial
 
 import pytest
 import torch
-from gridstride.kernels.quant import calls, formats, fragments, matvec, pack, unpack
+from gridstride.kernels import dequantize, quantize
+from gridstride.kernels.quant import QuantLinear, calls, formats, fragments, matvec, pack, unpack
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from one_unit import one_unit
 
@@ -180,10 +182,117 @@ W = matrix('float16', 16, 64)
     (lambda: pack(W, 'int3'), ValueError, "the kind is 'int3', and it may be int4, int8, nf4, fp8"),
     (lambda: pack(W, 'int4', 16), ValueError, "group is 16, and it may be 32, 64, 128, 'row'"),
     (lambda: pack(W, 'int4'), ValueError, '64 columns are no whole groups of 128'),
-    (lambda: pack(W.float(), 'int8'), TypeError, 'pack: w is float32 of 2 axes, and a matrix of bfloat16 or float16'),
+    (lambda: pack(W.double(), 'int8'), TypeError, 'pack: w is float64 of 2 axes, and a matrix of bfloat16, float16 or'),
     (lambda: matvec(weights(1, 64), pack(W, 'int8')), TypeError, 'x is float32, and it may be float16'),
     (lambda: matvec(W[:, :32].clone(), pack(W, 'int8')), ValueError,
      r'x has the shape \(16, 32\), and \(64 or fewer, 64\)'),
     (lambda: matvec(W, pack(W, 'int8'), W[0]), ValueError, r'bias has the shape \(64,\), and \(16,\) is needed')])
 def test_what_does_not_fit_is_refused_in_words(call, error, words):
+    with pytest.raises(error, match=words): call()
+
+
+# The tool
+
+def model(dtype=torch.bfloat16):
+    torch.manual_seed(0)
+    return torch.nn.Sequential(torch.nn.Linear(128, 256), torch.nn.GELU(), torch.nn.Linear(256, 100, bias=False),
+                               torch.nn.ModuleDict(dict(last=torch.nn.Linear(100, 64)))).to(dtype)
+
+
+def run(m, x): return m[3].last(m[2](m[1](m[0](x))))
+
+
+@pytest.mark.parametrize('kind,least', [('int8', 30), ('fp8', 22), ('nf4', 12), ('int4', 10)])
+def test_a_module_is_swapped_and_back(kind, least, capsys):
+    "Its results are near, and those of its dense layers the same"
+    m, x = model(), weights(3, 5, 128, dtype=torch.bfloat16)
+    want = run(m, x).detach()
+    q = quantize(m, kind, group=32 if '4' in kind else None)
+    said = capsys.readouterr().out
+    assert q is m and type(q[0]) is QuantLinear and f'Linear layers in {kind}' in said and 'times as fast' in said
+    assert ('3.last stays: 100 columns are no whole groups of 32' in said) == ('4' in kind)
+    assert formats.decibels(want, run(q, x)) > least
+    got = run(q, x)
+    assert dequantize(q) is m and type(q[0]) is torch.nn.Linear
+    torch.testing.assert_close(run(q, x), got, rtol=0, atol=0)
+
+
+def test_a_linear_itself_is_returned_as_a_new_one():
+    m = torch.nn.Linear(64, 32).half().eval()
+    q = quantize(m, 'int8')
+    assert type(q) is QuantLinear and not q.training and type(dequantize(q)) is torch.nn.Linear
+    assert q.words.nbytes + q.scales.nbytes == 32*128 + 32*2 and q.bias is m.bias
+    assert "in_features=64, out_features=32, bias=True, kind='int8', group='row'" in repr(q)
+
+
+def test_a_state_goes_to_a_module_of_the_same_kind(tmp_path):
+    a, b, other = (quantize(model(), o, skip='3.*') for o in ('int4', 'int4', 'nf4'))
+    with torch.no_grad(): a[0].scales.mul_(2)
+    torch.save(a.state_dict(), tmp_path/'state')
+    b.load_state_dict(torch.load(tmp_path/'state'))
+    x = weights(2, 128, dtype=torch.bfloat16)
+    assert torch.equal(run(a, x), run(b, x))
+    with pytest.raises(ValueError, match="with {'kind': 'int4', 'group': 128}, and this one has {'kind': 'nf4'"):
+        other.load_state_dict(a.state_dict())
+
+
+def test_numbers_may_change_their_type_and_scales_keep_16_bits():
+    q = quantize(model(torch.float32), 'int8')
+    x = weights(2, 128)
+    assert q[0].scales.dtype == torch.bfloat16 and run(q, x).dtype == torch.float32
+    assert q.half()[0].scales.dtype == torch.float16 and run(q, x.half()).dtype == torch.float16
+    assert q.float()[0].scales.dtype == torch.float16 and q[0].bias.dtype == torch.float32
+
+
+def test_the_operator_is_one_for_torch():
+    "Shapes without numbers, gradients and tracing, which torch itself checks; a traced layer is one node"
+    q = quantize(model(), 'int8')
+    x, p = weights(3, 128, dtype=torch.bfloat16), q[0].packed
+    given = x.requires_grad_(), p.words, p.scales, q[0].bias, 'int8', 0, 256
+    torch.library.opcheck(torch.ops.gridstride.quant_linear.default, given)
+    seen = []
+    def backend(graph, inputs):
+        seen.extend(n.target for n in graph.graph.nodes)
+        return graph.forward
+    compiled = torch.compile(lambda x: run(q, x), backend=backend, fullgraph=True)
+    with torch.no_grad(): assert torch.equal(compiled(x), run(q, x))
+    assert sum('quant_linear' in str(o) for o in seen) == 3
+
+
+def test_gradients_are_those_of_the_dense_layer():
+    q = quantize(model(), 'int4', 64, skip='3*')
+    dense, grads = dequantize(copy.deepcopy(q)), []
+    for m in (q, dense):
+        x = weights(3, 128, dtype=torch.bfloat16).requires_grad_()
+        m[0].bias.requires_grad_()
+        run(m, x).square().sum().backward()
+        grads.append((x.grad, m[0].bias.grad))
+    for a, b in zip(*grads): torch.testing.assert_close(a, b, rtol=2**-7, atol=1e-2)     # sums in another order
+
+
+def test_layers_that_stay(capsys):
+    "A weight of two layers, one of another type, a layer derived from Linear, and what was named"
+    class Own(torch.nn.Linear): pass
+    m = torch.nn.ModuleDict(dict(tokens=torch.nn.Embedding(64, 64), head=torch.nn.Linear(64, 64), own=Own(64, 64),
+                                 wide=torch.nn.Linear(64, 64).double(), one=torch.nn.Linear(64, 64),
+                                 two=torch.nn.Linear(64, 64)))
+    m.head.weight = m.tokens.weight
+    quantize(m, 'int8', skip=['t*'])
+    said = capsys.readouterr().out
+    assert [k for k, o in m.items() if type(o) is QuantLinear] == ['one']
+    assert "head stays: its weight is also another layer's" in said and 'wide stays: it is float64' in said
+    assert 'two stays: as asked' in said
+
+
+@pytest.mark.parametrize('call,error,words', [
+    (lambda: quantize(W), TypeError, 'module is a Tensor, and a torch.nn.Module is needed'),
+    (lambda: quantize(model(), 'int5'), ValueError, "quantize: the kind is 'int5', and it may be int4, int8, nf4, fp8"),
+    (lambda: quantize(model(), 'int8', 48), ValueError, "quantize: group is 48, and it may be 32, 64, 128, 'row'"),
+    (lambda: quantize(torch.nn.GELU()), ValueError, 'no layer of the module could be quantized: it has no'),
+    (lambda: quantize(torch.nn.Linear(12, 4), 'int4'), ValueError,
+     'itself stays: 12 columns are no whole groups of 128'),
+    (lambda: dequantize(model()), ValueError, 'the module has no layers in few bits'),
+    (lambda: quantize(torch.nn.Linear(64, 4), 'int8')(weights(2, 63)), ValueError,
+     r'x has the shape \(2, 63\), and the layer takes \(..., 64\)')])
+def test_what_a_module_cannot_be_is_told(call, error, words):
     with pytest.raises(error, match=words): call()

@@ -1,22 +1,25 @@
-"""The course's kernels as tools: `matmul`, which picks the right one of many, what is as fast as the memory, and what
-fuses many operations into one pass, with its derivative."""
+"""The course's kernels as tools: `matmul`, which picks the right one of many, what is as fast as the memory, what fuses
+many operations into one pass, with its derivative, and what multiplies by weights of few bits."""
+
+from importlib import import_module
 
 from .ladder import Ladder, right
 from .choice import explain, matmul, plan, tune, using
 from .fused import TOOLS as _FUSED
 from .memory import argmax, histogram, scan, sum, transpose
+from .quant import TOOLS as _QUANT
 from .rung import Rung
 
+_ROOM_OF = {o: 'fused' for o in _FUSED} | {o: 'quant' for o in _QUANT}  # what needs torch from its first line on
+
 __all__ = ['Ladder', 'right', 'explain', 'matmul', 'plan', 'tune', 'using', 'Rung']
-__all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_FUSED]
+__all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_ROOM_OF]
 
 
 def __getattr__(name):
-    "The fused tools, which need torch from their first line on"
-    if name in _FUSED:
-        from . import fused
-
-        return getattr(fused, name)
+    "A tool that needs torch, from its room"
+    if name in _ROOM_OF:
+        return getattr(import_module(f'{__name__}.{_ROOM_OF[name]}'), name)
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 

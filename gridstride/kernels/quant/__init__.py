@@ -1,9 +1,20 @@
-"""Matrices in few bits: their formats, how kernels read them, and products with them. Its modules need torch."""
+"""Matrices in few bits: their formats, how kernels read them, products with them, and linear layers that have them. Its
+modules need torch, and are looked up when they are asked for."""
 
 from importlib import import_module
 
-_MODULE_OF = {'matvec': 'packed', 'pack': 'packed', 'unpack': 'packed', 'Packed': 'packed', 'source': 'sources'}
-__all__ = [*_MODULE_OF]
+_MODULE_OF = {  # name -> the module that has it
+    'quantize': 'tool',
+    'dequantize': 'tool',
+    'QuantLinear': 'linear',
+    'Packed': 'packed',
+    'matvec': 'packed',
+    'pack': 'packed',
+    'unpack': 'packed',
+    'source': 'sources',
+}
+TOOLS = 'quantize', 'dequantize'
+__all__ = ['TOOLS', *_MODULE_OF]
 
 
 def __getattr__(name):

@@ -51,17 +51,19 @@ def _numbers(w, kind, group, dtype):
 
 
 def pack(
-    w,  # (rows, columns) of float16 or bfloat16, which is also the type of the scales
+    w,  # (rows, columns) of float16, bfloat16 or float32: also the type of the scales, but for float32 it is bfloat16
     kind='int4',  # 'int8', 'int4', 'nf4', 'fp8'
     group=None,  # columns that share a scale: 32, 64, 128 or 'row'; None: 'row' of 8 bits, 128 of int4, 64 of NF4
 ) -> Packed:
     "A matrix in few bits, packed as `matvec` reads it"
     group = DEFAULT.get(kind) if group is None else group
-    if w.dim() != 2 or type_of(w) not in FLOATS:
-        raise TypeError(f'pack: w is {type_of(w)} of {w.dim()} axes, and a matrix of {" or ".join(FLOATS)} is needed')
+    if w.dim() != 2 or type_of(w) not in (*FLOATS, 'float32'):
+        said = f'{", ".join(FLOATS)} or float32'
+        raise TypeError(f'pack: w is {type_of(w)} of {w.dim()} axes, and a matrix of {said} is needed')
     if why := why_not(kind, group, w.shape):
         raise ValueError(f'pack: {why}')
-    (rows, columns), (numbers, scales) = w.shape, _numbers(w, kind, group, w.dtype)
+    dtype = w.dtype if type_of(w) in FLOATS else torch.bfloat16
+    (rows, columns), (numbers, scales) = w.shape, _numbers(w.detach(), kind, group, dtype)
     groups = 1 if group == 'row' else cdiv(columns, STEP) * (STEP // group)
     return Packed(kind, group, (rows, columns), to_fragments(numbers, kind), to_lanes(scales, groups))
 

@@ -1,0 +1,111 @@
+"""Linear layers in few bits: `QuantLinear`, and the operator that it calls, which `torch.compile` keeps whole."""
+
+import torch
+import torch.nn.functional as F
+
+from .calls import MOST
+from .packed import Packed, pack, run_matvec, unpack
+from .sources import FLOATS
+from ..fused.operators import operator
+from ..tool import type_of
+
+_ROW = 0  # of `group` in the operator, where 'row' cannot stand
+
+
+def has_kernel(x, scales) -> bool:
+    "Is there a kernel for x, where it is? Without a GPU plain torch is faster than the emulator"
+    return x.is_cuda and x.dtype == scales.dtype and torch.cuda.get_device_capability(x.device)[0] >= 8
+
+
+@operator(
+    'quant_linear(Tensor x, Tensor words, Tensor scales, Tensor? bias, str kind, SymInt group, SymInt rows) -> Tensor',
+    lambda x, words, scales, bias, kind, group, rows: x.new_empty(*x.shape[:-1], rows),
+)
+def _linear(x, words, scales, bias, kind, group, rows):
+    p = Packed(kind, group or 'row', (rows, x.shape[-1]), words, scales)
+    flat = x.reshape(-1, x.shape[-1])
+    if has_kernel(x, scales) and flat.shape[0] <= MOST:
+        y = run_matvec(flat.contiguous(), p, bias)
+    else:
+        y = F.linear(flat, unpack(p).to(x.dtype), bias)
+    return y.view(*x.shape[:-1], rows)
+
+
+def _keep(ctx, inputs, output):
+    x, words, scales, bias, kind, group, rows = inputs
+    ctx.save_for_backward(words, scales)
+    ctx.how = kind, group or 'row', (rows, x.shape[-1])
+    ctx.biased = bias is not None
+
+
+def _backward(ctx, dy):
+    dx = dy @ unpack(Packed(*ctx.how, *ctx.saved_tensors)).to(dy.dtype) if ctx.needs_input_grad[0] else None
+    dbias = dy.flatten(0, -2).sum(0) if ctx.biased and ctx.needs_input_grad[3] else None
+    return dx, None, None, dbias, None, None, None
+
+
+torch.library.register_autograd('gridstride::quant_linear', _backward, setup_context=_keep)
+
+
+class QuantLinear(torch.nn.Module):
+    """A linear layer whose weight is in few bits; made of a `torch.nn.Linear` by `QuantLinear.of`.
+
+    x has any shape (..., columns). Up to 64 rows of the type of the scales are multiplied by the kernel `matvec.cuh`,
+    on a GPU of compute capability 8.0 or more; for all else the weight is restored, and torch multiplies. There is a
+    gradient for x and the bias, not for the weight."""
+
+    def __init__(self, packed, bias=None):
+        super().__init__()
+        self.kind, self.group, (self.out_features, self.in_features) = packed[:3]
+        self.register_buffer('words', packed.words)
+        self.register_buffer('scales', packed.scales)
+        self.bias = bias
+
+    @classmethod
+    def of(cls, linear, kind, group=None):
+        "The layer of a `torch.nn.Linear`; `kind` and `group` are as for `pack`"
+        return cls(pack(linear.weight, kind, group), linear.bias)
+
+    @property
+    def packed(self) -> Packed:
+        "The weight in few bits"
+        return Packed(self.kind, self.group, (self.out_features, self.in_features), self.words, self.scales)
+
+    @property
+    def weight(self):
+        "What the weight stands for, (rows, columns) of the type of the scales: made anew each time"
+        return unpack(self.packed).to(self.scales.dtype)
+
+    def forward(self, x):
+        "x @ weight.T (+ bias)"
+        if x.shape[-1] != self.in_features:
+            raise ValueError(f'x has the shape {tuple(x.shape)}, and the layer takes (..., {self.in_features})')
+        group = _ROW if self.group == 'row' else self.group
+        given = x, self.words, self.scales, self.bias, self.kind, group, self.out_features
+        learns = x.requires_grad or self.bias is not None and self.bias.requires_grad
+        if learns and torch.is_grad_enabled():
+            return torch.ops.gridstride.quant_linear(*given)
+        return _linear(*given)
+
+    def extra_repr(self):
+        "For the module's repr"
+        shape = f'in_features={self.in_features}, out_features={self.out_features}'
+        return f'{shape}, bias={self.bias is not None}, kind={self.kind!r}, group={self.group!r}'
+
+    def get_extra_state(self):
+        "For `state_dict`: what the bytes mean"
+        return dict(kind=self.kind, group=self.group)
+
+    def set_extra_state(self, state):
+        "Refuse the bytes of another kind, which would fit"
+        mine = self.get_extra_state()
+        if state != mine:
+            raise ValueError(f'the state is of a layer with {state}, and this one has {mine}')
+
+    def _apply(self, fn, recurse=True):
+        "A module's numbers may change their type, the scales keep 16 bits"
+        kept = self.scales
+        super()._apply(fn, recurse)
+        if type_of(self.scales) not in FLOATS:
+            self.scales = kept.to(self.scales.device)
+        return self
