@@ -1,0 +1,188 @@
+"""What the lesson's cells are tried on. Reading this page spoils the exercises."""
+
+import math
+
+import numpy as np
+import torch
+from torch.autograd.gradcheck import GradcheckError, gradcheck
+
+from .lesson_12 import is_kernel
+from .lesson_15 import kernel_of, random, unwritten
+from .. import sim
+from ..exercise import problem
+from ..utils import check
+
+__all__ = ['knows']
+
+INF = math.inf
+
+
+@problem(
+    '16.merge',
+    cases=[
+        dict(a=a, b=b)
+        for a, b in (
+            (0.0, 0.0),
+            (1.0, 2.0),
+            (-3.0, 2.5),
+            (1000.0, 999.0),
+            (-1000.0, -1001.0),
+            (0.0, 900.0),
+            (-INF, 3.0),
+            (3.0, -INF),
+            (-INF, -INF),
+        )
+    ],
+    hints=[
+        'It is the logarithm of `exp(a) + exp(b)`. Neither of the two `exp` may be computed as it stands.',
+        'Take the larger one out: `m + log(exp(a - m) + exp(b - m))`.',
+        'If `m` is minus infinity, `a - m` is NaN: then the result is `m`.',
+    ],
+)
+def _(fn, rng, a, b):
+    try:
+        got = fn(a, b)
+    except (OverflowError, ValueError) as e:
+        raise AssertionError(f'a = {a}, b = {b}: {type(e).__name__}, {e}') from None
+    want = float(np.logaddexp(a, b))
+    if not isinstance(got, (float, int)):
+        raise AssertionError(f'a number is to be returned; got {got!r}')
+    if not (got == want or abs(got - want) <= 1e-12 * max(1, abs(want))):
+        raise AssertionError(f'a = {a}, b = {b}: got {got}, but it is {want}')
+
+
+def knows(x, v):
+    "(m, s, o) of scores `x` and the rows of `v`"
+    if not len(x):
+        return -INF, 0.0, np.zeros(v.shape[1])
+    e = np.exp(x - x.max())
+    return float(x.max()), float(e.sum()), e @ v
+
+
+def _need_three(got):
+    if not isinstance(got, tuple) or len(got) != 3:
+        raise AssertionError(f'(m, s, o) is to be returned; got {got!r}')
+
+
+@problem(
+    '16.mean',
+    cases=[
+        dict(sizes=sizes, spread=spread)
+        for sizes, spread in (
+            ((1, 1), 1),
+            ((3, 5), 1),
+            ((5, 3), 400),
+            ((0, 4), 1),
+            ((4, 0), 1),
+            ((0, 0), 1),
+            ((7, 1, 0, 30), 50),
+        )
+    ],
+    hints=[
+        '`m` and `s` as in the lesson. What has to happen to `o1` when `m` becomes larger than `m1`?',
+        '`o` is a sum with the same factors as `s`: it is brought to the new `m` by the same `exp(m1 - m)`.',
+        'Of two parts of nothing, `m1 - m` is NaN: subtract `base`, which is 0 then. Do not change `o1` in place.',
+    ],
+)
+def _(fn, rng, sizes, spread):
+    groups = [(spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
+    want = knows(*(np.concatenate(o) for o in zip(*groups)))
+    got = knows(*groups[0])
+    for x, v in groups[1:]:
+        before = [o.copy() for o in (got[2],)]
+        old, got = got, fn(got, knows(x, v))
+        _need_three(got)
+        if not np.array_equal(old[2], before[0]):
+            raise AssertionError('`o` of the first part was changed; it belongs to others: make a new array')
+    for name, have, right in zip('mso', got, want):
+        if not np.allclose(have, right, rtol=1e-11, atol=1e-12):
+            raise AssertionError(
+                f'parts of {", ".join(map(str, sizes))} scores: {name} is {have}, and should be {right}'
+            )
+
+
+@problem(
+    '16.shared',
+    cases=[dict(h=h, w=w) for h, w in ((1, 64), (3, 100), (2, 1), (4, 63), (2, 511), (1, 512), (5, 200))],
+    hints=[
+        'The row goes to `cuda.shared.array(512, np.float32)`: each thread brings the numbers `t`, `t + 64`, ... and '
+        'finds their `m` and `s`. Two more arrays of 64 take what the threads know.',
+        'After one `cuda.syncthreads()` every thread can merge all 64 parts for itself: the largest `m`, then the sum '
+        'of `s*exp(m_of_it - m)`.',
+        'A thread without numbers has `m` minus infinity and `s` 0: leave it out where `s` is 0.',
+    ],
+)
+def _(fn, rng, h, w):
+    kernel, x = fn(), 3 * random(rng, h, w)
+    is_kernel(kernel)
+    x[:, : w // 3] -= 200
+    x[-1] -= 300
+    out = unwritten(h, w)
+    with sim.trace() as t:
+        kernel[h, 64](x, out)
+    check(out, x.double().softmax(-1).float(), rtol=1e-5)
+    reads = t.stats.global_load_bytes / x.nbytes
+    if reads != 1:
+        raise AssertionError(f'each number may be read from global memory once; it was {reads:g} times')
+
+
+@problem(
+    '16.window',
+    cases=[dict(w=w, d=d) for w, d in ((1, 0), (5, 0), (16, 3), (33, 7), (40, 100), (64, 63), (20, 1))],
+    hints=[
+        'As `masked_k`, with another mask: `c <= r`, and not further behind than `d`.',
+        'Two conditions are joined by `&`, each in brackets: `(c <= r) & (c >= r - d)`.',
+        'It is the mask of the *load*, with minus infinity for what it leaves out. The store writes the whole row.',
+    ],
+)
+def _(fn, rng, w, d):
+    x = 3 * random(rng, w, w)
+    place = torch.arange(w)
+    hidden = (place > place[:, None]) | (place < place[:, None] - d)
+    want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
+    for what, value in (('NaN', torch.nan), ('a large number', 300.0)):
+        out, given = unwritten(w, w), x.masked_fill(hidden, value)
+        kernel_of(fn)[(w,)](given, out, w, d, BLOCK=64)
+        try:
+            check(out, want, rtol=1e-5)
+        except AssertionError as e:
+            raise AssertionError(f'w = {w}, d = {d}, {what} behind the mask: {e}') from None
+
+
+def _log_softmax(kernel, block):
+    "log_softmax, whose way back `kernel` computes"
+
+    class Log(torch.autograd.Function):
+        @staticmethod
+        def forward(ctx, x):
+            y = torch.log_softmax(x, -1)
+            ctx.save_for_backward(y)
+            return y
+
+        @staticmethod
+        def backward(ctx, dout):
+            (y,) = ctx.saved_tensors
+            dx = torch.full_like(y, torch.nan)
+            kernel[(len(y),)](y, dout.contiguous(), dx, y.shape[1], BLOCK=block)
+            return dx
+
+    return Log.apply
+
+
+@problem(
+    '16.slope',
+    cases=[dict(h=h, w=w, block=block) for h, w, block in ((1, 4, 4), (3, 5, 8), (2, 9, 4), (1, 1, 2), (2, 16, 4))],
+    hints=[
+        '`y[i]` is `x[i] - log(sum of exp(x))`. What does `x[j]` move? `y[j]` by 1, and every `y` by minus its share.',
+        '`dx = dout - exp(y)*sum(dout)`. The sum is that of the whole row: it needs a loop of its own before.',
+        'Two loops over `range(0, w, BLOCK)`, each load with `mask=first + c < w`, the first one with `other=0`.',
+    ],
+)
+def _(fn, rng, h, w, block):
+    x = torch.tensor(rng.normal(0, 2, (h, w)), requires_grad=True)
+    try:
+        gradcheck(_log_softmax(kernel_of(fn), block), x)
+    except GradcheckError:
+        raise AssertionError(
+            f'{h} rows of {w}, BLOCK = {block}: dx is not what gradcheck finds when it moves x a little'
+        ) from None

@@ -1,0 +1,138 @@
+import math
+
+import numpy as np
+from gridstride import triton
+from gridstride.sim import cuda
+from gridstride.variants import changed
+
+from . import wrong
+
+tl = triton.language
+
+
+@wrong('16.merge')
+def as_it_stands(a, b): return math.log(math.exp(a) + math.exp(b))
+
+@wrong('16.merge')
+def of_nothing(a, b):
+    m = max(a, b)
+    return m + math.log(math.exp(a - m) + math.exp(b - m))
+
+@wrong('16.merge')
+def the_first_is_the_larger(a, b): return a + math.log1p(math.exp(min(b - a, 700))) if a > -math.inf else b
+
+@wrong('16.merge')
+def the_larger_one(a, b): return max(a, b)
+
+
+def both(a, b, base=True, rescale=True):
+    (m1,s1,o1),(m2,s2,o2) = a,b
+    m = max(m1, m2)
+    off = 0 if base and m == -math.inf else m
+    f1,f2 = math.exp(m1 - off),math.exp(m2 - off)
+    return m, s1*f1 + s2*f2, o1*f1 + o2*f2 if rescale else o1 + o2
+
+@wrong('16.mean')
+def values_are_not_rescaled(a, b): return both(a, b, rescale=False)
+
+@wrong('16.mean')
+def nothing_is_rescaled(a, b): return max(a[0], b[0]), a[1] + b[1], a[2] + b[2]
+
+@wrong('16.mean')
+def of_two_parts_of_nothing(a, b): return both(a, b, base=False)
+
+@wrong('16.mean')
+def in_place(a, b):
+    m,s,o = both(a, b)
+    a[2][:] = o
+    return m, s, a[2]
+
+@wrong('16.mean')
+def means_of_the_parts(a, b):
+    m,s,_ = both(a, b)
+    return m, s, (a[2] + b[2])/2
+
+
+@cuda.jit
+def shared_k(x, out):
+    v = cuda.shared.array(512, np.float32)
+    ms = cuda.shared.array(64, np.float32)
+    ss = cuda.shared.array(64, np.float32)
+    r,t,w = cuda.blockIdx.x,cuda.threadIdx.x,x.shape[1]
+    m,s = np.float32(-math.inf),np.float32(0)
+    for c in range(t, w, 64):
+        v[c] = x[r,c]
+        m = max(m, v[c])
+    for c in range(t, w, 64): s += math.exp(v[c] - m)
+    ms[t],ss[t] = m,s
+    cuda.syncthreads()
+    m,s = np.float32(-math.inf),np.float32(0)
+    for i in range(64): m = max(m, ms[i])
+    for i in range(64):
+        if ss[i] > 0: s += ss[i]*math.exp(ms[i] - m)
+    for c in range(t, w, 64): out[r,c] = math.exp(v[c] - m)/s
+
+@wrong('16.shared')
+def no_barrier(): return changed(shared_k, 'cuda.syncthreads()', 'pass')
+
+@wrong('16.shared')
+def no_rescale(): return changed(shared_k, 's += ss[i]*math.exp(ms[i] - m)', 's += ss[i]')
+
+@wrong('16.shared')
+def reads_again(): return changed(shared_k, 'math.exp(v[c] - m)/s', 'math.exp(x[r,c] - m)/s')
+
+@wrong('16.shared')
+def one_round_alone(): return changed(shared_k, 'range(t, w, 64)', 'range(t, min(w, 64), 64)')
+
+@wrong('16.shared')
+def above_zero_alone(): return changed(shared_k, 'np.float32(-math.inf)', 'np.float32(0)')
+
+
+@triton.jit
+def window_k(x, out, w, d, BLOCK: tl.constexpr):
+    r,c = tl.program_id(0),tl.arange(0, BLOCK)
+    v = tl.load(x + r*w + c, mask=(c <= r) & (c >= r - d), other=-float('inf'))
+    e = tl.exp(v - tl.max(v))
+    tl.store(out + r*w + c, e/tl.sum(e), mask=c < w)
+
+@wrong('16.window')
+def too_late(): return changed(window_k, {'mask=(c <= r) & (c >= r - d)': 'mask=c < w',
+    'e = tl.exp(v - tl.max(v))': 'e = tl.where((c <= r) & (c >= r - d), tl.exp(v - tl.max(v)), 0)'})
+
+@wrong('16.window')
+def one_too_few(): return changed(window_k, 'c >= r - d', 'c > r - d')
+
+@wrong('16.window')
+def causal_alone(): return changed(window_k, '(c <= r) & (c >= r - d)', 'c <= r')
+
+@wrong('16.window')
+def writes_only_the_window(): return changed(window_k, 'mask=c < w', 'mask=(c <= r) & (c >= r - d)')
+
+@wrong('16.window')
+def zeros_behind_the_mask(): return changed(window_k, "other=-float('inf')", 'other=0.')
+
+
+@triton.jit
+def slope_k(y, dout, dx, w, BLOCK: tl.constexpr):
+    r,c = tl.program_id(0),tl.arange(0, BLOCK)
+    total = tl.zeros((BLOCK,), dout.dtype.element_ty)
+    for first in range(0, w, BLOCK):
+        total += tl.load(dout + r*w + first + c, mask=first + c < w, other=0)
+    s = tl.sum(total)
+    for first in range(0, w, BLOCK):
+        inside = first + c < w
+        d = tl.load(dout + r*w + first + c, mask=inside)
+        v = tl.load(y + r*w + first + c, mask=inside)
+        tl.store(dx + r*w + first + c, d - tl.exp(v)*s, mask=inside)
+
+@wrong('16.slope')
+def as_softmax_does(): return changed(slope_k, 'd - tl.exp(v)*s', 'tl.exp(v)*(d - s)')
+
+@wrong('16.slope')
+def its_own_share_alone(): return changed(slope_k, 'd - tl.exp(v)*s', 'd - tl.exp(v)*d')
+
+@wrong('16.slope')
+def sum_of_one_block(): return changed(slope_k, 'total += tl.load', 'total = tl.load')
+
+@wrong('16.slope')
+def y_is_no_share(): return changed(slope_k, 'tl.exp(v)*s', 'v*s')
