@@ -55,6 +55,21 @@ pause('SLOW_PIP')
 for p in Path(__file__).parents[1].glob('site-packages/pip*'):
     shutil.copytree(p, Path(sysconfig.get_path('purelib'))/p.name, copy_function=os.link)
 '''
+# Unpacks the wheels that pip would install, in a tenth of a second instead of two: where pip itself is not in question.
+PIP = '''
+import os, re, sys, sysconfig, tempfile, zipfile
+from pathlib import Path
+
+def unpack(wheel): zipfile.ZipFile(wheel).extractall(sysconfig.get_path('purelib'))
+
+extras = re.findall(r'course|test', sys.argv[-1]) if '-e' in sys.argv else []
+wheels = [dict(course='jupyterlab', test='pytest')[o] for o in extras] or ['setuptools', 'wheel']
+for name in wheels: unpack(next(Path(os.environ['PIP_FIND_LINKS']).glob(f'{name}-*.whl')))
+if extras:
+    from setuptools.build_meta import build_editable
+    with tempfile.TemporaryDirectory() as folder: unpack(os.path.join(folder, build_editable(folder)))
+print('Successfully installed', *wheels)
+'''
 ECHO = "import json, os, sys\nprint(json.dumps(dict(argv=sys.argv[1:], cwd=os.getcwd(), env=dict(os.environ))))\n"
 
 
@@ -83,7 +98,7 @@ OWN = ('site-packages', 'dist-packages', 'ensurepip', 'EXTERNALLY-MANAGED')  # w
 
 
 def make_base(folder):
-    "A Python with pip in site-packages of its own, and this one's standard library; its executable"
+    "A Python with site-packages of its own, and this one's standard library; its executable, and those"
     stdlib, real = Path(os.__file__).parent, Path(sys._base_executable).resolve()
     lib = folder/'lib'/stdlib.name
     for d in (folder/'bin', lib/'ensurepip'): d.mkdir(parents=True)
@@ -91,9 +106,21 @@ def make_base(folder):
         if p.name not in OWN: (lib/p.name).symlink_to(p)
     (lib/'ensurepip/__init__.py').write_text('')
     (lib/'ensurepip/__main__.py').write_text(ENSUREPIP)
+    return Path(shutil.copy(real, folder/'bin')), lib/'site-packages'
+
+
+def add_pip(packages):
     pip = distribution('pip')
-    for p in (pip.locate_file('pip'), pip._path): shutil.copytree(p, lib/'site-packages'/Path(p).name)
-    return Path(shutil.copy(real, folder/'bin'))
+    for p in (pip.locate_file('pip'), pip._path): shutil.copytree(p, packages/Path(p).name)
+
+
+def add_stand_in(packages):
+    "What unpacks the wheels of these tests, for pip"
+    files = {'pip/__init__.py': '', 'pip/__main__.py': PIP, 'pip-1.0.dist-info/RECORD': 'pip/__main__.py,,\n',
+             'pip-1.0.dist-info/METADATA': 'Metadata-Version: 2.1\nName: pip\nVersion: 1.0\n'}
+    for path, text in files.items():
+        (packages/path).parent.mkdir(parents=True, exist_ok=True)
+        (packages/path).write_text(text)
 
 
 def make_course(folder):
@@ -176,13 +203,25 @@ def in_folder(folder):
     return m
 
 
-@pytest.fixture(scope='session')
-def base(tmp_path_factory):
-    "The Python that course.py is started by"
-    python = make_base(tmp_path_factory.mktemp('base')/'python')
+def working_base(folder, add):
+    "The executable of a base to whose packages `add` has added pip"
+    python, packages = make_base(folder/'python')
+    add(packages)
     prefix = subprocess.run([python, '-c', 'import sys; print(sys.prefix)'], text=True, capture_output=True).stdout
     if prefix.strip() != str(python.parents[1]): pytest.skip(f'a copied Python has another home here: {prefix}')
     return python
+
+
+@pytest.fixture(scope='session')
+def base(tmp_path_factory):
+    "The Python that course.py is started by"
+    return working_base(tmp_path_factory.mktemp('base'), add_pip)
+
+
+@pytest.fixture(scope='session')
+def quick_base(tmp_path_factory):
+    "The same, with a stand-in for pip"
+    return working_base(tmp_path_factory.mktemp('quick_base'), add_stand_in)
 
 
 def place(folder, base):
@@ -192,13 +231,24 @@ def place(folder, base):
     return make_course(folder/'course')
 
 
-@pytest.fixture(scope='session')
-def made(tmp_path_factory, base):
+def make(folder, base):
     "A course that is set up, and what that printed"
-    folder = place(tmp_path_factory.mktemp('made'), base)
+    folder = place(folder, base)
     res = course(folder, 'setup')
     assert res.returncode == 0, res
     return folder, res
+
+
+@pytest.fixture(scope='session')
+def made(tmp_path_factory, base):
+    "A course that is set up by pip, and what that printed"
+    return make(tmp_path_factory.mktemp('made'), base)
+
+
+@pytest.fixture(scope='session')
+def quickly_made(tmp_path_factory, quick_base):
+    "A course that is set up"
+    return make(tmp_path_factory.mktemp('made'), quick_base)[0]
 
 
 def contents(base):
@@ -207,21 +257,32 @@ def contents(base):
     return {p: (p.lstat().st_mtime_ns, p.lstat().st_size) for p in files}
 
 
-@pytest.fixture
-def fresh(tmp_path, base):
+def placed(folder, base):
     "A course that is not set up; afterwards, the Python that it was set up by is as it was"
     before = contents(base)
-    yield place(tmp_path, base)
+    yield place(folder, base)
     assert contents(base) == before, 'something was installed into the base'
 
 
 @pytest.fixture
-def ready(fresh, made):
+def fresh(tmp_path, base):
+    "A course that is not set up, and pip"
+    yield from placed(tmp_path, base)
+
+
+@pytest.fixture
+def quick(tmp_path, quick_base):
+    "A course that is not set up, and the stand-in for pip"
+    yield from placed(tmp_path, quick_base)
+
+
+@pytest.fixture
+def ready(quick, quickly_made):
     "A course that is set up, to be changed: a copy, with the stamp of its own folder"
-    shutil.copytree(made[0]/'.venv', fresh/'.venv', symlinks=True)
-    stamp = fresh/'.venv/setup.json'
-    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), 'inputs': in_folder(fresh).fingerprint()}))
-    return fresh
+    shutil.copytree(quickly_made/'.venv', quick/'.venv', symlinks=True)
+    stamp = quick/'.venv/setup.json'
+    stamp.write_text(json.dumps({**json.loads(stamp.read_text()), 'inputs': in_folder(quick).fingerprint()}))
+    return quick
 
 
 # Setting up
@@ -289,12 +350,12 @@ def running(pid):
     except psutil.NoSuchProcess: return False
 
 
-def test_half_made_environment_is_made_anew(fresh):
-    (fresh/'.venv/bin').mkdir(parents=True)
-    (fresh/'.venv/bin/python').write_text('not a program')
-    (fresh/'.venv/left_over').write_text('')
-    res = course(fresh, 'setup')
-    assert res.returncode == 0 and not res.stderr and not (fresh/'.venv/left_over').exists(), res
+def test_half_made_environment_is_made_anew(quick):
+    (quick/'.venv/bin').mkdir(parents=True)
+    (quick/'.venv/bin/python').write_text('not a program')
+    (quick/'.venv/left_over').write_text('')
+    res = course(quick, 'setup')
+    assert res.returncode == 0 and not res.stderr and not (quick/'.venv/left_over').exists(), res
 
 
 def test_broken_environment(ready):
@@ -446,10 +507,10 @@ def test_damaged_stamp_means_unfinished(ready):
 # One at a time
 
 @pytest.mark.parametrize('where', ['SLOW_PIP', 'SLOW'])
-def test_second_setup_waits_and_says_for_whom(fresh, tmp_path, where):
-    first = start(fresh, 'setup', **{where: tmp_path/'pause'})
+def test_second_setup_waits_and_says_for_whom(quick, tmp_path, where):
+    first = start(quick, 'setup', **{where: tmp_path/'pause'})
     wait_for((tmp_path/'pause').exists, first)
-    second = start(fresh, 'setup')
+    second = start(quick, 'setup')
     said = second.stdout.readline()
     (tmp_path/'pause').unlink()
     holder = f'the set-up (process {first.pid})'
@@ -459,11 +520,11 @@ def test_second_setup_waits_and_says_for_whom(fresh, tmp_path, where):
     assert 'Set up in' in first.stdout and second.stdout == 'The course is set up. Open it with: python3 course.py\n'
 
 
-def test_what_a_killed_setup_started_is_waited_for(fresh, tmp_path):
-    first = start(fresh, 'setup', SLOW_PIP=tmp_path/'pause')
+def test_what_a_killed_setup_started_is_waited_for(quick, tmp_path):
+    first = start(quick, 'setup', SLOW_PIP=tmp_path/'pause')
     wait_for((tmp_path/'pause').exists, first)
     first.kill()
-    second = start(fresh, 'setup')
+    second = start(quick, 'setup')
     assert second.stdout.readline().startswith('Waiting for the set-up'), 'it still fills .venv'
     (tmp_path/'pause').unlink()
     second, _ = end(second), first.communicate()
@@ -471,33 +532,33 @@ def test_what_a_killed_setup_started_is_waited_for(fresh, tmp_path):
 
 
 @pytest.mark.parametrize('command', ['setup', 'clean'])
-def test_waiting_ends_with_ctrl_c(fresh, command):
-    (fresh/'.venv').mkdir()
-    with open(fresh/'.venv.lock', 'w') as lock:
+def test_waiting_ends_with_ctrl_c(quick, command):
+    (quick/'.venv').mkdir()
+    with open(quick/'.venv.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        child = start(fresh, command)
+        child = start(quick, command)
         assert child.stdout.readline().startswith('Waiting for another course.py, ')
         child.send_signal(signal.SIGINT)
         res = end(child)
     assert res.returncode == 130 and not res.stdout and res.stderr.strip() == STOPPED, res
-    assert not list((fresh/'.venv').iterdir())
+    assert not list((quick/'.venv').iterdir())
 
 
-def test_hang_up_is_ignored_under_nohup(fresh):
-    with open(fresh/'.venv.lock', 'w') as lock:
+def test_hang_up_is_ignored_under_nohup(quick):
+    with open(quick/'.venv.lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        child = start(fresh, 'clean', before=['nohup'])
+        child = start(quick, 'clean', before=['nohup'])
         assert child.stdout.readline().startswith('Waiting for another course.py, ')
         child.send_signal(signal.SIGHUP)
         with pytest.raises(subprocess.TimeoutExpired): child.wait(.5)
     assert end(child).returncode == 0
 
 
-def test_ctrl_c_before_anything_is_done(fresh):
-    early = fresh.parent/'hook'
+def test_ctrl_c_before_anything_is_done(quick):
+    early = quick.parent/'hook'
     early.mkdir()
     (early/'webbrowser.py').write_text('import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n')
-    res = course(fresh, 'setup', PYTHONPATH=early)
+    res = course(quick, 'setup', PYTHONPATH=early)
     assert res.returncode == -signal.SIGINT and not res.stderr, res
 
 
@@ -531,9 +592,9 @@ def test_interrupted_clean_leaves_no_half_environment(tmp_path, monkeypatch, cap
     assert capsys.readouterr().out == f'Removed {left[0]}.\n' and list(tmp_path.iterdir()) == [m.LOCK]
 
 
-def test_setup_removes_what_an_interrupted_clean_left(fresh):
-    (fresh/'.venv.gone-1/bin').mkdir(parents=True)
-    assert course(fresh, 'setup').returncode == 0 and not (fresh/'.venv.gone-1').exists()
+def test_setup_removes_what_an_interrupted_clean_left(quick):
+    (quick/'.venv.gone-1/bin').mkdir(parents=True)
+    assert course(quick, 'setup').returncode == 0 and not (quick/'.venv.gone-1').exists()
 
 
 # What can be wrong
@@ -556,28 +617,28 @@ def test_real_old_python(version):
     refused(course(ROOT, 'setup', python=python), 'or newer is needed', f'this is {version}')
 
 
-def test_no_venv_module(fresh, tmp_path):
+def test_no_venv_module(quick, tmp_path):
     bare = hook(tmp_path/'hook', "import sys\nsys.modules['ensurepip'] = None\n")
-    refused(course(fresh, 'setup', PYTHONPATH=bare), 'virtual environment', 'venv')
-    assert not (fresh/'.venv').exists()
+    refused(course(quick, 'setup', PYTHONPATH=bare), 'virtual environment', 'venv')
+    assert not (quick/'.venv').exists()
 
 
-def test_no_compiler(fresh, tmp_path):
+def test_no_compiler(quick, tmp_path):
     (tmp_path/'bin').mkdir()
-    refused(course(fresh, 'setup', PATH=tmp_path/'bin'), 'C++ compiler', 'g++')
-    assert not (fresh/'.venv').exists()
+    refused(course(quick, 'setup', PATH=tmp_path/'bin'), 'C++ compiler', 'g++')
+    assert not (quick/'.venv').exists()
 
 
-def test_compiler_named_by_cxx(fresh, tmp_path):
+def test_compiler_named_by_cxx(quick, tmp_path):
     (tmp_path/'bin').mkdir()
     (tmp_path/'bin/mine').symlink_to('/bin/true')
-    assert course(fresh, 'setup', PATH=tmp_path/'bin', CXX='mine -O2').returncode == 0
+    assert course(quick, 'setup', PATH=tmp_path/'bin', CXX='mine -O2').returncode == 0
 
 
-def test_no_space(fresh, tmp_path):
+def test_no_space(quick, tmp_path):
     full = hook(tmp_path/'hook', "import shutil\nshutil.disk_usage = lambda p: type('U', (), dict(free=2*10**9))\n")
-    refused(course(fresh, 'setup', PYTHONPATH=full), '2.0 GB are free', '5 GB')
-    assert not (fresh/'.venv').exists()
+    refused(course(quick, 'setup', PYTHONPATH=full), '2.0 GB are free', '5 GB')
+    assert not (quick/'.venv').exists()
 
 
 def test_disk_that_fills_up_on_the_way(fresh):
@@ -608,12 +669,12 @@ def read_only(folder):
     return ['unshare', '-m', 'sh', '-c', mount, 'sh']
 
 
-def test_read_only_folder(fresh):
-    python = (fresh.parent/'base').resolve()
-    cmd = [*read_only(fresh), python, 'course.py', 'setup']
-    res = subprocess.run(cmd, cwd=fresh, env=environ(fresh), text=True, capture_output=True, timeout=60)
-    fresh.chmod(0o755)
-    refused(res, str(fresh/'.venv'), 'cannot be used')
+def test_read_only_folder(quick):
+    python = (quick.parent/'base').resolve()
+    cmd = [*read_only(quick), python, 'course.py', 'setup']
+    res = subprocess.run(cmd, cwd=quick, env=environ(quick), text=True, capture_output=True, timeout=60)
+    quick.chmod(0o755)
+    refused(res, str(quick/'.venv'), 'cannot be used')
 
 
 @pytest.mark.parametrize('args,words', [
@@ -628,9 +689,9 @@ def test_read_only_folder(fresh):
     (['--port', '99999'], ['99999 is no port']),
     (['setup', 'now'], ['now']),
     (['paint'], ["no command 'paint'", 'doctor', 'clean'])])
-def test_a_question_that_makes_no_sense(fresh, args, words):
-    refused(course(fresh, *args), *words)
-    assert not (fresh/'.venv').exists(), 'it is told before anything is set up'
+def test_a_question_that_makes_no_sense(quick, args, words):
+    refused(course(quick, *args), *words)
+    assert not (quick/'.venv').exists(), 'it is told before anything is set up'
 
 
 # The commands
@@ -680,18 +741,18 @@ def test_a_taken_port_moves_to_the_next(made, family, host):
     assert port < moved < port+100 and f'--ServerApp.port={moved}' in called['argv']
 
 
-def test_test_command(fresh):
-    res = course(fresh, 'test')
+def test_test_command(quick):
+    res = course(quick, 'test')
     assert res.returncode == 0, res
     argv = json.loads(res.stdout.splitlines()[-1])['argv']
     assert argv[0] == '-n' and 2 <= int(argv[1]) <= 8
     assert argv[2:8] == ['--dist', 'worksteal', '-p', 'no:logging', '-p', 'no:anyio']
     assert argv[8:] == ['-rsx', '--durations=10', 'tests']
-    assert json.loads(course(fresh, 'test', '--fast').stdout)['argv'] == [*argv[:8], '--fast', '-q', 'tests']
-    res = course(fresh, 'test', '-x', 'tests/test_a.py', '-k', 'b')
+    assert json.loads(course(quick, 'test', '--fast').stdout)['argv'] == [*argv[:8], '--fast', '-q', 'tests']
+    res = course(quick, 'test', '-x', 'tests/test_a.py', '-k', 'b')
     called = json.loads(res.stdout)  # nothing else: the second time it is set up already
     assert called['argv'] == ['-x', 'tests/test_a.py', '-k', 'b']
-    lab(course(fresh))
+    lab(course(quick))
 
 
 def test_run_command_calls_the_runner_in_the_environment(made):
@@ -740,55 +801,55 @@ def test_nothing_recorded_is_a_failure(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.parametrize('broken', [False, True])
-def test_doctor_without_a_working_environment(fresh, broken):
-    if broken: (fresh/'.venv').mkdir()
-    res = course(fresh, 'doctor')
+def test_doctor_without_a_working_environment(quick, broken):
+    if broken: (quick/'.venv').mkdir()
+    res = course(quick, 'doctor')
     assert res.returncode == 1 and not res.stderr, res
     assert re.search(r'missing +\.venv +' + ('does not work' if broken else 'not set up yet'), res.stdout)
 
 
-def test_progress(fresh):
+def test_progress(quick):
     def ask(**env):
-        res = course(fresh, 'progress', **env)
+        res = course(quick, 'progress', **env)
         assert res.returncode == 0, res
         return res.stdout
     assert '0 of 2 exercises solved' in ask()
     done = json.dumps(dict(solved={'01.a': '2026-11-21'}))
-    (fresh/'nbs/.progress.json').write_text(done)
+    (quick/'nbs/.progress.json').write_text(done)
     assert '1 of 2 exercises solved' in ask() and '2026-11-21  01.a' in ask()
-    assert '0 of 2 exercises solved' in ask(GRIDSTRIDE_PROGRESS=fresh/'other.json')
-    assert not (fresh/'.venv').exists()
+    assert '0 of 2 exercises solved' in ask(GRIDSTRIDE_PROGRESS=quick/'other.json')
+    assert not (quick/'.venv').exists()
 
 
 @pytest.mark.parametrize('text', ['{"solved": {"01.a"', '[]', ''])
-def test_progress_file_that_cannot_be_read(fresh, text):
-    (fresh/'nbs/.progress.json').write_text(text)
-    refused(course(fresh, 'progress'), str(fresh/'nbs/.progress.json'), 'cannot be read')
-    assert (fresh/'nbs/.progress.json').read_text() == text
+def test_progress_file_that_cannot_be_read(quick, text):
+    (quick/'nbs/.progress.json').write_text(text)
+    refused(course(quick, 'progress'), str(quick/'nbs/.progress.json'), 'cannot be read')
+    assert (quick/'nbs/.progress.json').read_text() == text
 
 
 BUILT = ['.venv/bin', 'build/lib', 'dist', 'gridstride.egg-info', 'gridstride/__pycache__', '.pytest_cache']
 
 
-def test_clean(fresh):
-    (fresh/'nbs/.progress.json').write_text('{"solved": {}}')
-    (fresh/'nbs/.ipynb_checkpoints').mkdir()
-    top = {p.name for p in fresh.iterdir()}
-    kept = {p: p.read_bytes() for p in (fresh/'nbs').iterdir() if p.is_file()}
-    for d in BUILT: (fresh/d).mkdir(parents=True)
-    res = course(fresh, 'clean')
+def test_clean(quick):
+    (quick/'nbs/.progress.json').write_text('{"solved": {}}')
+    (quick/'nbs/.ipynb_checkpoints').mkdir()
+    top = {p.name for p in quick.iterdir()}
+    kept = {p: p.read_bytes() for p in (quick/'nbs').iterdir() if p.is_file()}
+    for d in BUILT: (quick/d).mkdir(parents=True)
+    res = course(quick, 'clean')
     assert res.returncode == 0 and '.venv' in res.stdout, res
-    assert {p.name for p in fresh.iterdir()} == top | {'.venv.lock'}
-    assert not (fresh/'gridstride/__pycache__').exists() and (fresh/'nbs/.ipynb_checkpoints').exists()
+    assert {p.name for p in quick.iterdir()} == top | {'.venv.lock'}
+    assert not (quick/'gridstride/__pycache__').exists() and (quick/'nbs/.ipynb_checkpoints').exists()
     assert all(p.read_bytes() == b for p, b in kept.items())
-    assert course(fresh, 'clean').stdout == 'There was nothing to remove.\n'
+    assert course(quick, 'clean').stdout == 'There was nothing to remove.\n'
 
 
-def test_clean_of_a_linked_environment_leaves_the_target(fresh, tmp_path):
+def test_clean_of_a_linked_environment_leaves_the_target(quick, tmp_path):
     (tmp_path/'elsewhere').mkdir()
-    (fresh/'.venv').symlink_to(tmp_path/'elsewhere')
-    assert course(fresh, 'clean').returncode == 0
-    assert (tmp_path/'elsewhere').exists() and not (fresh/'.venv').is_symlink()
+    (quick/'.venv').symlink_to(tmp_path/'elsewhere')
+    assert course(quick, 'clean').returncode == 0
+    assert (tmp_path/'elsewhere').exists() and not (quick/'.venv').is_symlink()
 
 
 def test_help():
