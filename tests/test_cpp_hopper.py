@@ -623,13 +623,16 @@ def test_threads_that_have_left_are_not_waited_for(order):
 
 # wgmma
 
+K = dict(tf32=8, e4m3=32)                                   # of a product; of others 16
+DTYPES = dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32, e4m3=torch.float8_e4m3fn)
+
 def product(name, type, n, a_turned=0, b_turned=0, a_sign=1, b_sign=1, registers=False):
-    """A kernel: out (+)= a @ b for 64 x k16 (k8 for tf32) by k x `n`, whose operands come as images of shared memory,
+    """A kernel: out (+)= a @ b for 64 x k by k x `n`, 32 bytes of k, whose operands come as images of shared memory,
     each at a multiple of 1024"""
-    d,k = n//2,8 if type=='tf32' else 16
+    d,k = n//2,K.get(type, 16)
     ds,more = ', '.join(f'%{i}' for i in range(d)),d+(5 if registers else 2)
     a = f"{{{', '.join(f'%{d+i}' for i in range(4))}}}" if registers else f'%{d}'
-    turns = '' if type=='tf32' else f', {b_turned}' if registers else f', {a_turned}, {b_turned}'
+    turns = '' if type in K else f', {b_turned}' if registers else f', {a_turned}, {b_turned}'
     outs = ', '.join(f'"+f"(d[{i}])' for i in range(d))
     ins = ', '.join(f'"r"(words[{i}])' for i in range(4)) if registers else '"l"(da)'
     return f"""
@@ -660,7 +663,8 @@ __global__ void {name}(const char *a, const char *b, const u32 *of_a, float *out
 VARIANTS = dict(plain=('bf16',8), middle=('bf16',64), wide=('bf16',256), a_turned=('bf16',24,1,0),
                 b_turned=('bf16',64,0,1), both_turned=('f16',128,1,1), negative=('f16',24,0,0,-1,1),
                 twice=('f16',16,0,0,-1,-1), single=('tf32',40), from_registers=('bf16',32,0,1,1,-1,True),
-                half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True))
+                half_registers=('f16',8,0,0,1,1,True), single_registers=('tf32',8,0,0,-1,1,True), bytes=('e4m3',40),
+                byte_registers=('e4m3',16,0,0,-1,1,True))
 PRODUCTS = PTX + ''.join(product(k, *v) for k,v in VARIANTS.items())
 
 def along_k(x, swizzle, spread):
@@ -701,7 +705,7 @@ def in_registers(a):
 def multiplied(name, swizzle=128, spread=False, more=0, checks=True, seed=0):
     type,n,a_turned,b_turned,a_sign,b_sign,_ = (*VARIANTS[name], *(0,0,1,1,False)[len(VARIANTS[name])-2:])
     gen,dtype,k = (torch.Generator().manual_seed(seed),
-                   dict(bf16=torch.bfloat16, f16=torch.float16, tf32=torch.float32)[type],8 if type=='tf32' else 16)
+                   DTYPES[type],K.get(type, 16))
     a,b,c = (torch.randn(*o, generator=gen) for o in ((64,k),(n,k),(64,n)))
     a,b = a.to(dtype),b.to(dtype)
     (ia,da),(ib,db) = image(a, a_turned, swizzle, spread, 8192),image(b, b_turned, swizzle, spread, 32768)

@@ -5,7 +5,7 @@ from functools import partial
 import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
-from gridstride.kernels.quant import QuantLinear, calls, formats, fragments, matvec, pack, unpack
+from gridstride.kernels.quant import QuantLinear, calls, formats, fragments, matvec, multiply_fp8, pack, unpack
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
 from one_unit import one_unit
 
@@ -175,7 +175,18 @@ def test_the_kernels_of_all_batches_are_few():
     assert len({c.src for c, in every}) == 4
 
 
+def test_a_product_of_e4m3():
+    "Two tiles beside each other, half a cluster without rows, a ring that turns, and ends that are no whole pieces"
+    (m, a), (n, b) = fp8(weights(140, 272)), fp8(matrix('float32', 264, 272))
+    got, exact = multiply_fp8(m, n, a, b), (m.double()*a, n.double()*b)
+    want, size = exact[0] @ exact[1].T, exact[0].abs() @ exact[1].abs().T
+    assert got.dtype == torch.bfloat16
+    within(got, want, 2**-8*want.abs() + 1e-6*size)
+    assert multiply_fp8(m[:0], n, a[:0], b).shape == (0, 264)
+
+
 W = matrix('float16', 16, 64)
+E4M3, ONES = W.to(torch.float8_e4m3fn), torch.ones(16, 1)
 
 
 @pytest.mark.parametrize('call,error,words', [
@@ -186,6 +197,10 @@ W = matrix('float16', 16, 64)
     (lambda: matvec(weights(1, 64), pack(W, 'int8')), TypeError, 'x is float32, and it may be float16'),
     (lambda: matvec(W[:, :32].clone(), pack(W, 'int8')), ValueError,
      r'x has the shape \(16, 32\), and \(64 or fewer, 64\)'),
+    (lambda: multiply_fp8(W, E4M3, ONES, ONES), TypeError, 'm is float16, and it may be float8_e4m3fn'),
+    (lambda: multiply_fp8(E4M3, E4M3[:, :32].clone(), ONES, ONES), ValueError, 'm is 16x64 and n 16x32'),
+    (lambda: multiply_fp8(E4M3, E4M3, ONES, ONES.T.clone()), ValueError, r'n_scales has the shape \(1, 16\)'),
+    (lambda: multiply_fp8(E4M3, E4M3[:9], ONES, ONES[:9]), ValueError, 'k is 64 and w has 9 rows; TMA needs multiples'),
     (lambda: matvec(W, pack(W, 'int8'), W[0]), ValueError, r'bias has the shape \(64,\), and \(16,\) is needed')])
 def test_what_does_not_fit_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()

@@ -57,7 +57,7 @@ def _wgmma(n, type, *o):
     d, rest = o[: int(n) // 2], o[int(n) // 2 :]
     if not all(re.fullmatch(r'gs_\d+', x) for x in d):
         _refuse('wgmma whose d is not made of operands %0, %1, ...', 'they are "+f"(d[0]), "+f"(d[1]), ...')
-    turns = 0 if type == 'tf32' else 2
+    turns = 2 if 'f16' in type else 0  # of others k lies along the rows of both
     registers = len(rest) == 8 + turns // 2
     if not registers and len(rest) != 5 + turns:
         raise TypeError
@@ -145,6 +145,7 @@ _CALLS = [
         (r'wgmma\.wait_group\.sync\.aligned', lambda n: f'::gridstride::wgmma_wait({n}, __LINE__)'),
         (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.\2', lambda n, t, *o: _wgmma(n, t, *o)),
         (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32', lambda n, *o: _wgmma(n, 'tf32', *o)),
+        (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.f32\.e4m3\.e4m3', lambda n, *o: _wgmma(n, 'e4m3', *o)),
         (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
         (r'mapa\.shared::cluster\.u32', lambda d, at, rank: _ptx('mapa', d, at, rank)),
         (
@@ -193,7 +194,8 @@ KNOWN = (
     'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), ex2.approx, rcp.approx, mov, '
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '
-    'm64nNk16 for bf16 and f16, of m64nNk8 for tf32; setmaxnreg; mapa, barrier.cluster, ld and st of shared::cluster; '
+    'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3; setmaxnreg; mapa, barrier.cluster, '
+    'ld and st of shared::cluster; '
     'elect.sync'
 )
 

@@ -24,7 +24,15 @@ static float half_value(uint16_t h) {
                                    : ldexpf(float(exponent ? mantissa + 1024 : mantissa), std::max(exponent, 1) - 25);
     return h >> 15 ? -x : x;
 }
+static int size_of(Number type) { return type == Number::tf32 ? 4 : type == Number::e4m3 ? 1 : 2; }
+static float e4m3_value(uint8_t b) {
+    const int exponent = b >> 3 & 15, mantissa = b & 7;
+    const float x = (b & 0x7f) == 0x7f
+                        ? NAN : ldexpf(float(exponent ? mantissa + 8 : mantissa), std::max(exponent, 1) - 10);
+    return b >> 7 ? -x : x;
+}
 static float as_number(Number type, const char *p) {
+    if (type == Number::e4m3) return e4m3_value(uint8_t(*p));
     uint16_t half;
     uint32_t word = 0;
     float x;
@@ -83,7 +91,7 @@ static void note_operand(
 // One warp's 16 rows of the 64.
 static void multiply_rows(void *const *all) {
     const Wgmma &w = *static_cast<Lane *>(all[0])->call;
-    const int line = static_cast<Lane *>(all[0])->line, size = w.type == Number::tf32 ? 4 : 2, k = 32 / size,
+    const int line = static_cast<Lane *>(all[0])->line, size = size_of(w.type), k = 32 / size,
               warp = static_cast<Lane *>(all[0])->warp, first = warp % 4 * 16;
     for (int l = 1; l < 32; l++) {
         const Wgmma &other = *static_cast<Lane *>(all[l])->call;
@@ -106,7 +114,7 @@ static void multiply_rows(void *const *all) {
         if (warp % 4 == 0) note_operand(b, 0, w.n, k, reads, group, line);
         detector.sight() = before, detector.engines_see[first_thread] = sees, detector.me = me;
     }
-    float as[16][16], bs[16][256];
+    float as[16][32], bs[32][256];
     for (int i = 0; i < k; i++) {
         for (int r = 0; r < 16; r++) {
             if (!w.a_registers) {

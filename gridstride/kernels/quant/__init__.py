@@ -11,6 +11,7 @@ _MODULE_OF = {  # name -> the module that has it
     'matvec': 'packed',
     'pack': 'packed',
     'unpack': 'packed',
+    'multiply_fp8': 'fp8',
     'source': 'sources',
 }
 TOOLS = 'quantize', 'dequantize'

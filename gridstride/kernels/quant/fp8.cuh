@@ -1,0 +1,98 @@
+// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are e4m3 numbers, of 8 bits, out is
+// bfloat16. A cluster of two blocks computes 2*BM x BN at a time; what both need of n comes once, for both.
+// Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), and wgmma.
+constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of a step's tile of m, of n
+
+// starts d (+)= a step's product of 64 rows
+__device__ void multiply(float (&d)[1][BN/2], u32 a, u32 b, bool more) {
+    fence_sums(d);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < BK; i += 32) wgmma(d[0], descriptor(a + i, 16), descriptor(b + i, 16), more || i > 0);
+    wgmma_commit();
+}
+
+// tile number `tile` lies in this row and column of tiles: bands of GROUP rows, in a band column after column
+__device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
+    int band = tile/(GROUP*wide), inside = tile%(GROUP*wide), rows = min(GROUP, tall - band*GROUP);
+    tr = band*GROUP + inside%rows; tc = inside/rows;
+}
+
+// a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time by way of 2048 bytes at s
+__device__ void store_scaled(float (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
+                             int h, int w, int r, int c, u32 s) {
+    int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
+    float upper = row < h ? m_scales[row] : 0, lower = row + 8 < h ? m_scales[row + 8] : 0;
+    #pragma unroll
+    for (int x = 0; x < BN; x += 64) {
+        if (lane == 0) stores_have_read();                          // the last piece has left
+        __syncwarp();
+        #pragma unroll
+        for (int y = 0; y < 64; y += 16) {
+            u32 v[4];
+            #pragma unroll
+            for (int i = 0; i < 2; i++) {                           // eight columns
+                float *e = d + (x + y)/2 + i*4;
+                int at = column + x + y + i*8;
+                float2 by = at < w ? *(const float2 *)(n_scales + at) : float2{0, 0};
+                v[2*i] = pack(e[0]*upper*by.x, e[1]*upper*by.y);
+                v[2*i + 1] = pack(e[2]*lower*by.x, e[3]*lower*by.y);
+            }
+            stmatrix(s + tr*128 + ((y/8 + lane/16) ^ tr%8)*16, v[0], v[1], v[2], v[3]);
+        }
+        fence_for_tma();
+        __syncwarp();
+        if (lane == 0) { tma_store(out, r, c + x, s); stores_commit(); }
+    }
+}
+
+__global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
+multiply_fp8(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+             const __grid_constant__ TensorMap out, const float *m_scales, const float *n_scales, int h, int w, int k) {
+    extern __shared__ __align__(1024) char shared[];
+    __shared__ u64 bars[2*STAGES];
+    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
+    u32 full = address(bars), empty = full + 8*STAGES;
+    int tall = (h + 2*BM-1)/(2*BM), wide = (w + BN-1)/BN, tr, tc, s = 0, turn = 0;
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, 2*2); }
+        barriers_ready();
+    }
+    cluster_sync();
+    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
+    if (wg < 2) {                                                   // consumers
+        registers_up<232>();
+        float d[1][BN/2];
+        for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
+            place(tile, tall, wide, tr, tc);
+            for (int idx = 0; idx < k; idx += BK) {
+                barrier_wait(full + 8*s, turn);
+                multiply(d, a + s*A_BYTES + wg*64*BK, b + s*B_BYTES, idx > 0);
+                wgmma_wait<1>();                                    // the step before is done, and its stage is free
+                if (last >= 0 && t < 2) barrier_arrive_at(empty + 8*last, t);
+                last = s;
+                if (++s == STAGES) { s = 0; turn++; }
+            }
+            wgmma_wait<0>();
+            fence_sums(d);
+            if (t < 2) barrier_arrive_at(empty + 8*last, t);
+            last = -1;
+            store_scaled(d[0], out, m_scales, n_scales, h, w, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*2048);
+        }
+        if (threadIdx.x%32 == 0) stores_have_read();
+    } else {                                                        // producer
+        registers_down<40>();
+        if (threadIdx.x == 256) for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
+            place(tile, tall, wide, tr, tc);
+            for (int idx = 0; idx < k; idx += BK) {
+                u32 bar = full + 8*s, half = rank()*BN/2;
+                barrier_wait(empty + 8*s, turn-1);
+                barrier_expect(bar, A_BYTES + B_BYTES);
+                tma_load(a + s*A_BYTES, m, (2*tr + rank())*BM, idx, bar);
+                tma_load_for(b + s*B_BYTES + half*BK, n, tc*BN + half, idx, bar, 3);
+                if (++s == STAGES) { s = 0; turn++; }
+            }
+        }
+    }
+    cluster_sync();                                                 // others may still arrive at my barriers
+}
