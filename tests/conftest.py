@@ -10,6 +10,7 @@ import os, re, shlex, signal, subprocess, threading
 from pathlib import Path
 
 import pytest
+from warm import used_by_kernels, warm_kernels  # noqa: F401 (a fixture)
 
 # Set before anything is imported: fixtures of a session and the programs that tests start have it, too. The processes
 # that share the tests are started by one that has set it already.
@@ -118,7 +119,7 @@ def pytest_terminal_summary(terminalreporter):
 
 # The longest first, as they were last time: so that the last test to end does not keep one core busy alone.
 
-def used(): return sum(os.times()[:4])
+def used(): return sum(os.times()[:4]) + used_by_kernels()
 
 
 class Clock:

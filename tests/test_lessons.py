@@ -44,7 +44,7 @@ def said(nb):
 
 
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
-def test_lesson_runs(path, tmp_path, monkeypatch):
+def test_lesson_runs(path, tmp_path, warm_kernels):
     """In a fresh kernel, in a copy of its folder, and nothing in that folder changes; what the text claims of a
     recording holds as it is read back, too"""
     shutil.copytree(ROOT, tmp_path/'course', symlinks=True,

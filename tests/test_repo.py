@@ -64,7 +64,7 @@ def test_notebooks_are_clean(tmp_path):
 
 
 @pytest.mark.parametrize('path', LIBRARY, ids=name)
-def test_library_notebook_runs(path, tmp_path):
+def test_library_notebook_runs(path, tmp_path, warm_kernels):
     "In a fresh kernel, in a copy of its folder, and nothing in that folder changes"
     here = copied(tmp_path)
     before = texts(here, '*')

@@ -1,0 +1,86 @@
+"""Fresh kernels that need not import torch first: each is forked from a process that has done nothing but import.
+
+Two of the seconds that each lesson takes would go into that. The package is not among what is imported
+beforehand, nor is what a lesson prepares by variables of the environment: Numba, Triton, pyplot."""
+import gc, multiprocessing, os, subprocess, sys
+from functools import lru_cache
+from multiprocessing import forkserver
+
+import psutil
+import pytest
+
+KNOWN = ['torch', 'matplotlib.axes', 'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style',
+         'ipykernel.kernelapp']
+INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
+
+
+@lru_cache
+def nursery():
+    "The process that kernels are forked from"
+    context = multiprocessing.get_context('forkserver')
+    context.set_forkserver_preload(KNOWN)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('MPLBACKEND', INLINE)
+        forkserver.ensure_running()
+    return context
+
+
+def used_by_kernels():
+    "For how many seconds the kernels that are over used the processor: they are no children of who runs the tests"
+    if not nursery.cache_info().currsize: return 0
+    times = psutil.Process(forkserver._forkserver._forkserver_pid).cpu_times()
+    return times.children_user + times.children_system
+
+
+@lru_cache
+def fresh_path(given):
+    "Where a Python that starts with PYTHONPATH=`given` looks for modules, but for its own folder"
+    env = {k: v for k, v in os.environ.items() if k != 'PYTHONPATH'} | ({'PYTHONPATH': given} if given else {})
+    said = subprocess.run([sys.executable, '-c', 'import sys; print(*sys.path[1:], sep="\\n")'], env=env, check=True,
+                          capture_output=True, text=True)
+    return said.stdout.splitlines()
+
+
+def become_kernel(argv, env, cwd, path, ready):
+    "What a started kernel would do, in a process that has just been forked; `ready` when it leads a session"
+    os.setsid()
+    ready.send(True)
+    gc.freeze()  # what was imported before is shared with the other kernels as long as nobody touches it
+    os.environ.clear()
+    os.environ.update(env)
+    os.chdir(cwd)
+    sys.argv, sys.path = [*argv, f'--IPKernelApp.parent_handle={os.getppid()}'], path
+    from ipykernel import kernelapp
+    kernelapp.launch_new_instance()
+
+
+class Forked:
+    "A forked kernel, as jupyter_client wants a process to be"
+    stdin = stdout = stderr = None
+
+    def __init__(self, *args):
+        ready, theirs = multiprocessing.Pipe(False)
+        self.process = nursery().Process(target=become_kernel, args=(*args, theirs))
+        self.process.start()
+        theirs.close()
+        ready.recv()  # or a signal to the kernel's group would meet the tests, too
+        self.pid, self.kill, self.terminate = self.process.pid, self.process.kill, self.process.terminate
+
+    def poll(self): return self.process.exitcode
+
+    def wait(self): return self.process.join() or self.process.exitcode
+
+    def send_signal(self, number): os.kill(self.pid, number)
+
+
+def launch_kernel(cmd, env, cwd, **others):
+    "Start the kernel that `cmd` says; takes the place of jupyter_client's"
+    argv = cmd[cmd.index('ipykernel_launcher'):]
+    return Forked(argv, env, cwd, fresh_path(env.get('PYTHONPATH')))
+
+
+@pytest.fixture
+def warm_kernels(monkeypatch):
+    "Kernels are forked, where the system can"
+    if 'forkserver' in multiprocessing.get_all_start_methods() and sys.platform == 'linux':
+        monkeypatch.setattr('jupyter_client.provisioning.local_provisioner.launch_kernel', launch_kernel)
