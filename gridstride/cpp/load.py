@@ -127,6 +127,17 @@ def load_cuda(
     return Emulated(built, source.name, source.declarations, checks, source.given[0])
 
 
+# The lectures' macro around a call of the runtime
+_CUDA_ERR = r"""
+#include <torch/extension.h>
+#include <cuda_runtime.h>
+#define CUDA_ERR(call) do { \
+    cudaError_t cuda_err = (call); \
+    TORCH_CHECK(cuda_err == cudaSuccess, #call ": ", cudaGetErrorString(cuda_err)); \
+} while (0)
+"""
+
+
 def _read(cuda_src, cpp_src, funcs, name):
     "The `_Source` for what `load_cuda` was given"
     given = cuda_src, cpp_src
@@ -135,6 +146,8 @@ def _read(cuda_src, cpp_src, funcs, name):
             given_as = type(src).__name__
             raise TypeError(f"{what} is source as text, not {given_as}; functions are named by funcs=['f', 'g']")
     cuda_src = without_line_numbers(cuda_src)
+    if 'CUDA_ERR(' in cuda_src and '#define CUDA_ERR' not in f'{cpp_src}{cuda_src}':
+        cpp_src = f'{cpp_src or ""}{_CUDA_ERR}'
     if cuda_src.startswith(cuda_begin):
         cpp_src, cuda_src = f'{cpp_src or ""}{cuda_begin}', cuda_src.removeprefix(cuda_begin)
     found = _choose(functions(f'{cpp_src}\n#line 1\n{cuda_src}' if cpp_src else cuda_src), funcs)

@@ -1,0 +1,134 @@
+"Programs and notebooks that expect a GPU run without one, and nothing of that stays behind"
+
+import subprocess, sys
+from pathlib import Path
+
+import nbformat
+import pytest
+import torch
+from gridstride import as_gpu
+from gridstride.utils import backend, get_sig
+from torch.utils import cpp_extension
+
+pytestmark = pytest.mark.skipif(backend() == 'gpu', reason='with a GPU nothing is emulated')
+
+TWICE = r'''
+#include <torch/extension.h>
+__global__ void twice_k(float *x, int n) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < n) x[i] *= 2;
+}
+torch::Tensor twice(torch::Tensor x) {
+    TORCH_CHECK(x.device().is_cuda(), "on the GPU, please");
+    auto out = x.clone();
+    twice_k<<<(x.numel() + 31) / 32, 32>>>(out.data_ptr<float>(), x.numel());
+    return out;
+}
+'''
+
+
+def test_the_gpu_is_the_cpus_memory_and_a_copy():
+    a = torch.randn(5)
+    with as_gpu.as_gpu():
+        assert torch.cuda.is_available() and torch.cuda.device_count() == 1
+        for b in (a.cuda(), a.to('cuda'), a.to(torch.device('cuda:0')), a.to(device='cuda')):
+            assert torch.equal(a, b)
+        a.cuda().zero_()
+        a.to('cuda').zero_()
+        assert a.abs().min() > 0
+        made = (
+            torch.zeros(3, device='cuda'),
+            torch.randn_like(a, device=torch.device('cuda')),
+            torch.tensor([1.0], device='cuda'),
+        )
+        layer = torch.nn.Linear(5, 2).cuda()
+        assert layer(a.cuda()).shape == (2,) and all(o.device.type == 'cpu' for o in made)
+        start, end = (torch.cuda.Event(enable_timing=True) for _ in range(2))
+        start.record()
+        end.record()
+        torch.cuda.synchronize()
+        assert start.elapsed_time(end) >= 0
+
+
+def test_nothing_stays_behind():
+    before = torch.cuda.is_available, cpp_extension.load_inline, sys.modules.get('numba.cuda')
+    with as_gpu.as_gpu():
+        assert torch.cuda.is_available is not before[0]
+    assert (torch.cuda.is_available, cpp_extension.load_inline, sys.modules.get('numba.cuda')) == before
+    with pytest.raises((AssertionError, RuntimeError)):
+        torch.zeros(2).cuda()
+
+
+def test_load_inline_compiles_for_the_emulator(monkeypatch, capsys):
+    monkeypatch.setenv('CXX', '/usr/lib/ccache/g++-of-somebody-else')
+    with as_gpu.as_gpu():
+        m = cpp_extension.load_inline(
+            'twice_ext', ['torch::Tensor twice(torch::Tensor x);'], [TWICE], functions=['twice']
+        )
+        x = torch.randn(70, device='cuda')
+        assert torch.equal(m.twice(x).cpu(), 2 * x)
+    assert 'g++-of-somebody-else (from the variable CXX) is not here' in capsys.readouterr().out
+
+
+def test_numba_is_the_simulators():
+    pytest.importorskip('numba')
+    with as_gpu.as_gpu():
+        from numba import cuda
+        from numba.cuda import as_cuda_array
+
+        @cuda.jit
+        def add(x, out):
+            i = cuda.grid(1)
+            if i < x.size:
+                out[i] = x[i] + 1
+
+        x, out = torch.randn(40, device='cuda'), torch.full((40,), float('nan'), device='cuda')
+        add[2, 32](as_cuda_array(x), as_cuda_array(out))
+    assert torch.equal(out, x + 1)
+
+
+def run(*words, folder):
+    return subprocess.run(
+        [sys.executable, '-m', 'gridstride.as_gpu', *map(str, words)], capture_output=True, text=True, cwd=folder
+    )
+
+
+def test_a_program_gets_its_arguments(tmp_path):
+    (tmp_path / 'beside.py').write_text('n = 3')
+    (tmp_path / 'p.py').write_text(
+        'import sys, torch\nfrom beside import n\n'
+        'if __name__ == "__main__": print(torch.ones(n, device="cuda").sum().item(), sys.argv[1:])'
+    )
+    r = run('p.py', '--what', 4, folder=tmp_path)
+    assert r.stdout.splitlines()[-1] == "3.0 ['--what', '4']", r
+    assert 'no GPU is here' in r.stdout
+    r = run('q.py', folder=tmp_path)
+    assert r.returncode == 2 and 'q.py is no file' in r.stderr
+
+
+def test_a_notebook_runs_to_its_end(tmp_path):
+    sources = [
+        'import torch, time',
+        'x = torch.ones(4).cuda()\nprint(x.sum())',
+        '%timeit -n 1000 time.sleep(.01)',
+        'undefined',
+        'time.sleep(60)',
+        'print(x.mean())',
+    ]
+    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(o) for o in sources])
+    nb.metadata['kernelspec'] = dict(name='py3.8-of-somebody', display_name='x', language='python')
+    nbformat.write(nb, tmp_path / 'n.ipynb')
+    r = run('--seconds', 3, 'n.ipynb', folder=tmp_path)
+    assert (
+        r.returncode == 2
+        and "cell 3: NameError: name 'undefined'" in r.stdout
+        and 'cell 4: interrupted after 3 s' in r.stdout
+    ), r
+    cells = nbformat.read(tmp_path / 'n.emulated.ipynb', as_version=4).cells
+    assert 'timed once' in cells[2].outputs[0].text and cells[5].outputs[0].text.strip() == 'tensor(1.)'
+    assert not Path(tmp_path / 'n.ipynb').read_text().count('tensor(4.)')
+
+
+def test_get_sig_as_the_lectures_call_it():
+    assert get_sig('twice', TWICE) == 'torch::Tensor twice(torch::Tensor x);'
+    assert get_sig('thrice', TWICE) is None
