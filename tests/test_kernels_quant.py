@@ -5,13 +5,15 @@ from functools import partial
 import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
-from gridstride.kernels.quant import QuantLinear, calls, formats, fragments, matvec, multiply_fp8, pack, unpack
+from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, multiply_fp8, multiply_int8,
+                                      pack, unpack)
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
+from gridstride.kernels.rung import H100
 from one_unit import one_unit
 
 GROUPS = 'tensor', 'row', 32
 # kind, type of x, group, rows of x, rows and columns of w, with a bias?
-CASES = [('int4', 'bfloat16', 128, 1, 40, 1032 - 8, True), ('int8', 'bfloat16', 'row', 1, 33, 136, False),
+CASES = [('int4', 'bfloat16', 128, 1, 40, 1032 - 8, True), ('int8', 'bfloat16', 'row', 1, 203, 136, False),
          ('nf4', 'float16', 64, 3, 16, 320, False), ('fp8', 'bfloat16', 'row', 8, 70, 264, True),
          ('int8', 'float16', 32, 1, 16, 32, False), ('int4', 'float16', 'row', 9, 130, 12, False),
          ('fp8', 'float16', 'row', 1, 1, 8, False), ('int4', 'bfloat16', 64, 33, 70, 192, True)]
@@ -171,18 +173,20 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased):
 
 def test_the_kernels_of_all_batches_are_few():
     "Rows of x are counted in eights, of which there are 1, 2, 4 or 8"
-    every = [calls.matvec_calls('int4', 'bfloat16', 128, n, 4096, 4096, False) for n in range(1, calls.MOST + 1)]
+    every = [calls.matvec_calls('int4', 'bfloat16', 128, n, 4096, 4096, False, H100) for n in range(1, calls.MOST + 1)]
     assert len({c.src for c, in every}) == 4
 
 
-def test_a_product_of_e4m3():
+@pytest.mark.parametrize('kind', ['fp8', 'int8'])
+def test_a_product_of_rows_of_8_bits(kind):
     "Two tiles beside each other, half a cluster without rows, a ring that turns, and ends that are no whole pieces"
-    (m, a), (n, b) = fp8(weights(140, 272)), fp8(matrix('float32', 264, 272))
-    got, exact = multiply_fp8(m, n, a, b), (m.double()*a, n.double()*b)
+    few, product = (fp8, multiply_fp8) if kind == 'fp8' else (lambda x: symmetric(x, 8)[:2], multiply_int8)
+    (m, a), (n, b) = few(weights(140, 272)), few(matrix('float32', 264, 272))
+    got, exact = product(m, n, a, b), (m.double()*a, n.double()*b)
     want, size = exact[0] @ exact[1].T, exact[0].abs() @ exact[1].abs().T
     assert got.dtype == torch.bfloat16
     within(got, want, 2**-8*want.abs() + 1e-6*size)
-    assert multiply_fp8(m[:0], n, a[:0], b).shape == (0, 264)
+    assert product(m[:0], n, a[:0], b).shape == (0, 264)
 
 
 W = matrix('float16', 16, 64)
@@ -198,9 +202,9 @@ E4M3, ONES = W.to(torch.float8_e4m3fn), torch.ones(16, 1)
     (lambda: matvec(W[:, :32].clone(), pack(W, 'int8')), ValueError,
      r'x has the shape \(16, 32\), and \(64 or fewer, 64\)'),
     (lambda: multiply_fp8(W, E4M3, ONES, ONES), TypeError, 'm is float16, and it may be float8_e4m3fn'),
-    (lambda: multiply_fp8(E4M3, E4M3[:, :32].clone(), ONES, ONES), ValueError, 'm is 16x64 and n 16x32'),
+    (lambda: multiply_fp8(E4M3, E4M3[:, :32].clone(), ONES, ONES), ValueError, r'm is \(16, 64\) and n \(16, 32\)'),
     (lambda: multiply_fp8(E4M3, E4M3, ONES, ONES.T.clone()), ValueError, r'n_scales has the shape \(1, 16\)'),
-    (lambda: multiply_fp8(E4M3, E4M3[:9], ONES, ONES[:9]), ValueError, 'k is 64 and w has 9 rows; TMA needs multiples'),
+    (lambda: multiply_fp8(E4M3, E4M3[:9], ONES, ONES[:9]), ValueError, 'k is 64 and n has 9 rows; TMA needs multiples'),
     (lambda: matvec(W, pack(W, 'int8'), W[0]), ValueError, r'bias has the shape \(64,\), and \(16,\) is needed')])
 def test_what_does_not_fit_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()

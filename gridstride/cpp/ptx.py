@@ -64,7 +64,8 @@ def _wgmma(n, type, *o):
     a, rest = (rest[:4], rest[4:]) if registers else ((), rest)
     if registers:
         rest = ('0', *rest[:4], *(('0', *rest[4:]) if turns else ()))
-    to, now = (', '.join(f'&{x}' for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d], d))
+    place = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # of whole numbers
+    to, now = (', '.join(place.format(f'&{x}') for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d], d))
     arrays = f'float *const gs_to[] = {{{to}}}, *const gs_now[] = {{{now}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
     function = f'wgmma<::gridstride::Number::{type}, {n}, {_bool(registers)}>'
@@ -146,6 +147,7 @@ _CALLS = [
         (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k16\.f32\.(b?f16)\.\2', lambda n, t, *o: _wgmma(n, t, *o)),
         (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k8\.f32\.tf32\.tf32', lambda n, *o: _wgmma(n, 'tf32', *o)),
         (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.f32\.e4m3\.e4m3', lambda n, *o: _wgmma(n, 'e4m3', *o)),
+        (r'wgmma\.mma_async\.sync\.aligned\.m64n(\d+)k32\.s32\.s8\.s8', lambda n, *o: _wgmma(n, 's8', *o, '1', '1')),
         (r'setmaxnreg\.(?:inc|dec)\.sync\.aligned\.u32', lambda n: f'::gridstride::ptx::set_registers<{n}>()'),
         (r'mapa\.shared::cluster\.u32', lambda d, at, rank: _ptx('mapa', d, at, rank)),
         (
@@ -194,7 +196,7 @@ KNOWN = (
     'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), ex2.approx, rcp.approx, mov, '
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '
-    'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3; setmaxnreg; mapa, barrier.cluster, '
+    'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3 and s8; setmaxnreg; mapa, barrier.cluster, '
     'ld and st of shared::cluster; '
     'elect.sync'
 )

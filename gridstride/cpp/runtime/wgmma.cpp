@@ -24,7 +24,19 @@ static float half_value(uint16_t h) {
                                    : ldexpf(float(exponent ? mantissa + 1024 : mantissa), std::max(exponent, 1) - 25);
     return h >> 15 ? -x : x;
 }
-static int size_of(Number type) { return type == Number::tf32 ? 4 : type == Number::e4m3 ? 1 : 2; }
+static int size_of(Number type) { return type == Number::tf32 ? 4 : type >= Number::e4m3 ? 1 : 2; }
+
+// Sums of s8 are whole numbers of 32 bits, which lie where those of others have a float.
+static double sum_at(Number type, const float &place) {
+    int32_t whole;
+    memcpy(&whole, &place, 4);
+    return type == Number::s8 ? double(whole) : double(place);
+}
+static void put_sum(Number type, float &place, double sum) {
+    const int32_t whole = type == Number::s8 ? int32_t(uint32_t(int64_t(sum))) : 0;
+    if (type == Number::s8) memcpy(&place, &whole, 4);
+    else place = float(sum);
+}
 static float e4m3_value(uint8_t b) {
     const int exponent = b >> 3 & 15, mantissa = b & 7;
     const float x = (b & 0x7f) == 0x7f
@@ -33,6 +45,7 @@ static float e4m3_value(uint8_t b) {
 }
 static float as_number(Number type, const char *p) {
     if (type == Number::e4m3) return e4m3_value(uint8_t(*p));
+    if (type == Number::s8) return float(int8_t(*p));
     uint16_t half;
     uint32_t word = 0;
     float x;
@@ -131,12 +144,13 @@ static void multiply_rows(void *const *all) {
     }
     for (int r = 0; r < 16; r++) {
         double sum[256];
-        for (int c = 0; c < w.n; c++)
-            sum[c] = w.more ? static_cast<Lane *>(all[r % 8 * 4 + c % 8 / 2])->mine[c / 8 * 4 + r / 8 * 2 + c % 2] : 0;
+        const auto mine = [&](int c) -> float & {
+            return static_cast<Lane *>(all[r % 8 * 4 + c % 8 / 2])->mine[c / 8 * 4 + r / 8 * 2 + c % 2];
+        };
+        for (int c = 0; c < w.n; c++) sum[c] = w.more ? sum_at(w.type, mine(c)) : 0;
         for (int i = 0; i < k; i++)
             for (int c = 0; c < w.n; c++) sum[c] += double(as[r][i]) * double(bs[i][c]);
-        for (int c = 0; c < w.n; c++)
-            static_cast<Lane *>(all[r % 8 * 4 + c % 8 / 2])->mine[c / 8 * 4 + r / 8 * 2 + c % 2] = float(sum[c]);
+        for (int c = 0; c < w.n; c++) put_sum(w.type, mine(c), sum[c]);
     }
 }
 static Held *held_at(Asked &mine, const float *place) {

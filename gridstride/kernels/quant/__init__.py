@@ -11,7 +11,8 @@ _MODULE_OF = {  # name -> the module that has it
     'matvec': 'packed',
     'pack': 'packed',
     'unpack': 'packed',
-    'multiply_fp8': 'fp8',
+    'multiply_fp8': 'eight_bits',
+    'multiply_int8': 'eight_bits',
     'source': 'sources',
 }
 TOOLS = 'quantize', 'dequantize'

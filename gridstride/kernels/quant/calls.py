@@ -19,7 +19,7 @@ class Shape(NamedTuple):
     across: int  # warps of a block below each other
     deep: int  # warps that share the columns
     ahead: int  # steps under way for each
-    blocks: int  # on an SM, at least
+    blocks: int  # on an SM, which stay and go through the rows
 
 
 # What was fastest for 28672 x 8192 numbers on an H100, by rows of x, in eights
@@ -41,13 +41,14 @@ def matvec_calls(
     rows,  # of w
     columns,  # a multiple of 8
     bias,  # is there one?
+    on,  # a `Device`
 ) -> list:  # of `Call`
     "What multiplies rows of x by a packed matrix"
     at = shape_for(kind, batch, cdiv(columns, STEP))
-    numbers = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, MIN_BLOCKS=at.blocks)
+    numbers = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, BLOCKS=at.blocks)
     numbers |= dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, COLUMNS=_eights(batch), BIAS=bias)
     arrays = 'x', 'words', 'scales', 'bias' if bias else 'x', 'y'
-    grid, block = (cdiv(rows, 16 * at.tiles * at.across),), (32 * at.across * at.deep,)
+    grid, block = (min(on.sms * at.blocks, cdiv(rows, 16 * at.tiles * at.across)),), (32 * at.across * at.deep,)
     src = whole('matvec', dtype, tuple(numbers.items()))
     return [Call(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block)]
 

@@ -3,7 +3,7 @@
 // whose numbers lie in the order in which the threads want them (see fragments.py).
 // Above: From (of x, y, bias and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), COLUMNS
 // (eights of rows of x), TILES (sixteens of rows of w for a warp), ACROSS (warps of a block below each other), DEEP
-// (warps that share the columns), AHEAD (steps under way for each), MIN_BLOCKS (on an SM), BIAS (is there one?); and of
+// (warps that share the columns), AHEAD (steps under way for each), BLOCKS (on an SM, which stay), BIAS (is there one?); and of
 // From what MAGIC and FRACTION say: the bits of 128 or 1024, twice, and how many bits its fraction has.
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 constexpr int SCALES = GROUP ? STEP / GROUP : 1, PARTS = GROUP ? SCALES : 1;
@@ -62,91 +62,103 @@ template<class Sums> __device__ void scale_up(Sums &total, const float (&d)[4], 
     total[3] += d[3] * lower;
 }
 
-__global__ void __launch_bounds__(32 * ACROSS * DEEP, MIN_BLOCKS)
+__global__ void __launch_bounds__(32 * ACROSS * DEEP, BLOCKS)
 multiply_packed(const From *x, const uint4 *w, const u32 *scales, const From *bias, From *y, int batch, int rows,
                 int k) {
     __shared__ float sums[DEEP][COLUMNS * 8][ROWS + 1];
     __shared__ u32 book[KIND == NF4 ? 256 * 32 : 1];
-    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4;
-    const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16;
-    const int first = (blockIdx.x * ACROSS + warp % ACROSS) * TILES;
-    float total[TILES][COLUMNS][4] = {};
+    const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, deep = warp / ACROSS;
+    const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
+    const int turns = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps, along a row
     Held held[AHEAD][TILES];
 
-    auto load = [&](Held &to, int tile, int step) {
-        if (step >= steps || tile >= tiles) return;
-        const size_t at = (size_t)tile * steps + step;
+    auto load = [&](Held (&to)[TILES], int band, int step) {
+        if (band >= bands || step >= steps) return;
         #pragma unroll
-        for (int l = 0; l < LOADS; l++) to.words[l] = __ldcs(w + (at * LOADS + l) * 32 + lane);
-        if constexpr (GROUP > 0)
+        for (int i = 0; i < TILES; i++) {
+            const int tile = (band * ACROSS + warp % ACROSS) * TILES + i;
+            if (tile >= tiles) return;
+            const size_t at = (size_t)tile * steps + step;
             #pragma unroll
-            for (int s = 0; s < SCALES; s++) to.scales[s] = __ldg(scales + (at * SCALES + s) * 8 + r);
+            for (int l = 0; l < LOADS; l++) to[i].words[l] = __ldcs(w + (at * LOADS + l) * 32 + lane);
+            if constexpr (GROUP > 0)
+                #pragma unroll
+                for (int s = 0; s < SCALES; s++) to[i].scales[s] = __ldg(scales + (at * SCALES + s) * 8 + r);
+        }
     };
+    float total[TILES][COLUMNS][4];
     auto multiply = [&](const Held (&now)[TILES], int step) {
         #pragma unroll
         for (int p = 0; p < PARTS; p++) {                    // of a step: what shares its scales
-            constexpr int MORE = GROUP ? GROUP / 32 : 4;     // loads of x, each for 32 columns
-            u32 b[COLUMNS][MORE][4];
+            constexpr int MORE = 4 / PARTS;                  // loads of x, each for 32 columns
+            float d[TILES][COLUMNS][4] = {};
+            #pragma unroll
+            for (int j = p * MORE; j < (p + 1) * MORE; j++) {
+                u32 b[COLUMNS][4];
+                #pragma unroll
+                for (int c = 0; c < COLUMNS; c++) {
+                    const int column = step * STEP + j * 32 + t * 8, row = c * 8 + r;
+                    uint4 v = {0, 0, 0, 0};
+                    if (row < batch && column < k) v = *(const uint4 *)(x + (size_t)row * k + column);
+                    b[c][0] = v.x, b[c][1] = v.y, b[c][2] = v.z, b[c][3] = v.w;
+                }
+                #pragma unroll
+                for (int i = 0; i < TILES; i++)
+                    #pragma unroll
+                    for (int s = 0; s < 2; s++) {            // 16 columns
+                        u32 a[4];
+                        unpack((const u32 *)now[i].words + (2 * j + s) * (BITS / 4), book + lane, a);
+                        #pragma unroll
+                        for (int c = 0; c < COLUMNS; c++)
+                            mma(GROUP ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
+                    }
+            }
+            if constexpr (GROUP > 0)
+                #pragma unroll
+                for (int i = 0; i < TILES; i++)
+                    #pragma unroll
+                    for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[i][c], now[i].scales[p]);
+        }
+    };
+    auto finish = [&](int band) {                            // sums of all warps that share the columns
+        #pragma unroll
+        for (int i = 0; i < TILES; i++)
             #pragma unroll
             for (int c = 0; c < COLUMNS; c++)
                 #pragma unroll
-                for (int j = 0; j < MORE; j++) {
-                    const int column = step * STEP + (p * MORE + j) * 32 + t * 8, row = c * 8 + r;
-                    uint4 v = {0, 0, 0, 0};
-                    if (row < batch && column < k) v = *(const uint4 *)(x + (size_t)row * k + column);
-                    b[c][j][0] = v.x, b[c][j][1] = v.y, b[c][j][2] = v.z, b[c][j][3] = v.w;
-                }
+                for (int e = 0; e < 4; e++)
+                    sums[deep][c * 8 + t * 2 + e % 2][(warp % ACROSS * TILES + i) * 16 + r + e / 2 * 8] =
+                        total[i][c][e];
+        __syncthreads();
+        for (int i = threadIdx.x; i < COLUMNS * 8 * ROWS; i += blockDim.x) {
+            const int column = i / ROWS, mine = i % ROWS, row = band * ROWS + mine;
+            if (column >= batch || row >= rows) continue;
+            float sum = 0;
             #pragma unroll
-            for (int i = 0; i < TILES; i++) {
-                float d[COLUMNS][4] = {};
-                #pragma unroll
-                for (int s = 0; s < 2 * MORE; s++) {         // 16 columns
-                    u32 a[4];
-                    unpack((const u32 *)now[i].words + (p * 2 * MORE + s) * (BITS / 4), book + lane, a);
-                    #pragma unroll
-                    for (int c = 0; c < COLUMNS; c++)
-                        mma(GROUP ? d[c] : total[i][c], a, b[c][s / 2][s % 2 * 2], b[c][s / 2][s % 2 * 2 + 1]);
-                }
-                if constexpr (GROUP > 0)
-                    #pragma unroll
-                    for (int c = 0; c < COLUMNS; c++) scale_up(total[i][c], d[c], now[i].scales[p]);
-            }
+            for (int p = 0; p < DEEP; p++) sum += sums[p][column][mine];
+            if constexpr (GROUP == 0) sum *= (float)((const From *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
+            if constexpr (BIAS) sum += (float)bias[row];
+            y[(size_t)column * rows + row] = From(sum);
         }
+        __syncthreads();
     };
 
     #pragma unroll
-    for (int a = 0; a < AHEAD; a++)
-        #pragma unroll
-        for (int i = 0; i < TILES; i++) load(held[a][i], first + i, warp / ACROSS + a * DEEP);
+    for (int a = 0; a < AHEAD; a++) load(held[a], blockIdx.x, deep + a * DEEP);
     if constexpr (KIND == NF4) fill_book(book);             // while the first numbers come
-    #pragma unroll 1
-    for (int step = warp / ACROSS; step < steps; step += AHEAD * DEEP)
+    for (int band = blockIdx.x; band < bands; band += gridDim.x) {
         #pragma unroll
-        for (int a = 0; a < AHEAD; a++) {
-            const int now = step + a * DEEP;
-            if (now >= steps) break;
-            multiply(held[a], now);
+        for (int i = 0; i < TILES * COLUMNS * 4; i++) total[i / 4 / COLUMNS][i / 4 % COLUMNS][i % 4] = 0;
+        #pragma unroll 1
+        for (int turn = 0; turn < turns; turn++) {
+            const bool last = turn == turns - 1;             // then the first of the next band are loaded
+            const int step = deep + turn * AHEAD * DEEP, next = last ? deep : step + AHEAD * DEEP;
             #pragma unroll
-            for (int i = 0; i < TILES; i++) load(held[a][i], first + i, now + AHEAD * DEEP);
+            for (int a = 0; a < AHEAD; a++) {
+                if (step + a * DEEP < steps) multiply(held[a], step + a * DEEP);
+                load(held[a], last ? band + gridDim.x : band, next + a * DEEP);
+            }
         }
-
-    #pragma unroll
-    for (int i = 0; i < TILES; i++)
-        #pragma unroll
-        for (int c = 0; c < COLUMNS; c++)
-            #pragma unroll
-            for (int e = 0; e < 4; e++)
-                sums[warp / ACROSS][c * 8 + t * 2 + e % 2][(warp % ACROSS * TILES + i) * 16 + r + e / 2 * 8] =
-                    total[i][c][e];
-    __syncthreads();
-    for (int i = threadIdx.x; i < COLUMNS * 8 * ROWS; i += blockDim.x) {
-        const int column = i / ROWS, mine = i % ROWS, row = blockIdx.x * ROWS + mine;
-        if (column >= batch || row >= rows) continue;
-        float sum = 0;
-        #pragma unroll
-        for (int p = 0; p < DEEP; p++) sum += sums[p][column][mine];
-        if constexpr (GROUP == 0) sum *= (float)((const From *)scales)[row / 16 * 16 + row % 8 * 2 + row % 16 / 8];
-        if constexpr (BIAS) sum += (float)bias[row];
-        y[(size_t)column * rows + row] = From(sum);
+        finish(band);
     }
 }

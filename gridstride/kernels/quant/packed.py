@@ -9,6 +9,7 @@ from .calls import GROUPS, MOST, matvec_calls
 from .formats import Coded, Whole
 from .fragments import BITS, STEP, from_fragments, to_fragments, to_lanes, from_lanes
 from .sources import FLOATS, KINDS
+from ..rung import here
 from ..tool import check_fits, check_tensor, launch, type_of
 from ...utils import cdiv
 
@@ -89,7 +90,7 @@ def run_matvec(x, p, bias):
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
-    calls = matvec_calls(p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None)
+    calls = matvec_calls(p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None, here())
     words, scales = p.words.view(torch.uint32), p.scales.view(torch.uint32)
     launch(calls, x, words=words, scales=scales, bias=bias, y=y)
     return y

@@ -152,7 +152,7 @@ GRIDSTRIDE_API void bulk_wait(uint32_t groups);
 
 // wgmma: d (64 x n) = a (64 x k) @ b (k x n), plus d if `more`. What a thread holds of d is nothing until it has
 // waited.
-enum class Number { bf16, f16, tf32, e4m3 };
+enum class Number { bf16, f16, tf32, e4m3, s8 };
 struct Wgmma {
     Number type;
     int n;

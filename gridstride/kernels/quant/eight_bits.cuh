@@ -1,10 +1,17 @@
-// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are e4m3 numbers, of 8 bits, out is
-// bfloat16. A cluster of two blocks computes 2*BM x BN at a time; what both need of n comes once, for both.
-// Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), and wgmma.
+// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are numbers of 8 bits, e4m3 or whole
+// ones, out is bfloat16. A cluster of two blocks computes 2*BM x BN at a time; what both need of n comes once, for both.
+// Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum, the
+// type in which it sums.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of a step's tile of m, of n
 
+// as `fence_sums` of floats
+template<int M, int N> __device__ void fence_sums(int (&d)[M][N]) {
+    #pragma unroll
+    for (int i = 0; i < M*N; i++) asm volatile("" : "+r"(d[i/N][i%N]) :: "memory");
+}
+
 // starts d (+)= a step's product of 64 rows
-__device__ void multiply(float (&d)[1][BN/2], u32 a, u32 b, bool more) {
+__device__ void multiply(Sum (&d)[1][BN/2], u32 a, u32 b, bool more) {
     fence_sums(d);
     wgmma_fence();
     #pragma unroll
@@ -19,7 +26,7 @@ __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
 }
 
 // a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time by way of 2048 bytes at s
-__device__ void store_scaled(float (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
+__device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
                              int h, int w, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
     float upper = row < h ? m_scales[row] : 0, lower = row + 8 < h ? m_scales[row + 8] : 0;
@@ -32,7 +39,7 @@ __device__ void store_scaled(float (&d)[BN/2], const TensorMap &out, const float
             u32 v[4];
             #pragma unroll
             for (int i = 0; i < 2; i++) {                           // eight columns
-                float *e = d + (x + y)/2 + i*4;
+                Sum *e = d + (x + y)/2 + i*4;
                 int at = column + x + y + i*8;
                 float2 by = at < w ? *(const float2 *)(n_scales + at) : float2{0, 0};
                 v[2*i] = pack(e[0]*upper*by.x, e[1]*upper*by.y);
@@ -47,8 +54,8 @@ __device__ void store_scaled(float (&d)[BN/2], const TensorMap &out, const float
 }
 
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
-multiply_fp8(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
-             const __grid_constant__ TensorMap out, const float *m_scales, const float *n_scales, int h, int w, int k) {
+multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+              const __grid_constant__ TensorMap out, const float *m_scales, const float *n_scales, int h, int w, int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
@@ -62,7 +69,7 @@ multiply_fp8(const __grid_constant__ TensorMap m, const __grid_constant__ Tensor
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
     if (wg < 2) {                                                   // consumers
         registers_up<232>();
-        float d[1][BN/2];
+        Sum d[1][BN/2];
         for (int tile = blockIdx.x/2; tile < tall*wide; tile += gridDim.x/2) {
             place(tile, tall, wide, tr, tc);
             for (int idx = 0; idx < k; idx += BK) {

@@ -1,0 +1,174 @@
+"""Products of numbers of 8 bits, e4m3 or whole ones, with a scale for each row of both, by the tensor cores of a Hopper
+GPU.
+
+Both have k along their rows, the only way that `wgmma` takes numbers of 8 bits; so n is given as a linear layer has it.
+Of sums of e4m3 the tensor cores keep some 14 bits while they add along k; those of whole numbers are exact.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+import torch
+
+from .sources import source
+from ..maps import tensor_map
+from ..ptx import PTX
+from ..rung import KEPT, Call, Launcher, compiled, here, need_hopper
+from ..texts import with_types
+from ..tool import check_tensor, enter_thread
+from ...utils import cdiv
+
+TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
+BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)  # of m, n and out: rows, columns
+SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 2048
+
+
+class Kind(NamedTuple):
+    "Numbers of 8 bits"
+
+    torch: str  # torch's type
+    ptx: str  # of both in wgmma
+    sums: str
+    sum: str  # C's type of the sums
+    letter: str  # of their registers
+
+
+KINDS = dict(fp8=Kind('float8_e4m3fn', 'e4m3', 'f32', 'float', 'f'), int8=Kind('int8', 's8', 's32', 'int', 'r'))
+
+
+def wgmma_of(
+    kind,  # of `KINDS`
+    n,  # columns of the result, a multiple of 8 up to 256
+) -> str:
+    "CUDA C of a function that starts d (+)= 64 x 32 times 32 x `n` numbers, both with k along their rows"
+    o, signs = KINDS[kind], ', 1, 1' * (kind == 'fp8')
+    registers = ','.join(f'%{i}' for i in range(n // 2))
+    operands = ', '.join(f'"+{o.letter}"(d[{i}])' for i in range(n // 2))
+    return f'''
+// starts d (+)= m @ n of 32 k
+__device__ void wgmma({o.sum} (&d)[{n // 2}], u64 m, u64 n, int more) {{
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{n // 2 + 2}, 0;\\n"
+                 "wgmma.mma_async.sync.aligned.m64n{n}k32.{o.sums}.{o.ptx}.{o.ptx} "
+                 "{{{registers}}}, "
+                 "%{n // 2}, %{n // 2 + 1}, more{signs}; }}"
+                 : {operands}
+                 : "l"(m), "l"(n), "r"(more) : "memory");
+}}
+'''
+
+
+@lru_cache(1024)
+def row_calls(
+    kind,  # 'fp8', 'int8'
+    h,
+    w,
+    k,
+    on,  # a `Device`
+) -> list:  # of `Call`
+    "What multiplies h x k by the transpose of w x k"
+    types = (('Sum', KINDS[kind].sum),)
+    src = with_types(source('eight_bits'), types, tuple(TILE.items()), PTX + wgmma_of(kind, TILE['BN']))
+    tiles = cdiv(h, 2 * TILE['BM']) * cdiv(w, TILE['BN'])
+    arrays, grid = ('m', 'n', 'out', 'm_scales', 'n_scales'), (2 * min(on.sms // 2, tiles),)
+    return [Call(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
+
+
+class _Launch(Launcher):
+    "Launches a call with tensors, of which the first three are given as tensor maps"
+
+    def __init__(self, call, backend):
+        super().__init__(compiled(call.src, call.name, backend), len(call.arrays), *call[3:7])
+        self.maps = {}
+
+    def __call__(self, arrays, stream=None):
+        if not self.kernel.handle:
+            arrays = [self.map(i, x) if i < len(BOXES) else x for i, x in enumerate(arrays)]
+        super().__call__(arrays, stream)
+
+    def put(self, arrays):
+        for i, x in enumerate(arrays):
+            self.pointers[i] = x.data_ptr()
+            if i < len(BOXES):
+                self.places[i] = self.map(i, x).address
+
+    def map(self, i, x):
+        "The map of array number `i`"
+        if not self.kernel.handle:
+            return tensor_map(x, BOXES[i])
+        if (key := (i, x.data_ptr())) not in self.maps:
+            if len(self.maps) >= KEPT:
+                self.maps.clear()
+            self.maps[key] = tensor_map(x, BOXES[i])
+        return self.maps[key]
+
+
+@lru_cache(1024)
+def _launcher(call, device, backend):
+    return _Launch(call, backend)
+
+
+def why_not_rows(h, w, k):  # None if it can
+    "Why the kernel cannot multiply h x k by the transpose of w x k, in a few words"
+    if k % 16 or w % 8:
+        return f'k is {k} and n has {w} rows; TMA needs multiples of 16 and of 8'
+
+
+def _check(tool, kind, m, n, m_scales, n_scales):
+    "Raise unless the kernel can multiply these"
+    for name, x in (('m', m), ('n', n)):
+        check_tensor(tool, x, [KINDS[kind].torch], name)
+    if m.dim() != 2 or n.dim() != 2 or m.shape[1] != n.shape[1]:
+        raise ValueError(f'{tool}: m is {tuple(m.shape)} and n {tuple(n.shape)}, and both need as many columns')
+    for name, x, rows in (('m_scales', m_scales, m.shape[0]), ('n_scales', n_scales, n.shape[0])):
+        check_tensor(tool, x, ['float32'], name)
+        if x.shape != (rows, 1):
+            raise ValueError(f'{tool}: {name} has the shape {tuple(x.shape)}, and {(rows, 1)} is needed')
+    if why := why_not_rows(m.shape[0], n.shape[0], m.shape[1]):
+        raise ValueError(f'{tool}: {why}')
+    if bad := [name for name, x in (('m', m), ('n', n)) if x.data_ptr() % 16]:
+        raise ValueError(f'{tool}: {bad[0]} begins at an address that is no multiple of 16; use .clone()')
+    need_hopper(tool, emulated=True)
+
+
+def multiply_fp8(
+    m,  # (h, k) of float8_e4m3fn
+    n,  # (w, k) of float8_e4m3fn
+    m_scales,  # (h, 1) of float32
+    n_scales,  # (w, 1) of float32
+):  # (h, w) of bfloat16
+    """(m * m_scales) @ (n * n_scales).T; `formats.fp8` makes both of each.
+
+    `TypeError` and `ValueError` say what does not fit, `Unavailable` that the GPU is none of Hopper."""
+    _check('multiply_fp8', 'fp8', m, n, m_scales, n_scales)
+    return _run('fp8', m, n, m_scales, n_scales)
+
+
+def multiply_int8(
+    m,  # (h, k) of int8
+    n,  # (w, k) of int8
+    m_scales,  # (h, 1) of float32
+    n_scales,  # (w, 1) of float32
+):  # (h, w) of bfloat16
+    """(m * m_scales) @ (n * n_scales).T, with sums along k that are exact up to 2^31; `formats.symmetric` makes both of
+    each.
+
+    `TypeError` and `ValueError` say what does not fit, `Unavailable` that the GPU is none of Hopper."""
+    _check('multiply_int8', 'int8', m, n, m_scales, n_scales)
+    return _run('int8', m, n, m_scales, n_scales)
+
+
+def _run(kind, m, n, m_scales, n_scales):
+    "The product of what is known to fit"
+    (h, k), w = m.shape, n.shape[0]
+    out = torch.empty(h, w, dtype=torch.bfloat16, device=m.device)
+    if not out.numel():
+        return out
+    arrays = [m.view(torch.uint8), n.view(torch.uint8), out, m_scales, n_scales]
+    for call in row_calls(kind, h, w, k, here()):
+        if not m.is_cuda:
+            _launcher(call, None, 'sim')(arrays)
+            continue
+        with torch.cuda.device(m.device):
+            enter_thread()
+            _launcher(call, m.get_device(), 'gpu')(arrays, torch._C._cuda_getCurrentRawStream(m.get_device()))
+    return out
