@@ -1,0 +1,158 @@
+"""Products with weights of few bits by `gridstride.kernels.quant`, against torch's of bfloat16, of int4 and int8, and
+`torch._scaled_mm`, on a GPU: the course's goals, other batches and sizes.
+
+    python quant.py                 # all of it, in half a minute; prints what quant.txt holds, writes quant.json
+    python quant.py one batches     # some of it; writes nothing
+    python quant.py --seconds .3    # of timing for each side (0.1)
+
+Each result is first compared with a product in float64 of what the few bits stand for. All sides are captured in CUDA
+graphs, so that no Python is timed; then they take turns. Figures are medians of GPU time with the L2 overwritten before
+each run, ratios medians over the rounds with their 95% interval. GB/s are the bytes of the weights as each side has
+them, and of x and y; where weights and x have 8 bits (e4m3, s8) the figure is TFLOP/s. Shapes: rows x columns of the
+weights x rows of x.
+`int4mm` and `int8mm` are `torch._weight_int4pack_mm`, the kernel of torchao's weight-only int4, and
+`torch._weight_int8pack_mm`.
+"""
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import NamedTuple
+
+import torch
+import torch.nn.functional as F
+from gridstride.bench import compare
+from gridstride.kernels.ladder import Gpu
+from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
+
+import rows
+
+HERE = Path(__file__).parent
+GOALS = {('int4', 1): 3.6, ('int8', 1): 1.93, ('int4', 16): 2.5}    # times torch's bfloat16, of 28672 x 8192
+LARGE = 28672, 8192
+CHECKED = 2048                                                      # rows of w that are looked at
+
+
+class Case(NamedTuple):
+    "Weights of few bits times some rows of x"
+    kind: str
+    shape: tuple        # of the weights
+    batch: int
+    goals: dict = {}    # other side -> how many times faster ours shall be
+    others: tuple = ()  # besides torch's bfloat16
+
+
+def one():
+    "A row of x, as when a model writes a text for one reader"
+    for kind, others in (('int4', ('int4mm',)), ('int8', ('int8mm',)), ('nf4', ()), ('fp8', ())):
+        goal = GOALS.get((kind, 1))
+        yield Case(kind, LARGE, 1, {'bf16': goal} if goal else {}, others)
+
+
+def batches():
+    for batch in (2, 4, 8, 16, 32, 64):
+        goal = GOALS.get(('int4', batch))
+        yield Case('int4', LARGE, batch, {'bf16': goal} if goal else {}, ('int4mm',))
+    for kind in ('int8', 'nf4', 'fp8'): yield Case(kind, LARGE, 16)
+
+
+def shapes():
+    "The matrices of a model of 8 billion numbers, and a large one's down projection"
+    for shape in ((4096, 4096), (14336, 4096), (4096, 14336), (8192, 28672)):
+        for kind in ('int4', 'int8'): yield Case(kind, shape, 1)
+
+
+def fp8():
+    yield Case('e4m3', (8192, 8192), 8192, {'scaled_mm': 1.}, ('scaled_mm', 'exact_sums'))
+    yield Case('e4m3', (4096, 4096), 4096, {}, ('scaled_mm', 'exact_sums'))
+
+
+def int8():
+    for n in (8192, 4096): yield Case('s8', (n, n), n, {}, ('int_mm',))
+
+
+PARTS = dict(one=one, batches=batches, shapes=shapes, fp8=fp8, int8=int8)
+
+
+# Sides: name -> a function of x
+
+def int4mm(w, x):
+    "torch's own product with groups of 128; its numbers stand for (q - 8) * scale + zero"
+    q, scales, _ = formats.symmetric(w, 4, 128, w.dtype)
+    q = (q + 8).to(torch.uint8)
+    words = torch._convert_weight_to_int4pack(q[:, ::2] << 4 | q[:, 1::2], 8)
+    pairs = torch.stack([scales, torch.zeros_like(scales)], -1).transpose(0, 1).contiguous()
+    return lambda x: torch._weight_int4pack_mm(x, words, 128, pairs)
+
+
+def int8mm(w, x):
+    q, scales, _ = formats.symmetric(w, 8, 'row', w.dtype)
+    scales = scales.flatten()
+    return lambda x: torch._weight_int8pack_mm(x, q, scales)
+
+
+OTHERS = dict(int4mm=int4mm, int8mm=int8mm)
+
+
+def few_bits(case):
+    "x, what it is multiplied by in float64, ours and the others"
+    w = torch.randn(case.shape, device='cuda', dtype=torch.bfloat16)
+    x, p = torch.randn(case.batch, case.shape[1], device='cuda', dtype=torch.bfloat16), pack(w, case.kind)
+    ways = dict(ours=lambda x: matvec(x, p), bf16=lambda x: F.linear(x, w))
+    ways |= {o: OTHERS[o](w, x) for o in case.others}
+    around = x.nbytes + 2*case.batch*case.shape[0]
+    some = p._replace(shape=(CHECKED, case.shape[1]), words=p.words[:CHECKED//16], scales=p.scales[:CHECKED//16])
+    return x, x.double() @ unpack(some).double().T, ways, p.nbytes + around, w.nbytes + around
+
+
+def e4m3(case):
+    "The same for 8 bits on both sides, with a scale for each row"
+    (w, k), h = case.shape, case.batch
+    (m, a), (n, b) = (formats.fp8(torch.randn(o, k, device='cuda')) for o in (h, w))
+    def scaled_mm(x, fast):
+        return torch._scaled_mm(x, n.T, scale_a=a, scale_b=b.T, out_dtype=torch.bfloat16, use_fast_accum=fast)
+    ways = dict(ours=lambda x: multiply_fp8(x, n, a, b), scaled_mm=partial(scaled_mm, fast=True),
+                exact_sums=partial(scaled_mm, fast=False))
+    want = m.double()*a @ (n[:CHECKED].double()*b[:CHECKED]).T
+    return m, want, ways, 2*h*w*k/1e3, None                         # a thousandth: TFLOP/s in the place of GB/s
+
+
+def s8(case):
+    "The same for whole numbers; `torch._int_mm` leaves its sums in int32, without scales"
+    (w, k), h = case.shape, case.batch
+    (m, a), (n, b) = (formats.symmetric(torch.randn(o, k, device='cuda'), 8)[:2] for o in (h, w))
+    ways = dict(ours=lambda x: multiply_int8(x, n, a, b), int_mm=lambda x: torch._int_mm(x, n.T))
+    want = m.double()*a @ (n[:CHECKED].double()*b[:CHECKED]).T
+    return m, want, ways, 2*h*w*k/1e3, None
+
+
+def check(got, want):
+    "Raise if more is lost than by rounding to bfloat16, some 50 dB, and by the 14 bits that sums of e4m3 keep"
+    lost = formats.decibels(want, got[:, :CHECKED])
+    if not lost > 40: raise ValueError(f'{lost:.1f} dB from the product in float64')
+
+
+def rows_of(case, seconds):
+    "A row for each of the other sides"
+    torch.manual_seed(0)
+    x, want, ways, size, dense = dict(e4m3=e4m3, s8=s8).get(case.kind, few_bits)(case)
+    check(ways['ours'](x), want)
+    graphs = {k: rows.graphed(lambda f=f: lambda: f(x)) for k, f in ways.items()}
+    c = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    like = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, case.batch))
+    for k in ways:
+        if k != 'ours': yield rows.row(case.kind, like, c, k, case.goals.get(k), size, dense if k == 'bf16' else None)
+
+
+def measure(case, seconds):
+    "The rows of a case, or one that says why there are none"
+    like = SimpleNamespace(dtype=torch.bfloat16, shape=(*case.shape, case.batch))
+    try: yield from list(rows_of(case, seconds))
+    except Exception as e: yield rows.failed(case.kind, like, e)
+
+
+def line(r):
+    text = rows.line(r, tool=4, dtype=13, shape=15, other=10, us=7, gbs=5)
+    return text.replace('GB/s', 'TFLOP/s') if r['tool'] in ('e4m3', 's8') else text
+
+
+if __name__ == '__main__': rows.run(__doc__, PARTS, measure, line, HERE/'quant.json', .1)
