@@ -17,6 +17,7 @@ from .fused.programs import list_passes
 from .fused.softmax_programs import list_softmax_programs
 from .fused.training import list_training_programs
 from .memory.programs import list_programs
+from .quant.programs import list_quant_programs
 from .rung import H100, Rung
 from .standalone import FLAGS, HEADERS, marked, start
 
@@ -169,7 +170,13 @@ def export(folder, match='') -> list:  # of the files written
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     programs = {f'{e.name}.cu': program(e) for e in list_exports() if match in e.name}
-    others = {**list_programs(), **list_passes(), **list_training_programs(), **list_softmax_programs()}
+    others = {
+        **list_programs(),
+        **list_quant_programs(),
+        **list_passes(),
+        **list_training_programs(),
+        **list_softmax_programs(),
+    }
     programs |= {f'{name}.cu': text for name, text in others.items() if match in name}
     for name, text in {**programs, 'run.sh': RUN}.items():
         (folder / name).write_text(text, encoding='utf-8')

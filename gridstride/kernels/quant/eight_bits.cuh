@@ -1,7 +1,8 @@
-// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are numbers of 8 bits, e4m3 or whole
-// ones, out is bfloat16. A cluster of two blocks computes 2*BM x BN at a time; what both need of n comes once, for both.
-// Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum, the
-// type in which it sums.
+// out = (m @ n.T) * scales of m's rows * scales of n's rows: m (h x k) and n (w x k) are numbers of 8 bits, e4m3 or
+// whole ones, out is bfloat16. A cluster of two blocks computes 2*BM x BN at a time; what both need of n comes once,
+// for both.
+// Above: BM, BN, BK (of a step; 128 bytes), STAGES, GROUP (rows of tiles that are visited together), wgmma, and Sum,
+// the type in which it sums.
 constexpr int A_BYTES = BM*BK, B_BYTES = BN*BK;                     // of a step's tile of m, of n
 
 // as `fence_sums` of floats
@@ -25,7 +26,7 @@ __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
 
-// a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time by way of 2048 bytes at s
+// a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time by way of 2048 bytes
 __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
                              int h, int w, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
@@ -55,7 +56,8 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
 
 __global__ void __cluster_dims__(2) __launch_bounds__(384, 1)
 multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
-              const __grid_constant__ TensorMap out, const float *m_scales, const float *n_scales, int h, int w, int k) {
+              const __grid_constant__ TensorMap out, const float *m_scales, const float *n_scales, int h, int w,
+              int k) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;

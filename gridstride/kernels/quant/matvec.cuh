@@ -1,12 +1,12 @@
-// y = x @ w.T + bias for a few rows of x, and a matrix w of 4 or 8 bits for each number, with scales: w is read once, as
-// fast as the memory allows, and multiplied by tensor cores. A warp's step is a block of 16 rows and 128 columns of w,
-// whose numbers lie in the order in which the threads want them (see fragments.py).
+// y = x @ w.T + bias for a few rows of x, and a matrix w of 4 or 8 bits for each number, with scales: w is read once,
+// as fast as the memory allows, and multiplied by tensor cores. A warp's step is a block of 16 rows and 128 columns of
+// w, whose numbers lie in the order in which the threads want them (see fragments.py).
 // Above: From (of x, y, bias and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), COLUMNS
 // (eights of rows of x), TILES (sixteens of rows of w for a warp), ACROSS (warps of a block below each other), DEEP
-// (warps that share the columns), AHEAD (steps under way for each), BLOCKS (on an SM, which stay), BIAS (is there one?); and of
-// From what MAGIC and FRACTION say: the bits of 128 or 1024, twice, and how many bits its fraction has.
+// (warps that share the columns), AHEAD (steps under way for each), BLOCKS (on an SM, which stay), BIAS (is there
+// one?); and of From what MAGIC and FRACTION say: the bits of 128 or 1024, twice, and how many bits its fraction has.
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
-constexpr int SCALES = GROUP ? STEP / GROUP : 1, PARTS = GROUP ? SCALES : 1;
+constexpr int SHARE = GROUP ? GROUP : STEP, SCALES = STEP / SHARE;       // columns of a step that share; how many do
 constexpr int ROWS = 16 * TILES * ACROSS;                   // of w, for a block
 
 __device__ u32 minus(u32 a, u32 b) {                        // of both halves
@@ -89,8 +89,8 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const From *bi
     float total[TILES][COLUMNS][4];
     auto multiply = [&](const Held (&now)[TILES], int step) {
         #pragma unroll
-        for (int p = 0; p < PARTS; p++) {                    // of a step: what shares its scales
-            constexpr int MORE = 4 / PARTS;                  // loads of x, each for 32 columns
+        for (int p = 0; p < SCALES; p++) {                    // of a step: what shares its scales
+            constexpr int MORE = SHARE / 32;                 // loads of x, each for 32 columns
             float d[TILES][COLUMNS][4] = {};
             #pragma unroll
             for (int j = p * MORE; j < (p + 1) * MORE; j++) {

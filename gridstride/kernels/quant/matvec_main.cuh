@@ -1,0 +1,111 @@
+// The host's part of an exported product with weights of few bits: random ones, a check of every row against double,
+// the time. Above it stand the sizes to try (cases: rows of x, rows and columns of w; the last one is timed), the types
+// From (of x, y and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), NUMBERS (of NF4) and the
+// bound for the error (ROUNDING). Below it stand the launches.
+void launch(int number, const From *x, const unsigned char *words, const From *scales, From *y);
+
+constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, SHARE = GROUP ? GROUP : STEP;
+
+__device__ unsigned random_bits(unsigned long long i) {
+    unsigned long long h = (i + 1) * 0x9e3779b97f4a7c15ull;
+    h = (h ^ h >> 31) * 0x7fb5d329728ea185ull;
+    return h >> 32;
+}
+
+// Numbers from -1 to 1, or scales from 1/2 to 1
+__global__ void fill(From *x, size_t size, bool scales) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < size) x[i] = From((random_bits(i) >> 8) * (scales ? 0x1p-25f : 0x1p-23f) + (scales ? .5f : -1.f));
+}
+
+// Any bytes are weights, but for the NaN of e4m3.
+__global__ void fill(unsigned char *words, size_t size) {
+    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x;
+    if (i >= size) return;
+    unsigned char byte = random_bits(i);
+    words[i] = KIND == FP8 && (byte & 127) == 127 ? byte - 1 : byte;
+}
+
+float from_e4m3(unsigned byte) {
+    int exponent = byte >> 3 & 15, fraction = byte & 7;
+    float x = exponent ? std::ldexp(8.f + fraction, exponent - 10) : std::ldexp((float)fraction, -9);
+    return byte & 128 ? -x : x;
+}
+
+// The number in a row and a column of w, without its scale: see fragments.py
+float number_at(const std::vector<unsigned char> &words, int steps, int row, int column) {
+    int at = column % STEP, product = at / 32 * 2 + at % 8 / 4, lane = row % 8 * 4 + at % 32 / 8;
+    int reg = at % 4 / 2 * 2 + row % 16 / 8, element = at % 2;
+    int bit = KIND == INT4 ? 4 * (reg + 4 * element) : KIND == NF4 ? 8 * reg + 4 * element
+                                                                  : reg / 2 * 32 + (reg % 2 + 2 * element) * 8;
+    int byte = product * BITS + bit / 8;                    // of the thread's; a product has BITS bytes
+    size_t load = ((size_t)(row / 16) * steps + column / STEP) * (BITS / 2) + byte / 16;
+    unsigned found = words[(load * 32 + lane) * 16 + byte % 16] >> bit % 8;
+    if (KIND == INT4) return int(found & 15) - 8;
+    if (KIND == NF4) return (float)From(BOOK[found & 15]);
+    return KIND == INT8 ? (float)(signed char)found : from_e4m3(found);
+}
+
+template <class T> std::vector<T> read(const T *from, size_t size) {
+    std::vector<T> to(size);
+    OK(cudaMemcpy(to.data(), from, size * sizeof(T), cudaMemcpyDefault));
+    return to;
+}
+
+// Ends the program if one of some rows of y is wrong: all of small ones, and some of each part of a large one.
+void check(int number, const std::vector<From> &x, const std::vector<unsigned char> &words,
+           const std::vector<From> &scales, const std::vector<From> &y) {
+    auto [batch, rows, columns] = cases[number];
+    int steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
+    std::vector<double> w(columns);
+    for (int row = 0; row < rows; row += rows > 1000 ? 97 : 1) {
+        for (int c = 0; c < columns; c++) {
+            size_t scale = ((size_t)(row / 16) * groups + (GROUP ? c / SHARE : 0)) * 16 + row % 8 * 2 + row % 16 / 8;
+            w[c] = number_at(words, steps, row, c) * (double)(float)scales[scale];
+        }
+        for (int b = 0; b < batch; b++) {
+            double sum = 0, size = 0;
+            for (int c = 0; c < columns; c++) {
+                double p = w[c] * (float)x[(size_t)b * columns + c];
+                sum += p;
+                size += std::abs(p);
+            }
+            double got = (float)y[(size_t)b * rows + row];
+            if (!(std::abs(got - sum) <= ROUNDING * std::abs(sum) + 1e-6 * size)) {
+                printf("FAIL %-34s %d x %d x %d: row %d of y, %d: %g, and %g is right\n", NAME, batch, rows, columns, b,
+                       row, got, sum);
+                exit(1);
+            }
+        }
+    }
+}
+
+// The time of a product if it is asked for, else 0
+double run_case(int number, bool timed) {
+    auto [batch, rows, columns] = cases[number];
+    size_t tiles = (rows + 15) / 16, steps = (columns + STEP - 1) / STEP, groups = GROUP ? steps * (STEP / SHARE) : 1;
+    size_t bytes = tiles * steps * 16 * STEP * BITS / 8, count = tiles * groups * 16, in = (size_t)batch * columns;
+    From *x = room<From>(in), *scales = room<From>(count), *y = room<From>((size_t)batch * rows);
+    unsigned char *words = room<unsigned char>(bytes);
+    fill<<<(in + 255) / 256, 256>>>(x, in, false);
+    fill<<<(count + 255) / 256, 256>>>(scales, count, true);
+    fill<<<(bytes + 255) / 256, 256>>>(words, bytes);
+    OK(cudaMemset(y, 0xff, (size_t)batch * rows * sizeof(From)));
+    launch(number, x, words, scales, y);
+    OK(cudaDeviceSynchronize());
+    check(number, read(x, in), read(words, bytes), read(scales, count), read(y, (size_t)batch * rows));
+    return timed ? median_time([&] { launch(number, x, words, scales, y); }) : 0;
+}
+
+int run() {
+    cudaDeviceProp gpu;
+    need_gpu(gpu);
+    double ms = 0;
+    const int last = int(sizeof cases / sizeof *cases) - 1;
+    for (int i = 0; i <= last; i++) ms = run_case(i, i == last);
+    auto [batch, rows, columns] = cases[last];
+    double bytes = (double)rows * columns * (BITS + (GROUP ? 16. / SHARE : 0)) / 8;
+    printf("PASS %-34s %d x %d x %d  %9.4f ms  %7.1f GB/s, %s\n", NAME, batch, rows, columns, ms, bytes / ms / 1e6,
+           gpu.name);
+    return 0;
+}
