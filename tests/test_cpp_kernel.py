@@ -377,6 +377,30 @@ def test_command_without_a_file(tmp_path):
     assert status==2 and 'none.cu: No such file or directory' in err
     assert command()[0]==2 and command('--order', 'sideways', 'x.cu')[0]==2
 
+PARTS = {
+    'inc/scale.cuh': '#pragma once\n__device__ float scaled(float x) { return FACTOR*x; }\n'
+        '__global__ void scale_k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = scaled(x[threadIdx.x]); }\n',
+    'main.cu': '#include <scale.cuh>\nvoid show(const float *);\nint main(int argc, char **argv) {\n'
+        '    float h[2] = {1, 2}, *d, *e;\n    cudaMalloc(&d, sizeof h);\n    cudaMalloc(&e, 100); cudaFree(e);\n'
+        '    cudaMemcpy(d, h, sizeof h, cudaMemcpyHostToDevice);\n    scale_k<<<1, 32>>>(d, 2 + (argc > 2));\n'
+        '    cudaMemcpy(h, d, sizeof h, cudaMemcpyDeviceToHost);\n    show(h);\n    return argc - 1;\n}\n',
+    'more/show.cpp': '#include <cstdio>\nvoid show(const float *x) { printf("%g %g\\n", x[0], x[1]); }\n'}
+
+def test_command_of_several_files_macros_and_leaks(tmp_path):
+    for k,v in PARTS.items():
+        (tmp_path/k).parent.mkdir(exist_ok=True)
+        (tmp_path/k).write_text(v)
+    how = '-I',tmp_path/'inc','-D','FACTOR=3'
+    files = tmp_path/'main.cu',tmp_path/'more'/'show.cpp'
+    assert command(*how, *files)==(0, '3 6\n', '')
+    leak = '8 bytes of x are never freed; line 5: cudaMalloc(&d, sizeof h);\n'
+    assert command(*how, '--leaks', *files)==(1, '3 6\n', leak)
+    assert command(*how, *files, '--', 'a.cu')==(1, '3 6\n', '')
+    status,out,err = command(*how, *files, '--', 'a.cu', 'b')
+    assert status==1 and err.startswith('MemcheckError') and 'line 3: __global__ void scale_k' in err
+    status,out,err = command('--checks', 'no memcheck', '-I', tmp_path/'nothing', *files)
+    assert status==2 and 'nothing: No such file or directory' in err
+
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
     status,out,err = command(tmp_path/'bad.cu')

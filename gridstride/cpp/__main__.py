@@ -1,6 +1,6 @@
 """`python -m gridstride.cpp program.cu`: a whole CUDA program, with its own `main`, on the emulator."""
 
-import argparse, sys
+import argparse, ctypes, sys
 from pathlib import Path
 
 from . import emulator
@@ -9,34 +9,72 @@ from .edits import NotEmulated
 from .program import run
 from ..findings import KernelError
 
+_SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c'
+
 
 def _parser():
     p = argparse.ArgumentParser(
         prog='python -m gridstride.cpp', description='Compile and run a CUDA C program without a GPU.'
     )
-    p.add_argument('file', type=Path)
-    p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments")
+    p.add_argument('file', type=Path, help='the program; more source files may follow, compiled with it as one')
+    p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments; after -- if one ends in .cu")
+    p.add_argument('-I', dest='include', metavar='FOLDER', type=Path, action='append', default=[], help='of headers')
+    p.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
     p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses: faster')
+    p.add_argument('--checks', help=f'which detectors look on: {", ".join(emulator.CHECKS)}; or "no racecheck"')
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='of blocks and threads')
+    p.add_argument('--seed', type=int, help='of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='after which a kernel counts as endless')
+    p.add_argument('--leaks', action='store_true', help='tell what was allocated and never freed; then the status is 1')
     return p
+
+
+def _split(a):
+    "(all source files, the program's own arguments)"
+    n = next((i for i, o in enumerate(a.args) if not o.endswith(_SOURCES)), len(a.args))
+    rest = a.args[n:]
+    return [a.file, *map(Path, a.args[:n])], rest[1:] if rest[:1] == ['--'] else rest
+
+
+def _joined(files):
+    "The sources as one: the first, and the others as if it included them at its end"
+    return ''.join([files[0].read_text(), *(f'\n#include "{o.name}"\n' for o in files[1:])])
+
+
+class _Leak(ctypes.Structure):
+    _fields_ = [('bytes', ctypes.c_size_t), ('line', ctypes.c_int), ('name', ctypes.c_char_p)]
+
+
+def _leaks(lines):
+    "What the program did not free, in words"
+    leak, n = _Leak(), 0
+    left = emulator.device().gridstride_left
+    left.restype = ctypes.c_bool
+    while left(n, ctypes.byref(leak)):
+        n += 1
+        what = f'{leak.bytes:,} bytes of {leak.name.decode() or "memory"} are never freed'
+        yield f'{what}; line {leak.line}: {lines[leak.line - 1].strip()}' if 0 < leak.line <= len(lines) else what
 
 
 def main(argv=None) -> int:  # exit status
     "What the command does: the program's own status, or 1 and what is wrong with it"
     p = _parser()
     a = p.parse_args(argv)
-    try:
-        src = a.file.read_text()
-    except OSError as e:
-        p.error(f'{a.file}: {e.strerror}')
+    files, args = _split(a)
+    if gone := [o for o in a.include if not o.is_dir()] or [o for o in files if not o.is_file()]:
+        p.error(f'{gone[0]}: No such file or directory')
+    src = _joined(files)
     name = ''.join(c if c.isalnum() else '_' for c in a.file.stem)
+    include = [o.resolve() for o in (*a.include, *(o.parent for o in files[1:]))]
     try:
-        with emulator.options(order=a.order, seconds=a.seconds):
-            return run(src, name, a.args, not a.unchecked, a.file.resolve().parent)
+        with emulator.options(checks=a.checks, order=a.order, seed=a.seed, seconds=a.seconds):
+            status = run(src, name, args, not a.unchecked, a.file.resolve().parent, include, a.define)
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)
         return 1
+    found = list(_leaks(src.splitlines())) if a.leaks else []
+    print(*found, sep='\n', end='\n' if found else '', file=sys.stderr)
+    return status or int(bool(found))
 
 
 if __name__ == '__main__':

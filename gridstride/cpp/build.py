@@ -254,10 +254,11 @@ def emulate(
     more=(),  # more flags
     original='',  # the learner's source, for messages
     folder=None,  # with the learner's own headers; None: the current one
+    include=(),  # more folders with such headers
 ) -> Built:  # with `name.so` in its folder
     """Compile for the emulator; `CompileError` shows the learner's lines.
 
-    Headers of the learner's own are looked for in `folder`, and compiled as CUDA C, too."""
+    Headers of the learner's own are looked for in `folder` and `include`, and compiled as CUDA C, too."""
     c, file, shown = compiler(), f'{name}.cu', original or src
     flags = [*emulated_flags(c, shown, checks), *more]
 
@@ -267,7 +268,7 @@ def emulate(
     def warn(log):
         warn_of(log, shown, file)
 
-    own, others = read_headers(src, folder or Path.cwd())
+    own, others = read_headers(src, folder or Path.cwd(), include)
     first = _include_first([src, *own.values()])
     text = f'{first}{"namespace at = torch;" if _names_at(src) else ""}\n#line 1 "{file}"\n{src}'
     sources = {f'{name}.cpp': text, file: shown, **{k: to_cpp(v, names=False) for k, v in own.items()}}

@@ -10,18 +10,23 @@ from .tokens import tokens
 def read_headers(
     src: str,  # CUDA C
     folder,  # in which its own headers are
-) -> tuple:  # (dict: path below `folder` -> text, dict: any other path -> text)
+    more=(),  # folders in which others of its own are
+) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
     "The headers that `src` includes, and those that these include, as far as they can be found"
-    root, own, others = Path(folder), {}, {}
-    waiting = [(name, root) for name in _names(src)]
+    roots, own, others = [Path(folder), *map(Path, more)], {}, {}
+    waiting = [(name, roots[0]) for name in _names(src)]
     while waiting:
         (quoted, name), beside = waiting.pop()
-        path = _find(name, [beside, *_elsewhere()] if quoted else _elsewhere())
-        if path is None or path in others or path.is_relative_to(root) and str(path.relative_to(root)) in own:
+        path = _find(name, [*([beside] if quoted else []), *roots[1:], *_elsewhere()])
+        if path is None or path in others:
+            continue
+        root = max((o for o in roots if path.is_relative_to(o)), key=lambda o: len(o.parts), default=None)
+        below = root and str(path.relative_to(root))
+        if below in own:
             continue
         text = path.read_text(errors='replace')
-        if path.is_relative_to(root) and '..' not in name:
-            own[str(path.relative_to(root))] = text
+        if below and '..' not in name:
+            own[below] = text
         else:
             others[path] = text
         waiting += [(o, path.parent) for o in _names(text)]

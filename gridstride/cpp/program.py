@@ -34,10 +34,14 @@ def run(
     args=(),  # its arguments
     checks=True,  # what to look for, as `cuda_kernel` takes it
     folder=None,  # with headers of its own; None: the current one
+    include=(),  # more such folders
+    defines=(),  # macros: 'NAME' or 'NAME=VALUE'
 ) -> int:  # what `main` returned
     "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
     checks = CHECKS if checks is None else parse_checks(checks)
-    built = emulate(to_cpp(without_line_numbers(src)) + _ENTRY, name, bool(checks), original=src, folder=folder)
+    text = to_cpp(without_line_numbers(src)) + _ENTRY
+    more = ['-I.', *(f'-D{o}' for o in defines)]
+    built = emulate(text, name, bool(checks), more, original=src, folder=folder, include=include)
     emulator.device()
     with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)

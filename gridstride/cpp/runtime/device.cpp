@@ -9,9 +9,11 @@
 
 namespace gridstride {
 
-void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host) {
+void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
     Turn turn;
-    return memory.alloc(bytes, itemsize, !cleared, host, false, "");
+    char *p = memory.alloc(bytes, itemsize, !cleared, host, false, "");
+    if (p) memory.pieces.back().line = line;
+    return p;
 }
 static bool free_piece(void *p) {
     Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
@@ -112,6 +114,15 @@ int last_error(bool clear) {
 
 extern "C" {
 gridstride::Finding *gridstride_finding() { return &gridstride::found; }
+bool gridstride_left(int n, gridstride_leak *leak) {
+    gridstride::Turn turn;
+    for (auto &p : gridstride::memory.pieces)
+        if (p.live && !p.symbol && n-- == 0) {
+            *leak = {p.hi - p.lo, p.line, p.name};
+            return true;
+        }
+    return false;
+}
 void gridstride_set(const gridstride_options *o) { gridstride::options = *o; }
 void gridstride_written(const void *p, size_t n, unsigned char *out) {
     const size_t at = size_t(static_cast<const char *>(p) - gridstride::memory.base);

@@ -19,6 +19,7 @@ struct Piece {
     // of the parameter that begins first, and of another that begins inside of it; 0: not known
     uintptr_t begin = 0, inner_begin = 0;
     char inner[64] = "";
+    int line = 0; // of the call that allocated it; 0: not known
     const char *shown_name() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
         const long long item = static_cast<long long>(itemsize),

@@ -75,24 +75,27 @@ enum {
 };
 
 namespace gridstride {
-template <class T> cudaError_t host_too(T **p, size_t bytes, bool cleared) {
-    *p = static_cast<T *>(device_alloc(bytes, 1, cleared, true));
+template <class T> cudaError_t host_too(T **p, size_t bytes, bool cleared, int line) {
+    *p = static_cast<T *>(device_alloc(bytes, 1, cleared, true, line));
     return failed_unless(*p, cudaErrorMemoryAllocation);
 }
 }
-inline cudaError_t cudaMalloc(void **p, size_t bytes) {
+inline cudaError_t cudaMalloc(void **p, size_t bytes, int line = __builtin_LINE()) {
     if (!p) return gridstride::told(cudaErrorInvalidValue);
-    *p = bytes ? gridstride::device_alloc(bytes, 1, false) : nullptr;
+    *p = bytes ? gridstride::device_alloc(bytes, 1, false, false, line) : nullptr;
     return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
 }
-template <class T> cudaError_t cudaMalloc(T **p, size_t bytes) {
+template <class T> cudaError_t cudaMalloc(T **p, size_t bytes, int line = __builtin_LINE()) {
     if (!p) return gridstride::told(cudaErrorInvalidValue);
-    *p = bytes ? static_cast<T *>(gridstride::device_alloc(bytes, sizeof(T), false)) : nullptr;
+    *p = bytes ? static_cast<T *>(gridstride::device_alloc(bytes, sizeof(T), false, false, line)) : nullptr;
     return gridstride::failed_unless(*p || !bytes, cudaErrorMemoryAllocation);
 }
-template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t) { return cudaMalloc(p, bytes); }
-template <class T> cudaError_t cudaMallocManaged(T **p, size_t bytes, unsigned = cudaMemAttachGlobal) {
-    return gridstride::host_too(p, bytes, false);
+template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t, int line = __builtin_LINE()) {
+    return cudaMalloc(p, bytes, line);
+}
+template <class T> cudaError_t cudaMallocManaged(
+    T **p, size_t bytes, unsigned = cudaMemAttachGlobal, int line = __builtin_LINE()) {
+    return gridstride::host_too(p, bytes, false, line);
 }
 inline cudaError_t cudaFree(void *p) {
     return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue);
@@ -147,16 +150,22 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr a
         attribute == cudaMemPoolAttrReleaseThreshold ? pool->threshold : gridstride::device_total();
     return cudaSuccess;
 }
-template <class T> cudaError_t cudaMallocFromPoolAsync(T **p, size_t bytes, cudaMemPool_t, cudaStream_t) {
-    return cudaMalloc(p, bytes);
+template <class T> cudaError_t cudaMallocFromPoolAsync(
+    T **p, size_t bytes, cudaMemPool_t, cudaStream_t, int line = __builtin_LINE()) {
+    return cudaMalloc(p, bytes, line);
 }
-template <class T> cudaError_t cudaMallocPitch(T **p, size_t *pitch, size_t width, size_t height) {
+template <class T> cudaError_t cudaMallocPitch(
+    T **p, size_t *pitch, size_t width, size_t height, int line = __builtin_LINE()) {
     *pitch = (width + 511) / 512 * 512;
-    return cudaMalloc(p, *pitch * height);
+    return cudaMalloc(p, *pitch * height, line);
 }
 // Pinned memory can be read by kernels as well: it is device memory that the host may touch.
-template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes) { return gridstride::host_too(p, bytes, true); }
-template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned) { return cudaMallocHost(p, bytes); }
+template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes, int line = __builtin_LINE()) {
+    return gridstride::host_too(p, bytes, true, line);
+}
+template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned, int line = __builtin_LINE()) {
+    return cudaMallocHost(p, bytes, line);
+}
 template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
     *p = static_cast<T *>(host);
     return cudaSuccess;

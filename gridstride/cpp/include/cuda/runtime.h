@@ -54,7 +54,7 @@ GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 
 // Device memory: apart from the host's, with unmapped pages around every piece.
 // host: the CPU may touch it, too
-GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false);
+GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false, int line = 0);
 GRIDSTRIDE_API bool device_free(void *p);                          // false: nothing was allocated there
 // `malloc` and `free`; in a kernel, of the device's memory, until this kernel or a later one frees it
 GRIDSTRIDE_API void *heap_alloc(size_t bytes);
@@ -227,6 +227,13 @@ GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));
 // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
 struct gridstride_options { int checks, order, seed, threads; double seconds; };
 GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
+// What was allocated and is not yet freed, the n-th of it; false: there is no more
+struct gridstride_leak {
+    size_t bytes;
+    int line; // of the call; 0: not known
+    const char *name; // a kernel's parameter that pointed to it, or nothing
+};
+GRIDSTRIDE_API bool gridstride_left(int n, gridstride_leak *);
 // of a fresh piece, after a checked launch: which of its bytes somebody has written
 GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);
 GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
