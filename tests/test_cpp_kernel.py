@@ -393,7 +393,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     how = '-I',tmp_path/'inc','-D','FACTOR=3'
     files = tmp_path/'main.cu',tmp_path/'more'/'show.cpp'
     assert command(*how, *files)==(0, '3 6\n', '')
-    leak = '8 bytes of x are never freed; line 5: cudaMalloc(&d, sizeof h);\n'
+    leak = '8 bytes are never freed; line 5: cudaMalloc(&d, sizeof h);\n'
     assert command(*how, '--leaks', *files)==(1, '3 6\n', leak)
     assert command(*how, *files, '--', 'a.cu')==(1, '3 6\n', '')
     status,out,err = command(*how, *files, '--', 'a.cu', 'b')

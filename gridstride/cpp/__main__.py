@@ -42,7 +42,7 @@ def _joined(files):
 
 
 class _Leak(ctypes.Structure):
-    _fields_ = [('bytes', ctypes.c_size_t), ('line', ctypes.c_int), ('name', ctypes.c_char_p)]
+    _fields_ = [('bytes', ctypes.c_size_t), ('line', ctypes.c_int)]
 
 
 def _leaks(lines):
@@ -52,7 +52,7 @@ def _leaks(lines):
     left.restype = ctypes.c_bool
     while left(n, ctypes.byref(leak)):
         n += 1
-        what = f'{leak.bytes:,} bytes of {leak.name.decode() or "memory"} are never freed'
+        what = f'{leak.bytes:,} bytes are never freed'
         yield f'{what}; line {leak.line}: {lines[leak.line - 1].strip()}' if 0 < leak.line <= len(lines) else what
 
 

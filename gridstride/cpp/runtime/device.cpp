@@ -118,7 +118,7 @@ bool gridstride_left(int n, gridstride_leak *leak) {
     gridstride::Turn turn;
     for (auto &p : gridstride::memory.pieces)
         if (p.live && !p.symbol && n-- == 0) {
-            *leak = {p.hi - p.lo, p.line, p.name};
+            *leak = {p.hi - p.lo, p.line};
             return true;
         }
     return false;

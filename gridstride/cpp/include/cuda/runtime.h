@@ -231,7 +231,6 @@ GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
 struct gridstride_leak {
     size_t bytes;
     int line; // of the call; 0: not known
-    const char *name; // a kernel's parameter that pointed to it, or nothing
 };
 GRIDSTRIDE_API bool gridstride_left(int n, gridstride_leak *);
 // of a fresh piece, after a checked launch: which of its bytes somebody has written
