@@ -1,11 +1,13 @@
 """`sim.options(engine='c')`: the simulator's tests once more, compiled; the same findings on the same lines; and what
 this engine refuses, clearly."""
 import importlib
+import inspect
 import math
 
 import numpy as np
 import pytest
 
+import engine_unit
 import test_sim
 from gridstride import sim
 from gridstride.sim import cuda
@@ -28,6 +30,12 @@ for _name in ('test_dtypes','test_recursion','test_grid_barrier','test_float32_s
 @pytest.fixture(params=['forward'], autouse=True)
 def order(request):
     with sim.options(order=request.param, seed=3, engine='c'): yield request.param
+
+@pytest.fixture(scope='module', autouse=True)
+def one_unit(request):
+    "The first kernels of most tests, compiled at once: what compiles alone takes ten times as long"
+    tests = [f for name,f in globals().items() if name.startswith('test_') and inspect.isfunction(f)]
+    with engine_unit.compiled(request.config, tests): yield
 
 # the emulator keeps no record of local memory, and its warps are those of a GPU since Volta, whose
 # threads wait for each other
