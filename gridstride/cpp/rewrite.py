@@ -52,7 +52,9 @@ _ABSENT = {
 
 def _refuse_headers(src):
     for t in live(tokens(src)):
-        _, header = t.kind == 'directive' and read_include(t.text) or (False, '')
+        if t.kind != 'directive':
+            continue
+        _, header = read_include(t.text) or (False, '')
         for start, instead in _ABSENT.items():
             if header.startswith(start):
                 what = f'the emulator has no {header}: {instead}, or run on a GPU'
