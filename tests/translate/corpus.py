@@ -6,6 +6,7 @@ kernel takes from around it written above it.
 """
 import ast, importlib, inspect, itertools, json, re, sys, textwrap, types, warnings
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from unittest.mock import patch
 
@@ -202,5 +203,7 @@ def lessons():
 REFUSED = 'complex64','complex128','cmath','fact(','this_grid()'
 def refused(case): return any(o in case.source + json.dumps(case.args) for o in REFUSED)
 
+@lru_cache
 def all_cases():
+    "Of all three; the same in every call, as running the tests of the simulator takes seconds"
     return [*lessons(), *as_cases('ncu', counted_kernels()), *as_cases('sim', simulator_tests())]
