@@ -72,6 +72,10 @@ def _parse(src):
 
 
 def _expr(src):
+    if all(map(str.isidentifier, names := src.split('.'))):  # most are
+        return functools.reduce(
+            lambda o, name: ast.Attribute(o, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
+        )
     return _bare(ast.parse(src, mode='eval')).body
 
 
@@ -103,13 +107,20 @@ class _Rewriter(ast.NodeTransformer):
 
     def make(self, node, src, **parts):
         "Statements from `src`, whose names in `parts` stand for expressions; they get the line of `node`"
-        return [self.at(node, o) for o in _fill(_parse(src), parts)]
+        parts = {name: self.at(node, o) for name, o in parts.items()}
+        place = {k: getattr(node, k, None) for k in ast.expr._attributes}
+        return [_filled(o, parts, place) for o in ast.parse(src).body]
 
     def at(self, node, new):
-        "`new`, whose parts that have no line of their own get the line of `node`"
-        for o in ast.walk(new):
-            if 'lineno' in o._attributes and not hasattr(o, 'lineno'):
+        "`new`, whose parts that have no line of their own get the line of `node`; what has one was here before"
+        todo = [new]
+        while todo:
+            o = todo.pop()
+            if o._attributes:
+                if hasattr(o, 'lineno'):
+                    continue
                 ast.copy_location(o, node)
+            todo.extend(ast.iter_child_nodes(o))
         return new
 
     # blocks
@@ -465,14 +476,18 @@ def _call(f, *args):
     return ast.Call(_expr(f), list(args), [])
 
 
-def _fill(stmts, parts):
-    "`stmts` with the names that `parts` has replaced by its expressions"
-
-    class Fill(ast.NodeTransformer):
-        def visit_Name(self, node):
-            return parts.get(node.id, node)
-
-    return [Fill().visit(s) for s in stmts]
+def _filled(tree, parts, place):
+    "`tree`, at a `place`, with the names that `parts` has replaced by its expressions"
+    if isinstance(tree, ast.Name) and tree.id in parts:
+        return parts[tree.id]
+    if tree._attributes:
+        tree.__dict__.update(place)
+    for name, o in ast.iter_fields(tree):
+        if isinstance(o, ast.AST):
+            setattr(tree, name, _filled(o, parts, place))
+        elif isinstance(o, list):
+            o[:] = [_filled(x, parts, place) if isinstance(x, ast.AST) else x for x in o]
+    return tree
 
 
 def _read(f):
