@@ -10,7 +10,9 @@ from gridstride import asm
 from gridstride.asm import CompileError, CompilerMissing, beside, occupancy, ptx, report, resources, sass, tools
 from gridstride.asm.limits import SMS, sm_of
 from gridstride.asm.listing import KINDS
+from gridstride.asm.read import read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.cpp.reader import device_only, kernels
 
 HERE = Path(__file__).parent/'asm'
 ARCHS = [f'sm_{o}' for o in SMS]
@@ -199,22 +201,38 @@ def test_hoppers_own_instructions():
     assert any(o.op.startswith('SYNCS') and o.kind == 'barrier' for o in s.instructions)
 
 
+INCLUDE = re.compile(r'^[ \t]*#[ \t]*include.*\n', re.M)
+MACRO = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)', re.M)
+
+
+def side_by_side(sources):
+    "The device code of `sources` as one, each in a namespace of its own"
+    codes = [device_only(o) for o in sources]
+    spaces = [f'namespace s{i} {{\n{INCLUDE.sub("", src)}\n}}\n' for i, src in enumerate(codes)]
+    ends = [''.join(f'#undef {o}\n' for o in MACRO.findall(src)) for src in codes]
+    return ''.join([*dict.fromkeys(o for src in codes for o in INCLUDE.findall(src)), *map(str.__add__, spaces, ends)])
+
+
 @pytest.mark.parametrize('arch', ['sm_75', 'sm_90', 'sm_120'])
 def test_every_instruction_of_many_kernels_has_a_kind(arch):
-    "The kernels of the programs that a GPU and the emulator run alike"
-    from gridstride.cpp.reader import kernels
-    found, rest = 0, set()
+    "The kernels of the programs that a GPU and the emulator run alike; their machine code is read in one go"
+    listings, good = [], []
     for path in sorted((HERE.parent/'cuda/same').glob('*.cu'))[::6]:
         src = path.read_text()
         for k in [o for o in kernels(src) if not o.template][:1]:
-            try: both = sass(src, name=k.name, arch=arch), ptx(src, name=k.name, arch=arch)
+            try: listings.append(ptx(src, name=k.name, arch=arch).instructions)
             except CompileError as e:
                 assert ('cudaMalloc' in str(e)
                         or (arch == 'sm_75' and any(o in str(e) for o in ('is undefined', 'requires .target sm_')))), e
                 continue
-            found += len(both[0].instructions)
-            rest |= {o.op for l in both for o in l.instructions if o.kind == 'other'}
-    assert found > 500 and rest <= {'NOP'}
+            good.append((k.name, src))
+    _, cubin, *_ = tools.nvrtc(side_by_side([src for _, src in good]), f's0::{good[0][0]}', arch)
+    text, entries = tools.disassemble(cubin), [o[6:] for o in tools.sections(cubin) if o.startswith('.text.')]
+    for name, _ in good: assert any(name in o for o in entries)
+    machine = [read_sass(text, o, 'kernel.cu', {}) for o in entries]
+    found = [o for items in machine for o in items if not isinstance(o, str)]
+    assert len(found) > 2000
+    assert {o.op for l in [*listings, found] for o in l if o.kind == 'other'} <= {'NOP'}
 
 
 # Which kernel
