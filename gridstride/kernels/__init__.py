@@ -5,12 +5,14 @@ from importlib import import_module
 
 from .ladder import Ladder, right
 from .choice import explain, matmul, plan, tune, using
+from .flash import TOOLS as _FLASH
 from .fused import TOOLS as _FUSED
 from .memory import argmax, histogram, scan, sum, transpose
 from .quant import TOOLS as _QUANT
 from .rung import Rung
 
-_ROOM_OF = {o: 'fused' for o in _FUSED} | {o: 'quant' for o in _QUANT}  # what needs torch from its first line on
+# what needs torch from its first line on
+_ROOM_OF = {o: 'fused' for o in _FUSED} | {o: 'quant' for o in _QUANT} | {o: 'flash' for o in _FLASH}
 
 __all__ = ['Ladder', 'right', 'explain', 'matmul', 'plan', 'tune', 'using', 'Rung']
 __all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_ROOM_OF]

@@ -1,0 +1,213 @@
+"""`attention` as torch knows it: checked, launched by the kernel that is right for the GPU, differentiable."""
+
+import math
+from typing import NamedTuple
+
+import torch
+from torch.autograd.function import once_differentiable
+from torch.nn.functional import scaled_dot_product_attention
+
+from . import calls
+from .calls import DIMS, Case
+from .launches import launch_mapped
+from ..fused.operators import operator
+from ..rung import here
+from ..tool import check_tensor, launch
+
+_TYPES = 'bfloat16', 'float16', 'float32', 'float64'
+
+
+class Way(NamedTuple):
+    "Who computes attention, and why not a kernel of ours"
+
+    name: str  # 'hopper', 'mma.sync' or 'sdpa'
+    why: str = ''
+
+
+def _capability(x):
+    return torch.cuda.get_device_capability(x.device) if x.is_cuda else (9, 0)
+
+
+def _way(q):
+    "The `Way` for rows like q"
+    if q.dtype != torch.bfloat16:
+        return Way('sdpa', f'our kernels multiply bfloat16, and this is {str(q.dtype)[6:]}')
+    if q.shape[-1] not in DIMS:
+        return Way('sdpa', f'our kernels have heads of {", ".join(map(str, DIMS))} numbers, and this has {q.shape[-1]}')
+    if here().hopper:
+        return Way('hopper')
+    if q.shape[-1] > 128:
+        return Way('sdpa', 'heads of more than 128 numbers need a Hopper GPU here')
+    if _capability(q) < (8, 0):
+        return Way('sdpa', 'mma.sync of bfloat16 needs an Ampere GPU')
+    return Way('mma.sync')
+
+
+def _check(q, k, v):
+    "Raise unless the shapes of q, k and v fit, and they lie where kernels run"
+    for name, x in dict(q=q, k=k, v=v).items():
+        check_tensor('attention', x[..., :0].contiguous() if hasattr(x, 'data_ptr') else x, _TYPES, name)
+        if x.dim() != 4:
+            raise ValueError(f'attention: {name} has the shape {tuple(x.shape)}, and needs [batch, heads, rows, dim]')
+        if x.dtype != q.dtype or x.device != q.device:
+            raise ValueError(f'attention: {name} is {x.dtype} on {x.device}, and q is {q.dtype} on {q.device}')
+    if k.shape != v.shape:
+        raise ValueError(f'attention: k has the shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be the same')
+    if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
+        raise ValueError(f'attention: q is {tuple(q.shape)} and k {tuple(k.shape)}; batch and dim must be the same')
+    if not k.shape[1] or q.shape[1] % k.shape[1]:
+        raise ValueError(f'attention: {q.shape[1]} heads of q cannot share {k.shape[1]} of k: no whole number of them')
+
+
+def _scale(q, scale):
+    "What scores are multiplied by"
+    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
+    if not 0 < scale < math.inf:
+        raise ValueError(f'attention: scale is {scale}, and it must be above 0: the highest score is sought unscaled')
+    return scale
+
+
+def _lens(q, k, lens):
+    "Lengths as the kernels take them, int32 [2, batch]: of rows, then of keys"
+    if lens is None:
+        return None
+    if not isinstance(lens, (tuple, list)):
+        if q.shape[2] != k.shape[2]:
+            raise ValueError('attention: q and k have different lengths; give lens as a pair (of rows, of keys)')
+        lens = lens, lens
+    for x in lens:
+        if not hasattr(x, 'data_ptr') or x.is_floating_point() or x.shape != (q.shape[0],):
+            raise ValueError(f'attention: lens needs {q.shape[0]} whole numbers in a tensor, one for each of the batch')
+    return torch.stack([x.to(device=q.device, dtype=torch.int32) for x in lens])
+
+
+def _window(window):
+    if window is None:
+        return 0
+    if not isinstance(window, int) or window < 1:
+        raise ValueError(
+            f'attention: window is {window!r}, and it may be a whole number from 1 on: keys nearer than that'
+        )
+    return window
+
+
+def _aligned(x):
+    "x, where rows begin at multiples of 16 bytes and their numbers follow each other; else a copy"
+    well = x.stride(3) == 1 and x.data_ptr() % 16 == 0 and all(s * x.element_size() % 16 == 0 for s in x.stride()[:3])
+    return x if well else x.contiguous()
+
+
+def _empty_out(q):
+    "Room for the result, in the order of q; the emulator takes arrays in one order only"
+    out = torch.empty_like(q)
+    ordered = out.stride(3) == 1 and q.is_cuda
+    return out if ordered else torch.empty_like(q, memory_format=torch.contiguous_format)
+
+
+def _fake(q, k, v, causal, scale, window, lens):
+    return _empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
+
+
+def _case(q, k, causal, window, lens):
+    batch, heads, rows, dim = q.shape
+    return Case(batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None)
+
+
+@operator(
+    'attention(Tensor q, Tensor k, Tensor v, bool causal, float scale, int window, Tensor? lens) -> (Tensor, Tensor)',
+    _fake,
+)
+def _attention(q, k, v, causal, scale, window, lens):
+    q, k, v = map(_aligned, (q, k, v))
+    out, lse = _fake(q, k, v, causal, scale, window, lens)
+    if not q.numel() or not k.numel():
+        return out.zero_(), lse.fill_(-math.inf)
+    c, on = _case(q, k, causal, window, lens), here()
+    arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
+    if on.hopper:
+        call, boxes = calls.forward_hopper(c, scale, out.stride()[:3], on)
+        launch_mapped(call, boxes, q, **arrays)
+    else:
+        if not q.is_cuda:
+            q, k, v = (x.contiguous() for x in (q, k, v))
+        strides = tuple(x.stride()[:3] for x in (q, k, v, out))
+        launch([calls.forward_ampere(c, scale, strides)], **dict(arrays, q=q, k=k, v=v), x=q)
+    return out, lse
+
+
+def _looks(q, k, causal, window, lens):
+    "Which row looks at which key, as a mask for SDPA; None: each at all"
+    if not (causal or window or lens is not None):
+        return None
+    i, j = (torch.arange(x.shape[2], device=q.device) for x in (q, k))
+    i = i[:, None]
+    mask = torch.ones(1, 1, q.shape[2], k.shape[2], dtype=torch.bool, device=q.device)
+    if causal:
+        mask = mask & (j <= i)
+    if window:
+        mask = mask & (j > i - window) & (j < i + window)
+    if lens is not None:
+        rows, keys = (x[:, None, None, None] for x in lens)
+        mask = mask & (i < rows) & (j < keys)
+    return mask
+
+
+def _sdpa(q, k, v, causal, scale, window, lens):
+    "The same by torch's own function; a row that looks at nothing gives 0"
+    grouped = dict(enable_gqa=True) if q.shape[1] != k.shape[1] else {}
+    if not window and lens is None:
+        return scaled_dot_product_attention(q, k, v, is_causal=causal, scale=scale, **grouped)
+    mask = _looks(q, k, causal, window, lens)
+    out = scaled_dot_product_attention(q, k, v, attn_mask=mask, scale=scale, **grouped)
+    return torch.where(mask.any(-1, keepdim=True), out, 0)
+
+
+class _Attention(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, q, k, v, causal, scale, window, lens):
+        out, lse = _attention(q, k, v, causal, scale, window, lens)
+        ctx.save_for_backward(q, k, v, lens)
+        ctx.how = causal, scale, window
+        ctx.mark_non_differentiable(lse)
+        return out, lse
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, dout, _):
+        *given, lens = ctx.saved_tensors
+        with torch.enable_grad():
+            given = [x.detach().requires_grad_() for x in given]
+            out = _sdpa(*given, *ctx.how, lens)
+            return *torch.autograd.grad(out, given, dout), None, None, None, None
+
+
+def attention_way(q, k, v) -> Way:
+    "Who computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'sdpa', and why"
+    _check(q, k, v)
+    return _way(q)
+
+
+def attention(
+    q,  # [batch, heads, rows, dim], with any strides, where kernels run
+    k,  # [batch, heads, keys, dim]; its heads may be fewer, each for as many of q that follow each other
+    v,  # like k
+    causal=False,  # does row i look at keys 0 to i alone?
+    scale=None,  # of q @ k^T; None: 1/sqrt(dim)
+    window=None,  # a row looks only at keys that are nearer than that: |row - key| < window
+    lens=None,  # whole numbers [batch]: how many rows and keys are there, the rest is padding; or a pair of such
+    lse=False,  # the logarithm of each row's sum of exponentials, too? It has no gradient
+):  # like q; with `lse`, a pair of it and float32 [batch, heads, rows]
+    """softmax(q @ k^T * scale) @ v, row by row, as `F.scaled_dot_product_attention`, without its matrix of scores in
+    memory; differentiable once. A row that looks at no key gives 0.
+
+    bfloat16 heads of 64, 128 or 256 numbers are computed by our kernels, all else by SDPA: `attention_way` says which,
+    and why. `TypeError` and `ValueError` say what does not fit. After Dao, FlashAttention-2 (2023), and Shah and
+    others, FlashAttention-3 (2024)."""
+    _check(q, k, v)
+    scale, window, lens = _scale(q, scale), _window(window), _lens(q, k, lens)
+    if _way(q).name != 'sdpa':
+        both = _Attention.apply(q, k, v, bool(causal), scale, window, lens)
+        return both if lse else both[0]
+    if lse:
+        raise ValueError(f'attention: no lse here, as SDPA computes this: {_way(q).why}')
+    return _sdpa(q, k, v, bool(causal), scale, window, lens)

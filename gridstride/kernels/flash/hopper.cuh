@@ -1,0 +1,35 @@
+// What the kernels for a Hopper GPU share beside ptx.cuh: boxes of arrays with four axes, turns of warpgroups.
+__device__ void tma_load(u32 to, const TensorMap &x, int c, int row, int head, int batch, u32 bar) {
+    asm volatile("cp.async.bulk.tensor.4d.shared::cluster.global.mbarrier::complete_tx::bytes "
+                 "[%0], [%1, {%2, %3, %4, %5}], [%6];"
+                 :: "r"(to), "l"(&x), "r"(c), "r"(row), "r"(head), "r"(batch), "r"(bar) : "memory");
+}
+__device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
+
+// Barriers of the block that have numbers: some threads come to wait, others only to say that they were there
+__device__ void named_sync(int bar, int threads) {
+    asm volatile("bar.sync %0, %1;" :: "r"(bar), "r"(threads) : "memory");
+}
+__device__ void named_arrive(int bar, int threads) {
+    asm volatile("bar.arrive %0, %1;" :: "r"(bar), "r"(threads) : "memory");
+}
+
+// For the compiler, which cannot see that products change d: here d is read and written
+template<int N> __device__ void fence_sums(float (&d)[N]) {
+    #pragma unroll
+    for (int i = 0; i < N; i++) asm volatile("" : "+f"(d[i]) :: "memory");
+}
+
+// For the assembler, which would rather wait for products first and compute afterwards: `sum`, which is never negative,
+// might have to be stored before
+__device__ void keep_before(float sum, u32 anywhere) {
+    if (sum < 0) asm volatile("st.shared.f32 [%0], %1;" :: "r"(anywhere), "f"(sum) : "memory");
+}
+
+// A place in a ring of STAGES, and how often the ring has been gone round
+struct Place {
+    int stage = 0, turn = 0;
+    __device__ void next() {
+        if (++stage == STAGES) { stage = 0; turn++; }
+    }
+};

@@ -1,0 +1,96 @@
+// The online softmax of rows whose numbers are spread over warps as tensor cores do it, and where the results go.
+#define LOWEST (-INFINITY)                                 // NVRTC takes it for no constant
+constexpr float LN2 = 0.6931471805599453f;
+
+__device__ float exp2_fast(float x) {
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
+    return y;
+}
+
+// A thread has two rows, `row` and `row` + 8, and of each two of every eight columns: number i of s is in row i/2%2
+__device__ int column_of(int i) { return i/4*8 + threadIdx.x%4*2 + i%2; }
+
+__device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int window) {
+    #pragma unroll
+    for (int i = 0; i < BN/2; i++)
+        if (!looks_at(row + i/2%2*8, key + column_of(i), t, window)) s[i] = LOWEST;
+}
+__device__ float of_quad_max(float x) {
+    x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));
+    return fmaxf(x, __shfl_xor_sync(~0u, x, 2));
+}
+__device__ float of_quad_sum(float x) {
+    x += __shfl_xor_sync(~0u, x, 1);
+    return x + __shfl_xor_sync(~0u, x, 2);
+}
+
+// The online softmax of two rows: scores become shares of the highest so far; `less`: what the shares before are worth
+struct Rows { float top[2], sum[2], less[2]; };
+
+__device__ void take_shares(float (&s)[BN/2], Rows &r, float factor) {
+    #pragma unroll
+    for (int y = 0; y < 2; y++) {
+        float top = r.top[y];
+        #pragma unroll
+        for (int i = 2*y; i < BN/2; i += 4) top = fmaxf(top, fmaxf(s[i], s[i + 1]));
+        top = of_quad_max(top);
+        float base = top == LOWEST ? 0 : top*factor;       // of a row that looks at nothing yet: no NaN
+        r.less[y] = exp2_fast(r.top[y]*factor - base);
+        r.top[y] = top;
+        float sum = r.sum[y]*r.less[y];
+        #pragma unroll
+        for (int i = 2*y; i < BN/2; i += 4) {
+            s[i] = exp2_fast(s[i]*factor - base);
+            s[i + 1] = exp2_fast(s[i + 1]*factor - base);
+            sum += s[i] + s[i + 1];
+        }
+        r.sum[y] = sum;
+    }
+}
+__device__ void keep_shares(u32 (&p)[BN/4], const float (&s)[BN/2]) {      // as the first operand of a product
+    #pragma unroll
+    for (int i = 0; i < BN/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
+}
+__device__ void rescale(float (&o)[HD/2], const Rows &r) {
+    #pragma unroll
+    for (int i = 0; i < HD/2; i++) o[i] *= r.less[i/2%2];
+}
+
+// 4 threads have 4 words each: number i of thread t becomes number t of thread i
+__device__ void turn_quad(u32 (&x)[4]) {
+    int t = threadIdx.x%4;
+    #pragma unroll
+    for (int far = 1; far < 4; far *= 2)
+        #pragma unroll
+        for (int i = 0; i < 4; i++) if (!(i & far)) {
+            u32 got = __shfl_xor_sync(~0u, t & far ? x[i] : x[i + far], far);
+            if (t & far) x[i] = got; else x[i + far] = got;
+        }
+}
+
+struct Out { bf16 *at; float *lse; long long batch, head, row; };      // steps from one to the next, in numbers
+
+__device__ void store_rows(const float (&o)[HD/2], const Rows &r, const Out &out, const Tile &t, int row,
+                           const Sizes &z, float factor) {
+    #pragma unroll
+    for (int y = 0; y < 2; y++) {
+        int i = row + 8*y;
+        float sum = of_quad_sum(r.sum[y]), each = i < t.rows && sum > 0 ? 1/sum : 0;
+        if (i < z.rows && threadIdx.x%4 == 0)
+            out.lse[((long long)t.batch*z.heads + t.head)*z.rows + i] =
+                each > 0 ? r.top[y]*factor*LN2 + logf(sum) : LOWEST;
+        bf16 *to = out.at + t.batch*out.batch + t.head*out.head + i*out.row;
+        #pragma unroll
+        for (int c = 0; c < HD/8; c += 4) {                // 32 columns, 8 of them a thread
+            u32 x[4];
+            #pragma unroll
+            for (int j = 0; j < 4; j++) {
+                const float *e = &o[(c + j)*4 + 2*y];
+                x[j] = each > 0 ? pack(e[0]*each, e[1]*each) : 0;
+            }
+            turn_quad(x);
+            if (i < z.rows) *(uint4 *)(to + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
+        }
+    }
+}

@@ -1,0 +1,60 @@
+"""The texts of these kernels, and what stands above them before they are compiled: instructions, types and numbers."""
+
+from functools import lru_cache
+from importlib.resources import files
+
+from ..ptx import PTX, primitives, wgmma
+from ..texts import with_types
+
+_TYPES = (('bf16', '__nv_bfloat16'),)
+
+
+@lru_cache
+def source(
+    name,  # of a file here, without its `.cuh`
+) -> str:
+    "The text of a file of this room"
+    return files(__package__).joinpath(f'{name}.cuh').read_text(encoding='utf-8')
+
+
+def wgmma_kept(n: int) -> str:  # n: columns of the result, a multiple of 8 up to 256
+    "CUDA C of a function that starts d (+)= 64x16 times 16 x `n` bf16 numbers, the first of them in registers"
+    d = n // 2
+    registers = ','.join(f'%{i}' for i in range(d))
+    operands = ', '.join(f'"+f"(d[{i}])' for i in range(d))
+    return f'''
+// starts d (+)= a @ n of 16 k, a in four registers of each thread
+template<bool N_TURNED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u32 b, u32 c, u32 e, u64 n, int more) {{
+    asm volatile("{{ .reg .pred more; setp.ne.b32 more, %{d + 5}, 0;\\n"
+                 "wgmma.mma_async.sync.aligned.m64n{n}k16.f32.bf16.bf16 "
+                 "{{{registers}}}, "
+                 "{{%{d},%{d + 1},%{d + 2},%{d + 3}}}, %{d + 4}, more, 1, 1, %{d + 6}; }}"
+                 : {operands}
+                 : "r"(a), "r"(b), "r"(c), "r"(e), "l"(n), "r"(more), "n"(N_TURNED) : "memory");
+}}
+'''
+
+
+@lru_cache(1024)
+def hopper_source(
+    names,  # of files, one after the other
+    scores,  # numbers of columns of the products that are made of shared memory alone
+    kept,  # and of those whose first operand is in registers
+    constants,  # ((name in the text, int), ...)
+) -> str:
+    "CUDA C of kernels for a Hopper GPU, ready to be compiled"
+    products = ''.join([*map(wgmma, scores), *map(wgmma_kept, kept)])
+    return with_types(PTX + products + '\n'.join(map(source, names)), _TYPES, constants)
+
+
+@lru_cache(1024)
+def ampere_source(
+    names,  # of files, one after the other
+    constants,  # ((name in the text, int), ...)
+) -> str:
+    "CUDA C of kernels for GPUs from Ampere on, ready to be compiled"
+    words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
+    needs = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
+    return with_types(
+        '\n'.join(map(source, names)), (('bf16', '__nv_bfloat16'),), constants, words + primitives(*needs)
+    )

@@ -1,0 +1,131 @@
+"""`gridstride.kernels.attention` on the emulator: ragged sizes, masks, grouped heads, lengths, gradients, what is left
+to SDPA, and what is refused."""
+import math
+
+import pytest
+import torch
+from gridstride.kernels import attention, attention_way
+from gridstride.kernels.flash import attentions
+from gridstride.kernels.rung import Device
+from one_unit import one_unit
+
+
+def normal(*shape, seed=0, dtype=torch.bfloat16):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed), dtype=torch.float64).to(dtype)
+
+
+def qkv(batch, heads, group, rows, keys, dim, dtype=torch.bfloat16):
+    sizes = (heads, rows), (heads//group, keys), (heads//group, keys)
+    return [normal(batch, h, n, dim, seed=i, dtype=dtype) for i, (h, n) in enumerate(sizes)]
+
+
+def exact(q, k, v, causal=False, scale=None, window=None, lens=None):
+    "(out, lse) in float64, with the whole matrix of scores; a row that looks at nothing gives 0"
+    q, k, v = (x.double() for x in (q, k, v))
+    k, v = (x.repeat_interleave(q.shape[1]//k.shape[1], 1) for x in (k, v))
+    i, j = torch.arange(q.shape[2])[:, None], torch.arange(k.shape[2])
+    looks = (torch.ones(i.numel(), j.numel()) > 0) & (~torch.tensor(causal) | (j <= i))
+    if window: looks = looks & ((i - j).abs() < window)
+    if lens is not None:
+        rows, keys = (x[:, None, None, None] for x in (lens if isinstance(lens, tuple) else (lens, lens)))
+        looks = looks & (i < rows) & (j < keys)
+    s = (q @ k.mT*(scale or q.shape[-1]**-.5)).masked_fill(~looks, -math.inf)
+    return s.softmax(-1).nan_to_num(0) @ v, s.logsumexp(-1)
+
+
+def is_near(got, want):
+    # shares and results are rounded to bfloat16, 2^-9 of each; many shares of random signs do not add up to twice that
+    torch.testing.assert_close(got.double(), want, rtol=0, atol=2**-8*want.abs().max().item())
+
+
+def both(given, **how):
+    "`attention` of these, held against float64"
+    out, lse = attention(*given, **how, lse=True)
+    want, wanted = exact(*given, **how)
+    is_near(out, want)
+    torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)    # float32, a sum of some hundreds
+
+
+def test_ragged_sizes_and_grouped_heads():
+    for rows, keys in ((1, 1), (191, 129), (193, 260)): both(qkv(1, 2, 2, rows, keys, 64))
+
+
+def test_causal_with_lengths():
+    both(qkv(2, 2, 1, 260, 260, 128), causal=True, lens=torch.tensor([129, 260]))
+    both(qkv(2, 1, 1, 130, 70, 128), causal=True, lens=(torch.tensor([130, 0]), torch.tensor([0, 70])))
+
+
+def test_a_window_and_a_scale():
+    both(qkv(1, 2, 1, 400, 300, 64), window=50, scale=.3)     # the last rows look at nothing
+
+
+def by_mma_sync(monkeypatch):
+    monkeypatch.setattr(attentions, 'here', lambda: Device(132, False))
+
+
+def test_mma_sync():
+    with pytest.MonkeyPatch.context() as patch:
+        by_mma_sync(patch)
+        assert attention_way(*qkv(1, 1, 1, 3, 3, 64)).name == 'mma.sync'
+        both(qkv(2, 2, 2, 131, 131, 64), causal=True, window=100, lens=torch.tensor([130, 65]))
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once(pytestconfig):
+    with one_unit(pytestconfig, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
+                                 test_a_window_and_a_scale, test_mma_sync]):
+        yield
+
+
+def test_large_scores_do_not_overflow():
+    q, k, v = qkv(1, 2, 1, 260, 260, 128)
+    both((q*30, k, v), causal=True, lens=torch.tensor([260]))
+
+
+def test_heads_that_lie_between_rows():
+    q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv(2, 4, 2, 191, 129, 64))
+    both((q, k, v))
+
+
+def test_gradients():
+    q, k, v = given = [x.requires_grad_() for x in qkv(2, 4, 2, 65, 70, 64)]
+    dout = normal(2, 4, 65, 64, seed=3)
+    got = torch.autograd.grad(attention(*given), given, dout)
+    wide = [x.detach().double().requires_grad_() for x in given]
+    for g, w in zip(got, torch.autograd.grad(exact(*wide)[0], wide, dout.double())):
+        torch.testing.assert_close(g.double(), w, rtol=0, atol=2**-6*w.abs().max().item())    # through SDPA's bfloat16
+
+
+def test_what_is_left_to_sdpa():
+    given = qkv(1, 2, 2, 40, 50, 64, torch.float32)
+    assert attention_way(*given) == ('sdpa', 'our kernels multiply bfloat16, and this is float32')
+    near = dict(rtol=1e-5, atol=1e-5)                                          # float32 sums of some fifty numbers
+    torch.testing.assert_close(attention(*given, causal=True).double(), exact(*given, causal=True)[0], **near)
+    lens = torch.tensor([0]), torch.tensor([50])
+    assert attention(*given, lens=lens).eq(0).all()
+    with pytest.raises(ValueError, match='no lse here, as SDPA computes this'): attention(*given, lse=True)
+    assert 'heads of 64, 128, 256' in attention_way(*qkv(1, 1, 1, 3, 3, 96)).why
+
+
+def test_nothing_gives_nothing():
+    q, k, v = qkv(1, 2, 1, 5, 0, 64)
+    assert attention(q, k, v).eq(0).all() and attention(v, k, v).shape == (1, 2, 0, 64)
+
+
+def test_bad_input_is_named():
+    q, k, v = qkv(2, 4, 2, 5, 6, 64)
+    for given, how, error, says in (
+            (([1], k, v), {}, TypeError, 'q is a list'), ((q, k.int(), v), {}, TypeError, 'k is int32'),
+            ((q, k, v[0]), {}, ValueError, r'v has the shape .*needs \[batch'), ((q, k, v[:1]), {}, ValueError, 'v'),
+            ((q, k.float(), v), {}, ValueError, 'k is torch.float32'), ((q[:1], k, v), {}, ValueError, 'batch and dim'),
+            ((q[:, :3], k, v), {}, ValueError, '3 heads of q cannot share 2'),
+            ((q, k, v), dict(scale=-1), ValueError, 'scale'),
+            ((q, k, v), dict(window=0), ValueError, 'window is 0'),
+            ((q, k, v), dict(lens=torch.tensor([1, 2])), ValueError, 'different lengths'),
+            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 whole')):
+        with pytest.raises(error, match=says): attention(*given, **how)
+
+
+def test_the_operator_is_one():
+    q, k, v = qkv(1, 4, 2, 30, 40, 64)
+    torch.library.opcheck(torch.ops.gridstride.attention.default, (q, k, v, False, .125, 0, None))
