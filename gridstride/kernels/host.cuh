@@ -17,7 +17,8 @@ struct Wishes { bool early; dim3 cluster; bool together; };
 
 template <class... Params, class... Args>
 void start(void (*kernel)(Params...), dim3 grid, dim3 block, int shared, Wishes asked, Args... args) {
-    if (shared > 48 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
+    // static memory counts among the 48 KiB that need no leave
+    if (shared > 40 << 10) OK(cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, shared));
     cudaLaunchAttribute wishes[3];
     cudaLaunchConfig_t config = {grid, block, (size_t)shared, 0, wishes, 0};
     if (asked.early) {
