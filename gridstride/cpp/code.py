@@ -36,13 +36,14 @@ class Code:
                 self.directives.setdefault(len(self.tokens), []).append(t)
             else:
                 self.tokens.append(t)
+        self._texts = [t.text for t in self.tokens]
         self._match_brackets()
 
     def __len__(self):
         return len(self.tokens)
 
     def __getitem__(self, i):
-        return self.tokens[i].text if 0 <= i < len(self.tokens) else ''
+        return self._texts[i] if 0 <= i < len(self._texts) else ''
 
     def is_word(self, i):
         "Is token `i` a name or a keyword?"

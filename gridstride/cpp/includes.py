@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 from .preprocessor import read_include, live
-from .tokens import tokens
+from .tokens import directives
 
 
 def read_headers(
@@ -36,7 +36,7 @@ def read_headers(
 def _names(src):
     "(is it in quotes, the name) of each header that `src` may include; none where that cannot be read"
     try:
-        found = [read_include(t.text) for t in live(tokens(src)) if t.kind == 'directive']
+        found = [read_include(t.text) for t in live(directives(src))]
     except ValueError:
         return []
     return [o for o in found if o]

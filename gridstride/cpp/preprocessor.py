@@ -210,12 +210,15 @@ def live(
 
     The lines of a conditional stay where nothing decides between its branches, with what is likely of each."""
     here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: for each open conditional
+    now = here.live
     for t in tokens:
-        outer = here.live
-        if t.kind == 'directive':
-            here.follow(t.text)
-            probably.follow(t.text)
-        word = directive_word(t.text) if t.kind == 'directive' else ''
+        if t.kind != 'directive':
+            if now is not False:
+                yield t
+            continue
+        here.follow(t.text)
+        probably.follow(t.text)
+        outer, now, word = now, here.live, directive_word(t.text)
         if word.startswith('if'):
             stays.append(outer is not False and here.own is None)
             if stays[-1]:
@@ -228,5 +231,5 @@ def live(
         elif word == 'endif' and stays:
             if stays.pop():
                 yield t
-        elif here.live is not False:
+        elif now is not False:
             yield t

@@ -5,12 +5,13 @@ is of no concern here. Of the branches of an `#if` it takes the one that is comp
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code
 from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
 from .preprocessor import DEFINE, live
-from .tokens import literal, tokens
+from .tokens import literal, tokens, tokens_of
 
 
 class Param(NamedTuple):
@@ -140,12 +141,13 @@ class Source(NamedTuple):
     literals: dict  # name -> text
 
 
+@lru_cache(4)  # who reads it does not change it
 def read(
     src: str,  # CUDA C
     likely=False,  # without the branches that are probably not compiled
 ) -> Source:
     "Read a source; `ValueError` names the line of a bracket that does not close"
-    found = list(live(tokens(src), likely))
+    found = list(live(tokens_of(src), likely))
     aliases, macros = {}, []
     for t in found:
         if t.kind == 'directive' and (m := DEFINE.match(t.text)):

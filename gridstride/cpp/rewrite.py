@@ -16,7 +16,7 @@ from .launches import rewrite_launches
 from .preprocessor import read_include, live
 from .reader import kernels_in, read
 from .statements import rewrite_statements
-from .tokens import error_at, tokens
+from .tokens import directives, error_at
 from .variables import rewrite_shared, rewrite_symbols
 
 # Some headers have no stand-in. Including one says so, and what to do instead.
@@ -51,9 +51,7 @@ _ABSENT = {
 
 
 def _refuse_headers(src):
-    for t in live(tokens(src)):
-        if t.kind != 'directive':
-            continue
+    for t in live(directives(src)):
         _, header = read_include(t.text) or (False, '')
         for start, instead in _ABSENT.items():
             if header.startswith(start):
@@ -89,7 +87,7 @@ def _rewrite_clusters(e):
 
 def without_line_numbers(src: str) -> str:
     "`src` without `#line`: what is said of a line counts from the first one that was given"
-    found = [t for t in tokens(src) if t.kind == 'directive' and re.match(r'#\s*(line\b|\d)', t.text)]
+    found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
 
 

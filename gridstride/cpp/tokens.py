@@ -62,6 +62,22 @@ def tokens(
         i = m.end()
 
 
+# A source is looked at more than once: for its headers, its kernels, and to be rewritten.
+@lru_cache(4)
+def tokens_of(
+    src: str,  # CUDA C
+) -> tuple:  # of `Token`s
+    "All that `tokens` gives of `src`"
+    return tuple(tokens(src))
+
+
+def directives(
+    src: str,  # CUDA C
+) -> list:  # of `Token`s
+    "The preprocessor lines of `src`"
+    return [t for t in tokens_of(src) if t.kind == 'directive']
+
+
 @lru_cache(4)
 def _lines(src):
     "Where the lines of `src` begin, but for the first, and (place, number) of those whose number is said"
