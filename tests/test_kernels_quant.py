@@ -159,7 +159,7 @@ def within(got, want, bound):
 @pytest.mark.parametrize('kind,dtype,group,batch,rows,columns,biased', CASES)
 def test_a_product(kind, dtype, group, batch, rows, columns, biased):
     """The numbers that stand in the packed matrix, times x, are summed in float32: what is left is the last rounding,
-    and sums of up to 1024 terms that cancel"""
+    and sums of up to 1024 terms that cancel; for many rows of x each number with its scale is rounded, too"""
     w, x = matrix(dtype, rows, columns), weights(batch, columns, dtype=getattr(torch, dtype), seed=1)
     bias = weights(rows, dtype=w.dtype, seed=2) if biased else None
     p = pack(w, kind, group)
@@ -167,7 +167,8 @@ def test_a_product(kind, dtype, group, batch, rows, columns, biased):
     want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
     assert got.dtype == w.dtype and got.shape == (batch, rows)
     last = 2**-8 if dtype == 'bfloat16' else 2**-11
-    within(got, want, last*want.abs() + 1e-6*size + 2**-25)     # float16 has no finer numbers near 0
+    each = last if batch > 16 and p.group != 'row' else 1e-6
+    within(got, want, last*want.abs() + each*size + 2**-25)     # float16 has no finer numbers near 0
     assert formats.decibels(w, exact) > dict(int8=38, fp8=30, nf4=19, int4=15)[kind]
 
 

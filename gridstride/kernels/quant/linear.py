@@ -1,5 +1,7 @@
 """Linear layers in few bits: `QuantLinear`, and the operator that it calls, which `torch.compile` keeps whole."""
 
+from functools import lru_cache
+
 import torch
 import torch.nn.functional as F
 
@@ -12,9 +14,15 @@ from ..tool import type_of
 _ROW = 0  # of `group` in the operator, where 'row' cannot stand
 
 
+@lru_cache
+def _has_tensor_cores(device) -> bool:
+    "Does a GPU multiply bfloat16 by `mma.sync`?"
+    return torch.cuda.get_device_capability(device)[0] >= 8
+
+
 def has_kernel(x, scales) -> bool:
     "Is there a kernel for x, where it is? Without a GPU plain torch is faster than the emulator"
-    return x.is_cuda and x.dtype == scales.dtype and torch.cuda.get_device_capability(x.device)[0] >= 8
+    return x.is_cuda and x.dtype == scales.dtype and _has_tensor_cores(x.get_device())
 
 
 @operator(

@@ -8,6 +8,9 @@
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 constexpr int SHARE = GROUP ? GROUP : STEP, SCALES = STEP / SHARE;       // columns of a step that share; how many do
 constexpr int ROWS = 16 * TILES * ACROSS;                   // of w, for a block
+// Sums of a group get its scale when they are complete. For many rows of x they would take too many registers, and the
+// numbers of w get it, which rounds them once more.
+constexpr bool SCALED = GROUP && COLUMNS > 2, APART = GROUP && !SCALED;
 
 __device__ u32 minus(u32 a, u32 b) {                        // of both halves
     Pair d = __hsub2(*(const Pair *)&a, *(const Pair *)&b);
@@ -62,6 +65,12 @@ template<class Sums> __device__ void scale_up(Sums &total, const float (&d)[4], 
     total[3] += d[3] * lower;
 }
 
+__device__ void scale_up(u32 (&a)[4], u32 pair) {           // registers 0 and 2 are of the upper row
+    const u32 upper = __byte_perm(pair, 0, 0x1010), lower = __byte_perm(pair, 0, 0x3232);
+    #pragma unroll
+    for (int i = 0; i < 4; i++) a[i] = times(a[i], i % 2 ? lower : upper);
+}
+
 __global__ void __launch_bounds__(32 * ACROSS * DEEP, BLOCKS)
 multiply_packed(const From *x, const uint4 *w, const u32 *scales, const From *bias, From *y, int batch, int rows,
                 int k) {
@@ -108,12 +117,13 @@ multiply_packed(const From *x, const uint4 *w, const u32 *scales, const From *bi
                     for (int s = 0; s < 2; s++) {            // 16 columns
                         u32 a[4];
                         unpack((const u32 *)now[i].words + (2 * j + s) * (BITS / 4), book + lane, a);
+                        if constexpr (SCALED) scale_up(a, now[i].scales[p]);
                         #pragma unroll
                         for (int c = 0; c < COLUMNS; c++)
-                            mma(GROUP ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
+                            mma(APART ? d[i][c] : total[i][c], a, b[c][s * 2], b[c][s * 2 + 1]);
                     }
             }
-            if constexpr (GROUP > 0)
+            if constexpr (APART)
                 #pragma unroll
                 for (int i = 0; i < TILES; i++)
                     #pragma unroll

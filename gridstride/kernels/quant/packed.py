@@ -1,5 +1,6 @@
 """Matrices in few bits, packed as kernels read them, and products with them."""
 
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -11,7 +12,7 @@ from .fragments import BITS, STEP, from_fragments, to_fragments, to_lanes, from_
 from .sources import FLOATS, KINDS
 from ..rung import here
 from ..tool import check_fits, check_tensor, launch, type_of
-from ...utils import cdiv
+from ...utils import backend, cdiv
 
 DEFAULT = dict(int8='row', int4=128, nf4=64, fp8='row')  # kind -> its group, unless another is asked for
 
@@ -80,6 +81,12 @@ def unpack(p: Packed):  # (rows, columns) of float32
     return formats.restore(Whole(numbers, scales))
 
 
+@lru_cache(1024)
+def _calls_here(device, backend, *what):
+    "What is launched on a device, which is asked once"
+    return matvec_calls(*what, here())
+
+
 def run_matvec(x, p, bias):
     "`matvec` of what is known to fit"
     (batch, columns), (rows, _) = x.shape, p.shape
@@ -90,8 +97,10 @@ def run_matvec(x, p, bias):
     y = x.new_empty(batch, rows)
     if not y.numel():
         return y
-    calls = matvec_calls(p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None, here())
-    words, scales = p.words.view(torch.uint32), p.scales.view(torch.uint32)
+    what = p.kind, type_of(x), p.group, batch, rows, x.shape[1], bias is not None
+    calls, words, scales = _calls_here(x.get_device(), backend(), *what), p.words, p.scales
+    if not x.is_cuda:  # the emulator looks at types, too
+        words, scales = words.view(torch.uint32), scales.view(torch.uint32)
     launch(calls, x, words=words, scales=scales, bias=bias, y=y)
     return y
 

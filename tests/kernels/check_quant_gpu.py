@@ -1,0 +1,93 @@
+"""What only a GPU can check of products with weights of few bits. By hand, from the repository's root:
+
+    python tests/kernels/check_quant_gpu.py             # all; a minute
+    compute-sanitizer --tool racecheck python tests/kernels/check_quant_gpu.py small   # small sizes
+"""
+import copy, sys, time
+
+import torch
+from gridstride.kernels import dequantize, quantize
+from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
+
+LAST = {torch.float16: 2**-11, torch.bfloat16: 2**-8}               # half a unit of the last place
+GROUPS = dict(int4=(128, 32, 'row'), int8=('row', 64), nf4=(64,), fp8=('row',))
+
+
+def differs(got, want, bound):
+    "Nothing, or a sentence"
+    off = (got.double() - want).abs() - bound
+    if not bool((off <= 0).all()): return f'{int((~(off <= 0)).sum())} of {off.numel()} are wrong'
+
+
+def case(kind, group, dtype, batch, rows, columns, biased):
+    w = torch.randn(rows, columns, device='cuda').mul(torch.logspace(-2, 1, rows, device='cuda').view(-1, 1)).to(dtype)
+    x, bias = torch.randn(batch, columns, device='cuda').to(dtype), w[:, 0].contiguous() if biased else None
+    p = pack(w, kind, group)
+    exact = unpack(p).double()
+    want, size = x.double() @ exact.T + (bias.double() if biased else 0), x.double().abs() @ exact.abs().T
+    each = LAST[dtype] if batch > 16 and group != 'row' else 2e-6   # numbers with their scales are rounded
+    return differs(matvec(x, p, bias), want, LAST[dtype]*want.abs() + each*size + 2**-24)
+
+
+def a_packed_product_is_right(batches=(1, 2, 8, 9, 16, 17, 32, 33, 64), sizes=((1, 128), (33, 1024), (2117, 4224)),
+                              dtypes=tuple(LAST), most=9):
+    for dtype in dtypes:
+        for kind, group in ((k, o) for k, groups in GROUPS.items() for o in groups[:most]):
+            for i, batch in enumerate(batches):
+                for size in sizes:
+                    if why := case(kind, group, dtype, batch, *size, i % 2):
+                        yield f'{kind} {group} {dtype} {batch} {size}: {why}'
+
+
+def a_product_of_8_bits_is_right(sizes=((1, 8, 16), (300, 520, 400), (1000, 2056, 4112))):
+    "Of sums of e4m3 the tensor cores keep some 14 bits"
+    for few, product, each in ((formats.fp8, multiply_fp8, 2**-12),
+                               (lambda x: formats.symmetric(x, 8)[:2], multiply_int8, 1e-6)):
+        for h, w, k in sizes:
+            (m, a), (n, b) = few(torch.randn(h, k, device='cuda')), few(torch.randn(w, k, device='cuda'))
+            exact = m.double()*a, n.double()*b
+            want, size = exact[0] @ exact[1].T, exact[0].abs() @ exact[1].abs().T
+            if why := differs(product(m, n, a, b), want, 2**-8*want.abs() + each*size):
+                yield f'{product.__name__} {h} {w} {k}: {why}'
+
+
+def a_module_is_right():
+    "By the kernel and by torch, compiled, in a CUDA graph, on another stream"
+    torch.manual_seed(0)
+    m = torch.nn.Sequential(torch.nn.Linear(1024, 4096), torch.nn.GELU(), torch.nn.Linear(4096, 1000))
+    m = m.cuda().bfloat16().requires_grad_(False)
+    for kind in GROUPS:
+        q = quantize(copy.deepcopy(m), kind)
+        d = dequantize(copy.deepcopy(q))
+        for batch in (1, 3, 64, 65):
+            x = torch.randn(batch, 1024, device='cuda').bfloat16()
+            if not formats.decibels(d(x), q(x)) > 40: yield f'{kind} {batch}: {formats.decibels(d(x), q(x)):.1f} dB'
+    x, want = x[:3].contiguous(), q(x[:3].contiguous())
+    if not torch.equal(torch.compile(q[0], fullgraph=True)(x), q[0](x)):
+        yield 'compiled it gives something else'
+    stream, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream): there = q(x)
+    torch.cuda.synchronize()
+    with torch.cuda.graph(graph): captured = q(x)
+    graph.replay()
+    torch.cuda.synchronize()
+    if not torch.equal(there, want): yield 'on another stream it gives something else'
+    if not torch.equal(captured, want): yield 'in a graph it gives something else'
+
+
+def small():
+    "Small sizes of each kind: for compute-sanitizer"
+    yield from a_packed_product_is_right((1, 9, 33), ((33, 1664),), (torch.bfloat16,), 1)
+    yield from a_product_of_8_bits_is_right(((300, 520, 400),))
+
+
+CHECKS = [a_packed_product_is_right, a_product_of_8_bits_is_right, a_module_is_right]
+
+if __name__ == '__main__':
+    failed = 0
+    for f in [globals()[o] for o in sys.argv[1:]] or CHECKS:
+        start, found = time.time(), list(f())
+        failed += bool(found)
+        print(f'{"FAIL" if found else "ok"}    {f.__name__}, {time.time() - start:.1f} s', *found[:9], sep='\n  ')
+    sys.exit(failed)
