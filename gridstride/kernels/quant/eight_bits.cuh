@@ -26,14 +26,22 @@ __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
     tr = band*GROUP + inside%rows; tc = inside/rows;
 }
 
-// a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time by way of 2048 bytes
+// until one piece at most has not left
+__device__ void stores_but_one_have_read() { asm volatile("cp.async.bulk.wait_group.read 1;" ::: "memory"); }
+
+// a warp's 16 x BN results with their scales, from row r and column c on, 64 columns at a time, in turns by way of one
+// of two pieces of 2048 bytes, the first at s
 __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *m_scales, const float *n_scales,
                              int h, int w, int r, int c, u32 s) {
     int lane = threadIdx.x%32, tr = lane%16, row = r + lane/4, column = c + lane%4*2;
     float upper = row < h ? m_scales[row] : 0, lower = row + 8 < h ? m_scales[row + 8] : 0;
+    float2 by[BN/8];                                                // all at once, before anything waits
+    #pragma unroll
+    for (int i = 0; i < BN/8; i++) by[i] = column + i*8 < w ? *(const float2 *)(n_scales + column + i*8) : float2{0, 0};
     #pragma unroll
     for (int x = 0; x < BN; x += 64) {
-        if (lane == 0) stores_have_read();                          // the last piece has left
+        u32 piece = s + x/64%2*2048;
+        if (lane == 0) stores_but_one_have_read();                  // the last but one has left
         __syncwarp();
         #pragma unroll
         for (int y = 0; y < 64; y += 16) {
@@ -41,16 +49,15 @@ __device__ void store_scaled(Sum (&d)[BN/2], const TensorMap &out, const float *
             #pragma unroll
             for (int i = 0; i < 2; i++) {                           // eight columns
                 Sum *e = d + (x + y)/2 + i*4;
-                int at = column + x + y + i*8;
-                float2 by = at < w ? *(const float2 *)(n_scales + at) : float2{0, 0};
-                v[2*i] = pack(e[0]*upper*by.x, e[1]*upper*by.y);
-                v[2*i + 1] = pack(e[2]*lower*by.x, e[3]*lower*by.y);
+                float2 scale = by[(x + y)/8 + i];
+                v[2*i] = pack(e[0]*upper*scale.x, e[1]*upper*scale.y);
+                v[2*i + 1] = pack(e[2]*lower*scale.x, e[3]*lower*scale.y);
             }
-            stmatrix(s + tr*128 + ((y/8 + lane/16) ^ tr%8)*16, v[0], v[1], v[2], v[3]);
+            stmatrix(piece + tr*128 + ((y/8 + lane/16) ^ tr%8)*16, v[0], v[1], v[2], v[3]);
         }
         fence_for_tma();
         __syncwarp();
-        if (lane == 0) { tma_store(out, r, c + x, s); stores_commit(); }
+        if (lane == 0) { tma_store(out, r, c + x, piece); stores_commit(); }
     }
 }
 
@@ -86,7 +93,7 @@ multiply_rows(const __grid_constant__ TensorMap m, const __grid_constant__ Tenso
             fence_sums(d);
             if (t < 2) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            store_scaled(d[0], out, m_scales, n_scales, h, w, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*2048);
+            store_scaled(d[0], out, m_scales, n_scales, h, w, (2*tr + rank())*BM + warp*16, tc*BN, o + warp*4096);
         }
         if (threadIdx.x%32 == 0) stores_have_read();
     } else {                                                        // producer

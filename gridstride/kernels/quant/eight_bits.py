@@ -20,7 +20,7 @@ from ...utils import cdiv
 
 TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
 BOXES = (TILE['BM'], TILE['BK']), (TILE['BN'] // 2, TILE['BK']), (16, 64)  # of m, n and out: rows, columns
-SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 2048
+SHARED = TILE['STAGES'] * (TILE['BM'] + TILE['BN']) * TILE['BK'] + 8 * 4096
 
 
 class Kind(NamedTuple):
