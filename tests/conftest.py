@@ -6,7 +6,7 @@ or starts a Python, and when it has used the processor for longer than a moment.
 loaded, so that most of the emulator's tests run.
 """
 
-import os, re, shlex, signal, subprocess, threading
+import gc, os, re, shlex, signal, subprocess, threading
 from pathlib import Path
 
 import pytest
@@ -144,6 +144,12 @@ class Clock:
         fast = self.config.getoption('fast')  # what was left out may take longer than it seemed to
         known.update({k: round(t, 2) for k,t in self.seconds.items() if not fast or t > known.get(k, 0)})
         self.config.cache.set(SECONDS, known)
+
+
+def pytest_collection_finish():
+    "What is imported by now stays to the end: looking through it for garbage takes time in every test"
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_collection_modifyitems(config, items):
