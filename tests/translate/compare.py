@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, Phase, given, settings
 from cases import arguments, difference, kernel, simulated
 from generator import kernels
 from gridstride import sim
+from gridstride.cpp.cache import one_at_a_time
 from gridstride.cpp.emulator import last_exception
 from gridstride.translate import engine, to_cuda
 from gridstride.utils import cache_dir, dim3
@@ -85,10 +86,10 @@ def generated(most):
     texts = [(HERE/f'{o}.py').read_bytes() for o in ('cases','compare','generator')]
     key = hashlib.sha256(repr((texts, most, sys.version_info, hypothesis.__version__)).encode()).hexdigest()[:20]
     path = cache_dir()/'generated'/f'{key}.pickle'
-    if not path.exists():
-        path.parent.mkdir(parents=True, exist_ok=True)
-        with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f: pickle.dump(_generated(most), f)
-        os.replace(f.name, path)
+    with one_at_a_time(path):
+        if not path.exists():
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f: pickle.dump(_generated(most), f)
+            os.replace(f.name, path)
     return pickle.loads(path.read_bytes())
 
 def _generated(most):
