@@ -59,7 +59,7 @@ def line(r, tool, dtype, shape, other, us, gbs):
             f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f}){goal}")
 
 
-def run(doc, parts, measure, show, kept, seconds):
+def run(doc, parts, measure, show, kept, seconds, head=HEAD):
     """Measure all parts, or those that the command names, and print; all of them together are kept in the file `kept`.
 
     `parts`: name -> a function that yields jobs; `measure(job, seconds)` gives their rows, `show` a row's line."""
@@ -70,7 +70,7 @@ def run(doc, parts, measure, show, kept, seconds):
     path = Path(tempfile.mkdtemp())/'rows.json' if args.parts else kept
     res = dict(made=machine(), rows=[])
     versions = ', '.join(f'{k} {v}' for k, v in res['made']['versions'].items())
-    print(f"{res['made']['gpu']}, {res['made']['date']}, {versions}\n{HEAD}", flush=True)
+    print(f"{res['made']['gpu']}, {res['made']['date']}, {versions}\n{head}", flush=True)
     for part in args.parts or parts:
         print(f'\n{part}', flush=True)
         for job in parts[part]():

@@ -162,11 +162,41 @@ def _sdpa(q, k, v, causal, scale, window, lens):
     return torch.where(mask.any(-1, keepdim=True), out, 0)
 
 
+@operator(
+    'attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, bool causal, float scale, '
+    'int window, Tensor? lens) -> (Tensor, Tensor, Tensor)',
+    lambda dout, q, k, v, *how: tuple(map(_empty_out, (q, k, v))),
+)
+def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens):
+    if not (here().hopper and q.shape[3] < 256 and q.numel() and k.numel()):
+        return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
+    q, k, v, dout = map(_aligned, (q, k, v, dout))
+    if not q.is_cuda:
+        dout = dout.contiguous()
+    dq, dk, dv = map(_empty_out, (q, k, v))
+    c, heads, rows = _case(q, k, causal, window, lens), q.shape[0] * q.shape[1], calls.padded(q.shape[2])
+    base, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
+    strides = calls.Strides(*(x.stride()[:3] for x in (out, dout, dq, dk, dv)))
+    first, main, last = calls.backward_hopper(c, scale, strides)
+    arrays = dict(k=k, v=v, out=out, dout=dout, lse=lse, base=base, delta=delta, dq_sums=dq_sums, dq=dq, dk=dk, dv=dv)
+    launch([first], q, **arrays)
+    launch_mapped(*main, q, q=q, **arrays, lens=lse.view(torch.int32) if lens is None else lens)
+    launch([last], q, **arrays)
+    return dq, dk, dv
+
+
+def _sdpa_backward(dout, q, k, v, *how):
+    "The gradients by torch's own function, which computes the result again"
+    with torch.enable_grad():
+        given = [x.detach().requires_grad_() for x in (q, k, v)]
+        return torch.autograd.grad(_sdpa(*given, *how), given, dout)
+
+
 class _Attention(torch.autograd.Function):
     @staticmethod
     def forward(ctx, q, k, v, causal, scale, window, lens):
         out, lse = _attention(q, k, v, causal, scale, window, lens)
-        ctx.save_for_backward(q, k, v, lens)
+        ctx.save_for_backward(q, k, v, out, lse, lens)
         ctx.how = causal, scale, window
         ctx.mark_non_differentiable(lse)
         return out, lse
@@ -175,10 +205,7 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dout, _):
         *given, lens = ctx.saved_tensors
-        with torch.enable_grad():
-            given = [x.detach().requires_grad_() for x in given]
-            out = _sdpa(*given, *ctx.how, lens)
-            return *torch.autograd.grad(out, given, dout), None, None, None, None
+        return *_attention_backward(dout, *given, *ctx.how, lens), None, None, None, None
 
 
 def attention_way(q, k, v) -> Way:

@@ -4,7 +4,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
-from .sources import ampere_source, hopper_source
+from .sources import ampere_source, ends_source, hopper_source
 from ..rung import Call, Long
 from ...utils import cdiv
 
@@ -71,7 +71,9 @@ def forward_hopper(
     tile = _TILES[c.dim]
     tall = 64 * tile.warpgroups
     numbers = dict(_kind(c), BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages)
-    src = hopper_source(('hopper', 'tiles', 'rows', 'forward_hopper'), (tile.keys,), (c.dim,), tuple(numbers.items()))
+    src = hopper_source(
+        ('hopper', 'tiles', 'fragments', 'rows', 'forward_hopper'), (tile.keys,), (c.dim,), tuple(numbers.items())
+    )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
     grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
     shared = 2 * c.dim * (tall + 2 * tile.stages * tile.keys) + 16 + 32 * tile.stages
@@ -88,8 +90,53 @@ def forward_ampere(
 ) -> Call:
     "What computes attention by `mma.sync`"
     numbers = dict(_kind(c), BM=_PLAIN_ROWS, BN=_PLAIN_KEYS, BLOCKS=_PLAIN_BLOCKS)
-    src = ampere_source(('tiles', 'rows', 'forward_ampere'), tuple(numbers.items()))
+    src = ampere_source(('tiles', 'fragments', 'rows', 'forward_ampere'), tuple(numbers.items()))
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
     grid, shared = c.batch * c.heads * cdiv(c.rows, _PLAIN_ROWS), 2 * c.dim * (_PLAIN_ROWS + 4 * _PLAIN_KEYS)
     return Call(src, 'attention_forward', arrays, given, (grid,), (_PLAIN_ROWS,), shared)
+
+
+_BACK_ROWS, _BACK_KEYS, _BACK_STAGES = 64, 128, 2  # of a step, of a block, of the ring of rows
+
+
+def padded(rows) -> int:
+    "Rows in whole tiles of the gradients"
+    return cdiv(rows, _BACK_ROWS) * _BACK_ROWS
+
+
+class Strides(NamedTuple):
+    "Of batch, heads and rows, in numbers"
+
+    out: tuple
+    dout: tuple
+    dq: tuple
+    dk: tuple
+    dv: tuple
+
+
+@lru_cache(1024)
+def backward_hopper(
+    c,  # a `Case` with heads of 64 or 128 numbers
+    scale,
+    strides,  # `Strides`
+) -> tuple:  # `Call`s: what stands before, the products with their boxes of q, k, v and dout, what stands after
+    "What computes the gradients on a Hopper GPU"
+    numbers = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES)
+    products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
+    src = hopper_source(('hopper', 'tiles', 'fragments', 'backward_hopper'), products, (c.dim,), tuple(numbers.items()))
+    ends, all_rows, heads = ends_source(c.dim), padded(c.rows), c.batch * c.heads
+    out, dout, dq, dk, dv = (tuple(map(Long, o)) for o in strides)
+    given = c.heads, c.rows, all_rows, *out, *dout
+    arrays = 'out', 'dout', 'lse', 'base', 'delta', 'dq_sums'
+    first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
+    arrays = 'q', 'k', 'v', 'dout', 'base', 'delta', 'dq_sums', 'dk', 'dv', 'lens'
+    given = factor_of(scale), scale, *_sizes(c), all_rows, *dk, *dv
+    shared = 4 * c.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS
+    shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8
+    grid = (cdiv(c.keys, _BACK_KEYS) * heads // c.group,)
+    main = Call(src, 'attention_backward', arrays, given, grid, (384,), shared)
+    given = scale, c.heads, c.rows, all_rows // _BACK_ROWS, *dq
+    last = Call(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
+    rows, keys = (1, 1, _BACK_ROWS, 64), (1, 1, _BACK_KEYS, 64)
+    return first, (main, (rows, keys, keys, rows)), last

@@ -1,15 +1,5 @@
-// The online softmax of rows whose numbers are spread over warps as tensor cores do it, and where the results go.
-#define LOWEST (-INFINITY)                                 // NVRTC takes it for no constant
+// The online softmax of rows, and where the results go.
 constexpr float LN2 = 0.6931471805599453f;
-
-__device__ float exp2_fast(float x) {
-    float y;
-    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x));
-    return y;
-}
-
-// A thread has two rows, `row` and `row` + 8, and of each two of every eight columns: number i of s is in row i/2%2
-__device__ int column_of(int i) { return i/4*8 + threadIdx.x%4*2 + i%2; }
 
 __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int window) {
     #pragma unroll
@@ -57,18 +47,6 @@ __device__ void rescale(float (&o)[HD/2], const Rows &r) {
     for (int i = 0; i < HD/2; i++) o[i] *= r.less[i/2%2];
 }
 
-// 4 threads have 4 words each: number i of thread t becomes number t of thread i
-__device__ void turn_quad(u32 (&x)[4]) {
-    int t = threadIdx.x%4;
-    #pragma unroll
-    for (int far = 1; far < 4; far *= 2)
-        #pragma unroll
-        for (int i = 0; i < 4; i++) if (!(i & far)) {
-            u32 got = __shfl_xor_sync(~0u, t & far ? x[i] : x[i + far], far);
-            if (t & far) x[i] = got; else x[i + far] = got;
-        }
-}
-
 struct Out { bf16 *at; float *lse; long long batch, head, row; };      // steps from one to the next, in numbers
 
 __device__ void store_rows(const float (&o)[HD/2], const Rows &r, const Out &out, const Tile &t, int row,
@@ -80,17 +58,6 @@ __device__ void store_rows(const float (&o)[HD/2], const Rows &r, const Out &out
         if (i < z.rows && threadIdx.x%4 == 0)
             out.lse[((long long)t.batch*z.heads + t.head)*z.rows + i] =
                 each > 0 ? r.top[y]*factor*LN2 + logf(sum) : LOWEST;
-        bf16 *to = out.at + t.batch*out.batch + t.head*out.head + i*out.row;
-        #pragma unroll
-        for (int c = 0; c < HD/8; c += 4) {                // 32 columns, 8 of them a thread
-            u32 x[4];
-            #pragma unroll
-            for (int j = 0; j < 4; j++) {
-                const float *e = &o[(c + j)*4 + 2*y];
-                x[j] = each > 0 ? pack(e[0]*each, e[1]*each) : 0;
-            }
-            turn_quad(x);
-            if (i < z.rows) *(uint4 *)(to + (c + threadIdx.x%4)*8) = make_uint4(x[0], x[1], x[2], x[3]);
-        }
+        store_row(out.at + t.batch*out.batch + t.head*out.head + i*out.row, o, y, each, i < z.rows);
     }
 }

@@ -58,3 +58,11 @@ def ampere_source(
     return with_types(
         '\n'.join(map(source, names)), (('bf16', '__nv_bfloat16'),), constants, words + primitives(*needs)
     )
+
+
+@lru_cache
+def ends_source(
+    dim,  # numbers of a head
+) -> str:
+    "CUDA C of what stands before and after the gradients' products"
+    return with_types(source('backward_ends'), _TYPES, (('HD', dim),))

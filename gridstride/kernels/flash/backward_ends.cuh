@@ -1,0 +1,46 @@
+// What stands before and after the gradients' products: a number for each row, and dq as bfloat16.
+#define ENDLESS __int_as_float(0x7f800000)                    // infinity
+constexpr float LOG2E = 1.4426950408889634f;
+constexpr int EACH = HD/32;                                    // numbers of a row that a lane has
+
+// A warp a row: delta = sum(dout*out), and lse as a power of 2, such that a row that looks at nothing has no shares.
+// Rows are padded to whole tiles. dq, in which others add, becomes zeros.
+__global__ void __launch_bounds__(256)
+prepare_backward(const bf16 *out, const bf16 *dout, const float *lse, float *base, float *delta, float4 *dq_sums,
+                 int heads, int rows, int padded, long long out_batch, long long out_head, long long out_row,
+                 long long dout_batch, long long dout_head, long long dout_row) {
+    int lane = threadIdx.x%32, row = blockIdx.x*8 + threadIdx.x/32, batch = blockIdx.y/heads, head = blockIdx.y%heads;
+    if (row >= padded) return;
+    float sum = 0, value = ENDLESS;
+    if (row < rows) {
+        const bf16 *a = out + batch*out_batch + head*out_head + row*out_row + lane*EACH;
+        const bf16 *b = dout + batch*dout_batch + head*dout_head + row*dout_row + lane*EACH;
+        #pragma unroll
+        for (int i = 0; i < EACH; i++) sum += __bfloat162float(a[i])*__bfloat162float(b[i]);
+        value = lse[(long long)blockIdx.y*rows + row]*LOG2E;
+        if (value == -ENDLESS) value = ENDLESS;
+    }
+    #pragma unroll
+    for (int far = 16; far; far /= 2) sum += __shfl_xor_sync(~0u, sum, far);
+    long long at = (long long)blockIdx.y*padded + row;
+    if (lane == 0) { base[at] = value; delta[at] = sum; }
+    if (lane < HD/4) dq_sums[at*(HD/4) + lane] = make_float4(0, 0, 0, 0);
+}
+
+// dq = scale * sums, which lie as the threads of two warpgroups hold 64 rows: each half of the columns, 4 numbers of a
+// thread, which are two neighbours of two rows, beside those of the next thread
+__global__ void __launch_bounds__(128)
+finish_dq(const float4 *sums, bf16 *dq, float scale, int heads, int rows, int tiles, long long dq_batch,
+          long long dq_head, long long dq_row) {
+    int batch = blockIdx.y/heads, head = blockIdx.y%heads, half = blockIdx.z, t = threadIdx.x;
+    int row = blockIdx.x*64 + t/32*16 + t%32/4;
+    const float4 *from = sums + (((long long)blockIdx.y*tiles + blockIdx.x)*2 + half)*(HD/16)*128 + t;
+    bf16 *to = dq + batch*dq_batch + head*dq_head + half*(HD/2) + t%4*2;
+    #pragma unroll
+    for (int c = 0; c < HD/16; c++) {
+        float4 x = from[c*128];
+        if (row < rows) *(__nv_bfloat162 *)(to + row*dq_row + c*8) = __floats2bfloat162_rn(x.x*scale, x.y*scale);
+        if (row + 8 < rows)
+            *(__nv_bfloat162 *)(to + (row + 8)*dq_row + c*8) = __floats2bfloat162_rn(x.z*scale, x.w*scale);
+    }
+}

@@ -1,0 +1,221 @@
+// dk and dv of a tile of keys, and its part of dq, for a Hopper GPU: scores are computed again instead of kept.
+// Two warpgroups have 64 keys each and keep their dk and dv in registers; rows of q and dout come through a ring.
+// With p = exp(s - lse): dv = p^T @ dout, ds = p*(dout @ v^T - delta), dk = ds^T @ q, dq = ds @ k; s and ds lie turned.
+constexpr int PARTS = HD/64, TILE = 64*HD*2;                     // boxes of 64 columns; bytes of 64 rows
+constexpr int K_BYTES = BN*HD*2, D_BYTES = BN*64*2;              // of the block's keys; of ds
+constexpr int BOTH = 1;                                          // the barrier of both warpgroups
+
+struct Shared { u32 k, v, q, dout, ds, base, delta, kv_full, q_full, dout_full, empty; };
+
+__device__ Shared lay_out(char *p) {
+    Shared s;
+    s.k = address(p); s.v = s.k + K_BYTES; s.q = s.v + K_BYTES; s.dout = s.q + STAGES*TILE;
+    s.ds = s.dout + STAGES*TILE; s.base = s.ds + 2*D_BYTES; s.delta = s.base + STAGES*BM*4;
+    s.kv_full = s.delta + STAGES*BM*4; s.q_full = s.kv_full + 8;
+    s.dout_full = s.q_full + 8*STAGES; s.empty = s.dout_full + 8*STAGES;
+    return s;
+}
+
+// The block's keys, and the steps of BM rows that look at some of them
+struct Keys { Tile t; int head, key, first, last; };             // head: of k and v
+
+__device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
+    int tiles = cdiv(z.keys, BN), shared = z.heads/z.group, head = n/tiles;
+    Keys k = {{head/shared, 0, 0, z.rows, z.keys, 0, 0}, head%shared, n%tiles*BN, 0, 0};
+    if (LENS) {
+        k.t.rows = min(z.rows, lens[k.t.batch]);
+        k.t.keys = min(z.keys, lens[z.batch + k.t.batch]);
+    }
+    if (CAUSAL) k.first = k.key/BM;
+    if (WINDOW) k.first = max(k.first, max(0, k.key - z.window + 1)/BM);
+    int end = WINDOW ? min(k.t.rows, k.key + BN - 1 + z.window) : k.t.rows;
+    k.last = k.key < k.t.keys ? max(k.first, cdiv(end, BM)) : k.first;
+    return k;
+}
+
+struct Rest { const float *base, *delta; int padded; };          // a number for each row, as prepare_backward has it
+
+__device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const Rest &rest, int row,
+                          int head, int batch, int heads, Place &at) {
+    u32 q_full = s.q_full + 8*at.stage, dout_full = s.dout_full + 8*at.stage;
+    long long first = ((long long)batch*heads + head)*rest.padded + row;
+    barrier_wait(s.empty + 8*at.stage, at.turn - 1);
+    barrier_expect(q_full, TILE + BM*4);
+    for (int c = 0; c < PARTS; c++) tma_load(s.q + at.stage*TILE + c*BM*128, q, c*64, row, head, batch, q_full);
+    bulk_copy(s.base + at.stage*BM*4, rest.base + first, BM*4, q_full);
+    barrier_expect(dout_full, TILE + BM*4);
+    for (int c = 0; c < PARTS; c++)
+        tma_load(s.dout + at.stage*TILE + c*BM*128, dout, c*64, row, head, batch, dout_full);
+    bulk_copy(s.delta + at.stage*BM*4, rest.delta + first, BM*4, dout_full);
+    at.next();
+}
+__device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v,
+                        const TensorMap &dout, const Rest &rest, const Keys &keys, const Sizes &z) {
+    Place at;
+    barrier_expect(s.kv_full, 2*K_BYTES);
+    for (int c = 0; c < PARTS; c++) {
+        tma_load(s.k + c*BN*128, k, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
+        tma_load(s.v + c*BN*128, v, c*64, keys.key, keys.head, keys.t.batch, s.kv_full);
+    }
+    for (int g = 0; g < z.group; g++)
+        #pragma unroll 1
+        for (int i = keys.first; i < keys.last; i++)
+            load_step(s, q, dout, rest, i*BM, keys.head*z.group + g, keys.t.batch, z.heads, at);
+}
+
+// s = a warpgroup's 64 keys (or values) times BM rows of q (or dout), along their columns
+__device__ void start_turned(float (&s)[BM/2], u32 keys, u32 rows) {
+    fence_sums(s);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < HD/16; i++)
+        wgmma<false, false>(s, descriptor(keys + i/4*BN*128 + i%4*32, 16),
+                            descriptor(rows + i/4*BM*128 + i%4*32, 16), i > 0);
+    wgmma_commit();
+}
+// d += x @ rows, x in registers: a gradient of 64 keys
+__device__ void start_gradient(float (&d)[HD/2], const u32 (&x)[BM/4], u32 rows) {
+    fence_sums(d);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < BM/16; i++)
+        wgmma_kept<true>(d, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3], descriptor(rows + i*16*128, BM*128), 1);
+    wgmma_commit();
+}
+// dq = ds @ k: BM rows, the warpgroup's half of the columns
+__device__ void start_dq(float (&dq)[HD/4], u32 ds, u32 k, int wg) {
+    u32 half = HD == 64 ? wg*64 : wg*(PARTS/2)*BN*128;
+    fence_sums(dq);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < BN/16; i++)
+        wgmma<true, true>(dq, descriptor(ds + i*16*128, 16), descriptor(k + half + i*16*128, BN*128), i > 0);
+    wgmma_commit();
+}
+
+// shares of turned scores: a thread's columns are rows of q, of which `base` has the logarithms of the sums
+__device__ void find_shares(float (&s)[BM/2], const float2 *base, float factor) {
+    #pragma unroll
+    for (int i = 0; i < BM/2; i += 4) {
+        float2 x = base[i + threadIdx.x%4];
+        #pragma unroll
+        for (int y = 0; y < 4; y++) s[i + y] = exp2_fast(s[i + y]*factor - (y%2 ? x.y : x.x));
+    }
+}
+__device__ void find_ds(float (&dp)[BM/2], const float (&p)[BM/2], const float2 *delta) {
+    #pragma unroll
+    for (int i = 0; i < BM/2; i += 4) {
+        float2 x = delta[i + threadIdx.x%4];
+        #pragma unroll
+        for (int y = 0; y < 4; y++) dp[i + y] = p[i + y]*(dp[i + y] - (y%2 ? x.y : x.x));
+    }
+}
+__device__ void mask_turned(float (&s)[BM/2], int key, int row, const Tile &t, int window) {
+    #pragma unroll
+    for (int i = 0; i < BM/2; i++)
+        if (!looks_at(row + column_of(i), key + i/2%2*8, t, window)) s[i] = LOWEST;
+}
+__device__ void keep(u32 (&p)[BM/4], const float (&s)[BM/2]) {
+    #pragma unroll
+    for (int i = 0; i < BM/4; i++) p[i] = pack(s[2*i], s[2*i + 1]);
+}
+// ds of the warp's 16 keys into shared memory, swizzled as the tensor cores read it
+__device__ void put_ds(u32 to, const u32 (&x)[BM/4]) {
+    int lane = threadIdx.x%32;
+    #pragma unroll
+    for (int i = 0; i < BM/16; i++)
+        stmatrix(to + lane%16*128 + ((2*i + lane/16) ^ lane%8)*16, x[4*i], x[4*i + 1], x[4*i + 2], x[4*i + 3]);
+}
+__device__ void add_dq(float4 *sums, const float (&dq)[HD/4]) {
+    #pragma unroll
+    for (int c = 0; c < HD/16; c++)
+        atomicAdd(sums + c*128 + threadIdx.x%128, make_float4(dq[4*c], dq[4*c + 1], dq[4*c + 2], dq[4*c + 3]));
+}
+
+struct Out { bf16 *dk, *dv; long long k_batch, k_head, k_row, v_batch, v_head, v_row; };
+
+__device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const float (&dv)[HD/2], const Keys &keys,
+                                int key, int all, float scale) {
+    #pragma unroll
+    for (int y = 0; y < 2; y++) {
+        int j = key + 8*y;
+        store_row(out.dk + keys.t.batch*out.k_batch + keys.head*out.k_head + j*out.k_row, dk, y, scale, j < all);
+        store_row(out.dv + keys.t.batch*out.v_batch + keys.head*out.v_head + j*out.v_row, dv, y, 1, j < all);
+    }
+}
+
+__device__ void consume(const Shared &m, char *room, const Keys &keys, const Sizes &z, float4 *dq_sums, const Out &out,
+                        float factor, float scale) {
+    int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, turn = 0;
+    int tiles = cdiv(z.rows, BM);
+    bool tells = threadIdx.x%128 == 0;
+    u32 put = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
+    Place at;
+    float dk[HD/2], dv[HD/2];
+    #pragma unroll
+    for (int i = 0; i < HD/2; i++) dk[i] = dv[i] = 0;
+    if (keys.first < keys.last) barrier_wait(m.kv_full, 0);
+    for (int g = 0; g < z.group; g++)
+        #pragma unroll 1
+        for (int i = keys.first; i < keys.last; i++, turn ^= 1) {
+            float s[BM/2], dp[BM/2], dq[HD/4];
+            u32 p[BM/4], ds[BM/4], q = m.q + at.stage*TILE, dout = m.dout + at.stage*TILE;
+            barrier_wait(m.q_full + 8*at.stage, at.turn);
+            start_turned(s, m.k + wg*64*128, q);
+            barrier_wait(m.dout_full + 8*at.stage, at.turn);
+            start_turned(dp, m.v + wg*64*128, dout);
+            wgmma_wait<1>();                               // the scores are there
+            fence_sums(s);
+            if (!looks_at_all(i*BM, BM, keys.key, keys.t, z.window)) mask_turned(s, own, i*BM, keys.t, z.window);
+            find_shares(s, (const float2 *)(room + (m.base - m.k) + at.stage*BM*4), factor);
+            keep(p, s);
+            start_gradient(dv, p, dout);
+            wgmma_wait<1>();                               // dp is there
+            fence_sums(dp);
+            find_ds(dp, s, (const float2 *)(room + (m.delta - m.k) + at.stage*BM*4));
+            keep(ds, dp);
+            put_ds(put + turn*D_BYTES, ds);
+            start_gradient(dk, ds, q);
+            fence_for_tma();
+            named_sync(BOTH, 256);                         // ds of both is there; that of the step before is used
+            start_dq(dq, m.ds + turn*D_BYTES, m.k, wg);
+            wgmma_wait<0>();
+            fence_sums(dq);
+            fence_sums(dk);
+            fence_sums(dv);
+            if (tells) barrier_arrive(m.empty + 8*at.stage);
+            at.next();
+            long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
+            add_dq(dq_sums + ((head*tiles + i)*2 + wg)*(HD/16)*128, dq);
+        }
+    store_gradients(out, dk, dv, keys, own, z.keys, scale);
+}
+
+__global__ void __launch_bounds__(384, 1)
+attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
+                   const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout, const float *base,
+                   const float *delta, float4 *dq_sums, bf16 *dk, bf16 *dv, const int *lens,
+                   float factor, float scale, int batch, int heads, int group, int rows, int keys, int window,
+                   int section, int padded, long long k_batch, long long k_head, long long k_row,
+                   long long v_batch, long long v_head, long long v_row) {
+    extern __shared__ __align__(1024) char room[];
+    Shared s = lay_out(room);
+    Sizes z = {batch, heads, group, rows, keys, window, section};
+    Keys mine = keys_of(blockIdx.x, z, lens);
+    if (threadIdx.x == 256) {
+        prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
+        barrier_init(s.kv_full, 1);
+        for (int i = 0; i < STAGES; i++) {
+            barrier_init(s.q_full + 8*i, 1); barrier_init(s.dout_full + 8*i, 1); barrier_init(s.empty + 8*i, 2);
+        }
+        barriers_ready();
+    }
+    __syncthreads();
+    if (threadIdx.x >= 256) {
+        registers_down<24>();
+        if (threadIdx.x == 256 && mine.first < mine.last) produce(s, q, k, v, dout, {base, delta, padded}, mine, z);
+    } else {
+        registers_up<240>();
+        consume(s, room, mine, z, dq_sums, {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row}, factor, scale);
+    }
+}
