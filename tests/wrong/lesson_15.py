@@ -95,6 +95,9 @@ def eps_outside_of_the_root():
     return changed(layer_norm_k, 'tl.sqrt(tl.sum(d*d)/n + eps)', '(tl.sqrt(tl.sum(d*d)/n) + eps)')
 
 @wrong('15.layer_norm')
+def an_eps_of_its_own(): return changed(layer_norm_k, '/n + eps)', '/n + 1e-5)')
+
+@wrong('15.layer_norm')
 def no_mean_taken_away(): return changed(layer_norm_k, 'v - tl.sum(v)/n', 'v')
 
 @wrong('15.layer_norm')
