@@ -349,6 +349,10 @@ WORDS = {
         _OUTSIDE + '{more}',
         'The block has more lanes than there are elements left: give the access a mask, as in `mask=offsets < n`.',
     ),
+    ('memcheck', 'outside_single'): Words(
+        _OUTSIDE + '{more}',
+        'A single element, and its offset is too large: a wrong row, column or stride; or give the access a mask.',
+    ),
     ('memcheck', 'outside_masked'): Words(
         _OUTSIDE + '{more}',
         'Its mask lets this lane in. Either it does not compare every axis with its own size, as in '

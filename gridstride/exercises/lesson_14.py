@@ -1,5 +1,6 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
+import inspect
 import warnings
 
 import numpy as np
@@ -16,6 +17,8 @@ __all__ = ['launch', 'fetched', 'owner', 'blocked_line']
 
 def launch(answer, grid, *args, **constants):
     "Run the kernel that an answer returns, or is, checked; `AssertionError` if there is none"
+    if not hasattr(answer, 'fn') and inspect.signature(answer).parameters:
+        raise AssertionError('a function without arguments is wanted: define the kernel in it, and return that')
     kernel = answer if hasattr(answer, 'fn') else answer()
     if not hasattr(kernel, 'fn'):
         raise AssertionError(f'a kernel under @triton.jit is to be returned; got {kernel!r}')

@@ -7,18 +7,11 @@ import torch.nn.functional as F
 from torch.autograd.gradcheck import GradcheckError, gradcheck
 
 from .. import tile
+from .lesson_14 import launch
 from ..exercise import normal, problem
 from ..utils import cdiv, check
 
-__all__ = ['kernel_of', 'passes_of', 'cut']
-
-
-def kernel_of(fn):
-    "The kernel that `fn` returns, to be run on the CPU with every check"
-    kernel = fn()
-    if not hasattr(kernel, 'fn'):
-        raise AssertionError(f'return the kernel, made with @triton.jit; got {type(kernel).__name__}')
-    return tile.checked(kernel)
+__all__ = ['passes_of', 'cut']
 
 
 def random(rng, *shape):
@@ -90,12 +83,12 @@ SIZES = [dict(n=n) for n in (1, 63, 64, 65, 200)]
 )
 def _(fn, rng, n):
     a, b, out = random(rng, n), random(rng, n), unwritten(n)
-    kernel_of(fn)[(cdiv(n, 64),)](a, b, out, n, BLOCK=64)
+    launch(fn, cdiv(n, 64), a, b, out, n, BLOCK=64)
     check(out, F.silu(a) * b, rtol=1e-5, atol=1e-6)
 
 
-def gated(kernel):
-    "`silu(a)*b`, whose slopes `kernel` computes"
+def gated(answer):
+    "`silu(a)*b`, whose slopes the kernel of `answer` computes"
 
     class Gated(torch.autograd.Function):
         @staticmethod
@@ -107,7 +100,7 @@ def gated(kernel):
         def backward(ctx, dout):
             a, b = ctx.saved_tensors
             da, db = torch.full_like(a, torch.nan), torch.full_like(b, torch.nan)
-            kernel[(cdiv(a.numel(), 16),)](a, b, dout.contiguous(), da, db, a.numel(), BLOCK=16)
+            launch(answer, cdiv(a.numel(), 16), a, b, dout.contiguous(), da, db, a.numel(), BLOCK=16)
             return da, db
 
     return Gated.apply
@@ -123,10 +116,9 @@ def gated(kernel):
     ],
 )
 def _(fn, rng, n):
-    kernel = kernel_of(fn)
     a, b = (torch.tensor(rng.normal(0, 2, n), requires_grad=True) for _ in range(2))
     try:
-        gradcheck(gated(kernel), (a, b))
+        gradcheck(gated(fn), (a, b))
     except GradcheckError as e:
         found = re.search('respect to input ([01])', str(e))
         which = 'ab'[int(found[1])] if found else 'a or b'
@@ -158,7 +150,7 @@ def _(fn, rng, n):
 def _(fn, rng, h, w, mean, eps):
     x, weight, bias = random(rng, h, w) + mean, random(rng, w), random(rng, w)
     out, BLOCK = unwritten(h, w), 1 << (w - 1).bit_length()
-    kernel_of(fn)[(h,)](x, weight, bias, out, w, eps, BLOCK=BLOCK)
+    launch(fn, h, x, weight, bias, out, w, eps, BLOCK=BLOCK)
     want = F.layer_norm(x.double(), (w,), weight.double(), bias.double(), eps)
     # a mean near 10,000 is known to half of its last bit, .0005, and the distances are about 1
     check(out, want.float(), rtol=1e-4, atol=1e-4 if mean < 1000 else 5e-3)
@@ -177,12 +169,12 @@ def _(fn, rng, h, w, mean, eps):
     ],
 )
 def _(fn, rng, h, w, scale):
-    kernel, logits, loss = kernel_of(fn), scale * random(rng, h, w), unwritten(h)
+    logits, loss = scale * random(rng, h, w), unwritten(h)
     answer = torch.tensor(rng.integers(0, w, h))
     if h > 1:
         answer[rng.integers(h)] = -100
     with tile.trace() as t:
-        kernel[(h,)](logits, answer, loss, w, BLOCK=32)
+        launch(fn, h, logits, answer, loss, w, BLOCK=32)
     check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     read = sum(len(a['at']) for a in t.accesses if a['array'] == 'logits' and a['verb'] == 'read')
     if read > h * w + h:
@@ -215,13 +207,13 @@ def cut(sizes, chunk):
     ],
 )
 def _(fn, rng, sizes, CHUNK, BLOCK):
-    kernel, chunks = kernel_of(fn), cut(sizes, CHUNK)
+    chunks = cut(sizes, CHUNK)
     p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
     lr, beta = (float(o) for o in rng.uniform(0.1, 0.9, 2))
     new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
     want = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
     table = torch.tensor([[*(o.data_ptr() for o in three), len(three[0])] for three in zip(p, g, m)])
-    kernel[(len(chunks),)](table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
+    launch(fn, len(chunks), table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
         for name, got, right in (('m', m[i], new[i]), ('p', p[i], want[i])):
             try:

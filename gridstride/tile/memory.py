@@ -223,7 +223,8 @@ def _outside(region, active, p, mask):
     lane = _lane(p, mask, out[0])
     more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
     at = int(active[out[0]])
-    code = 'outside_before' if at < region.low else 'outside_masked' if mask is not None else 'outside_program'
+    behind = 'outside_masked' if mask is not None else 'outside_program' if p.data.ndim else 'outside_single'
+    code = 'outside_before' if at < region.low else behind
     fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, more=more)
     raise finding('memcheck', code, fields, lane)
 
