@@ -12,19 +12,24 @@ from ..findings import UndefinedLanes
 from ..layout import Linear
 from ..utils import cdiv, check
 
-__all__ = ['launch', 'fetched', 'owner', 'blocked_line']
+__all__ = ['kernel_of', 'launch', 'fetched', 'owner', 'blocked_line']
 
 
-def launch(answer, grid, *args, **constants):
-    "Run the kernel that an answer returns, or is, checked; `AssertionError` if there is none"
+def kernel_of(answer):
+    "The kernel that an answer returns, or is, to be run on the CPU with every check; `AssertionError` if there is none"
     if not hasattr(answer, 'fn') and inspect.signature(answer).parameters:
         raise AssertionError('a function without arguments is wanted: define the kernel in it, and return that')
     kernel = answer if hasattr(answer, 'fn') else answer()
     if not hasattr(kernel, 'fn'):
         raise AssertionError(f'a kernel under @triton.jit is to be returned; got {kernel!r}')
+    return tile.checked(kernel)
+
+
+def launch(answer, grid, *args, **constants):
+    "Run the kernel of an answer; a result of lanes without a value, which is right on the CPU alone, is an error"
     with warnings.catch_warnings():
-        warnings.simplefilter('error', UndefinedLanes)  # right on the CPU alone
-        tile.checked(kernel)[(grid,)](*args, **constants)
+        warnings.simplefilter('error', UndefinedLanes)
+        kernel_of(answer)[(grid,)](*args, **constants)
 
 
 def _power_of_two(n):

@@ -6,7 +6,8 @@ import numpy as np
 import torch
 
 from .lesson_12 import is_kernel
-from .lesson_15 import kernel_of, random, unwritten
+from .lesson_14 import kernel_of
+from .lesson_15 import random, unwritten
 from .. import sim
 from ..exercise import problem
 from ..utils import check

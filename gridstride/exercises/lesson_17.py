@@ -8,7 +8,8 @@ import torch
 from .. import tile
 from ..exercise import problem
 from ..utils import cdiv, check
-from .lesson_15 import kernel_of, random, unwritten
+from .lesson_14 import kernel_of
+from .lesson_15 import random, unwritten
 
 __all__ = ['asked', 'weighed', 'seen_in_window', 'tiles_seen']
 
