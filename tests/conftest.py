@@ -25,6 +25,17 @@ SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used
 MOMENT = .15  # seconds
 
 
+# What is imported and collected stays until the end: looking through it for garbage, again and again as it grows, takes
+# a fifth of the time of a short run.
+gc.disable()
+
+
+@pytest.hookimpl(tryfirst=True)
+def pytest_runtestloop():
+    gc.freeze()
+    gc.enable()
+
+
 def pytest_addoption(parser):
     parser.addoption('--fast', action='store_true', help='leave out what compiles C++, starts a Python or takes long')
 
@@ -153,5 +164,6 @@ def pytest_collection_finish():
 
 
 def pytest_collection_modifyitems(config, items):
+    "Of those that nobody has timed yet, notebooks come first"
     known = seconds(config)
-    items.sort(key=lambda item: -int(known.get(item.nodeid, 0)))
+    items.sort(key=lambda item: -int(known.get(item.nodeid, 10 if 'warm_kernels' in item.fixturenames else 0)))
