@@ -5,6 +5,7 @@ from pathlib import Path
 
 import numpy as np, pytest, torch
 
+from warm import Python, can_fork
 from gridstride import cpp
 from gridstride.cpp import build, cache, load_cuda
 from gridstride.cpp.build import CompileError, CompilerMissing
@@ -198,8 +199,7 @@ for _ in range(100):
     del y
     assert gone() is None
 print("counted")'''
-    done = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
-    assert done.stdout=='counted\n', (done.returncode, done.stderr)
+    assert said(python(code))=='counted\n'
 
 
 def test_module():
@@ -527,6 +527,7 @@ def python(code, timeout=120, **env):
     (env := {**os.environ, 'GRIDSTRIDE_BACKEND':'sim',
              'PYTHONPATH':os.pathsep.join([str(REPO), str(Path(__file__).parent)]), **env})
     code = 'from test_cpp_load import *\n' + textwrap.dedent(code)
+    if can_fork(): return Python(code, env)
     return subprocess.Popen([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE,
                             stderr=subprocess.PIPE, text=True)
 

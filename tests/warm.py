@@ -1,8 +1,9 @@
-"""Fresh kernels that need not import torch first: each is forked from a process that has done nothing but import.
+"""Fresh kernels and Pythons that need not import torch first: each is forked from a process that has done nothing else.
 
 Two of the seconds that each lesson takes would go into that. The package is not among what is imported
 beforehand, nor is what a lesson prepares by variables of the environment: Numba, Triton, pyplot."""
 import gc, multiprocessing, os, subprocess, sys
+from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from multiprocessing import forkserver
 
@@ -12,6 +13,9 @@ import pytest
 KNOWN = ['torch', 'matplotlib.axes', 'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style',
          'ipykernel.kernelapp']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
+
+
+def can_fork(): return 'forkserver' in multiprocessing.get_all_start_methods() and sys.platform == 'linux'
 
 
 @lru_cache
@@ -73,6 +77,42 @@ class Forked:
     def send_signal(self, number): os.kill(self.pid, number)
 
 
+def become_python(code, env, path, pipes, ready):
+    "What `python -c code` would do, in a process that has just been forked"
+    for at, pipe in enumerate(pipes, 1): os.dup2(pipe.fileno(), at)
+    os.environ.clear()
+    os.environ.update(env)
+    sys.path = path
+    ready.send(True)
+    exec(compile(code, '<string>', 'exec'), {'__name__': '__main__'})
+    sys.stdout.flush()
+
+
+class Python:
+    "`subprocess.Popen([sys.executable, '-c', code], env=env, ...)` with pipes of text, where torch is imported already"
+
+    def __init__(self, code, env):
+        (self.stdout, out), (self.stderr, err), (ready, theirs) = (multiprocessing.Pipe(False) for _ in range(3))
+        path = ['', *fresh_path(env.get('PYTHONPATH'))]
+        self.process = nursery().Process(target=become_python, args=(code, env, path, (out, err), theirs))
+        self.process.start()
+        for pipe in (out, err, theirs): pipe.close()
+        self.stdout, self.stderr = (os.fdopen(os.dup(o.fileno()), encoding='utf-8') for o in (self.stdout, self.stderr))
+        ready.recv()
+
+    def poll(self): return self.process.exitcode
+
+    @property
+    def returncode(self): return self.process.exitcode
+
+    def send_signal(self, number): os.kill(self.process.pid, number)
+
+    def communicate(self, timeout=None):
+        with ThreadPoolExecutor(2) as pool: out, err = pool.map(lambda o: o.read(), (self.stdout, self.stderr))
+        self.process.join(timeout)
+        return out, err
+
+
 def launch_kernel(cmd, env, cwd, **others):
     "Start the kernel that `cmd` says; takes the place of jupyter_client's"
     argv = cmd[cmd.index('ipykernel_launcher'):]
@@ -82,5 +122,5 @@ def launch_kernel(cmd, env, cwd, **others):
 @pytest.fixture
 def warm_kernels(monkeypatch):
     "Kernels are forked, where the system can"
-    if 'forkserver' in multiprocessing.get_all_start_methods() and sys.platform == 'linux':
+    if can_fork():
         monkeypatch.setattr('jupyter_client.provisioning.local_provisioner.launch_kernel', launch_kernel)
