@@ -164,6 +164,15 @@ def test_memcheck_of_two_axes():
     assert 'x_ptr[10, 0] is outside: x_ptr has shape (10, 12)' in str(e.value)
 
 
+@triton.jit
+def last_kernel(x_ptr, out_ptr, n): tl.store(out_ptr, tl.load(x_ptr + n))
+
+def test_memcheck_of_a_single_element():
+    with pytest.raises(MemcheckError, match=r'x_ptr\[10\] is outside') as e:
+        run(last_kernel, (1,), torch.randn(10), unwritten(1), 10)
+    assert 'A single element' in str(e.value) and 'more lanes' not in str(e.value)
+
+
 def test_memcheck_of_a_part_of_a_larger_array():
     x, y = torch.randn(2, 100)
     for a in x, y, x.numpy(), y.numpy():
