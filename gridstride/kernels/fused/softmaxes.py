@@ -19,6 +19,7 @@ _MOST_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's
 _MOST_BLOCKS = 8  # of a cluster
 _LEAST, _MOST = 128, 512  # threads of a block
 _SHARE, _PARTS = 2**15, 1024  # bytes of a block, and blocks of a row, where rows are read twice
+_STREAM = 2**25  # bytes of a result that is larger than what the caches could keep until it is read
 
 
 class Shape(NamedTuple):
@@ -52,10 +53,10 @@ def shape_of(
     return Shape(cdiv(part, group), group, threads, blocks)
 
 
-def _text(of, how, dtype, v, threads, log, blocks, **numbers):
+def _text(of, how, dtype, v, threads, blocks, **numbers):
     "The source of softmax (`of` 'softmax' or 'softmax_back') whose rows are read in one of two ways (`how`)"
     names = 'pack', 'joined', 'in_cluster' if blocks > 1 else 'in_block', of, how
-    numbers = dict(V=v, STREAM=False, THREADS=threads, LOG=log, **numbers)
+    numbers = dict(V=v, THREADS=threads, **numbers)
     needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'rows' else []
     if blocks > 1:
         numbers['CLUSTER'] = blocks
@@ -75,14 +76,15 @@ def softmax_calls(
 ) -> tuple:  # ([`Call`], numbers that are kept between two of them)
     "What computes softmax of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
     size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_back')), ('x', 'dy', 'out')
+    kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
     if shape := shape_of(width // v, size, on):
         packs, group, threads, blocks = shape
-        src = _text(of, 'rows', dtype, v, threads, log, blocks, GROUP=group, ASYNC=on.hopper)
+        src = _text(of, 'rows', dtype, v, threads, blocks, **kind, GROUP=group, ASYNC=on.hopper)
         grid, numbers = (blocks * cdiv(rows, threads // group),), (Long(rows), width, packs)
         shared, cluster = threads * packs * size, (blocks, 1, 1)
         return [Call(src, 'keep_rows', arrays, numbers, grid, (threads,), shared, cluster=cluster)], 0
     parts = min(_PARTS, cdiv(width // v * size, _SHARE))
-    src = _text(of, 'long_rows', dtype, v, _MOST, log, 1)
+    src = _text(of, 'long_rows', dtype, v, _MOST, 1, **kind)
     numbers, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)
     first = Call(src, 'find_parts', ('x', 'dy', 'parts'), numbers, grid, (_MOST,))
     return [first, Call(src, 'finish_rows', ('x', 'dy', 'parts', 'out'), numbers, grid, (_MOST,))], 2 * rows * parts
