@@ -148,7 +148,6 @@ __device__ void consume(const Shared &m, char *room, const Keys &keys, const Siz
                         float factor, float scale) {
     int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, turn = 0;
     int tiles = cdiv(z.rows, BM);
-    bool tells = threadIdx.x%128 == 0;
     u32 put = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
     Place at;
     float dk[HD/2], dv[HD/2];
@@ -183,7 +182,8 @@ __device__ void consume(const Shared &m, char *room, const Keys &keys, const Siz
             fence_sums(dq);
             fence_sums(dk);
             fence_sums(dv);
-            if (tells) barrier_arrive(m.empty + 8*at.stage);
+            __syncwarp();
+            if (threadIdx.x%32 == 0) barrier_arrive(m.empty + 8*at.stage);
             at.next();
             long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
             add_dq(dq_sums + ((head*tiles + i)*2 + wg)*(HD/16)*128, dq);
@@ -206,7 +206,7 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
         barrier_init(s.kv_full, 1);
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(s.q_full + 8*i, 1); barrier_init(s.dout_full + 8*i, 1); barrier_init(s.empty + 8*i, 2);
+            barrier_init(s.q_full + 8*i, 1); barrier_init(s.dout_full + 8*i, 1); barrier_init(s.empty + 8*i, 8);
         }
         barriers_ready();
     }

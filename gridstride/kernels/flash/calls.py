@@ -37,7 +37,7 @@ class Tile(NamedTuple):
 # numbers of a head -> the fastest of those that fit into registers and shared memory. For 128 numbers, steps of 144 to
 # 176 keys were 2 to 10% slower on an H100, three stages 8 to 14%.
 _TILES = {64: Tile(3, 128, 2), 128: Tile(2, 128, 2), 256: Tile(2, 80, 2)}
-_PLAIN_ROWS, _PLAIN_KEYS, _PLAIN_BLOCKS = 128, 64, 2  # of `mma.sync`, for heads of up to 128 numbers
+_PLAIN = {64: (128, 96, 2), 128: (256, 64, 1)}  # of `mma.sync`: rows of a block, keys of a step, blocks of an SM
 
 
 def _section(c):
@@ -89,12 +89,13 @@ def forward_ampere(
     strides,  # of batch, heads and rows, for q, k, v and out
 ) -> Call:
     "What computes attention by `mma.sync`"
-    numbers = dict(_kind(c), BM=_PLAIN_ROWS, BN=_PLAIN_KEYS, BLOCKS=_PLAIN_BLOCKS)
+    tall, step, blocks = _PLAIN[c.dim]
+    numbers = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks)
     src = ampere_source(('tiles', 'fragments', 'rows', 'forward_ampere'), tuple(numbers.items()))
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
-    grid, shared = c.batch * c.heads * cdiv(c.rows, _PLAIN_ROWS), 2 * c.dim * (_PLAIN_ROWS + 4 * _PLAIN_KEYS)
-    return Call(src, 'attention_forward', arrays, given, (grid,), (_PLAIN_ROWS,), shared)
+    grid, shared = c.batch * c.heads * cdiv(c.rows, tall), 2 * c.dim * (tall + 4 * step)
+    return Call(src, 'attention_forward', arrays, given, (grid,), (tall,), shared)
 
 
 _BACK_ROWS, _BACK_KEYS, _BACK_STAGES = 64, 128, 2  # of a step, of a block, of the ring of rows

@@ -16,12 +16,15 @@ __device__ void ldmatrix_turned(u32 (&x)[4], u32 row) {
 
 // starts copies of ROWS rows from `row` on, zeros from `end` on
 template<int ROWS> __device__ void copy_rows(u32 to, const Array &x, int batch, int head, int row, int end) {
+    constexpr int HOP = THREADS/(HD/8);                                // rows that all threads copy at once
     int r = threadIdx.x/(HD/8), c = threadIdx.x%(HD/8);
-    const bf16 *from = x.at + batch*x.batch + head*x.head + c*8;
+    const bf16 *from = x.at + batch*x.batch + head*x.head + (row + r)*x.row + c*8;
+    long long hop = HOP*x.row;
+    u32 at = to + chunk_at(r, c);
     #pragma unroll
-    for (int i = r; i < ROWS; i += THREADS/(HD/8)) {
-        bool there = row + i < end;
-        copy_async<16>(to + chunk_at(i, c), there ? from + (row + i)*x.row : x.at, there);
+    for (int i = 0; i < ROWS; i += HOP, from += hop) {                 // HOP is a multiple of 8: the same bank again
+        bool there = row + r + i < end;
+        copy_async<16>(at + i*ROW, there ? from : x.at, there);
     }
 }
 
