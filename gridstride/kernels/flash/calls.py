@@ -32,11 +32,12 @@ class Tile(NamedTuple):
     warpgroups: int  # that compute, each 64 rows
     keys: int  # of a step
     stages: int  # of the rings of keys, and of values
+    ahead: int  # places for rows, where the next tile's wait
 
 
 # numbers of a head -> the fastest of those that fit into registers and shared memory. For 128 numbers, steps of 144 to
 # 176 keys were 2 to 10% slower on an H100, three stages 8 to 14%.
-_TILES = {64: Tile(3, 128, 2), 128: Tile(2, 128, 2), 256: Tile(2, 80, 2)}
+_TILES = {64: Tile(3, 128, 2, 2), 128: Tile(2, 128, 2, 2), 256: Tile(2, 80, 2, 1)}
 _PLAIN = {64: (128, 96, 2), 128: (256, 64, 1)}  # of `mma.sync`: rows of a block, keys of a step, blocks of an SM
 
 
@@ -70,13 +71,13 @@ def forward_hopper(
     "What computes attention on a Hopper GPU"
     tile = _TILES[c.dim]
     tall = 64 * tile.warpgroups
-    numbers = dict(_kind(c), BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages)
+    numbers = dict(_kind(c), BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead)
     src = hopper_source(
         ('hopper', 'tiles', 'fragments', 'rows', 'forward_hopper'), (tile.keys,), (c.dim,), tuple(numbers.items())
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
     grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
-    shared = 2 * c.dim * (tall + 2 * tile.stages * tile.keys) + 16 + 32 * tile.stages
+    shared = 2 * c.dim * (tile.ahead * tall + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
     given = factor_of(scale), *_sizes(c), *map(Long, out_strides)
     call = Call(src, 'attention_forward', arrays, given, grid, (128 * (tile.warpgroups + 1),), shared)
     return call, ((1, 1, 64, 64), *[(1, 1, tile.keys, 64)] * 2)

@@ -9,14 +9,14 @@ struct Shared { u32 q, k, v, q_full, q_empty, k_full, k_empty, v_full, v_empty; 
 
 __device__ Shared lay_out(char *p) {
     Shared s;
-    s.q = address(p); s.k = s.q + WGS*Q_BYTES; s.v = s.k + STAGES*K_BYTES;
-    s.q_full = s.v + STAGES*K_BYTES; s.q_empty = s.q_full + 8;
-    s.k_full = s.q_empty + 8; s.k_empty = s.k_full + 8*STAGES;
+    s.q = address(p); s.k = s.q + AHEAD*WGS*Q_BYTES; s.v = s.k + STAGES*K_BYTES;
+    s.q_full = s.v + STAGES*K_BYTES; s.q_empty = s.q_full + 8*AHEAD;
+    s.k_full = s.q_empty + 8*AHEAD; s.k_empty = s.k_full + 8*STAGES;
     s.v_full = s.k_empty + 8*STAGES; s.v_empty = s.v_full + 8*STAGES;
     return s;
 }
 __device__ void make_barriers(const Shared &s) {
-    barrier_init(s.q_full, 1); barrier_init(s.q_empty, 4*WGS);
+    for (int i = 0; i < AHEAD; i++) { barrier_init(s.q_full + 8*i, 1); barrier_init(s.q_empty + 8*i, 4*WGS); }
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s.k_full + 8*i, 1); barrier_init(s.k_empty + 8*i, WGS);
         barrier_init(s.v_full + 8*i, 1); barrier_init(s.v_empty + 8*i, WGS);
@@ -32,11 +32,11 @@ __device__ void load_keys(u32 to, const TensorMap &x, int key, int head, int bat
         tma_load(to + at.stage*K_BYTES + c*BN*128, x, c*64, key, head, batch, full + 8*at.stage);
     at.next();
 }
-__device__ void load_rows(const Shared &s, const TensorMap &q, const Tile &t) {
-    barrier_expect(s.q_full, WGS*Q_BYTES);
+__device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
+    barrier_expect(full, WGS*Q_BYTES);
     for (int w = 0; w < WGS; w++)
         for (int c = 0; c < PARTS; c++)
-            tma_load(s.q + w*Q_BYTES + c*64*128, q, c*64, t.row + w*64, t.head, t.batch, s.q_full);
+            tma_load(to + w*Q_BYTES + c*64*128, q, c*64, t.row + w*64, t.head, t.batch, full);
 }
 __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v, const Sizes &z,
                         const int *lens, unsigned *taken, volatile int *which) {
@@ -44,13 +44,14 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
     int tiles = count_tiles(z), turn = 0;
     for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(taken, tiles - 1), turn++) {    // all of them: 0 again
         bool more = n < tiles;
+        int place = turn%AHEAD;
         Tile t = tile_of(more ? n : 0, z, lens);
         int head = t.head/z.group;
         if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t.batch, s.k_full, s.k_empty, key);
-        barrier_wait(s.q_empty, turn - 1);
-        *which = n;
-        if (!more) { barrier_arrive(s.q_full); return; }
-        load_rows(s, q, t);
+        barrier_wait(s.q_empty + 8*place, turn/AHEAD - 1);
+        which[place] = n;
+        if (!more) { barrier_arrive(s.q_full + 8*place); return; }
+        load_rows(s.q + place*WGS*Q_BYTES, q, t, s.q_full + 8*place);
         #pragma unroll 1
         for (int j = t.first; j < t.last; j++) {
             if (j + 1 < t.last) load_keys(s.k, k, (j + 1)*BN, head, t.batch, s.k_full, s.k_empty, key);
@@ -87,12 +88,13 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
     const Sizes &z = work.z;
     int wg = threadIdx.x/128, tiles = count_tiles(z), turn = 0;
     bool tells = threadIdx.x%128 == 0;
-    u32 q = m.q + wg*Q_BYTES;
     Place key, value;
     if (WGS > 1 && wg == WGS - 1) named_arrive(TURNS, 256);              // the first turn is warpgroup 0's
     for (;; turn++) {
-        barrier_wait(m.q_full, turn);
-        int n = *which;
+        int place = turn%AHEAD;
+        u32 q = m.q + (place*WGS + wg)*Q_BYTES;
+        barrier_wait(m.q_full + 8*place, turn/AHEAD);
+        int n = which[place];
         if (n >= tiles) return;
         Tile t = tile_of(n, z, work.lens);
         int row = t.row + wg*64 + row_of_thread();
@@ -136,7 +138,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             keep_shares(p, s);
         }
         __syncwarp();
-        if (threadIdx.x%32 == 0) barrier_arrive(m.q_empty);
+        if (threadIdx.x%32 == 0) barrier_arrive(m.q_empty + 8*place);
         if (t.first < t.last) {
             barrier_wait(m.v_full + 8*value.stage, value.turn);
             start_sums(o, p, m.v + value.stage*K_BYTES);
@@ -155,16 +157,16 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
                   float factor, int batch, int heads, int group, int rows, int keys, int window, int section,
                   long long out_batch, long long out_head, long long out_row) {
     extern __shared__ __align__(1024) char room[];
-    __shared__ int which;
+    __shared__ int which[AHEAD];
     Shared s = lay_out(room);
     Sizes z = {batch, heads, group, rows, keys, window, section};
     if (threadIdx.x == WGS*128) { prefetch(q); prefetch(k); prefetch(v); make_barriers(s); }
     __syncthreads();
     if (threadIdx.x >= WGS*128) {
         registers_down<WGS == 2 ? 24 : 32>();
-        if (threadIdx.x == WGS*128) produce(s, q, k, v, z, lens, taken, &which);
+        if (threadIdx.x == WGS*128) produce(s, q, k, v, z, lens, taken, which);
     } else {
         registers_up<WGS == 2 ? 240 : WGS == 3 ? 160 : 232>();
-        consume(s, {z, lens, {out, lse, out_batch, out_head, out_row}, factor}, &which);
+        consume(s, {z, lens, {out, lse, out_batch, out_head, out_row}, factor}, which);
     }
 }
