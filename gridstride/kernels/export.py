@@ -147,7 +147,8 @@ constexpr struct {{ int h, w, k; }} cases[] = {{{shapes}}};'''
 def program(e) -> str:
     "The whole `.cu` of an `Exported`"
     given = f'out (h x w) = m @ n in {e.product.dtype}, row after row; {_layout(e.product)}.'
-    return standalone.program(e.name, [f'{e.what}:', given], _kernels(e), _names(e), 'main.cuh', _multiply(e))
+    main = 'tensor_map.cuh', 'main.cuh'
+    return standalone.program(e.name, [f'{e.what}:', given], _kernels(e), _names(e), main, _multiply(e))
 
 
 # A folder of them, and what compiles and runs them all.

@@ -44,11 +44,12 @@ def program(
     what,  # it is: lines of text
     kernels,  # C with the marked kernels
     names,  # C for what the host's part has to be told
-    main,  # file with the host's part of such kernels, below that of all
+    main,  # file, or several, with the host's part of such kernels, below that of all
     launches,  # C for the launches
 ) -> str:
     "The whole `.cu` of a kernel"
-    host = [files(__package__).joinpath(o).read_text(encoding='utf-8') for o in ('host.cuh', main)]
+    named = 'host.cuh', *((main,) if isinstance(main, str) else main)
+    host = [files(__package__).joinpath(o).read_text(encoding='utf-8') for o in named]
     includes = '\n'.join(f'#include <{o}>' for o in HEADERS)
     return f'''{''.join(f'// {o}' + chr(10) for o in what)}//
 //     nvcc {FLAGS} -o {name} {name}.cu && ./{name}
@@ -63,8 +64,7 @@ namespace host {{
 
 {names}
 
-{host[0]}
-{host[1]}
+{chr(10).join(host)}
 {launches}
 }}
 

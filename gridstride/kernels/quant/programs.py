@@ -1,6 +1,7 @@
 """Products with weights of few bits as programs of their own: what `export` writes of them."""
 
 from .calls import matvec_calls
+from .eight_bits import BOXES, row_calls
 from .formats import nf4_codebook
 from .packed import DEFAULT
 from .sources import KINDS
@@ -46,10 +47,40 @@ def _c(call):
     return [casts.get(o, o) for o in call.arrays]
 
 
+ROWS = (40, 8, 16), (300, 520, 400), (8192, 8192, 8192)  # h, w, k, the last one is timed
+
+
+def _map(name, sides, box):
+    "C for the tensor map of m, n or out"
+    (rows, columns), (box_rows, box_columns) = sides, box
+    return f'static auto {name}_map = tensor_map<TensorMap>({name}, {rows}, {columns}, {box_rows}, {box_columns}, 128);'
+
+
+def _rows_program(name, kind):
+    every = [row_calls(kind, *o, H100) for o in ROWS]
+    kernels, spaces = in_spaces([c for calls in every for c in calls])
+    (space,) = spaces.values()
+    names = f'''const char *const NAME = "{name}";
+constexpr int SMS = {H100.sms};
+using {space}::TensorMap;
+constexpr bool WHOLE = {str(kind == 'int8').lower()};
+constexpr double TERM = {1e-6 if kind == 'int8' else 2**-12};              // of sums of e4m3 some 14 bits are kept
+constexpr struct {{ int h, w, k; }} cases[] = {{{', '.join(f'{{{h}, {w}, {k}}}' for h, w, k in ROWS)}}};'''
+    lines = []
+    for (h, w, k), (c,) in zip(ROWS, every):
+        maps = [_map(o, sides, box) for o, sides, box in zip(c.arrays, ((h, k), (w, k), (h, w)), BOXES)]
+        args = [*(f'{o}_map' for o in c.arrays[:3]), *c.arrays[3:], *map(str, c.numbers)]
+        lines.append([*maps, start(c, f'{space}::{c.name}', args)])
+    head = 'void launch(int number, const unsigned char *m, const unsigned char *n, __nv_bfloat16 *out, '
+    head += 'const float *m_scales, const float *n_scales)'
+    what = [f'`gridstride.kernels.quant.multiply_{kind}`: 8 bits on both sides, a scale for each row.']
+    main = 'tensor_map.cuh', 'quant/rows_main.cuh'
+    return program(name, what, kernels, names, main, switch(head, lines))
+
+
 def list_quant_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each kind, one in float16, and one for many rows of x"
+    "A program for each kind, one in float16, and one for many rows of x; and one for each kind of 8 bits on both sides"
     few = [(kind, 'bfloat16', 1) for kind in KINDS] + [('int4', 'float16', 1), ('int4', 'bfloat16', 16)]
-    named = {
-        f'matvec_{kind}_{dtype}' + f'_{batch}_rows' * (batch > 1): (kind, dtype, batch) for kind, dtype, batch in few
-    }
-    return {name: _program(name, *o) for name, o in named.items()}
+    named = {f'matvec_{kind}_{x}' + f'_{batch}_rows' * (batch > 1): (kind, x, batch) for kind, x, batch in few}
+    res = {name: _program(name, *o) for name, o in named.items()}
+    return {**res, **{f'multiply_{o}': _rows_program(f'multiply_{o}', o) for o in ('fp8', 'int8')}}
