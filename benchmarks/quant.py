@@ -6,8 +6,10 @@
     python quant.py --seconds .3    # of timing for each side (0.1)
 
 Each result is first compared with a product in float64 of what the few bits stand for. All sides are captured in CUDA
-graphs, so that no Python is timed; then they take turns. Figures are medians of GPU time with the L2 overwritten before
-each run, ratios medians over the rounds with their 95% interval. GB/s are the bytes of the weights as each side has
+graphs, so that no Python is timed; then they take turns. Figures are medians of GPU time, ratios medians over the
+rounds with their 95% interval. Before each run other memory is read, a multiple of the L2, as between two uses of a
+layer's weights; in `written` it is overwritten, as in our other benchmarks: then tens of MB are still to be written
+while a side begins to read, which costs each the same microseconds. GB/s are the bytes of the weights as each side has
 them, and of x and y; where weights and x have 8 bits (e4m3, s8) the figure is TFLOP/s. Shapes: rows x columns of the
 weights x rows of x.
 `int4mm` and `int8mm` are `torch._weight_int4pack_mm`, the kernel of torchao's weight-only int4, and
@@ -20,7 +22,8 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from gridstride.bench import compare
+from gridstride.bench import compare, reads
+from gridstride.bench.clocks import Events
 from gridstride.kernels.ladder import Gpu
 from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
 
@@ -35,10 +38,11 @@ CHECKED = 2048                                                      # rows of w 
 class Case(NamedTuple):
     "Weights of few bits times some rows of x"
     kind: str
-    shape: tuple        # of the weights
+    shape: tuple         # of the weights
     batch: int
-    goals: dict = {}    # other side -> how many times faster ours shall be
-    others: tuple = ()  # besides torch's bfloat16
+    goals: dict = {}     # other side -> how many times faster ours shall be
+    others: tuple = ()   # besides torch's bfloat16
+    read: bool = True    # is other memory read before each run, or overwritten?
 
 
 def one():
@@ -46,6 +50,10 @@ def one():
     for kind, others in (('int4', ('int4mm',)), ('int8', ('int8mm',)), ('nf4', ()), ('fp8', ())):
         goal = GOALS.get((kind, 1))
         yield Case(kind, LARGE, 1, {'bf16': goal} if goal else {}, others)
+
+
+def written():
+    for kind in ('int4', 'int8'): yield Case(kind, LARGE, 1, read=False)
 
 
 def batches():
@@ -70,7 +78,14 @@ def int8():
     for n in (8192, 4096): yield Case('s8', (n, n), n, {}, ('int_mm',))
 
 
-PARTS = dict(one=one, batches=batches, shapes=shapes, fp8=fp8, int8=int8)
+PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, fp8=fp8, int8=int8)
+
+
+class Reading(Events):
+    "Before each run other memory is read"
+    def __init__(self):
+        super().__init__()
+        self.forget = reads(self.buffer)
 
 
 # Sides: name -> a function of x
@@ -137,10 +152,12 @@ def rows_of(case, seconds):
     x, want, ways, size, dense = dict(e4m3=e4m3, s8=s8).get(case.kind, few_bits)(case)
     check(ways['ours'](x), want)
     graphs = {k: rows.graphed(lambda f=f: lambda: f(x)) for k, f in ways.items()}
-    c = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
+    c = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds,
+                clock=Gpu(Reading() if case.read else None))
     like = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, case.batch))
+    name = case.kind + ', written'*(not case.read)
     for k in ways:
-        if k != 'ours': yield rows.row(case.kind, like, c, k, case.goals.get(k), size, dense if k == 'bf16' else None)
+        if k != 'ours': yield rows.row(name, like, c, k, case.goals.get(k), size, dense if k == 'bf16' else None)
 
 
 def measure(case, seconds):
@@ -151,7 +168,7 @@ def measure(case, seconds):
 
 
 def line(r):
-    text = rows.line(r, tool=4, dtype=13, shape=15, other=10, us=7, gbs=5)
+    text = rows.line(r, tool=13, dtype=13, shape=15, other=10, us=7, gbs=5)
     return text.replace('GB/s', 'TFLOP/s') if r['tool'] in ('e4m3', 's8') else text
 
 

@@ -24,7 +24,7 @@ def program(monkeypatch):
 @pytest.mark.parametrize('name', ['fusion', 'memory'])
 def test_a_table_is_what_its_json_says(name, program):
     rows = json.loads((FOLDER/f'{name}.json').read_text())['rows']
-    lines = [o for o in (FOLDER/f'{name}.txt').read_text().splitlines() if 'GB/s  ' in o]
+    lines = [o for o in (FOLDER/f'{name}.txt').read_text().splitlines() if '/s  ' in o]
     assert len(rows) > 20 and [program(name).line(r) for r in rows] == lines
 
 

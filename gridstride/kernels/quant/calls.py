@@ -3,12 +3,13 @@
 from functools import lru_cache
 from typing import NamedTuple
 
-from .fragments import STEP
+from .fragments import BITS, STEP
 from .sources import KINDS, whole
 from ..rung import Call
 from ...utils import cdiv
 
 MOST = 64  # rows of x
+_BOOK = 4 * 256 * 32  # bytes of NF4's pairs in shared memory
 GROUPS = 32, 64, 128, 'row'  # columns that share a scale
 
 
@@ -19,16 +20,24 @@ class Shape(NamedTuple):
     across: int  # warps of a block below each other
     deep: int  # warps that share the columns
     ahead: int  # steps under way for each
-    blocks: int  # on an SM, which stay and go through the rows
+    blocks: int  # on an SM
+    stay: bool  # do they go through the rows, or come and go?
 
 
-# What was fastest for 28672 x 8192 numbers on an H100, by rows of x, in eights
-_SHAPES = {1: Shape(1, 1, 8, 4, 2), 2: Shape(2, 2, 4, 2, 1), 4: Shape(2, 2, 2, 2, 1), 8: Shape(1, 4, 1, 2, 1)}
+# What was fastest for 28672 x 8192 numbers on an H100, by rows of x, in eights, and for numbers of 4 and of 8 bits. The
+# memory is read fastest by blocks that come and go, but those that fill a book for NF4 stay.
+_SHAPES = {
+    1: {4: Shape(1, 1, 8, 1, 5, False), 8: Shape(1, 1, 16, 1, 2, False)},
+    2: {4: Shape(2, 4, 2, 2, 2, True), 8: Shape(2, 4, 4, 1, 1, True)},
+    4: {4: Shape(2, 4, 2, 1, 1, True), 8: Shape(2, 4, 2, 1, 1, True)},
+    8: {4: Shape(2, 4, 1, 1, 1, True), 8: Shape(2, 4, 1, 1, 1, True)},
+}
+_NF4 = Shape(1, 1, 16, 2, 2, True)  # for eight rows of x or fewer
 
 
 def shape_for(kind, batch, steps) -> Shape:
     "The `Shape` for `batch` rows of x and so many steps along a row of w"
-    found = _SHAPES[next(o for o in _SHAPES if batch <= 8 * o)]
+    found = _NF4 if kind == 'nf4' and batch <= 8 else _SHAPES[_eights(batch)][BITS[kind]]
     return found._replace(deep=min(found.deep, 1 << max(0, steps - 1).bit_length()))
 
 
@@ -48,9 +57,11 @@ def matvec_calls(
     numbers = dict(TILES=at.tiles, ACROSS=at.across, DEEP=at.deep, AHEAD=at.ahead, BLOCKS=at.blocks)
     numbers |= dict(KIND=KINDS.index(kind), GROUP=0 if group == 'row' else group, COLUMNS=_eights(batch), BIAS=bias)
     arrays = 'x', 'words', 'scales', 'bias' if bias else 'x', 'y'
-    grid, block = (min(on.sms * at.blocks, cdiv(rows, 16 * at.tiles * at.across)),), (32 * at.across * at.deep,)
+    bands, block = cdiv(rows, 16 * at.tiles * at.across), (32 * at.across * at.deep,)
+    grid = (min(on.sms * at.blocks, bands) if at.stay else bands,)
     src = whole('matvec', dtype, tuple(numbers.items()))
-    return [Call(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block)]
+    shared = 4 * at.deep * 8 * _eights(batch) * (16 * at.tiles * at.across + 1) + _BOOK * (kind == 'nf4')
+    return [Call(src, 'multiply_packed', arrays, (batch, rows, columns), grid, block, shared)]
 
 
 def _eights(batch):

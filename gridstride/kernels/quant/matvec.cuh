@@ -3,7 +3,7 @@
 // w, whose numbers lie in the order in which the threads want them (see fragments.py).
 // Above: From (of x, y, bias and the scales), KIND, GROUP (columns that share a scale; 0: the whole row), COLUMNS
 // (eights of rows of x), TILES (sixteens of rows of w for a warp), ACROSS (warps of a block below each other), DEEP
-// (warps that share the columns), AHEAD (steps under way for each), BLOCKS (on an SM, which stay), BIAS (is there
+// (warps that share the columns), AHEAD (steps under way for each), BLOCKS (on an SM), BIAS (is there
 // one?); and of From what MAGIC and FRACTION say: the bits of 128 or 1024, twice, and how many bits its fraction has.
 constexpr int BITS = KIND == INT4 || KIND == NF4 ? 4 : 8, STEP = 128, LOADS = BITS / 2;
 constexpr int SHARE = GROUP ? GROUP : STEP, SCALES = STEP / SHARE;       // columns of a step that share; how many do
@@ -74,8 +74,9 @@ __device__ void scale_up(u32 (&a)[4], u32 pair) {           // registers 0 and 2
 __global__ void __launch_bounds__(32 * ACROSS * DEEP, BLOCKS)
 multiply_packed(const From *x, const uint4 *w, const u32 *scales, const From *bias, From *y, int batch, int rows,
                 int k) {
-    __shared__ float sums[DEEP][COLUMNS * 8][ROWS + 1];
-    __shared__ u32 book[KIND == NF4 ? 256 * 32 : 1];
+    extern __shared__ float shared[];
+    float (*sums)[COLUMNS * 8][ROWS + 1] = (float (*)[COLUMNS * 8][ROWS + 1])shared;
+    u32 *book = (u32 *)(sums + DEEP);                       // for NF4
     const int warp = threadIdx.x / 32, lane = threadIdx.x % 32, r = lane / 4, t = lane % 4, deep = warp / ACROSS;
     const int steps = (k + STEP - 1) / STEP, tiles = (rows + 15) / 16, bands = (rows + ROWS - 1) / ROWS;
     const int turns = ((steps + DEEP - 1) / DEEP + AHEAD - 1) / AHEAD;       // of AHEAD steps, along a row
