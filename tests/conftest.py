@@ -157,12 +157,6 @@ class Clock:
         self.config.cache.set(SECONDS, known)
 
 
-def pytest_collection_finish():
-    "What is imported by now stays to the end: looking through it for garbage takes time in every test"
-    gc.collect()
-    gc.freeze()
-
-
 def pytest_collection_modifyitems(config, items):
     "Of those that nobody has timed yet, notebooks come first"
     known = seconds(config)
