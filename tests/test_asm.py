@@ -397,6 +397,19 @@ def test_machine_code_is_read_once_and_only_when_it_is_asked_for(bare, monkeypat
     assert sass(MATMULS, name='naive_k').instructions == sass(MATMULS, name='naive_k').instructions and len(read) == 1
 
 
+def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    _, cubin, *_ = tools.nvrtc('__global__ void k(float *x) { x[threadIdx.x] += 3; }', 'k')
+    text = tools.disassemble(cubin)
+    for _ in range(2):
+        with pytest.raises(RuntimeError, match='cannot read this machine code'): tools.disassemble(cubin[:99])
+    def start(*args, **how): raise AssertionError('nvdisasm was started')
+    monkeypatch.setattr(tools.subprocess, 'run', start)
+    assert tools.disassemble(cubin) == text and 'FADD' in text
+    _, other, *_ = tools.nvrtc('__global__ void k(float *x) { x[threadIdx.x] *= 3; }', 'k')
+    with pytest.raises(AssertionError, match='started'): tools.disassemble(other)
+
+
 def test_nothing_is_recorded_unless_asked(bare, tmp_path):
     asm.recordings(tmp_path/'recorded')
     sass(MATMULS, name='naive_k')

@@ -1,18 +1,19 @@
 """NVIDIA's compilers where they are found: in Python packages or in a CUDA toolkit, and what they say of a kernel."""
 
 import ctypes
+import hashlib
 import os
 import re
 import shutil
 import struct
 import subprocess
 import sys
-import tempfile
 from functools import lru_cache
 from pathlib import Path
 from types import SimpleNamespace
 
 from ..cpp.build import CompileError, CompilerMissing, nvcc
+from ..cpp.cache import build
 
 
 # None of this needs a GPU or its driver. [NVRTC](https://docs.nvidia.com/cuda/nvrtc/), a shared library,
@@ -278,12 +279,21 @@ def usage(
     return {**res, 'shared': max(0, shared), 'constant': sizes.get(f'.nv.constant0.{entry}', 0)}
 
 
+# nvdisasm takes a third of a second for a kernel of ten lines, fourteen times as long as NVRTC. So what it printed is
+# kept where compiled kernels are.
 def disassemble(cubin: bytes) -> str:
     "Machine code as nvdisasm prints it, each instruction after the source line that it came from"
     tool = program('nvdisasm', 'Reading machine code (SASS)')
-    with tempfile.TemporaryDirectory() as d:
-        (Path(d) / 'k.cubin').write_bytes(cubin)
-        done = subprocess.run([tool, '-c', '-gi', 'k.cubin'], cwd=d, capture_output=True, text=True)
-    if done.returncode:
-        raise RuntimeError(f'{tool} cannot read this machine code:\n{done.stderr}')
-    return done.stdout
+
+    def run(command, folder):
+        (folder / 'k.cubin').write_bytes(cubin)
+        done = subprocess.run(command, cwd=folder, capture_output=True, text=True)
+        (folder / 'k.sass').write_text(done.stdout)
+        return done.returncode, done.stderr
+
+    def fail(log):
+        return RuntimeError(f'{tool} cannot read this machine code:\n{log}')
+
+    decides = hashlib.sha256(cubin).hexdigest(), os.stat(tool).st_mtime
+    built = build({}, [[tool, '-c', '-gi', 'k.cubin']], *decides, fail=fail, run=run, room='sass')
+    return (built.folder / 'k.sass').read_text()
