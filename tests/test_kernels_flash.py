@@ -19,7 +19,7 @@ def qkv(batch, heads, group, rows, keys, dim, dtype=torch.bfloat16):
     return [normal(batch, h, n, dim, seed=i, dtype=dtype) for i, (h, n) in enumerate(sizes)]
 
 
-def exact(q, k, v, causal=False, scale=None, window=None, lens=None):
+def exact(q, k, v, causal=False, scale=None, window=None, lens=None, bias=None):
     "(out, lse) in float64, with the whole matrix of scores; a row that looks at nothing gives 0"
     q, k, v = (x.double() for x in (q, k, v))
     k, v = (x.repeat_interleave(q.shape[1]//k.shape[1], 1) for x in (k, v))
@@ -29,7 +29,9 @@ def exact(q, k, v, causal=False, scale=None, window=None, lens=None):
     if lens is not None:
         rows, keys = (x[:, None, None, None] for x in (lens if isinstance(lens, tuple) else (lens, lens)))
         looks = looks & (i < rows) & (j < keys)
-    s = (q @ k.mT*(scale or q.shape[-1]**-.5)).masked_fill(~looks, -math.inf)
+    s = q @ k.mT*(scale or q.shape[-1]**-.5)
+    if bias: s = s - 2.**(-torch.arange(s.shape[1])[:, None, None] - 1)*(i - j)
+    s = s.masked_fill(~looks, -math.inf)
     return s.softmax(-1).nan_to_num(0) @ v, s.logsumexp(-1)
 
 
@@ -89,11 +91,18 @@ def test_gradients_of_masked_rows():
     gradients(qkv(2, 1, 1, 190, 190, 128), causal=True, window=70, lens=torch.tensor([190, 20]))
 
 
+def test_alibi():
+    given, bias = qkv(1, 2, 1, 65, 130, 64), '-exp2f(-head - 1)*(row - key)'
+    both(given, bias=bias)
+    gradients(given, bias=bias)
+    with pytest.raises(ValueError, match='no bias here, as SDPA'): attention(*(x.float() for x in given), bias=bias)
+
+
 @pytest.fixture(scope='module', autouse=True)
 def at_once(pytestconfig):
     with one_unit(pytestconfig, [test_ragged_sizes_and_grouped_heads, test_causal_with_lengths,
                                  test_a_window_and_a_scale, test_mma_sync,
-                                 test_gradients, test_gradients_of_masked_rows]):
+                                 test_gradients, test_gradients_of_masked_rows, test_alibi]):
         yield
 
 
@@ -139,7 +148,7 @@ def test_bad_input_is_named():
 
 def test_the_operator_is_one():
     q, k, v = qkv(1, 4, 2, 30, 40, 64)
-    torch.library.opcheck(torch.ops.gridstride.attention.default, (q, k, v, False, .125, 0, None))
+    torch.library.opcheck(torch.ops.gridstride.attention.default, (q, k, v, False, .125, 0, None, ''))
     out, lse = attention(q, k, v, lse=True)
-    given = normal(*out.shape, seed=4), q, k, v, out, lse, False, .125, 0, None
+    given = normal(*out.shape, seed=4), q, k, v, out, lse, False, .125, 0, None, ''
     torch.library.opcheck(torch.ops.gridstride.attention_backward.default, given)

@@ -104,25 +104,26 @@ def _empty_out(q):
     return out if ordered else torch.empty_like(q, memory_format=torch.contiguous_format)
 
 
-def _fake(q, k, v, causal, scale, window, lens):
+def _fake(q, k, v, *how):
     return _empty_out(q), q.new_empty(q.shape[:3], dtype=torch.float32)
 
 
-def _case(q, k, causal, window, lens):
+def _case(q, k, causal, window, lens, bias):
     batch, heads, rows, dim = q.shape
-    return Case(batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None)
+    return Case(batch, heads, heads // k.shape[1], rows, k.shape[2], dim, causal, window, lens is not None, bias)
 
 
 @operator(
-    'attention(Tensor q, Tensor k, Tensor v, bool causal, float scale, int window, Tensor? lens) -> (Tensor, Tensor)',
+    'attention(Tensor q, Tensor k, Tensor v, bool causal, float scale, int window, Tensor? lens, str bias) '
+    '-> (Tensor, Tensor)',
     _fake,
 )
-def _attention(q, k, v, causal, scale, window, lens):
+def _attention(q, k, v, causal, scale, window, lens, bias):
     q, k, v = map(_aligned, (q, k, v))
-    out, lse = _fake(q, k, v, causal, scale, window, lens)
+    out, lse = _fake(q, k, v)
     if not q.numel() or not k.numel():
         return out.zero_(), lse.fill_(-math.inf)
-    c, on = _case(q, k, causal, window, lens), here()
+    c, on = _case(q, k, causal, window, lens, bias), here()
     arrays = dict(q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32) if lens is None else lens)
     if on.hopper:
         call, boxes = calls.forward_hopper(c, scale, out.stride()[:3], on)
@@ -164,17 +165,19 @@ def _sdpa(q, k, v, causal, scale, window, lens):
 
 @operator(
     'attention_backward(Tensor dout, Tensor q, Tensor k, Tensor v, Tensor out, Tensor lse, bool causal, float scale, '
-    'int window, Tensor? lens) -> (Tensor, Tensor, Tensor)',
+    'int window, Tensor? lens, str bias) -> (Tensor, Tensor, Tensor)',
     lambda dout, q, k, v, *how: tuple(map(_empty_out, (q, k, v))),
 )
-def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens):
+def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias):
     if not (here().hopper and q.shape[3] < 256 and q.numel() and k.numel()):
+        if bias:
+            raise ValueError('attention: with a bias there are gradients for heads of 64 or 128, on a Hopper GPU')
         return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
     q, k, v, dout = map(_aligned, (q, k, v, dout))
     if not q.is_cuda:
         dout = dout.contiguous()
     dq, dk, dv = map(_empty_out, (q, k, v))
-    c, heads, rows = _case(q, k, causal, window, lens), q.shape[0] * q.shape[1], calls.padded(q.shape[2])
+    c, heads, rows = _case(q, k, causal, window, lens, bias), q.shape[0] * q.shape[1], calls.padded(q.shape[2])
     base, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
     strides = calls.Strides(*(x.stride()[:3] for x in (out, dout, dq, dk, dv)))
     first, main, last = calls.backward_hopper(c, scale, strides)
@@ -194,10 +197,10 @@ def _sdpa_backward(dout, q, k, v, *how):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, causal, scale, window, lens):
-        out, lse = _attention(q, k, v, causal, scale, window, lens)
+    def forward(ctx, q, k, v, causal, scale, window, lens, bias):
+        out, lse = _attention(q, k, v, causal, scale, window, lens, bias)
         ctx.save_for_backward(q, k, v, out, lse, lens)
-        ctx.how = causal, scale, window
+        ctx.how, ctx.bias = (causal, scale, window), bias
         ctx.mark_non_differentiable(lse)
         return out, lse
 
@@ -205,7 +208,7 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dout, _):
         *given, lens = ctx.saved_tensors
-        return *_attention_backward(dout, *given, *ctx.how, lens), None, None, None, None
+        return *_attention_backward(dout, *given, *ctx.how, lens, ctx.bias), None, None, None, None, None
 
 
 def attention_way(q, k, v) -> Way:
@@ -222,10 +225,12 @@ def attention(
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     window=None,  # a row looks only at keys that are nearer than that: |row - key| < window
     lens=None,  # whole numbers [batch]: how many rows and keys are there, the rest is padding; or a pair of such
+    bias='',  # CUDA C of what is added to a scaled score, of the ints batch, head, row and key; it has no gradient
     lse=False,  # the logarithm of each row's sum of exponentials, too? It has no gradient
 ):  # like q; with `lse`, a pair of it and float32 [batch, heads, rows]
     """softmax(q @ k^T * scale) @ v, row by row, as `F.scaled_dot_product_attention`, without its matrix of scores in
-    memory; differentiable once. A row that looks at no key gives 0.
+    memory; differentiable once. A row that looks at no key gives 0. ALiBi of 8 heads, which adds less for keys that are
+    farther away, is `bias='-exp2f(-head - 1)*(row - key)'`.
 
     bfloat16 heads of 64, 128 or 256 numbers are computed by our kernels, all else by SDPA: `attention_way` says which,
     and why. `TypeError` and `ValueError` say what does not fit. After Dao, FlashAttention-2 (2023), and Shah and
@@ -233,8 +238,10 @@ def attention(
     _check(q, k, v)
     scale, window, lens = _scale(q, scale), _window(window), _lens(q, k, lens)
     if _way(q).name != 'sdpa':
-        both = _Attention.apply(q, k, v, bool(causal), scale, window, lens)
+        both = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias)
         return both if lse else both[0]
+    if bias:
+        raise ValueError(f'attention: no bias here, as SDPA computes this: {_way(q).why}')
     if lse:
         raise ValueError(f'attention: no lse here, as SDPA computes this: {_way(q).why}')
     return _sdpa(q, k, v, bool(causal), scale, window, lens)

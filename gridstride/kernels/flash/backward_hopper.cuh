@@ -110,6 +110,11 @@ __device__ void find_ds(float (&dp)[BM/2], const float (&p)[BM/2], const float2 
         for (int y = 0; y < 4; y++) dp[i + y] = p[i + y]*(dp[i + y] - (y%2 ? x.y : x.x));
     }
 }
+__device__ void add_bias_turned(float (&s)[BM/2], const Keys &keys, int head, int key, int row, float factor) {
+    #pragma unroll
+    for (int i = 0; BIASED && i < BM/2; i++)
+        s[i] += bias_of(keys.t.batch, head, row + column_of(i), key + i/2%2*8)/(factor*LN2);
+}
 __device__ void mask_turned(float (&s)[BM/2], int key, int row, const Tile &t, int window) {
     #pragma unroll
     for (int i = 0; i < BM/2; i++)
@@ -165,6 +170,7 @@ __device__ void consume(const Shared &m, char *room, const Keys &keys, const Siz
             start_turned(dp, m.v + wg*64*128, dout);
             wgmma_wait<1>();                               // the scores are there
             fence_sums(s);
+            add_bias_turned(s, keys, keys.head*z.group + g, own, i*BM, factor);
             if (!looks_at_all(i*BM, BM, keys.key, keys.t, z.window)) mask_turned(s, own, i*BM, keys.t, z.window);
             find_shares(s, (const float2 *)(room + (m.base - m.k) + at.stage*BM*4), factor);
             keep(p, s);

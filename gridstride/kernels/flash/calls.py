@@ -24,6 +24,7 @@ class Case(NamedTuple):
     causal: bool
     window: int  # 0: none
     lens: bool  # has each of the batch its own lengths?
+    bias: str = ''  # C of what is added to a scaled score
 
 
 class Tile(NamedTuple):
@@ -53,7 +54,7 @@ def _sizes(c):
 
 def _kind(c):
     "Constants that every text has"
-    return dict(HD=c.dim, CAUSAL=c.causal, WINDOW=c.window > 0, LENS=c.lens)
+    return dict(HD=c.dim, CAUSAL=c.causal, WINDOW=c.window > 0, LENS=c.lens, BIASED=c.bias != '')
 
 
 def factor_of(scale) -> float:  # what scores are multiplied by
@@ -73,7 +74,11 @@ def forward_hopper(
     tall = 64 * tile.warpgroups
     numbers = dict(_kind(c), BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead)
     src = hopper_source(
-        ('hopper', 'tiles', 'fragments', 'rows', 'forward_hopper'), (tile.keys,), (c.dim,), tuple(numbers.items())
+        ('hopper', 'tiles', 'fragments', 'rows', 'forward_hopper'),
+        (tile.keys,),
+        (c.dim,),
+        tuple(numbers.items()),
+        c.bias,
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
     grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
@@ -92,7 +97,7 @@ def forward_ampere(
     "What computes attention by `mma.sync`"
     tall, step, blocks = _PLAIN[c.dim]
     numbers = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks)
-    src = ampere_source(('tiles', 'fragments', 'rows', 'forward_ampere'), tuple(numbers.items()))
+    src = ampere_source(('tiles', 'fragments', 'rows', 'forward_ampere'), tuple(numbers.items()), c.bias)
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
     grid, shared = c.batch * c.heads * cdiv(c.rows, tall), 2 * c.dim * (tall + 4 * step)
@@ -126,7 +131,9 @@ def backward_hopper(
     "What computes the gradients on a Hopper GPU"
     numbers = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES)
     products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
-    src = hopper_source(('hopper', 'tiles', 'fragments', 'backward_hopper'), products, (c.dim,), tuple(numbers.items()))
+    src = hopper_source(
+        ('hopper', 'tiles', 'fragments', 'backward_hopper'), products, (c.dim,), tuple(numbers.items()), c.bias
+    )
     ends, all_rows, heads = ends_source(c.dim), padded(c.rows), c.batch * c.heads
     out, dout, dq, dk, dv = (tuple(map(Long, o)) for o in strides)
     given = c.heads, c.rows, all_rows, *out, *dout

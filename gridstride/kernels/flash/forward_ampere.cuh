@@ -108,6 +108,7 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
         find_scores(s, qs, ks);
         #pragma unroll
         for (int m = 0; m < 2; m++) {
+            add_bias(s[m], row + 16*m, j*BN, t, factor);
             if (!looks_at_all(t.row + threadIdx.x/32*32, 32, j*BN, t, window)) mask(s[m], row + 16*m, j*BN, t, window);
             take_shares(s[m], r[m], factor);
             rescale(o[m], r[m]);

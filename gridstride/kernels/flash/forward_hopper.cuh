@@ -110,6 +110,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             fence_sums(s);
             if (tells) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
+            add_bias(s, row, t.first*BN, t, work.factor);
             if (!looks_at_all(t.row + wg*64, 64, t.first*BN, t, z.window)) mask(s, row, t.first*BN, t, z.window);
             take_shares(s, r, work.factor);
             keep_shares(p, s);
@@ -126,6 +127,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             fence_sums(s);
             if (tells) barrier_arrive(m.k_empty + 8*key.stage);
             key.next();
+            add_bias(s, row, j*BN, t, work.factor);
             if (!looks_at_all(t.row + wg*64, 64, j*BN, t, z.window)) mask(s, row, j*BN, t, z.window);
             take_shares(s, r, work.factor);
             keep_before(r.sum[0] + r.sum[1], q);

@@ -1,5 +1,6 @@
 // What each thread has of a tile in registers, as tensor cores spread it, and how rows are stored from there.
 #define LOWEST __int_as_float(0xff800000)                  // minus infinity
+constexpr float LN2 = 0.6931471805599453f;
 
 __device__ float exp2_fast(float x) {
     float y;

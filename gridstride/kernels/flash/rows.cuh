@@ -1,10 +1,14 @@
 // The online softmax of rows, and where the results go.
-constexpr float LN2 = 0.6931471805599453f;
-
 __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int window) {
     #pragma unroll
     for (int i = 0; i < BN/2; i++)
         if (!looks_at(row + i/2%2*8, key + column_of(i), t, window)) s[i] = LOWEST;
+}
+// what is added to scaled scores; they are scaled later
+__device__ void add_bias(float (&s)[BN/2], int row, int key, const Tile &t, float factor) {
+    #pragma unroll
+    for (int i = 0; BIASED && i < BN/2; i++)
+        s[i] += bias_of(t.batch, t.head, row + i/2%2*8, key + column_of(i))/(factor*LN2);
 }
 __device__ float of_quad_max(float x) {
     x = fmaxf(x, __shfl_xor_sync(~0u, x, 1));

@@ -35,29 +35,35 @@ template<bool N_TURNED> __device__ void wgmma_kept(float (&d)[{d}], u32 a, u32 b
 '''
 
 
+def _bias_function(bias):
+    "CUDA C of what is added to a scaled score"
+    return f'__device__ float bias_of(int batch, int head, int row, int key) {{ return {bias or 0}; }}\n'
+
+
 @lru_cache(1024)
 def hopper_source(
     names,  # of files, one after the other
     scores,  # numbers of columns of the products that are made of shared memory alone
     kept,  # and of those whose first operand is in registers
     constants,  # ((name in the text, int), ...)
+    bias='',  # C of what is added to a scaled score
 ) -> str:
     "CUDA C of kernels for a Hopper GPU, ready to be compiled"
     products = ''.join([*map(wgmma, scores), *map(wgmma_kept, kept)])
-    return with_types(PTX + products + '\n'.join(map(source, names)), _TYPES, constants)
+    return with_types(PTX + products + _bias_function(bias) + '\n'.join(map(source, names)), _TYPES, constants)
 
 
 @lru_cache(1024)
 def ampere_source(
     names,  # of files, one after the other
     constants,  # ((name in the text, int), ...)
+    bias='',  # as for `hopper_source`
 ) -> str:
     "CUDA C of kernels for GPUs from Ampere on, ready to be compiled"
     words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     needs = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
-    return with_types(
-        '\n'.join(map(source, names)), (('bf16', '__nv_bfloat16'),), constants, words + primitives(*needs)
-    )
+    text = _bias_function(bias) + '\n'.join(map(source, names))
+    return with_types(text, _TYPES, constants, words + primitives(*needs))
 
 
 @lru_cache
