@@ -132,6 +132,7 @@ def bias_gelu_backward_calls(dtype, rows, width, v, tanh, dropout, on) -> tuple:
 
 # Norms of rows
 _MOST, _LEAST = 8, 128  # packs of a row for a thread; threads of a block
+_REGISTERS, _THREADS = 2**16, 2048  # of an SM
 
 
 class Norm(NamedTuple):
@@ -152,9 +153,12 @@ def _named(*arrays):
 def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
     "What computes the `Norm` of rows of `width` numbers, a multiple of `v`, with `eps` below the root"
     packs, (wish, early) = width // v, _NORM[SIZES[dtype]]
+    if rows * packs < on.sms * _THREADS:  # few: rows have more threads, and these less to load at first
+        wish, early = 2, 0
     group = _power_above(cdiv(packs, wish), 32, 1024)
     threads, held = max(group, _LEAST), min(_MOST, cdiv(packs, group))
-    numbers = dict(GROUP=group, THREADS=threads, HELD=held, EARLY=early)
+    blocks = max(1, _REGISTERS // (80 * threads))  # with more registers layer norm has fewer rows under way
+    numbers = dict(GROUP=group, THREADS=threads, BLOCKS=blocks, HELD=held, BEYOND=packs > held * group, EARLY=early)
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, SHIFTED=norm.shifted, ADDED=norm.added)
     src = whole(('pack', 'group', 'norm'), dtype, _constants(v, rows * width * SIZES[dtype], **numbers, **kind))
     arrays = _named(('x', 1), ('residual', norm.added), ('weight', norm.scaled), ('bias', norm.shifted))
@@ -164,7 +168,6 @@ def norm_calls(dtype, rows, width, v, norm, eps, on) -> list:  # of `Call`
 
 
 _RING = 'address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'bulk_copy_once'
-_REGISTERS = 2**16  # of an SM: 128 for each thread that stays
 # Bytes of the ring, of 227 KiB that a block may have. Below 49 KiB nobody would ask the driver to allow them, and with
 # the block's other shared memory they may yet be more than it allows unasked.
 _SHARED, _LEAST_SHARED = 192 * 1024, 49 * 1024
@@ -199,7 +202,7 @@ def norm_backward_calls(dtype, rows, width, v, norm, learnt, on) -> tuple:  # ([
     packs, size = width // v, SIZES[dtype]
     stay = _stay(packs, v, size, norm, on)
     numbers = dict(GROUP=stay.group, THREADS=stay.threads, HELD=stay.held, BLOCKS=stay.blocks, AHEAD=not norm.centered)
-    numbers |= dict(RING=stay.stages > 0, STAGES=max(1, stay.stages))
+    numbers |= dict(BEYOND=not stay.stages, RING=stay.stages > 0, STAGES=max(1, stay.stages))
     kind = dict(CENTERED=norm.centered, SCALED=norm.scaled, ADDED=norm.added, LEARNT=learnt)
     constants = _constants(v, rows * width * size, **numbers, **kind)
     src, groups = whole(('pack', 'group', 'norm_backward'), dtype, constants, _RING), stay.threads // stay.group

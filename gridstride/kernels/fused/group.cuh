@@ -1,5 +1,5 @@
 // GROUP threads have a row; THREADS / GROUP such groups are a block. A thread has HELD packs of the row in registers.
-// Above: the type Sum, and the three numbers.
+// Above: the type Sum, the three numbers, and BEYOND, whether a row may be longer than what its threads hold.
 constexpr int GROUPS = THREADS / GROUP, WARPS = GROUP / 32; // of a block; of a group
 
 // Every thread gets the N sums over its group. All of the block are there; `turn` is 0 and 1 by turns.
@@ -27,5 +27,6 @@ template<class F> __device__ void each_held(int packs, F f) {                // 
 }
 
 template<class F> __device__ void each_beyond(int packs, F f) {              // f(which of the row): those not held
-    for (int i = threadIdx.x % GROUP + HELD * GROUP; i < packs; i += GROUP) f(i);
+    if constexpr (BEYOND)
+        for (int i = threadIdx.x % GROUP + HELD * GROUP; i < packs; i += GROUP) f(i);
 }

@@ -1,8 +1,8 @@
 // Rows, each divided by its root mean square (CENTERED: less its mean, and divided by its standard deviation), times
 // `weight` (SCALED), plus `bias` (SHIFTED). ADDED: of x + residual, which is kept in `sum`. `kept` gets of each row
 // what it was multiplied by, and with CENTERED its mean.
-// A thread keeps HELD packs of a row in registers, and of a longer row reads the others again. Above: EARLY, whether
-// the weights are loaded together with the row.
+// A thread keeps HELD packs of a row in registers, and of a longer row reads the others again. Above: BLOCKS, of an
+// SM, and EARLY, whether the weights are loaded together with the row.
 template<class F> __device__ void each_pack(const Pack (&held)[HELD], const Pack *row, int packs, F f) {
     each_held(packs, [&](int h, int i) { f(held[h], i, h); });
     each_beyond(packs, [&](int i) { f(row[i], i, -1); });
@@ -14,7 +14,7 @@ __device__ Pack operator+(Pack a, const Pack &b) {
     return a;
 }
 
-__global__ void __launch_bounds__(THREADS)
+__global__ void __launch_bounds__(THREADS, BLOCKS)
 norm_forward(const From *x, const From *residual, const From *weight, const From *bias, From *sum, From *y, Sum *kept,
              long long rows, int packs, Sum eps) {
     const int width = packs * V;

@@ -13,7 +13,7 @@ template<class F>                                           // f(x, dy, weights,
 __device__ void each_pack(const Row &row, const Pack (&scales)[HELD], const Pack *x, const Pack *dy,
                           const Pack *weights, int packs, F f) {
     each_held(packs, [&](int h, int i) { f(row.x[h], row.dy[h], scales[h], i, h); });
-    if constexpr (!RING) each_beyond(packs, [&](int i) { f(x[i], dy[i], SCALED ? weights[i] : Pack(), i, -1); });
+    each_beyond(packs, [&](int i) { f(x[i], dy[i], SCALED ? weights[i] : Pack(), i, -1); });
 }
 
 __global__ void __launch_bounds__(THREADS, BLOCKS)
