@@ -27,10 +27,10 @@ class Shape(NamedTuple):
 # What was fastest for 28672 x 8192 numbers on an H100, by rows of x, in eights, and for numbers of 4 and of 8 bits. The
 # memory is read fastest by blocks that come and go, but those that fill a book for NF4 stay.
 _SHAPES = {
-    1: {4: Shape(1, 1, 8, 1, 5, False), 8: Shape(1, 1, 16, 1, 2, False)},
+    1: {4: Shape(1, 2, 4, 2, 3, False), 8: Shape(1, 1, 16, 1, 2, False)},
     2: {4: Shape(2, 4, 2, 2, 2, True), 8: Shape(2, 4, 4, 1, 1, True)},
-    4: {4: Shape(2, 4, 2, 1, 1, True), 8: Shape(2, 4, 2, 1, 1, True)},
-    8: {4: Shape(2, 4, 1, 1, 1, True), 8: Shape(2, 4, 1, 1, 1, True)},
+    4: {4: Shape(2, 4, 4, 1, 1, False), 8: Shape(2, 4, 2, 1, 1, True)},
+    8: {4: Shape(2, 4, 2, 1, 1, False), 8: Shape(2, 4, 1, 1, 1, True)},
 }
 _NF4 = Shape(1, 1, 16, 2, 2, True)  # for eight rows of x or fewer
 
