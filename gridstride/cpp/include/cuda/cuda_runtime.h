@@ -29,6 +29,11 @@
     X(cudaErrorLaunchFailure, 719, "unspecified launch failure") \
     X(cudaErrorCooperativeLaunchTooLarge, 720, "too many blocks in cooperative launch") \
     X(cudaErrorNotSupported, 801, "operation not supported") \
+    X(cudaErrorIllegalState, 401, "the operation cannot be performed in the present state") \
+    X(cudaErrorHostMemoryAlreadyRegistered, 712, "part or all of the requested memory range is already mapped") \
+    X(cudaErrorHostMemoryNotRegistered, 713, "pointer does not correspond to a registered memory region") \
+    X(cudaErrorStreamCaptureUnsupported, 900, "operation not permitted when stream is capturing") \
+    X(cudaErrorStreamCaptureUnmatched, 903, "the capture was not initiated in this stream") \
     X(cudaErrorUnknown, 999, "unknown error")
 
 #define X(name, code, text) name = code,
@@ -166,11 +171,36 @@ template <class T> cudaError_t cudaMallocHost(T **p, size_t bytes, int line = __
 template <class T> cudaError_t cudaHostAlloc(T **p, size_t bytes, unsigned, int line = __builtin_LINE()) {
     return cudaMallocHost(p, bytes, line);
 }
+inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
+
+// Memory of the host's own that is registered can be copied as before; no kernel reaches it here.
+enum {
+    cudaHostRegisterDefault = 0,
+    cudaHostRegisterPortable = 1,
+    cudaHostRegisterMapped = 2,
+    cudaHostRegisterIoMemory = 4,
+    cudaHostRegisterReadOnly = 8
+};
+namespace gridstride { inline std::vector<void *> registered; }
+inline cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
+    if (!p || !bytes) return gridstride::told(cudaErrorInvalidValue);
+    for (void *o : gridstride::registered)
+        if (o == p) return gridstride::told(cudaErrorHostMemoryAlreadyRegistered);
+    gridstride::registered.push_back(p);
+    return cudaSuccess;
+}
+inline cudaError_t cudaHostUnregister(void *p) {
+    auto &all = gridstride::registered;
+    for (size_t i = 0; i < all.size(); i++)
+        if (all[i] == p) return all.erase(all.begin() + long(i)), cudaSuccess;
+    return gridstride::told(cudaErrorHostMemoryNotRegistered);
+}
 template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
+    for (void *o : gridstride::registered)
+        if (o == host) return gridstride::told(cudaErrorNotSupported);
     *p = static_cast<T *>(host);
     return cudaSuccess;
 }
-inline cudaError_t cudaFreeHost(void *p) { return cudaFree(p); }
 
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
     if (kind < 0 || kind > cudaMemcpyDefault) return gridstride::told(cudaErrorInvalidMemcpyDirection);
@@ -187,7 +217,9 @@ inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemc
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(
-    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr) {
+    using namespace gridstride;
+    if (kept(s, NodeKind::memcpy, [=] { return int(cudaMemcpy(to, from, bytes, kind)); })) return cudaSuccess;
     return cudaMemcpy(to, from, bytes, kind);
 }
 inline cudaError_t cudaMemcpy2D(
@@ -200,7 +232,9 @@ inline cudaError_t cudaMemcpy2D(
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpy2DAsync(
-    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t = nullptr) {
+    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s = nullptr) {
+    using namespace gridstride;
+    if (kept(s, NodeKind::memcpy, [=] { return int(cudaMemcpy2D(to, tp, from, fp, w, h, k)); })) return cudaSuccess;
     return cudaMemcpy2D(to, tp, from, fp, w, h, k);
 }
 inline cudaError_t cudaMemset(void *p, int value, size_t bytes) {
@@ -210,7 +244,9 @@ inline cudaError_t cudaMemset(void *p, int value, size_t bytes) {
     gridstride::device_written(p, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t = nullptr) {
+inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s = nullptr) {
+    using namespace gridstride;
+    if (kept(s, NodeKind::memset, [=] { return int(cudaMemset(p, value, bytes)); })) return cudaSuccess;
     return cudaMemset(p, value, bytes);
 }
 inline cudaError_t cudaMemset2D(void *p, size_t pitch, int value, size_t width, size_t height) {
@@ -255,7 +291,7 @@ template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &) { *by
 // Streams and events: every piece of work is over when the call returns, and the clock is the CPU's.
 
 struct GridstrideStream { int priority; };
-struct GridstrideEvent { double seconds; };
+struct GridstrideEvent { double seconds; gridstride::Graph *graph; };
 typedef GridstrideEvent *cudaEvent_t;
 typedef void (*cudaStreamCallback_t)(cudaStream_t, cudaError_t, void *);
 typedef void (*cudaHostFn_t)(void *);
@@ -288,18 +324,28 @@ inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamDestroy(cudaStream_t s) { delete s; return cudaSuccess; }
-inline cudaError_t cudaStreamSynchronize(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamQuery(cudaStream_t) { return cudaSuccess; }
-inline cudaError_t cudaStreamWaitEvent(cudaStream_t, cudaEvent_t, unsigned = 0) { return cudaSuccess; }
+inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    return gridstride::failed_unless(!gridstride::captured(s), cudaErrorStreamCaptureUnsupported);
+}
+inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
+// A stream that waits for a captured one is captured, too.
+inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
+    if (e->graph && !gridstride::captured(s)) gridstride::captures.push_back({s, e->graph, false});
+    return cudaSuccess;
+}
 inline cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned) {
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t, cudaHostFn_t f, void *data) { f(data); return cudaSuccess; }
-inline cudaError_t cudaEventCreate(cudaEvent_t *e) { *e = new GridstrideEvent{-1}; return cudaSuccess; }
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data) {
+    if (!gridstride::kept(s, gridstride::NodeKind::host, [=] { return f(data), 0; })) f(data);
+    return cudaSuccess;
+}
+inline cudaError_t cudaEventCreate(cudaEvent_t *e) { *e = new GridstrideEvent{-1, nullptr}; return cudaSuccess; }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
 inline cudaError_t cudaEventDestroy(cudaEvent_t e) { delete e; return cudaSuccess; }
-inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t = nullptr) {
+inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
+    e->graph = gridstride::captured(s);
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->seconds = double(t.tv_sec) + t.tv_nsec * 1e-9;
@@ -547,3 +593,5 @@ cudaError_t launch_configured(
 
 inline cudaError_t cudaProfilerStart() { return cudaSuccess; }
 inline cudaError_t cudaProfilerStop() { return cudaSuccess; }
+
+#include "graphs.h"

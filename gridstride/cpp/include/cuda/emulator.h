@@ -17,6 +17,7 @@
 #include <time.h>
 #include <type_traits>
 #include <utility>
+#include "capture.h"
 #include "heap.h"
 #include "runtime.h"
 
@@ -39,8 +40,6 @@
 
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
-
-typedef struct GridstrideStream *cudaStream_t;
 
 namespace gridstride {
 
@@ -76,6 +75,12 @@ static thread_local const bool has_worker = make_worker();
 
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
+    if (__builtin_expect(!captures.empty(), 0)) {
+        Config later = config;
+        later.stream = nullptr;                            // it may be gone when the graph is launched
+        const auto again = [=]() GRIDSTRIDE_UNSEEN { return launch(later, kernel, line, kernel_call, args...), 0; };
+        if (kept(config.stream, NodeKind::kernel, again)) return;
+    }
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
     // what a thread is given is no access of the kernel's
     auto thread = [&]() GRIDSTRIDE_UNSEEN { kernel_call(args...); };
