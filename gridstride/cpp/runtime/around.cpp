@@ -10,5 +10,6 @@
 #include "wgmma.cpp"
 #include "shared.cpp"
 #include "device.cpp"
+#include "graphs.cpp"
 #include "residents.cpp"
 #include "launch.cpp"

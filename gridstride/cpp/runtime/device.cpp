@@ -1,7 +1,9 @@
 // Device memory as the headers and Python see it; CUDA's last error.
 #include <stdlib.h>
 #include <string.h>
+#include <algorithm>
 #include <mutex>
+#include <vector>
 #include "detector.h"
 #include "findings.h"
 #include "memory.h"
@@ -61,6 +63,15 @@ void device_reset() {
             detector.forget(p);
             memory.free(p);
         }
+}
+static std::vector<const void *> registered;
+bool is_registered(const void *p) { return std::find(registered.begin(), registered.end(), p) != registered.end(); }
+bool register_host(void *p, bool on) {
+    Turn turn;
+    if (is_registered(p) == on) return false;
+    if (on) registered.push_back(p);
+    else registered.erase(std::find(registered.begin(), registered.end(), p));
+    return true;
 }
 void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind) {
     Turn turn;

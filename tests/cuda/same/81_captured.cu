@@ -40,7 +40,8 @@ int main() {
     cudaError_t ended = cudaStreamEndCapture(s, &graph);
     size_t nodes = 0;
     cudaGraphGetNodes(graph, nullptr, &nodes);
-    printf("%s, captured: %d, %zu nodes; done so far: %g %d\n", cudaGetErrorName(ended), int(status), nodes, h[1], noted);
+    printf("%s, captured: %d, %zu nodes; done so far: %g %d\n",
+           cudaGetErrorName(ended), int(status), nodes, h[1], noted);
 
     cudaGraphExec_t exec;
     cudaGraphInstantiate(&exec, graph, 0);

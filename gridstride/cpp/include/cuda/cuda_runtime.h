@@ -181,25 +181,17 @@ enum {
     cudaHostRegisterIoMemory = 4,
     cudaHostRegisterReadOnly = 8
 };
-namespace gridstride { inline std::vector<void *> registered; }
 inline cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
     if (!p || !bytes) return gridstride::told(cudaErrorInvalidValue);
-    for (void *o : gridstride::registered)
-        if (o == p) return gridstride::told(cudaErrorHostMemoryAlreadyRegistered);
-    gridstride::registered.push_back(p);
-    return cudaSuccess;
+    return gridstride::failed_unless(gridstride::register_host(p, true), cudaErrorHostMemoryAlreadyRegistered);
 }
 inline cudaError_t cudaHostUnregister(void *p) {
-    auto &all = gridstride::registered;
-    for (size_t i = 0; i < all.size(); i++)
-        if (all[i] == p) return all.erase(all.begin() + long(i)), cudaSuccess;
-    return gridstride::told(cudaErrorHostMemoryNotRegistered);
+    return gridstride::failed_unless(gridstride::register_host(p, false), cudaErrorHostMemoryNotRegistered);
 }
 template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
-    for (void *o : gridstride::registered)
-        if (o == host) return gridstride::told(cudaErrorNotSupported);
-    *p = static_cast<T *>(host);
-    return cudaSuccess;
+    const bool own = gridstride::is_registered(host);
+    *p = own ? nullptr : static_cast<T *>(host);
+    return gridstride::failed_unless(!own, cudaErrorNotSupported);
 }
 
 inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
@@ -330,7 +322,7 @@ inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
 inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
 // A stream that waits for a captured one is captured, too.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
-    if (e->graph && !gridstride::captured(s)) gridstride::captures.push_back({s, e->graph, false});
+    if (e->graph && !gridstride::captured(s)) gridstride::begin_capture(s, e->graph);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned) {

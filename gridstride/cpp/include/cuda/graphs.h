@@ -1,10 +1,10 @@
 // Graphs, as streams record them: what a captured stream is given happens at each launch of the graph, in that order.
 #pragma once
-#include "capture.h"
+#include "cuda_runtime.h"
 
 typedef gridstride::Graph *cudaGraph_t;
 typedef struct GridstrideGraphExec { gridstride::Graph *graph; } *cudaGraphExec_t;
-typedef gridstride::Node *cudaGraphNode_t;
+typedef gridstride::GraphNode *cudaGraphNode_t;
 
 enum cudaStreamCaptureMode {
     cudaStreamCaptureModeGlobal = 0, cudaStreamCaptureModeThreadLocal = 1, cudaStreamCaptureModeRelaxed = 2
@@ -13,26 +13,19 @@ enum cudaStreamCaptureStatus {
     cudaStreamCaptureStatusNone = 0, cudaStreamCaptureStatusActive = 1, cudaStreamCaptureStatusInvalidated = 2
 };
 enum cudaGraphNodeType {
-    cudaGraphNodeTypeKernel = 0, cudaGraphNodeTypeMemcpy = 1, cudaGraphNodeTypeMemset = 2, cudaGraphNodeTypeHost = 3,
-    cudaGraphNodeTypeEmpty = 5
+    cudaGraphNodeTypeKernel = 0, cudaGraphNodeTypeMemcpy = 1, cudaGraphNodeTypeMemset = 2, cudaGraphNodeTypeHost = 3
 };
 
 inline cudaError_t cudaStreamBeginCapture(cudaStream_t s, cudaStreamCaptureMode) {
     if (!s) return gridstride::told(cudaErrorStreamCaptureUnsupported);      // as the runtime: not the default stream
     if (gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
-    gridstride::captures.push_back({s, new gridstride::Graph, true});
+    gridstride::begin_capture(s);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamEndCapture(cudaStream_t s, cudaGraph_t *graph) {
-    gridstride::Graph *g = gridstride::captured(s);
-    if (!g) return gridstride::told(cudaErrorIllegalState);
-    std::vector<gridstride::Capture> rest;
-    bool origin = false;
-    for (auto &o : gridstride::captures)
-        if (o.graph != g) rest.push_back(o);
-        else origin |= o.stream == s && o.origin;
-    if (!origin) return gridstride::told(cudaErrorStreamCaptureUnmatched);
-    gridstride::captures = rest;
+    if (!gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
+    gridstride::Graph *const g = gridstride::end_capture(s);
+    if (!g) return gridstride::told(cudaErrorStreamCaptureUnmatched);
     *graph = g;
     return cudaSuccess;
 }
@@ -43,26 +36,28 @@ inline cudaError_t cudaStreamIsCapturing(cudaStream_t s, cudaStreamCaptureStatus
 inline cudaError_t cudaThreadExchangeStreamCaptureMode(cudaStreamCaptureMode *) { return cudaSuccess; }
 
 inline cudaError_t cudaGraphCreate(cudaGraph_t *graph, unsigned) {
-    *graph = new gridstride::Graph;
+    *graph = gridstride::new_graph();
     return cudaSuccess;
 }
-inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) { graph->release(); return cudaSuccess; }
+inline cudaError_t cudaGraphDestroy(cudaGraph_t graph) { gridstride::release_graph(graph); return cudaSuccess; }
 inline cudaError_t cudaGraphGetNodes(cudaGraph_t graph, cudaGraphNode_t *nodes, size_t *count) {
-    const size_t all = graph->nodes.size();
-    for (size_t i = 0; nodes && i < *count && i < all; i++) nodes[i] = &graph->nodes[i];
-    *count = all;
+    size_t n = 0;
+    for (; auto *o = gridstride::graph_node(graph, n); n++)
+        if (nodes && n < *count) nodes[n] = o;
+    *count = n;
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphNodeGetType(cudaGraphNode_t node, cudaGraphNodeType *type) {
-    *type = node->kind == gridstride::NodeKind::empty ? cudaGraphNodeTypeEmpty : cudaGraphNodeType(node->kind);
+    *type = cudaGraphNodeType(node->kind);
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long = 0) {
-    graph->users++;
+    gridstride::use_graph(graph);
     *exec = new GridstrideGraphExec{graph};
     return cudaSuccess;
 }
-inline cudaError_t cudaGraphInstantiateWithFlags(cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags = 0) {
+inline cudaError_t cudaGraphInstantiateWithFlags(
+    cudaGraphExec_t *exec, cudaGraph_t graph, unsigned long long flags = 0) {
     return cudaGraphInstantiate(exec, graph, flags);
 }
 inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph, cudaGraphNode_t *, char *, size_t) {
@@ -72,12 +67,12 @@ inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaS
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
     if (gridstride::kept(s, gridstride::NodeKind::kernel, [=] { return int(cudaGraphLaunch(exec, nullptr)); }))
         return cudaSuccess;
-    for (auto &o : exec->graph->nodes)
-        if (int e = o.run(o.work)) return cudaError_t(e);
+    for (size_t n = 0; auto *o = gridstride::graph_node(exec->graph, n); n++)
+        if (int e = o->run(o->work)) return cudaError_t(e);
     return cudaSuccess;
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {
-    exec->graph->release();
+    gridstride::release_graph(exec->graph);
     delete exec;
     return cudaSuccess;
 }

@@ -65,6 +65,27 @@ GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it li
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
 GRIDSTRIDE_API size_t device_total();
+// The host's own memory, page-locked; false: it was so already, or not
+GRIDSTRIDE_API bool register_host(void *p, bool on);
+GRIDSTRIDE_API bool is_registered(const void *p);
+// Graphs: what a captured stream was given, in that order
+enum class NodeKind { kernel, memcpy, memset, host };
+struct GraphNode {
+    NodeKind kind;
+    void *work;                     // with its arguments, copied
+    int (*run)(void *work);         // an error of the runtime, or 0
+    void (*drop)(void *work);
+};
+struct Graph;
+GRIDSTRIDE_API bool capturing();                                   // is any stream captured?
+GRIDSTRIDE_API Graph *captured(const void *stream);                // null: this one is not
+GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined = nullptr);
+GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: it began in another stream
+GRIDSTRIDE_API Graph *new_graph();
+GRIDSTRIDE_API void add_node(Graph *, const GraphNode &);
+GRIDSTRIDE_API GraphNode *graph_node(Graph *, size_t n);           // null: there are fewer
+GRIDSTRIDE_API void use_graph(Graph *);
+GRIDSTRIDE_API void release_graph(Graph *);                        // once by each user
 GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: forgets every piece
 // The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: nobody has written
 // it.
