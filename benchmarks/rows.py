@@ -30,6 +30,7 @@ def graphed(make):
     def run(*_):
         graph.replay()
         return out
+    run.kept = f                                            # with what the graph reads
     return run
 
 
