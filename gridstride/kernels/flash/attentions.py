@@ -169,7 +169,8 @@ def _sdpa(q, k, v, causal, scale, window, lens):
     lambda dout, q, k, v, *how: tuple(map(_empty_out, (q, k, v))),
 )
 def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias):
-    if not (here().hopper and q.shape[3] < 256 and q.numel() and k.numel()):
+    heads = q.shape[0] * q.shape[1]
+    if not (here().hopper and q.shape[3] < 256 and q.numel() and k.numel() and heads < 2**16):  # of a grid's y
         if bias:
             raise ValueError('attention: with a bias there are gradients for heads of 64 or 128, on a Hopper GPU')
         return _sdpa_backward(dout, q, k, v, causal, scale, window, lens)
@@ -177,7 +178,7 @@ def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bi
     if not q.is_cuda:
         dout = dout.contiguous()
     dq, dk, dv = map(_empty_out, (q, k, v))
-    c, heads, rows = _case(q, k, causal, window, lens, bias), q.shape[0] * q.shape[1], calls.padded(q.shape[2])
+    c, rows = _case(q, k, causal, window, lens, bias), calls.padded(q.shape[2])
     base, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
     strides = calls.Strides(*(x.stride()[:3] for x in (out, dout, dq, dk, dv)))
     first, main, last = calls.backward_hopper(c, scale, strides)
