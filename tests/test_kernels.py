@@ -1,6 +1,6 @@
 """The room of matrix products: launches as the driver gets them, models of layouts, ladders, and
 the choice between a kernel and torch."""
-import ctypes, importlib.util, json, math, re, struct, sys, threading, warnings
+import ctypes, importlib.util, json, math, re, struct, sys, threading, warnings, weakref
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -340,6 +340,22 @@ def test_tensor_maps_do_not_pile_up(fake, monkeypatch):
     kept = [torch.empty(8, 8) for _ in range(20)]
     for m in kept: launch(m, m, m, 0)
     assert len(fake.maps) == 20 and len(launch.maps) <= 4
+
+
+def test_no_map_of_a_launch_is_dropped_before_the_launch(fake, monkeypatch):
+    "Room for the second map may be made when the first is already in its place"
+    monkeypatch.setattr(rung, 'KEPT', 5)
+    made, dead = weakref.WeakSet(), []
+    monkeypatch.setattr(rung, 'tensor_map', lambda *what: made.add(o := maps.tensor_map(*what)) or o)
+    def launched(config, handle, places, extra):
+        dead.extend({*list(places)[:2]} - {o.address for o in made})
+        return 0
+    fake.cuLaunchKernelEx = launched
+    launch = prepared(Rung('far', MAP, threads=128, maps=dict(m=(8, 8), n=(8, 8)), BM=8, BN=8), 8, 8, 8)
+    n = torch.empty(8, 8)
+    for m in [torch.empty(8, 8) for _ in range(20)]: launch(m, n, m, 0)
+    for m in [torch.empty(8, 8) for _ in range(20)]: launch(n, m, m, 0)
+    assert not dead and len(launch.maps) <= 5
 
 
 def test_shapes_do_not_pile_up(monkeypatch):

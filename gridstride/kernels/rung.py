@@ -182,34 +182,58 @@ class Launcher:
         self.pointers[:] = arrays
 
 
-class _Launch(Launcher):
-    "The launch of a rung for one shape; called with tensors, which may need tensor maps"
+class Mapped(Launcher):
+    "A launcher that is called with tensors, some of which the kernel takes as tensor maps"
 
-    def __init__(self, rung, h, w, k):
-        super().__init__(rung.kernel, 3, (h, w, k), rung.grid_for(h, w, k), rung.threads, rung.shared)
-        self.maps, self.mapped = {}, [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
+    def __init__(
+        self,
+        kernel,
+        mapped,  # (number of the argument, box, swizzle) of each such
+        *how,  # as `Launcher` takes it
+    ):
+        super().__init__(kernel, *how)
+        self.mapped, self.maps, self.held = mapped, {}, []
 
-    def __call__(self, m, n, out, stream):
-        arrays = [m, n, out]
+    def __call__(self, arrays, stream=None):
         if not self.kernel.handle:
+            arrays = list(arrays)
             for i, box, swizzle in self.mapped:
-                arrays[i] = self.map(i, arrays[i], box, swizzle)
+                arrays[i] = tensor_map(arrays[i], box, swizzle)
         super().__call__(arrays, stream)
 
     def put(self, arrays):
         for i, x in enumerate(arrays):
             self.pointers[i] = x.data_ptr()
-        for i, box, swizzle in self.mapped:
-            self.places[i] = self.map(i, arrays[i], box, swizzle).address
+        # Held until the next launch: to make room for one map, `map` may drop another of the same launch.
+        self.held = [self.map(i, arrays[i], box, swizzle) for i, box, swizzle in self.mapped]
+        for (i, *_), o in zip(self.mapped, self.held):
+            self.places[i] = o.address
+
+    def key(self, i, x):
+        "What a map depends on"
+        return i, x.data_ptr(), x.shape, x.stride()
 
     def map(self, i, x, box, swizzle):
         "The map of an array that is the `i`th argument"
-        key = (i, x.data_ptr())
-        if key not in self.maps:
+        if (key := self.key(i, x)) not in self.maps:
             if len(self.maps) >= KEPT:
                 self.maps.clear()
             self.maps[key] = tensor_map(x, box, swizzle)
         return self.maps[key]
+
+
+class _Launch(Mapped):
+    "The launch of a rung for one shape"
+
+    def __init__(self, rung, h, w, k):
+        mapped = [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
+        super().__init__(rung.kernel, mapped, 3, (h, w, k), rung.grid_for(h, w, k), rung.threads, rung.shared)
+
+    def __call__(self, m, n, out, stream):
+        super().__call__([m, n, out], stream)
+
+    def key(self, i, x):  # shapes and strides are the rung's
+        return i, x.data_ptr()
 
 
 # The hot path asks one question, whether all is as it must be. What it is that is wrong is found out

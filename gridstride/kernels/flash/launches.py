@@ -5,41 +5,13 @@ from functools import lru_cache
 import torch
 
 from .. import rung
-from ..maps import tensor_map
 from ..tool import enter_thread
-
-
-class Mapped(rung.Launcher):
-    "A kernel with its numbers in their places; called with tensors, the first of which go as tensor maps"
-
-    def __init__(self, call, boxes, backend):
-        super().__init__(rung.compiled(call.src, call.name, backend), len(call.arrays), *call[3:])
-        self.boxes, self.maps = boxes, {}
-
-    def __call__(self, arrays, stream=None):
-        if not self.kernel.handle:
-            arrays = [*map(tensor_map, arrays, self.boxes), *arrays[len(self.boxes) :]]
-        super().__call__(arrays, stream)
-
-    def put(self, arrays):
-        for i, x in enumerate(arrays):
-            self.pointers[i] = x.data_ptr()
-        for i, box in enumerate(self.boxes):
-            self.places[i] = self.map(i, arrays[i], box).address
-
-    def map(self, i, x, box):
-        "The map of an array that is the `i`th argument, made once for an address and its strides"
-        key = i, x.data_ptr(), x.shape, x.stride()
-        if key not in self.maps:
-            if len(self.maps) >= rung.KEPT:
-                self.maps.clear()
-            self.maps[key] = tensor_map(x, box)
-        return self.maps[key]
 
 
 @lru_cache(1024)
 def _launcher(call, boxes, device, backend):
-    return Mapped(call, boxes, backend)
+    mapped = [(i, box, 128) for i, box in enumerate(boxes)]
+    return rung.Mapped(rung.compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:])
 
 
 @lru_cache(256)

@@ -11,9 +11,8 @@ from typing import NamedTuple
 import torch
 
 from .sources import source
-from ..maps import tensor_map
 from ..ptx import PTX
-from ..rung import KEPT, Call, Launcher, compiled, here, need_hopper
+from ..rung import Call, Mapped, compiled, here, need_hopper
 from ..texts import with_types
 from ..tool import check_tensor, enter_thread
 from ...utils import cdiv
@@ -73,38 +72,10 @@ def row_calls(
     return [Call(src, 'multiply_rows', arrays, (h, w, k), grid, (384,), SHARED)]
 
 
-class _Launch(Launcher):
-    "Launches a call with tensors, of which the first three are given as tensor maps"
-
-    def __init__(self, call, backend):
-        super().__init__(compiled(call.src, call.name, backend), len(call.arrays), *call[3:7])
-        self.maps = {}
-
-    def __call__(self, arrays, stream=None):
-        if not self.kernel.handle:
-            arrays = [self.map(i, x) if i < len(BOXES) else x for i, x in enumerate(arrays)]
-        super().__call__(arrays, stream)
-
-    def put(self, arrays):
-        for i, x in enumerate(arrays):
-            self.pointers[i] = x.data_ptr()
-            if i < len(BOXES):
-                self.places[i] = self.map(i, x).address
-
-    def map(self, i, x):
-        "The map of array number `i`"
-        if not self.kernel.handle:
-            return tensor_map(x, BOXES[i])
-        if (key := (i, x.data_ptr())) not in self.maps:
-            if len(self.maps) >= KEPT:
-                self.maps.clear()
-            self.maps[key] = tensor_map(x, BOXES[i])
-        return self.maps[key]
-
-
 @lru_cache(1024)
 def _launcher(call, device, backend):
-    return _Launch(call, backend)
+    mapped = [(i, box, 128) for i, box in enumerate(BOXES)]
+    return Mapped(compiled(call.src, call.name, backend), mapped, len(call.arrays), *call[3:7])
 
 
 def why_not_rows(h, w, k):  # None if it can
