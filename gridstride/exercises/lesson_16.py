@@ -109,7 +109,7 @@ def _(fn, rng, sizes, spread):
         'finds their `m` and `s`. Two more arrays of 64 take what the threads know.',
         'After one `cuda.syncthreads()` every thread can merge all 64 parts for itself: the largest `m`, then the sum '
         'of `s*exp(m_of_it - m)`.',
-        'A thread without numbers has `m` minus infinity and `s` 0: leave it out where `s` is 0.',
+        'A thread without numbers has `(-inf, 0)`. It merges by itself: `exp(-inf - m)` is 0.',
     ],
 )
 def _(fn, rng, h, w):
@@ -155,7 +155,8 @@ def _(fn, rng, w, d):
     hints=[
         '`y[i]` is `x[i] - log(sum of exp(x))`. What does `x[j]` move? `y[j]` by 1, and every `y` by minus its share.',
         '`dx = dout - exp(y)*sum(dout)`. The sum is that of the whole row: it needs a loop of its own before.',
-        'Two loops over `range(0, w, BLOCK)`, each load with `mask=first + c < w`, the first one with `other=0`.',
+        'Two loops over `range(0, w, BLOCK)`, each load with `mask=first + c < w`, the first one with `other=0`. The '
+        'sum begins with the type of `dout`: `tl.zeros((BLOCK,), dout.dtype.element_ty)`.',
     ],
 )
 def _(fn, rng, h, w, block):

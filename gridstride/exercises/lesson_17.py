@@ -139,7 +139,8 @@ def _(fn, rng, **case):
         raise AssertionError(f'the tiles {[t for t, _ in want]} have a score that is seen; got {[t for t, _ in have]}')
     for (t, mine), (_, right) in zip(have, want):
         if mine != right:
-            raise AssertionError(f'tile {t}: masked is {mine}, and every row sees all of its keys: {not right}')
+            what = 'you mask it, but every row sees' if mine else 'it needs a mask, for not every row sees'
+            raise AssertionError(f'tile {t}: {what} all of its keys')
 
 
 @problem(

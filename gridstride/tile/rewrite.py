@@ -367,8 +367,8 @@ def keep_types(before, now, what='the loop', where='after a round of it'):
             )
         raise refuse(
             f'{k} is {t} before {what} and {now[k]} {where}',
-            f'What {what} changes keeps its type and shape: convert it with .to(...) there, or begin with the '
-            'right one, as in tl.zeros(shape, tl.float32).',
+            f'What {what} changes keeps its type and shape: convert it with .to(...) there, or begin with the type '
+            'that it has afterwards: tl.zeros(shape, tl.float32) for fp32, tl.float64 for fp64.',
         )
 
 

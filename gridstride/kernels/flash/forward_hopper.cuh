@@ -82,7 +82,7 @@ __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4
 
 struct Work { const Sizes &z; const int *lens; Out out; float factor; };
 
-// The next product of scores is started before the shares of the last one are summed, and both run while this
+// The next product of scores is started before the shares of the last one are summed, and the sums run while this
 // warpgroup computes exponentials; warpgroups take turns, so that one's exponentials run beside another's products.
 __device__ void consume(const Shared &m, const Work &work, volatile int *which) {
     const Sizes &z = work.z;
