@@ -72,11 +72,11 @@ def test_mma_sync():
         both(qkv(2, 2, 2, 131, 131, 64), causal=True, window=100, lens=torch.tensor([130, 65]))
 
 
-def gradients(given, **how):
+def gradients(given, by='kernel', **how):
     "Held against float64; p, ds and the results are rounded to bfloat16, and rows add up with random signs"
     given = [x.requires_grad_() for x in given]
     dout = normal(*given[0].shape, seed=3)
-    got = torch.autograd.grad(attention(*given, **how), given, dout)
+    got = torch.autograd.grad(attention(*given, **how, gradients=by), given, dout)
     wide = [x.detach().double().requires_grad_() for x in given]
     wanted = torch.autograd.grad(exact(*wide, **how)[0], wide, dout.double())
     for g, w in zip(got, wanted):
@@ -85,6 +85,7 @@ def gradients(given, **how):
 
 def test_gradients():
     gradients(qkv(1, 2, 2, 65, 130, 64))
+    gradients(qkv(1, 2, 1, 65, 130, 64), by='sdpa', window=70)
 
 
 def test_gradients_of_masked_rows():
@@ -95,6 +96,7 @@ def test_alibi():
     given, bias = qkv(1, 2, 1, 65, 130, 64), '-exp2f(-head - 1)*(row - key)'
     both(given, bias=bias)
     gradients(given, bias=bias)
+    with pytest.raises(ValueError, match="gradients='kernel' computes them"): attention(*given, bias=bias)
     with pytest.raises(ValueError, match='no bias here, as SDPA'): attention(*(x.float() for x in given), bias=bias)
 
 
@@ -141,6 +143,7 @@ def test_bad_input_is_named():
             ((q[:, :3], k, v), {}, ValueError, '3 heads of q cannot share 2'),
             ((q, k, v), dict(scale=-1), ValueError, 'scale'),
             ((q, k, v), dict(window=0), ValueError, 'window is 0'),
+            ((q, k, v), dict(gradients='mine'), ValueError, "'sdpa' or 'kernel'"),
             ((q, k, v), dict(lens=torch.tensor([1, 2])), ValueError, 'different lengths'),
             ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 whole')):
         with pytest.raises(error, match=says): attention(*given, **how)

@@ -58,14 +58,24 @@ def become_kernel(argv, env, cwd, path, ready):
     kernelapp.launch_new_instance()
 
 
+def started(target, *args):
+    "A process forked from the nursery, which calls `target`"
+    with pytest.MonkeyPatch.context() as patch:
+        # IPython's shell, which some tests make, stands for `__main__` and does not say where that is from
+        if not hasattr(sys.modules['__main__'], '__spec__'):
+            patch.setattr(sys.modules['__main__'], '__spec__', None, raising=False)
+        process = nursery().Process(target=target, args=args)
+        process.start()
+    return process
+
+
 class Forked:
     "A forked kernel, as jupyter_client wants a process to be"
     stdin = stdout = stderr = None
 
     def __init__(self, *args):
         ready, theirs = multiprocessing.Pipe(False)
-        self.process = nursery().Process(target=become_kernel, args=(*args, theirs))
-        self.process.start()
+        self.process = started(become_kernel, *args, theirs)
         theirs.close()
         ready.recv()  # or a signal to the kernel's group would meet the tests, too
         self.pid, self.kill, self.terminate = self.process.pid, self.process.kill, self.process.terminate
@@ -94,8 +104,7 @@ class Python:
     def __init__(self, code, env):
         (self.stdout, out), (self.stderr, err), (ready, theirs) = (multiprocessing.Pipe(False) for _ in range(3))
         path = ['', *fresh_path(env.get('PYTHONPATH'))]
-        self.process = nursery().Process(target=become_python, args=(code, env, path, (out, err), theirs))
-        self.process.start()
+        self.process = started(become_python, code, env, path, (out, err), theirs)
         for pipe in (out, err, theirs): pipe.close()
         self.stdout, self.stderr = (os.fdopen(os.dup(o.fileno()), encoding='utf-8') for o in (self.stdout, self.stderr))
         ready.recv()

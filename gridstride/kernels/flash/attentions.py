@@ -198,10 +198,10 @@ def _sdpa_backward(dout, q, k, v, *how):
 
 class _Attention(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, q, k, v, causal, scale, window, lens, bias):
+    def forward(ctx, q, k, v, causal, scale, window, lens, bias, gradients):
         out, lse = _attention(q, k, v, causal, scale, window, lens, bias)
         ctx.save_for_backward(q, k, v, out, lse, lens)
-        ctx.how, ctx.bias = (causal, scale, window), bias
+        ctx.how, ctx.bias, ctx.gradients = (causal, scale, window), bias, gradients
         ctx.mark_non_differentiable(lse)
         return out, lse
 
@@ -209,7 +209,11 @@ class _Attention(torch.autograd.Function):
     @once_differentiable
     def backward(ctx, dout, _):
         *given, lens = ctx.saved_tensors
-        return *_attention_backward(dout, *given, *ctx.how, lens, ctx.bias), None, None, None, None, None
+        if ctx.gradients == 'kernel':
+            grads = _attention_backward(dout, *given, *ctx.how, lens, ctx.bias)
+        else:
+            grads = _sdpa_backward(dout, *given[:3], *ctx.how, lens)
+        return *grads, *[None] * 6
 
 
 def attention_way(q, k, v) -> Way:
@@ -228,18 +232,26 @@ def attention(
     lens=None,  # whole numbers [batch]: how many rows and keys are there, the rest is padding; or a pair of such
     bias='',  # CUDA C of what is added to a scaled score, of the ints batch, head, row and key; it has no gradient
     lse=False,  # the logarithm of each row's sum of exponentials, too? It has no gradient
+    gradients='sdpa',  # who computes them; 'kernel': ours, for heads of 64 or 128 on a Hopper GPU
 ):  # like q; with `lse`, a pair of it and float32 [batch, heads, rows]
     """softmax(q @ k^T * scale) @ v, row by row, as `F.scaled_dot_product_attention`, without its matrix of scores in
     memory; differentiable once. A row that looks at no key gives 0. ALiBi of 8 heads, which adds less for keys that are
     farther away, is `bias='-exp2f(-head - 1)*(row - key)'`.
 
     bfloat16 heads of 64, 128 or 256 numbers are computed by our kernels, all else by SDPA: `attention_way` says which,
-    and why. `TypeError` and `ValueError` say what does not fit. After Dao, FlashAttention-2 (2023), and Shah and
-    others, FlashAttention-3 (2024)."""
+    and why. SDPA's gradients compute the result again. Ours do not, and were right wherever they were compared; but one
+    training of 150 steps with them ended in NaN on an H100, and why is not known, so they are not the default.
+
+    `TypeError` and `ValueError` say what does not fit. After Dao, FlashAttention-2 (2023), and Shah and others,
+    FlashAttention-3 (2024)."""
     _check(q, k, v)
+    if gradients not in ('sdpa', 'kernel'):
+        raise ValueError(f"attention: gradients is {gradients!r}, and it may be 'sdpa' or 'kernel'")
     scale, window, lens = _scale(q, scale), _window(window), _lens(q, k, lens)
     if _way(q).name != 'sdpa':
-        both = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias)
+        if bias and gradients == 'sdpa' and torch.is_grad_enabled() and any(x.requires_grad for x in (q, k, v)):
+            raise ValueError("attention: SDPA knows no bias in C; with one, gradients='kernel' computes them")
+        both = _Attention.apply(q, k, v, bool(causal), scale, window, lens, bias, gradients)
         return both if lse else both[0]
     if bias:
         raise ValueError(f'attention: no bias here, as SDPA computes this: {_way(q).why}')
