@@ -1,7 +1,6 @@
 """`softmax` and `log_softmax`, forward and backward, as programs: what `export` writes of them."""
 
-from typing import NamedTuple
-
+from .programs import Pass
 from .softmaxes import softmax_calls
 from .sources import SIZES
 from ..rung import H100
@@ -13,21 +12,8 @@ from ..tool import vector
 SHAPES = (3, 33), (75, 512), (5, 4100), (2, 40001), (3, 999999), (512, 131072)
 
 
-class Way(NamedTuple):
-    "One way through one tool for one type"
-
-    tool: str  # 'softmax', 'log_softmax'
-    backward: bool
-    dtype: str
-
-    @property
-    def name(self):
-        "Of the file"
-        return f'{self.tool}_backward_{self.dtype}' if self.backward else f'{self.tool}_{self.dtype}'
-
-
 WAYS = [
-    Way(tool, backward, dtype)
+    Pass(tool, backward, dtype)
     for tool in ('softmax', 'log_softmax')
     for backward in (False, True)
     for dtype in ('float32', 'bfloat16')
@@ -35,7 +21,7 @@ WAYS = [
 
 
 def launches(o, rows, width) -> tuple:  # ([`Call`], numbers that are kept between two of them)
-    "What a `Way` launches for a size, on an H100"
+    "What a `Pass` launches for a size, on an H100"
     of, v = 'softmax_back' if o.backward else 'softmax', vector(0, SIZES[o.dtype], 2, width)
     return softmax_calls(of, o.dtype, rows, width, v, o.tool == 'log_softmax', H100)
 
@@ -64,5 +50,5 @@ constexpr struct {{ int rows, width; }} cases[] = {{{cases}}};'''
 
 
 def list_softmax_programs() -> dict:  # name of the file -> the whole `.cu`
-    "A program for each `Way`"
+    "A program for each `Pass`"
     return {o.name: _program(o) for o in WAYS}
