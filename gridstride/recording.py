@@ -303,7 +303,7 @@ def recorded(
     return x
 
 
-_said = set()  # the whole line once: a page may show twenty recordings of one machine
+_said = set()  # each reason and each mark once: a page may show twenty recordings of one machine
 _origin, _made = 'here', None  # where the last call of `recorded` had its numbers from; `made` of the recording
 
 
@@ -313,9 +313,9 @@ def _replay(name, k, folder, why):
         rec = read(name, k, folder)
     except Unavailable as e:
         raise Unavailable(f'{why}; and {e}') from None
-    line = f'{why}. What follows was {rec.mark}'
-    print(f'R{brief_mark(rec.made)[1:]}, as above' if line in _said else line)
-    _said.add(line)
+    reason, short = f'{why}. ', f'R{brief_mark(rec.made)[1:]}, as above'
+    print(f"{'' if reason in _said else reason}{short if rec.mark in _said else f'What follows was {rec.mark}'}")
+    _said.update((reason, rec.mark))
     return rec
 
 

@@ -58,12 +58,14 @@ def test_what_a_notebook_shows_of_a_recording_is_marked(folder, monkeypatch, for
     assert html.startswith(shown) and '[recorded on an NVIDIA &lt;H100&gt;, 2026-11-21]' in html
 
 
-def test_the_whole_line_is_said_once(made, capsys):
+def test_each_reason_and_each_mark_is_said_once(made, capsys):
+    def other(): raise Unavailable('This one needs a library')
     capsys.readouterr()
-    for _ in range(2): recorded('08_a', missing, 'source', 7)
+    for make in missing, missing, other, other: recorded('08_a', make, 'source', 7)
+    again = 'Recorded on an NVIDIA H100, 2026-11-21, as above'
     assert (capsys.readouterr().out.splitlines()
             == ['A profile needs an NVIDIA GPU. What follows was recorded on an NVIDIA H100, 2026-11-21 (ncu 2025.3, '
-                'torch 2.11)', 'Recorded on an NVIDIA H100, 2026-11-21, as above'])
+                'torch 2.11)', again, f'This one needs a library. {again}', again])
 
 
 @pytest.mark.parametrize('parts', [(), ('source',), ('source', 8), ('sourcf', 7), (7, 'source'), ('source', '7')])
