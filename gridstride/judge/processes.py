@@ -15,6 +15,7 @@ from pathlib import Path
 from . import wire
 
 _START = 120.0  # seconds in which torch is imported, on a busy machine
+_COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
 _GRACE = 5.0  # seconds in which a warden ends all that is below it
 _SAID = 2000  # characters of what a submission printed that are kept
 _TEXT = 400  # characters of what it says that are repeated
@@ -36,6 +37,7 @@ class _Server:
         self.control, theirs = socket.socketpair()
         root = str(Path(__file__).parents[2])
         env = dict(os.environ, OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
+        env['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
         env['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
         env['PYTHONPATH'] = os.pathsep.join(filter(None, [root, env.get('PYTHONPATH')]))
         command = [sys.executable, '-m', f'{__package__}.server', str(theirs.fileno()), device]
@@ -131,27 +133,30 @@ class Process:
 
     def ask(self, header, blobs=(), most=0):
         "Send a message and get the answer's header and blobs; `Ended` if there is none"
-        with self._ending():
+        compiles = header['op'] == 'load' and self.device == 'cuda'
+        patience = max(self.patience, _COMPILE) if compiles else self.patience
+        with self._ending(patience):
             wire.send(self.talk, header, blobs)
-        return self.hear(most)
+        return self.hear(most, patience)
 
-    def hear(self, most=0):
-        "The next message"
-        with self._ending():
-            header, blobs = wire.receive(self.talk, most, time.monotonic() + self.patience)
+    def hear(self, most=0, patience=None):
+        "The next message, within so many seconds"
+        patience = patience or self.patience
+        with self._ending(patience):
+            header, blobs = wire.receive(self.talk, most, time.monotonic() + patience)
         if header.get('op') == 'error':
             raise Ended('raised', str(header.get('text'))[:_TEXT])
         return header, blobs
 
     @contextmanager
-    def _ending(self):
+    def _ending(self, patience):
         "`Ended` for what goes wrong between the two processes"
         try:
             yield
         except wire.Gone:
             raise self._gone() from None
         except wire.Late:
-            raise Ended('time', f'no answer within {self.patience:g} s') from None
+            raise Ended('time', f'no answer within {patience:g} s') from None
         except wire.Garbled as e:
             raise Ended('type', f'it sent {e}') from None
 
