@@ -1,9 +1,13 @@
 "What other compilers made of a kernel, read; and what is said where they are not."
+import json
 from collections import Counter
+from pathlib import Path
 
 import pytest
 
 from gridstride.asm import elsewhere
+from gridstride.asm.languages import LANGUAGES
+from gridstride.cpp import driver
 from gridstride.recording import Unavailable
 
 GFX90A = '''\t.text
@@ -85,3 +89,26 @@ def test_a_language_may_have_a_python_of_its_own(tmp_path, monkeypatch):
     monkeypatch.setenv('GRIDSTRIDE_LANGUAGES', str(tmp_path))
     with pytest.raises(RuntimeError, match='(?s)other-language 1.2 made nothing:.*it ran'):
         elsewhere.run_program('other-language', 'pass')
+
+
+RECORDED = Path(__file__).parents[1]/'nbs'/'recorded'
+
+@pytest.mark.parametrize('name', ['cutile', 'tilelang', 'cute', 'kittens', 'mojo', 'tvm'])
+def test_what_is_recorded_is_machine_code_and_its_listing(name):
+    made = elsewhere.from_plain(json.loads((RECORDED/f'24_{name}.json').read_text())['data'])
+    assert elsewhere.kernel_sass(made.cubin) == made.sass
+    assert elsewhere.from_plain(json.loads(json.dumps(elsewhere.plain(made)))) == made
+
+
+def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
+    def no_driver(): raise OSError('no libcuda.so.1')
+    monkeypatch.setattr(driver, 'driver', no_driver)
+    made = elsewhere.from_plain(json.loads((RECORDED/'24_mojo.json').read_text())['data'])
+    with pytest.raises(Unavailable, match='machine code of mojo 1.2.0 for sm_90a cannot be loaded here .no libcuda'):
+        made.kernel(32)
+
+
+def test_a_kernel_is_compiled_as_a_whole_program():
+    program = LANGUAGES['cuda.tile'].program('\n@ct.kernel\ndef softmax(x): ...\n')
+    compile(program, 'program.py', 'exec')
+    assert program.index('import cuda.tile as ct') < program.index('def softmax') < program.index('export_kernel(softmax')

@@ -1,11 +1,14 @@
 """What compilers other than NVIDIA's make of a kernel, without a GPU: hipcc for AMD's, and tile languages' own."""
 
+import base64
+import ctypes
 import os
 import re
 import shutil
 import subprocess
 import sys
 import tempfile
+import zlib
 from collections import Counter
 from importlib import metadata
 from pathlib import Path
@@ -13,7 +16,8 @@ from typing import NamedTuple
 
 from .listing import text_lines
 from .read import read_sass
-from .tools import disassemble, link, nvrtc
+from .tools import disassemble, link, nvrtc, sections
+from ..cpp.driver import allow, launch_by_driver, load_machine_code
 from ..cpp.reader import kernels
 from ..recording import Unavailable, recorded
 
@@ -106,6 +110,7 @@ class Compiled(NamedTuple):
     sass: list  # instructions of the kernel, for `arch`
     registers: int  # of a thread; 0 if the compiler has not told
     arch: str
+    cubin: bytes = b''  # the machine code itself
 
     def ops(self) -> Counter:
         "How many instructions there are of each first word"
@@ -115,8 +120,42 @@ class Compiled(NamedTuple):
         "How many instructions begin with what a regular expression says"
         return sum(n for op, n in self.ops().items() if re.match(pattern, op))
 
+    def kernel(
+        self,
+        threads: int,  # of a block
+        shared=0,  # bytes of dynamic shared memory
+    ):  # k(blocks, *arguments): tensors, whole numbers of 32 bits, structs as bytes
+        "What launches it on torch's GPU, without its compiler; `Unavailable` where the machine code is for another one"
+        (name,) = (o.removeprefix(_CONSTANTS) for o in sections(self.cubin) if o.startswith(_CONSTANTS))
+        try:
+            handle = load_machine_code(self.cubin, name)
+        except (OSError, RuntimeError) as e:
+            raise Unavailable(f'the machine code of {self.by} for {self.arch} cannot be loaded here ({e})') from None
+        if shared:
+            allow(handle, name, shared)
+
+        def launch(blocks, *args):
+            import torch
+
+            values = [_argument(o) for o in args]
+            places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
+            stream = torch.cuda.current_stream().cuda_stream
+            launch_by_driver(handle, name, (blocks, 1, 1), (threads, 1, 1), shared, stream, places)
+
+        return launch
+
     def __repr__(self):
         return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers or "?"} registers a thread'
+
+
+_CONSTANTS = '.nv.constant0.'  # the section in which a kernel finds its arguments; functions that it calls have none
+
+
+def _argument(x):
+    "An argument as the driver takes it"
+    if isinstance(x, bytes):
+        return ctypes.create_string_buffer(x, len(x))
+    return ctypes.c_int(x) if isinstance(x, int) else ctypes.c_void_p(x.data_ptr())
 
 
 # Some of these packages need other versions of the same libraries, so each may have an environment of its own, in the
@@ -168,7 +207,7 @@ def read_made(
     else:
         _, cubin, said, _ = nvrtc(written, kernels(written)[0].name, arch)
     used = re.findall(r'Used (\d+) registers', said)
-    return Compiled(by, written, kernel_sass(cubin), max(map(int, used), default=0), arch)
+    return Compiled(by, written, kernel_sass(cubin), max(map(int, used), default=0), arch, cubin)
 
 
 def kernel_sass(cubin: bytes) -> list:
@@ -202,7 +241,17 @@ def compiled(
     *parts,  # what decides the result: the program
 ) -> Compiled:
     "What `make` returns, where its compiler is; elsewhere the recording"
-    return recorded(name, make, *parts, save=Compiled._asdict, load=lambda data, mark: Compiled(**data))
+    return recorded(name, make, *parts, save=plain, load=lambda data, mark: from_plain(data))
+
+
+def plain(made: Compiled) -> dict:
+    "What JSON can hold of it: the machine code compressed, as text"
+    return made._asdict() | dict(cubin=base64.b64encode(zlib.compress(made.cubin, 9)).decode())
+
+
+def from_plain(data: dict) -> Compiled:
+    "The `Compiled` that `plain` was given"
+    return Compiled(**data | dict(cubin=zlib.decompress(base64.b64decode(data['cubin']))))
 
 
 def amd(

@@ -20,6 +20,8 @@ def driver():
     lib.cuLaunchKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 3]
     lib.cuLaunchCooperativeKernel.argtypes = [ctypes.c_void_p, *[ctypes.c_uint] * 7, *[ctypes.c_void_p] * 2]
     lib.cuKernelGetParamInfo.argtypes = [ctypes.c_void_p, ctypes.c_size_t, *[ctypes.POINTER(ctypes.c_size_t)] * 2]
+    lib.cuLibraryLoadData.argtypes = [ctypes.c_void_p, ctypes.c_char_p, *([*[ctypes.c_void_p] * 2, ctypes.c_uint] * 2)]
+    lib.cuLibraryGetKernel.argtypes = [ctypes.c_void_p, ctypes.c_void_p, ctypes.c_char_p]
     lib.cuKernelSetAttribute.argtypes = [ctypes.c_int, ctypes.c_int, ctypes.c_void_p, ctypes.c_int]
     return lib
 
@@ -95,6 +97,20 @@ def launch_by_driver(handle, name, grid, block, shared, stream, places, together
         call_driver(lambda: driver().cuLaunchCooperativeKernel(*how), name)
     else:
         call_driver(lambda: driver().cuLaunchKernel(*how, None), name)
+
+
+def load_machine_code(
+    code: bytes,  # a cubin, which another program may have made
+    name: str,  # of the kernel in it
+) -> int:
+    "The driver's handle of a kernel, which is kept; `OSError` without a driver, `RuntimeError` if it refuses"
+    lib, library, kernel = driver(), ctypes.c_void_p(), ctypes.c_void_p()
+    enter()
+    error = lib.cuLibraryLoadData(ctypes.byref(library), code, None, None, 0, None, None, 0)
+    error = error or lib.cuLibraryGetKernel(ctypes.byref(kernel), library, name.encode())
+    if error:
+        raise RuntimeError(says(error))
+    return kernel.value
 
 
 def size_of_parameter(handle: int, i: int) -> int:

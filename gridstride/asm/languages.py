@@ -1,0 +1,140 @@
+"""Tile languages: what has to stand around a kernel in each, so that its compiler makes machine code without a GPU."""
+
+from typing import NamedTuple
+
+from .elsewhere import Compiled, compiled, kittens, run_program
+
+__all__ = ['LANGUAGES', 'Language', 'made_by']
+
+
+class Language(NamedTuple):
+    "Who compiles a kernel called `softmax`, for rows of 1024 numbers, and how"
+
+    package: str  # on PyPI
+    before: str  # what is imported
+    after: str  # what leaves kernel.cu, kernel.ptx or kernel.cubin
+    suffix: str = '.py'
+    command: tuple = ('{python}',)
+    arch: str = 'sm_90a'
+
+    def program(self, kernel: str) -> str:
+        "A kernel as a whole program"
+        return f'{self.before}{kernel}{self.after}'
+
+    def compile(self, kernel: str) -> Compiled:
+        "What the compiler makes of a kernel; `Unavailable` where it is not"
+        return run_program(self.package, self.program(kernel), self.suffix, self.command, self.arch)
+
+
+_CUTILE = Language(
+    'cuda-tile',
+    '''
+import cuda.tile as ct
+from cuda.tile.compilation import ArrayConstraint, CallingConvention, ConstantConstraint, KernelSignature, export_kernel
+''',
+    '''
+rows = ArrayConstraint(ct.float32, 2, index_dtype=ct.int32, stride_constant=(1024, 1), stride_lower_bound_incl=0,
+                       alias_groups=(), may_alias_internally=False, base_addr_divisible_by=16)
+what = KernelSignature([rows, rows, ConstantConstraint(1024)], CallingConvention.cutile_python_v1())
+export_kernel(softmax, [what], 'kernel.cubin', gpu_code='sm_90', output_format='cubin')
+''',
+    arch='sm_90',
+)
+
+_TILELANG = Language(
+    'tilelang',
+    '''
+import os, tilelang, tilelang.language as T
+from tilelang import tvm
+from tilelang.contrib import nvcc
+''',
+    '''
+with tvm.target.Target({'kind': 'cuda', 'arch': 'sm_90a'}) as target:
+    code = tilelang.lower(softmax, target=target, enable_device_compile=False).kernel_source
+open('kernel.cu', 'w').write(code)
+root = os.path.dirname(tilelang.__file__)
+headers = [f'-I{root}/src', f'-I{root}/3rdparty/cutlass/include']
+open('kernel.ptx', 'wb').write(nvcc.compile_cuda(code, 'ptx', arch='sm_90a', options=headers))
+''',
+)
+
+_CUTE = Language(
+    'nvidia-cutlass-dsl',
+    '''
+import glob, os, shutil
+os.environ.update(CUTE_DSL_ARCH='sm_90a', CUTE_DSL_KEEP_PTX='1', CUTE_DSL_DUMP_DIR='.')
+import cutlass.cute as cute
+from cutlass import Float32
+from cutlass.cute.runtime import make_fake_compact_tensor
+''',
+    '''
+@cute.jit
+def softmax(x: cute.Tensor, out: cute.Tensor):
+    softmax_k(x, out).launch(grid=[x.shape[0], 1, 1], block=[32, 1, 1])
+
+rows = make_fake_compact_tensor(Float32, (4096, 1024), stride_order=(1, 0))     # no data: type and layout alone
+made = cute.compile(softmax, rows, rows)
+shutil.copy(glob.glob('*.ptx')[0], 'kernel.ptx')
+''',
+)
+
+_MOJO = Language(
+    'mojo',
+    '''
+from max.gpu import block_idx, thread_idx
+from max.gpu.host import get_gpu_target
+from max.gpu.host.compile import _compile_code
+from max.gpu.primitives import warp
+from std.math import exp
+''',
+    '''
+def main() raises:
+    with open('kernel.ptx', 'w') as f: f.write(String(_compile_code[softmax, target=get_gpu_target['sm_90a']()]()))
+''',
+    '.mojo',
+    ('{bin}/mojo', 'run'),
+)
+
+_TVM = Language(
+    'apache-tvm',
+    '''
+import tvm, tvm_ffi
+from tvm import te, topi
+from tvm.s_tir import dlight
+''',
+    '''
+@tvm_ffi.register_global_func('tvm_callback_cuda_postproc', override=True)
+def keep(code, target):
+    open('kernel.cu', 'w').write('typedef unsigned uint;\\n' + code.split('#endif\\n')[-1])  # without TVM's header
+    return code
+
+tvm.compile(mod, target=tvm.target.Target(target, host='llvm'))
+''',
+)
+
+
+class _Kittens(Language):
+    "C++ with headers: nvcc compiles it as it is"
+
+    def compile(self, kernel):
+        return kittens(self.program(kernel))
+
+
+LANGUAGES = {
+    'cuda.tile': _CUTILE,
+    'TileLang': _TILELANG,
+    'CuTe DSL': _CUTE,
+    'ThunderKittens': _Kittens('', '', ''),
+    'Mojo': _MOJO,
+    'TVM': _TVM,
+}
+
+
+def made_by(
+    language: str,  # of `LANGUAGES`
+    kernel: str,  # called `softmax` (`softmax_k` in CuTe DSL; `mod`, and the `target`, in TVM)
+    recording: str,  # its name
+) -> Compiled:
+    "What a language's compiler makes of a kernel; where it is not installed, the recording"
+    how = LANGUAGES[language]
+    return compiled(recording, lambda: how.compile(kernel), how.program(kernel))
