@@ -111,4 +111,4 @@ def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
 def test_a_kernel_is_compiled_as_a_whole_program():
     program = LANGUAGES['cuda.tile'].program('\n@ct.kernel\ndef softmax(x): ...\n')
     compile(program, 'program.py', 'exec')
-    assert program.index('import cuda.tile as ct') < program.index('def softmax') < program.index('export_kernel(softmax')
+    assert program.index('cuda.tile as ct') < program.index('def softmax') < program.index('export_kernel(softmax')
