@@ -7,10 +7,11 @@ Nothing is guessed: what cannot be read off a line gets no advice of its own.
 """
 
 import re
+from typing import NamedTuple
 
 __all__ = ['fitting', 'uses', 'update_of']
 
-_COMPARED = r'[\w.]+(?:\(\))?'
+_COMPARED = r'len\([\w.]+\)|[\w.]+(?:\(\)|\[\d+\])?'
 _ELSEWHERE = ('no_array', 'fault_no_array', 'fault_address', 'kernel_reads_host', 'kernel_writes_host')
 _UNSIGNED = re.compile(r'\b(?:thread|block)Idx\.[xyz]\s*-\s*\w+')
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
@@ -69,7 +70,7 @@ def uses(
     return [o for o in found if o[2]] or found
 
 
-# Two threads in one line
+# Two threads update one place
 
 
 _ATOMICS = {'+': 'add', '-': 'sub', '&': 'and', '|': 'or', '^': 'xor', 'max': 'max', 'min': 'min'}
@@ -121,18 +122,38 @@ def _assigned(element, value):
 def _of_race(code, fields, line, number, other, above):
     loop = code == 'race' and any(re.search(r'\b(for|while)\b', o) for o in (line, *above))
     if other.line != number:
+        if found := _update_apart(fields, line, _code_of(other.source)):
+            return _in_one_step(found, fields['array'], '_apart')
         return ('round', dict(line=number, earlier=other.line)) if loop and other.line > number else None
     if found := update_of(line, fields['array']):
-        operation, element, value = found
-        array, indices = element.partition('[')[0], uses(element, fields['array'])[0][2]
-        parts = [part for o in indices for part in _parts(o)] or ['0']
-        index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
-        row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
-        return row, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
-                         target=element, array_text=array.strip(), index_text=index, value=value)  # fmt: skip
+        return _in_one_step(found, fields['array'])
     if fields['before'] == fields['now'] == 'written':
         return 'one_place', {}
     return ('same_line', dict(line=number)) if loop else None
+
+
+def _update_apart(fields, line, other):
+    "As `update_of`, of an update in two lines: `v = n[i]`, then `n[i] = v + 1`"
+    if {fields['before'], fields['now']} != {'read', 'written'}:
+        return None
+    first, then = (other, line) if fields['now'] == 'written' else (line, other)
+    found = uses(first, fields['array'])
+    name = re.search(r'(\w+)\s*=\s*$', first[: found[0][0]]) if len(found) == 1 else None
+    if not name or _statement(first[found[0][1] :]):
+        return None
+    element = first[found[0][0] : found[0][1]]
+    return update_of(re.sub(rf'(?<![\w.]){name[1]}\b', lambda _: element, then), fields['array'])
+
+
+def _in_one_step(found, name, apart=''):
+    "The row of `MENDS`, and its fields, for what `update_of` has found of the array `name`"
+    operation, element, value = found
+    array, indices = element.partition('[')[0], uses(element, name)[0][2]
+    parts = [part for o in indices for part in _parts(o)] or ['0']
+    index = parts[0] if len(parts) == 1 else f'({", ".join(parts)})'
+    row = f'update_{operation}' if operation in ('max', 'min') else 'update' if operation else 'update_other'
+    return row + apart, dict(operation=operation + '_' * (operation in ('and', 'or')), Operation=operation.title(),
+                             target=element, array_text=array.strip(), index_text=index, value=value)  # fmt: skip
 
 
 # An index past the end
@@ -147,6 +168,8 @@ def _of_index(fields, line, above):
     parts = _parts(indices[0]) if len(indices) == 1 else list(indices)
     if len(shape) > 1:
         return _of_axes(array, shape, at, parts if len(parts) == len(shape) else None)
+    if at[0] >= shape[0] and (last := _farthest(found)):
+        return 'farthest', dict(expr=last, size=shape[0])
     if len(parts) != 1:
         return None
     expr, size = parts[0], shape[0]
@@ -155,15 +178,23 @@ def _of_index(fields, line, above):
     guards = list(_guards(_names(expr), [line, *reversed(above)]))
     guard = guards[0] if guards else None
     flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, above)
-    if flat and (wide := [o for o in guards if '<=' in o]):
-        return 'row_too_many', dict(guard=wide[0], bound=wide[0].split()[-1])
-    if guard and '<=' in guard and not flat and '+' not in expr:
-        return 'one_too_many', dict(guard=guard, last=size - 1, size=size)
-    if flat and not any(o.split()[0] in _rows(expr) for o in guards):
+    if flat and (wide := [o for o in guards if o.wide]):
+        return 'row_too_many', dict(guard=wide[0].text, bound=wide[0].bound)
+    if guard and guard.wide and not flat and '+' not in expr:
+        return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
+    if flat and not any(o.name in _rows(expr) for o in guards):
         return 'guard_flat', dict(expr=expr)
     if guard:
-        return 'stride' if flat else 'lets_in', dict(guard=guard, expr=expr, at=at[0], size=size)
+        return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=at[0], size=size)
     return 'guard', dict(expr=expr, size=size)
+
+
+def _farthest(found):
+    "Of indices that differ by whole numbers, as `r` and `r+1` do, the one that is largest; or None"
+    parts = [re.fullmatch(r'(.*?\w)(?:\s*([-+])\s*(\d+))?', o[0]) for o in found if len(o) == 1]
+    if len(found) < 2 or len(parts) < len(found) or not all(parts) or len({o[1] for o in parts}) > 1:
+        return None
+    return max(parts, key=lambda o: int((o[2] or '') + (o[3] or '0')))[0]
 
 
 def _of_fixed(fields, line, above):
@@ -173,8 +204,8 @@ def _of_fixed(fields, line, above):
     size, found = int(sizes[0]), {indices for *_, indices in uses(line, fields['array']) if indices}
     indices = found.pop() if len(found) == 1 else ()
     names = _names(indices[-len(sizes)]) if len(sizes) <= len(indices) else set()
-    if wide := next((o for o in _guards(names, [line, *reversed(above)]) if '<=' in o), None):
-        return 'one_too_many', dict(guard=wide, last=size - 1, size=size)
+    if wide := next((o for o in _guards(names, [line, *reversed(above)]) if o.wide), None):
+        return 'one_too_many', dict(guard=wide.text, last=size - 1, size=size)
     return 'fixed', dict(last=size - 1)
 
 
@@ -231,6 +262,30 @@ def _names(expr):
     return {o for o in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if o not in own}
 
 
+class _Guard(NamedTuple):
+    "A comparison that lets a thread in: `i < n`"
+
+    name: str  # of what is compared
+    sign: str  # < or <=
+    bound: str
+
+    @property
+    def text(self):
+        "As a reader of the kernel would say it"
+        return ' '.join(self)
+
+    @property
+    def wide(self):
+        "Is the bound itself let in?"
+        return self.sign == '<=' and '-' not in self.bound
+
+
+def _compared(name, sign, bound, more):
+    "The guard of a comparison with `bound` and what is added to it; `i <= n-1` is `i < n`"
+    sign = '<=' if sign in ('<=', '>') else '<'
+    return _Guard(name, '<', bound) if sign + more.replace(' ', '') == '<=-1' else _Guard(name, sign, bound + more)
+
+
 def _guards(names, lines):
     "The comparisons of these variables with what lies above them, the nearest first: `i < n`"
     for n, line in enumerate(lines):
@@ -239,9 +294,9 @@ def _guards(names, lines):
         if n and not re.search(r'[:{)]\s*$|\b(return|continue|break)\b', line):
             continue  # it guards what stands in its own line
         leaves = re.search(r'\b(return|continue|break)\b', line)
-        for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({_COMPARED})(\s*-)?', line):
+        for m in re.finditer(rf'(\w+)\s*(<=?|>=?)(?![<=>])\s*({_COMPARED})(\s*[-+]\s*\w+)?', line):
             if m[1] in names and (m[2] != '>' or leaves):
-                yield f'{m[1]} {"<=" if m[2] in ("<=", ">") and not m[4] else "<"} {m[3]}'
+                yield _compared(m[1], m[2], m[3], m[4] or '')
         if m := re.search(r'for (\w+) in range\([^,]*,\s*([^,]+\+ ?1)\s*[,)]', line):
             if m[1] in names:
-                yield f'{m[1]} <= {m[2][:-1].rstrip(" +")}'
+                yield _Guard(m[1], '<=', m[2][:-1].rstrip(' +'))

@@ -844,15 +844,19 @@ WORDS = {
 
 # What mends a finding, where `advice.fitting` can tell more than the finding's own row
 _ONE_LINE = 'Both are this one line: it reads {element}, then writes it, and another thread comes between. '
+_TWO_LINES = 'An update in two lines reads {element}, then writes it, and another thread comes between. '
+_NO_ATOMIC = 'No atomic does just that: let one thread do it, or give each thread a place of its own.'
+_ATOMIC = dict(
+    python='In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
+    cuda='In one step: atomic{Operation}(&{target}, {value}).',
+)
 _TOO_FAR = 'The guard `{guard}` lets this thread in, and '
 MENDS = {
     'at_grid': _AT_GRID,
-    'update': dict(
-        python=_ONE_LINE + 'In one step: cuda.atomic.{operation}({array_text}, {index_text}, {value}).',
-        cuda=_ONE_LINE + 'In one step: atomic{Operation}(&{target}, {value}).',
-    ),
-    'update_other': _ONE_LINE
-    + 'No atomic does just that: let one thread do it, or give each thread a place of its own.',
+    'update': {d: _ONE_LINE + o for d, o in _ATOMIC.items()},
+    'update_apart': {d: _TWO_LINES + o for d, o in _ATOMIC.items()},
+    'update_other': _ONE_LINE + _NO_ATOMIC,
+    'update_other_apart': _TWO_LINES + _NO_ATOMIC,
     'one_place': 'Both are this one line: give each thread a place of its own, or let one thread write.',
     'same_line': dict(
         python='Both are line {line}, in different rounds of a loop: put a cuda.syncthreads() '
@@ -868,6 +872,11 @@ MENDS = {
     'guard': dict(
         python=_NOTHING + '`if {expr} < {array}.size`.',
         cuda=_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',
+    ),
+    'farthest': dict(
+        python='The index that goes farthest is `{expr}`: guard that one, as in `if {expr} < {array}.size`.',
+        cuda='The index that goes farthest is `{expr}`: guard that one, as in `if ({expr} < n)`, where n is the number '
+        'of elements, {size}.',
     ),
     'guard_flat': dict(
         python='The index is `{expr}`. A thread past the last row or the last column must do nothing: guard both, '
@@ -897,10 +906,11 @@ MENDS = {
     'from_memory': 'The index `{expr}` is read from memory, where {at} stands: see who wrote it.',
 }
 for _operation in ('max', 'min'):
-    _name = f'update_{_operation}'
-    MENDS[_name] = dict(
-        MENDS['update'], cuda=MENDS['update']['cuda'][:-1] + ' for whole numbers, a loop with atomicCAS for others.'
-    )
+    for _apart in ('', '_apart'):
+        _said = MENDS[f'update{_apart}']
+        MENDS[f'update_{_operation}{_apart}'] = dict(
+            _said, cuda=_said['cuda'][:-1] + ' for whole numbers, a loop with atomicCAS for others.'
+        )
 
 
 # Findings that are warnings: the kernel goes on

@@ -55,6 +55,18 @@ INDICES = [
       'ms[tr2][tc] = r2 < h && idx+tc < k ? m[r2*k + idx+tc] : 0;\nif (r2 < h) out[r2] = 0;'),
      'The index is `r2*w + c`. A thread past the last row or the last column'),
     (('if (i <= n-1) out[i] = x[i+1];', (100,), (100,)), 'The guard `i < n` lets this thread in, and `i+1` is 100'),
+    (('if (i < n-2) out[i] = x[i+3];', (100,), (100,)), 'The guard `i < n-2` lets this thread in, and `i+3` is 100'),
+    (('if (i <= n - 2) out[i] = x[2*i];', (100,), (100,)), 'The guard `i <= n - 2` lets this thread in, and `2*i` is'),
+    (('if (i < n + 1) out[i] = x[2*i];', (100,), (100,)), 'The guard `i < n + 1` lets this thread in, and `2*i` is'),
+    (('if r < len(x): out[r] = x[r+1]', (100,), (100,), '', 'python'),
+     'The guard `r < len(x)` lets this thread in, and `r+1` is 100: guard this index, too, as in `if r+1 < x.size`'),
+    (('if r < x.shape[0]: out[r] = x[r+1]', (100,), (100,), '', 'python'), 'The guard `r < x.shape[0]` lets this'),
+    (('for i in range(x[r], x[r+1]): out[i] = r', (6,), (6,), '', 'python'),
+     'The index that goes farthest is `r+1`: guard that one, as in `if r+1 < x.size`'),
+    (('out[i] = x[i - 1] + x[i] + x[i + 2];', (100,), (100,)),
+     'The index that goes farthest is `i + 2`: guard that one, as in `if (i + 2 < n)`, where n is the number of'),
+    (('out[i] = x[i] - x[j+1];', (100,), (100,)), 'as in `if (i < n)`, where n is the number of items'),
+    (('out[i] = x[i] - x[i+1];', (-1,), (100,)), 'A thread past the end must do nothing'),
     (('if (x[i] > 0) out[i] = x[i];', (100,), (100,)), 'A thread past the end must do nothing'),
     (('if (r < h && c < w) out[0] = x[r * 2 * w + c];', (100,), (100,)), 'look at its stride'),
     (('out[i] = x[2*i];', (100,), (100,)), 'as in `if (2*i < n)`, where n is the number of elements, 100'),
@@ -104,6 +116,14 @@ def test_the_advice_for_a_race_fits_both_lines():
     assert 'In one step: cuda.atomic.add(s, x[i], 1).' in race('s[x[i]] += 1', 5, 5, 's[x[i]] += 1', dialect='python')
     assert 'atomicMax(&s[0], v) for whole numbers' in race('s[0] = max(s[0], v);', 5, 5, 's[0] = max(s[0], v);',
                                                            code='race_of_blocks')
+    assert ('An update in two lines reads s[3], then writes it, and another thread comes between. In one step: '
+            'cuda.atomic.add(s, c, v*x[r]).' in race('s[c] = was + v*x[r]', 6, 5, 'was = s[c]', 'for c in n:',
+                                                     before='read', then='written', dialect='python'))
+    assert 'In one step: atomicAdd(&s[c], v).' in race('int was = s[c];', 5, 6, 's[c] = v + was;', 'for (;;) {')
+    assert 'An update in two lines reads s[3]' in race('s[c] = a*v;', 6, 5, 'int a = s[c];', before='read',
+                                                       then='written')
+    for first in ('a = s[c + 1];', 'a = s[c] + 1;', 'b = s[c];', 'a = s[c] + s[d];'):     # not of the same element
+        assert 'Put a __syncthreads() between' in race('s[c] = a + v;', 6, 5, first, before='read', then='written')
     assert 'No atomic does just that' in race('s[0] *= v;', 5, 5, 's[0] *= v;')
     assert 'give each thread a place of its own' in race('s[0] = v;', 5, 5, 's[0] = v;', then='written')
 
