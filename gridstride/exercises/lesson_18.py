@@ -1,5 +1,6 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
+import numpy as np
 import torch
 
 from .lesson_05 import source
@@ -57,10 +58,25 @@ def losses(w):
     return {g: formats.decibels(w, formats.restore(formats.symmetric(w, 4, g))) for g in fit}
 
 
+def with_outliers(rng, columns):
+    "Normal numbers, some columns of them large"
+    w = random(rng, 16, columns)
+    w[:, ::50] *= 6
+    return w
+
+
+def exact_in_64s(rng, columns):
+    "A matrix that 4 bits with a scale for 64 columns keep without an error, and with one for more do not"
+    q = rng.integers(-7, 8, (16, columns // 64, 64))
+    q[..., 0] = 7
+    sizes = 4.0 ** np.arange(columns // 64)
+    return torch.tensor(q * sizes[:, None], dtype=torch.float32).flatten(1)
+
+
 @problem(
     '18.group',
     cases=[
-        dict(columns=columns, wanted=wanted)
+        dict(columns=columns, wanted=wanted, exact=columns == 256)
         for columns, wanted in (
             (512, 'row'),
             (512, 128),
@@ -71,17 +87,18 @@ def losses(w):
             (192, 64),
             (100, None),
             (100, 'row'),
+            (256, 64),
         )
     ],
     hints=[
         'Try them from the largest on, and return the first that is good enough.',
         "A group must divide `w.shape[1]`; `'row'` always does.",
-        '`formats.decibels(w, formats.restore(formats.symmetric(w, 4, group)))` is to be at least `least`.',
+        '`formats.decibels(w, formats.restore(formats.symmetric(w, 4, group)))` is to be `least` or more. Both may be '
+        'infinite.',
     ],
 )
-def _(fn, rng, columns, wanted):
-    w = random(rng, 16, columns)
-    w[:, ::50] *= 6
+def _(fn, rng, columns, wanted, exact):
+    w = exact_in_64s(rng, columns) if exact else with_outliers(rng, columns)
     found = losses(w)
     least = max(found.values()) + 1 if wanted is None else found[wanted] - 1e-3
     got = fn(w, least)

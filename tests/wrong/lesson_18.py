@@ -34,6 +34,10 @@ def never_none(w, least):
     return next((g for g in ('row', 128, 64) if divides(w, g) and quality(w, g) >= least), 32)
 
 @wrong('18.group')
+def more_than_asked(w, least):
+    return next((g for g in ('row', 128, 64, 32) if divides(w, g) and quality(w, g) > least), None)
+
+@wrong('18.group')
 def of_eight_bits(w, least):
     def db(g): return formats.decibels(w, formats.restore(formats.symmetric(w, 8, g)))
     return next((g for g in ('row', 128, 64, 32) if divides(w, g) and db(g) >= least), None)
