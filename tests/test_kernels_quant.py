@@ -1,10 +1,11 @@
 """`gridstride.kernels.quant`: formats against what they promise, kernels on the emulator against float64."""
-import copy
+import copy, re
 from functools import partial
 
 import pytest
 import torch
 from gridstride.kernels import dequantize, quantize
+from gridstride.kernels.layers import micros
 from gridstride.kernels.quant import (QuantLinear, calls, formats, fragments, matvec, multiply_fp8, multiply_int8,
                                       pack, unpack)
 from gridstride.kernels.quant.formats import affine, fp8, nf4, nf4_codebook, restore, restore_nf4, symmetric
@@ -279,11 +280,18 @@ def test_a_module_is_swapped_and_back(kind, least, capsys):
     q = quantize(m, kind, group=32 if '4' in kind else None)
     said = capsys.readouterr().out
     assert q is m and type(q[0]) is QuantLinear and f'Linear layers in {kind}' in said and 'times as fast' in said
+    new, old = map(float, re.search(r'these weights in (\S+) µs instead of (\S+)\.\n', said).groups())
+    assert 1.8 < old/new < 4.1
     assert ('3.last stays: 100 columns are no whole groups of 32' in said) == ('4' in kind)
     assert formats.decibels(want, run(q, x)) > least
     got = run(q, x)
     assert dequantize(q) is m and type(q[0]) is torch.nn.Linear
     torch.testing.assert_close(run(q, x), got, rtol=0, atol=0)
+
+
+@pytest.mark.parametrize('seconds,said', [(3.14e-8, '0.0314'), (4.19e-6, '4.19'), (5.4e-5, '54.0'), (9.997e-5, '100'),
+                                          (1.2345e-3, '1,234')])
+def test_microseconds_have_three_digits(seconds, said): assert micros(seconds) == said
 
 
 @pytest.mark.parametrize('later', [torch.float32, torch.bfloat16, torch.float16])

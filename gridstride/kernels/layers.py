@@ -73,6 +73,12 @@ def _mb(n):
     return f'{n / 1e6:,.2f}'
 
 
+def micros(seconds) -> str:
+    "Microseconds, with three digits or as many as stand before the point"
+    us = seconds * 1e6
+    return f'{us:,.0f}' if us >= 99.95 else f'{us:#.3g}'
+
+
 def report(
     title,
     swapped,  # `Swapped`s

@@ -6,7 +6,7 @@ from .formats import decibels
 from .linear import QuantLinear
 from .packed import DEFAULT, unpack, why_not, why_not_so
 from .sources import FLOATS
-from ..layers import Swapped, report, swap, swap_back
+from ..layers import Swapped, micros, report, swap, swap_back
 from ..tool import type_of
 from ...bench import ceilings
 
@@ -25,10 +25,10 @@ def _in_few_bits(kind, group, zeros, fit, name, layer):
 def _notes(swapped):
     "Lines below the table: the speed to expect"
     limits, before, after = ceilings(), sum(o.before for o in swapped), sum(o.after for o in swapped)
-    old, new = before / limits['read'] / 1e3, after / limits['read'] / 1e3
+    old, new = (o / limits['read'] / 1e9 for o in (before, after))
     yield (
         f'dB: signal to noise of the weights. An {limits["gpu"]} reads {limits["read"]:,.0f} GB/s: these weights in '
-        f'{new:,.1f} µs instead of {old:,.1f}.\nSo one row of x may become up to {old / new:.2f} times as fast.'
+        f'{micros(new)} µs instead of {micros(old)}.\nSo one row of x may become up to {old / new:.2f} times as fast.'
     )
     if any(o.dtype == 'float32' for o in swapped):
         yield 'Kernels take 16-bit floats: x of float32 is multiplied by torch, with weights that are restored.'

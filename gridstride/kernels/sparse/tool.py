@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from .linear import TwoFourLinear, has_kernel
 from .sources import HALVES
 from .two_four import why_not_24
-from ..layers import Swapped, report, swap, swap_back
+from ..layers import Swapped, micros, report, swap, swap_back
 from ..quant.formats import decibels
 from ..tool import type_of
 from ...bench import bench
@@ -51,7 +51,7 @@ def _speed(layer):
         sparse, dense = (bench(capture(f, 1)).median for f in runs)
     return (
         f'{_ROWS:,} rows of x through {layer.out_features}x{layer.in_features} numbers, the largest of these layers: '
-        f'{sparse * 1e6:,.1f} µs instead of {dense * 1e6:,.1f}, {dense / sparse:.2f} times as fast, just measured on '
+        f'{micros(sparse)} µs instead of {micros(dense)}, {dense / sparse:.2f} times as fast, just measured on '
         f'{torch.cuda.get_device_name(x.device)}.'
     )
 
