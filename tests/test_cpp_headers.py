@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.cpp.build import HEADERS, compiler, emulated_flags, here
+from gridstride.cpp.build import HEADERS, KERNEL_HEADERS, choose_headers, compiler, emulated_flags, here
 from gridstride.cpp.cache import build, headers_hash
 from gridstride.cpp.headers import get_precompiled
 
@@ -36,16 +36,25 @@ def test_the_runtime_consists_of_all_its_sources():
 
 
 @pytest.mark.skipif(compiler().kind != 'gcc', reason='clang instantiates while it precompiles')
-def test_little_of_the_precompiled_headers_is_instantiated_again(tmp_path):
+@pytest.mark.parametrize('names,few', [(KERNEL_HEADERS, 20), (HEADERS, 130)], ids=['kernel', 'tensor'])
+def test_little_of_the_precompiled_headers_is_instantiated_again(names, few, tmp_path):
     "By each source, also by an empty one: what takes as long as the rest of a small kernel"
     flags = emulated_flags(compiler(), '', checks=True)
-    made = get_precompiled(compiler(), flags, HEADERS).with_suffix('')
+    made = get_precompiled(compiler(), flags, names).with_suffix('')
     command = [compiler().path, '-include', made, *flags, '-fdump-tree-original', '-x', 'c++', '-c', os.devnull]
     subprocess.run([*command, '-dumpdir', f'{tmp_path}/', '-o', tmp_path/'empty.o'], check=True)
     (dump,) = tmp_path.glob('*.original')
     functions = re.findall(r'^;; Function (.*)', dump.read_text(), re.M)
     ours = [f for f in functions if 'gridstride' in f or 'torch' in f]
-    assert not [f for f in functions if '_riemann_zeta' in f] and 0 < len(ours) < 200, sorted(ours)
+    assert not [f for f in functions if '_riemann_zeta' in f] and 0 < len(ours) < few, sorted(ours)
+
+
+@pytest.mark.parametrize('line,names', [
+    ('x[0] = std::max(x[0], 1.f);', KERNEL_HEADERS), ('int at = 0, standard = at;', KERNEL_HEADERS),
+    ('std::vector<int> v;', HEADERS), ('using namespace std;', HEADERS), ('int n = std :: tuple_size_v<T>;', HEADERS),
+    ('at :: Tensor y;', HEADERS), ('#include <torch/extension.h>', HEADERS), ('C10_CUDA_CHECK(e);', HEADERS)])
+def test_a_source_begins_with_the_headers_that_it_needs(line, names):
+    assert choose_headers(['__global__ void k(float *x) {}', line]) == names
 
 
 def test_no_line_is_too_long():

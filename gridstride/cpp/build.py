@@ -223,10 +223,26 @@ def compile_module(
     return built
 
 
-# A source that does not say at:: may call a function of its own so.
+# A source that names nothing of torch's, and of the standard library no more than these, begins with half as much, and
+# takes half as long.
 HEADERS = 'emulator.h', 'gridstride/tensor.h'
+KERNEL_HEADERS = 'emulator.h', 'gridstride/kernel.h'
+_FEW = (
+    r'(?:is_\w+|enable_if\w*|conditional\w*|decay\w*|remove_\w+|integral_constant|true_type|false_type|declval|'
+    r'index_sequence\w*|make_index_sequence|min|max|swap|move|forward|size_t|ptrdiff_t|u?int\d+_t|abs|sqrt|exp|log|pow)'
+)
+_TENSORS = re.compile(
+    r'\b(?:torch|c10|ATen|pybind11|(?:TORCH_|AT_|C10_|PYBIND11_|GRIDSTRIDE_EXPORT)\w*)\b|\bat\s*::|'
+    rf'\bstd\b(?!\s*::\s*{_FEW}\b)'
+)
 
 
+def choose_headers(sources):
+    "The headers that all of these sources begin with, which are precompiled"
+    return HEADERS if any(map(_TENSORS.search, sources)) else KERNEL_HEADERS
+
+
+# A source that does not say at:: may call a function of its own so.
 def _names_at(src):
     return re.search(r'\bat\s*::', src)
 
@@ -255,7 +271,7 @@ _EXTRA = {
 def _include_first(sources):
     "The lines with which a source of the emulator begins, for all the `sources` that it consists of"
     extra = [name for name, used in _EXTRA.items() if any(map(used.search, sources))]
-    return ''.join(f'#include "{o}"\n' for o in [*HEADERS, *extra])
+    return ''.join(f'#include "{o}"\n' for o in [*choose_headers(sources), *extra])
 
 
 def emulated_flags(c, src, checks):
@@ -298,13 +314,13 @@ def emulate(
     compiled = {name: (file, src)}
     compiled |= {f'{name}.part{n}': (k, to_cpp(v)) for n, (k, v) in enumerate(dict(units).items())}
     own, others = _headers_of([text for _, text in compiled.values()], folder or Path.cwd(), include)
-    first = _include_first([*(text for _, text in compiled.values()), *own.values()])
+    texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
     sources = {**given, **{k: to_cpp(v, names=False) for k, v in own.items()}}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
-        sources[f'{unit}.cpp'] = f'{first}{at}\n#line 1 "{shown_as}"\n{text}'
+        sources[f'{unit}.cpp'] = f'{_include_first(texts)}{at}\n#line 1 "{shown_as}"\n{text}'
     more_units = tuple(compiled)[1:]
-    return compile_module(sources, name, flags, HEADERS, fail, warn, sorted(others.items()), more_units)
+    return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), more_units)
 
 
 def _headers_of(sources, folder, include):
@@ -355,7 +371,8 @@ def prepare():
     c = compiler()
     preparing = threading.Thread(target=_prepare_runtime)
     preparing.start()
-    headers.get_precompiled(c, emulated_flags(c, '', checks=True), HEADERS)
+    for names in (KERNEL_HEADERS, HEADERS):
+        headers.get_precompiled(c, emulated_flags(c, '', checks=True), names)
     preparing.join()
 
 

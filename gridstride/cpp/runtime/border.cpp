@@ -2,3 +2,4 @@
 #include "emulator.h"
 #define GRIDSTRIDE_BODIES
 #include "gridstride/tensor.h"
+#include "kernels.cpp"

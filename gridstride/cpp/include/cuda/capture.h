@@ -12,15 +12,15 @@ typedef struct GridstrideStream *cudaStream_t;
 
 namespace gridstride {
 inline const void *const after_children = reinterpret_cast<const void *>(3);
-template <class F> GRIDSTRIDE_UNSEEN GraphWork work_of(F f) {
+template <class F> GRIDSTRIDE_UNSEEN auto work_of(F f) {
     void *const own = ::operator new(sizeof(F));
     if constexpr (std::is_trivially_copyable_v<F>) copy_unseen(own, &f, sizeof f);
     else new (own) F(f);
-    return {own, [](void *work) -> int { return (*static_cast<F *>(work))(); },
+    return GraphWork{own, [](void *work) -> int { return (*static_cast<F *>(work))(); },
         [](void *work) { delete static_cast<F *>(work); }};
 }
 // true: `f` was kept for later. What a kernel gives to a stream comes when its grid is over.
-template <class F> GRIDSTRIDE_UNSEEN bool kept(const void *stream, NodeKind kind, F f) {
+template <class F> GRIDSTRIDE_UNSEEN auto kept(const void *stream, NodeKind kind, F f) {
     if (on_device()) {
         const bool looked = look(false);                   // a copy that the host keeps is no access of the kernel's
         launch_after(work_of(f), stream == after_children);
@@ -28,6 +28,6 @@ template <class F> GRIDSTRIDE_UNSEEN bool kept(const void *stream, NodeKind kind
     }
     Graph *const g = capturing() ? captured(stream) : nullptr;
     if (g) add_node(g, kind, work_of(f));
-    return g;
+    return g != nullptr;
 }
 }

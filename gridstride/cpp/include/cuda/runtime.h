@@ -48,12 +48,12 @@ GRIDSTRIDE_API int lane();
 GRIDSTRIDE_API int thread_rank();
 
 // What lies at a place, and what goes there: a struct's `=` is a function, of which the detectors would be told.
-template <class T> GRIDSTRIDE_UNSEEN T peek(const T *p) {
+template <class T> GRIDSTRIDE_UNSEEN auto peek(const T *p) {
     alignas(T) char bytes[sizeof(T)];
     __builtin_memcpy(bytes, static_cast<const void *>(p), sizeof bytes);
     return *reinterpret_cast<T *>(bytes);
 }
-template <class T> GRIDSTRIDE_UNSEEN void poke(T *p, const T &value) {
+template <class T> GRIDSTRIDE_UNSEEN auto poke(T *p, const T &value) {
     __builtin_memcpy(static_cast<void *>(p), static_cast<const void *>(&value), sizeof value);
 }
 

@@ -12,37 +12,13 @@
 #include <type_traits>
 #include <utility>
 #include <vector>
+#include "call.h"
 #include "check.h"
-
-extern "C" {
-struct gs_python {   // what Python gives to a library when it loads it
-    int64_t (*ask)(const char *operation, const int64_t *args, int64_t n, const int64_t **answer);   // not 0: it raised
-    int (*initialized)();
-    int (*lock)();
-    void (*unlock)(int);
-    void (*retain)(void *object);
-    void (*release)(void *object);
-};
-struct gs_call {     // one call from Python; args: n values
-    const int64_t *args;
-    int64_t n;
-    void *stream;
-    int64_t device;
-    int64_t grid[3], block[3], shared, cluster[3];   // of a kernel
-    // What comes back. After an error: its message and the argument that is to blame, if any, counted from 1.
-    const int64_t *result;
-    const char *message;
-    int64_t argument;
-};
-}
 
 namespace gridstride {
 namespace border {
 
 enum Kind { none, boolean, integer, floating, string, list, tensor, dtype, device };
-
-GRIDSTRIDE_BORDER void connect(const gs_python *p);
-GRIDSTRIDE_BORDER gs_call *&current();            // this thread's call; null outside of any
 
 struct Reader {
     const int64_t *at;
@@ -194,13 +170,6 @@ template <class R> R ask_for(const char *operation, std::initializer_list<Item> 
 #ifdef GRIDSTRIDE_BODIES
 namespace gridstride {
 namespace border {
-static gs_python python;
-void connect(const gs_python *p) { python = *p; }
-gs_call *&current() {
-    static thread_local gs_call *call;
-    return call;
-}
-
 void Writer::put(int64_t x) { words.push_back(x); }
 void Writer::text(const char *s, size_t n) {
     put(string);

@@ -6,6 +6,7 @@
 #include <stdio.h>
 #include <string>
 #include <type_traits>
+#include "call.h"
 
 namespace gridstride {
 namespace border {
@@ -26,16 +27,6 @@ enum Outcome {
 
 // small rather than fast: most of what the compiler sees here runs once a call
 #define GRIDSTRIDE_RARE __attribute__((noinline, cold))
-// What is the same for all sources is declared so, and its body stands behind GRIDSTRIDE_BODIES. The emulator has the
-// bodies compiled once, in its runtime (runtime/border.cpp); elsewhere each library has its own.
-#ifdef GRIDSTRIDE_EMULATOR
-#define GRIDSTRIDE_BORDER __attribute__((visibility("default")))
-#define GRIDSTRIDE_THROWN __attribute__((visibility("default")))   // a class that leaves its library
-#else
-#define GRIDSTRIDE_BORDER __attribute__((cold)) inline
-#define GRIDSTRIDE_THROWN
-#define GRIDSTRIDE_BODIES
-#endif
 
 GRIDSTRIDE_BORDER void say(std::string &s, const std::string &x);
 GRIDSTRIDE_BORDER void say(std::string &s, const char *x);

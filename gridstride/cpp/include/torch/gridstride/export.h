@@ -1,4 +1,4 @@
-// GRIDSTRIDE_EXPORT(f) makes the host function f callable from Python, GRIDSTRIDE_KERNEL(k) the kernel k.
+// GRIDSTRIDE_EXPORT(f) makes the host function f callable from Python; kernel.h has GRIDSTRIDE_KERNEL(k).
 // Argument types are deduced; what cannot cross the border is reported when the function is called, not before.
 #pragma once
 #include <new>
@@ -61,17 +61,7 @@ struct Argument<T, std::enable_if_t<std::is_class_v<T> && std::is_trivially_copy
     }
 };
 
-struct Exported {
-    const char *name;
-    int64_t (*call)(gs_call *);
-    const char *(*types)();           // as the compiler writes them
-    int64_t kernel;
-    const Exported *next;
-};
-static const Exported *exports;
-template <class F> const char *types() { return __PRETTY_FUNCTION__; }
-
-GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *), gs_call *call);
+GRIDSTRIDE_BORDER int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *with = nullptr);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_argument(int64_t number, const char *why);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_count(int64_t least, int64_t most, int64_t given);
 [[noreturn]] GRIDSTRIDE_BORDER void refuse_function();
@@ -113,40 +103,21 @@ template <class F, class R, class All, size_t n> void apply_some(gs_call *call) 
     refuse_count(int64_t(n), int64_t(all), call->n);
 }
 template <class F, class R, class... A> int64_t call_function(gs_call *call) {
-    return run_call([]([[maybe_unused]] gs_call *c) {
+    return run_call([]([[maybe_unused]] gs_call *c, const void *) {
         if constexpr ((Of<A>::known && ...) && returns<R>) apply_some<F, R, std::tuple<A...>, sizeof...(A)>(c);
         else refuse_function();
     }, call);
 }
 
-#ifdef GRIDSTRIDE_EMULATOR
-// What Python asks for in the brackets; `allowed` are the bytes of dynamic shared memory that the kernel may have.
-GRIDSTRIDE_BORDER Config asked_config(size_t &allowed);
-template <class F> struct Launched {  // what apply() calls for a kernel
-    template <class... A> auto operator()(A... a) const -> decltype(F()(a...)) {
-        launch(asked_config(max_dynamic_of(F::gs_name())), F::gs_name(), 0, F(), a...);
-    }
-};
-#endif
-
-// A function F that Python may call, of the type of `f`; Launched<F> is a kernel.
+// A function F that Python may call, of the type of `f`.
 struct Export : Exported {
     template <class F, class R, class... A>
-    Export(const char *name, R (*)(A...), F, bool kernel = false)
-        : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, kernel, exports} {
+    Export(const char *name, R (*)(A...), F)
+        : Exported{name, call_function<F, R, A...>, ::gridstride::border::types<R(A...)>, false, exports} {
         exports = this;
     }
     Export(const Export &) = delete;
 };
-}
-}
-
-extern "C" {
-__attribute__((visibility("default"))) inline __attribute__((used)) const gridstride::border::Exported *gs_exports() {
-    return gridstride::border::exports;
-}
-__attribute__((visibility("default"))) inline __attribute__((used)) void gs_connect(const gs_python *p) {
-    gridstride::border::connect(p);
 }
 }
 
@@ -210,8 +181,14 @@ inline int outcome(int code, const char *text) {
     current()->message = message.c_str();
     return code;
 }
-inline int caught(void (*f)(gs_call *), gs_call *call) {
-    try { f(call); return done; }
+struct Run {
+    void (*f)(gs_call *, const void *);
+    gs_call *call;
+    const void *with;
+    int code = done;
+};
+inline int caught(const Run &run) {
+    try { run.f(run.call, run.with); return done; }
     catch (const Refused &e) { current()->argument = e.argument; return outcome(type_error, e.why ? e.why : ""); }
     catch (const torch::Error &e) { return outcome(e.outcome, e.what()); }
 #ifdef GRIDSTRIDE_EMULATOR
@@ -228,24 +205,23 @@ inline int caught(void (*f)(gs_call *), gs_call *call) {
 }
 #ifdef GRIDSTRIDE_EMULATOR
 // a crash of host code must not end the notebook, either
-inline int protected_from_crashes(void (*f)(gs_call *), gs_call *call) {
-    struct Run { void (*f)(gs_call *); gs_call *call; int code; } run{f, call, done};
+inline int protected_from_crashes(Run run) {
     if (!guarded(
             [](void *p) {
                 auto &r = *static_cast<Run *>(p);
-                r.code = caught(r.f, r.call);
+                r.code = caught(r);
             },
             &run))
         run.code = outcome(finding, "");
     return run.code;
 }
 #endif
-int64_t run_call(void (*f)(gs_call *), gs_call *call) {
+int64_t run_call(void (*f)(gs_call *, const void *), gs_call *call, const void *with) {
     Frame frame(call);
 #ifdef GRIDSTRIDE_EMULATOR
-    return protected_from_crashes(f, call);
+    return protected_from_crashes({f, call, with});
 #else
-    return caught(f, call);
+    return caught({f, call, with});
 #endif
 }
 void refuse_argument(int64_t number, const char *why) { throw Refused{number, why}; }
@@ -262,19 +238,6 @@ Writer &answer() {
     w.giving = true;
     return w;
 }
-#ifdef GRIDSTRIDE_EMULATOR
-Config asked_config(size_t &allowed) {
-    const gs_call &c = *current();
-    const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
-    // who asks for more from Python need not say it twice; with static memory 40 KiB may be more than needs no leave
-    if (c.shared > 40 << 10 && c.shared <= 227 << 10) {
-        const size_t least = (size_t(48) << 10) + 1;
-        allowed = std::max({allowed, least, size_t(c.shared)});
-    }
-    return Config(xyz(c.grid), xyz(c.block), size_t(c.shared), static_cast<cudaStream_t>(c.stream), xyz(c.cluster),
-        2);
-}
-#endif
 }
 }
 #endif
@@ -291,20 +254,6 @@ Config asked_config(size_t &allowed) {
     } \
     static const ::gridstride::border::Export gs_export_##id(#id, __VA_ARGS__, gs_function_##id());
 #define GRIDSTRIDE_EXPORT(name) GRIDSTRIDE_EXPORT_AS(name, name)
-#define GRIDSTRIDE_KERNEL_AS(id, ...) \
-    namespace { \
-    struct gs_kernel_##id { \
-        static const char *gs_name() { return #__VA_ARGS__; } \
-        template <class... GsA> \
-        GRIDSTRIDE_UNSEEN auto operator()(GsA... gs_a) const -> decltype(__VA_ARGS__(gs_a...)) { \
-            __VA_ARGS__(gs_a...); \
-        } \
-    }; \
-    } \
-    static const ::gridstride::border::Export gs_export_kernel_##id( \
-        #id, __VA_ARGS__, ::gridstride::border::Launched<gs_kernel_##id>(), true);
-#define GRIDSTRIDE_KERNEL(name) GRIDSTRIDE_KERNEL_AS(name, name)
-
 // A pybind11 module is accepted, and not needed: GRIDSTRIDE_EXPORT knows the functions.
 namespace pybind11 {
 struct arg {

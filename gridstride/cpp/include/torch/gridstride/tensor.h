@@ -30,4 +30,7 @@ namespace c10 = torch;
 #include "stream.h"
 #endif
 #include "export.h"
+#ifdef GRIDSTRIDE_EMULATOR
+#include "kernel.h"
+#endif
 #pragma GCC visibility pop

@@ -1,52 +1,11 @@
 // torch::ScalarType, Device, TensorOptions, Scalar, IntArrayRef: what tensors are made of and described by.
 #pragma once
 #include "border.h"
-#include "half.h"
-
-struct __half;
-struct __half2;
-struct __nv_bfloat16;
-struct __nv_bfloat162;
+#include "dtypes.h"
 
 namespace torch {
 
-// Names and codes as PyTorch's.
-#define GRIDSTRIDE_DTYPES(X) \
-    X(Byte, 0, 1, uint8_t) X(Char, 1, 1, int8_t) X(Short, 2, 2, int16_t) X(Int, 3, 4, int32_t) X(Long, 4, 8, int64_t) \
-    X(Half, 5, 2, ::gridstride::border::Half) X(Float, 6, 4, float) X(Double, 7, 8, double) X(Bool, 11, 1, bool) \
-    X(BFloat16, 15, 2, ::gridstride::border::BFloat16) X(UInt16, 27, 2, uint16_t) X(UInt32, 28, 4, uint32_t) \
-    X(UInt64, 29, 8, uint64_t)
-#define GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X) \
-    X(ComplexFloat, 9, 8, 0) X(ComplexDouble, 10, 16, 0) X(Float8_e5m2, 23, 1, 0) X(Float8_e4m3fn, 24, 1, 0)
-
-enum class ScalarType : int8_t {
-#define X(name, code, size, T) name = code,
-    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
-#undef X
-    Undefined = 44
-};
-#define X(name, code, size, T) constexpr ScalarType k##name = ScalarType::name;
-GRIDSTRIDE_DTYPES(X)
-GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
-#undef X
-    constexpr ScalarType kUInt8 = kByte,
-                         kInt8 = kChar, kInt16 = kShort, kInt32 = kInt, kInt64 = kLong, kFloat16 = kHalf,
-                         kFloat32 = kFloat, kFloat64 = kDouble;
-
 GRIDSTRIDE_BORDER const char *toString(ScalarType t);
-constexpr size_t elementSize(ScalarType t) {
-#define X(name, code, size, T) if (t == ScalarType::name) return size;
-    GRIDSTRIDE_DTYPES(X) GRIDSTRIDE_DTYPES_WITHOUT_A_CLASS(X)
-#undef X
-    return 0;
-}
-constexpr bool isFloatingType(ScalarType t) {
-    return t == kHalf || t == kFloat || t == kDouble || t == kBFloat16 || t == kFloat8_e5m2 || t == kFloat8_e4m3fn;
-}
-constexpr bool isIntegralType(ScalarType t, bool with_bool = false) {
-    return t == kByte || t == kChar || t == kShort || t == kInt || t == kLong || t == kUInt16 || t == kUInt32 ||
-           t == kUInt64 || (with_bool && t == kBool);
-}
 
 template <ScalarType> struct ScalarTypeToCPPType;
 #define X(name, code, size, T) template <> struct ScalarTypeToCPPType<ScalarType::name> { using type = T; };
@@ -69,21 +28,6 @@ struct TypeMeta {    // what x.dtype() gives
 };
 using Dtype = ScalarType;
 
-template <class T, class = void> constexpr ScalarType dtype_of = ScalarType::Undefined;
-#define X(name, code, size, T) template <> constexpr ScalarType dtype_of<T> = ScalarType::name;
-GRIDSTRIDE_DTYPES(X)
-#undef X
-template <> constexpr ScalarType dtype_of<long long> = kLong;
-template <> constexpr ScalarType dtype_of<unsigned long long> = kUInt64;
-template <> constexpr ScalarType dtype_of<char> = kChar;
-template <> constexpr ScalarType dtype_of<__half> = kHalf;
-template <> constexpr ScalarType dtype_of<__half2> = kHalf;
-template <> constexpr ScalarType dtype_of<__nv_bfloat16> = kBFloat16;
-template <> constexpr ScalarType dtype_of<__nv_bfloat162> = kBFloat16;
-template <class T> constexpr ScalarType dtype_of<const T> = dtype_of<T>;
-// float4, uchar3, ...: that of their x
-template <class T>
-constexpr ScalarType dtype_of<T, std::void_t<decltype(T::x), decltype(T::y)>> = dtype_of<std::decay_t<decltype(T::x)>>;
 template <class T> struct CppTypeToScalarType { static constexpr ScalarType value = dtype_of<T>; };
 
 template <class T> struct OpMathType { using type = T; };

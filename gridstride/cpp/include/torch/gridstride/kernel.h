@@ -1,0 +1,91 @@
+// GRIDSTRIDE_KERNEL(k) makes the kernel k callable from Python, on the emulator. What may be given for its parameters
+// is data, which the runtime reads (../../../runtime/kernels.cpp): little is compiled anew for each kernel, and
+// nothing of torch's or of the standard library's classes stands before a source that needs none.
+#pragma once
+#include <emulator.h>
+#include "call.h"
+#include "dtypes.h"
+#pragma GCC visibility push(hidden)   // two libraries in one process do not share what stands here
+
+namespace gridstride {
+namespace border {
+
+// `array`: a tensor, or None; `text`: a string, too; `bytes`: a struct's
+enum class Takes : uint8_t { nothing, array, text, truth, whole, real, bytes };
+
+struct Parameter {
+    Takes takes;
+    bool is_signed;
+    torch::ScalarType type;           // its own, or that of the elements
+    size_t bytes, alignment;
+    size_t itemsize;                  // of what a pointer points to
+};
+
+template <class T> constexpr Takes takes() {
+    if constexpr (std::is_same_v<T, const char *>) return Takes::text;
+    else if constexpr (std::is_pointer_v<T>) {
+        using Item = std::remove_pointer_t<T>;
+        return std::is_function_v<Item> || std::is_pointer_v<Item> ? Takes::nothing : Takes::array;
+    } else if constexpr (std::is_same_v<T, bool>) return Takes::truth;
+    else if constexpr (std::is_integral_v<T>) return Takes::whole;
+    else if constexpr (std::is_floating_point_v<T> || is_short<T>) return Takes::real;
+    else return std::is_class_v<T> && std::is_trivially_copyable_v<T> ? Takes::bytes : Takes::nothing;
+}
+template <class T> constexpr size_t itemsize() {
+    using Item = std::remove_pointer_t<T>;
+    if constexpr (!std::is_pointer_v<T> || std::is_function_v<Item>) return 0;
+    else if constexpr (std::is_void_v<Item>) return 1;
+    else return sizeof(Item);
+}
+template <class T> constexpr Parameter parameter() {
+    return {takes<T>(), std::is_signed_v<T>, torch::dtype_of<std::remove_const_t<std::remove_pointer_t<T>>>, sizeof(T),
+        alignof(T), itemsize<T>()};
+}
+
+struct Asked {                        // a kernel that Python launches
+    const char *name;
+    size_t &allowed;                  // bytes of dynamic shared memory that it may have
+    const Parameter *parameters;
+    int n;
+    void (*thread)(void *places);     // runs it in one thread; places: where the arguments lie
+    bool (*begin)();                  // before that, in the thread of Python's
+};
+GRIDSTRIDE_BORDER int64_t launch_asked(gs_call *call, const Asked &asked);
+inline bool begin_worker() { return has_worker; }
+
+// K has the kernel and its name.
+template <class K, class... A, size_t... i>
+GRIDSTRIDE_UNSEEN void run_thread([[maybe_unused]] void *const *places, std::index_sequence<i...>) {
+    K::kernel()(*static_cast<std::remove_const_t<A> *>(places[i])...);
+}
+template <class K, class... A> struct Launcher {
+    GRIDSTRIDE_UNSEEN static void thread(void *places) {
+        run_thread<K, A...>(static_cast<void *const *>(places), std::index_sequence_for<A...>());
+    }
+    static int64_t call(gs_call *c) {
+        static constexpr Parameter parameters[] = {parameter<A>()..., {}};
+        size_t &allowed = max_dynamic_of(K::name());
+        return launch_asked(c, {K::name(), allowed, parameters, int(sizeof...(A)), thread, begin_worker});
+    }
+};
+struct ExportedKernel : Exported {
+    template <class K, class... A>
+    ExportedKernel(const char *name, void (*)(A...), K)
+        : Exported{name, Launcher<K, A...>::call, ::gridstride::border::types<void(A...)>, true, exports} {
+        exports = this;
+    }
+    ExportedKernel(const ExportedKernel &) = delete;
+};
+}
+}
+#pragma GCC visibility pop
+
+#define GRIDSTRIDE_KERNEL_AS(id, ...) \
+    namespace { \
+    struct gs_kernel_##id { \
+        static const char *name() { return #__VA_ARGS__; } \
+        static constexpr auto kernel() { return __VA_ARGS__; } \
+    }; \
+    } \
+    static const ::gridstride::border::ExportedKernel gs_export_kernel_##id(#id, __VA_ARGS__, gs_kernel_##id());
+#define GRIDSTRIDE_KERNEL(name) GRIDSTRIDE_KERNEL_AS(name, name)

@@ -1,0 +1,116 @@
+// A kernel that Python launches: its arguments, as ../include/torch/gridstride/kernel.h describes them, and the launch.
+#include "gridstride/kernel.h"
+#include <memory>
+#include <vector>
+
+namespace gridstride {
+namespace border {
+
+namespace {
+struct Given {                        // an argument, as it came
+    Text text;
+    torch::Tensor tensor;
+    char *place;                      // where the kernel's threads find it
+};
+}
+
+template <class T> static bool read_as(Reader &r, char *place) {
+    T x{};
+    if (!Type<T>::read(r, x)) return false;
+    __builtin_memcpy(place, &x, sizeof x);
+    return true;
+}
+static bool read_whole(Reader &r, const Parameter &p, char *place) {
+    switch (p.bytes) {
+        case 1: return p.is_signed ? read_as<int8_t>(r, place) : read_as<uint8_t>(r, place);
+        case 2: return p.is_signed ? read_as<int16_t>(r, place) : read_as<uint16_t>(r, place);
+        case 4: return p.is_signed ? read_as<int32_t>(r, place) : read_as<uint32_t>(r, place);
+        default: return p.is_signed ? read_as<int64_t>(r, place) : read_as<uint64_t>(r, place);
+    }
+}
+static bool read_real(Reader &r, const Parameter &p, char *place) {
+    switch (p.type) {
+        case torch::kHalf: return read_as<Half>(r, place);
+        case torch::kBFloat16: return read_as<BFloat16>(r, place);
+        case torch::kFloat: return read_as<float>(r, place);
+        case torch::kDouble: return read_as<double>(r, place);
+        default: return read_as<long double>(r, place);
+    }
+}
+static bool read_given(Reader &r, const Parameter &p, Given &x) {
+    switch (p.takes) {
+        case Takes::array: return read_pointer(r, x.tensor, p.type);
+        case Takes::text: return Argument<const char *>::read(r, x.text);
+        case Takes::truth: return read_as<bool>(r, x.place);
+        case Takes::whole: return read_whole(r, p, x.place);
+        case Takes::real: return read_real(r, p, x.place);
+        default: return read_struct(r, x.place, p.bytes, x.tensor);
+    }
+}
+// Addresses are known when all arrays are: those that overlap have one piece of device memory.
+static Arg pass(const Parameter &p, Given &x) {
+    TensorMap map;
+    if (p.takes == Takes::bytes && p.bytes == sizeof map) {
+        __builtin_memcpy(&map, x.place, sizeof map);
+        if (x.tensor.defined()) {
+            map.base = static_cast<char *>(pointer(x.tensor));
+            __builtin_memcpy(x.place, &map, sizeof map);
+        }
+        return is_tensor_map(map) ? Arg{map.base, size_t(map.itemsize)} : Arg{};
+    }
+    if (p.takes != Takes::array && p.takes != Takes::text) return {};
+    const void *address = p.takes == Takes::text ? Argument<const char *>::pass(x.text) : pointer(x.tensor);
+    __builtin_memcpy(x.place, &address, sizeof address);
+    return {address, p.itemsize};
+}
+
+static Config asked_config(size_t &allowed) {
+    const gs_call &c = *current();
+    const auto xyz = [](const int64_t *n) { return dim3(unsigned(n[0]), unsigned(n[1]), unsigned(n[2])); };
+    // who asks for more from Python need not say it twice; with static memory 40 KiB may be more than needs no leave
+    if (c.shared > 40 << 10 && c.shared <= 227 << 10) {
+        const size_t least = (size_t(48) << 10) + 1;
+        allowed = std::max({allowed, least, size_t(c.shared)});
+    }
+    return Config(xyz(c.grid), xyz(c.block), size_t(c.shared), static_cast<cudaStream_t>(c.stream), xyz(c.cluster),
+        2);
+}
+
+static size_t aligned(size_t at, size_t alignment) { return (at + alignment - 1) / alignment * alignment; }
+// Where each argument lies in memory that is aligned for all; returns how many bytes that is.
+static size_t lay_out(const Asked &k, std::vector<size_t> &at) {
+    size_t end = 0;
+    for (int i = 0; i < k.n; i++) {
+        at.push_back(aligned(end, k.parameters[i].alignment));
+        end = at.back() + k.parameters[i].bytes;
+    }
+    return end;
+}
+
+static void launch_with(gs_call *call, const void *asked) {
+    const Asked &k = *static_cast<const Asked *>(asked);
+    for (int i = 0; i < k.n; i++) if (k.parameters[i].takes == Takes::nothing) refuse_function();
+    if (call->n != k.n) refuse_count(k.n, k.n, call->n);
+    constexpr size_t most = 4096;     // no type is aligned to more
+    std::vector<size_t> at;
+    const size_t bytes = lay_out(k, at);
+    const std::unique_ptr<char[]> memory(new char[bytes + most]());
+    char *const places = reinterpret_cast<char *>(aligned(reinterpret_cast<uintptr_t>(memory.get()), most));
+    std::vector<Given> given(static_cast<size_t>(k.n));
+    Reader r{call->args, false};
+    for (size_t i = 0; i < given.size(); i++) {
+        given[i].place = places + at[i];
+        if (!read_given(r, k.parameters[i], given[i])) refuse_argument(int64_t(i) + 1, r.problem);
+    }
+    std::vector<Arg> args(given.size());
+    std::vector<void *> where(given.size());
+    for (size_t i = 0; i < given.size(); i++) args[i] = pass(k.parameters[i], given[i]), where[i] = given[i].place;
+    const Config c = asked_config(k.allowed);
+    if (!k.begin()) return;
+    const uintptr_t from = reinterpret_cast<uintptr_t>(places);
+    run({c.grid, c.block, c.shared, c.stream, c.cluster, k.name, 0, k.thread, where.data(), args.data(), k.n,
+        c.cooperative, from, from + bytes});
+}
+int64_t launch_asked(gs_call *call, const Asked &asked) { return run_call(launch_with, call, &asked); }
+}
+}
