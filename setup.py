@@ -20,9 +20,16 @@ class Build(build_py):
         return [m for m in super().find_package_modules(package, folder) if m[1] != '_modidx']
 
 
+def pythons():
+    "What says which Pythons it is tested with"
+    oldest, newest = (int(meta[f'{o}_python'].split('.')[1]) for o in ('min', 'newest'))
+    return [f'Programming Language :: Python :: 3.{n}' for n in range(oldest, newest+1)]
+
+
 setup(
     name=meta['name'], version=meta['version'], description=meta['description'], author=meta['author'],
     license_expression=meta['license'], python_requires=f">={meta['min_python']}",
+    classifiers=pythons(),
     long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
     packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=True,
     cmdclass={'build_py': Build}, install_requires=lines('requirements'),

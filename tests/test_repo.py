@@ -146,7 +146,8 @@ def test_metadata_is_that_of_settings(wheel):
     text = z.read(next(n for n in z.namelist() if n.endswith('/METADATA'))).decode()
     for key, want in {'Name': meta['name'], 'Version': meta['version'], 'Author': meta['author'],
                       'License-Expression': meta['license'], 'Requires-Python': f">={meta['min_python']}",
-                      'Requires-Dist': meta['requirements'], 'Provides-Extra': 'course'}.items():
+                      'Requires-Dist': meta['requirements'], 'Provides-Extra': 'course',
+                      'Classifier': f"Programming Language :: Python :: {meta['newest_python']}"}.items():
         assert f'{key}: {want}\n' in text
 
 

@@ -9,16 +9,19 @@ from uv import find_uv_bin
 
 ROOT = Path(__file__).parents[1]
 UV = find_uv_bin()
-# The ends of what is supported; the tests themselves run on Linux with what lies between.
-WHERE = [('3.10', 'aarch64-manylinux_2_28'), ('3.14', 'x86_64-manylinux_2_28'), ('3.14', 'aarch64-apple-darwin')]
+SETTINGS = configparser.ConfigParser()
+SETTINGS.read(ROOT/'settings.ini')
+OLDEST, NEWEST = (int(SETTINGS['DEFAULT'][f'{o}_python'].removeprefix('3.')) for o in ('min', 'newest'))
+MACHINES = ['x86_64-manylinux_2_28', 'aarch64-manylinux_2_28', 'aarch64-apple-darwin']
+# The oldest and the newest Python on each kind of machine, those between on one kind each: all would take twice as long
+WHERE = [(f'3.{n}', o) for n in range(OLDEST, NEWEST+1) for i, o in enumerate(MACHINES)
+         if n in (OLDEST, NEWEST) or n % len(MACHINES) == i]
 
 
 def requirements(*keys):
     "Lines of settings.ini, those of extras that they name in their place"
-    settings = configparser.ConfigParser()
-    settings.read(ROOT/'settings.ini')
     for key in keys:
-        for line in filter(None, map(str.strip, settings['DEFAULT'][f'{key}requirements'].splitlines())):
+        for line in filter(None, map(str.strip, SETTINGS['DEFAULT'][f'{key}requirements'].splitlines())):
             if line.startswith('gridstride['): yield from requirements(line[len('gridstride['):-1] + '_')
             else: yield line
 
@@ -32,7 +35,11 @@ def resolve(python, machine, needs):
     return run.stderr if run.returncode else ''
 
 
-def test_the_ends_of_what_is_supported_get_the_exact_versions(tmp_path):
+def test_the_pythons_that_the_readme_names():
+    assert f'Python 3.{OLDEST} to 3.{NEWEST}' in (ROOT/'README.md').read_text(encoding='utf-8')
+
+
+def test_what_is_supported_gets_the_exact_versions(tmp_path):
     (needs := tmp_path/'requirements.in').write_text('\n'.join(requirements('', 'course_', 'test_')))
     with ThreadPoolExecutor(len(WHERE)) as pool: said = list(pool.map(lambda o: resolve(*o, needs), WHERE))
     if offline := [o for o in said if 'error sending request' in o or 'dns error' in o or 'timed out' in o]:
