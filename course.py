@@ -31,9 +31,12 @@ if sys.version_info < (3, 10):
 
 import argparse, errno, hashlib, json, os, re, secrets, shutil, socket, subprocess, tempfile, threading
 import time, webbrowser
+from configparser import ConfigParser
 from contextlib import contextmanager, suppress
+from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
+from urllib.request import urlopen
 
 try:
     import fcntl
@@ -157,13 +160,19 @@ def follow_to_end(cmd, lock, lines, title):
         finally: stop(child)
 
 
-def step(lock, which, what, *cmd):
-    "Run `cmd` and show what it is doing; fail in one line if it does"
+def attempt(lock, which, what, *cmd):
+    "Run `cmd` and show what it is doing; its exit status, and what it printed"
     live, start, lines = sys.stdout.isatty(), time.monotonic(), []
     if not live: print(f'{which} {what} ...', flush=True)
     status = follow_to_end(cmd, lock, lines, lambda: f'{which} {what}, {time.monotonic()-start:.0f} s')
     done = f"{which} {what}: {'failed' if status else 'done'}, {time.monotonic()-start:.0f} s"
     show(done, end='\n') if live else print(done, flush=True)
+    return status, lines
+
+
+def step(lock, which, what, *cmd):
+    "`attempt`, and fail in one line if that does"
+    status, lines = attempt(lock, which, what, *cmd)
     if status: fail(f'{cause(lines)} The whole log: {LOG}')
 
 
@@ -292,7 +301,68 @@ def complete(extras, lock):
         check_space()
     install(want['extras'], works, lock)
     STAMP.write_text(json.dumps(dict(want, python=working_version())))
+    build = doctor.torch_build(site_packages())
+    if build: print(f'PyTorch is {build}.')
     print(f'Set up in {time.monotonic()-start:.0f} s.', flush=True)
+
+
+# pip's default PyTorch for Linux brings gigabytes of CUDA libraries. Where no GPU is, PyTorch's own index of builds for
+# the CPU is asked first, for this one package: all others come from where pip always finds them.
+
+PLACES = ('index-url', 'extra-index-url', 'find-links', 'no-index')  # how pip is told where packages are
+TORCH_INDEX = 'GRIDSTRIDE_TORCH_INDEX'  # the variable with another address to ask; empty: none
+
+
+def is_pip_told():
+    "Whether variables or files tell pip where packages are: then nobody else is asked"
+    if any(os.environ.get(f'PIP_{o}'.upper().replace('-', '_')) for o in PLACES): return True
+    how = dict(env=environment(), stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
+    said = subprocess.run([str(PYTHON), '-m', 'pip', 'config', 'list'], **how).stdout
+    return bool(re.search(rf"\.({'|'.join(PLACES)})=", said))
+
+
+def torch_index():
+    "The address of the index that PyTorch's build for the CPU is to come from; None: nobody is asked for one"
+    own = os.environ.get(TORCH_INDEX)
+    if not sys.platform.startswith('linux') or doctor.has_gpu() or is_torch_there(): return None
+    if own is not None: return own or None
+    if is_pip_told(): return None
+    settings = ConfigParser()
+    settings.read(ROOT/'settings.ini', encoding='utf-8')
+    return settings['DEFAULT']['torch_cpu_index']
+
+
+def site_packages():
+    "Where .venv keeps its packages"
+    return [str(p) for p in VENV.glob('lib/*/site-packages')]
+
+
+def is_torch_there():
+    "Whether .venv has the PyTorch that constraints.txt names, in whatever build"
+    pin = re.search(r'^torch==([^\s;]+)', (ROOT/'constraints.txt').read_text(encoding='utf-8'), re.M)
+    return bool(pin) and any(list(Path(p).glob(f'torch-{pin[1]}[+.]*dist-info')) for p in site_packages())
+
+
+def answers(address, seconds=2):
+    "Whether an index of packages at `address` has a page on PyTorch, and gives it within so many seconds"
+    def ask():
+        with suppress(OSError, ValueError, HTTPException):
+            with urlopen(f"{address.rstrip('/')}/torch/", timeout=seconds) as page: found.append(page.status)
+    found, asking = [], threading.Thread(target=ask, daemon=True)  # to look up a name can take longer
+    asking.start()
+    asking.join(seconds)
+    return found == [200]
+
+
+def install_torch_for_cpu(lock, pip):
+    "Install PyTorch's build for the CPU where it suits and can be had; where not, pip's default comes with the rest"
+    index = torch_index()
+    if not index: return
+    instead = "pip's default build of PyTorch comes instead, which may bring gigabytes of CUDA libraries."
+    if not answers(index): return print(f'{index} does not answer within two seconds: {instead}', flush=True)
+    how = [*pip, '--no-deps', '--index-url', index, 'torch']
+    status, lines = attempt(lock, '2/3', "installing PyTorch's build for the CPU", *how)
+    if status: print(f'{cause(lines)} Until then {instead}', flush=True)
 
 
 def install(extras, works, lock):
@@ -306,6 +376,7 @@ def install(extras, works, lock):
     pip = [PYTHON, '-m', 'pip', '--disable-pip-version-check', '--no-input', '--require-virtualenv',
            'install', '-c', 'constraints.txt']
     step(lock, '2/3', 'installing what builds the package', *pip, 'setuptools', 'wheel')
+    install_torch_for_cpu(lock, pip)
     step(lock, '3/3', 'installing the course', *pip, '--no-build-isolation', '-e', f".[{','.join(extras)}]")
     quieten()
 

@@ -4,6 +4,7 @@
 Python, and no question that it asks may end in a traceback.
 """
 
+import csv
 import ctypes
 import importlib.util
 import os
@@ -31,6 +32,8 @@ __all__ = [
     'mend',
     'compiler',
     'environment_version',
+    'has_gpu',
+    'torch_build',
     'examine',
     'report',
     'main',
@@ -260,14 +263,39 @@ def _major(version):
     return int(re.match(r'\d+', version)[0])
 
 
-def _torch(m):
-    d = _dist(m, 'torch')
+def _size(dists):
+    "What packages take on the disk, as their lists of files say; nothing where these do not tell"
+    rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in dists).splitlines())
+    size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
+    return size and (f'{size / 1e9:.1f} GB' if size >= 1e8 else f'{size / 1e6:.1f} MB')
+
+
+def torch_build(
+    site,  # folders in which packages are installed
+) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
+    "Which build of PyTorch is there, and how large it is with the CUDA libraries beside it"
+    m = machine(site=site)
+    d, cuda = _dist(m, 'torch'), _torch_cuda(m)
     if not d:
+        return ''
+    libraries = [o for o in metadata.distributions(path=list(site)) if str(o.name).startswith('nvidia-')]
+    beside = cuda and _size(libraries)
+    parts = d.version, f"built for {f'CUDA {cuda}' if cuda else 'the CPU only'}", _size([d])
+    return ', '.join(filter(None, [*parts, beside and f"and {beside} of NVIDIA's libraries"]))
+
+
+def has_gpu(m=None) -> bool:  # the machine; None: this one
+    "Whether an NVIDIA GPU is here, with or without a driver that works"
+    m = m or machine()
+    return bool(m.driver()[0]) or _on_bus(m)
+
+
+def _torch(m):
+    found, cuda = torch_build(m.site), _torch_cuda(m)
+    if not found:
         return Row('missing', 'not installed', _install(m, 'torch'))
-    cuda = _torch_cuda(m)
-    found = f"{d.version}, built for {f'CUDA {cuda}' if cuda else 'the CPU only'}"
     gpus, newest = m.driver()
-    if gpus and not cuda:
+    if has_gpu(m) and not cuda:
         return Row('mismatch', f'{found}, but a GPU is here', _pip('--force-reinstall torch'))
     if gpus and _major(newest) < _major(cuda):
         return Row('mismatch', f'{found}, but the driver can run CUDA {newest} at most', mend('driver', m))

@@ -2,8 +2,11 @@
 
 It is started by a Python of its own, made here: what would go astray goes there, and is seen.
 """
-import ast, errno, fcntl, importlib.util, json, os, re, shutil, signal, socket, subprocess, sys, time, zipfile
+import ast, errno, fcntl, importlib.util, json, os, re, shutil, signal, socket, subprocess, sys, threading, time
+import zipfile
 from configparser import ConfigParser
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -80,7 +83,7 @@ def wheel(folder, name, version, files):
              f'{info}/WHEEL': 'Wheel-Version: 1.0\nGenerator: x\nRoot-Is-Purelib: true\nTag: py3-none-any\n'}
     with zipfile.ZipFile(folder/f'{name}-{version}-py3-none-any.whl', 'w') as z:
         for path, text in files.items(): z.writestr(path, text)
-        z.writestr(f'{info}/RECORD', ''.join(f'{f},,\n' for f in [*files, f'{info}/RECORD']))
+        z.writestr(f'{info}/RECORD', ''.join(f'{f},,{len(o)}\n' for f, o in files.items()) + f'{info}/RECORD,,\n')
 
 
 def make_wheels(folder):
@@ -408,6 +411,126 @@ def read(fd):
     ('Installing collected packages: a, b, c', 'installing 3 packages'),
     ('Requirement already satisfied: numpy', None)])
 def test_what_pip_does(line, want): assert load().doing(line) == want
+
+
+# PyTorch: where no GPU is, the build for the CPU, if its index answers
+
+class Quiet(SimpleHTTPRequestHandler):
+    def log_message(self, *args): pass
+
+
+@pytest.fixture
+def served(tmp_path):
+    "A folder, and the address at which it is served"
+    (tmp_path/'served').mkdir()
+    with ThreadingHTTPServer(('127.0.0.1', 0), partial(Quiet, directory=tmp_path/'served')) as server:
+        threading.Thread(target=server.serve_forever, daemon=True).start()
+        yield tmp_path/'served', f'http://127.0.0.1:{server.server_port}'
+        server.shutdown()
+
+
+def torch_wheel(folder, version, cuda):
+    "A stand-in for PyTorch in a folder of an index"
+    folder.mkdir(parents=True)
+    wheel(folder, 'torch', version, {'torch/version.py': f'cuda = {cuda!r}\n', 'torch/lib.so': '0'*3_000_000})
+
+
+NO_GPU = 'import gridstride.doctor\ngridstride.doctor.has_gpu = lambda m=None: False\n'
+
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='elsewhere PyTorch has one build')
+def test_torch_for_the_cpu_and_for_a_gpu_that_comes_later(fresh, served):
+    folder, address = served
+    torch_wheel(folder/'simple/torch', '2.13.0', '13.0')
+    torch_wheel(folder/'cpu/torch', '2.13.0+cpu', None)
+    (fresh/'constraints.txt').write_text(PINS + 'torch==2.13.0\n')
+    asks = "Requires-Dist: jupyterlab; extra == 'course'\n"
+    backend = BACKEND.replace(asks, asks + asks.replace('jupyterlab', 'torch'))
+    modules = {'setuptools/__init__.py': '', 'setuptools/build_meta.py': backend}
+    wheel(fresh.parent/'wheels', 'setuptools', '84.0', modules)
+    env = dict(PYTHONPATH=f"{hook(fresh.parent/'hook', NO_GPU)}:{fresh}", GRIDSTRIDE_TORCH_INDEX=f'{address}/cpu',
+               PIP_NO_INDEX='', PIP_INDEX_URL=f'{address}/simple')
+    res = course(fresh, 'setup', **env)
+    assert res.returncode == 0 and "2/3 installing PyTorch's build for the CPU: done" in res.stdout, res
+    assert 'PyTorch is 2.13.0+cpu, built for the CPU only, 3.0 MB.\n' in res.stdout
+    site = list((fresh/'.venv').glob('lib/*/site-packages'))
+    gpu = doctor._torch(doctor.machine(site=site, driver=lambda: (1, '13.0')))
+    assert gpu.state == 'mismatch' and 'a GPU is here' in gpu.found
+    mended = subprocess.run(gpu.mend, shell=True, cwd=fresh, env=environ(fresh, **env), capture_output=True, text=True)
+    assert mended.returncode == 0 and doctor.torch_build(site) == '2.13.0, built for CUDA 13.0, 3.0 MB', mended
+    (fresh/'constraints.txt').write_text(PINS + 'torch==2.13.0\n# changed\n')
+    again = course(fresh, 'setup', **env).stdout
+    assert "build for the CPU" not in again and 'PyTorch is 2.13.0, built for CUDA 13.0, 3.0 MB.\n' in again
+
+
+def test_whether_an_index_answers(served):
+    m, (folder, address) = load(), served
+    assert not m.answers(address), 'it has no page on PyTorch'
+    (folder/'torch').mkdir()
+    assert m.answers(address) and m.answers(f'{address}/')
+    with socket.create_server(('127.0.0.1', 0)) as silent:
+        start = time.monotonic()
+        assert not m.answers(f'http://127.0.0.1:{silent.getsockname()[1]}', .3) and time.monotonic()-start < 2
+    assert not m.answers('http://127.0.0.1:9') and not m.answers('no address')
+
+
+@pytest.fixture
+def asks(tmp_path, monkeypatch):
+    "course.py on Linux without a GPU or any word on packages, but for what the test says"
+    for name in [o for o in os.environ if foreign(o)]: monkeypatch.delenv(name)
+    monkeypatch.setattr(sys, 'platform', 'linux')
+    m = load()
+    monkeypatch.setattr(m.doctor, 'has_gpu', lambda: False)
+    m.VENV, m.is_pip_told = tmp_path, lambda: False
+    return m
+
+
+def test_the_index_that_is_asked(asks, monkeypatch):
+    cfg = ConfigParser()
+    cfg.read(ROOT/'settings.ini')
+    assert asks.torch_index() == cfg['DEFAULT']['torch_cpu_index']
+    asks.is_pip_told = lambda: True
+    assert asks.torch_index() is None
+    monkeypatch.setenv('GRIDSTRIDE_TORCH_INDEX', 'http://127.0.0.1')
+    assert asks.torch_index() == 'http://127.0.0.1'
+    monkeypatch.setenv('GRIDSTRIDE_TORCH_INDEX', '')
+    assert asks.torch_index() is None
+
+
+@pytest.mark.parametrize('what', ['gpu', 'macOS', 'there'])
+def test_nobody_is_asked_for_what_has_no_use(asks, tmp_path, monkeypatch, what):
+    if what == 'gpu': monkeypatch.setattr(asks.doctor, 'has_gpu', lambda: True)
+    if what == 'macOS': monkeypatch.setattr(sys, 'platform', 'darwin')
+    if what == 'there':
+        pin = re.search('^torch==(.*)$', (ROOT/'constraints.txt').read_text(), re.M)[1]
+        site = tmp_path/'lib/python3/site-packages'
+        (site/'torch-0.1.dist-info').mkdir(parents=True)
+        assert not asks.is_torch_there(), 'the exact version counts'
+        (site/f'torch-{pin}+cpu.dist-info').mkdir()
+    assert asks.torch_index() is None
+
+
+FILE = '[install]\nextra-index-url = http://127.0.0.1\n'
+
+
+@pytest.mark.parametrize('told', ['PIP_FIND_LINKS', 'PIP_NO_INDEX', FILE, ''])
+def test_who_tells_pip_where_packages_are(asks, tmp_path, monkeypatch, told):
+    if told.startswith('PIP'): monkeypatch.setenv(told, '1')
+    (tmp_path/'pip.conf').write_text(told)
+    monkeypatch.setenv('PIP_CONFIG_FILE', str(tmp_path/'pip.conf') if told else os.devnull)  # devnull: no other, either
+    m = load()
+    m.PYTHON = Path(sys.executable)
+    assert m.is_pip_told() == bool(told)
+
+
+@pytest.mark.parametrize('there', [False, True])
+def test_a_build_for_the_cpu_that_cannot_be_had_stops_nothing(asks, capsys, there):
+    asks.answers = lambda index: there
+    asks.attempt = lambda *args: (1, ['ERROR: No matching distribution found for torch==2.13.0\n'])
+    asks.install_torch_for_cpu(None, [])
+    said = capsys.readouterr().out
+    assert ('No matching distribution' if there else 'does not answer within two seconds') in said
+    assert "pip's default build of PyTorch" in said and said.count('\n') == 1
 
 
 # An environment of its own. Without pyvenv.cfg, the Python in .venv is the base, whose pip works as well.

@@ -24,13 +24,18 @@ def debian(programs): return machine(system='linux', path=programs(apt=''), user
 @pytest.fixture
 def site(tmp_path_factory):
     "A folder in which torch seems to be installed"
-    def made(version='2.13.0', cuda=None):
+    def made(version='2.13.0', cuda=None, **sizes):
         d = tmp_path_factory.mktemp('site')
         info = d/f'torch-{version}.dist-info'
         info.mkdir()
         (info/'METADATA').write_text(f'Metadata-Version: 2.1\nName: torch\nVersion: {version}\n')
         (d/'torch').mkdir()
         (d/'torch/version.py').write_text(f'cuda = {cuda!r}\n')
+        for name, size in sizes.items():
+            info = d/f'{name}-{version}.dist-info'
+            info.mkdir(exist_ok=True)
+            (info/'METADATA').write_text(f"Metadata-Version: 2.1\nName: {name.replace('_', '-')}\nVersion: {version}\n")
+            (info/'RECORD').write_text(f'"{name}/a,b.so",sha256=c,{size}\n{name}/d.py,sha256=e,1000\n{name}/RECORD,,\n')
         return [str(d)]
     return made
 
@@ -77,10 +82,28 @@ def test_disk_and_environment_of_a_new_folder(programs):
 
 
 def test_torch_and_the_driver_must_fit(site):
-    def look(driver=nothing, **torch): return doctor._torch(machine(site=site(**torch), driver=driver))
+    def look(driver=nothing, **torch): return doctor._torch(machine(site=site(**torch), driver=driver, pci='/nowhere'))
     assert look() == Row('ok', '2.13.0, built for the CPU only')
     assert look(hopper('13.2'), cuda='13.0') == Row('ok', '2.13.0, built for CUDA 13.0')
     assert look(hopper()).state == 'mismatch' and 'at most' in look(hopper('12.8'), cuda='13.0').found
+
+
+def test_a_build_of_torch_and_its_size(site):
+    assert doctor.torch_build([]) == ''
+    assert doctor.torch_build(site('2.13.0+cpu', torch=734_000_000)) == '2.13.0+cpu, built for the CPU only, 0.7 GB'
+    large = site(cuda='13.0', torch=1_130_000_000, nvidia_cublas=2_000_000_000, nvidia_nccl=960_000_000, numpy=10**9)
+    assert doctor.torch_build(large) == "2.13.0, built for CUDA 13.0, 1.1 GB, and 3.0 GB of NVIDIA's libraries"
+    assert doctor.torch_build(site(nvidia_nvrtc=10**9, torch=5*10**6)) == '2.13.0, built for the CPU only, 5.0 MB'
+
+
+def test_a_gpu_that_came_after_the_set_up(site, gpu_on_bus):
+    "With a driver, and before it has one"
+    for driver, pci in ((hopper(), '/nowhere'), (nothing, gpu_on_bus)):
+        here = machine(site=site('2.13.0+cpu'), driver=driver, pci=pci)
+        want = '.venv/bin/python -m pip install -c constraints.txt --force-reinstall torch'
+        found = '2.13.0+cpu, built for the CPU only, but a GPU is here'
+        assert doctor.has_gpu(here) and doctor._torch(here) == Row('mismatch', found, want)
+    assert not doctor.has_gpu(machine(driver=nothing, pci='/nowhere'))
 
 
 def test_a_package_is_installed_by_a_set_up_or_by_pip_where_that_was_finished(tmp_path, monkeypatch):
@@ -96,13 +119,19 @@ def smi(programs):
     return programs(nvidia_smi='NVIDIA H100, 580.65', nvcc='Cuda compilation tools, release 12.9, V12.9.86', apt='')
 
 
-def test_a_gpu_is_named_or_missed(smi, tmp_path):
-    assert doctor._gpu(machine(path=smi, driver=hopper())) == Row('ok', '1 with CUDA up to 13.0: NVIDIA H100, 580.65')
-    assert doctor._gpu(machine(path='', driver=nothing, pci='/nowhere')).state == 'optional'
+@pytest.fixture
+def gpu_on_bus(tmp_path):
+    "A PCI bus with a GPU"
     (tmp_path/'0000:01:00.0').mkdir()
     (tmp_path/'0000:01:00.0/vendor').write_text('0x10de\n')
     (tmp_path/'0000:01:00.0/class').write_text('0x030200\n')
-    broken = machine(path=smi, driver=nothing, pci=tmp_path, system='linux', user=0)
+    return tmp_path
+
+
+def test_a_gpu_is_named_or_missed(smi, gpu_on_bus):
+    assert doctor._gpu(machine(path=smi, driver=hopper())) == Row('ok', '1 with CUDA up to 13.0: NVIDIA H100, 580.65')
+    assert doctor._gpu(machine(path='', driver=nothing, pci='/nowhere')).state == 'optional'
+    broken = machine(path=smi, driver=nothing, pci=gpu_on_bus, system='linux', user=0)
     assert doctor._gpu(broken) == Row(
         'missing', 'an NVIDIA GPU whose driver does not work', 'apt install nvidia-driver'
     )
