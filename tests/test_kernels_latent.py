@@ -67,7 +67,8 @@ def test_hopper_by_pairs_of_blocks():
 
 
 def test_hopper_of_several_new_tokens_in_float16():
-    both(made((2, 70, 0, 129), 48, torch.float16, length=3), splits=3, scale=.1)    # 144 rows: three tiles, one padded
+    "144 rows are three tiles, one padded; of three tokens and one key, the first token ends before key 0"
+    both(made((2, 70, 0, 1, 129), 48, torch.float16, length=3), splits=3, scale=.1)
 
 
 def by_mma_sync(monkeypatch): monkeypatch.setattr(decoding, 'here', lambda: Device(8, False))
@@ -83,7 +84,7 @@ def test_mma_sync_around_pages():
 def test_mma_sync_of_several_new_tokens_in_float16():
     with pytest.MonkeyPatch.context() as patch:
         by_mma_sync(patch)
-        both(made((2, 70, 0, 129), 16, torch.float16, length=3), splits=3, scale=.1)
+        both(made((2, 70, 0, 1, 129), 16, torch.float16, length=3), splits=3, scale=.1)
 
 
 @pytest.fixture(scope='module', autouse=True)

@@ -106,9 +106,10 @@ __device__ void find_scores(float (&x)[32], const Shared &s, const Place &at) {
 struct Rows { float top[2], sum[2], less[2]; };
 
 __device__ void mask(float (&x)[32], const int (&ends)[2], int key) {
+    int first = key + threadIdx.x%4*2;                         // an int: an end is below 0 where tokens outnumber keys
     #pragma unroll
     for (int i = 0; i < 32; i++)
-        if (key + i/4*8 + threadIdx.x%4*2 + i%2 >= ends[i/2%2]) x[i] = LOWEST;
+        if (first + i/4*8 + i%2 >= ends[i/2%2]) x[i] = LOWEST;
 }
 __device__ void take_shares(float (&x)[32], Rows &r, float factor) {
     #pragma unroll
