@@ -153,7 +153,12 @@ def test_the_command(tmp_path, capsys):
     assert main(['submit', 'sum_triton', '--leaderboard', 'vectorsum_v2', '--gpu', 'B200', '--out', str(path)]) == 0
     assert 'for the leaderboard vectorsum_v2; nothing was sent' in capsys.readouterr().out
     assert path.read_text().startswith('#!POPCORN leaderboard vectorsum_v2\n#!POPCORN gpu B200\n')
-    for wrong, said in ([str(path)], 'there is no task'), (['submit', 'nothing'], 'nothing is no file'):
+    for wrong, said in (
+            ([str(path)], "there is no task 'vectorsum_v2'; there are grey, add, add_into, matmul, sum, softmax; --"),
+            ([str(path), '--limit', '0'], '0 is no number of seconds above 0'),
+            (['submit', 'nothing'], 'nothing is no file'),
+            (['submit', 'sum_triton', '--out', str(tmp_path/'none'/'x.py')], 'No such file or directory'),
+            (['submit', 'sum_triton', '--leaderboard', 'a b', '--out', str(path)], "'a b' names no leaderboard")):
         with pytest.raises(SystemExit): main(wrong)
         assert said in capsys.readouterr().err
 
@@ -169,6 +174,11 @@ def test_a_kernel_that_breaks_the_rules_of_memory_is_found_out():
     assert v.code == 'raised' and 'MemcheckError' in v.why, str(v)
 
 
+def test_a_thread_of_a_library_is_none_of_the_submission():
+    head = 'from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)'
+    assert (v := verdict('pool.submit(int).result(); return torch.softmax(data, -1)', head)), str(v)
+
+
 def test_times_are_taken_in_turn():
     v = judge(honest()['softmax_torch'], timing=True)
     assert v and len(v.times) == len(v.reference) == 10 and v.ratio > 0 and 'no claim about a GPU' in str(v)
@@ -179,6 +189,9 @@ def test_times_are_taken_in_turn():
     ('x = (1,\n', "submission.py, line 1: '(' was never closed"),
     ('import torch\n', 'it defines nothing; a submission has `def custom_kernel(data): ...`, or `class ModelNew'),
     ('def kernel(data):\n    return data\n', 'it defines kernel; a submission has'),
+    ('def custom_kernel(a, b): return a\n', 'line 1: custom_kernel takes a, b; it is called with one argument'),
+    ('def custom_kernel(): return 1\n', 'line 1: custom_kernel takes nothing; it is called with one argument'),
+    ('def custom_kernel(data, *, out): return data\n', 'line 1: custom_kernel takes data, out; it is'),
 ])
 def test_a_file_that_is_no_submission(text, said, tmp_path):
     v = judge(text, 'softmax')

@@ -29,8 +29,9 @@ What the judge does not see, and no such judge does:
   judge's process where the system lets it, use the network, or fill the disk. Run what you do not trust in a
   container;
 - a right answer that was got in another way than was meant, by a library where a kernel was asked for: `Verdict.counts`
-  tells what ran. A file whose kernels never run is refused, without a GPU also one whose answer is right when its
-  launches do nothing; a file that has no kernels is not;
+  tells what ran. A file whose kernels never run is refused, and one whose answer is right when its launches do nothing
+  (on a GPU, launches from Python: those behind a module that `load_inline` made are out of reach); a file that has no
+  kernels is not;
 - an answer that is known, to within the tolerance, from what is typical of random normal inputs;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
   that did not happen. On a CPU kernels run checked, which finds many of these;

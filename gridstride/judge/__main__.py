@@ -8,28 +8,39 @@ import argparse
 import sys
 from pathlib import Path
 
-from .forms import FormError, read_submission
+from .forms import read_submission
 from .referee import judge
 from .shelf import honest
-from .tasks import TASKS
+from .tasks import TASKS, task_named
 from .writing import write_submission
+
+
+_DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that nobody has seen, and say whether
+its answers are right, how long they take (where a GPU is), or the one reason for which it is refused.
+To write a submission: python -m gridstride.judge submit -h"""
+_EPILOG = 'The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.'
+_TASK = 'what it should compute, where its first line #!POPCORN leaderboard NAME names none of these'
+
+
+def _seconds(text):
+    "A number of seconds above 0"
+    if not 0 < (seconds := float(text)) < 1e6:
+        raise argparse.ArgumentTypeError(f'{text} is no number of seconds above 0')
+    return seconds
 
 
 def _judge(argv):
     "Print the verdict on a file; whether it is refused"
-    p = argparse.ArgumentParser(
-        prog='python -m gridstride.judge',
-        description='Judge a submission. To write one: python -m gridstride.judge submit -h',
-    )
+    p = argparse.ArgumentParser(prog='python -m gridstride.judge', description=_DESCRIPTION, epilog=_EPILOG)
     p.add_argument('file', help='a Python file with custom_kernel(data), or ModelNew')
-    p.add_argument('--task', choices=TASKS, help='what it should compute, if its head does not say so')
+    p.add_argument('--task', choices=TASKS, help=_TASK)
     p.add_argument('--timing', action='store_true', default=None, help='time it beside the reference, also on a CPU')
-    p.add_argument('--limit', type=float, default=20.0, help='seconds that the import, and each call, may take')
+    p.add_argument('--limit', type=_seconds, default=20.0, metavar='SECONDS', help='that a call may take; default 20')
     a = p.parse_args(argv)
     try:
         verdict = judge(Path(a.file), a.task, limit=a.limit, timing=a.timing)
     except ValueError as e:
-        p.error(str(e))
+        p.error(f'{e}; --task NAME says which')
     print(verdict, *([f'  it printed: {verdict.printed}'] if verdict.printed else []), sep='\n')
     return not verdict
 
@@ -44,15 +55,16 @@ def _submit(argv):
     p.add_argument('kernel', help=f'a file with custom_kernel(data) or ModelNew, or one of {", ".join(honest())}')
     p.add_argument('--leaderboard', metavar='NAME', help='what it is called there; else as the task here')
     p.add_argument('--gpu', nargs='+', default=['H100'], metavar='NAME', help='its GPUs there')
-    p.add_argument('--task', choices=TASKS, help='what it should compute, if its head does not say so')
+    p.add_argument('--task', choices=TASKS, help=_TASK)
     p.add_argument('--out', default='submission.py', metavar='FILE', help='where to write it')
     a = p.parse_args(argv)
     try:
         source = honest().get(a.kernel, a.kernel)
         task = a.task or read_submission(Path(source)).leaderboard
-        write_submission(Path(source), a.leaderboard or task or 'NAME', a.gpu, a.out)
+        task = task_named(task).name
+        write_submission(Path(source), a.leaderboard or task, a.gpu, a.out)
         verdict = judge(Path(a.out), task)
-    except (FormError, ValueError) as e:
+    except (ValueError, OSError) as e:
         p.error(str(e))
     print(
         f'{a.out} is written, for the leaderboard {a.leaderboard or task}; nothing was sent. Judged here:',

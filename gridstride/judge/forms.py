@@ -71,7 +71,18 @@ def _form(tree, name):
         said = f'it defines {", ".join(sorted(there))}' if there else 'it defines nothing'
         ask = 'a submission has `def custom_kernel(data): ...`, or `class ModelNew(torch.nn.Module)`'
         raise FormError(f'{name}: {said}; {ask}')
+    _look_at_parameters(tree, name)
     return found[0]
+
+
+def _look_at_parameters(tree, name):
+    "`FormError` if `custom_kernel` cannot be called with one argument"
+    for f in (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == 'custom_kernel'):
+        takes, needs = [*f.args.posonlyargs, *f.args.args], f.args.kw_defaults.count(None)
+        if len(takes) - len(f.args.defaults) > 1 or needs or not (takes or f.args.vararg):
+            has = ', '.join(o.arg for o in [*takes, *f.args.kwonlyargs]) or 'nothing'
+            asked = 'it is called with one argument: the input, or a tuple of them (`a, b = data`)'
+            raise FormError(f'{name}, line {f.lineno}: custom_kernel takes {has}; {asked}')
 
 
 def read_submission(
@@ -95,7 +106,8 @@ def read_submission(
 
 def _text_of(path):
     if not path.is_file():
-        raise FormError(f'{path} is no file; give the path of a submission, or its text')
+        what = 'a folder' if path.is_dir() else 'no file'
+        raise FormError(f'{path} is {what}; give the path of a submission, or its text')
     try:
         return path.read_text(encoding='utf-8')
     except UnicodeDecodeError as e:

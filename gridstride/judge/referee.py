@@ -114,7 +114,7 @@ def judge(
     submission,  # the path of a file, its text (of more than one line), or a `Submission`
     task=None,  # a `Task`, or the name of one in `TASKS`; None: what `#!POPCORN leaderboard NAME` says
     *,
-    limit=20.0,  # seconds that the import, and each call, may take
+    limit=20.0,  # seconds that the import, and each call, may take; an import on a GPU, where compilers run, has 180
     timing=None,  # time it against the reference? None: where a GPU is
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:

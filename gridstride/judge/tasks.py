@@ -164,5 +164,5 @@ def task_named(name: str) -> Task:
     "A task of `TASKS`; `ValueError` names those that there are"
     if name not in TASKS:
         what = f'there is no task {name!r}' if name else 'which task? The file has no line #!POPCORN leaderboard NAME'
-        raise ValueError(f'{what}; there are {", ".join(TASKS)}, or give a Task of your own')
+        raise ValueError(f'{what}; there are {", ".join(TASKS)}')
     return TASKS[name]

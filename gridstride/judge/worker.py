@@ -17,7 +17,7 @@ import traceback
 import types
 import typing
 from collections.abc import Mapping
-from contextlib import suppress
+from contextlib import contextmanager, nullcontext, suppress
 
 import torch
 
@@ -62,6 +62,19 @@ def _asked_by_submission():
     while f and (f.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or f.f_globals is globals()):
         f = f.f_back
     return bool(f) and not f.f_code.co_filename.startswith(_LIBRARIES)
+
+
+def _own_threads(before):
+    "How many threads are new and at work in the submission; libraries keep some of their own"
+    new = (f for ident, f in sys._current_frames().items() if ident not in before)
+    return sum(any(not o.f_code.co_filename.startswith(_LIBRARIES) for o in _stack(f)) for f in new)
+
+
+def _stack(frame):
+    "A frame and all that called it"
+    while frame:
+        yield frame
+        frame = frame.f_back
 
 
 def _watch(tell):
@@ -294,6 +307,28 @@ class _Cpu:
         time.sleep(_SETTLE)
 
 
+# What launches kernels on a GPU, where Python does: kernels behind a compiled module are launched there, unseen
+_LAUNCHERS = (
+    ('triton.runtime.jit', 'JITFunction', 'run'),
+    ('numba.cuda.dispatcher', 'CUDADispatcher', 'call'),
+    ('gridstride.cpp.kernel', 'Kernel', 'launch'),
+)
+
+
+@contextmanager
+def _launching_nothing(skipped):
+    "Within, launches do nothing, and are counted"
+    owners = [(getattr(sys.modules.get(module), owner, None), method) for module, owner, method in _LAUNCHERS]
+    were = [(o, method, getattr(o, method)) for o, method in owners if hasattr(o, method)]
+    for o, method, _ in were:
+        setattr(o, method, lambda self, *args, **kwargs: skipped.append(self))
+    try:
+        yield
+    finally:
+        for o, method, launch in were:
+            setattr(o, method, launch)
+
+
 # The stream that is timed sleeps at first, until all is queued: then inputs are put into their places, the L2 is
 # overwritten, and between two events comes what the submission does. A copy of the answer is queued behind the second
 # one. Work on another stream that does not wait for this one finds the inputs of the call before; work that this one
@@ -308,7 +343,7 @@ class _Gpu:
         self.copy, self.zero, self.clone = torch.Tensor.copy_, torch.Tensor.zero_, torch.Tensor.clone
         self.start, self.stop, self.copied = (cuda.Event(enable_timing=True) for _ in range(3))
         size = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
-        self.flush, self.waiting = torch.empty(size, dtype=torch.uint8, device='cuda'), []
+        self.flush, self.waiting, self.skipped = torch.empty(size, dtype=torch.uint8, device='cuda'), [], []
 
     def room(self, x):
         "Memory for an input"
@@ -331,8 +366,10 @@ class _Gpu:
         for room, x in self.waiting:
             self.copy(room, x)
         self.zero(self.flush)
+        self.skipped.clear()
         self.record(self.start)
-        answer = f(data)
+        with _launching_nothing(self.skipped) if _IDLE else nullcontext():
+            answer = f(data)
         self.record(self.stop)
         return answer
 
@@ -344,7 +381,8 @@ class _Gpu:
         begin = self.clock()
         self.synchronize()
         after, self.waiting = self.clock() - begin, []
-        return copies, dict(event=self.elapsed(self.start, self.stop) / 1e3, after=after)
+        facts = dict(event=self.elapsed(self.start, self.stop) / 1e3, after=after)
+        return copies, {**facts, 'launches': {'skipped': len(self.skipped)}} if self.skipped else facts
 
     def settle(self):
         "Until all is done"
@@ -475,11 +513,11 @@ class _Worker:
     def call(self, header, blobs):
         "One call: the answer at once, then what was seen, and the inputs as they are now"
         data = self.pool.data(header, blobs)
-        threads = len(sys._current_frames())
+        threads = set(sys._current_frames())
         _IDLE[:] = [True] * header.get('idle', False)
         with torch.no_grad():
             answer = self.device.call(self.f, data)
-        threads = len(sys._current_frames()) - threads
+        threads = _own_threads(threads)
         with torch._C.DisableTorchFunction():
             self.last, odd = _inspect(answer, data, header['writes'])
             copies, facts = self.device.take(self.last)

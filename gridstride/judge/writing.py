@@ -202,6 +202,9 @@ class _Collector:
 
 
 def _head(leaderboard, gpus):
+    "The lines for the leaderboard; `FormError` if they would be read as something else"
+    if odd := [o for o in (leaderboard, *gpus) if not re.fullmatch(r'[^\s#]+', o)] or not gpus and ['']:
+        raise FormError(f'{odd[0]!r} names no leaderboard and no GPU: one word each, such as softmax_v2 and H100')
     return f'#!POPCORN leaderboard {leaderboard}\n#!POPCORN gpu {" ".join(gpus)}\n'
 
 

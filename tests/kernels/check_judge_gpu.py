@@ -1,23 +1,51 @@
 """What only a GPU can check of the judge: times by events, work on other streams, kernels by the profiler. By hand,
 from the root of the repository:
 
-    python tests/kernels/check_judge_gpu.py             # all; some minutes, most of it load_inline's compiler
+    python tests/kernels/check_judge_gpu.py             # all; some ten minutes, one of them load_inline's compiler
     python tests/kernels/check_judge_gpu.py streams     # one of them
-"""
+
+Beside each verdict stands what the judge's thresholds are held against: the longest wait for the GPU after an answer
+was copied, and what the judge's clock sees in a call that events do not show, here and with the reference."""
 from checking import run
-from gridstride.judge import cheats, honest, judge, write_submission
+from gridstride.judge import bench, cheats, honest, judge, referee, write_submission
 from gridstride.judge.tasks import TASKS
 
 # Where a GPU gives another reason than the tests of the CPU ask for: work on another stream is seen by what it does
 REASONS_OF = dict(
     cached_by_content='replay', cached_by_pointer='replay', cached_by_shape='replay', constant='constant',
     counts_calls='gave up', falls_back='fallback', fewer_digits='precision', freed_memory='unwritten',
-    imports_reference='reference', known_seed='seed', lazy_method='subclass', lazy_tensor='subclass',
+    imports_reference='reference', kernel_for_show='fallback', known_seed='seed',
+    lazy_method='subclass', lazy_tensor='subclass',
     looks_into_frames='spied', looks_through_objects='spied', only_told_sizes='shapes', patches_check='patched',
-    patches_judge='patched', patches_timer='patched', process_stays='late', returns_input='alias',
+    patches_judge='patched', patches_timer='patched', process_stays='late clock', returns_input='alias',
     side_stream='stream late replay gave unwritten', thread_finishes_later='late', zeroes_inputs='inputs',
 )
-BLIND = 'kernel_for_show',  # launches cannot be made to do nothing there: accepted, and its counts tell
+
+after, unseen = [], []
+look_at_ends, unseen_of = bench.Bench.look_at_ends, referee._unseen
+
+
+def noted_ends(self, facts):
+    after.append(facts.get('after', 0))
+    look_at_ends(self, facts)
+
+
+def noted_unseen(bench):
+    unseen.append(unseen_of(bench))
+    return unseen[-1]
+
+
+bench.Bench.look_at_ends, referee._unseen = noted_ends, noted_unseen
+
+
+def told(*args):
+    "The verdict, printed with what was measured"
+    after.clear(), unseen.clear()
+    v = judge(*args)
+    clocks = f", unseen {' and '.join(f'{s*1e3:.1f} ms' for s in unseen)}" if unseen else ''
+    print(f'    {v}\n      measured: after {max(after, default=0)*1e6:.0f} us{clocks}')
+    return v
+
 
 SIDE = '''import torch
 side = torch.cuda.Stream()
@@ -38,17 +66,14 @@ LONG = 'torch.cuda._sleep(20_000_000)'
 
 def honest_ones_are_accepted():
     for name, path in honest().items():
-        v = judge(path)
-        print(f'    {v}')
+        v = told(path)
         if not v: yield str(v)
         elif not v.ratio > 0: yield f'{name}: no ratio'
 
 
 def cheats_are_refused():
     for name, path in cheats().items():
-        v = judge(path)
-        print(f'    {v}')
-        if name in BLIND: continue
+        v = told(path)
         if v.code.split()[0] not in REASONS_OF[name].split(): yield f'{name}, not {REASONS_OF[name]}: {v}'
 
 
@@ -56,11 +81,11 @@ def streams():
     "Work on another stream is accepted if both wait for each other, and else refused, however long it takes"
     for before in '', WAIT:
         for work in '', LONG:
-            for after in '', JOIN:
-                text = SIDE.format(before=before or 'pass', work=work or 'pass', after=after or 'pass')
-                v = judge(text, 'softmax')
-                print(f'    waits: {bool(before)}, long: {bool(work)}, is waited for: {bool(after)}: {v}')
-                if bool(v) != bool(before and after): yield str(v)
+            for join in '', JOIN:
+                text = SIDE.format(before=before or 'pass', work=work or 'pass', after=join or 'pass')
+                print(f'    waits: {bool(before)}, long: {bool(work)}, is waited for: {bool(join)}')
+                v = told(text, 'softmax')
+                if bool(v) != bool(before and join): yield str(v)
 
 
 def events_that_lie():
@@ -77,28 +102,31 @@ def custom_kernel(data):
     torch.cuda._sleep(40_000_000)                       # some 20 ms
     return torch.softmax(data, -1)
 '''
-    v = judge(text, 'softmax')
-    print(f'    {v}')
+    v = told(text, 'softmax')
     if v.code not in ('clock', 'stream'): yield str(v)
+
+
+def torch_compile_is_honest():
+    "Its threads and its compiler's processes are none of the submission's"
+    v = told('import torch\n\n\n@torch.compile\ndef custom_kernel(data): return torch.softmax(data, -1)\n', 'softmax')
+    if not v: yield str(v)
 
 
 def times_are_those_of_the_gpu():
     "The reference against itself: as fast as itself"
     for name in 'softmax', 'add', 'matmul', 'sum', 'grey':
-        v = judge(TASKS[name].baseline(), name)
-        print(f'    {v}')
+        v = told(TASKS[name].baseline(), name)
         if not v or not .9 < v.ratio < 1.1: yield f'{name}: {v}'
 
 
 def written_submissions_are_accepted():
     for name, path in honest().items():
         if name == 'add_streams': continue              # leaderboards refuse the word
-        v = judge(write_submission(path, name.rsplit('_', 1)[0]))
-        print(f'    {v}')
+        v = told(write_submission(path, name.rsplit('_', 1)[0]))
         if not v: yield str(v)
 
 
-CHECKS = [honest_ones_are_accepted, cheats_are_refused, streams, events_that_lie, times_are_those_of_the_gpu,
-          written_submissions_are_accepted]
+CHECKS = [honest_ones_are_accepted, cheats_are_refused, streams, events_that_lie, torch_compile_is_honest,
+          times_are_those_of_the_gpu, written_submissions_are_accepted]
 
 if __name__ == '__main__': run(CHECKS, globals())

@@ -30,7 +30,8 @@ torch::Tensor matmul(torch::Tensor m, torch::Tensor n) {
     return out;
 }
 '''
-module = load_inline('judged_matmul', 'torch::Tensor matmul(torch::Tensor m, torch::Tensor n);', cuda_src, ['matmul'])
+cpp_src = 'torch::Tensor matmul(torch::Tensor m, torch::Tensor n);'
+module = load_inline('judged_matmul', cpp_src, cuda_src, functions=['matmul'])
 
 
 def custom_kernel(data):
