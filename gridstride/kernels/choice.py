@@ -298,7 +298,10 @@ def matmul(
     b,  # by (k, w)
     out=None,  # written instead of a new tensor
 ):
-    "`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which"
+    """`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which.
+
+    Products of float32 have float32's errors, infinities and NaN, also where tensor cores make them; but numbers below
+    1e-33 lose bits there (`split`). Where sums overflow on the way, their order decides what is infinite, as ever."""
     torch = _torch()
     if out is None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not _why_torch(a, b):
         return _product().apply(a, b)

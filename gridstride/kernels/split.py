@@ -10,8 +10,8 @@ $$x = x_{hi} + x_{mid} + x_{lo}$$
 A product of two such sums has nine terms. Six of them count: the other three are below $2^{-24}$ of the
 result. Six bf16 products for one float32 product leave a factor of two and a half.
 
-It is float32 in its accuracy, which is measured below, and in nothing else: it is not the arithmetic of a
-chain of float32 multiply-adds.
+It is float32 in its accuracy, which is measured below, and in its infinities; it is not the arithmetic of a
+chain of float32 multiply-adds, and the smallest numbers lose bits.
 """
 
 from functools import lru_cache
@@ -171,6 +171,7 @@ split_planes(const float *m, const float *n, __nv_bfloat16 *ms, __nv_bfloat16 *n
 #
 gemm_src = r'''
 #include <cuda_bf16.h>
+constexpr float SOUND = 0x1p127f;                                   // sums of planes are what they should be below
 constexpr int BK = 32, WARPS = BM/16;                               // WARPS multiply, one more copies
 constexpr int PIECE_M = 3*BM*BK, PIECE_N = 3*BN*BK, LINE = BN+8;
 
@@ -179,8 +180,17 @@ __device__ u64 descriptor_of_blocks(const void *p, int next_k) {
     return (address(p) >> 4 & 0x3fff) | (u64)(next_k >> 4) << 16 | (u64)(128 >> 4) << 32;
 }
 
+// row r of m times column c of n, by a chain of multiply-adds, which a NaN ends
+__device__ float chain(const float *m, const float *n, int r, int c, int h, int w, int k) {
+    float o = 0;
+    for (size_t i = 0; i < k && !isnan(o); i++)
+        o = fmaf(m[M_ALONG ? (size_t)r*k + i : i*h + r], n[N_ALONG ? (size_t)c*k + i : i*w + c], o);
+    return o;
+}
+
 __global__ void __launch_bounds__(32*WARPS+32, 1)
-multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, float *out, int h, int w, int k) {
+multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m, const float *n, float *out,
+                int h, int w, int k) {
     extern __shared__ __align__(128) __nv_bfloat16 ring[];
     __shared__ u64 full[STAGES], empty[STAGES];
     int warp = threadIdx.x/32, lane = threadIdx.x%32;
@@ -244,11 +254,13 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, float *out, in
     // each adds up its share of the rows, always in the same order
     #pragma unroll 4
     for (int i = threadIdx.x; i < BM/SPLITS*BN; i += 32*WARPS+32) {
-        int y = blockIdx.y*(BM/SPLITS) + i/BN, x = i%BN;
+        int y = blockIdx.y*(BM/SPLITS) + i/BN, x = i%BN, r = tr*BM+y, c = tc*BN+x;
+        if (r >= h || c >= w) continue;
         float o = 0;
         #pragma unroll
         for (int b = 0; b < SPLITS; b++) o += SPLITS == 1 ? tile[y*LINE + x] : of_block(tile + y*LINE + x, b);
-        if (tr*BM+y < h && tc*BN+x < w) out[(size_t)(tr*BM+y)*w + tc*BN+x] = o;
+        if (!(fabsf(o) < SOUND)) o = chain(m, n, r, c, h, w, k);       // NaN is here, too
+        out[(size_t)r*w + c] = o;
     }
     cluster_sync();                                     // nobody leaves while others still read
 }
@@ -275,15 +287,19 @@ class Split(Product):
         return max(STAGES * 3 * (BM + BN) * 32 * 2, BM * (BN + 8) * 4)
 
     @property
+    def _along(self):
+        "Which operands lie along k"
+        return dict(M_ALONG=self.layout[0] == 'n', N_ALONG=self.layout[1] == 't')
+
+    @property
     def src(self):
         "CUDA C of the product of planes, with its numbers"
-        return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants)
+        return with_constants(PTX + wgmma(self.constants['BN']) + gemm_src, self.constants | self._along)
 
     @property
     def pass_src(self):
         "CUDA C of the kernel that takes the operands apart"
-        along = dict(M_ALONG=self.layout[0] == 'n', N_ALONG=self.layout[1] == 't')
-        return with_constants(pass_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **along))
+        return with_constants(pass_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._along))
 
     def recipe(self, h, w, k, on):
         "Two calls: the operands taken apart, and the product of their planes"
@@ -292,7 +308,8 @@ class Split(Product):
         blocks = chunks * (rows * BM + cols * BN) // 64
         shape, grid = (h, w, k), (rows * cols, SPLITS)
         apart = Call(self.pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks,), (256,))
-        product = Call(self.src, 'multiply_planes', ('ms', 'ns', 'out'), shape, grid, (2 * BM + 32,), self.shared)
+        arrays = 'ms', 'ns', 'm', 'n', 'out'
+        product = Call(self.src, 'multiply_planes', arrays, shape, grid, (2 * BM + 32,), self.shared)
         product = product._replace(early=True, cluster=(1, SPLITS, 1))
         rooms = dict(ms=(3 * 32 * chunks * rows * BM, 'bfloat16'), ns=(3 * 32 * chunks * cols * BN, 'bfloat16'))
         return Recipe([apart, product], rooms)
@@ -303,11 +320,13 @@ class Split(Product):
 # `k`; *wide* ones have exponents that spread by 40; *cancelling* ones have a second half of `k` that takes
 # away what the first half has summed, but for a thousandth.
 #
-# What it does not do as a chain of float32 multiply-adds does:
+# An infinite number splits into infinity and NaN, one beyond 3.39e38 into what bf16 calls infinite, and sums that
+# overflow may meet others of the other sign: whatever of this happens, an element of the result is no number, or a huge
+# one. So each that is not below 2^127 is computed again, by a chain of float32 multiply-adds, where it is written:
+# there is no flag, no second launch, and nothing that the host would wait for. The rest of the result is not touched.
 #
-# - An infinite number splits into infinity and NaN, so its row or column of the result is NaN, where float32 has
-#   infinities, too. A NaN stays one. The rest of the result is not touched.
-# - Numbers beyond 3.39e38, the largest bf16, count as infinite.
+# What it does not do as such a chain does:
+#
 # - Numbers below 1e-33 lose bits, as their lo, and then their mid, would have to be smaller than any number. Where
 #   those of one operand are near 1e-36, the error reaches 7e-6 of |a||b|, the sum of the absolute products (floats:
 #   2e-7), and near 1e-40 7e-2 (1e-6). Of the result it is more, where products cancel: 3e-5 and 0.3 of the norm for

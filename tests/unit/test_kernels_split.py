@@ -141,6 +141,37 @@ def test_products_are_right_and_the_same_each_time(args):
         assert (out-want).norm() < 5e-7*want.norm() and torch.equal(out, again)
 
 
+INF, NAN, MOST = float('inf'), float('nan'), torch.finfo(torch.float32).max
+
+
+def with_specials(h, w, k):
+    """Normal random matrices with what bf16 cannot hold: alone, beside each other, and times zero; no two huge terms of
+    other signs meet, as then the order of the sums would decide"""
+    g = torch.Generator().manual_seed(0)
+    m, n = torch.randn(h, k, generator=g), torch.randn(k, w, generator=g)
+    m[3, 5], m[4, 7], m[9, -1], m[11, 3], n[7, 11], n[8, 12] = INF, -INF, NAN, MOST, INF, -3.4e38
+    m[12], n[:, 9], n[3, 5], m[11, 8] = 0, 0, 0, 0                      # a row, a column, and one beside MOST
+    m[12, 4], m[13, 6], n[6, 14] = 3.4e38, INF, 0                       # a lone huge number; an infinity times zero
+    m[20], n[:, 20] = m[20]*1e30, n[:, 20]*1e30                         # their products overflow,
+    m[21, :2], n[:2, 21], m[22] = MOST/8, 8, m[22]*1e-40                # or only their sum; numbers below the normal
+    return m, n
+
+
+@pytest.mark.parametrize('args', [(64, 64, 2, 'nn'), (64, 128, 1, 'tn'), (64, 64, 1, 'nt')])
+def test_infinities_and_huge_numbers_are_as_in_float32(args):
+    f, (m, n) = Split(*args), with_specials(70, 75, 90)
+    given = m.t().contiguous() if f.layout[0] == 't' else m, n.t().contiguous() if f.layout[1] == 't' else n
+    with on_emulator(): got = f(*given, torch.full((70, 75), NAN))
+    want, size = m.double()@n.double(), m.double().abs()@n.double().abs()
+    inside, was_given = want.abs() <= MOST, ~want.isfinite()             # float64 does not overflow by itself
+    assert torch.equal(got.isfinite(), inside) and (~inside & ~was_given).any()
+    assert all(torch.equal(f(got) & was_given, f(want)) and f(want).any()
+               for f in (torch.isnan, torch.isposinf, torch.isneginf))
+    # 2^-21 of the absolute products is eight roundings; three planes hold a number to 2^-134, half of the least bf16
+    bound = 2.**-21*size + 2.**-134*n.double().abs().nan_to_num(0).sum(0)
+    assert ((got-want).abs() <= bound)[inside].all() and got[12, 0] == m[12, 4]*n[4, 0] and got[21, 21] == INF
+
+
 def matrices(kind, h, w, k):
     g = torch.Generator('cuda').manual_seed(h+k)
     a, b = torch.randn(h, k, device='cuda', generator=g), torch.randn(k, w, device='cuda', generator=g)
