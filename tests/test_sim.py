@@ -1041,6 +1041,27 @@ def test_names_that_numba_has():
     assert x.tolist()==[6,6]
     with pytest.raises(sim.NotSimulated, match=r'CUDA C(.|\n)*device=True'): cuda.declare_device('f', 'int32(int32)')
 
+@pytest.mark.parametrize('engine', ['lanes', 'c'])
+@pytest.mark.parametrize('signature', ['(cuda.float32[:],)', 'cuda.void(cuda.float32[:])',
+                                       '[cuda.types.void(cuda.f4[::1])]', "'void(float32[:])'",
+                                       'cuda.void(cuda.f4[:]), device=False'])
+def test_types_as_numba_has_them(signature, engine):
+    src = (f'@cuda.jit({signature})\ndef k(x):\n    t = cuda.threadIdx.x\n    s = cuda.shared.array(8, cuda.i4)\n'
+           '    s[t] = cuda.int32(2.7)\n    x[t] = half(cuda.float32(t)) + s[t]\n'
+           '@cuda.jit(cuda.float32(cuda.float32), device=True)\ndef half(v): return v/2\n')
+    x = np.full(8, np.nan, np.float32)
+    with sim.options(engine=engine): cell(src, 'typed').k[1,8](x)
+    np.testing.assert_array_equal(x, np.arange(8)/2+2)
+
+def test_types_are_numpys():
+    cuda = sim.cuda
+    for name in 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64 complex64 complex128'.split():
+        T, base = getattr(cuda, name), getattr(np, name)
+        assert np.dtype(T) == base and type(T(3)) is base and type(np.zeros(2, T)[0]) is base
+        assert T is getattr(cuda, f'{np.dtype(T).kind}{np.dtype(T).itemsize}')
+        assert (T[:].ndim, T[:, ::1].ndim, T[:].dtype) == (1, 2, base)
+    assert cuda.void(cuda.i4, cuda.f8[:]).args[1].dtype == np.float64
+
 @pytest.mark.parametrize('src', ['t//(t-2)', 't%(t-2)', 'divmod(t,t-2)[1]', '0 if t//(t-2) else t'])
 def test_a_whole_number_divided_by_zero_is_told(src):
     with pytest.raises(sim.KernelCrash, match=r'divided by zero\n  line 5: x\[t\](.|\n)*thread \(2\)'):

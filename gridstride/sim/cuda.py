@@ -20,8 +20,7 @@ float in Numba, and here what the branch gave it that threads took.
 """
 
 import functools
-import types
-from types import SimpleNamespace
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
 
@@ -72,6 +71,36 @@ from .host import (
 from .memory import Mem, View, as_dtype, fresh_view, locate, refuse_to_write, wrap
 from .rewrite import Program
 from .run import Run
+from . import types
+from .types import (
+    b1,
+    boolean,
+    c8,
+    c16,
+    complex64,
+    complex128,
+    f4,
+    f8,
+    float32,
+    float64,
+    i1,
+    i2,
+    i4,
+    i8,
+    int8,
+    int16,
+    int32,
+    int64,
+    u1,
+    u2,
+    u4,
+    u8,
+    uint8,
+    uint16,
+    uint32,
+    uint64,
+    void,
+)
 
 
 __all__ = [
@@ -85,11 +114,14 @@ __all__ = [
     'any_sync',
     'as_cuda_array',
     'atomic',
+    'b1',
     'ballot_sync',
     'blockDim',
     'blockIdx',
     'boolean',
     'brev',
+    'c16',
+    'c8',
     'cbrt',
     'cg',
     'close',
@@ -108,6 +140,8 @@ __all__ = [
     'event',
     'event_elapsed_time',
     'external_stream',
+    'f4',
+    'f8',
     'ffs',
     'float32',
     'float64',
@@ -118,6 +152,10 @@ __all__ = [
     'grid',
     'gridDim',
     'gridsize',
+    'i1',
+    'i2',
+    'i4',
+    'i8',
     'int16',
     'int32',
     'int64',
@@ -167,10 +205,16 @@ __all__ = [
     'threadfence_system',
     'to_device',
     'tracing',
+    'types',
+    'u1',
+    'u2',
+    'u4',
+    'u8',
     'uint16',
     'uint32',
     'uint64',
     'uint8',
+    'void',
     'warpsize',  # noqa: F822, `__getattr__` has it
 ]
 
@@ -237,12 +281,6 @@ def __getattr__(name):
     if name == 'warpsize':
         return settings.warp
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
-
-
-# Numba's names of types
-int8, int16, int32, int64 = np.int8, np.int16, np.int32, np.int64
-uint8, uint16, uint32, uint64 = np.uint8, np.uint16, np.uint32, np.uint64
-float32, float64, complex64, complex128, boolean = np.float32, np.float64, np.complex64, np.complex128, np.bool_
 
 
 def _axes(n, f):
@@ -736,6 +774,6 @@ def jit(
     **kws,
 ):
     "A kernel, or with `device=True` a device function; signatures and compiler options change nothing here"
-    if isinstance(func_or_sig, types.FunctionType):
+    if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
     return lambda f: (Device if device else Kernel)(f)

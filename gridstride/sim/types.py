@@ -1,0 +1,53 @@
+"""Numba's types: of elements, where `np.float32` would do as well, and in the signatures of kernels.
+
+`float32[:]` is an array of them, `void(float32[:], int32)` what a kernel takes. Signatures change nothing here.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+_WHOLE = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 i1 i2 i4 i8 u1 u2 u4 u8'.split()
+_REAL = 'float32 float64 complex64 complex128 f4 f8 c8 c16'.split()
+__all__ = ['ArrayType', 'Signature', 'b1', 'boolean', 'void', *_WHOLE, *_REAL]
+
+
+class ArrayType(NamedTuple):
+    "An array as a signature has it: `float32[:, ::1]`"
+
+    dtype: np.dtype
+    ndim: int
+
+
+class Signature(NamedTuple):
+    "What a function gives and takes"
+
+    result: object
+    args: tuple
+
+
+def void(*args):
+    "The signature of a kernel"
+    return Signature(None, args)
+
+
+def _numbas(base):
+    "NumPy's type `base` as Numba has it: also with a colon for each axis of an array, and called with types"
+
+    def array(cls, axes):
+        return ArrayType(np.dtype(cls), len(axes) if isinstance(axes, tuple) else 1)
+
+    def new(cls, *args):
+        is_signature = args and all(isinstance(o, (type, ArrayType)) for o in args)
+        return Signature(cls, args) if is_signature else base(*args)
+
+    space = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)
+    return type(base.__name__, (base,), space)
+
+
+boolean = b1 = np.bool_
+int8, int16, int32, int64 = i1, i2, i4, i8 = tuple(map(_numbas, (np.int8, np.int16, np.int32, np.int64)))
+uint8, uint16, uint32, uint64 = u1, u2, u4, u8 = tuple(map(_numbas, (np.uint8, np.uint16, np.uint32, np.uint64)))
+float32, float64, complex64, complex128 = f4, f8, c8, c16 = tuple(
+    map(_numbas, (np.float32, np.float64, np.complex64, np.complex128))
+)
