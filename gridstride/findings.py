@@ -70,6 +70,7 @@ __all__ = [
     'NotSimulated',
     'SameValueRace',
     'EarlyReturn',
+    'OutOfMemory',
     'MissingBarrier',
     'UndefinedLanes',
     'WrongArgument',
@@ -244,6 +245,10 @@ class UndefinedLanes(RuntimeWarning):
 
 class EarlyReturn(RuntimeWarning):
     "Threads have returned before a barrier at which others wait: fine on a GPU since Volta, and no more than that"
+
+
+class OutOfMemory(RuntimeWarning):
+    "An allocation has failed: the emulated device has no more memory than the machine has to give"
 
 
 CLASSES = {
@@ -791,6 +796,12 @@ WORDS = {
         'a kernel waits for kernels that it has launched, which CUDA allows no longer',
         'They begin when its grid is over. Launch what comes after them into cudaStreamTailLaunch, or from the host.',
     ),
+    ('launch', 'out_of_memory'): Words(
+        'line {line}: out of memory: {bytes:,} bytes are asked for, and the emulated device has {limit:,}, '
+        '{used:,} of them in use',
+        'By itself it has what is free on this machine, where with checks each byte takes eleven; '
+        'GRIDSTRIDE_DEVICE_MEMORY=8G, or cpp.options(memory=...), gives it another size.',
+    ),
     ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
     ('launch', 'program_grid'): Words(
         'the grid is {given}',
@@ -922,6 +933,7 @@ WARNINGS = {
     'undefined_address': ('initcheck', UndefinedLanes),
     'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
+    'out_of_memory': ('launch', OutOfMemory),
 }
 
 # Findings that no choice of checks silences, by kind: nothing could go on
@@ -964,6 +976,7 @@ PHRASES = {
     'trap_called': '__trap() was called',
     'breakpoint': '__brkpt() was called, and no debugger is there',
     'abort_called': 'abort() was called',
+    'exception_thrown': 'an exception was thrown, and device code has none',
     'tile_threads': 'tiled_partition(group, n): n must be 1, 2, 4, 8, 16 or 32',
     'copy_bytes': '__pipeline_memcpy_async copies 4, 8 or 16 bytes',
     'matrix_stride': 'load_matrix_sync and store_matrix_sync: ldm must be a multiple of 16 bytes',
@@ -1058,7 +1071,7 @@ def outside_level():
 def warn_of(code, dialect, fields):
     "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel"
     kind, category = WARNINGS[code]
-    what, _ = text_of(kind, code, dialect, fields)
-    warning = category(f'{what}. {switch_off(kind, code, dialect)}')
+    what, mend = text_of(kind, code, dialect, fields)
+    warning = category(f'{what}. {switch_off(kind, code, dialect) or mend}')
     warning.kind, warning.line = kind, fields.get('line')
     warnings.warn(warning, stacklevel=outside_level())

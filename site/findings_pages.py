@@ -38,7 +38,9 @@ WITHOUT = {  # why a page has no kernels -> the findings
         crash='exits host_memory host_division host aborts',
     ),
     'It tells of this machine, or of what no check looked at: no kernel shows it everywhere.': named(
-        memcheck='fault_outside fault_no_array fault_freed fault_address', crash='no_addresses no_stack instruction'
+        memcheck='fault_outside fault_no_array fault_freed fault_address',
+        launch='out_of_memory',
+        crash='no_addresses no_stack instruction',
     ),
     'No small kernel stands here yet.': named(
         memcheck='outside_type outside_arrays no_shared block_may_end descriptor metadata',

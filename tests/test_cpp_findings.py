@@ -39,7 +39,7 @@ def test_the_words_are_of_findings_that_somebody_makes(codes):
 
 def calls(text):
     "(the codes, the text of the fields) of each call that gives fields with a code, or with one of several"
-    for m in re.finditer(r'\b(?:fail|fail_at|find|tell|refuse|take_finding|begin_finding|begin_warning)\(', text):
+    for m in re.finditer(r'\b(?:fail|fail_at|find|tell|refuse|take_finding|begin_finding|begin_warning|fill)\(', text):
         depth, args, start = 1, [], m.end()
         for i in range(m.end(), len(text)):
             c = text[i]
@@ -59,7 +59,8 @@ def given(fields):
 
 # Python finds the array's name in the source; the phrases of who waits for what are added behind
 ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'},
-         'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'}}
+         'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'},
+         'out_of_memory': {'line'}}
 
 
 def test_each_call_gives_the_fields_that_its_words_need(codes):

@@ -482,3 +482,75 @@ def test_blocks_that_wait_for_the_grid_are_launched_together(monkeypatch):
     for together in (False, True): driver.launch_by_driver(7, 'k', (3, 2, 1), (32, 1, 1), 64, 5, None, together)
     assert calls == [('cuLaunchKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None, None)),
                      ('cuLaunchCooperativeKernel', (7, 3, 2, 1, 32, 1, 1, 64, 5, None))]
+
+
+ENDS = '''#include <array>
+#include <stdexcept>
+struct Told {
+    int n;
+    int at(int i) { return i < n ? i : throw std::runtime_error("far"); }
+};
+__global__ void throws(float *x) {
+    Told t{3};
+    x[threadIdx.x] = t.at(threadIdx.x);
+}
+__global__ void library(float *x) {
+    std::array<float, 3> a{};
+    x[threadIdx.x] = a.at(threadIdx.x);
+}
+__global__ void child(const float *x, float *y, int n) {
+    int i = blockIdx.x * blockDim.x + threadIdx.x;
+    if (i < n) y[i] = 2 * x[i];
+}
+__global__ void parent(const float *x, float *y, int n) {
+    if (threadIdx.x == 0) child<<<(n + 31) / 32, 32>>>(x, y, n);
+}
+'''
+def test_exceptions_and_children_of_kernels_of_python():
+    "A thrown number lay in the host's memory, so a kernel that throws was told that it writes there"
+    k, rng = cuda_kernel(ENDS), np.random.default_rng(2)
+    x = torch.zeros(8)
+    with pytest.raises(KernelCrash, match='an exception was thrown') as e: k.throws[1, 8](x)
+    assert (e.value.line, e.value.thread) == (5, (3, 0, 0))
+    with pytest.raises(KernelCrash, match='threw an exception') as e: k.library[1, 8](x)
+    assert (e.value.line, e.value.thread) == (13, (3, 0, 0))
+    for n in 1, 31, 32, 33, 100:
+        a, y = rng.standard_normal(n).astype(np.float32), np.full(n, np.nan, np.float32)
+        k.parent[1, 32](a, y, n)
+        check(y, 2*a)
+
+
+PUBLIC = '''
+#include <stdint.h>
+typedef float (*op)(float);
+__device__ float doubled(float x) { return 2 * x; }
+__device__ float squared(float x) { return x * x; }
+__device__ const op ops[2] = {doubled, squared};
+__global__ void apply(float *x, op f) { x[threadIdx.x] = f(x[threadIdx.x]); }
+__global__ void both(float *x) {
+    if (threadIdx.x < 2) apply<<<1, 4>>>(x + 4 * threadIdx.x, ops[threadIdx.x]);
+}
+__global__ void places(uint32_t *out, uint64_t *time) {
+    uint32_t sm, sms, warps;
+    uint64_t a, b;
+    asm volatile("mov.u64 %0, %%globaltimer;" : "=l"(a));
+    asm("mov.u32 %0, %%smid; mov.u32 %1, %%nsmid;" : "=r"(sm), "=r"(sms));
+    asm("mov.u32 %0, WARP_SZ;" : "=r"(warps));
+    asm volatile("mov.u64 %0, %%clock64;" : "=l"(b));
+    out[blockIdx.y * gridDim.x + blockIdx.x] = 1000000 * warps + 1000 * sms + sm;
+    if (blockIdx.x + blockIdx.y == 0) time[0] = b - a;
+}
+'''
+def test_function_pointers_and_special_registers_of_public_programs():
+    k = cuda_kernel(PUBLIC)
+    x, out, time = np.arange(1, 9, dtype=np.float32), np.zeros((3, 50), np.uint32), np.zeros(1, np.uint64)
+    k.both[1, 32](x)
+    assert x.tolist() == [2, 4, 6, 8, 25, 36, 49, 64]
+    k.places[(50, 3), 1](out, time)
+    assert (out.flatten() == 32132000 + np.arange(150)%132).all() and time[0] < 10**9
+
+
+def test_kernels_of_one_name_are_told_apart_by_nobody():
+    two = '__global__ void k(float *x) { x[0] = 1; }\n__global__ void k(int *x) { x[0] = 2; }'
+    with pytest.raises(ValueError, match='k is the name of several kernels'): cuda_kernel(two)
+    cpp.kernel._find_wanted('__global__ void k(float *x);\n' + two.splitlines()[0], None)

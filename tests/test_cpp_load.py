@@ -282,9 +282,9 @@ def test_compile_error(src, cpp_src, line, what):
         assert e.line==line and src.removeprefix(cuda_begin).splitlines()[line-1] in str(e) and e.log
 
 def test_inline_ptx():
-    src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %%clock;" : "=r"(x[0]));\n}\n'
+    src = 'int f() { return 1; }\n__global__ void k(int *x) {\n    asm("mov.u32 %0, %%gridid;" : "=r"(x[0]));\n}\n'
     e = fails(NotEmulated, load_cuda, src)
-    assert 'inline PTX' in str(e) and '%%clock' in str(e) and 'line 3' in str(e)
+    assert 'inline PTX' in str(e) and '%%gridid' in str(e) and 'line 3' in str(e)
     for args in ((src, cuda_begin), (cuda_begin + src,)): assert str(fails(NotEmulated, load_cuda, *args))==str(e)
 
 def test_a_bracket_counts_its_lines_from_the_learners_first():

@@ -1,6 +1,6 @@
 """The programs of tests/cuda on the emulator: right ones run in silence and print what a GPU prints, wrong ones are
 found on the line that they name."""
-import json, re, shutil, tempfile, warnings
+import json, os, re, shutil, tempfile, warnings
 from functools import lru_cache
 from pathlib import Path
 
@@ -13,7 +13,7 @@ from gridstride.cpp.edits import NotEmulated
 from gridstride.cpp.load import Emulated
 from gridstride.cpp.program import run
 from gridstride.cpp.rewrite import to_cpp
-from gridstride.findings import EarlyReturn, KernelError, LaunchError, MemcheckError
+from gridstride.findings import EarlyReturn, KernelError, LaunchError, MemcheckError, OutOfMemory
 from gridstride.options import CHECKS
 
 HERE = Path(__file__).parent/'cuda'
@@ -153,6 +153,43 @@ def test_what_went_wrong_is_told_if_the_program_ends_by_exit(launch, says):
            'inner<<<1, 1>>>(x); cudaDeviceSynchronize(); }\nint main() { int *x; cudaMalloc(&x, 4); %s; '
            'cudaDeviceSynchronize(); exit(0); }\n')
     with pytest.raises(LaunchError, match=says): run(src % launch, 'program_exit')
+
+
+NO_ROOM = '''#include <cstdio>
+int main() {
+    float *x, *y;
+    size_t free, total;
+    cudaMemGetInfo(&free, &total);
+    cudaError_t e = cudaMalloc(&x, free - 1000), f = cudaMalloc(&y, 1001);
+    printf("%s %s ", cudaGetErrorName(e), cudaGetErrorName(f));
+    cudaMemGetInfo(&free, &total);
+    printf("%zu %zu ", free, total);
+    cudaFree(x);
+    printf("%s\\n", cudaGetErrorName(cudaMalloc(&y, 1001)));
+}
+'''
+def test_memory_that_the_device_has_not_is_refused(capfd, monkeypatch):
+    want = 'cudaSuccess cudaErrorMemoryAllocation 1000 67108864 cudaSuccess\n'
+    says = '^line 6: .* 1,001 bytes .* 67,108,864, 67,107,864 of them'
+    with cpp.options(memory='64M'), pytest.warns(OutOfMemory, match=says): assert run(NO_ROOM, 'room') == 0
+    assert capfd.readouterr().out == want
+    monkeypatch.setenv('GRIDSTRIDE_DEVICE_MEMORY', '64 MB')
+    with pytest.warns(OutOfMemory): assert run(NO_ROOM, 'room') == 0
+    assert capfd.readouterr().out == want
+    for wrong in '4X', '0', 'all':
+        with pytest.raises(ValueError, match='512M'), cpp.options(memory=wrong): pass
+
+
+def test_what_the_machine_has_not_is_refused_by_itself(capfd):
+    "Without checks the device may have what is free, with them an eleventh of it: the detectors take the rest"
+    src = ('int main() { size_t f, t; cudaMemGetInfo(&f, &t); printf("%zu ", t); float *x; '
+           'return cudaMalloc(&x, t + 1); }')
+    sizes = []
+    for checks in True, False:
+        with pytest.warns(OutOfMemory): assert run(src, 'all', checks=checks) == 2
+        sizes.append(int(capfd.readouterr().out))
+    assert 2**28 <= sizes[0] <= sizes[1] <= 2**34 and sizes[1] <= os.sysconf('SC_PHYS_PAGES')*os.sysconf('SC_PAGESIZE')
+    assert sizes[0] == 2**28 or sizes[0] < sizes[1]/8
 
 
 def test_headers_see_that_the_runtime_is_included(tmp_path, capfd):

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 import gridstride.cpp
-from gridstride.cpp.edits import NotEmulated
+from gridstride.cpp.edits import NotEmulated, WrongSource
 from gridstride.cpp.reader import host_functions, kernels
 from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.tokens import tokens
@@ -245,7 +245,7 @@ def test_noinline():
 
 @pytest.mark.parametrize('asm,says', [
     ('asm("mov;");', 'no instruction mov in inline PTX'),
-    ('asm volatile ("mov.u32 %0, %%clock;" : "=r"(x));', "no operand '%%clock'"),
+    ('asm volatile ("mov.u32 %0, %%gridid;" : "=r"(x));', "no operand '%%gridid'"),
     ('asm("tcgen05.fence;");', 'no instruction tcgen05.fence'),
     ('asm("mov.u32 %0, %1;" : "=r"(x));', 'no operand %1 .* has 1'),
     ('asm("mov.u32 %0, 1;" : "r"(x));', "no operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "no operands '=q'"),
@@ -510,9 +510,26 @@ def test_messages_keep_their_lines(line):
 
 
 @pytest.mark.parametrize('header',
-    ['curand.h', 'thrust/device_vector.h', 'cub/device/device_select.cuh', 'cublas_v2.h', 'cuda/ptx', 'cuda_fp8.h'])
+    ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublas_v2.h', 'cuda/ptx', 'cuda_fp8.h'])
 def test_headers_without_a_stand_in_are_named(header):
     with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'):
         to_cpp(f'int a;\n#include <{header}>')
     plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'
     assert to_cpp(plain) == plain
+
+
+@pytest.mark.parametrize('body', ['if (n) throw n;', 'try { f(n); } catch (int e) { n = e; }', 'g([] { throw 1; });'])
+@pytest.mark.parametrize('words', ['__global__ void', '__device__ void', '__host__ __device__ void'])
+def test_exceptions_in_device_code(words, body):
+    with pytest.raises(WrongSource, match='device code has no exceptions'): to_cpp(f'{words} k(int n) {{ {body} }}')
+    same(f'void k(int n) {{ {body} }}')
+    to_cpp(f'{words} k(int n) {{\n#ifndef __CUDA_ARCH__\n{body}\n#endif\n}}')
+    to_cpp(f'{words} k(int n) {{ auto f = [](int i) throw() {{ return i; }}; }}')
+
+def test_functions_of_namespaces_have_sides_too():
+    "As nvcc has it: calling a __host__ function from a __global__ function is not allowed"
+    src = 'namespace a { namespace b { %s int f(int x) { return x; } } }\n__global__ void k(int *o) { o[0] = %s(1); }\n'
+    with pytest.raises(WrongSource, match='a::b::f is a function of the host'): to_cpp(src % ('', 'a::b::f'))
+    to_cpp(src % ('__device__', 'a::b::f'))
+    to_cpp(src % ('', 'c::f'))
+    to_cpp(src % ('', 'c::a::b::f'))

@@ -25,6 +25,7 @@ def _parser():
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='of blocks and threads')
     p.add_argument('--seed', type=int, help='of the shuffled order')
     p.add_argument('--seconds', type=float, default=60, help='after which a kernel counts as endless')
+    p.add_argument('--memory', metavar='SIZE', help='of the device: 8G; else GRIDSTRIDE_DEVICE_MEMORY, or what is free')
     p.add_argument('--leaks', action='store_true', help='tell what was allocated and never freed; then the status is 1')
     return p
 
@@ -69,7 +70,7 @@ def main(argv=None) -> int:  # exit status
         p.error('two of the source files have one name')
     include = [o.resolve() for o in (*a.include, *(o.parent for o in files[1:]))]
     try:
-        with emulator.options(checks=a.checks, order=a.order, seed=a.seed, seconds=a.seconds):
+        with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
             status = run(src, name, args, not a.unchecked, a.file.resolve().parent, include, a.define, units)
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)

@@ -23,8 +23,8 @@ from .edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
 
 
-# The same words as for the simulator, and two more.
-limits = Settings(threads=0, seconds=60.0)
+# The same words as for the simulator, and three more.
+limits = Settings(threads=0, seconds=60.0, memory=None)
 
 
 @contextmanager
@@ -34,13 +34,25 @@ def options(
     seed=None,  # of the shuffle
     threads=None,  # CPU threads for unchecked kernels; 0: as many as there are
     seconds=None,  # after which a kernel counts as endless
+    memory=None,  # of the device: bytes, or '8G'; else GRIDSTRIDE_DEVICE_MEMORY, or what this machine has free
 ):
     "How emulated kernels run inside of the `with` block; the first three are those of `sim.options`"
     check_whole_number(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
         raise ValueError(f'seconds is {seconds!r}; it is a number above 0')
-    with options_of_all(checks, order, seed), change(limits, threads=threads, seconds=seconds):
+    memory = parse_bytes(memory)
+    with options_of_all(checks, order, seed), change(limits, threads=threads, seconds=seconds, memory=memory):
         yield
+
+
+def parse_bytes(size):
+    "Bytes of `size`, a number of them or a text such as '8G'; None for None, `ValueError` for what is neither"
+    if size is None:
+        return None
+    m = re.fullmatch(r'(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?', str(size).strip(), re.I)
+    if not m or not (n := int(float(m[1]) * 1024 ** ' KMG'.index(m[2].upper() or ' '))):
+        raise ValueError(f"the device's memory is {size!r}; it is a number of bytes above 0, or a text such as '512M'")
+    return n
 
 
 # A machine with a GPU has a CPU, too: there, this shows what the detectors say.
@@ -91,11 +103,10 @@ def prepare(
         )
     chosen = set(parse_checks(checks)) & set(settings.checks)
     mask = sum(1 << 1 + i for i, o in enumerate(CHECKS) if o in chosen)
-    device().gridstride_set(
-        ctypes.byref(
-            COptions(mask, ORDERS.index(settings.order), settings.seed, limits.threads, seconds or limits.seconds)
-        )
-    )
+    memory = limits.memory or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
+    order = ORDERS.index(settings.order)
+    how = COptions(mask, order, settings.seed, limits.threads, seconds or limits.seconds, memory)
+    device().gridstride_set(ctypes.byref(how))
 
 
 def array_at(line, column):

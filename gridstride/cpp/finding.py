@@ -10,7 +10,7 @@ from pathlib import Path
 from ..advice import update_of
 from ..findings import Access, Phrase, Place, exception_of
 
-ABI = 1  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
+ABI = 2  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _NUMBER, _TEXT, _NUMBERS, _PHRASE = range(4)
@@ -55,7 +55,8 @@ class CFinding(ctypes.Structure):
 class COptions(ctypes.Structure):
     "How kernels shall run"
 
-    _fields_ = [(o, ctypes.c_int) for o in ('checks', 'order', 'seed', 'threads')] + [('seconds', ctypes.c_double)]
+    _fields_ = [(o, ctypes.c_int) for o in ('checks', 'order', 'seed', 'threads')]
+    _fields_ += [('seconds', ctypes.c_double), ('memory', ctypes.c_longlong)]
 
 
 class _Abi(ctypes.Structure):

@@ -1,6 +1,7 @@
 """`cuda_kernel`: kernels without any host code, launched from Python."""
 
 import ctypes, os, re, subprocess, time
+from collections import Counter
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -14,7 +15,7 @@ from .driver import allow, arch, core, launch_by_driver, show_prints, size_of_pa
 from .includes import read_headers
 from .load import Emulated
 from .nvrtc import FIRST, HOST, stand_ins
-from .reader import kernels
+from .reader import functions, kernels
 from .rewrite import to_cpp, without_line_numbers
 from ..launching import argument_error, configure, launch_error, read_brackets
 from ..options import CHECKS, parse_checks
@@ -70,6 +71,10 @@ def _find_wanted(src, name):
     known = {k.name: k for k in found}
     if not known:
         raise ValueError('this source has no __global__ function')
+    defined = Counter((o.scope, o.name) for o in functions(src) if '__global__' in o.words)
+    if several := next((name for (_, name), n in defined.items() if n > 1), None):
+        what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
+        raise ValueError(f'{what}: give each a name of its own, or launch them from host code with load_cuda')
     names = [name] if isinstance(name, str) else list(name) if name else [k for k, f in known.items() if not f.template]
     if not names:
         example = f"cuda_kernel(src, name='{next(iter(known))}<float>')"

@@ -251,6 +251,15 @@ _SPECIAL = dict(
     lanemask_gt='~((2u << ::gridstride::lane()) - 1)',
     lanemask_ge='~((1u << ::gridstride::lane()) - 1)',
     warpid='uint32_t(::gridstride::thread_rank() / 32)',
+    nwarpid='64u',
+    smid='::gridstride::ptx::sm()',
+    nsmid='132u',
+    clock='uint32_t(::clock64())',
+    clock_hi='uint32_t(::clock64() >> 32)',
+    clock64='uint64_t(::clock64())',
+    globaltimer='uint64_t(::clock64())',
+    globaltimer_lo='uint32_t(::clock64())',
+    globaltimer_hi='uint32_t(::clock64() >> 32)',
     **{
         f'{ptx}.{d}': f'uint32_t({c}.{d})'
         for ptx, c in dict(
@@ -310,11 +319,15 @@ def _constant(text):
         return f'({m[1]})'  # the parameter was made part of the text
     if m := re.fullmatch(r'0[fF]([0-9a-fA-F]{8})', text):
         return f'::gridstride::as<float>(0x{m[1]}u)'
+    if text == 'WARP_SZ':
+        return '32'
     if re.fullmatch(r'-?(?:0[xX][0-9a-fA-F]+|\d+)U?', text):
         return text
     if re.fullmatch(r'-?\d+\.\d*', text):
         return text + 'f'
-    known = 'registers that the text declares, whole numbers, and %%laneid, %%lanemask_lt, %%tid.x and their kin'
+    known = (
+        'registers that the text declares, whole numbers, and %%laneid, %%lanemask_lt, %%smid, %%tid.x and their kin'
+    )
     _refuse(f'operand {text!r}', f'it knows %0, %1, ..., {known}')
 
 

@@ -24,7 +24,7 @@ _HERE = Path(__file__).parent / 'include/cuda'
 
 # Some headers have no stand-in. Including one says so, and what to do instead.
 _ABSENT = {
-    'thrust/': 'write a kernel, or call torch from Python',
+    'thrust/': 'the common parts of Thrust are there, not this one',
     'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
     'cublas': 'call torch.matmul from Python',
     'cudnn': 'call torch.nn from Python',

@@ -1,7 +1,7 @@
 """What the host may call and what a GPU may: nvcc refuses the rest, and g++, for which all are functions, does not.
 
-Only names that mean one thing are judged: a function outside of namespaces and types, of which there is none for the
-other side, and that nothing else in the calling function is called like.
+Only names that mean one thing are judged: a function outside of types, called with its namespaces, of which there is
+none for the other side, and that nothing else in the calling function is called like.
 """
 
 import math
@@ -18,10 +18,10 @@ def refuse_wrong_sides(
     c: Code,
     functions: list,  # of `Function`: those that it has
 ):
-    "`WrongSource` for a launch of what is no kernel, and for a call of a function that is for the other side only"
+    "`WrongSource` for a launch of what is no kernel, a call of what is for the other side only, and for exceptions"
     sides = {}
     for f in functions:
-        sides.setdefault(f.name, set()).add(_side(f))
+        sides.setdefault(f'{f.scope}::{f.name}' if f.scope else f.name, set()).add(_side(f))
     names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in _KNOWN | BUILTIN}
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
@@ -32,6 +32,8 @@ def refuse_wrong_sides(
             continue
         words = {w for i in range(head.start, p) for w in c.words(i)}
         body = range(head.end + 1, c.mate.get(head.end, head.end))
+        if words & {'__global__', '__device__'} and 'template' not in words:
+            _refuse_exceptions(c, body)
         if '__global__' in words or '__device__' in words and '__host__' not in words:
             _refuse_calls(c, body, {k for k, v in names.items() if v == 'host'}, _HOST)
         elif not words & {'__device__', 'template', 'constexpr'} and '__device__' not in map(c.__getitem__, body):
@@ -42,9 +44,24 @@ _HOST = '{name} is a function of the host, and this one runs on the GPU: write `
 _DEVICE = '{name} is a function of the GPU, which the host cannot call: write `__host__ __device__` in front of it'
 
 
+def _qualified(c, i):
+    "The name at token `i` with the namespaces in front of it"
+    name = c[i]
+    while c[i - 1] == '::' and c.is_word(i - 2):
+        i -= 2
+        name = f'{c[i]}::{name}'
+    return f'::{name}' if c[i - 1] == '::' else name
+
+
+def _refuse_exceptions(c, body):
+    for i in body:
+        if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
+            raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return a value that tells', i)
+
+
 def _side(f):
     "Who runs a function: 'kernel', 'host', 'device', or None for both and for what cannot be told"
-    if f.scope or 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
+    if 'constexpr' in f.words or any(len(w) > 1 and w.isupper() for w in f.words):
         return None
     if '__global__' in f.words:
         return 'kernel'
@@ -64,5 +81,6 @@ def _refuse_calls(c, body, names, words):
     own = {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in body:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
-        if c[i] in names - own and c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->', '::'):
-            raise c.error(WrongSource, words.format(name=c[i]), i)
+        name = _qualified(c, i)
+        if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names - own:
+            raise c.error(WrongSource, words.format(name=name), i)

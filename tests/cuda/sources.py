@@ -104,8 +104,6 @@ DIFFERS = {
     'shared variable on the host': OWN,
     'device variable in a function': OWN,
     'host variable read by a kernel': 'a variable of the source counts as one of the device',
-    'exception': 'whatever C++ can do, g++ compiles',
-    'throw': 'whatever C++ can do, g++ compiles',
     'std::vector': 'whatever C++ can do, g++ compiles',
     'inline PTX': 'the emulator knows a part of PTX; it says which',
 }

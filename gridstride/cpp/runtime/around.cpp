@@ -9,6 +9,7 @@
 #include "bulk.cpp"
 #include "wgmma.cpp"
 #include "shared.cpp"
+#include "machine.cpp"
 #include "device.cpp"
 #include "graphs.cpp"
 #include "residents.cpp"

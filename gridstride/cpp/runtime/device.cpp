@@ -6,15 +6,29 @@
 #include <vector>
 #include "detector.h"
 #include "findings.h"
+#include "machine.h"
 #include "memory.h"
+#include "output.h"
 #include "state.h"
 
 namespace gridstride {
 
-void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
+static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line) {
     Turn turn;
-    char *p = memory.alloc(bytes, itemsize, !cleared, host, false, "");
+    char *const p = has_room(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
     if (p) memory.pieces.back().line = line;
+    return p;
+}
+// At once, and not when the call is over: programs go on without asking, and then something else is found.
+static void tell_no_memory(size_t bytes, int line) {
+    Finding f;
+    fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
+    f.kind = warning, f.at.line = line;
+    if (warn) warn(&f);
+}
+void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
+    char *const p = limited_alloc(bytes, itemsize, !cleared, host, line);
+    if (!p) tell_no_memory(bytes, line);
     return p;
 }
 static bool free_piece(void *p) {
@@ -26,9 +40,9 @@ static bool free_piece(void *p) {
     return true;
 }
 void *graph_alloc(size_t bytes, int line) {
-    Turn turn;
-    char *p = memory.alloc(bytes, 1, true, false, false, "");
-    if (p) memory.pieces.back().line = line, memory.pieces.back().of_graph = true;
+    char *const p = limited_alloc(bytes, 1, true, false, line);
+    if (p) memory.at(reinterpret_cast<uintptr_t>(p))->of_graph = true;
+    else tell_no_memory(bytes, line);
     return p;
 }
 bool device_free(void *p) {
@@ -40,7 +54,7 @@ static std::mutex heap;
 void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
     std::lock_guard<std::mutex> one(heap);
-    return bytes ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
+    return bytes && has_room(bytes) ? memory.alloc(bytes, 1, true, false, false, "", true) : nullptr;
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
@@ -48,6 +62,16 @@ void heap_free(void *p, int line) {
     const bool freed = !p || free_piece(p);
     one.unlock();
     if (!freed) fail(Code::not_allocated, {{"address", reinterpret_cast<uintptr_t>(p)}}, line);
+}
+void share_with_host(const void *p) {
+    if (on_device() || !memory.holds(reinterpret_cast<uintptr_t>(p))) return;
+    Turn turn;
+    if (Piece *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = true;
+}
+bool touch_device(bool on) {
+    const bool was = touches;
+    touches = on;
+    return was;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool device_range(const void *p, size_t bytes) {
@@ -89,6 +113,10 @@ void device_fill(void *p, int value, size_t bytes) {
     if (any) carry_registered(false);
 }
 size_t device_total() { return memory.bytes; }
+size_t device_size() {
+    Turn turn;
+    return device_limit();
+}
 void device_reset() {
     Turn turn;
     for (auto &p : memory.pieces)

@@ -1,5 +1,6 @@
 // What went wrong, where and by whom; how a launch ends when it does.
 #include <algorithm>
+#include <cxxabi.h>
 #include <dlfcn.h>
 #include <pthread.h>
 #include <signal.h>
@@ -30,12 +31,13 @@ void Finding::add(Fields more) {
         if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
 }
 
-void begin_finding(Code code, Fields fields) {
-    memset(&found, 0, sizeof found);
-    found.kind = rows[int(code)].kind;
-    Field::copy(found.code, rows[int(code)].name);
-    found.add(fields);
+void fill(Finding &f, Code code, Fields fields) {
+    memset(&f, 0, sizeof f);
+    f.kind = rows[int(code)].kind;
+    Field::copy(f.code, rows[int(code)].name);
+    f.add(fields);
 }
+void begin_finding(Code code, Fields fields) { fill(found, code, fields); }
 
 // Is a file the learner's own, and none of these headers or the compiler's?
 static bool is_own(const char *file) {
@@ -222,7 +224,14 @@ void assert_failed(const char *expression, const char *, int line) {
 }
 // The address before the one to return to still belongs to the call.
 #define CALLER (static_cast<char *>(__builtin_return_address(0)) - 1)
-void trap(Code operation) { fail_at(Code::trap, {{"operation", operation}}, CALLER, 0); }
+[[noreturn]] static void trap_at(const void *pc, Code operation) {
+    fail_at(Code::trap, {{"operation", operation}}, pc, 0);
+}
+void trap(Code operation) { trap_at(CALLER, operation); }
+void *exception_alloc(size_t bytes, void *pc) {
+    if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
+    return abi::__cxa_allocate_exception(bytes);
+}
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }

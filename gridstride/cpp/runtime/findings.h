@@ -5,6 +5,7 @@
 
 namespace gridstride {
 
+void fill(Finding &, Code, Fields);
 void begin_finding(Code, Fields);
 bool take_finding(Code, Fields);       // false: another OS thread's came first
 // where its line goes, if that is 0; null: there is one about that line, or there are enough

@@ -94,7 +94,7 @@ void Detector::misaligned(uintptr_t a, unsigned n, uint32_t where) {
 void Detector::host_access(uintptr_t a, bool write, void *pc) {
     Turn turn;
     Piece *p = memory.at(a);
-    if (p && p->live && p->host) {
+    if (p && p->live && (p->host || touches)) {
         if (write) p->fresh = false;
         return;
     }

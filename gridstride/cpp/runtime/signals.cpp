@@ -10,6 +10,9 @@
 #include "memory.h"
 #include "signals.h"
 #include <ucontext.h>
+#ifndef __APPLE__
+#include <execinfo.h>
+#endif
 
 namespace gridstride {
 
@@ -91,6 +94,15 @@ static bool is_own(const Worker &w, const void *pc) {
            kernel.dli_fbase == here.dli_fbase;
 }
 static bool may_end(Worker &w, const void *pc) { return is_own(w, pc) || ++w.missed > 5000; }
+// Who called what has called abort(): a function of a library says nothing.
+static void *caller_in_kernel(const Worker &w) {
+#ifndef __APPLE__
+    void *frames[64];
+    for (int i = 0, all = backtrace(frames, 64); i < all; i++)
+        if (is_own(w, frames[i])) return static_cast<char *>(frames[i]) - 1;
+#endif
+    return nullptr;
+}
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
         ended_by = SIGINT;
@@ -101,7 +113,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         if (sig == SIGUSR2 && !may_end(*w, program_counter(context))) return;
         w->signal = sig;
         w->fault = info->si_addr;
-        w->pc = program_counter(context), w->sp = stack_pointer(context);
+        w->pc = sig == SIGABRT ? caller_in_kernel(*w) : program_counter(context), w->sp = stack_pointer(context);
         siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return;

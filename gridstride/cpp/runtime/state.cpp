@@ -14,7 +14,7 @@ __attribute__((tls_model("initial-exec"))) thread_local Worker *worker = nullptr
 __attribute__((tls_model("initial-exec"))) thread_local bool looked_at = false;
 Detector detector;
 
-gridstride_options options = {0, 0, 0, 0, 60};
+gridstride_options options = {0, 0, 0, 0, 60, 0};
 Finding found;
 std::vector<Finding> warned;
 std::atomic<bool> stop{false};
@@ -22,6 +22,7 @@ thread_local sigjmp_buf *guard = nullptr;
 std::atomic<int> calls{0};
 const Names *all_names = nullptr;
 thread_local int error_code = 0;
+thread_local bool touches = false;
 bool launching = false;
 
 static pthread_mutex_t device = PTHREAD_MUTEX_INITIALIZER;

@@ -10,7 +10,7 @@
 
 namespace gridstride {
 
-constexpr int abi_version = 1;        // of what Python shares: finding.h, and the functions at the end of runtime.h
+constexpr int abi_version = 2;        // of what Python shares: finding.h, and the functions at the end of runtime.h
 extern gridstride_options options;
 extern Finding found;
 extern std::vector<Finding> warned;    // told when the call is over
@@ -19,6 +19,7 @@ extern thread_local sigjmp_buf *guard; // where a crash of host code leads
 extern std::atomic<int> calls;         // from Python that are at work
 extern const Names *all_names;         // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
+extern thread_local bool touches;      // the host works for the device: all of its memory is its own
 extern bool launching;                 // several OS threads are at work
 
 // One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device

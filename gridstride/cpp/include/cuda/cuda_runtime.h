@@ -286,7 +286,7 @@ inline cudaError_t cudaMemcpyPeerAsync(
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s);
 }
 inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
-    *total = size_t(16) << 30;
+    *total = gridstride::device_size();
     *free = *total - gridstride::device_total();
     return cudaSuccess;
 }
@@ -465,7 +465,7 @@ inline cudaError_t cudaGetDeviceProperties(cudaDeviceProp *p, int d) {
     if (d) return gridstride::told(cudaErrorInvalidDevice);
     *p = {};
     strcpy(p->name, "gridstride emulator (CPU) with the limits of an H100");
-    p->totalGlobalMem = size_t(16) << 30;
+    p->totalGlobalMem = gridstride::device_size();
     p->sharedMemPerBlock = 48 << 10, p->sharedMemPerBlockOptin = 227 << 10, p->sharedMemPerMultiprocessor = 228 << 10,
     p->reservedSharedMemPerBlock = 1024;
     p->totalConstMem = 64 << 10, p->memPitch = 2147483647, p->major = 9, p->minor = 0, p->warpSize = 32,

@@ -66,6 +66,7 @@ template <class T> Arg arg(const T &x) {
 template <class T> Arg arg(T *const &p) {
     return {const_cast<const void *>(static_cast<const volatile void *>(p)), sizeof(T)};
 }
+template <class R, class... A> Arg arg(R (*const &)(A...)) { return {nullptr, 0}; }
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
 
@@ -141,6 +142,14 @@ using ::gridstride_puts;
 #define putchar gridstride_putchar
 #define exit gridstride_exit
 #define abort gridstride_abort
+
+// What a kernel throws nobody catches on a GPU.
+#ifdef GRIDSTRIDE_CHECKED
+extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *
+__cxa_allocate_exception(size_t bytes) noexcept {
+    return gridstride::exception_alloc(bytes, __builtin_return_address(0));
+}
+#endif
 
 // Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make
 // no builtins of them (../../build.py); clang calls __tsan_memcpy and its kin by itself, from its version 16 on.

@@ -43,7 +43,7 @@ enum Kind {
     X(synccheck, not_resident) X(synccheck, not_cooperative) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
     X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) X(launch_failed, shared_sum) \
-    X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \
+    X(launch_failed, static_size) X(launch_failed, waits_in_kernel) X(launch_failed, out_of_memory) \
     X(assertion, fails) \
     X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
     X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) X(crash, host) \
@@ -55,7 +55,8 @@ enum Kind {
     X(phrase, gets_more) X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) \
     X(phrase, for_wgmma) \
     X(phrase, apart_waits) X(phrase, apart_absent) X(phrase, apart_returned) X(phrase, apart_elsewhere) \
-    X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, tile_threads) \
+    X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \
+    X(phrase, tile_threads) \
     X(phrase, copy_bytes) X(phrase, matrix_stride)
 
 enum class Code {

@@ -8,6 +8,11 @@
 namespace gridstride {
 namespace ptx {
 
+// The number of the multiprocessor: blocks are dealt out in turn, as to an H100's 132
+inline uint32_t sm() {
+    return uint32_t((blockIdx.x + gridDim.x * (blockIdx.y + uint64_t(gridDim.y) * blockIdx.z)) % 132);
+}
+
 // Operands
 
 template <class T> constexpr bool whole = std::is_integral_v<T> || std::is_enum_v<T>;

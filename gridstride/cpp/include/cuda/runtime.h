@@ -64,6 +64,9 @@ GRIDSTRIDE_API void atomic_begin(const void *address, int bytes, Use, Scope, Ord
 GRIDSTRIDE_API void atomic_end(const void *address);
 GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 
+// Memory for what is thrown; a kernel that throws ends by it.
+GRIDSTRIDE_API void *exception_alloc(size_t bytes, void *pc);
+
 // Device memory: apart from the host's, with unmapped pages around every piece.
 // host: the CPU may touch it, too
 GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false, int line = 0);
@@ -76,7 +79,8 @@ GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host f
 GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it lie in one piece?
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
-GRIDSTRIDE_API size_t device_total();
+GRIDSTRIDE_API size_t device_total();                             // bytes in use
+GRIDSTRIDE_API size_t device_size();
 // The host's own memory, page-locked; false: it was so already, or not
 GRIDSTRIDE_API bool register_host(void *p, size_t bytes);
 GRIDSTRIDE_API bool unregister_host(void *p);
@@ -111,6 +115,9 @@ GRIDSTRIDE_API int run_graph(Graph *);                             // an error o
 GRIDSTRIDE_API void release_graph(Graph *);
 // Memory that nodes of graphs ask for stays where it is, for the next launch.
 GRIDSTRIDE_API void *graph_alloc(size_t bytes, int line);
+// Thrust's: the host may use the piece from now on; may this thread of the host touch any? Returns whether it could
+GRIDSTRIDE_API void share_with_host(const void *p);
+GRIDSTRIDE_API bool touch_device(bool on);
 GRIDSTRIDE_API void device_reset();                                // cudaDeviceReset: forgets every piece
 // The caller's memory becomes device memory until `give_back`, which copies it out again; `fresh`: nobody has written
 // it.
@@ -283,7 +290,8 @@ GRIDSTRIDE_API const char *gridstride_codes();
 // called when threads write the same value to one place
 GRIDSTRIDE_API void gridstride_warn_to(void (*)(const gridstride::Finding *));
 // checks: bits 1 << Kind; order: 0 forward, 1 reverse, 2 shuffle
-struct gridstride_options { int checks, order, seed, threads; double seconds; };
+// memory: bytes of the device; 0: as many as this machine has to give
+struct gridstride_options { int checks, order, seed, threads; double seconds; long long memory; };
 GRIDSTRIDE_API void gridstride_set(const gridstride_options *);
 // What was allocated and is not yet freed, the n-th of it; false: there is no more
 struct gridstride_leak {

@@ -1,0 +1,142 @@
+// Iterators that count, repeat, change what others give, take them in another order, or several together.
+#pragma once
+#include <cstddef>
+#include <iterator>
+#include "tuple.h"
+
+namespace thrust {
+namespace emulated {
+// While it lives, the host may touch memory of the device: an algorithm is at work, which belongs to the device.
+struct Touch {
+    const bool before = gridstride::touch_device(true);
+    Touch() = default;
+    Touch(const Touch &) = delete;
+    ~Touch() { gridstride::touch_device(before); }
+};
+
+// What any of them can do, given `at(n)`: the element `n` places further
+template <class Self, class V, class R> class Iterator {
+    Self &self() { return static_cast<Self &>(*this); }
+    const Self &self() const { return static_cast<const Self &>(*this); }
+
+public:
+    typedef std::random_access_iterator_tag iterator_category;
+    typedef V value_type;
+    typedef std::ptrdiff_t difference_type;
+    typedef R reference;
+    typedef void pointer;
+    R operator*() const { return self().at(0); }
+    R operator[](difference_type n) const { return self().at(n); }
+    Self &operator+=(difference_type n) { return self().move(n), self(); }
+    Self &operator-=(difference_type n) { return self().move(-n), self(); }
+    Self &operator++() { return self() += 1; }
+    Self &operator--() { return self() -= 1; }
+    Self operator++(int) { Self o = self(); return self() += 1, o; }
+    Self operator--(int) { Self o = self(); return self() -= 1, o; }
+    friend Self operator+(Self a, difference_type n) { return a += n; }
+    friend Self operator+(difference_type n, Self a) { return a += n; }
+    friend Self operator-(Self a, difference_type n) { return a -= n; }
+    friend difference_type operator-(const Self &a, const Self &b) { return a.from(b); }
+    friend bool operator==(const Self &a, const Self &b) { return a.from(b) == 0; }
+    friend bool operator!=(const Self &a, const Self &b) { return a.from(b) != 0; }
+    friend bool operator<(const Self &a, const Self &b) { return a.from(b) < 0; }
+};
+template <class I> using value_of = typename std::iterator_traits<I>::value_type;
+template <class I> using reference_of = typename std::iterator_traits<I>::reference;
+template <class V> struct Sink {
+    template <class X> const Sink &operator=(const X &) const { return *this; }
+};
+}
+
+template <class T, class = void, class = void, class D = std::ptrdiff_t>
+class counting_iterator : public emulated::Iterator<counting_iterator<T>, T, T> {
+    T x;
+
+public:
+    explicit counting_iterator(T x = T()) : x(x) {}
+    T at(std::ptrdiff_t n) const { return T(x + n); }
+    void move(std::ptrdiff_t n) { x = T(x + n); }
+    std::ptrdiff_t from(const counting_iterator &o) const { return std::ptrdiff_t(x) - std::ptrdiff_t(o.x); }
+};
+template <class T> counting_iterator<T> make_counting_iterator(T x) { return counting_iterator<T>(x); }
+
+template <class T> class constant_iterator : public emulated::Iterator<constant_iterator<T>, T, T> {
+    T x;
+    std::ptrdiff_t place;
+
+public:
+    constant_iterator(T x = T(), std::ptrdiff_t place = 0) : x(x), place(place) {}
+    T at(std::ptrdiff_t) const { return x; }
+    void move(std::ptrdiff_t n) { place += n; }
+    std::ptrdiff_t from(const constant_iterator &o) const { return place - o.place; }
+};
+template <class T> constant_iterator<T> make_constant_iterator(T x, std::ptrdiff_t place = 0) { return {x, place}; }
+
+class discard_iterator : public emulated::Iterator<discard_iterator, emulated::Sink<void>, emulated::Sink<void>> {
+    std::ptrdiff_t place;
+
+public:
+    discard_iterator(std::ptrdiff_t place = 0) : place(place) {}
+    emulated::Sink<void> at(std::ptrdiff_t) const { return {}; }
+    void move(std::ptrdiff_t n) { place += n; }
+    std::ptrdiff_t from(const discard_iterator &o) const { return place - o.place; }
+};
+inline discard_iterator make_discard_iterator(std::ptrdiff_t place = 0) { return place; }
+
+template <class F, class I>
+using result_of_at = std::decay_t<decltype(std::declval<const F &>()(*std::declval<const I &>()))>;
+template <class F, class I, class R = result_of_at<F, I>, class = void>
+class transform_iterator : public emulated::Iterator<transform_iterator<F, I, R>, R, R> {
+    I i;
+    F f;
+
+public:
+    transform_iterator() = default;
+    transform_iterator(I i, F f = F()) : i(i), f(f) {}
+    R at(std::ptrdiff_t n) const { return f(i[n]); }
+    void move(std::ptrdiff_t n) { i += n; }
+    std::ptrdiff_t from(const transform_iterator &o) const { return i - o.i; }
+    I base() const { return i; }
+};
+template <class F, class I> transform_iterator<F, I> make_transform_iterator(I i, F f) { return {i, f}; }
+
+template <class I, class M>
+class permutation_iterator
+    : public emulated::Iterator<permutation_iterator<I, M>, emulated::value_of<I>, emulated::reference_of<I>> {
+    I i;
+    M map;
+
+public:
+    permutation_iterator() = default;
+    permutation_iterator(I i, M map) : i(i), map(map) {}
+    emulated::reference_of<I> at(std::ptrdiff_t n) const { return i[map[n]]; }
+    void move(std::ptrdiff_t n) { map += n; }
+    std::ptrdiff_t from(const permutation_iterator &o) const { return map - o.map; }
+};
+template <class I, class M> permutation_iterator<I, M> make_permutation_iterator(I i, M map) { return {i, map}; }
+
+template <class Tuple> class zip_iterator;
+template <class... I>
+class zip_iterator<std::tuple<I...>>
+    : public emulated::Iterator<zip_iterator<std::tuple<I...>>, std::tuple<emulated::value_of<I>...>,
+          std::tuple<emulated::reference_of<I>...>> {
+    std::tuple<I...> all;
+
+public:
+    zip_iterator() = default;
+    zip_iterator(const std::tuple<I...> &all) : all(all) {}
+    std::tuple<emulated::reference_of<I>...> at(std::ptrdiff_t n) const {
+        return std::apply([n](auto &...i) { return std::tuple<emulated::reference_of<I>...>(i[n]...); }, all);
+    }
+    void move(std::ptrdiff_t n) { std::apply([n](auto &...i) { ((i += n), ...); }, all); }
+    std::ptrdiff_t from(const zip_iterator &o) const { return std::get<0>(all) - std::get<0>(o.all); }
+    const std::tuple<I...> &get_iterator_tuple() const { return all; }
+};
+template <class... I> zip_iterator<std::tuple<I...>> make_zip_iterator(const std::tuple<I...> &all) { return all; }
+template <class... I> zip_iterator<std::tuple<I...>> make_zip_iterator(I... i) { return std::tuple<I...>(i...); }
+
+template <class I> struct iterator_value { typedef emulated::value_of<I> type; };
+template <class I> struct iterator_difference { typedef typename std::iterator_traits<I>::difference_type type; };
+using std::advance;
+using std::distance;
+}

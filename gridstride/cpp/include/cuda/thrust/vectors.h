@@ -1,0 +1,115 @@
+// Vectors of the host and of the device. The host may use the elements of both: what a device's vector has is memory
+// that both reach.
+#pragma once
+#include <memory>
+#include <vector>
+#include "device_ptr.h"
+#include "iterators.h"
+
+namespace thrust {
+template <class T> class device_allocator {};
+
+template <class T, class = void> class device_vector {
+    T *p = nullptr;
+    size_t n = 0, room = 0;
+
+    static T *allocate(size_t n) { return n ? device_malloc<T>(n).get() : nullptr; }
+    void end_all(size_t from) { std::destroy(p + from, p + n); }
+    template <class I> void take(I first, I last) {
+        for (; first != last; ++first) push_back(*first);
+    }
+
+public:
+    typedef T value_type;
+    typedef size_t size_type;
+    typedef std::ptrdiff_t difference_type;
+    typedef T &reference;
+    typedef const T &const_reference;
+    typedef device_ptr<T> iterator, pointer;
+    typedef device_ptr<const T> const_iterator, const_pointer;
+
+    device_vector() = default;
+    explicit device_vector(size_t n) { resize(n); }
+    device_vector(size_t n, const T &x) { resize(n, x); }
+    template <class I, class = typename std::iterator_traits<I>::iterator_category> device_vector(I first, I last) {
+        emulated::Touch touch;
+        take(first, last);
+    }
+    device_vector(std::initializer_list<T> x) : device_vector(x.begin(), x.end()) {}
+    device_vector(const device_vector &o) : device_vector(o.begin(), o.end()) {}
+    device_vector(device_vector &&o) noexcept { swap(o); }
+    template <class A> device_vector(const std::vector<T, A> &o) : device_vector(o.begin(), o.end()) {}
+    ~device_vector() { end_all(0), gridstride::device_free(p); }
+    device_vector &operator=(device_vector o) { return swap(o), *this; }
+    template <class A> device_vector &operator=(const std::vector<T, A> &o) { return *this = device_vector(o); }
+    void swap(device_vector &o) noexcept { std::swap(p, o.p), std::swap(n, o.n), std::swap(room, o.room); }
+
+    void reserve(size_t more) {
+        if (more <= room) return;
+        T *const to = allocate(more);
+        std::uninitialized_move(p, p + n, to);
+        end_all(0);
+        gridstride::device_free(p);
+        p = to, room = more;
+    }
+    void resize(size_t to, const T &x = T()) {
+        reserve(to);
+        if (to < n) end_all(to);
+        else std::uninitialized_fill(p + n, p + to, x);
+        n = to;
+    }
+    void push_back(const T &x) {
+        const T own = x;
+        if (n == room) reserve(n ? 2 * n : 16);
+        new (p + n++) T(own);
+    }
+    void pop_back() { resize(n - 1); }
+    void clear() { resize(0); }
+    void shrink_to_fit() {}
+    void assign(size_t n, const T &x) { clear(), resize(n, x); }
+    template <class I, class = typename std::iterator_traits<I>::iterator_category> void assign(I first, I last) {
+        *this = device_vector(first, last);
+    }
+    iterator erase(iterator first, iterator last) {
+        std::move(last.get(), p + n, first.get());
+        resize(n - size_t(last - first));
+        return first;
+    }
+    iterator erase(iterator at) { return erase(at, at + 1); }
+
+    size_t size() const { return n; }
+    size_t capacity() const { return room; }
+    bool empty() const { return !n; }
+    T &operator[](size_t i) { return p[i]; }
+    const T &operator[](size_t i) const { return p[i]; }
+    T &front() { return p[0]; }
+    T &back() { return p[n - 1]; }
+    const T &front() const { return p[0]; }
+    const T &back() const { return p[n - 1]; }
+    pointer data() { return p; }
+    const_pointer data() const { return p; }
+    iterator begin() { return p; }
+    iterator end() { return p + n; }
+    const_iterator begin() const { return p; }
+    const_iterator end() const { return p + n; }
+    const_iterator cbegin() const { return p; }
+    const_iterator cend() const { return p + n; }
+};
+
+template <class T, class A = std::allocator<T>> class host_vector : public std::vector<T, A> {
+public:
+    using std::vector<T, A>::vector;
+    host_vector() = default;
+    host_vector(const std::vector<T, A> &o) : std::vector<T, A>(o) {}
+    host_vector(const device_vector<T> &o) : std::vector<T, A>(o.begin(), o.end()) {}
+    host_vector &operator=(const device_vector<T> &o) { return this->assign(o.begin(), o.end()), *this; }
+};
+template <class T> using universal_vector = device_vector<T>;
+
+template <class T, class A> bool operator==(const device_vector<T> &a, const std::vector<T, A> &b) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+template <class T> bool operator==(const device_vector<T> &a, const device_vector<T> &b) {
+    return a.size() == b.size() && std::equal(a.begin(), a.end(), b.begin());
+}
+}
