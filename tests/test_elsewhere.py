@@ -1,5 +1,6 @@
 "What other compilers made of a kernel, read; and what is said where they are not."
 import json
+import re
 from collections import Counter
 from pathlib import Path
 
@@ -7,6 +8,7 @@ import pytest
 
 from gridstride.asm import elsewhere
 from gridstride.asm.languages import LANGUAGES
+from gridstride.asm.tools import link, registers_used
 from gridstride.cpp import driver
 from gridstride.recording import Unavailable
 
@@ -66,7 +68,7 @@ def test_ptx_becomes_instructions():
 }
 """
     made = elsewhere.read_made('x 1', {'.ptx': ptx}, 'sm_90')
-    assert made.written == ptx.decode() and made.registers > 0
+    assert made.written == ptx.decode() and made.registers == int(re.search(r'Used (\d+) reg', link(ptx.decode())[1])[1])
     assert [made.count(o) for o in ('LDG', 'MUFU.EX2', 'STG', 'EXIT')] == [1, 1, 1, 1]
 
 
@@ -96,7 +98,7 @@ RECORDED = Path(__file__).parents[1]/'nbs'/'recorded'
 @pytest.mark.parametrize('name', ['cutile', 'tilelang', 'cute', 'kittens', 'mojo', 'tvm'])
 def test_what_is_recorded_is_machine_code_and_its_listing(name):
     made = elsewhere.from_plain(json.loads((RECORDED/f'24_{name}.json').read_text())['data'])
-    assert elsewhere.kernel_sass(made.cubin) == made.sass
+    assert elsewhere.kernel_sass(made.cubin) == made.sass and registers_used(made.cubin) == made.registers
     assert elsewhere.from_plain(json.loads(json.dumps(elsewhere.plain(made)))) == made
 
 

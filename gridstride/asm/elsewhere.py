@@ -16,7 +16,7 @@ from typing import NamedTuple
 
 from .listing import text_lines
 from .read import read_sass
-from .tools import disassemble, link, nvrtc, sections
+from .tools import disassemble, link, nvrtc, registers_used, sections
 from ..cpp.driver import allow, launch_by_driver, load_machine_code
 from ..cpp.reader import kernels
 from ..recording import Unavailable, recorded
@@ -108,7 +108,7 @@ class Compiled(NamedTuple):
     by: str  # package and version
     written: str  # CUDA C or PTX that it wrote; nothing if it wrote machine code at once
     sass: list  # instructions of the kernel, for `arch`
-    registers: int  # of a thread; 0 if the compiler has not told
+    registers: int  # of a thread
     arch: str
     cubin: bytes = b''  # the machine code itself
 
@@ -145,7 +145,7 @@ class Compiled(NamedTuple):
         return launch
 
     def __repr__(self):
-        return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers or "?"} registers a thread'
+        return f'{self.by}: {len(self.sass)} instructions for {self.arch}, {self.registers} registers a thread'
 
 
 _CONSTANTS = '.nv.constant0.'  # the section in which a kernel finds its arguments; functions that it calls have none
@@ -201,13 +201,12 @@ def read_made(
     "The machine code of what it made, as instructions; `CompilerMissing` without nvJitLink, NVRTC and nvdisasm"
     written = made.get('.cu', made.get('.ptx', b'')).decode()
     if '.cubin' in made:
-        cubin, said = made['.cubin'], ''
+        cubin = made['.cubin']
     elif '.ptx' in made:
-        cubin, said = link(made['.ptx'].decode(), arch)
+        cubin, _ = link(made['.ptx'].decode(), arch)
     else:
-        _, cubin, said, _ = nvrtc(written, kernels(written)[0].name, arch)
-    used = re.findall(r'Used (\d+) registers', said)
-    return Compiled(by, written, kernel_sass(cubin), max(map(int, used), default=0), arch, cubin)
+        _, cubin, _, _ = nvrtc(written, kernels(written)[0].name, arch)
+    return Compiled(by, written, kernel_sass(cubin), registers_used(cubin), arch, cubin)
 
 
 def kernel_sass(cubin: bytes) -> list:

@@ -180,8 +180,8 @@ def link(
 # The assembler prints registers and spills of each kernel. How many bytes of shared and of constant memory it
 # has (its arguments are in the latter), the machine code tells; it comes in an ELF file, whose sections are
 # named after kernels.
-def sections(elf: bytes) -> dict:  # name -> size in bytes
-    "The sections of a 64-bit ELF file"
+def _sections(elf):
+    "name -> (where it begins, size) of each section of a 64-bit ELF file"
     (at,) = struct.unpack_from('<Q', elf, 0x28)
     size, n, names = struct.unpack_from('<3H', elf, 0x3A)
     heads = [struct.unpack_from('<IIQQQQ', elf, at + i * size) for i in range(n)]
@@ -189,7 +189,31 @@ def sections(elf: bytes) -> dict:  # name -> size in bytes
     def name(o):
         return elf[o : elf.index(b'\0', o)].decode()
 
-    return {name(heads[names][4] + h[0]): h[5] for h in heads}
+    return {name(heads[names][4] + h[0]): (h[4], h[5]) for h in heads}
+
+
+def sections(elf: bytes) -> dict:  # name -> size in bytes
+    "The sections of a 64-bit ELF file"
+    return {name: size for name, (_, size) in _sections(elf).items()}
+
+
+# What the driver is to know of a cubin's functions is in `.nv.info`: records of a format, an attribute and a number,
+# which is how many bytes follow if the format is 4. One attribute has (symbol, registers of a thread).
+_FOLLOWED, _REGISTERS = 4, 0x2F
+
+
+def registers_used(cubin: bytes) -> int:
+    "Registers that each thread of a cubin's kernel gets: what its functions use at most"
+    at, size = _sections(cubin)['.nv.info']
+    end, most = at + size, 0
+    while at < end:
+        form, attribute, n = struct.unpack_from('<BBH', cubin, at)
+        at += 4
+        if form == _FOLLOWED:
+            if attribute == _REGISTERS:
+                most = max(most, struct.unpack_from('<II', cubin, at)[1])
+            at += n
+    return most
 
 
 _TAKES = {
