@@ -68,7 +68,8 @@ def test_ptx_becomes_instructions():
 }
 """
     made = elsewhere.read_made('x 1', {'.ptx': ptx}, 'sm_90')
-    assert made.written == ptx.decode() and made.registers == int(re.search(r'Used (\d+) reg', link(ptx.decode())[1])[1])
+    said = re.search(r'Used (\d+) registers', link(ptx.decode())[1])
+    assert made.written == ptx.decode() and made.registers == int(said[1])
     assert [made.count(o) for o in ('LDG', 'MUFU.EX2', 'STG', 'EXIT')] == [1, 1, 1, 1]
 
 

@@ -7,59 +7,41 @@ from . import wrong
 cuda = sim.cuda
 
 
-@wrong('24.wide')
-def masks_of_32():
+def two_trees(
+    width=None,  # what a warp is taken for; None: what it is
+    steps=None,  # of both trees; None: by the width of a warp
+    mask=-1,
+    parts=None,  # how many lanes a part is taken for; None: a warp
+):
+    "A kernel that is right, but for what it is told"
     @cuda.jit
-    def sum_k(x, parts):
+    def sum_k(x, parts_of):
+        W = cuda.warpsize if width is None else width
         s,t = cuda.shared.array(32, np.float32),cuda.threadIdx.x
-        lane,warp = t%32,t//32
-        v = x[cuda.grid(1)]
-        for d in (16,8,4,2,1): v += cuda.shfl_down_sync(0xffffffff, v, d)
-        if lane == 0: s[warp] = v
-        cuda.syncthreads()
-        if warp == 0:
-            v = s[lane] if lane < cuda.blockDim.x//32 else np.float32(0)
-            for d in (16,8,4,2,1): v += cuda.shfl_down_sync(0xffffffff, v, d)
-            if t == 0: parts[cuda.blockIdx.x] = v
-    return sum_k
-
-@wrong('24.wide')
-def steps_of_32():
-    @cuda.jit
-    def sum_k(x, parts):
-        s,t = cuda.shared.array(32, np.float32),cuda.threadIdx.x
-        lane,warp = t%cuda.warpsize,t//cuda.warpsize
-        v = x[cuda.grid(1)]
-        for d in (16,8,4,2,1): v += cuda.shfl_down_sync(-1, v, d)
-        if lane == 0: s[warp] = v
-        cuda.syncthreads()
-        if warp == 0:
-            v = s[lane] if lane < cuda.blockDim.x//cuda.warpsize else np.float32(0)
-            for d in (16,8,4,2,1): v += cuda.shfl_down_sync(-1, v, d)
-            if t == 0: parts[cuda.blockIdx.x] = v
-    return sum_k
-
-@wrong('24.wide')
-def as_many_parts_as_before():
-    @cuda.jit
-    def sum_k(x, parts):
-        s,t = cuda.shared.array(32, np.float32),cuda.threadIdx.x
-        lane,warp = t%cuda.warpsize,t//cuda.warpsize
-        v = x[cuda.grid(1)]
-        d = cuda.warpsize//2
+        lane,warp,v = t % W,t//W,x[cuda.grid(1)]
+        d = W//2 if steps is None else steps
         while d > 0:
-            v += cuda.shfl_down_sync(-1, v, d)
+            v += cuda.shfl_down_sync(mask, v, d)
             d //= 2
         if lane == 0: s[warp] = v
         cuda.syncthreads()
         if warp == 0:
-            v = s[lane] if lane < cuda.blockDim.x//32 else np.float32(0)
-            d = cuda.warpsize//2
+            v = s[lane] if lane < cuda.blockDim.x//(W if parts is None else parts) else np.float32(0)
+            d = W//2 if steps is None else steps
             while d > 0:
-                v += cuda.shfl_down_sync(-1, v, d)
+                v += cuda.shfl_down_sync(mask, v, d)
                 d //= 2
-            if t == 0: parts[cuda.blockIdx.x] = v
+            if t == 0: parts_of[cuda.blockIdx.x] = v
     return sum_k
+
+@wrong('24.wide')
+def masks_of_32(): return two_trees(width=32, mask=0xffffffff)
+
+@wrong('24.wide')
+def steps_of_32(): return two_trees(steps=16)
+
+@wrong('24.wide')
+def as_many_parts_as_before(): return two_trees(parts=32)
 
 @wrong('24.wide')
 def a_tree_in_shared_memory():
