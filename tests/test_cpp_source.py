@@ -9,7 +9,7 @@ import gridstride.cpp
 from gridstride.cpp.edits import NotEmulated, WrongSource
 from gridstride.cpp.reader import host_functions, kernels
 from gridstride.cpp.rewrite import to_cpp
-from gridstride.cpp.tokens import tokens
+from gridstride.cpp.tokens import directives, tokens
 
 INCLUDE = Path(gridstride.cpp.__file__).parent/'include'/'cuda'
 COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
@@ -23,6 +23,22 @@ def symbol(name, kind='d'):
     return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''
 def host(body): return f'void host() {{ {body} }}'
 def same(src): assert to_cpp(src)==src
+
+# Preprocessor lines
+
+ODD = ['#', '##', '#if 0\n', '# define A 1', '\n', '\\\n', '\r\n', ' ', '/*', '*/', '/* x */', '/* a\nb */', '// c\n',
+       '"', '"s"', "'", "'a'", "1'000", '.5', 'a', 'b1', 'u8"x"', 'R"(#\n)"', '<<<', '>', '\\', '\ufeff', '(', '}']
+
+def lines_of(read, src):
+    try: return [t for t in read(src) if t.kind == 'directive']
+    except ValueError as e: return str(e)
+
+@pytest.mark.parametrize('seed', range(4))
+def test_preprocessor_lines_are_those_among_the_tokens(seed):
+    "Also of what is no CUDA C: they are found without reading the tokens"
+    some = random.Random(seed)
+    srcs = [''.join(some.choices(ODD, k=some.randrange(1, 14))) for _ in range(500)]
+    assert all(lines_of(directives, o) == lines_of(tokens, o) for o in srcs)
 
 # Launches
 

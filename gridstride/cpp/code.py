@@ -4,6 +4,8 @@ It is all the structure of C++ that this package reads: brackets, and the few ru
 namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
 """
 
+import itertools
+
 from .preprocessor import directive_word
 from .tokens import error_at, line_at
 
@@ -36,7 +38,7 @@ class Code:
                 self.directives.setdefault(len(self.tokens), []).append(t)
             else:
                 self.tokens.append(t)
-        self._texts = [t.text for t in self.tokens]
+        self._texts, self._places = [t.text for t in self.tokens], {}
         self._match_brackets()
 
     def __len__(self):
@@ -44,6 +46,19 @@ class Code:
 
     def __getitem__(self, i):
         return self._texts[i] if 0 <= i < len(self._texts) else ''
+
+    def find(self, *texts):
+        "The indices of the tokens that are one of `texts`, in order"
+        if not self._places:
+            for i, text in enumerate(self._texts):
+                self._places.setdefault(text, []).append(i)
+        found = [self._places[o] for o in {*texts} if o in self._places]
+        return sorted(itertools.chain(*found))
+
+    def find_specifiers(self, *words):
+        "The indices of the tokens that stand for one of these specifiers, alone or as a macro's name, in order"
+        names = [name for name, of in self.aliases.items() if not set(words).isdisjoint(of)]
+        return [i for i in self.find(*words, *names) if not set(words).isdisjoint(self.words(i))]
 
     def is_word(self, i):
         "Is token `i` a name or a keyword?"
@@ -79,13 +94,13 @@ class Code:
     def _match(self, choose):
         self.mate, self.outer = {}, []
         opened, groups = [], []
-        for i in range(len(self) + 1):
+        for i, text in enumerate([*self._texts, '']):
             for d in self.directives.get(i, ()):
                 opened = _pass_directive(d, opened, groups, choose)
-            if self[i] in CLOSES:
+            if text in CLOSES:
                 self._close(i, opened)
             self.outer.append(opened[-1] if opened else -1)
-            if self[i] in OPENS:
+            if text in OPENS:
                 opened.append(i)
         if opened and self.strict:
             raise self.error(ValueError, f'this {self[opened[-1]]!r} is never closed', opened[-1])

@@ -13,9 +13,8 @@ from .tokens import literal
 def rewrite_asm(e: Edits):
     "Each asm statement becomes a block of calls"
     c = e.code
-    for i in range(len(c)):
-        if c[i] in ('asm', '__asm__', '__asm') and c.is_word(i):
-            _rewrite_statement(e, i)
+    for i in c.find('asm', '__asm__', '__asm'):
+        _rewrite_statement(e, i)
 
 
 def _rewrite_statement(e, i):

@@ -13,7 +13,7 @@ from .edits import Edits, WrongSource
 def rewrite_launches(e: Edits):
     "`k<<<grid, block>>>(args)` becomes a call, whose lambda makes the kernel one object whatever it is"
     c = e.code
-    for i in range(len(c)):
+    for i in c.find('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func', *e.launchers):
         if c[i] == '<<<' and c[i - 1] != 'operator':
             _rewrite_launch(e, i)
         elif c[i] in ('cudaLaunchKernel', 'cudaLaunchCooperativeKernel') and c[i + 1] == '(':

@@ -9,6 +9,7 @@ messages fit the source as it was written.
 """
 
 import re
+from functools import lru_cache
 from pathlib import Path
 
 from .edits import Edits, NotEmulated, apply
@@ -62,18 +63,19 @@ def _rewrite_inlining(e):
     """`__noinline__` is also an attribute's name in the standard library, so it cannot be a macro. The attribute
     `always_inline` goes: nvcc ignores it without `inline`, where g++ refuses it"""
     c = e.code
-    for i in range(len(c)):
-        if c[i] == '__noinline__' and c[i - 1] != '(':
-            e.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
-        elif c[i] in ('always_inline', '__always_inline__') and c[i - 1] in ('(', ',') and c[i + 1] in (')', ','):
+    for i in c.find('__noinline__', 'always_inline', '__always_inline__'):
+        if c[i] == '__noinline__':
+            if c[i - 1] != '(':
+                e.replace_tokens(i, i, 'GRIDSTRIDE_NOINLINE')
+        elif c[i - 1] in ('(', ',') and c[i + 1] in (')', ','):
             e.replace_tokens(i, i, 'unused')
 
 
 def _rewrite_clusters(e):
     "A kernel with `__cluster_dims__` begins by saying so: a template's may depend on its arguments"
     c = e.code
-    for i in range(len(c)):
-        if c[i] != '__cluster_dims__' or not c.is_word(i) or c[i + 1] != '(':
+    for i in c.find('__cluster_dims__'):
+        if c[i + 1] != '(':
             continue
         if any('static thread_local' in text for *_, text in e.made):
             what = 'beside a kernel in clusters the emulator has no __shared__ variables of file scope'
@@ -100,6 +102,7 @@ def _names(i, kernel):
     return f'static const ::gridstride::Names gs_names_{i}("{kernel.name}", "{names}");'
 
 
+@lru_cache(16)  # a cell is run again, a kernel is compiled with checks and without
 def to_cpp(
     src: str,  # CUDA C
     names=True,  # tell the emulator how the kernels' parameters are called? Not in a header, which may come twice

@@ -71,8 +71,8 @@ def _side(f):
 
 
 def _refuse_launches(c, names):
-    for i in range(len(c)):
-        if c[i] == '<<<' and names.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
+    for i in c.find('<<<'):
+        if names.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
             what = f'{c[i - 1]} is no kernel, so it cannot be launched: write `__global__` in front of it'
             raise c.error(WrongSource, what, i - 1)
 

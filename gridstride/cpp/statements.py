@@ -35,23 +35,25 @@ def rewrite_statements(e: Edits):
 def _rewrite_exchanges(e):
     "`atomicExch(p, v);`, whose result nobody takes, only writes"
     c = e.code
-    for i in range(len(c)):
-        if c[i] in _EXCHANGES and c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
+    for i in c.find(*_EXCHANGES):
+        if c[i + 1] == '(' and c[c.mate.get(i + 1, i) + 1] == ';' and _begins(c, i):
             e.replace_tokens(i, i, f'::gridstride::unread::{c[i]}')
 
 
 def _rewrite_heap(e):
     "`malloc` and `free` of a kernel are the device's, those of the host are its own: which, the running code tells"
     c = e.code
-    for i in range(len(c)):
-        if c[i] in _HEAP and c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::', '*', '&'):
+    for i in c.find(*_HEAP):
+        if c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::', '*', '&'):
             e.replace_tokens(i, i, f'::gridstride::{_HEAP[c[i]]}')
 
 
 def _rewrite_new(e):
     "`new` and `delete` of device functions: of the device or of the host, as the running code tells"
     c = e.code
-    for i in _in_device_functions(c):
+    found = c.find('new', 'delete')
+    bodies = _device_functions(c) if found else []
+    for i in (i for i in found if any(a <= i < b for a, b in bodies)):
         if c[i] == 'new' and c[i + 1] != '(' and c[i - 1] != '::':
             e.replace_tokens(i, i, 'new (::gridstride::heap)')
         elif c[i] == 'delete' and c[i - 1] not in ('=', '::'):
@@ -60,14 +62,15 @@ def _rewrite_new(e):
             e.replace_tokens(i, i + 2 * array, f'::gridstride::Discard{how}->*')
 
 
-def _in_device_functions(c):
-    "The tokens within functions that a GPU runs"
-    last = -1
-    for i in range(len(c)):
-        if i > last and c[i] in ('__global__', '__device__'):
+def _device_functions(c):
+    "(begin, end) of the body of each function that a GPU runs"
+    res, last = [], -1
+    for i in c.find('__global__', '__device__'):
+        if i > last:
             body = c.until(i, ('{', ';'))
             last = c.mate.get(body, body)
-            yield from range(body, last)
+            res.append((body, last))
+    return res
 
 
 def _begins(c, i):
@@ -92,12 +95,13 @@ def _chooses(c, i):
 def _rewrite_returns(e):
     "A thread that returns before a barrier says where, so that it is no thread that has passed the barrier by"
     c = e.code
-    for i in range(len(c)):
-        if '__global__' not in c.words(i) or c.scope(i) != 'namespace':
+    returns = [j for j in c.find('return') if c[j + 1] == ';']
+    for i in c.find_specifiers('__global__'):
+        if c.scope(i) != 'namespace':
             continue
         body = c.until(i, ('{', ';'))
-        for j in range(body, c.mate.get(body, body)):
-            if c[j] == 'return' and c[j + 1] == ';' and not _in_lambda(c, j, body):
+        for j in returns:
+            if body <= j < c.mate.get(body, body) and not _in_lambda(c, j, body):
                 line = '__LINE__ + 1' if _behind_barrier(c, j) else '__LINE__'
                 e.replace_tokens(j, j, f'return ::gridstride::returns({line})')
 
@@ -130,13 +134,13 @@ def _refuse_results(c: Code, functions):
             what = (
                 f'{f.name} is a kernel, which returns nothing: `__global__ void {f.name}(...)`, and write to an array'
             )
-            i = next(i for i in range(len(c)) if c[i] == f.name and c.line(i) == f.line)
+            i = next(i for i in c.find(f.name) if c.line(i) == f.line)
             raise c.error(WrongSource, what, i)
 
 
 def _refuse_calls(c: Code, kernels):
-    for i in range(len(c)):
-        if c[i] not in kernels or c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
+    for i in c.find(*kernels):
+        if c.scope(i) != 'code' or c[i - 1] in ('.', '->'):
             continue
         end = c.angle(i + 1) if c[i + 1] == '<' else i
         declares = c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&', '>')

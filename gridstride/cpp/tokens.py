@@ -23,17 +23,18 @@ class Token(NamedTuple):
 
 # `>` is always a token of its own: whether `>>>` closes a launch, three templates, or one template and a
 # shift is known only later. A quote between digits belongs to the number, as in 1'000.
+_SPACE = r'(?: \s | \ufeff | \\\r?\n | //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )+'
+_STRING = r"""(?:u8|[uUL])?
+      (?: R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+' ) \w*"""
+_NUMBER, _WORD = r"\.?\d (?: [eEpP][+-] | '?\w | \. )*", r'[^\W\d]\w*'
 _TOKEN = re.compile(
-    r"""
-    (?P<space>  (?: \s | \ufeff | \\\r?\n | //(?:\\\r?\n|[^\n])* | /\*.*?\*/ )+ )
-  | (?P<string> (?:u8|[uUL])?
-      (?: R"(?P<fence>[^()\s\\]*)\(.*?\)(?P=fence)" | "(?:\\.|[^"\\\n])*" | '(?:\\.|[^'\\\n])+' ) \w* )
-  | (?P<number> \.?\d (?: [eEpP][+-] | '?\w | \. )* )
-  | (?P<word>   [^\W\d]\w* )
+    rf"""
+    (?P<space> {_SPACE} ) | (?P<string> {_STRING} ) | (?P<number> {_NUMBER} ) | (?P<word> {_WORD} )
   | (?P<op>     <<<(?!<) | <<=? | <=>? | >= | -> | :: | \#\# | \.\.\. | && | \|\| | /\* | [-+*/%&|^!=]= | . )
 """,
     re.X | re.S,
 )
+_UP_TO_HASH = re.compile(rf'(?: {_SPACE} | (?P<last> {_STRING} | {_NUMBER} | {_WORD} | (?!/\*)[^#] ) )*', re.X | re.S)
 
 # a preprocessor line, with the lines that continue it
 _DIRECTIVE = re.compile(
@@ -49,17 +50,22 @@ def tokens(
     macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
 ):
     "Generator of the `Token`s of `src[start:end]`; `ValueError` for a comment that is never closed"
-    i, last, end = start, start, len(src) if end is None else end
-    while i < end:
-        first = src[i] == '#' and not macro and (last == 0 or '\n' in src[last:i])
-        m = (_DIRECTIVE if first else _TOKEN).match(src, i, end)
-        kind = 'directive' if first else m.lastgroup
-        if m[0] == '/*':
-            raise error_at(ValueError, 'this comment is never closed', src, i)
-        if kind != 'space':
-            yield Token(kind, m[0], i, m.end())
-            last = m.end()
-        i = m.end()
+    end, begins = len(src) if end is None else end, start == 0  # begins: does a line begin here, but for spaces?
+    while start < end:
+        for m in _TOKEN.finditer(src, start, end):
+            kind, text = m.lastgroup, m[0]
+            if kind == 'space':
+                begins = begins or '\n' in text
+                continue
+            if text[0] == '#' and begins and not macro:
+                m = _DIRECTIVE.match(src, m.start(), end)
+                yield Token('directive', m[0], *m.span())
+                break
+            if text == '/*':
+                raise error_at(ValueError, 'this comment is never closed', src, m.start())
+            yield Token(kind, text, *m.span())
+            begins = False
+        start, begins = m.end(), False
 
 
 # A source is looked at more than once: for its headers, its kernels, and to be rewritten.
@@ -71,11 +77,22 @@ def tokens_of(
     return tuple(tokens(src))
 
 
+@lru_cache(4)
 def directives(
     src: str,  # CUDA C
-) -> list:  # of `Token`s
-    "The preprocessor lines of `src`"
-    return [t for t in tokens_of(src) if t.kind == 'directive']
+) -> tuple:  # of `Token`s
+    "The preprocessor lines of `src`, as `tokens` has them, but without looking at each of the others"
+    res, at, last = [], 0, 0
+    while at < len(src):
+        m = _UP_TO_HASH.match(src, at)
+        at, last = m.end(), max(last, m.end('last'))
+        if src.startswith('/*', at):
+            raise error_at(ValueError, 'this comment is never closed', src, at)
+        line = at < len(src) and (last == 0 or '\n' in src[last:at]) and _DIRECTIVE.match(src, at)
+        if line:
+            res.append(Token('directive', line[0], *line.span()))
+        at = last = line.end() if line else at + 1
+    return tuple(res)
 
 
 @lru_cache(4)

@@ -12,8 +12,8 @@ from .edits import Edits, NotEmulated
 def rewrite_shared(e: Edits):
     "`__shared__ T a[N], b;` becomes references to memory of the block"
     c, end = e.code, -1
-    for i in range(len(c)):
-        if i <= end or '__shared__' not in c.words(i):
+    for i in c.find_specifiers('__shared__'):
+        if i <= end:
             continue
         d = read_declaration(c, i)
         if declarators := list(d.declarators):
@@ -119,8 +119,8 @@ def rewrite_symbols(e: Edits):
 def _device_variables(c):
     "(`Declaration`, its declarators) of each declaration of variables of the device"
     end = -1
-    for i in range(len(c)):
-        if i <= end or _SPACES.keys().isdisjoint(c.words(i)) or c.scope(i) != 'namespace':
+    for i in c.find_specifiers(*_SPACES):
+        if i <= end or c.scope(i) != 'namespace':
             continue
         d = read_declaration(c, i)
         first = next(d.declarators, None)
