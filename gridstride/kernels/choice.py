@@ -297,11 +297,16 @@ def matmul(
     a,  # any tensor that torch.matmul takes; a kernel multiplies (..., k)
     b,  # by (k, w)
     out=None,  # written instead of a new tensor
+    epilogue=None,  # an `Epilogue`: what is done with the product before it is written
 ):
     """`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which.
 
     Products of float32 have float32's errors, infinities and NaN, also where tensor cores make them; but numbers below
     1e-33 lose bits there (`split`). Where sums overflow on the way, their order decides what is infinite, as ever."""
+    if epilogue is not None:
+        from .products.epilogues import multiply_with
+
+        return multiply_with(a, b, epilogue, out)
     torch = _torch()
     if out is None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not _why_torch(a, b):
         return _product().apply(a, b)

@@ -19,6 +19,7 @@ from .fused.softmax_programs import list_softmax_programs
 from .fused.training import list_training_programs
 from .latent.programs import list_latent_programs
 from .memory.programs import list_programs
+from .products.programs import list_product_programs
 from .quant.programs import list_quant_programs
 from .rung import H100, Rung
 from .sparse.programs import list_sparse_programs
@@ -183,6 +184,7 @@ def export(folder, match='') -> list:  # of the files written
         **list_softmax_programs(),
         **list_attention_programs(),
         **list_latent_programs(),
+        **list_product_programs(),
     }
     programs |= {f'{name}.cu': text for name, text in others.items() if match in name}
     for name, text in {**programs, 'run.sh': RUN}.items():

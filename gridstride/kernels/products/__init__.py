@@ -1,0 +1,17 @@
+"""Products of 16-bit floats with what follows them in the same kernel: a bias, an activation, a residual; of many
+matrices at once; of groups of rows, each with a matrix of its own. Its modules need torch, and are looked up when they
+are asked for."""
+
+from .sources import Activation
+from ...doors import front_door
+
+_MODULE_OF = {  # tool -> the module that has it
+    'Epilogue': 'epilogues',
+    'explain_with': 'epilogues',
+    'mlp': 'mlps',
+    'bmm': 'batches',
+    'grouped_mm': 'batches',
+}
+TOOLS = tuple(_MODULE_OF)
+__all__ = ['Activation', 'TOOLS', *TOOLS]
+__getattr__, __dir__ = front_door(__name__, _MODULE_OF)

@@ -1,0 +1,131 @@
+"""`bmm`: products of many matrices in one launch. `grouped_mm`: rows in groups, each multiplied by a matrix of its own,
+as experts have it."""
+
+import torch
+from torch.autograd.function import once_differentiable
+
+from .launches import plan_for, run
+from .. import choice
+from ..tool import enter_thread, type_of
+
+
+def _why_torch(a, b):
+    "Why torch multiplies batches, whatever their type; None if it need not"
+    if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
+        return 'these are no two batches that fit'
+    return choice._why_torch(a.flatten(0, 1), b[0])
+
+
+def _plan(a, b):
+    "What multiplies two batches, or why torch does"
+    if why := _why_torch(a, b):
+        return why
+    return plan_for(a, b)
+
+
+def _forward(a, b):
+    found = _plan(a, b)
+    if isinstance(found, str):
+        return torch.bmm(a, b)
+    layout, m, n = found
+    return run(m, n, None, layout)
+
+
+class _Bmm(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b):
+        ctx.save_for_backward(a, b)
+        return _forward(a, b)
+
+    @staticmethod
+    def backward(ctx, g):
+        if g.is_cuda:
+            enter_thread()
+        a, b = ctx.saved_tensors
+        return (bmm(g, b.mT) if ctx.needs_input_grad[0] else None, bmm(a.mT, g) if ctx.needs_input_grad[1] else None)
+
+
+def bmm(
+    a,  # (count, h, k)
+    b,  # (count, k, w)
+):  # (count, h, w)
+    "`torch.bmm`, differentiable: by one kernel for 16-bit floats on a Hopper GPU, by torch for all else"
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_plan(a, b), str):
+        return _Bmm.apply(a, b)
+    return _forward(a, b)
+
+
+# Rows in groups
+def _check_groups(a, b, ends):
+    "Raise for what does not fit"
+    if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
+        has = f'{type_of(a)}{tuple(a.shape)} and {type_of(b)}{tuple(b.shape)}'
+        raise ValueError(f'grouped_mm: a and b are {has}; (rows, k) and (groups, k, w) of one type are needed')
+    if ends.dtype != torch.int32 or ends.shape != b.shape[:1] or not ends.is_contiguous():
+        has = f'{type_of(ends)}{tuple(ends.shape)}'
+        raise ValueError(f'grouped_mm: ends is {has}, and int32({b.shape[0]},) is needed: where each group ends')
+    if not a.device == b.device == ends.device:
+        raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {ends.device}')
+
+
+def _plan_groups(a, b):
+    "(layout, m, n) for the kernel, or why torch multiplies"
+    if why := choice._why_torch(a, b[0]):
+        return why
+    if not a.is_contiguous():
+        return 'a is not contiguous'
+    return plan_for(a[None], b)
+
+
+def _each(a, b, ends):
+    "The groups one by one"
+    starts = [0, *ends.tolist()]
+    return torch.cat([a[s:e] @ o for s, e, o in zip(starts, starts[1:], b)])
+
+
+def _groups_forward(a, b, ends):
+    found = _plan_groups(a, b)
+    if isinstance(found, str):
+        return _each(a, b, ends)
+    layout, m, n = found
+    return run(m[0], n, None, layout, ends=ends)
+
+
+class _Grouped(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx, a, b, ends):
+        ctx.save_for_backward(a, b, ends)
+        return _groups_forward(a, b, ends)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx, g):
+        if g.is_cuda:
+            enter_thread()
+        (a, b, ends), g = ctx.saved_tensors, g.contiguous()
+        da = _groups_forward(g, b.mT, ends) if ctx.needs_input_grad[0] else None
+        return da, _of_groups(a, g, ends) if ctx.needs_input_grad[1] else None, None
+
+
+def _of_groups(a, g, ends):
+    "The gradient of each group's matrix; by torch"
+    if g.is_cuda:
+        return torch._grouped_mm(a.t(), g, ends)
+    starts = [0, *ends.tolist()]
+    return torch.stack([a[s:e].t() @ g[s:e] for s, e in zip(starts, starts[1:])])
+
+
+def grouped_mm(
+    a,  # (rows, k)
+    b,  # (groups, k, w), or a transpose of (groups, w, k)
+    ends,  # int32 (groups,): behind the last row of each group; the last of all is `rows`
+):  # (rows, w)
+    """Each group of rows times a matrix of its own, as tokens that were sorted by their experts; groups may be empty.
+    Differentiable once: the gradient of b is torch's.
+
+    By one kernel for 16-bit floats on a Hopper GPU; elsewhere one product after the other, for which the host waits for
+    `ends`. `ValueError` says what does not fit."""
+    _check_groups(a, b, ends)
+    if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
+        return _Grouped.apply(a, b, ends)
+    return _groups_forward(a, b, ends)

@@ -1,0 +1,118 @@
+"""What multiplies for given sizes: the kernel with its numbers, its grid, and the boxes of its copies."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from .sources import product_source
+from ..rung import Call
+from ...utils import cdiv
+
+
+class Case(NamedTuple):
+    "What is asked for"
+
+    dtype: str  # of m and n
+    out: str  # of the result: 'float32', or as `dtype`
+    layout: str  # 'nn', 'tn': memory holds the transpose of m, 'nt': of n
+    count: int  # products, or groups
+    h: int  # rows of m: of one product, or of all groups
+    w: int
+    k: int
+    grouped: bool = False
+    bias: bool = False  # is a row added?
+    activation: object = None  # a name, or an `Activation`
+    sloped: bool = False  # is the result multiplied by the slope of the activation at another matrix,
+    added: bool = False  # or is that added?
+    saved: bool = False  # is what the activation was given kept?
+    summed: bool = False  # are columns added up: of the result if it is sloped, else of what is added?
+    onto: bool = False  # is the result added to what `out` holds?
+
+
+class Tile(NamedTuple):
+    "How the product is cut"
+
+    BM: int  # rows of a block
+    BN: int  # columns
+    STAGES: int
+    WGS: int  # warpgroups that multiply
+    CM: int  # blocks of a cluster, below each other
+    BLOCKS: int  # of an SM
+
+
+TILES = [
+    Tile(128, 256, 4, 2, 2, 1),
+    Tile(256, 128, 4, 2, 2, 1),
+    Tile(128, 128, 3, 1, 2, 2),
+    Tile(128, 128, 3, 1, 1, 2),
+    Tile(128, 64, 4, 1, 1, 2),
+    Tile(64, 128, 4, 1, 1, 2),
+    Tile(64, 64, 4, 1, 1, 3),
+]
+BK, _GROUP = 64, 8
+
+
+def cost(tile, c, sms=132) -> float:
+    "About how many cycles a product takes"
+    tiles = c.count * cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN)
+    if c.grouped:  # each group ends somewhere in a tile
+        tiles = (cdiv(c.h, tile.BM * tile.CM) + c.count // 2) * cdiv(c.w, tile.BN)
+    slots = sms * tile.BLOCKS // tile.CM
+    tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + tile.BN)
+    l2 = (tile.BM + tile.BN / tile.CM) * 128 / 63
+    step = (tensor**4 + shared**4 + l2**4) ** 0.25 * tile.BLOCKS
+    return 5000 + cdiv(tiles, slots) * (cdiv(c.k, BK) * step + 1000 + tile.BM * tile.BN / 16)
+
+
+@lru_cache(4096)
+def choose(c, sms=132) -> Tile:
+    "The tile with the lowest estimate"
+    return min(TILES, key=lambda tile: cost(tile, c, sms))
+
+
+def _registers(tile):
+    "How many a thread that copies keeps, and how many one that multiplies gets of the others"
+    each = 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
+    down = 40 if each > 80 else 24
+    return dict(DOWN=down, UP=min(240, (each + (each - down) // tile.WGS) // 8 * 8))
+
+
+_ARRAYS = 'm', 'n', 'out', 'bias', 'other', 'saved', 'sums', 'ends'
+
+
+def sum_rows(c, tile):
+    "Rows of partial sums of columns: one for the rows of each warp"
+    return cdiv(c.h, tile.BM * tile.CM) * tile.CM * tile.WGS * 4
+
+
+@lru_cache(1024)
+def product_call(
+    c,  # a `Case`
+    scale,  # of the product
+    on,  # a `Device`
+    tile=None,  # that of `choose`
+) -> tuple:  # a `Call`, and the (box, swizzle) of m and n
+    "What multiplies on a Hopper GPU"
+    tile = tile or choose(c, on.sms)
+    turned = c.layout[0] == 't', c.layout[1] == 't'
+    flags = dict(BIAS=c.bias, ACTIVE=bool(c.activation) and not c.sloped, SLOPED=c.sloped, ADDED=c.added)
+    flags |= dict(
+        SAVED=c.saved,
+        SUMMED=c.summed,
+        PAIRED=c.sloped or c.added,
+        ONTO=c.onto,
+        GROUPED=c.grouped,
+        M_TURNED=turned[0],
+        N_TURNED=turned[1],
+    )
+    numbers = dict(tile._asdict(), BK=BK, GROUP=_GROUP, **_registers(tile), **flags)
+    src = product_source(c.dtype, c.out, c.activation, tuple(numbers.items()))
+    tiles = c.count * cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN)
+    if c.grouped:
+        tiles += c.count * cdiv(c.w, tile.BN)
+    grid = tile.CM * min(on.sms * tile.BLOCKS // tile.CM, tiles)
+    shared = tile.STAGES * (tile.BM + tile.BN) * BK * 2
+    given = (c.count, c.h, c.w, c.k, float(scale))
+    call = Call(src, 'multiply', _ARRAYS, given, (grid,), (128 * (tile.WGS + 1),), shared)
+    m = (1, BK, 64) if turned[0] else (1, tile.BM, BK)
+    n = (1, tile.BN // tile.CM, BK) if turned[1] else (1, BK // tile.CM, 64)
+    return call, ((m, 128), (n, 128))

@@ -1,0 +1,66 @@
+"""The text of the product, `product.cuh`, and what stands above it before it is compiled: instructions, an activation,
+types and numbers."""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from ..fused.sources import source as fused_source
+from ..ptx import PTX, wgmma
+from ..texts import IN_C, texts_of, with_types
+
+source = texts_of(__package__)  # of a file here, without its `.cuh`
+
+HALVES = dict(bfloat16='bf16', float16='f16')  # torch's 16-bit floats -> PTX's names
+
+
+class Activation(NamedTuple):
+    "A function of each number, as CUDA C: expressions of `float x`"
+
+    value: str  # 'x > 0 ? x : 0'
+    slope: str = ''  # its derivative: 'x > 0 ? 1 : 0'; empty: there is none, and no gradient
+
+
+ACTIVATIONS = dict(
+    relu=Activation('x > 0 ? x : 0', 'x > 0 ? 1 : 0'),
+    gelu=Activation('gelu(x)', 'gelu_slope(x)'),
+    gelu_tanh=Activation('gelu(x)', 'gelu_slope(x)'),
+    silu=Activation('x * sigmoid(x)', 'sigmoid(x) * (1 + x * (1 - sigmoid(x)))'),
+)
+_SIGMOID = '__device__ float sigmoid(float x) { return inverse(1 + power_of_2(-1.4426950408889634f * x)); }\n'
+
+
+@lru_cache(256)
+def activation_text(
+    activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
+) -> str:
+    "CUDA C of `active` and `slope`, below the types From and Sum"
+    if activation is None:
+        return ''
+    found = activation if isinstance(activation, Activation) else ACTIVATIONS[activation]
+    head = f'constexpr bool TANH = {str(activation == "gelu_tanh").lower()};\n{fused_source("gelu")}{_SIGMOID}'
+    text = f'{head}__device__ float active(float x) {{ return {found.value}; }}\n'
+    return text + f'__device__ float slope(float x) {{ return {found.slope}; }}\n' * bool(found.slope)
+
+
+@lru_cache(1024)
+def product_source(
+    dtype,  # of m and n: 'bfloat16', 'float16'
+    out,  # of the result
+    activation,  # as for `activation_text`
+    constants,  # ((name in the text, int), ...)
+) -> str:
+    "CUDA C of the product, ready to be compiled"
+    above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', HALVES[dtype]) + activation_text(activation)
+    types = ('Number', IN_C[dtype]), ('Out', IN_C[out]), ('From', IN_C[dtype]), ('Sum', 'float')
+    flags = dict(constants)
+    stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
+    stubs += '' if 'slope(' in above else '__device__ float slope(float x) { return 1; }\n'
+    return with_types(source('product'), types, tuple(flags.items()), above + stubs)
+
+
+@lru_cache(256)
+def pass_source(dtype, activation) -> str:
+    "CUDA C that applies an `Activation`, where another kernel has multiplied"
+    stub = '' if activation.slope else '__device__ float slope(float x) { return 1; }\n'
+    types = ('Number', IN_C[dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
+    return with_types(source('pass'), types, (), activation_text(activation) + stub)

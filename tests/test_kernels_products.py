@@ -1,0 +1,265 @@
+"""`gridstride.kernels.products`: products with epilogues, in batches and in groups, on the emulator against float64."""
+from contextlib import nullcontext
+from functools import partial
+
+import pytest
+import torch
+import torch.nn.functional as F
+from gridstride.asm import CompilerMissing, resources
+from gridstride.cpp import program
+from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp, using
+from gridstride.kernels.products import batches, launches, mlps, programs
+from gridstride.kernels.products.calls import TILES, Case, Tile, choose, product_call
+from gridstride.kernels.products.launches import run
+from gridstride.kernels.rung import H100
+from one_unit import one_unit
+
+HALF, NAN = torch.bfloat16, float('nan')
+ROUNDED = {torch.float32: 2.**-24, torch.bfloat16: 2.**-8, torch.float16: 2.**-11}
+
+
+class Marker:
+    "What is given to `using`, so that kernels run where they are emulated"
+    name = 'marker'
+
+
+@pytest.fixture(scope='module', autouse=True)
+def at_once(pytestconfig):
+    "All kernels are compiled in one unit"
+    cases = [*(partial(test_layouts_tiles_and_batches, *o) for o in PRODUCTS),
+             *(partial(test_epilogues, o) for o in WAYS),
+             *(partial(test_groups_may_be_ragged_or_empty, o) for o in GROUP_TILES)]
+    with one_unit(pytestconfig, cases):
+        launches._ready.cache_clear()                               # of launches that were only noted
+        yield
+
+
+def normal(*shape, dtype=HALF, seed=0):
+    return torch.randn(shape, generator=torch.Generator().manual_seed(seed + sum(shape))).to(dtype)
+
+
+def close(got, want, size, dtype, slopes=0):
+    """Rounded once from a sum in float32: half a unit of the last place, and for the sum 16 of 2^-24 of its terms'
+    sizes; `slopes`: how much of these may be wrong besides (for 16 bits, activations are right to 2^-22)"""
+    off = (got.double() - want).abs() - ROUNDED[dtype]*want.abs() - (16*2.**-24 + slopes)*size - 2.**-40
+    assert got.dtype == dtype
+    torch.testing.assert_close(off.clamp(min=0), torch.zeros_like(off), rtol=0, atol=0)
+
+
+def exact(a, b): return a.double() @ b.double(), a.double().abs() @ b.double().abs()
+
+
+def given(a, b, layout):
+    "As memory has them"
+    return a.mT.contiguous() if layout[0] == 't' else a, b.mT.contiguous() if layout[1] == 't' else b
+
+
+# tile, layout, type, products, h, w, k: each kind of tile, each layout; ends that are no whole tiles, a ring that turns
+PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 296, 136, 72),
+            (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
+            (TILES[6], 'tn', HALF, 5, 72, 136, 72)]
+
+
+@pytest.mark.parametrize('tile,layout,dtype,count,h,w,k', PRODUCTS)
+def test_layouts_tiles_and_batches(tile, layout, dtype, count, h, w, k):
+    a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
+    out = torch.full((count, h, w), NAN, dtype=dtype)
+    close(run(*given(a, b, layout), out, layout, tile=tile), *exact(a, b), dtype)
+
+
+SQUARE = Activation('x * x', '2 * x')
+SMALL = Tile(64, 64, 2, 1, 1, 1)
+REFERENCE = {'relu': F.relu, 'gelu': F.gelu, 'gelu_tanh': partial(F.gelu, approximate='tanh'), 'silu': F.silu,
+             SQUARE: lambda x: x*x, None: lambda x: x}
+WAYS = ['gelu', 'gelu_tanh', 'silu', 'relu', SQUARE, 'residual', 'onto']
+H, W, K = 72, 104, 136
+
+
+@pytest.mark.parametrize('way', WAYS, ids=str)
+def test_epilogues(way):
+    "A bias, a scale and an activation with what it was given, or a residual, or all added to float32; and its slope"
+    a, b, bias, other = normal(H, K), normal(K, W), normal(W), normal(H, W, seed=1)
+    p, size = exact(a, b)
+    out, saved = torch.full((H, W), NAN, dtype=HALF), torch.full((H, W), NAN, dtype=HALF)
+    if way == 'residual':
+        got, sums = run(a, b, out, bias=bias, plus=other, summed=True, tile=SMALL)
+        close(got, p + bias.double() + other.double(), size + bias.abs() + other.abs(), HALF)
+        close(sums.sum(0), other.double().sum(0), other.double().abs().sum(0), torch.float32)
+    elif way == 'onto':
+        c = normal(H, W, dtype=torch.float32)
+        close(run(a, b, c.clone(), scale=-.5, onto=True, tile=SMALL), c.double() - .5*p, size + c.abs(), torch.float32)
+    else:
+        run(a, b, out, bias=bias, scale=.5, activation=way, saved=saved, tile=SMALL)
+        z, size = .5*p + bias.double(), .5*size + bias.double().abs()
+        close(saved, z, size, HALF)
+        # a slope is 2 z at most for the square and 1.13 for the others
+        close(out, REFERENCE[way](z), size*(2*z.abs() + 1.13), HALF, 2.**-20)
+        x = other.double().requires_grad_()
+        slope, = torch.autograd.grad(REFERENCE[way](x).sum(), x)
+        got, sums = run(a, b, torch.full_like(out, NAN), activation=way, slope_at=other, summed=True, tile=SMALL)
+        close(got, p*slope, size*2*(slope.abs() + 1), HALF, 2.**-20)
+        close(sums.sum(0), (p*slope).sum(0), (size*2*(slope.abs() + 1)).sum(0), torch.float32, 2.**-20)
+
+
+GROUP_TILES = [TILES[0], SMALL]
+
+
+@pytest.mark.parametrize('tile', GROUP_TILES)
+def test_groups_may_be_ragged_or_empty(tile):
+    ends = [0, 13, 13, 150, 290]
+    a, b, starts = normal(290, 136), normal(5, 136, 88), [0, *ends[:-1]]
+    out = torch.full((290, 88), NAN, dtype=HALF)
+    run(a, b, out, ends=torch.tensor(ends, dtype=torch.int32), tile=tile)
+    parts = [exact(a[s:e], b[i]) for i, (s, e) in enumerate(zip(starts, ends))]
+    close(out, *(torch.cat([o[i] for o in parts]) for i in range(2)), HALF)
+
+
+# The tools, by torch and by kernels
+
+def leaf(*shape, dtype=HALF, seed=0): return normal(*shape, dtype=dtype, seed=seed).requires_grad_()
+
+
+def agree(got, want, inputs, doubles, most=2.**-7):
+    "The result and its gradients: a few roundings to 16 bits, each 2^-9 at most of what it rounds, and their mean less"
+    g = normal(*want.shape, seed=9).to(got.dtype)
+    pairs = [(got, want), *zip(torch.autograd.grad(got, inputs, g), torch.autograd.grad(want, doubles, g.double()))]
+    for x, y in pairs:
+        assert x.shape == y.shape and (x.double() - y).norm() <= most*y.norm()
+
+
+def doubled(*xs): return [x.detach().double().requires_grad_() for x in xs]
+
+
+@pytest.mark.parametrize('where', ['torch', 'kernel'])
+@pytest.mark.parametrize('activation', ['gelu', SQUARE, None], ids=['gelu', 'square', 'none'])
+def test_matmul_with_an_epilogue(where, activation):
+    inputs = a, w, bias, plus = leaf(3, 20, 64), leaf(48, 64), leaf(48), leaf(3, 20, 48)
+    e = Epilogue(bias, activation, plus, .5)
+    with using(Marker()) if where == 'kernel' else nullcontext():
+        said, got = explain_with(a, w.t(), e), matmul(a, w.t(), epilogue=e)
+        x, y, b, r = doubles = doubled(*inputs)
+        agree(got, REFERENCE[activation](.5*(x @ y.t()) + b) + r, inputs, doubles)
+    assert said == ('one kernel, with its epilogue' if where == 'kernel' else
+                    'torch.matmul, then the epilogue: it is not on a GPU')
+
+
+@pytest.mark.parametrize('where', ['torch', 'kernel'])
+def test_accumulation(where):
+    a, b, c = normal(24, 64), normal(64, 40), normal(24, 40, dtype=torch.float32)
+    out = c.clone()
+    with using(Marker()) if where == 'kernel' else nullcontext():
+        assert matmul(a, b, out, Epilogue(accumulate=True)) is out
+    # torch rounds the product to 16 bits first
+    close(out, c + exact(a, b)[0], exact(a, b)[1] + c.abs(), torch.float32, 0 if where == 'kernel' else 2.**-8)
+
+
+@pytest.mark.parametrize('where', ['torch', 'kernel'])
+def test_an_mlp(where):
+    inputs = x, up, down, b1, b2 = leaf(2, 30, 64), leaf(104, 64), leaf(64, 104), leaf(104), leaf(64)
+    X, U, D, B1, B2 = doubles = doubled(*inputs)
+    with using(Marker()) if where == 'kernel' else nullcontext():
+        assert (mlps.why_not_mlp(x, up, down, b1, b2) is None) == (where == 'kernel')
+        agree(mlp(x, up, down, b1, b2, residual=True), X + F.linear(F.gelu(F.linear(X, U, B1)), D, B2), inputs, doubles,
+              2.**-6)
+
+
+@pytest.mark.parametrize('where', ['torch', 'kernel'])
+def test_batches(where):
+    a, b = leaf(3, 40, 64), leaf(3, 64, 72)
+    x, y = doubles = doubled(a, b)
+    with using(Marker()) if where == 'kernel' else nullcontext():
+        assert isinstance(batches._plan(a, b), str) == (where == 'torch')
+        agree(bmm(a, b), x @ y, (a, b), doubles)
+
+
+@pytest.mark.parametrize('where', ['torch', 'kernel'])
+def test_groups(where):
+    ends, b = [10, 10, 50, 64], leaf(4, 40, 72)
+    a, starts = leaf(64, 40), [0, 10, 10, 50]
+    x, y = doubles = doubled(a, b)
+    want = torch.cat([x[s:e] @ y[i] for i, (s, e) in enumerate(zip(starts, ends))])
+    with using(Marker()) if where == 'kernel' else nullcontext():
+        agree(grouped_mm(a, b, torch.tensor(ends, dtype=torch.int32)), want, (a, b), doubles)
+
+
+def test_torch_compile_traces_what_torch_does():
+    x, up, down, bias = normal(8, 16), normal(24, 16), normal(16, 24), normal(24)
+    def f(x): return mlp(x, up, down, bias, residual=True), matmul(x, up.t(), epilogue=Epilogue(bias, 'silu', scale=2.))
+    for got, want in zip(torch.compile(f, fullgraph=True, backend='eager')(x), f(x)): assert torch.equal(got, want)
+
+
+@pytest.mark.parametrize('call,words', [
+    (lambda a, b: matmul(a, b, epilogue='gelu'), 'epilogue is a str, and an Epilogue is needed'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), "'tanh'; it may be relu, gelu, gelu_tanh, silu"),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), r'bias is bfloat16\(16,\) on cpu, and bfloat16\(24,\)'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate adds to what `out` holds; give it'),
+    (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., k\) @ \(k, w\) is needed: \(8, 16\) @ \(8, 16\)'),
+    (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` has no gradient'),
+    (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'has no slope'),
+    (lambda a, b: mlp(a, b, b), r'mlp: up is bfloat16\(16, 24\) on cpu, and bfloat16\(16, 16\)'),
+    (lambda a, b: mlp(a, a, a.t(), activation=None), 'its two layers are one; use matmul'),
+    (lambda a, b: mlp(a, a, b.t()[:, :8], residual=True), 'x has 16 numbers a row and the result 24'),
+    (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, k\) and \(groups, k, w\)'),
+    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends is int64\(1,\), and int32\(1,\)')])
+def test_errors_in_words(call, words):
+    with pytest.raises((TypeError, ValueError), match=words): call(normal(8, 16), normal(16, 24))
+
+
+@pytest.mark.parametrize('make,why', [
+    (lambda: (normal(8, 16, dtype=torch.float32), normal(16, 8, dtype=torch.float32)), 'these are float32'),
+    (lambda: (normal(8, 16), normal(16, 12)), 'whole 16 bytes, 8 bfloat16s, and some have 12'),
+    (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'in a way that no kernel reads'),
+    (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'no multiple of 16')])
+def test_what_the_kernel_does_not_take_is_told(make, why):
+    with using(Marker()): assert why in explain_with(*make(), Epilogue())
+
+
+def test_tiles_are_chosen_by_size():
+    def of(*sizes, **more): return choose(Case(HALF, HALF, 'nn', *sizes, **more))
+    assert of(1, 8192, 8192, 8192).BM*of(1, 8192, 8192, 8192).BN == 2**15
+    assert of(256, 128, 128, 128).BM <= 128 and of(64, 64, 64, 512).BM == of(64, 64, 64, 512).BN == 64
+
+
+# Exported programs
+
+def test_what_an_mlp_launches_is_exported(monkeypatch):
+    "As on an H100, at the sizes that are timed; nothing is run"
+    seen = []
+    monkeypatch.setattr(launches, 'launch_on', lambda look_up, how, x, arrays: seen.append(how[0]))
+    monkeypatch.setattr(launches, 'here', lambda: H100)
+    x, up, down = (torch.empty(*o, dtype=HALF, device='meta') for o in ((8192, 4096), (14336, 4096), (4096, 14336)))
+    inputs = [o.requires_grad_() for o in (x, up, down, up[:, 0].detach(), down[:, 0].detach())]
+    mlps._Mlp.apply(*inputs, 'gelu', True).sum().backward()
+    texts = '\n'.join(programs.list_product_programs().values())
+    assert len(seen) == 6 and all(product_call(o, 1., H100)[0].src in texts for o in seen)
+
+
+@pytest.mark.parametrize('name,sizes,right,wrong', [
+    ('grouped_mm', (5, 290, 88, 136), 'in < tall*wide) t.z = z;', 'in < tall*wide) t.z = z/2;'),
+    ('product_slope', (1, 136, 136, 72), 'y = {y.x*slope(m.x), y.y*slope(m.y)}', 'y = {y.x*slope(m.x), y.y}')])
+def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd):
+    "And one with a mistake wrong"
+    p = dict(programs._programs())[name]
+    count, h, w, k = sizes
+    text = programs._text(name, p._replace(cases=(p.cases[0]._replace(count=count, h=h, w=w, k=k),), tile=SMALL))
+    text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
+    assert right in text
+    for status, o, says in ((0, text, 'PASS'), (1, text.replace(right, wrong), 'FAIL')):
+        assert program.run(o, 'products', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
+        assert capfd.readouterr().out.startswith(f'{says} {name}')
+
+
+# What the compiler makes of it
+
+MOST = [dict(bias=True, activation='gelu', saved=True), dict(activation='gelu', sloped=True, summed=True),
+        dict(bias=True, added=True), dict(out='float32', onto=True)]
+
+
+@pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[2], TILES[6]], MOST)], ids=str)
+def test_the_compiler_spills_nothing(tile, more):
+    case = Case(**dict(dtype='bfloat16', out='bfloat16', layout='nt', count=1, h=8192, w=8192, k=4096) | more)
+    call, boxes = product_call(case, 1., H100, tile)
+    assert all(max(box) <= 256 for box, _ in boxes)
+    try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')
+    except CompilerMissing as e: pytest.skip(str(e))
+    assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= tile.BLOCKS, took
