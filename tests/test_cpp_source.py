@@ -226,6 +226,8 @@ def test_shared_in_macros():
      f"struct S {{ int x; }}; static S gs_init_a; {symbol('a')}; static S gs_init_b[2]; {symbol('b')};"),
     ('#define DEV static __device__\nDEV int a;',
      f"#define DEV static __device__\nstatic int gs_init_a; {symbol('a')};"),
+    ('#if N\n__constant__\n#endif\n#ifdef M\n#pragma once\n#endif\nfloat a[3];',
+     f"#if N\n__constant__\n#endif\n#ifdef M\n#pragma once\n#endif\nstatic float gs_init_a[3]; {symbol('a', 'c')};"),
     ('#define TABLE(n, T) __constant__ T n##_t[4]',
      "#define TABLE(n, T) static T gs_init_##n##_t[4]; "
      "static decltype(gs_init_##n##_t) &n##_t = ::gridstride::symbol(gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])

@@ -13,21 +13,18 @@ def read_headers(
     more=(),  # folders in which others of its own are
 ) -> tuple:  # (dict: path below one of these folders -> text, dict: any other path -> text)
     "The headers that `src` includes, and those that these include, as far as they can be found"
-    roots, own, others = [Path(folder), *map(Path, more)], {}, {}
+    roots, own, others, seen = [Path(folder), *map(Path, more)], {}, {}, set()
     waiting = [(name, roots[0]) for name in _names(src)]
     while waiting:
         (quoted, name), beside = waiting.pop()
         path = _find(name, [*([beside] if quoted else []), *roots[1:], *_elsewhere()])
-        if path is None or path in others:
+        if path is None or path in seen:
             continue
-        root = max((o for o in roots if path.is_relative_to(o)), key=lambda o: len(o.parts), default=None)
-        below = root and str(path.relative_to(root))
-        if below in own:
-            continue
+        seen.add(path)
         text = path.read_text(errors='replace')
-        if below and '..' not in name:
-            own[below] = text
-        else:
+        below = [] if '..' in name else [str(path.relative_to(o)) for o in roots if path.is_relative_to(o)]
+        own.update({o: text for o in below if o not in own})  # one file may include it from another folder
+        if not below:
             others[path] = text
         waiting += [(o, path.parent) for o in _names(text)]
     return own, others

@@ -1,6 +1,6 @@
 """A whole CUDA program, with its own `main`, on the emulator."""
 
-import re, shutil, tempfile
+import re, shutil, subprocess, tempfile
 from pathlib import Path
 
 from . import emulator
@@ -28,6 +28,14 @@ GRIDSTRIDE_EXPORT(gs_run)
 '''
 
 
+def _missing(symbol):
+    "That no file has the function or variable `symbol`, in words"
+    name = symbol
+    if shutil.which('c++filt'):
+        name = subprocess.run(['c++filt', symbol], capture_output=True, text=True).stdout.strip() or symbol
+    return f'no file of the program defines {name}: name them all, as in `python -m gridstride.cpp a.cu b.cu`'
+
+
 def run(
     src: str,  # a program in CUDA C
     name,  # what it is called
@@ -48,6 +56,10 @@ def run(
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
         try:
             return Emulated(built._replace(folder=Path(folder)), name, {}, checks).gs_run([name, *args])
+        except OSError as e:
+            if m := re.search(r'undefined symbol: (\S+)', str(e)):
+                raise ValueError(_missing(m[1])) from None
+            raise
         except KernelCrash as e:
             if e.block is None and (m := re.search(r'exit\((-?\d+)\) was called', str(e))):
                 return int(m[1])

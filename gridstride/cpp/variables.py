@@ -170,9 +170,15 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
         elif defines:
             e.insert(c.tokens[d.first].start, f'{prefix} ')
         else:
-            e.replace(c.tokens[d.start].start, c.tokens[d.first].start, f'{prefix} ')
+            e.replace(c.tokens[_past_directives(c, d)].start, c.tokens[d.first].start, f'{prefix} ')
         e.insert(c.tokens[o.name].start, e.paste('gs_init_'))
         _refer(e, d, o, name, declares, seen)
+
+
+def _past_directives(c, d):
+    "The first token of `d` that is to be replaced: `__constant__` may stand alone between preprocessor lines"
+    first = max((k for k in range(d.start + 1, d.first + 1) if k in c.directives), default=d.start)
+    return first if all(c[k] in _SPACES for k in range(d.start, first)) else d.start
 
 
 def _alignments(c, d):

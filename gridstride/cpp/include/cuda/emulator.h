@@ -10,10 +10,12 @@
 #undef _GLIBCXX_USE_STD_SPEC_FUNCS
 
 #include <assert.h>
+#include <limits.h>
 #include <math.h>
 #include <cstdio>    // these three, because they would take the macros below away
 #include <cstdlib>
 #include <ctime>
+#include <limits>
 #include <string.h>
 #include <type_traits>
 #include <utility>
