@@ -63,15 +63,28 @@ def nvcc() -> str:  # its path
 # Two steps, because the second must not link the library that `-fsanitize=thread` brings along: the
 # emulator's own runtime answers in its place. `-O2` is what nvcc's host side uses as well; loops over floats
 # are not reordered, products and sums may be fused as a GPU fuses them.
+def _kind_of_machine(name):
+    return {'arm64': 'aarch64', 'amd64': 'x86_64'}.get(name.lower(), name.lower())
+
+
+@lru_cache
+def _cpu_flags(path):
+    "Flags for the CPU that is here, unless the compiler is for another kind; `char` is signed everywhere, as on x86"
+    said = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
+    target = _kind_of_machine(said.split('-')[0])
+    is_x86, is_here = target == 'x86_64', target == _kind_of_machine(platform.machine())
+    native = '-march=native' if is_x86 else '-mcpu=native'
+    return [*([native] if is_here else []), *([] if is_x86 else ['-fsigned-char'])]
+
+
 def common_flags(c):
     "Flags for all that is compiled for the emulator"
-    tune = ['-march=native'] if platform.machine() in ('x86_64', 'AMD64') else ['-mcpu=native']
     unique = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
     return [
         '-std=c++17',
         '-O2',
         '-fPIC',
-        *tune,
+        *_cpu_flags(c.path),
         *unique,
         '-ffp-contract=fast',
         '-fno-strict-aliasing',
