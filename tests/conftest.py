@@ -69,8 +69,8 @@ def order(request):
 
 # The fast tier
 
-SLOW = re.compile(r'python[\d.]*|(g|c|clang)\+\+[-\d]*|gcc|clang|nvcc|ptxas|nvdisasm|cuobjdump|jupyter.*|chrom.*'
-                  r'|firefox.*')
+SLOW = re.compile(r'python[\d.]*|([\w-]+-)?(g|c|clang)\+\+[-\d]*|gcc|clang|nvcc|ptxas|nvdisasm|cuobjdump|jupyter.*'
+                  r'|chrom.*|firefox.*|qemu-.*')
 ASKS = {'--version', '-dumpversion', '-V'}
 
 

@@ -50,6 +50,9 @@ struct Adopted {
     size_t bytes;
 };
 
+#ifndef GRIDSTRIDE_ADDRESSES
+#define GRIDSTRIDE_ADDRESSES (size_t(16) << 30)   // bytes; qemu, which notes something of each page, shall have fewer
+#endif
 struct Memory {
     char *base = nullptr;
     size_t size = 0, used = 0, page = 0, bytes = 0;
@@ -63,7 +66,7 @@ struct Memory {
     bool reserve() {
         if (base) return true;
         page = size_t(sysconf(_SC_PAGESIZE));
-        for (size = size_t(16) << 30; size >= size_t(1) << 28; size /= 2) {
+        for (size = GRIDSTRIDE_ADDRESSES; size >= size_t(1) << 28; size /= 2) {
             void *p = mmap(nullptr, around * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED) continue;
             void *q = mmap(

@@ -1,0 +1,97 @@
+"""The emulator on Arm: its runtime and twenty programs of tests/cuda, compiled by a cross compiler, run under qemu.
+
+Debian's packages: g++-aarch64-linux-gnu and qemu-user. qemu translates instructions to those of this machine, whose
+memory keeps a stricter order than Arm's: races between threads of the runtime are not found here."""
+import json, re, shutil, subprocess
+from pathlib import Path
+
+import pytest
+from gridstride.cpp import emulator
+from gridstride.cpp import build as compilers
+from gridstride.cpp.cache import build
+from gridstride.cpp.finding import CFinding, Found
+from test_cpp_programs import HERE, joined, name, on_gpu
+
+CXX, QEMU = shutil.which('aarch64-linux-gnu-g++'), shutil.which('qemu-aarch64') or shutil.which('qemu-aarch64-static')
+LIBRARIES = '/usr/aarch64-linux-gnu'  # where Debian has those of Arm
+pytestmark = pytest.mark.skipif(not (CXX and QEMU and Path(LIBRARIES).is_dir()),
+                                reason='no g++-aarch64-linux-gnu and qemu-user, which compile for Arm and run that')
+
+SAME = ['11_shuffles', '14_atomics_integer', '21_half', '22_bfloat16', '23_printf', '25_math', '28_groups_tiles',
+        '29_cuda_atomic', '30_cuda_barrier', '36_struct_arguments', '50_reduce_last_block', '74_asynchronous_copies',
+        '76_mma_sync']
+WRONG = ['01_no_guard', '16_tile_without_barrier', '30_last_block_without_fence', '37_never_written',
+         '45_barrier_in_a_branch', '82_wild_address']
+PATHS = [*(HERE/f'same/{o}.cu' for o in SAME), *(HERE/f'wrong/{o}.cu' for o in WRONG), HERE/'boxes.cu']
+
+BOX = next(o for o in json.loads((HERE/'boxes.json').read_text()).items() if o[1].endswith('no error'))
+FORWARD, SHUFFLED, ALL = 0, 2, 30  # as `gridstride_options` has them
+
+# Runs the program that is named, in an order, with checks or without, as Python would. What is found goes to stderr,
+# as Python reads it.
+MAIN = r'''
+static_assert(char(-1) < 0, "char is signed on every machine");
+static int run_box() {
+    char words[][12] = {"boxes", BOX}, *argv[10];
+    for (int i = 0; i < 10; i++) argv[i] = words[i];
+    return program_boxes::main(10, argv);
+}
+GRIDSTRIDE_EXPORT(run_box)
+int main(int, char **argv) {
+    const gridstride_options how = {atoi(argv[3]), atoi(argv[2]), 3, 2, 30};
+    gridstride_set(&how);
+    const auto *program = gridstride::border::exports;
+    while (strcmp(program->name, argv[1])) program = program->next;
+    gs_call call{};
+    const int64_t code = program->call(&call);
+    if (gridstride_finding()->kind) fwrite(gridstride_finding(), sizeof(gridstride::Finding), 1, stderr);
+    return code ? int(code) : int(call.result[1]);
+}
+'''
+
+
+@pytest.fixture(scope='module')
+def program():
+    "The file that holds all programs, for Arm"
+    words = ', '.join(f'"{o}"' for o in BOX[0].split())
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv('CXX', CXX)
+        c, text = compilers.compiler(), joined(PATHS) + MAIN.replace('BOX', words)
+        sources = {'programs.cpp': f'{compilers._include_first([text])}{text}'}
+        compiling = [c.path, *compilers.emulated_flags(c, text, checks=True), '-c', 'programs.cpp', '-o', 'programs.o']
+        own = compilers.headers_hash(compilers.here/'include')
+        compiled = build(sources, [compiling], c, own, shared=True).folder/'programs.o'
+        runtime = compilers._runtime_with('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)')
+    link = [c.path, str(compiled), str(runtime), '-o', 'programs', f'-Wl,-rpath,{runtime.parent}', '-pthread']
+    return build({}, [link], c, shared=True).folder/'programs'
+
+
+def run(program, what, order, checks):
+    "What a program prints, and its finding or None"
+    words = [QEMU, '-L', LIBRARIES, program, f'run_{what}', order, checks]
+    done = subprocess.run(list(map(str, words)), capture_output=True, timeout=100)
+    found = Found(CFinding.from_buffer_copy(done.stderr)) if done.stderr else None
+    assert done.returncode == 0 or found, done
+    return done.stdout.decode(), found
+
+
+@pytest.mark.parametrize('path', PATHS[:len(SAME)], ids=lambda p: p.stem)
+def test_same_as_on_a_gpu(program, path):
+    "Checked, with blocks and threads in another order than theirs, and without checks by two threads of the host"
+    assert run(program, name(path), SHUFFLED, ALL) == (on_gpu(path), None)
+    assert run(program, name(path), FORWARD, 0) == (on_gpu(path), None)
+
+
+@pytest.mark.parametrize('path', PATHS[len(SAME):-1], ids=lambda p: p.stem)
+def test_wrong(program, path, monkeypatch):
+    _, found = run(program, name(path), FORWARD, ALL)
+    monkeypatch.setattr(emulator, 'last_finding', lambda: found)
+    src = path.read_text()
+    kind, lines = re.match(r'// expect: (\w+) line ([\d or]+)$', src.splitlines()[0]).groups()
+    e = emulator.last_exception({f'{name(path)}.cu': src})
+    assert e.kind == kind and str(e.line) in lines.split(' or ') and src.splitlines()[e.line-1].strip() in str(e), e
+
+
+def test_an_argument_by_value_lies_where_arm_puts_it(program):
+    "Tensor maps, which ask for a multiple of 64"
+    assert run(program, 'box', FORWARD, ALL) == (f'{BOX[1]}\n', None)
