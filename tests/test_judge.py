@@ -199,6 +199,24 @@ def test_a_file_that_is_no_submission(text, said, tmp_path):
     with pytest.raises(FormError): read_submission(text)
 
 
+@pytest.mark.parametrize('call,error,said', [
+    (lambda: judge(3), TypeError, 'the path of a file, or its text; .* This is of type int'),
+    (lambda: judge(softmax, 'softmax'), TypeError, '`write_submission` makes one of a function'),
+    (lambda: verdict('return data', device='gpu'), ValueError, "device is 'gpu'; it is 'cpu' or 'cuda'"),
+    (lambda: verdict('return data', limit=0), ValueError, 'limit is 0; it is a number of seconds above 0'),
+    (lambda: write_submission(lambda data: data, 'softmax'), FormError, 'a lambda has no text of its own'),
+    (lambda: write_submission(torch.softmax, 'softmax'), FormError, 'has no source here'),
+    (lambda: write_submission(verdict, 'soft max'), FormError, "'soft max' names no leaderboard"),
+])
+def test_what_is_no_call_of_the_judge_is_told_so(call, error, said):
+    with pytest.raises(error, match=said): call()
+
+
+def test_a_text_of_one_line_is_taken_for_a_path():
+    for text in 'def custom_kernel(data): return data', 'x'*5000:
+        assert f'{text[:80]} is no file; give the path of a submission, or its text (some lines)' in judge(text, 'add').why
+
+
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path/'latin.py').write_bytes(b'# \xe9\n')
     assert 'no text in UTF-8' in judge(tmp_path/'latin.py', 'sum').why

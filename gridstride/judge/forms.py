@@ -1,6 +1,7 @@
 """A submission's file: what its head says, whose form it has, which kernels it defines."""
 
 import ast
+import os
 import re
 from pathlib import Path
 from typing import NamedTuple
@@ -91,6 +92,9 @@ def read_submission(
     "Read a submission without running it; `FormError` says what is wrong with the file"
     if isinstance(source, Submission):
         return source
+    if not isinstance(source, (str, Path)):
+        ask = 'the path of a file, or its text; `write_submission` makes one of a function'
+        raise TypeError(f'a submission is {ask}. This is of type {type(source).__name__}')
     if isinstance(source, str) and '\n' in source:
         text, name = source, 'submission.py'
     else:
@@ -105,9 +109,9 @@ def read_submission(
 
 
 def _text_of(path):
-    if not path.is_file():
-        what = 'a folder' if path.is_dir() else 'no file'
-        raise FormError(f'{path} is {what}; give the path of a submission, or its text')
+    if not os.path.isfile(path):
+        what = 'a folder' if os.path.isdir(path) else 'no file'
+        raise FormError(f'{str(path)[:80]} is {what}; give the path of a submission, or its text (some lines)')
     try:
         return path.read_text(encoding='utf-8')
     except UnicodeDecodeError as e:

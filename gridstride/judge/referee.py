@@ -110,6 +110,16 @@ def _told_before(bench, e):
     return Refused(e.code, f'{bench.at()} {e.text}')
 
 
+def _look_at_options(limit, device):
+    "`ValueError` for what is no limit, or no device here"
+    if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
+        raise ValueError(f'limit is {limit!r}; it is a number of seconds above 0')
+    if device not in ('cpu', 'cuda'):
+        raise ValueError(f"device is {device!r}; it is 'cpu' or 'cuda'")
+    if device == 'cuda' and not torch.cuda.is_available():
+        raise ValueError("device is 'cuda', and torch finds no NVIDIA GPU here; 'cpu' runs kernels emulated")
+
+
 def judge(
     submission,  # the path of a file, its text (of more than one line), or a `Submission`
     task=None,  # a `Task`, or the name of one in `TASKS`; None: what `#!POPCORN leaderboard NAME` says
@@ -121,8 +131,9 @@ def judge(
     """Run a submission in a process of its own and decide: right or not, and why.
 
     A file that is no submission, or that is wrong in any way, is a refused `Verdict`, no exception; `ValueError` if
-    the task is not known."""
+    the task is not known, or limit or device are none."""
     device = device or ('cuda' if backend() == 'gpu' else 'cpu')
+    _look_at_options(limit, device)
     name = str(getattr(submission, 'name', 'submission.py'))
     try:
         submission = read_submission(submission)

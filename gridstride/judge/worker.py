@@ -455,7 +455,7 @@ def _inspect(answer, data, writes):
     "What an answer is: its tensors, and what is odd about them"
     items = list(answer) if isinstance(answer, (tuple, list)) else [answer]
     if not items or not all(isinstance(x, torch.Tensor) for x in items):
-        names = [type(x).__name__ for x in items]
+        names = dict.fromkeys(type(x).__name__ for x in items)
         return [], dict(returned=f'it returned {", ".join(names) or "nothing"}, where a tensor was asked for')
     if odd := next(filter(None, map(_plain, items)), None):
         return [], dict(odd=odd)

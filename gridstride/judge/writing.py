@@ -220,6 +220,18 @@ def _module_of(path):
     return module
 
 
+def _look_at_source(o):
+    "`FormError` for what has no text to be collected"
+    try:
+        inspect.getsource(o)
+    except (OSError, TypeError):
+        raise FormError(
+            f'{o!r} has no source here: give a function, a class `ModelNew`, or the path of a file'
+        ) from None
+    if getattr(o, '__name__', '') == '<lambda>':
+        raise FormError('a lambda has no text of its own: write `def custom_kernel(data): ...`')
+
+
 def _collected(o):
     "The text of a submission with this `custom_kernel` or `ModelNew`"
     collector = _Collector()
@@ -246,6 +258,7 @@ def write_submission(
         needs = re.search(rf'^\s*(from|import) {_PACKAGE}\b', found.text, re.M)
         text = _collected(getattr(_module_of(kernel), found.form)) if needs else _without_head(found.text)
     else:
+        _look_at_source(kernel)
         text = _collected(kernel)
     text = f'{_head(leaderboard, gpus)}{text}'
     if line := next((i for i, o in enumerate(text.splitlines(), 1) if 'stream' in o.lower()), None):
