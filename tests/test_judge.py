@@ -214,7 +214,8 @@ def test_what_is_no_call_of_the_judge_is_told_so(call, error, said):
 
 def test_a_text_of_one_line_is_taken_for_a_path():
     for text in 'def custom_kernel(data): return data', 'x'*5000:
-        assert f'{text[:80]} is no file; give the path of a submission, or its text (some lines)' in judge(text, 'add').why
+        said = f'{text[:80]} is no file; give the path of a submission, or its text (some lines)'
+        assert said in judge(text, 'add').why
 
 
 def test_a_file_that_cannot_be_read(tmp_path):

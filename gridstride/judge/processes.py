@@ -166,9 +166,8 @@ class Process:
         if code == -signal.SIGXCPU:
             return Ended('time', 'it used the processor for too long')
         how = 'it left' if code is None or code >= 0 else f'it died of {_signal_name(code)}'
-        return Ended(
-            'died', f'{how} before it gave an answer' + (f', with exit code {code}' if (code or 0) > 0 else '')
-        )
+        more = f', with exit code {code}' if code and code > 0 else ''
+        return Ended('died', f'{how} before it gave an answer{more}')
 
     def _how_it_ended(self):
         "What the warden says, in two lines: the processes, and when all have ended, how; None if it does not"

@@ -253,6 +253,7 @@ def write_submission(
 
     `FormError` says what cannot be taken along. GPU MODE's leaderboards refuse a file that has the word "stream" in it,
     comments included: so does this."""
+    head = _head(leaderboard, gpus)
     if isinstance(kernel, (str, Path)):
         found = read_submission(kernel)
         needs = re.search(rf'^\s*(from|import) {_PACKAGE}\b', found.text, re.M)
@@ -260,7 +261,7 @@ def write_submission(
     else:
         _look_at_source(kernel)
         text = _collected(kernel)
-    text = f'{_head(leaderboard, gpus)}{text}'
+    text = f'{head}{text}'
     if line := next((i for i, o in enumerate(text.splitlines(), 1) if 'stream' in o.lower()), None):
         raise FormError(
             f"line {line} of the submission has the word stream: leaderboards refuse that; say it otherwise"
