@@ -1,7 +1,7 @@
 """`gridstride.kernels.cross_entropy`, `linear_cross_entropy` and `AdamW` on the emulator: against torch in float64,
 awkward sizes, clusters, targets that do not count, what is destroyed in place, states that go to torch and back, and
 what is refused."""
-import copy, importlib.util, pickle
+import copy, importlib.util, pickle, subprocess, sys
 from functools import partial
 from pathlib import Path
 
@@ -189,6 +189,28 @@ def test_a_target_that_is_no_class(target):
     x, targets = logits(5, 33)
     targets[3] = target
     with pytest.raises(DeviceAssert, match='t < width'): cross_entropy(x, targets)
+
+
+def test_torch_compile_leaves_it_alone():
+    "It has no part in the graphs, and what stands around it is compiled"
+    graphs = []
+    def note(graph, inputs):
+        graphs.append(''.join(map(str, graph.graph.nodes)))
+        return graph.forward
+    def f(x, target): return cross_entropy(2*x, target)*3 + 1
+    x, target = logits(5, 7)
+    x.requires_grad_()
+    got, want = torch.compile(f, backend=note)(x, target), f(x, target)
+    assert torch.equal(got, want) and torch.equal(*(torch.autograd.grad(o, x)[0] for o in (got, want)))
+    assert len(graphs) == 2 and 'mul' in graphs[1] and not any('entropy' in o or 'launch' in o for o in graphs)
+
+
+def test_the_compiler_is_not_imported_for_it():
+    "Which takes as long as torch itself"
+    code = ('import sys; import gridstride.kernels.fused.losses, gridstride.kernels.latent.decoding; '
+            'print("torch._dynamo" in sys.modules)')
+    said = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True, check=True)
+    assert said.stdout == 'False\n'
 
 
 def test_no_rows():

@@ -10,6 +10,7 @@ from typing import NamedTuple
 
 import torch
 
+from .operators import untraced
 from .sources import SIZES, sums_of, whole
 from ..rung import Call, Long, here
 from ..tool import LOAD, check_fits, check_tensor, launch, power_between, type_of, vector
@@ -248,7 +249,7 @@ class _CrossEntropy(torch.autograd.Function):
         return to
 
 
-@torch.compiler.disable
+@untraced
 def cross_entropy(
     logits,  # a contiguous tensor (rows, classes) of float32, bfloat16, float16 or float64
     target,  # an int64 tensor (rows,): the class of each row
@@ -325,7 +326,7 @@ def _loss_to_gradient(x, target, case, scale, loss, one):
     _second(x, target, case, _losses(x, target, case, loss), one, scale, x)
 
 
-@torch.compiler.disable
+@untraced
 def linear_cross_entropy(
     x,  # a contiguous tensor (rows, features)
     weight,  # a contiguous tensor (classes, features) of the type of `x`

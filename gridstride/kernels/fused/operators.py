@@ -1,5 +1,7 @@
 """What launches kernels, as torch's own operators: so `torch.compile` keeps it whole in the graph that it makes."""
 
+import functools, sys
+
 import torch
 
 _LIBRARY = torch.library.Library('gridstride', 'FRAGMENT')
@@ -32,3 +34,20 @@ def constant(function):
     that one imports the whole compiler first, which takes each rank of a ring longer than its attention"""
     function._dynamo_marked_constant = True
     return function
+
+
+def untraced(function):
+    """What `torch.compiler.disable` makes of a function, but the compiler is not imported for it: as long as nobody
+    else has done so, nobody traces"""
+    disabled = []
+
+    @functools.wraps(function)
+    def call(*args, **how):
+        if 'torch._dynamo' not in sys.modules:
+            return function(*args, **how)
+        if not disabled:
+            disabled.append(torch.compiler.disable(function))
+        return disabled[0](*args, **how)
+
+    call._torchdynamo_disable = True
+    return call

@@ -9,7 +9,7 @@ from . import calls
 from .calls import Case
 from .sources import DIM, HALVES, PAGE, VALUES
 from ..flash.launches import launch_mapped
-from ..fused.operators import operator
+from ..fused.operators import constant, operator
 from ..rung import here
 from ..tool import check_tensor, launch, type_of
 from ...utils import backend
@@ -24,12 +24,12 @@ class Way(NamedTuple):
     why: str = ''
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _has_hopper():
     return here().hopper
 
 
-@torch.compiler.assume_constant_result
+@constant
 def _has_ampere():
     return backend() != 'gpu' or torch.cuda.get_device_capability() >= (8, 0)
 
