@@ -4,8 +4,9 @@
     compute-sanitizer --tool memcheck python tests/kernels/check_flash_gpu.py small   # small sizes
 
 memcheck, initcheck and synccheck find nothing. racecheck does where a ring comes round: a warp's first lane gives a
-stage back for all of its lanes, behind __syncwarp, and racecheck knows only of what that lane itself has read. Where
-each lane gives it back it finds nothing, either.
+stage back for all of its lanes, behind __syncwarp, and racecheck knows only of what that lane itself has read. So it
+names what other lanes read: in backward the logarithms of the rows' sums, in forward with heads of 256 the number of
+the tile. Where each lane gives the stage back it finds nothing, either.
 """
 import math, random
 
