@@ -797,8 +797,8 @@ WORDS = {
         'They begin when its grid is over. Launch what comes after them into cudaStreamTailLaunch, or from the host.',
     ),
     ('launch', 'out_of_memory'): Words(
-        'line {line}: out of memory: {bytes:,} bytes are asked for, and the emulated device has {limit:,}, '
-        '{used:,} of them in use',
+        'line {line}: out of memory: {bytes} bytes are asked for, and the emulated device has {limit}, '
+        '{used} of them in use',
         'By itself it has what is free on this machine, where with checks each byte takes eleven; '
         'GRIDSTRIDE_DEVICE_MEMORY=8G, or cpp.options(memory=...), gives it another size.',
     ),

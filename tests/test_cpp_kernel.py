@@ -418,14 +418,16 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     assert status==1 and err.startswith('CompileError: show.cpp, line 2:') and 'int show() { return y; }' in err
 
 def test_command_of_files_that_lie_apart(tmp_path):
-    "A header by its path from one file, by its name from another; limits without a header, as nvcc has them"
+    "A header by its path from one file, by its name from another; limits without a header; who compiles, as of nvcc"
     (tmp_path/'util').mkdir()
     files = {'main.cu': '#include <cstdio>\n#include "./util/count.h"\n'
                         'int main() { printf("%d %d\\n", count(), std::numeric_limits<short>::max() < INT_MAX); }\n',
-             'util/count.cu': '#include "count.h"\nint count() { return COUNT; }\n',
-             'util/count.h': '#ifndef COUNT\n#define COUNT 7\nint count();\n#endif\n'}
+             'util/count.cu': '#include "count.h"\nint twice();\nint count() { return COUNT + twice(); }\n',
+             'util/twice.cpp': '#include "count.h"\nint twice() { return 2 * COUNT; }\n',
+             'util/count.h': '#ifdef __CUDACC__\n#define COUNT 7\n#else\n#define COUNT 100\n#endif\nint count();\n'}
     for k, v in files.items(): (tmp_path/k).write_text(v)
-    assert command(tmp_path/'main.cu', tmp_path/'util/count.cu')==(0, '7 1\n', '')
+    util = tmp_path/'util/count.cu', tmp_path/'util/twice.cpp'
+    assert command(tmp_path/'main.cu', *util)==(0, '207 1\n', '')
     status, out, err = command(tmp_path/'main.cu')
     assert status==1 and err.startswith('ValueError: no file of the program defines count()') and 'Traceback' not in err
 

@@ -71,7 +71,8 @@ def main(argv=None) -> int:  # exit status
     include = [o.resolve() for o in (*a.include, *(o.parent for o in files[1:]))]
     try:
         with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
-            status = run(src, name, args, not a.unchecked, a.file.resolve().parent, include, a.define, units)
+            where = a.file.resolve().parent, include, a.define, units, a.file.suffix != '.cu'
+            status = run(src, name, args, not a.unchecked, *where)
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)
         return 1

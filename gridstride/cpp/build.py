@@ -281,6 +281,10 @@ _EXTRA = {
 }
 
 
+# nvcc says so of itself in a `.cu`, and gives a `.cpp` to the host's compiler
+_BY_NVCC = '#define __CUDACC__ 1\n#define __NVCC__ 1\n'
+
+
 def _include_first(sources):
     "The lines with which a source of the emulator begins, for all the `sources` that it consists of"
     extra = [name for name, used in _EXTRA.items() if any(map(used.search, sources))]
@@ -331,7 +335,8 @@ def emulate(
     sources = {**given, **{k: to_cpp(v, names=False) for k, v in own.items()}}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
-        sources[f'{unit}.cpp'] = f'{_include_first(texts)}{at}\n#line 1 "{shown_as}"\n{text}'
+        by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
+        sources[f'{unit}.cpp'] = f'{_include_first(texts)}{at}\n{by_nvcc}#line 1 "{shown_as}"\n{text}'
     more_units = tuple(compiled)[1:]
     return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), more_units)
 

@@ -16,7 +16,8 @@ _INCLUDE = re.compile(rf'\#{_GAP}*include{_GAP}*([<"])([^>"\n]+)[>"]', re.S)
 
 # what `emulator.h` and the compiler define, and names that other headers may define
 _SURE = dict(GRIDSTRIDE_EMULATOR='1', true='1', false='0')
-_LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __cplusplus='201703')
+_LIKELY = dict(CUDA_VERSION='13000', CUDART_VERSION='13000', __CUDA_ARCH__='900', __CUDACC__='1', __NVCC__='1')
+_LIKELY |= dict(__cplusplus='201703')
 _OTHERS = re.compile(r'_|CUDA|CUDNN|CUB_|TORCH|C10_|AT_|\w+_(MAX|MIN|BIT)$|M_|(NULL|EOF|assert)$')
 
 

@@ -45,10 +45,12 @@ def run(
     include=(),  # more such folders
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
     units=(),  # dict: file name -> text of other files that belong to it, compiled each by itself
+    host=False,  # is the first file a `.cpp`, which nvcc gives to the host's compiler?
 ) -> int:  # what `main` returned
     "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
     checks = CHECKS if checks is None else parse_checks(checks)
-    text = to_cpp(without_line_numbers(src)) + _ENTRY
+    not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
+    text = not_nvcc + to_cpp(without_line_numbers(src)) + _ENTRY
     more = ['-I.', *(f'-D{o}' for o in defines)]
     built = emulate(text, name, bool(checks), more, original=src, folder=folder, include=include, units=units)
     emulator.device()

@@ -28,8 +28,8 @@ def refuse_wrong_sides(
         return  # what is compiled for whom is beyond a reader
     for head in heads(c):
         p = parenthesis(c, head)
-        if p is None or not head.defines:
-            continue
+        if p is None or not head.defines or c[p - 2] == '::':
+            continue  # in a member of a class, a name may be another member's
         words = {w for i in range(head.start, p) for w in c.words(i)}
         body = range(head.end + 1, c.mate.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:

@@ -31,7 +31,7 @@ from gridstride.cpp.ptx import UnknownPTX, statements
 def test_what_it_becomes(ptx, cpp): assert statements(ptx, 4) == cpp
 
 
-@pytest.mark.parametrize('ptx', ['tcgen05.fence;', 'mov.u32 %0, %%clock;', 'mov.u32 %0', 'mov.u32 %0, %4;',
+@pytest.mark.parametrize('ptx', ['tcgen05.fence;', 'mov.u32 %0, %%gridid;', 'mov.u32 %0', 'mov.u32 %0, %4;',
     'bar.sync 1;', 'cp.async.wait_group %0, %0;', '.reg .v4 .b32 x;',
     'mma.sync.aligned.m16n8k16.row.col.f32.tf32.tf32.f32 %0;'])
 def test_what_is_refused(ptx):

@@ -1,0 +1,203 @@
+// cuBLAS's calls for vectors and matrices of float and double, on the host, in the order of a loop. Matrices lie column
+// after column, as there.
+#pragma once
+#include <cmath>
+#include "emulator.h"
+
+// Other headers ask by it whether this one has been included.
+#define CUBLAS_API_H_
+
+enum cublasStatus_t {
+    CUBLAS_STATUS_SUCCESS = 0,
+    CUBLAS_STATUS_NOT_INITIALIZED = 1,
+    CUBLAS_STATUS_ALLOC_FAILED = 3,
+    CUBLAS_STATUS_INVALID_VALUE = 7,
+    CUBLAS_STATUS_ARCH_MISMATCH = 8,
+    CUBLAS_STATUS_MAPPING_ERROR = 11,
+    CUBLAS_STATUS_EXECUTION_FAILED = 13,
+    CUBLAS_STATUS_INTERNAL_ERROR = 14,
+    CUBLAS_STATUS_NOT_SUPPORTED = 15,
+    CUBLAS_STATUS_LICENSE_ERROR = 16
+};
+enum cublasOperation_t { CUBLAS_OP_N, CUBLAS_OP_T, CUBLAS_OP_C };
+enum cublasFillMode_t { CUBLAS_FILL_MODE_LOWER, CUBLAS_FILL_MODE_UPPER, CUBLAS_FILL_MODE_FULL };
+enum cublasDiagType_t { CUBLAS_DIAG_NON_UNIT, CUBLAS_DIAG_UNIT };
+enum cublasSideMode_t { CUBLAS_SIDE_LEFT, CUBLAS_SIDE_RIGHT };
+enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
+enum cublasMath_t { CUBLAS_DEFAULT_MATH, CUBLAS_TENSOR_OP_MATH, CUBLAS_PEDANTIC_MATH, CUBLAS_TF32_TENSOR_OP_MATH };
+struct cublasContext { cublasPointerMode_t mode; cudaStream_t stream; };
+typedef cublasContext *cublasHandle_t;
+
+inline cublasStatus_t cublasCreate(cublasHandle_t *h) {
+    *h = new cublasContext{CUBLAS_POINTER_MODE_HOST, nullptr};
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasDestroy(cublasHandle_t h) { delete h; return CUBLAS_STATUS_SUCCESS; }
+inline cublasStatus_t cublasSetStream(cublasHandle_t h, cudaStream_t s) {
+    h->stream = s;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasSetPointerMode(cublasHandle_t h, cublasPointerMode_t mode) {
+    h->mode = mode;
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasSetMathMode(cublasHandle_t, cublasMath_t) { return CUBLAS_STATUS_SUCCESS; }
+inline const char *cublasGetStatusName(cublasStatus_t s) {
+    return s == CUBLAS_STATUS_SUCCESS ? "CUBLAS_STATUS_SUCCESS" : "CUBLAS_STATUS_INVALID_VALUE";
+}
+inline const char *cublasGetStatusString(cublasStatus_t s) {
+    return s == CUBLAS_STATUS_SUCCESS ? "success" : "an argument is not valid";
+}
+
+namespace gridstride {
+namespace blas {
+// The library works for the device, in whose memory its arrays are.
+struct Touch {
+    const bool before = touch_device(true);
+    Touch() = default;
+    Touch(const Touch &) = delete;
+    ~Touch() { touch_device(before); }
+};
+template <class F> cublasStatus_t each(int n, F f) {
+    Touch touch;
+    for (int i = 0; i < n; i++) f(i);
+    return CUBLAS_STATUS_SUCCESS;
+}
+template <class T> struct Matrix {                       // op(a)
+    const T *a;
+    int ld;
+    bool turned;
+    T operator()(int row, int column) const {
+        return turned ? a[size_t(row) * size_t(ld) + size_t(column)] : a[size_t(column) * size_t(ld) + size_t(row)];
+    }
+};
+template <class T, class F> T sum(int n, F f) {
+    double res = 0;
+    for (int i = 0; i < n; i++) res += double(f(i));
+    return T(res);
+}
+template <class T> cublasStatus_t gemv(
+    bool turned, int m, int n, T alpha, const T *a, int lda, const T *x, int incx, T beta, T *y, int incy) {
+    const Matrix<T> op{a, lda, turned};
+    const int rows = turned ? n : m, columns = turned ? m : n;
+    return each(rows, [&](int r) {
+        const T found = alpha * sum<T>(columns, [&](int c) { return double(op(r, c)) * double(x[c * incx]); });
+        y[r * incy] = beta == T(0) ? found : found + beta * y[r * incy];
+    });
+}
+template <class T> cublasStatus_t gemm(bool turn_a, bool turn_b, int m, int n, int k, T alpha, const T *a, int lda,
+    const T *b, int ldb, T beta, T *c, int ldc) {
+    const Matrix<T> left{a, lda, turn_a}, right{b, ldb, turn_b};
+    return each(n, [&](int column) {
+        for (int row = 0; row < m; row++) {
+            T &to = c[size_t(column) * size_t(ldc) + size_t(row)];
+            const T found =
+                alpha * sum<T>(k, [&](int i) { return double(left(row, i)) * double(right(i, column)); });
+            to = beta == T(0) ? found : found + beta * to;
+        }
+    });
+}
+template <class T> int farthest(int n, const T *x, int incx, bool least) {       // counted from 1
+    int best = 0;
+    each(n, [&](int i) {
+        const T now = std::abs(x[i * incx]), then = std::abs(x[best * incx]);
+        if (least ? now < then : now > then) best = i;
+    });
+    return n > 0 ? best + 1 : 0;
+}
+template <class T> cublasStatus_t give(T *to, T value) {
+    Touch touch;
+    *to = value;
+    return CUBLAS_STATUS_SUCCESS;
+}
+template <class T> T taken(const T *from) {
+    Touch touch;
+    return *from;
+}
+template <class T> cublasStatus_t copy(int n, size_t item, const void *from, int step, void *to, int to_step, T kind) {
+    for (int i = 0; i < n; i++)
+        cudaMemcpy(static_cast<char *>(to) + size_t(i) * size_t(to_step) * item,
+            static_cast<const char *>(from) + size_t(i) * size_t(step) * item, item, kind);
+    return CUBLAS_STATUS_SUCCESS;
+}
+}
+}
+
+#define GRIDSTRIDE_BLAS(S, T, I) \
+    inline cublasStatus_t cublas##S##axpy( \
+        cublasHandle_t, int n, const T *alpha, const T *x, int incx, T *y, int incy) { \
+        const T a = gridstride::blas::taken(alpha); \
+        return gridstride::blas::each(n, [&](int i) { y[i * incy] += a * x[i * incx]; }); \
+    } \
+    inline cublasStatus_t cublas##S##copy(cublasHandle_t, int n, const T *x, int incx, T *y, int incy) { \
+        return gridstride::blas::each(n, [&](int i) { y[i * incy] = x[i * incx]; }); \
+    } \
+    inline cublasStatus_t cublas##S##swap(cublasHandle_t, int n, T *x, int incx, T *y, int incy) { \
+        return gridstride::blas::each(n, [&](int i) { std::swap(x[i * incx], y[i * incy]); }); \
+    } \
+    inline cublasStatus_t cublas##S##scal(cublasHandle_t, int n, const T *alpha, T *x, int incx) { \
+        const T a = gridstride::blas::taken(alpha); \
+        return gridstride::blas::each(n, [&](int i) { x[i * incx] *= a; }); \
+    } \
+    inline cublasStatus_t cublas##S##dot( \
+        cublasHandle_t, int n, const T *x, int incx, const T *y, int incy, T *result) { \
+        gridstride::blas::Touch touch; \
+        return gridstride::blas::give(result, gridstride::blas::sum<T>(n, [&](int i) { \
+            return double(x[i * incx]) * double(y[i * incy]); \
+        })); \
+    } \
+    inline cublasStatus_t cublas##S##nrm2(cublasHandle_t, int n, const T *x, int incx, T *result) { \
+        gridstride::blas::Touch touch; \
+        return gridstride::blas::give(result, T(std::sqrt(gridstride::blas::sum<double>(n, [&](int i) { \
+            return double(x[i * incx]) * double(x[i * incx]); \
+        })))); \
+    } \
+    inline cublasStatus_t cublas##S##asum(cublasHandle_t, int n, const T *x, int incx, T *result) { \
+        gridstride::blas::Touch touch; \
+        return gridstride::blas::give( \
+            result, gridstride::blas::sum<T>(n, [&](int i) { return std::abs(x[i * incx]); })); \
+    } \
+    inline cublasStatus_t cublasI##I##amax(cublasHandle_t, int n, const T *x, int incx, int *result) { \
+        return gridstride::blas::give(result, gridstride::blas::farthest(n, x, incx, false)); \
+    } \
+    inline cublasStatus_t cublasI##I##amin(cublasHandle_t, int n, const T *x, int incx, int *result) { \
+        return gridstride::blas::give(result, gridstride::blas::farthest(n, x, incx, true)); \
+    } \
+    inline cublasStatus_t cublas##S##gemv(cublasHandle_t, cublasOperation_t op, int m, int n, const T *alpha, \
+        const T *a, int lda, const T *x, int incx, const T *beta, T *y, int incy) { \
+        return gridstride::blas::gemv(op != CUBLAS_OP_N, m, n, gridstride::blas::taken(alpha), a, lda, x, incx, \
+            gridstride::blas::taken(beta), y, incy); \
+    } \
+    inline cublasStatus_t cublas##S##gemm(cublasHandle_t, cublasOperation_t op_a, cublasOperation_t op_b, int m, \
+        int n, int k, const T *alpha, const T *a, int lda, const T *b, int ldb, const T *beta, T *c, int ldc) { \
+        return gridstride::blas::gemm(op_a != CUBLAS_OP_N, op_b != CUBLAS_OP_N, m, n, k, \
+            gridstride::blas::taken(alpha), a, lda, b, ldb, gridstride::blas::taken(beta), c, ldc); \
+    } \
+    inline cublasStatus_t cublas##S##gemmStridedBatched(cublasHandle_t h, cublasOperation_t op_a, \
+        cublasOperation_t op_b, int m, int n, int k, const T *alpha, const T *a, int lda, long long next_a, \
+        const T *b, int ldb, long long next_b, const T *beta, T *c, int ldc, long long next_c, int count) { \
+        for (int i = 0; i < count; i++) \
+            cublas##S##gemm(h, op_a, op_b, m, n, k, alpha, a + i * next_a, lda, b + i * next_b, ldb, beta, \
+                c + i * next_c, ldc); \
+        return CUBLAS_STATUS_SUCCESS; \
+    }
+GRIDSTRIDE_BLAS(S, float, s)
+GRIDSTRIDE_BLAS(D, double, d)
+#undef GRIDSTRIDE_BLAS
+
+inline cublasStatus_t cublasSetVector(int n, int bytes, const void *x, int incx, void *y, int incy) {
+    return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyHostToDevice);
+}
+inline cublasStatus_t cublasGetVector(int n, int bytes, const void *x, int incx, void *y, int incy) {
+    return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyDeviceToHost);
+}
+inline cublasStatus_t cublasSetMatrix(int rows, int columns, int bytes, const void *a, int lda, void *b, int ldb) {
+    cudaMemcpy2D(b, size_t(ldb) * size_t(bytes), a, size_t(lda) * size_t(bytes), size_t(rows) * size_t(bytes),
+        size_t(columns), cudaMemcpyHostToDevice);
+    return CUBLAS_STATUS_SUCCESS;
+}
+inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const void *a, int lda, void *b, int ldb) {
+    cudaMemcpy2D(b, size_t(ldb) * size_t(bytes), a, size_t(lda) * size_t(bytes), size_t(rows) * size_t(bytes),
+        size_t(columns), cudaMemcpyDeviceToHost);
+    return CUBLAS_STATUS_SUCCESS;
+}
