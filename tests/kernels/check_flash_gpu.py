@@ -42,7 +42,8 @@ def looks(q, k, causal, window, lens):
 def backwards(given, causal=False, window=None, lens=None, bias=None):
     """(result, bound of its distance) of out, lse, dq, dk and dv in float64, with the whole matrix of scores. Bounds:
     shares and slopes of scores are rounded to bfloat16 and summed in float32, scores are off by what float32 makes of
-    their addends, a row's sum of dout*out knows `out` as bfloat16, results are rounded"""
+    their addends, shares below the smallest normal number are 0, a row's sum of dout*out knows `out` as bfloat16,
+    results are rounded"""
     q, k, v, dout = (x.detach().double() for x in given)
     group, scale = q.shape[1]//k.shape[1], q.shape[-1]**-.5
     k, v = (x.repeat_interleave(group, 1) for x in (k, v))
@@ -55,18 +56,18 @@ def backwards(given, causal=False, window=None, lens=None, bias=None):
     s = s.masked_fill(~looks(q, k, causal, window, lens), -math.inf)
     none = s.isneginf().all(-1, keepdim=True)                          # their softmax is NaN
     p, lse = s.masked_fill(none, 0).softmax(-1).masked_fill(none, 0), s.logsumexp(-1)
-    off = 2**-7 + 2**-19*(size + size.amax(-1, keepdim=True))          # of shares
-    out = p @ v
-    ds = p*(dout @ v.mT - (dout*out).sum(-1, keepdim=True))
-    out_off = (p*off) @ v.abs()
+    off = 2**-7 + 2**-19*(size + size.amax(-1, keepdim=True))          # of a share, for each 1 of it
+    p_off, out = p*off + 2.**-126*(p > 0), p @ v
+    slopes = dout @ v.mT - (dout*out).sum(-1, keepdim=True)            # of shares
+    ds, out_off = p*slopes, p_off @ v.abs()
     delta_off = (dout.abs()*(out_off + 2**-8*out.abs())).sum(-1, keepdim=True)
-    ds_off = ds.abs()*off + p*(delta_off + dout.abs() @ v.abs().mT*2**-18)
+    ds_off = slopes.abs()*p_off + p*(delta_off + dout.abs() @ v.abs().mT*2**-18)
     def shared(x): return x.unflatten(1, (-1, group)).sum(2)
     yield 'out', out, out_off
     yield 'lse', lse, 2**-19*(size.amax(-1) + 1)
     yield 'dq', scale*ds @ k, scale*ds_off @ k.abs()
     yield 'dk', shared(scale*ds.mT @ q), shared(scale*ds_off.mT @ q.abs())
-    yield 'dv', shared(p.mT @ dout), shared((p*off).mT @ dout.abs())
+    yield 'dv', shared(p.mT @ dout), shared(p_off.mT @ dout.abs())
 
 
 def far(got, want, bound):
