@@ -1,10 +1,13 @@
 "What other compilers made of a kernel, read; and what is said where they are not."
+import ctypes
 import json
 import re
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
+import torch
 
 from gridstride.asm import elsewhere
 from gridstride.asm.languages import LANGUAGES
@@ -109,6 +112,22 @@ def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
     made = elsewhere.from_plain(json.loads((RECORDED/'24_mojo.json').read_text())['data'])
     with pytest.raises(Unavailable, match='machine code of mojo 1.2.0 for sm_90a cannot be loaded here .no libcuda'):
         made.kernel(32)
+
+
+def test_arguments_of_machine_code_lie_where_the_driver_looks(monkeypatch):
+    "A tensor is an address, a whole number has 32 bits, a struct is its bytes"
+    seen = []
+    def launch(handle, name, grid, block, shared, stream, places):
+        address, number, struct = (ctypes.string_at(p, n) for p, n in zip(places, (8, 4, 3)))
+        at = int.from_bytes(address, 'little')
+        seen.append((handle, name, grid, block, shared, stream, at, int.from_bytes(number, 'little'), struct))
+    monkeypatch.setattr(elsewhere, 'load_machine_code', lambda code, name: 7)
+    monkeypatch.setattr(elsewhere, 'allow', lambda handle, name, shared: seen.append((handle, shared)))
+    monkeypatch.setattr(elsewhere, 'launch_by_driver', launch)
+    monkeypatch.setattr(torch.cuda, 'current_stream', lambda: SimpleNamespace(cuda_stream=5))
+    made, x = elsewhere.from_plain(json.loads((RECORDED/'24_tilelang.json').read_text())['data']), torch.zeros(4)
+    made.kernel(128, 512)(3, x, 65536, b'abc')
+    assert seen == [(7, 512), (7, 'softmax_kernel', (3, 1, 1), (128, 1, 1), 512, 5, x.data_ptr(), 65536, b'abc')]
 
 
 def test_a_kernel_is_compiled_as_a_whole_program():
