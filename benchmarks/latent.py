@@ -1,6 +1,6 @@
 """`gridstride.kernels.latent_attention` against SDPA on the expanded form, on an H100: the course's goals.
 
-    python latent.py              # all of it, in two minutes; prints what latent.txt holds, writes latent.json
+    python latent.py              # all of it, in half a minute; prints what latent.txt holds, writes latent.json
     python latent.py goal         # some of it; writes nothing
     python latent.py --seconds 1  # of timing for each side (0.1)
 
