@@ -18,7 +18,7 @@ import numpy as np
 import torch
 from gridstride.bench.clocks import Sensors
 from gridstride.kernels.ladder import Reference, Step, inputs, resources, time_rung
-from gridstride.kernels.choice import explain, matmul, tune
+from gridstride.kernels import explain, matmul, tune
 from gridstride.kernels.rung import Rung
 from gridstride.recording import machine
 

@@ -385,7 +385,7 @@ CHECKS = [  # what, what it is for, check
     ('numba', 'kernels in Numba', _package('numba', 'optional', _pip('numba'))),
     ('triton', 'kernels in Triton', _package('triton', 'optional', _pip('triton'), only='linux')),
     ('ninja', "torch's load_inline", _ninja),
-    ('Python.h', "torch's load_inline", _header),
+    ('Python.h', "torch's load_inline, quick launches on a GPU", _header),
     ('GPU, driver', 'speed', _gpu),
     ('nvcc', 'CUDA C on a GPU', _nvcc),
     ('cuda-core', 'cuda_kernel on a GPU', _package('cuda-core', 'optional', _pip('cuda-core'), only='linux')),

@@ -252,6 +252,7 @@ class Driver:
 @pytest.fixture
 def fake(monkeypatch):
     d = Driver()
+    monkeypatch.setattr(rung, 'launcher', lambda: None)
     monkeypatch.setattr(rung, 'driver', lambda: d)
     monkeypatch.setattr(maps, 'driver', lambda: d)
     monkeypatch.setattr(maps, '_on_gpu', lambda x: True)
@@ -283,11 +284,11 @@ def test_a_launch_that_fails_says_why(fake, monkeypatch):
 def test_shared_memory_is_only_ever_raised(fake, monkeypatch):
     "What is allowed last counts for all launches of a kernel, those of other shapes too"
     given = []
-    monkeypatch.setattr(rung, 'allow', lambda handle, name, shared: given.append((handle, shared)))
-    monkeypatch.setattr(rung, '_allowed', {})
+    monkeypatch.setattr(nvidia, 'allow', lambda handle, name, shared: given.append((handle, shared)))
     monkeypatch.setattr(torch.cuda, 'current_device', lambda: 0)
+    known = {handle: SimpleNamespace(handle=handle, __name__='k') for handle in (5, 6)}
     for handle, shared in ((5, 40000), (5, 90000), (5, 60000), (6, 60000), (5, 100000), (5, 90000)):
-        rung.Launcher(SimpleNamespace(handle=handle, __name__='k'), 1, (), 1, 32, shared)
+        rung.Launcher(known[handle], 1, (), 1, 32, shared)
     assert given == [(5, 90000), (6, 60000), (5, 100000)]
 
 
@@ -819,11 +820,11 @@ def test_tf32_is_seen_and_switched_off():
     try:
         for value in ('tf32', 'ieee'):
             settings.fp32_precision = value
-            assert choice._tf32(settings) == (value == 'tf32')
-            with ladder.exact(): assert not choice._tf32(settings)
+            assert choice.tf32(settings) == (value == 'tf32')
+            with ladder.exact(): assert not choice.tf32(settings)
             assert settings.fp32_precision == value
     finally: settings.fp32_precision = before
-    assert choice._tf32(SimpleNamespace(allow_tf32=True)) and not choice._tf32(SimpleNamespace(allow_tf32=False))
+    assert choice.tf32(SimpleNamespace(allow_tf32=True)) and not choice.tf32(SimpleNamespace(allow_tf32=False))
 
 
 # The kernels of the lessons

@@ -10,6 +10,7 @@ from functools import lru_cache
 
 from ..findings import LaunchError
 
+COOPERATIVE = 2  # CU_LAUNCH_ATTRIBUTE_COOPERATIVE
 _INVALID_CONTEXT, _MOST_SHARED = 201, 8  # CUDA_ERROR_INVALID_CONTEXT, CU_FUNC_ATTRIBUTE_MAX_DYNAMIC_SHARED_SIZE_BYTES
 
 
@@ -62,6 +63,26 @@ def allow(handle: int, name: str, shared: int):
     if error:
         what = f'{shared} bytes of dynamic shared memory; a block on this GPU has {most} at most'
         raise LaunchError(what, kernel=name)
+
+
+_ALWAYS = 40 * 1024  # bytes of dynamic shared memory that need no leave: static memory counts among the 48 KiB, too
+
+
+# What was allowed last counts for all launches of a kernel. It is noted at the kernel itself, since the driver gives
+# the handle of one that is gone to another.
+def let(
+    kernel,  # with `handle` and `__name__`
+    shared,
+):
+    "Let a kernel have so much dynamic shared memory on the current GPU, and what it was allowed for another launch"
+    import torch
+
+    if shared <= _ALWAYS:
+        return
+    allowed, device = vars(kernel).setdefault('allowed', {}), torch.cuda.current_device()
+    if allowed.get(device, 0) < shared:
+        allow(kernel.handle, kernel.__name__, shared)
+        allowed[device] = shared
 
 
 def enter():

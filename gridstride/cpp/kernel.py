@@ -11,15 +11,19 @@ from . import emulator
 from .arguments import SCALARS, check_arguments, dtype_of, spell_param
 from .build import CompileError, CompilerMissing, emulate, nvcc
 from .cache import build
-from .driver import allow, arch, core, launch_by_driver, show_prints, size_of_parameter, warn_unchecked
+from .driver import COOPERATIVE, arch, core, launch_by_driver, let, show_prints, size_of_parameter, warn_unchecked
 from .includes import read_headers
+from .launcher import launcher
 from .load import Emulated
 from .nvrtc import FIRST, HOST, stand_ins
 from .reader import functions, kernels
 from .rewrite import to_cpp, without_line_numbers
+from ..findings import LaunchError
 from ..launching import argument_error, configure, launch_error, read_brackets
 from ..options import CHECKS, parse_checks
 from ..utils import backend
+
+KEPT = 256  # compiled launches of a kernel that are kept ready
 
 
 class Kernel:
@@ -30,6 +34,8 @@ class Kernel:
     def __init__(self, name, params, run, device, built):
         self.__name__, self.params, self._run, self.device, self.built = name, params, run, device, built
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
+        parameters, module = getattr(run, 'parameters', None), launcher() if self.handle else None
+        self._launches = Launches(self, module, parameters, run.wishes) if parameters and module else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(spell_param, params))})'
 
     def __repr__(self):
@@ -39,6 +45,13 @@ class Kernel:
         raise launch_error(self.__name__, 'no_brackets')
 
     def __getitem__(self, config):
+        if (known := self._launches) is not None:
+            if known.whole(config) or known.whole(config := with_number(config)):
+                return known[config]
+        return self.checked(config)
+
+    def checked(self, config):
+        "A function that looks at its arguments, and launches the kernel with them"
         grid, block, stream, shared = read_brackets(self.__name__, config)
         return lambda *args: self.launch(args, grid, block, stream, shared)
 
@@ -47,7 +60,41 @@ class Kernel:
         config = configure(self.__name__, grid, block, stream, shared, cluster, asks=True)
         check_arguments(self.__name__, self.params, args, self.device)
         args = [np.array(x) if isinstance(x, np.ndarray) and not x.flags.writeable else x for x in args]
+        if self.handle:
+            let(self, config.shared)
         self._run(args, *config[:4], *([config.cluster] if cluster else ()))
+
+
+def with_number(config):
+    "What stands in the brackets, with the number of a stream of torch in its place"
+    if isinstance(config, tuple) and len(config) > 2 and (raw := getattr(config[2], 'cuda_stream', None)) is not None:
+        return (*config[:2], raw, *config[3:])
+    return config
+
+
+# What the compiled launcher does not know, such as a struct by value, or what no kernel can be given, goes on to
+# `Kernel.checked`. So does what the driver refuses: there it is asked again, and finds words.
+class Launches(dict):
+    "Compiled launches of a kernel on a GPU, by what stands in the brackets: whole numbers, or tuples of them"
+
+    def __init__(self, kernel, module, parameters, wishes):
+        self.kernel, self.module, self.parameters, self.wishes = kernel, module, parameters, wishes
+        self.whole = module.whole
+
+    def __missing__(self, config):
+        checked = self.kernel.checked(config)
+        grid, block, stream, shared = read_brackets(self.kernel.__name__, config)
+        try:
+            c = configure(self.kernel.__name__, grid, block, None, shared, asks=True)
+            let(self.kernel, c.shared)
+        except LaunchError:
+            return checked  # it says so when it is launched
+        if len(self) >= KEPT:
+            self.clear()
+        size = tuple(c.grid), tuple(c.block), c.shared
+        made = self.module.Launch(self.kernel.handle, *size, self.wishes, self.parameters, checked)
+        self[config] = made if stream is None else made.on(stream, checked)
+        return self[config]
 
 
 class Kernels(dict):
@@ -192,6 +239,14 @@ def _toolkit(compiler):
     return Path(top[1] if top else Path(compiler).resolve().parent.parent).resolve()
 
 
+# For the compiled launcher: types of numbers, as Python's `struct` calls them, and of elements, as DLPack does
+_NUMBERS = dict(int8='b', uint8='B', int16='h', uint16='H', int32='i', uint32='I', int64='q', uint64='Q')
+_NUMBERS.update(float32='f', float64='d', bool='?')
+_KINDS = dict(int=0, uint=1, float=2, bfloat=4)  # DLDataTypeCode
+_ELEMENTS = {f'{kind}{bits}': (code, bits) for kind, code in _KINDS.items() for bits in (8, 16, 32, 64)}
+_ELEMENTS.update({'bool': (6, 8), None: (0, 0)})
+
+
 def _value(x, dtype, pointer):
     "The argument as ctypes knows it"
     if pointer:
@@ -212,6 +267,12 @@ def _bits(x, dtype):
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
 
 
+def _open_parameters(types):
+    "What `launcher.cpp` is told of a kernel's parameters; None if it does not know one of them"
+    known = [('*', *_ELEMENTS[dtype]) if pointer else (_NUMBERS.get(dtype),) for dtype, pointer in types]
+    return known if all(o[0] for o in known) else None
+
+
 def _launcher(kernel, name, params, src):
     """What launches a kernel of `cuda.core`: a function of arguments, grid, block, stream and bytes of shared memory.
 
@@ -225,8 +286,6 @@ def _launcher(kernel, name, params, src):
     structs = {i: size_of_parameter(handle, i) for i, (dtype, pointer) in enumerate(types) if not (dtype or pointer)}
 
     def run(args, grid, block, stream, shared):
-        if shared > 40 * 1024:  # with static memory that may be more than the 48 KiB that need no leave
-            allow(handle, name, shared)
         stream = torch.cuda.current_stream() if stream is None else stream
         values = [_value(x, *t) for x, t in zip(args, types)]
         for i, n in structs.items():
@@ -239,4 +298,6 @@ def _launcher(kernel, name, params, src):
             launch_by_driver(handle, name, grid, block, shared, raw, places, together)
 
     run.handle, run.kernel = handle, kernel  # the handle lives as long as its kernel does
+    run.wishes = [(COOPERATIVE, (1, 0, 0))] * together
+    run.parameters = None if prints else _open_parameters(types)
     return run

@@ -2,7 +2,7 @@
 many operations into one pass, with its derivative, and what multiplies by weights of few bits, or mostly of zeros."""
 
 from .ladder import Ladder, right
-from .choice import explain, matmul, plan, tune, using
+from .choice import explain, plan, tune, using
 from .flash import TOOLS as _FLASH
 from .fused import TOOLS as _FUSED
 from .latent import TOOLS as _LATENT
@@ -16,7 +16,8 @@ from ..doors import front_door
 # what needs torch from its first line on
 _ROOM_OF = {o: 'fused' for o in _FUSED} | {o: 'quant' for o in _QUANT} | {o: 'flash' for o in _FLASH}
 _ROOM_OF |= {o: 'sparse' for o in _SPARSE} | {o: 'latent' for o in _LATENT} | {o: 'products' for o in _PRODUCTS}
+_ROOM_OF |= {'matmul': 'calling'}
 
-__all__ = ['Ladder', 'right', 'explain', 'matmul', 'plan', 'tune', 'using', 'Rung', 'Activation']
+__all__ = ['Ladder', 'right', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
 __all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_ROOM_OF]
 __getattr__, __dir__ = front_door(__name__, _ROOM_OF)

@@ -1,11 +1,10 @@
-"""`matmul(a, b)`: the right rung where there is one, torch where there is none; differentiable, for use in a model."""
+"""What multiplies two matrices: the right rung where there is one, torch where there is none, and why."""
 
 from collections import namedtuple
 from contextlib import contextmanager
 from functools import lru_cache
 
 from . import hopper, split, transposed
-from .tool import enter_thread
 from ..utils import backend, gpu_count
 
 
@@ -37,6 +36,12 @@ class Plan(namedtuple('Plan', 'kernel why')):
 
 _used = []  # kernels that `using` gave
 _plans, _tuned = {}, {}  # plans by shape, type and device; those that `tune` measured
+forgetting = []  # functions that forget what others keep of plans
+
+
+def _forget():
+    for o in (_plans.clear, *forgetting):
+        o()
 
 
 @contextmanager
@@ -46,12 +51,12 @@ def using(
     "Inside of the `with` block, `matmul` takes the first of these kernels that can, on the emulator too, and no other"
     before = list(_used)
     _used[:] = kernels
-    _plans.clear()
+    _forget()
     try:
         yield
     finally:
         _used[:] = before
-        _plans.clear()
+        _forget()
 
 
 def _fits(kernel, h, w, k, dtype):
@@ -154,7 +159,7 @@ def _plain():
     return _torch().Tensor, _torch().nn.Parameter
 
 
-def _why_torch(a, b):
+def why_torch(a, b):
     "Why these two cannot be given to a kernel at all; None if they can"
     torch, plain = _torch(), _plain()
     if type(a) not in plain or type(b) not in plain:
@@ -171,7 +176,7 @@ def _why_torch(a, b):
         return 'it is not on a GPU'
     if torch.is_autocast_enabled(a.device.type):
         return 'autocast decides the type'
-    if a.dtype is torch.float32 and a.is_cuda and _tf32(torch.backends.cuda.matmul):
+    if a.dtype is torch.float32 and a.is_cuda and tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
     if torch.compiler.is_compiling():
         return 'torch.compile traces it'
@@ -179,7 +184,7 @@ def _why_torch(a, b):
         return 'torch.func transforms it'
 
 
-def _tf32(settings):
+def tf32(settings):
     "Whether torch may use TF32"
     # Older versions have one name for the setting, newer ones two, of which the first may refuse to tell.
     precision = getattr(settings, 'fp32_precision', None)
@@ -245,74 +250,37 @@ def _is_aligned(m, n):
 
 def explain(a, b) -> Plan:
     "What `matmul(a, b)` does, and why"
-    why = _why_torch(a, b)
+    why = why_torch(a, b)
     return Plan(None, why) if why else _plan_for(a, b)[0]
 
 
-def _multiply(a, b, out=None):
-    "`a @ b` by a kernel or by torch"
-    if not _why_torch(a, b):
-        p, m, n = _plan_for(a, b)
-        if m is not None:
-            if out is None:
-                return p.kernel(m, n) if a.dim() == 2 else p.kernel(m, n).view(*a.shape[:-1], b.shape[1])
-            if (
-                out.shape == (*a.shape[:-1], b.shape[1])
-                and out.dtype is a.dtype
-                and out.device == a.device
-                and out.is_contiguous()
-                and not out.data_ptr() & 15
-            ):
-                p.kernel(m, n, out.view(-1, b.shape[1]))
-                return out
-    return _torch().matmul(a, b) if out is None else _torch().matmul(a, b, out=out)
-
-
-# The gradients of a product are products: with $g$ the gradient of $a b$, that of $a$ is $g b^T$ and that of
-# $b$ is $a^T g$. They go the same way as the product itself, so that they may be differentiated again.
-@lru_cache
-def _product():
-    "The differentiable product; made late, since torch is imported late"
-    torch = _torch()
-
-    class Product(torch.autograd.Function):
-        @staticmethod
-        def forward(ctx, a, b):
-            ctx.save_for_backward(a, b)
-            return _multiply(a, b)
-
-        @staticmethod
-        def backward(ctx, g):
-            if g.is_cuda:  # before cuBLAS warns that there is no context
-                enter_thread()
-            a, b = ctx.saved_tensors
-            ga = matmul(g, b.t()) if ctx.needs_input_grad[0] else None
-            gb = matmul(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
-            return ga, gb
-
-    return Product
-
-
-def matmul(
-    a,  # any tensor that torch.matmul takes; a kernel multiplies (..., k)
-    b,  # by (k, w)
-    out=None,  # written instead of a new tensor
-    epilogue=None,  # an `Epilogue`: what is done with the product before it is written
+def multiply(
+    a,
+    b,
+    out=None,
+    keep=None,  # told of operands for which there is a kernel, of the kernel, and of the operands as it takes them
 ):
-    """`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which.
+    "`a @ b` by a kernel or by torch, without a gradient"
+    p, m, n = (None, None, None) if why_torch(a, b) else _plan_for(a, b)
+    if m is None or out is not None and not _can_take(out, a, b):
+        return _torch().matmul(a, b) if out is None else _torch().matmul(a, b, out=out)
+    if out is not None:
+        p.kernel(m, n, out.view(-1, b.shape[1]))
+    else:
+        out = p.kernel(m, n).view(*a.shape[:-1], b.shape[1])
+    if keep:
+        keep(a, b, p.kernel, m, n, out)
+    return out
 
-    Products of float32 have float32's errors, infinities and NaN, also where tensor cores make them; but numbers below
-    1e-33 lose bits there (`split`). Where sums overflow on the way, their order decides what is infinite, as ever."""
-    if epilogue is not None:
-        from .products.epilogues import multiply_with
 
-        return multiply_with(a, b, epilogue, out)
-    torch = _torch()
-    if out is None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not _why_torch(a, b):
-        return _product().apply(a, b)
-    if out is not None and torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
-        return torch.matmul(a, b, out=out)  # raises, as it must
-    return _multiply(a, b, out)
+def _can_take(out, a, b):
+    return (
+        out.shape == (*a.shape[:-1], b.shape[1])
+        and out.dtype is a.dtype
+        and out.device == a.device
+        and out.is_contiguous()
+        and not out.data_ptr() & 15
+    )
 
 
 # An estimate is not a measurement, and for many shapes several kernels are close to each other. Who needs one
@@ -324,7 +292,7 @@ def tune(
 ) -> Plan:  # what `matmul` does with such operands from now on, in this process or within `using`
     """Measure the kernels that take `a` and `b`, which takes some seconds where there are several, and have `matmul`
     take the fastest for their shape and type; several are known for bfloat16"""
-    why = _why_torch(a, b)
+    why = why_torch(a, b)
     p, m, n = (Plan(None, why), None, None) if why else _plan_for(a, b)
     if not p.kernel:
         return p
@@ -339,6 +307,7 @@ def tune(
         {str(i): lambda m, n, o=o: o(m, n, out) for i, o in enumerate(kernels)}, m, n, out=out, seconds=0.1
     ).timings
     best = min(range(len(kernels)), key=lambda i: times[str(i)].median)
+    _forget()
     _plans[key] = Plan(kernels[best], f'the fastest of {len(kernels)} that were measured')
     if not _used:
         _tuned[key] = _plans[key]

@@ -7,8 +7,9 @@ import threading
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ..cpp.driver import allow, call_driver, driver
+from ..cpp.driver import call_driver, driver, let
 from ..cpp.kernel import cuda_kernel
+from ..cpp.launcher import launcher
 from ..cpp.reader import kernels
 from ..recording import Unavailable
 from .maps import tensor_map
@@ -111,20 +112,6 @@ class Double(float):
 _C = {Long: ctypes.c_longlong, float: ctypes.c_float, Double: ctypes.c_double}
 
 
-# (kernel of the driver, device) -> the bytes of dynamic shared memory that it was last allowed: what comes last counts
-# for all its launches
-_allowed = {}
-_ALWAYS = 40 * 1024  # bytes of dynamic shared memory that need no leave: static memory counts among the 48 KiB, too
-
-
-def _let(kernel, shared):
-    "Let the kernel have so much dynamic shared memory, and what it was allowed for another shape"
-    key = (kernel.handle, _torch().cuda.current_device()) if shared > _ALWAYS else None
-    if key and _allowed.get(key, 0) < shared:
-        allow(kernel.handle, kernel.__name__, shared)
-        _allowed[key] = shared
-
-
 class Launcher:
     """A kernel with its numbers in their places; called with its arrays: on a GPU their addresses, and the number of a
     stream, else tensors"""
@@ -152,12 +139,19 @@ class Launcher:
         )
         if not kernel.handle:
             return
-        _let(kernel, shared)
-        self.pointers = (ctypes.c_void_p * arrays)()
+        let(kernel, shared)
         self.values = [_C.get(type(o), ctypes.c_int)(o) for o in numbers]
-        at = [ctypes.addressof(self.pointers) + 8 * i for i in range(arrays)]
-        at += [ctypes.addressof(o) for o in self.values]
         wishes = [(_EARLY, (1,))] * early + [(_CLUSTER, cluster)] * (max(cluster) > 1) + [(_TOGETHER, (1,))] * together
+        self.wishes, self.arrays = wishes, arrays
+        if not launcher():
+            self._lay_out()
+
+    def _lay_out(self):
+        "Put all in its place for ctypes, where there is no compiled launcher"
+        kernel, shared, wishes = self.kernel, self.shared, self.wishes
+        self.pointers = (ctypes.c_void_p * self.arrays)()
+        at = [ctypes.addressof(self.pointers) + 8 * i for i in range(self.arrays)]
+        at += [ctypes.addressof(o) for o in self.values]
         attributes = (_Attribute * len(wishes))(*(_Attribute(i, 0, (ctypes.c_uint * 16)(*v)) for i, v in wishes))
         self.places, self.config = (
             (ctypes.c_void_p * len(at))(*at),
@@ -171,11 +165,33 @@ class Launcher:
     def __call__(self, arrays, stream=None):
         if not self.kernel.handle:
             return self.kernel.launch((*arrays, *self.numbers), self.grid, self.block, None, self.shared, self.cluster)
+        if launcher():
+            return self.launch(self.compiled, stream or 0, *arrays)
         with self.lock:  # another thread has the same places
             self.put(arrays)
             self.config.stream = stream
             if self.run(*self.given):
                 call_driver(lambda: self.run(*self.given), self.kernel.__name__)
+
+    def launch(self, compiled, *given):
+        "Launch by compiled code, which is given a stream and what the parameters leave open"
+        if compiled.run(*given):
+            call_driver(lambda: compiled.run(*given), self.kernel.__name__)
+
+    @cached_property
+    def compiled(self):
+        "The launch as compiled code has it"
+        return self.compile(self.parameters())
+
+    def compile(self, parameters):
+        "The launch as compiled code has it, for parameters that `launcher.cpp` is told of"
+        wishes = [(i, (*v, 0, 0)[:3]) for i, v in self.wishes]
+        size = tuple(self.grid), tuple(self.block), self.shared
+        return launcher().Launch(self.kernel.handle, *size, wishes, parameters, None)
+
+    def parameters(self) -> list:
+        "What `launcher.cpp` is told of the kernel's parameters: addresses are given, numbers stay as they are"
+        return [('&',)] * self.arrays + [bytes(o) for o in self.values]
 
     def put(self, arrays):
         "Fill in the addresses that the next launch takes"
@@ -192,14 +208,34 @@ class Mapped(Launcher):
         *how,  # as `Launcher` takes it
     ):
         super().__init__(kernel, *how)
-        self.mapped, self.maps, self.held = mapped, {}, []
+        self.mapped, self.maps, self.held, self.forms = mapped, {}, [], {}
 
     def __call__(self, arrays, stream=None):
+        if self.kernel.handle and launcher():
+            return self.launch(self.compiled_for(arrays), stream or 0, *(x.data_ptr() for x in arrays))
         if not self.kernel.handle:
             arrays = list(arrays)
             for i, box, swizzle in self.mapped:
                 arrays[i] = tensor_map(arrays[i], box, swizzle)
         super().__call__(arrays, stream)
+
+    def compiled_for(self, arrays):
+        "The launch as compiled code has it, for arrays of one form: it moves their maps to other addresses by itself"
+        if any(arrays[i].data_ptr() & 15 for i, *_ in self.mapped):
+            for i, box, swizzle in self.mapped:
+                tensor_map(arrays[i], box, swizzle)  # says which
+        if (key := self.form(arrays)) not in self.forms:
+            if len(self.forms) >= KEPT:
+                self.forms.clear()
+            parameters = self.parameters()
+            for i, box, swizzle in self.mapped:
+                parameters[i] = 'T', 0, 0, bytes(tensor_map(arrays[i], box, swizzle))
+            self.forms[key] = self.compile(parameters)
+        return self.forms[key]
+
+    def form(self, arrays):
+        "What maps depend on beside their addresses"
+        return tuple((arrays[i].shape, arrays[i].stride()) for i, *_ in self.mapped)
 
     def put(self, arrays):
         for i, x in enumerate(arrays):
@@ -234,6 +270,13 @@ class _Launch(Mapped):
 
     def key(self, i, x):  # shapes and strides are the rung's
         return i, x.data_ptr()
+
+    def form(self, arrays):
+        return None
+
+    def steps(self, m, n, out):
+        "What a table of the compiled launcher does in its place, and the bytes of the room that this takes"
+        return ((self.compiled_for([m, n, out]), ((0, 0), (1, 0), (2, 0))),), 0
 
 
 # The hot path asks one question, whether all is as it must be. What it is that is wrong is found out
@@ -373,7 +416,7 @@ class Sequence:
     "The launches of a recipe, ready; called with m, n, out and the number of a stream"
 
     def __init__(self, recipe):
-        self.steps = [(launcher_of(c, backend()), c.arrays) for c in recipe.calls]
+        self.launches = [(launcher_of(c, backend()), c.arrays) for c in recipe.calls]
         self.rooms, self.bytes = {}, 0
         for name, (n, dtype) in recipe.rooms.items():
             self.rooms[name] = self.bytes, n, dtype
@@ -384,10 +427,15 @@ class Sequence:
         if m.is_cuda:
             known = {name: x.data_ptr() for name, x in known.items()}
         room = self._room(m, known) if self.rooms else None
-        for launch, names in self.steps:
+        for launch, names in self.launches:
             launch([known[o] for o in names], stream)
         # It lives until all is launched; the allocator of torch keeps it from those who come later on the stream.
         del room
+
+    def steps(self, m, n, out):
+        "What a table of the compiled launcher does in its place, and the bytes of the room that this takes"
+        known = dict(m=(0, 0), n=(1, 0), out=(2, 0), **{o: (3, begin) for o, (begin, *_) in self.rooms.items()})
+        return tuple((o.compiled, tuple(known[name] for name in names)) for o, names in self.launches), self.bytes
 
     def _room(self, m, known):
         "Memory for all rooms in one piece, or for each on the emulator, which looks at the ends of each"
@@ -456,11 +504,10 @@ class Product:
         "`m @ n`, into `out` if it is given"
         if not self._fits(m, n, out):
             blame(self.name, m, n, out, self._dtype, self.layout)
-        (h, k), (_, w) = (m.shape, n.shape) if self.layout == 'nn' else sizes(m, n, self.layout)
         if out is None:
+            (h, _), (_, w) = sizes(m, n, self.layout)
             out = m.new_empty((h, w))
-        key = (h, w, k, m.get_device())
-        launch = self._ready.get(key) or self._keep_ready(m, *key)
+        launch = self.ready(m, n)
         if not m.is_cuda:
             launch(m, n, out, None)
         elif m.get_device() == _torch().cuda.current_device():
@@ -469,6 +516,12 @@ class Product:
             with _torch().cuda.device(m.device):
                 launch(m, n, out, self._stream(m))
         return out
+
+    def ready(self, m, n):
+        "What launches it for such operands, on their device: a function of (m, n, out, stream)"
+        (h, k), (_, w) = (m.shape, n.shape) if self.layout == 'nn' else sizes(m, n, self.layout)
+        key = (h, w, k, m.get_device())
+        return self._ready.get(key) or self._keep_ready(m, *key)
 
     def _stream(self, m):
         """The current stream, as the driver knows it; where the kernel must be alone, it waits for the one before, but

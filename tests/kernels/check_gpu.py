@@ -16,12 +16,13 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.kernels import Rung, explain, matmul, right
-from gridstride.kernels import argmax, cub, export, histogram, scan, sum as sum_of, thin, tma, transpose
+from gridstride.kernels import argmax, cub, export, histogram, products, scan, sum as sum_of, thin, tma, transpose
 from gridstride.kernels.memory import ring_sum, tools
 from gridstride.kernels.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.rung import Device
 from gridstride.kernels.split import Split
-from gridstride.cpp import CompileError, cuda_kernel
+from gridstride.cpp import CompileError, cuda_kernel, launcher
+from gridstride.findings import LaunchError
 from gridstride.utils import check
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -369,7 +370,89 @@ def sanitize():
     list(memory_tools_are_right())
 
 
-CHECKS = [cuda_kernel_has_what_nvcc_includes, fused_tools_are_right, fused_tools_on_streams_and_in_graphs,
+SCALED = """
+__global__ void scaled(float *out, const float *x, int n, float by) {
+    extern __shared__ float s[];
+    int i = blockIdx.x*blockDim.x + threadIdx.x;
+    s[threadIdx.x] = i < n ? x[i] : 0;
+    __syncthreads();
+    if (i < n) out[i] = s[threadIdx.x]*by;
+}"""
+
+
+def cuda_kernel_is_launched_anywhere():
+    """By the compiled launcher, which has to be there: on streams, in a thread without a context, in a graph, with
+    more shared memory and again with less; what is wrong is told as ever"""
+    if why := launcher.why_not(): yield f'there is no compiled launcher: {why}'
+    k, n = cuda_kernel(SCALED), 5000
+    x, stream, outs = torch.randn(n, device='cuda'), torch.cuda.Stream(), []
+    def launch(*how, by=3):
+        outs.append((by, torch.full((n,), math.nan, device='cuda')))
+        torch.cuda.synchronize()
+        k[(20, 256, *how)](outs[-1][1], x, n, by)
+    launch(None, 1024)
+    launch(None, 200_000, by=2.5)
+    launch(0, 1024, by=True)
+    launch(None, 200_000)
+    launch(stream, 1024)
+    launch(stream.cuda_stream, 2048, by=-1)
+    with torch.cuda.stream(stream): launch(None, 1024, by=1e-3)
+    thread = threading.Thread(target=lambda: launch(None, 4096))
+    thread.start()
+    thread.join()
+    graph, captured = torch.cuda.CUDAGraph(), torch.full((n,), math.nan, device='cuda')
+    with torch.cuda.graph(graph): k[20, 256, None, 1024](captured, x, n, 7)
+    graph.replay()
+    torch.cuda.synchronize()
+    for i, (by, out) in enumerate([*outs, (7, captured)]):
+        if not torch.equal(out, x*by): yield f'launch {i} is wrong'
+    for brackets, args, error in (
+            ((20, 256), (x.double(), x, n, 1.), TypeError), ((20, 2048), (x, x, n, 1.), LaunchError),
+            ((20, 256), (x, x.cpu(), n, 1.), TypeError), ((20, 256), (x, x, n), LaunchError),
+            ((20, 256), (x, x, 2.5, 1.), TypeError), ((20., 256), (x, x, n, 1.), LaunchError)):
+        try: k[brackets](*args)
+        except error: pass
+        else: yield f'nothing is said of {brackets}'
+
+
+def what_was_seen_before_is_launched_by_the_table():
+    "The same as at first, for other addresses, layouts and a given output; what changes the plan is forgotten"
+    for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (64, 64, 64)), ('float32', (257, 10, 784)),
+                             ('bfloat16', (2048, 1024, 4096))):
+        for turn in ('', 'a', 'b'):
+            known = len(products._known) if products._known is not None else 0
+            for i in range(4):
+                m, n = inputs(h, w, k, dtype, 'cuda', i)
+                a = m.t().contiguous().t() if turn == 'a' else m
+                b = n.t().contiguous().t() if turn == 'b' else n
+                out = torch.full((h, w), math.nan, dtype=m.dtype, device='cuda') if i % 2 else None
+                try: Reference(m, n)(matmul(a, b, out))
+                except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype} {turn}, call {i}: {e}'
+            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {len(products._known)-known} in the table')
+    if not len(products._known): yield 'nothing is in the table'
+    with kernels.using():
+        if len(products._known): yield 'the table was not forgotten'
+
+
+def compiled_code_calls_the_kernels():
+    "`torch.compile`, forward and backward, into CUDA graphs too; and what torch asks of operators"
+    def loss(a, b): return matmul(a, b).square()
+    for mode in ('default', 'reduce-overhead'):
+        f = torch.compile(loss, fullgraph=True, mode=mode)
+        for i in range(3):
+            a, b = (x.requires_grad_() for x in inputs(704, 904, 512, 'bfloat16', 'cuda', i))
+            y = f(a, b)
+            g = torch.randn_like(y)
+            for got, want in zip((y, *torch.autograd.grad(y, (a, b), g)),
+                                 (z := loss(a, b), *torch.autograd.grad(z, (a, b), g))):
+                if not torch.allclose(got, want, rtol=.02, atol=.02*float(want.abs().max())): yield f'{mode}, call {i}'
+    a, b = (x.requires_grad_() for x in inputs(64, 72, 80, 'float32', 'cuda'))
+    torch.library.opcheck(torch.ops.gridstride.matmul.default, (a, b))
+
+
+CHECKS = [cuda_kernel_is_launched_anywhere, what_was_seen_before_is_launched_by_the_table,
+          compiled_code_calls_the_kernels, cuda_kernel_has_what_nvcc_includes,
+          fused_tools_are_right, fused_tools_on_streams_and_in_graphs,
           memory_tools_are_right, memory_tools_agree_with_cub, memory_tools_on_streams_and_in_graphs,
           exported_kernels_pass, layouts_are_those_of_the_recording, each_rung_is_right,
           each_rung_compiles_at_once, products_are_right, random_products_are_right, gradients_are_right,

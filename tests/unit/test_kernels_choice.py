@@ -4,7 +4,7 @@ import warnings
 import pytest
 import torch
 from gridstride.cpp import on_emulator
-from gridstride.kernels.choice import explain, matmul, plan, tune, using
+from gridstride.kernels import explain, matmul, plan, tune, using
 from gridstride.kernels.ladder import Reference
 from gridstride.kernels.rung import Rung
 from gridstride.utils import check

@@ -47,6 +47,9 @@ class _Step(Launcher):
         numbers = call.numbers if backend() == 'gpu' else ()
         super().__init__(compiled(call.src, call.name, backend()), self.arrays, numbers, call.grid, call.block)
 
+    def parameters(self):
+        return [*super().parameters()[: self.arrays], *((o._type_,) for o in self.values)]
+
     def put(self, given):
         super().put(given[: self.arrays])
         for place, x in zip(self.values, given[self.arrays :]):

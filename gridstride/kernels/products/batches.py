@@ -13,7 +13,7 @@ def _why_torch(a, b):
     "Why torch multiplies batches, whatever their type; None if it need not"
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         return 'these are no two batches that fit'
-    return choice._why_torch(a.flatten(0, 1), b[0])
+    return choice.why_torch(a.flatten(0, 1), b[0])
 
 
 def _plan(a, b):
@@ -70,7 +70,7 @@ def _check_groups(a, b, ends):
 
 def _plan_groups(a, b):
     "(layout, m, n) for the kernel, or why torch multiplies"
-    if why := choice._why_torch(a, b[0]):
+    if why := choice.why_torch(a, b[0]):
         return why
     if not a.is_contiguous():
         return 'a is not contiguous'

@@ -9,7 +9,7 @@ from torch.autograd.function import once_differentiable
 
 from .launches import plan_for, run, why_torch
 from .sources import ACTIVATIONS, Activation, pass_source
-from .. import choice
+from ..calling import matmul
 from ..rung import Call, Long
 from ..tool import enter_thread, launch, type_of
 from ...utils import cdiv
@@ -113,7 +113,7 @@ def explain_with(a, b, epilogue, out=None) -> str:
 
 def _afterwards(a, b, e, out):
     "The product, and then the rest: (the result, what the activation was given)"
-    z = choice.matmul(a, b)
+    z = matmul(a, b)
     z = z if e.scale == 1 else z * e.scale
     z = z if e.bias is None else z + e.bias
     y = z if e.activation is None else _activated(z, e.activation)

@@ -112,4 +112,4 @@ def run(
 
 def why_torch(a, b):
     "Why these tensors cannot be given to any kernel; None if they can"
-    return choice._why_torch(a, b)
+    return choice.why_torch(a, b)

@@ -1,0 +1,410 @@
+"The compiled part of a launch, without a GPU: functions of Python stand for those of the driver."
+import ctypes, gc, struct, sys, threading
+from ctypes import CFUNCTYPE, POINTER, c_int, c_void_p
+from types import SimpleNamespace
+
+import pytest
+import torch
+from gridstride.cpp import kernel as kernels, launcher
+from gridstride.findings import LaunchError
+from gridstride.kernels import calling, choice, ladder, rung
+from gridstride.kernels.choice import using
+from gridstride.utils import check, gpu_count
+from torch.utils._python_dispatch import TorchDispatchMode
+
+CPU = 1                          # DLPack's number
+allocate = torch._C._dynamo.guards._empty_strided_cpu if hasattr(torch._C, '_dynamo') else None
+LAUNCH = CFUNCTYPE(c_int, POINTER(rung._Config), c_void_p, POINTER(c_void_p), c_void_p)
+DEVICE, MOVE = CFUNCTYPE(c_int, POINTER(c_int)), CFUNCTYPE(c_int, c_void_p, c_void_p)
+STREAM = CFUNCTYPE(c_int, c_int, c_int, POINTER(c_void_p))
+pytestmark = pytest.mark.skipif(bool(launcher._what_lacks(torch)), reason=str(launcher._what_lacks(torch)))
+
+
+class Driver:
+    "Notes what it is asked for; `sizes` are the bytes of each parameter of the next launches"
+    def __init__(self):
+        self.launches, self.moved, self.code, self.now, self.sizes = [], [], 0, 7, []
+        self.functions = LAUNCH(self.launch), DEVICE(self.device), MOVE(self.move), STREAM(self.stream)
+
+    def launch(self, config, handle, places, extra):
+        c = config.contents
+        self.launches.append(SimpleNamespace(grid=(c.gx, c.gy, c.gz), block=(c.bx, c.by, c.bz), shared=c.shared,
+            stream=c.stream, handle=handle, attributes=[(a.id, *a.values[:3]) for a in c.attributes[:c.n]],
+            given=[ctypes.string_at(places[i], n) for i, n in enumerate(self.sizes)],
+            places=[places[i] for i in range(len(self.sizes))]))
+        return self.code
+
+    def move(self, at, address):
+        self.moved.append(address)
+        ctypes.memmove(at, struct.pack('Q', address), 8)
+        return address % 16
+
+    def device(self, at):
+        at[0] = 0
+        return 0
+
+    def stream(self, kind, device, at):
+        at[0] = self.now
+        return 0
+
+    def pointers(self, i=-1): return [struct.unpack('Q', o)[0] for o in self.launches[i].given]
+
+
+@pytest.fixture
+def driver():
+    "With `module`, the compiled launcher, whose arrays are on the CPU"
+    d = Driver()
+    d.module = launcher.load(CPU, [ctypes.cast(o, c_void_p).value for o in d.functions])
+    yield d
+    if gpu_count(): launcher.load()
+
+
+def refuse(*args, **kw): raise LookupError(args, kw)
+
+
+def launch(driver, parameters, sizes, otherwise=refuse, grid=(3, 2, 1), block=(32, 1, 1), shared=0, attributes=()):
+    driver.sizes = sizes
+    return driver.module.Launch(77, grid, block, shared, attributes, parameters, otherwise)
+
+
+def test_a_launch_has_all_in_its_place(driver):
+    x, n = torch.randn(5), torch.arange(4, dtype=torch.int64)
+    k = launch(driver, [('*', 2, 32), ('i',), ('*', 0, 64), ('d',), ('f',), ('?',), ('B',), ('q',), b'constant',
+                        ('*', 0, 0)], [8, 4, 8, 8, 4, 1, 1, 8, 8, 8], shared=100, attributes=[(4, (2, 1, 1))])
+    assert k(x, -3, n, 2, .5, True, 200, 2**40, None) is None
+    o, = driver.launches
+    assert (o.grid, o.block, o.shared, o.stream, o.handle) == ((3, 2, 1), (32, 1, 1), 100, 7, 77)
+    assert o.attributes == [(4, 2, 1, 1)]
+    values = x.data_ptr(), -3, n.data_ptr(), 2., .5, True, 200, 2**40, int.from_bytes(b'constant', 'little'), 0
+    assert o.given == [struct.pack(c, v) for c, v in zip('QiQdf?BqQQ', values)]
+
+
+@pytest.mark.parametrize('kind,given', [('*', torch.ones(3).double()), ('*', torch.ones(3, 3).t()), ('*', [1.]),
+    ('*', torch.ones(6)[::2]), ('*', torch.ones(3, device='meta')), ('*', 5), ('i', 1.), ('i', 2**31), ('B', -1),
+    ('B', 256), ('f', 'x'), ('?', 1), ('i', torch.ones(1).int()), ('i', None), ('Q', -1), ('f', 10**400)])
+def test_what_it_does_not_know_is_left_to_python(driver, kind, given):
+    asked = []
+    k = launch(driver, [('*', 2, 32) if kind == '*' else (kind,)], [8], lambda *a: asked.append(a) or 'done')
+    assert k(given) == 'done' and asked[0][0] is given and not driver.launches
+
+
+def test_other_arguments_than_it_takes_are_left_to_python(driver):
+    k = launch(driver, [('i',)], [4])
+    for args, kw in (((), {}), ((1, 2), {}), ((), dict(n=1)), ((1,), dict(n=1))):
+        with pytest.raises(LookupError) as e: k(*args, **kw)
+        assert e.value.args == (args, kw)
+    assert not driver.launches
+
+
+def test_what_the_driver_refuses_is_left_to_python(driver):
+    driver.code = 701
+    with pytest.raises(LookupError): launch(driver, [], [])()
+    assert launch(driver, [('&',)], [8]).run(5, 16) == 701
+
+
+@pytest.mark.parametrize('x,moved', [(torch.ones(0), 0), (torch.ones(3, 1).t(), 0), (torch.randn(10)[3:], 12),
+                                     (torch.nn.Parameter(torch.ones(2)), 0), (torch.ones(3, 1, 5)[:, :, :], 0)])
+def test_arrays_without_gaps_are_taken(driver, x, moved):
+    launch(driver, [('*', 2, 32)], [8])(x)
+    assert driver.pointers() == [x.data_ptr()]
+    assert x.data_ptr() % 64 == moved if moved else True
+
+
+def test_the_stream_is_the_current_one_or_the_one_that_was_asked_for(driver):
+    k = launch(driver, [], [])
+    k()
+    driver.now = 9
+    k()
+    k.on(5, refuse)()
+    k.on(0, refuse)()
+    assert [o.stream for o in driver.launches] == [7, 9, 5, None]
+
+
+def test_a_map_goes_along_with_the_address_in_its_place(driver):
+    image = bytes(range(128))
+    k = launch(driver, [('T', 0, 0, image), ('&',), ('T', 0, 0, image)], [128, 8, 128])
+    for at in (0x1000, 0x2000): assert k.run(3, at, at+16, at+32) == 0
+    for o, at in zip(driver.launches, (0x1000, 0x2000)):
+        assert o.given == [struct.pack('Q', at)+image[8:], struct.pack('Q', at+16), struct.pack('Q', at+32)+image[8:]]
+        assert not o.places[0] % 64 and not o.places[2] % 64 and o.stream == 3
+    assert k.run(3, 0x1004, 0, 0) == -1 and len(driver.launches) == 2, 'the driver does not take this address'
+
+
+def step(driver, *addresses, parameters=None):
+    return launch(driver, parameters or [('&',)]*len(addresses), [8]*len(addresses)), addresses
+
+
+def table_of(driver, a, b, out=(6, 5), room=None, **kw):
+    t = driver.module.Table(allocate)
+    steps = step(driver, (0, 0), (1, 0), (2, 0), *([(3, 256)] if room else []), **kw),
+    t.keep(a, b, steps, out, (out, torch.empty(out).stride(), a.dtype), ((room,), (1,), torch.uint8) if room else None)
+    return t
+
+
+def test_a_table_allocates_and_launches(driver):
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    t = table_of(driver, a, b, room=1024)
+    out = t(a, b)
+    assert (out.shape, out.dtype, len(t)) == ((6, 5), torch.float32, 1)
+    *three, room = driver.pointers()
+    assert three == [a.data_ptr(), b.data_ptr(), out.data_ptr()] and room
+    other = t(a.clone(), b.clone())
+    assert driver.pointers()[2] == other.data_ptr() != out.data_ptr()
+    assert t.knows(a, b) and not t.knows(b, a)
+    t.clear()
+    assert t(a, b) is None and len(t) == 0 and not t.knows(a, b)
+
+
+def test_a_table_knows_what_is_alike_and_nothing_else(driver):
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    t = table_of(driver, a, b)
+    assert t(torch.randn(6, 4), torch.nn.Parameter(torch.randn(4, 5))) is not None
+    for x, y in ((a.double(), b), (a.int(), b), (torch.randn(4, 6).t(), b), (torch.randn(25)[1:].view(6, 4), b),
+                 (a[:5], b), (a[None], b), (a, b[:, :4]), (a, b.to('meta')), (a, [1]), (b, a), (a, torch.ones((1,)*9))):
+        assert t(x, y) is None, (x, y)
+    assert len(driver.launches) == 1
+    driver.code = 1
+    assert t(a, b) is None
+    for wrong in ((), (a,), (a, b, None, None)):
+        with pytest.raises(TypeError): t(*wrong)
+
+
+def test_a_table_writes_where_it_is_told(driver):
+    a, b, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
+    t = table_of(driver, a, b)
+    assert t(a, b, out) is out and driver.pointers()[2] == out.data_ptr()
+    for other in (torch.empty(5, 6), torch.empty(5, 6).t(), torch.empty(6, 5).double(), torch.empty(31)[1:].view(6, 5)):
+        assert t(a, b, other) is None
+    x = torch.randn(4, 4)
+    assert table_of(driver, x, x, out=(4, 4))(x, x.clone(), x) is None, 'x would be overwritten while it is read'
+
+
+def test_nothing_is_kept_of_what_was_given(driver):
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    def counts():
+        gc.collect()
+        return [sys.getrefcount(o) for o in (a, b, allocate, refuse, torch.float32)]
+    t, k = table_of(driver, a, b, room=64), launch(driver, [('*', 2, 32)], [8])
+    t(a, b)
+    before = counts()
+    for _ in range(50): t(a, b), t(a, b, torch.empty(6, 5)), k(a), t(b, a)
+    assert counts() == before
+    del t, k
+    assert counts()[2] < before[2]
+
+
+def test_threads_do_not_mix_their_arguments(driver):
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    t, got = table_of(driver, a, b), []
+    def many():
+        x, y = torch.randn(6, 4), torch.randn(4, 5)
+        for _ in range(100): got.append((x, y, t(x, y)))
+    threads = [threading.Thread(target=many) for _ in range(4)]
+    for o in threads: o.start()
+    for o in threads: o.join()
+    assert sorted(driver.pointers(i) for i in range(400)) == sorted([o.data_ptr() for o in xs] for xs in got)
+
+
+def test_a_table_may_be_cleared_while_it_is_used(driver):
+    "By another thread, while the driver has the launch"
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    t = table_of(driver, a, b, room=64)
+    noted = driver.launches
+    driver.launches = SimpleNamespace(append=lambda o: (noted.append(o), t.clear(), gc.collect()))
+    assert t(a, b) is not None and t(a, b) is None and len(noted) == 1
+
+
+# `cuda_kernel` on a GPU that is not there
+
+@pytest.fixture
+def kernel(driver, monkeypatch):
+    "A kernel (float *x, int n), compiled by nobody; `checked` notes what went the long way"
+    monkeypatch.setattr(kernels, 'launcher', lambda: driver.module)
+    run, driver.sizes = SimpleNamespace(handle=77, parameters=[('*', 2, 32), ('i',)], wishes=[]), [8, 4]
+    params = [SimpleNamespace(type='float *', name='x'), SimpleNamespace(type='int', name='n')]
+    class Run:
+        checked = []
+        def __call__(self, *how): self.checked.append(how)
+    run = Run()
+    run.handle, run.parameters, run.wishes, run.checked = 77, [('*', 2, 32), ('i',)], [], []
+    k = kernels.Kernel('k', params, run, 'cpu', 0.)
+    k.long = run.checked
+    return k
+
+
+def test_brackets_are_read_once(driver, kernel):
+    x = torch.randn(4)
+    assert kernel[2, 32] is kernel[2, 32] and kernel[2, 32] is not kernel[2, 64]
+    kernel[2, 32](x, 4)
+    kernel[(2, 3), (8, 4), None, 64](x, 4)
+    kernel[1, 1, SimpleNamespace(cuda_stream=11)](x, 4)
+    kernel[1, 1, 12](x, 4)
+    assert [(o.grid, o.block, o.shared, o.stream) for o in driver.launches] == [
+        ((2, 1, 1), (32, 1, 1), 0, 7), ((2, 3, 1), (8, 4, 1), 64, 7), ((1,)*3, (1,)*3, 0, 11), ((1,)*3, (1,)*3, 0, 12)]
+    assert not kernel.long
+
+
+def test_what_is_wrong_with_a_launch_is_said_as_before(driver, kernel):
+    x = torch.randn(4)
+    kernel[2, 32](x, 4)
+    for brackets in ((2., 32), (2,), 2, (2, 2000), (1, 32, 'a'), (1, 32, None, -1), (1, 2, None, 10**9)):
+        with pytest.raises(LaunchError): kernel[brackets](x, 4)
+    for args, what in (((x.double(), 4), 'takes float32'), ((x, 4.), 'whole number'), ((x[::2], 4), 'not contiguous'),
+                       ((x, 2**31), 'cannot hold'), (([1.], 4), 'takes a tensor')):
+        with pytest.raises(TypeError, match=what): kernel[2, 32](*args)
+    with pytest.raises(LaunchError, match='takes 2'): kernel[2, 32](x)
+    assert len(driver.launches) == 1 and not kernel.long
+
+
+def test_what_only_python_knows_is_launched_by_it(driver, kernel):
+    import numpy as np
+    kernel[2, 32](np.ones(4, np.float32), np.int32(4))
+    assert len(kernel.long) == 1 and not driver.launches
+
+
+def test_compiled_launches_do_not_pile_up(driver, kernel, monkeypatch):
+    monkeypatch.setattr(kernels, 'KEPT', 3)
+    for i in range(1, 20): kernel[i, 32](torch.ones(1), 1)
+    assert len(kernel._launches) <= 3 and len(driver.launches) == 19
+
+
+# Products
+
+SRC = """
+__global__ void tiled(float *m, float *n, float *out, int h, int w, int k) {}"""
+
+
+def test_a_recipe_goes_into_a_table(driver, monkeypatch):
+    "Two launches, of which the second reads what the first has left in the room"
+    monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
+    monkeypatch.setattr(rung, 'compiled', lambda src, name, backend: SimpleNamespace(handle=len(name), __name__=name))
+    calls = [rung.Call('', 'one', ('m', 'n', 'ms', 'ns'), (1, 2), (4,), (32,)),
+             rung.Call('', 'second', ('ms', 'ns', 'out'), (rung.Long(3),), (1, 2), (64,), 0, True, (1, 2, 1))]
+    sequence = rung.Sequence(rung.Recipe(calls, dict(ms=(100, 'bfloat16'), ns=(7, 'float32'))))
+    m, n, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
+    steps, size = sequence.steps(m, n, out)
+    assert size == 512 and [s[1] for s in steps] == [((0, 0), (1, 0), (3, 0), (3, 256)), ((3, 0), (3, 256), (2, 0))]
+    t, driver.sizes = driver.module.Table(allocate), [8]*3
+    t.keep(m, n, steps, (6, 5), ((6, 5), (5, 1), m.dtype), ((size,), (1,), torch.uint8))
+    got = t(m, n)
+    first, second = driver.pointers(0), driver.pointers(1)
+    assert first[:2] == [m.data_ptr(), n.data_ptr()] and second == [first[2], first[2]+256, got.data_ptr()]
+    assert driver.launches[1].attributes == [(6, 1, 0, 0), (4, 1, 2, 1)]
+    for launch, _ in sequence.launches: launch([16]*len(_), 5)
+    assert [o.stream for o in driver.launches] == [7, 7, 5, 5]
+
+
+def test_a_rung_takes_tensor_maps_that_are_moved(driver, monkeypatch):
+    monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
+    made = []
+    monkeypatch.setattr(rung, 'tensor_map', lambda x, box, swizzle: made.append(x.data_ptr()) or bytes(128))
+    r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32), n=(16, 8, 32)), BM=8, BN=8)
+    r._built['sim'] = SimpleNamespace(handle=77, __name__='far')
+    l, driver.sizes = rung._Launch(r, 100, 40, 32), [8]*3
+    for _ in range(3):
+        m, n, out = torch.empty(100, 32), torch.empty(32, 40), torch.empty(100, 40)
+        l(m, n, out, 4)
+        assert driver.pointers() == [m.data_ptr(), n.data_ptr(), out.data_ptr()]
+    assert len(made) == 2 and len(driver.moved) == 6
+
+
+class Mode(TorchDispatchMode):
+    def __torch_dispatch__(self, f, types, args=(), kwargs=None): return f(*args, **kwargs or {})
+
+
+def test_only_what_is_ordinary_goes_the_short_way():
+    a = torch.randn(6, 4)
+    def one(x): return torch.tensor(float(calling._is_ordinary(a)))
+    assert calling._is_ordinary(a)
+    with torch.autocast('cpu'): assert not calling._is_ordinary(a)
+    with Mode(): assert not calling._is_ordinary(a)
+    assert not torch.func.vmap(one)(torch.ones(3)).any()
+    assert not torch.func.jvp(one, (a,), (a,))[0]
+    with torch.autograd.forward_ad.dual_level(): assert not calling._is_ordinary(a)
+    before = torch.get_float32_matmul_precision()
+    try:
+        torch.set_float32_matmul_precision('high')
+        assert not calling._is_ordinary(a) and calling._is_ordinary(a.bfloat16())
+        with ladder.exact(): assert calling._is_ordinary(a)
+    finally: torch.set_float32_matmul_precision(before)
+
+
+class Known:
+    "A table that knows everything, and notes what it is asked"
+    def __init__(self): self.asked = []
+    def knows(self, a, b): return True
+
+    def __call__(self, a, b, out=None):
+        self.asked.append(out)
+        return (a@b).contiguous() if out is None else out.copy_(a@b)
+
+
+def test_the_short_way_is_taken(monkeypatch):
+    a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Known()
+    monkeypatch.setattr(calling, '_known', known)
+    check(calling.matmul(a, b), a@b, 0, 0)
+    assert calling.matmul(a, b, out) is out and known.asked == [None, out]
+    with torch.autocast('cpu'): assert calling.matmul(a, b).dtype is torch.bfloat16
+    assert len(known.asked) == 2
+    with pytest.raises(RuntimeError): calling.matmul(a, b.clone().requires_grad_(), out)
+
+
+def test_gradients_go_the_short_way_too(monkeypatch):
+    a, b, known = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True), Known()
+    monkeypatch.setattr(calling, '_known', known)
+    y, g = calling.matmul(a, b), torch.randn(6, 5)
+    for got, want in zip(torch.autograd.grad(y, (a, b), g), (g@b.t(), a.t()@g)): check(got, want, 0, 0)
+    assert len(known.asked) == 3
+    with torch.no_grad(): assert not calling.matmul(a, b).requires_grad
+
+
+def test_what_using_changes_is_forgotten(monkeypatch):
+    asked = []
+    monkeypatch.setattr(choice, 'forgetting', [lambda: asked.append('forgotten')])
+    with using(): assert asked == ['forgotten']
+    assert len(asked) == 2
+
+
+# Traced
+
+@pytest.mark.parametrize('shape', [(6, 4), (2, 3, 4)])
+def test_the_operator_is_one_of_torchs(shape):
+    a, b = torch.randn(shape, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    torch.library.opcheck(torch.ops.gridstride.matmul.default, (a, b))
+
+
+def test_compiled_code_calls_the_operator(monkeypatch):
+    monkeypatch.setattr(calling, '_is_ours', lambda a, b: True)
+    graphs = []
+    def backend(graph, inputs): return graphs.append(graph.code) or graph.forward
+    a, b = torch.randn(6, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+    g = torch.randn(6, 5)
+    y = torch.compile(lambda a, b: calling.matmul(a, b)+1, backend=backend, fullgraph=True)(a, b)
+    check(y, a@b+1, atol=1e-6)
+    assert 'gridstride.matmul' in graphs[0]
+    for got, want in zip(torch.autograd.grad(y, (a, b), g), (g@b.t(), a.t()@g)): check(got, want, atol=1e-6)
+    x = torch.randn(3, 6, 4)
+    check(torch.func.vmap(torch.ops.gridstride.matmul.default, (0, None))(x, b), x@b, atol=1e-6)
+
+
+def test_where_no_kernel_can_be_compiled_code_calls_torch():
+    graphs = []
+    def backend(graph, inputs): return graphs.append(graph.code) or graph.forward
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    check(torch.compile(calling.matmul, backend=backend, fullgraph=True)(a, b), a@b, 0, 0)
+    assert 'gridstride' not in graphs[0] and 'matmul' in graphs[0]
+
+
+# Where it cannot be
+
+def test_without_it_it_is_said_why(monkeypatch, tmp_path):
+    assert launcher.why_not() is None
+    monkeypatch.setattr(launcher.sysconfig, 'get_path', lambda name: str(tmp_path))
+    assert 'headers of Python' in launcher.why_not()
+    monkeypatch.undo()
+    monkeypatch.setattr(launcher.sys, 'platform', 'darwin')
+    assert 'Linux' in launcher.why_not()
+    monkeypatch.undo()
+    monkeypatch.setattr(launcher, 'build', lambda *o, **kw: (_ for _ in ()).throw(RuntimeError('g++\nno such header')))
+    assert launcher.why_not() == 'no such header'
+    with pytest.raises(launcher.NoLauncher): launcher.load()
