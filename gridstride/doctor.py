@@ -354,7 +354,8 @@ def _ninja(m):
 
 def _header(m):
     p = Path(m.include) / 'Python.h'
-    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} is not there', mend('header', m))
+    gone = f'{p} is not there: a GPU\'s kernels are launched by ctypes, which takes longer'
+    return Row('ok', str(p)) if p.exists() else Row('optional', gone, mend('header', m))
 
 
 def _assembly(m):

@@ -220,7 +220,7 @@ def test_a_table_may_be_cleared_while_it_is_used(driver):
 def kernel(driver, monkeypatch):
     "A kernel (float *x, int n), compiled by nobody; `checked` notes what went the long way"
     monkeypatch.setattr(kernels, 'launcher', lambda: driver.module)
-    run, driver.sizes = SimpleNamespace(handle=77, parameters=[('*', 2, 32), ('i',)], wishes=[]), [8, 4]
+    driver.sizes = [8, 4]
     params = [SimpleNamespace(type='float *', name='x'), SimpleNamespace(type='int', name='n')]
     class Run:
         checked = []
@@ -367,9 +367,8 @@ def test_what_using_changes_is_forgotten(monkeypatch):
 
 # Traced
 
-@pytest.mark.parametrize('shape', [(6, 4), (2, 3, 4)])
-def test_the_operator_is_one_of_torchs(shape):
-    a, b = torch.randn(shape, requires_grad=True), torch.randn(4, 5, requires_grad=True)
+def test_the_operator_is_one_of_torchs():
+    a, b = torch.randn(2, 3, 4, requires_grad=True), torch.randn(4, 5, requires_grad=True)
     torch.library.opcheck(torch.ops.gridstride.matmul.default, (a, b))
 
 

@@ -35,7 +35,8 @@ class Kernel:
         self.__name__, self.params, self._run, self.device, self.built = name, params, run, device, built
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
         parameters, module = getattr(run, 'parameters', None), launcher() if self.handle else None
-        self._launches = Launches(self, module, parameters, run.wishes) if parameters and module else None
+        known = module and parameters is not None
+        self._launches = Launches(self, module, parameters, run.wishes) if known else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(spell_param, params))})'
 
     def __repr__(self):

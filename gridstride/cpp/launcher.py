@@ -5,13 +5,13 @@ that lends its tensors to C (2.10), kernels are launched all the same, by ctypes
 """
 
 import ctypes, sys, sysconfig
-from functools import lru_cache
+from functools import lru_cache, partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 
 from .build import compiler
-from .cache import build
+from .cache import build, run_command
 from .driver import driver
 
 _CUDA = 2  # DLPack's number for it
@@ -43,7 +43,9 @@ def _build():
     try:
         c = compiler()
         command = [c.path, '-std=c++17', '-O2', '-fPIC', '-shared', *headers, 'launcher.cpp', '-o', 'launcher.so']
-        built = build({'launcher.cpp': source}, [command], c, sys.version, torch.__version__, shared=True)
+        decides = c, sys.version, torch.__version__
+        run = partial(run_command, what='preparing launches for this Python, once')
+        built = build({'launcher.cpp': source}, [command], *decides, run=run, shared=True)
     except RuntimeError as e:
         raise NoLauncher(str(e).strip().splitlines()[-1]) from None
     return built.folder / 'launcher.so'

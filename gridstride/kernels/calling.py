@@ -21,7 +21,7 @@ _OURS = tuple(getattr(torch, o) for o in TYPES)
 
 # What may be asked of torch in a fraction of a microsecond. Older versions are asked in another way, or have no
 # compiled launcher and so no short way.
-_is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: True)
+_is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 _precision = getattr(torch._C, '_get_fp32_precision_getter', None)
 
 
