@@ -79,6 +79,18 @@ def test_a_launch_has_all_in_its_place(driver):
     assert o.given == [struct.pack(c, v) for c, v in zip('QiQdf?BqQQ', values)]
 
 
+class Two:
+    def __bytes__(self): return b'two of it'
+
+
+def test_a_struct_is_given_by_value(driver):
+    k = launch(driver, [('V', 0, 0, bytes(9)), ('i',), ('V', 0, 0, bytes(100))], [9, 4, 100])
+    k(Two(), 5, bytes(range(100)))
+    assert driver.launches[0].given == [b'two of it', struct.pack('i', 5), bytes(range(100))]
+    for other in (b'two', 9, [1]*9, torch.ones(9), ctypes.c_uint64(1), None):
+        with pytest.raises(LookupError): k(other, 5, bytes(100))
+
+
 @pytest.mark.parametrize('kind,given', [('*', torch.ones(3).double()), ('*', torch.ones(3, 3).t()), ('*', [1.]),
     ('*', torch.ones(6)[::2]), ('*', torch.ones(3, device='meta')), ('*', 5), ('i', 1.), ('i', 2**31), ('B', -1),
     ('B', 256), ('f', 'x'), ('?', 1), ('i', torch.ones(1).int()), ('i', None), ('Q', -1), ('f', 10**400)])
@@ -259,6 +271,12 @@ def test_what_is_wrong_with_a_launch_is_said_as_before(driver, kernel):
 def test_what_only_python_knows_is_launched_by_it(driver, kernel):
     import numpy as np
     kernel[2, 32](np.ones(4, np.float32), np.int32(4))
+    assert len(kernel.long) == 1 and not driver.launches
+
+
+def test_more_bytes_than_it_lays_out_are_left_to_python(driver, kernel):
+    kernel._launches.parameters = [('V', 0, 0, bytes(5000)), ('i',)]
+    kernel[1, 32](torch.ones(4), 4)
     assert len(kernel.long) == 1 and not driver.launches
 
 

@@ -88,12 +88,12 @@ class Launches(dict):
         try:
             c = configure(self.kernel.__name__, grid, block, None, shared, asks=True)
             let(self.kernel, c.shared)
-        except LaunchError:
-            return checked  # it says so when it is launched
+            size = tuple(c.grid), tuple(c.block), c.shared
+            made = self.module.Launch(self.kernel.handle, *size, self.wishes, self.parameters, checked)
+        except (LaunchError, ValueError):  # said when it is launched; too many bytes of parameters
+            return checked
         if len(self) >= KEPT:
             self.clear()
-        size = tuple(c.grid), tuple(c.block), c.shared
-        made = self.module.Launch(self.kernel.handle, *size, self.wishes, self.parameters, checked)
         self[config] = made if stream is None else made.on(stream, checked)
         return self[config]
 
@@ -268,9 +268,11 @@ def _bits(x, dtype):
     return int(torch.tensor(float(x), dtype=getattr(torch, dtype)).view(torch.int16)) & 0xFFFF
 
 
-def _open_parameters(types):
+def _open_parameters(types, structs):
     "What `launcher.cpp` is told of a kernel's parameters; None if it does not know one of them"
     known = [('*', *_ELEMENTS[dtype]) if pointer else (_NUMBERS.get(dtype),) for dtype, pointer in types]
+    for i, size in structs.items():
+        known[i] = 'V', 0, 0, bytes(size)
     return known if all(o[0] for o in known) else None
 
 
@@ -300,5 +302,5 @@ def _launcher(kernel, name, params, src):
 
     run.handle, run.kernel = handle, kernel  # the handle lives as long as its kernel does
     run.wishes = [(COOPERATIVE, (1, 0, 0))] * together
-    run.parameters = None if prints else _open_parameters(types)
+    run.parameters = None if prints else _open_parameters(types, structs)
     return run

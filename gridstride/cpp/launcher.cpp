@@ -53,10 +53,10 @@ bool is_contiguous(const DLTensor &t) {
 
 // A parameter of a kernel: where it lies among all of them, and what is put there.
 struct Parameter {
-    char kind;          // '=': always the same, '&': an address, 'T': a tensor map of what begins there, '*': an array;
-                        // else a number, as Python's `struct` calls its type
+    char kind;          // '=': always the same, '&': an address, 'T': a tensor map of what begins there, '*': an array,
+                        // 'V': a struct by value; else a number, as Python's `struct` calls its type
     unsigned char code, bits;   // of an array's elements, as DLPack has them; 0 bits: any
-    size_t at;
+    size_t at, size;
 };
 
 struct Plan {
@@ -116,8 +116,20 @@ bool put_array(const Parameter &p, char *to, PyObject *x) {
     return put(to, address_of(t));
 }
 
+// What has `bytes(x)`, as a tensor map has
+bool put_struct(const Parameter &p, char *to, PyObject *x) {
+    if (!PyBytes_Check(x) && !PyObject_HasAttrString((PyObject *)Py_TYPE(x), "__bytes__")) return false;
+    PyObject *bytes = PyObject_Bytes(x);
+    bool fits = bytes && (size_t)PyBytes_GET_SIZE(bytes) == p.size;
+    if (fits) memcpy(to, PyBytes_AS_STRING(bytes), p.size);
+    PyErr_Clear();
+    Py_XDECREF(bytes);
+    return fits;
+}
+
 bool put_argument(const Parameter &p, char *to, PyObject *x) {
     if (p.kind == '*') return put_array(p, to, x);
+    if (p.kind == 'V') return put_struct(p, to, x);
     if (p.kind != '&' && p.kind != 'T') return put_number(p.kind, to, x);
     void *address = PyLong_CheckExact(x) ? PyLong_AsVoidPtr(x) : nullptr;
     if (PyErr_Occurred()) { PyErr_Clear(); return false; }
@@ -195,9 +207,9 @@ bool add_parameter(Plan &plan, PyObject *o) {
         p.kind = *kind;
         plan.takes++;
     }
-    size_t bytes = given ? size : strchr("bB?", p.kind) ? 1 : strchr("hH", p.kind) ? 2 : strchr("iIf", p.kind) ? 4 : 8;
-    p.at = plan.room(bytes, p.kind == 'T' ? 64 : bytes > 8 ? 16 : 8);
-    if (given) memcpy(plan.block.data() + p.at, given, bytes);
+    p.size = given ? size : strchr("bB?", p.kind) ? 1 : strchr("hH", p.kind) ? 2 : strchr("iIf", p.kind) ? 4 : 8;
+    p.at = plan.room(p.size, p.size > 8 ? 64 : 8);
+    if (given) memcpy(plan.block.data() + p.at, given, p.size);
     plan.parameters.push_back(p);
     return true;
 }
