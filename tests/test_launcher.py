@@ -1,5 +1,5 @@
 "The compiled part of a launch, without a GPU: functions of Python stand for those of the driver."
-import ctypes, gc, struct, sys, threading
+import ctypes, gc, struct, sys, threading, weakref
 from ctypes import CFUNCTYPE, POINTER, c_int, c_void_p
 from types import SimpleNamespace
 
@@ -203,6 +203,23 @@ def test_nothing_is_kept_of_what_was_given(driver):
     assert counts() == before
     del t, k
     assert counts()[2] < before[2]
+
+
+class Owner:
+    "What holds a kernel"
+    def __call__(self): pass
+
+
+def test_a_kernel_lives_as_long_as_a_table_launches_it(driver):
+    owner, a, b = Owner(), torch.randn(6, 4), torch.randn(4, 5)
+    gone, t = weakref.ref(owner), driver.module.Table(allocate)
+    t.keep(a, b, ((launch(driver, [('&',)], [8], owner), ((2, 0),)),), (6, 5), ((6, 5), (5, 1), a.dtype), None)
+    del owner
+    gc.collect()
+    assert t(a, b) is not None and gone()
+    t.clear()
+    gc.collect()
+    assert gone() is None
 
 
 def test_threads_do_not_mix_their_arguments(driver):

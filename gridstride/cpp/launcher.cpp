@@ -232,7 +232,7 @@ bool each(PyObject *items, Plan &plan, bool (*add)(Plan &, PyObject *)) {
 }
 
 // Launch(kernel, grid, block, shared, attributes, parameters, otherwise): `otherwise` is called in its place with what
-// it does not know, or what the driver refuses
+// it does not know, or what the driver refuses; it has to hold the kernel, which so lives as long as the launch
 PyObject *launch_new(PyTypeObject *, PyObject *args, PyObject *) {
     auto plan = std::make_shared<Plan>();
     auto &c = plan->config;
@@ -300,7 +300,12 @@ PyTypeObject LaunchType = {PyVarObject_HEAD_INIT(nullptr, 0)};
 // launches a kernel with some of these addresses: 0 and 1 are those of the operands, 2 that of the result, 3 that of a
 // room that lives as long as the call.
 struct Address { size_t of, offset; };
-struct Step { std::shared_ptr<const Plan> plan; std::vector<Address> addresses; };
+struct Step {
+    std::shared_ptr<PyObject> launch;
+    std::vector<Address> addresses;
+
+    const Plan &plan() const { return *((Launch *)launch.get())->plan; }
+};
 
 struct Recipe {
     std::vector<Step> steps;
@@ -355,7 +360,7 @@ bool launch_steps(const Recipe &r, void *stream, char *const *at) {
         auto given = [&](auto &p, char *to, size_t i) {
             return put_address(p, to, at[step.addresses[i].of] + step.addresses[i].offset);
         };
-        if (launch(*step.plan, stream, given)) return false;
+        if (launch(step.plan(), stream, given)) return false;
     }
     return true;
 }
@@ -409,13 +414,13 @@ bool add_steps(Recipe &r, PyObject *steps) {
         PyObject *launch, *addresses;
         PyObject *item = PyTuple_GET_ITEM(steps, i);
         if (!PyArg_ParseTuple(item, "O!O!", &LaunchType, &launch, &PyTuple_Type, &addresses)) return false;
-        Step step{((Launch *)launch)->plan, {}};
+        Step step{{Py_NewRef(launch), [](PyObject *o) { Py_DECREF(o); }}, {}};
         for (Py_ssize_t k = 0; k < PyTuple_GET_SIZE(addresses); k++) {
             Address a;
             if (!PyArg_ParseTuple(PyTuple_GET_ITEM(addresses, k), "nn", &a.of, &a.offset)) return false;
             step.addresses.push_back(a);
         }
-        if (step.addresses.size() != step.plan->takes)
+        if (step.addresses.size() != step.plan().takes)
             return PyErr_Format(PyExc_TypeError, "a step has other arguments");
         r.steps.push_back(step);
     }

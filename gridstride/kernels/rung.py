@@ -187,7 +187,7 @@ class Launcher:
         "The launch as compiled code has it, for parameters that `launcher.cpp` is told of"
         wishes = [(i, (*v, 0, 0)[:3]) for i, v in self.wishes]
         size = tuple(self.grid), tuple(self.block), self.shared
-        return launcher().Launch(self.kernel.handle, *size, wishes, parameters, None)
+        return launcher().Launch(self.kernel.handle, *size, wishes, parameters, self.kernel)
 
     def parameters(self) -> list:
         "What `launcher.cpp` is told of the kernel's parameters: addresses are given, numbers stay as they are"
