@@ -6,15 +6,17 @@
 captured once and replayed, which is what the GPU takes without Python. All ways take turns, and the figures are medians
 of the rounds; ratios are medians of those of the rounds. Each product is compared with float64 first.
 """
-import json, statistics, time
+import json, os, statistics, time
 from pathlib import Path
 
 import torch, triton
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels import matmul
 from gridstride.kernels.ladder import Reference, inputs
+from gridstride.numba_cuda import import_numba_cuda
 from gridstride.recording import machine
 
+os.environ['NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS'] = '0'
 HERE = Path(__file__).parent
 CALLS, ROUNDS, GRAPH = 300, 21, 50
 SIZES = 64, 256, 1024
@@ -42,7 +44,7 @@ def product(size, dtype, grad=False):
 
 def numbas():
     "The same kernels by Numba, where it is"
-    try: from numba import cuda
+    try: cuda = import_numba_cuda()
     except ImportError: return None
     def one(x): pass
     def four(x, y, z, n): pass

@@ -5,7 +5,7 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from gridstride.cpp import kernel as kernels, launcher
+from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
 from gridstride.findings import LaunchError
 from gridstride.kernels import calling, choice, ladder, rung
 from gridstride.kernels.choice import using
@@ -24,6 +24,7 @@ class Driver:
     "Notes what it is asked for; `sizes` are the bytes of each parameter of the next launches"
     def __init__(self):
         self.launches, self.moved, self.code, self.now, self.sizes = [], [], 0, 7, []
+        self.answer = lambda: 0
         self.functions = LAUNCH(self.launch), DEVICE(self.device), MOVE(self.move), STREAM(self.stream)
 
     def launch(self, config, handle, places, extra):
@@ -37,7 +38,7 @@ class Driver:
     def move(self, at, address):
         self.moved.append(address)
         ctypes.memmove(at, struct.pack('Q', address), 8)
-        return address % 16
+        return self.answer() or address % 16
 
     def device(self, at):
         at[0] = 0
@@ -139,7 +140,9 @@ def test_a_map_goes_along_with_the_address_in_its_place(driver):
     for o, at in zip(driver.launches, (0x1000, 0x2000)):
         assert o.given == [struct.pack('Q', at)+image[8:], struct.pack('Q', at+16), struct.pack('Q', at+32)+image[8:]]
         assert not o.places[0] % 64 and not o.places[2] % 64 and o.stream == 3
-    assert k.run(3, 0x1004, 0, 0) == -1 and len(driver.launches) == 2, 'the driver does not take this address'
+    assert k.run(3, 0x1004, 0, 0) == 4 and len(driver.launches) == 2, 'the driver does not take this address'
+    assert k.run(3, 'x', 0, 0) == k.run(3, 0x1000, 0, 2**70) == -1
+    with pytest.raises(TypeError, match='2 arguments of 3'): k.run(3, 0, 0)
 
 
 def step(driver, *addresses, parameters=None):
@@ -341,6 +344,19 @@ def test_a_rung_takes_tensor_maps_that_are_moved(driver, monkeypatch):
         l(m, n, out, 4)
         assert driver.pointers() == [m.data_ptr(), n.data_ptr(), out.data_ptr()]
     assert len(made) == 2 and len(driver.moved) == 6
+
+
+def test_a_thread_without_a_context_gets_one(driver, monkeypatch):
+    "Where the driver has refused to move a map, too"
+    monkeypatch.setattr(rung, 'launcher', lambda: driver.module)
+    monkeypatch.setattr(rung, 'tensor_map', lambda x, box, swizzle: bytes(128))
+    entered = []
+    monkeypatch.setattr(nvidia, 'enter', lambda: entered.append(1))
+    driver.answer = lambda: 0 if entered else 201
+    r = rung.Rung('far', SRC, threads=128, maps=dict(m=(64, 32)), BM=8, BN=8)
+    r._built['sim'] = SimpleNamespace(handle=77, __name__='far')
+    rung._Launch(r, 8, 8, 8)(*(torch.ones(8, 8) for _ in range(3)), 4)
+    assert entered and len(driver.launches) == 1
 
 
 class Mode(TorchDispatchMode):

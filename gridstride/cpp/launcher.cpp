@@ -104,8 +104,9 @@ bool put_number(char kind, char *to, PyObject *x) {
     return false;
 }
 
-bool put_address(const Parameter &p, char *to, void *address) {
-    return p.kind == 'T' ? !driver.move(to, address) : put(to, address);
+// What the driver says; it moves no map in a thread that has no context yet
+int put_address(const Parameter &p, char *to, void *address) {
+    return p.kind == 'T' ? driver.move(to, address) : !put(to, address);
 }
 
 bool put_array(const Parameter &p, char *to, PyObject *x) {
@@ -127,17 +128,20 @@ bool put_struct(const Parameter &p, char *to, PyObject *x) {
     return fits;
 }
 
-bool put_argument(const Parameter &p, char *to, PyObject *x) {
-    if (p.kind == '*') return put_array(p, to, x);
-    if (p.kind == 'V') return put_struct(p, to, x);
-    if (p.kind != '&' && p.kind != 'T') return put_number(p.kind, to, x);
+constexpr int kUnknown = -1;
+
+// 0 if all is well, `kUnknown`, or what the driver says
+int put_argument(const Parameter &p, char *to, PyObject *x) {
+    if (p.kind == '*') return put_array(p, to, x) ? 0 : kUnknown;
+    if (p.kind == 'V') return put_struct(p, to, x) ? 0 : kUnknown;
+    if (p.kind != '&' && p.kind != 'T') return put_number(p.kind, to, x) ? 0 : kUnknown;
     void *address = PyLong_CheckExact(x) ? PyLong_AsVoidPtr(x) : nullptr;
-    if (PyErr_Occurred()) { PyErr_Clear(); return false; }
-    return PyLong_CheckExact(x) && put_address(p, to, address);
+    if (PyErr_Occurred()) { PyErr_Clear(); return kUnknown; }
+    return PyLong_CheckExact(x) ? put_address(p, to, address) : kUnknown;
 }
 
-// What the driver says of a launch; -1 if an argument is none that is known here. `given(p, to, i)` puts the `i`th
-// argument in its place. All lies on the stack, so that threads do not meet, and others may run while the driver works.
+// What the driver says of a launch, or `kUnknown`. `given(p, to, i)`, which says the same, puts the `i`th argument in
+// its place. All lies on the stack, so that threads do not meet, and others may run while the driver works.
 template <class Given> int launch(const Plan &plan, void *stream, Given given) {
     alignas(64) char block[kMost];
     void *places[kMostParameters];
@@ -146,7 +150,7 @@ template <class Given> int launch(const Plan &plan, void *stream, Given given) {
     for (auto &p : plan.parameters) {
         char *to = block + p.at;
         places[n++] = to;
-        if (p.kind != '=' && !given(p, to, i++)) return -1;
+        if (int code = p.kind == '=' ? 0 : given(p, to, i++)) return code;
     }
     Config config = plan.config;
     config.stream = stream;
@@ -278,7 +282,7 @@ PyObject *launch_on(PyObject *self, PyObject *args) {
     return (PyObject *)l;
 }
 
-// launch.run(stream, *addresses): the driver's code; 0 if it was launched
+// launch.run(stream, *arguments): 0 if it was launched, `kUnknown`, or what the driver says
 PyObject *launch_run(PyObject *self, PyObject *const *args, Py_ssize_t n) {
     auto &plan = *((Launch *)self)->plan;
     void *stream = n ? PyLong_AsVoidPtr(args[0]) : nullptr;

@@ -16,7 +16,7 @@ import torch
 import torch.nn.functional as F
 from gridstride import kernels
 from gridstride.kernels import Rung, explain, matmul, right
-from gridstride.kernels import argmax, cub, export, histogram, products, scan, sum as sum_of, thin, tma, transpose
+from gridstride.kernels import argmax, calling, cub, export, histogram, scan, sum as sum_of, thin, tma, transpose
 from gridstride.kernels.memory import ring_sum, tools
 from gridstride.kernels.ladder import Reference, inputs, shapes_for
 from gridstride.kernels.rung import Device
@@ -153,6 +153,7 @@ def streams_threads_and_graphs():
         captured.fill_(math.nan)
         graph.replay()
         torch.cuda.synchronize()
+        if len(got) != 21: yield f'{len(got)} of 21 launches came back, and one is of a thread of its own'
         for i, o in enumerate([*got, captured]):
             try: judge(o)
             except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype}, launch {i} of {explain(m, n)}: {e}'
@@ -420,7 +421,7 @@ def what_was_seen_before_is_launched_by_the_table():
     for dtype, (h, w, k) in (('float32', (700, 900, 1100)), ('bfloat16', (64, 64, 64)), ('float32', (257, 10, 784)),
                              ('bfloat16', (2048, 1024, 4096))):
         for turn in ('', 'a', 'b'):
-            known = len(products._known) if products._known is not None else 0
+            known = len(calling._known) if calling._known is not None else 0
             for i in range(4):
                 m, n = inputs(h, w, k, dtype, 'cuda', i)
                 a = m.t().contiguous().t() if turn == 'a' else m
@@ -428,10 +429,10 @@ def what_was_seen_before_is_launched_by_the_table():
                 out = torch.full((h, w), math.nan, dtype=m.dtype, device='cuda') if i % 2 else None
                 try: Reference(m, n)(matmul(a, b, out))
                 except AssertionError as e: yield f'{h}x{k} @ {k}x{w} {dtype} {turn}, call {i}: {e}'
-            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {len(products._known)-known} in the table')
-    if not len(products._known): yield 'nothing is in the table'
+            print(f'  {dtype} {h}x{k} @ {k}x{w} {turn}: {explain(a, b)}, {len(calling._known)-known} in the table')
+    if not len(calling._known): yield 'nothing is in the table'
     with kernels.using():
-        if len(products._known): yield 'the table was not forgotten'
+        if len(calling._known): yield 'the table was not forgotten'
 
 
 def compiled_code_calls_the_kernels():
@@ -445,7 +446,8 @@ def compiled_code_calls_the_kernels():
             g = torch.randn_like(y)
             for got, want in zip((y, *torch.autograd.grad(y, (a, b), g)),
                                  (z := loss(a, b), *torch.autograd.grad(z, (a, b), g))):
-                if not torch.allclose(got, want, rtol=.02, atol=.02*float(want.abs().max())): yield f'{mode}, call {i}'
+                most = float(want.detach().abs().max())
+                if not torch.allclose(got, want, rtol=.02, atol=.02*most): yield f'{mode}, call {i}'
     a, b = (x.requires_grad_() for x in inputs(64, 72, 80, 'float32', 'cuda'))
     torch.library.opcheck(torch.ops.gridstride.matmul.default, (a, b))
 
