@@ -410,12 +410,38 @@ def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
     with pytest.raises(AssertionError, match='started'): tools.disassemble(other)
 
 
+def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch):
+    "By all that it depends on, headers of the folder, too; what is found broken is made again"
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
+    monkeypatch.chdir(tmp_path)
+    (tmp_path/'own.h').write_text('#define SCALE 3.f\n')
+    src = '#include "own.h"\n__global__ void k(float *x) { x[threadIdx.x] *= SCALE; }'
+    compiled, calls = tools._compiled, []
+    monkeypatch.setattr(tools, '_compiled', lambda *args: calls.append(args) or compiled(*args))
+    made = tools.nvrtc(src, 'k')
+    assert tools.nvrtc(src, 'k') == made and len(calls) == 1 and made[1][:4] == b'\x7fELF'
+    (path,) = (tmp_path/'cache/cubin').glob('*/made')
+    for broken in (path.read_bytes()[:-100], path.read_bytes().replace(b'ELF', b'elf'), b'', None):
+        if broken is None: path.unlink()
+        else: path.write_bytes(broken)
+        assert tools.nvrtc(src, 'k')[:2] == made[:2]        # what the assembler said has the time that it took
+    assert len(calls) == 5 and tools.nvrtc(src, 'k')[:2] == made[:2] and len(calls) == 5
+    for o in (dict(arch='sm_80'), dict(opt=False), dict(flags=('--fmad=false',)), dict(file='other.cu')):
+        tools.nvrtc(src, 'k', **o)
+    assert len(calls) == 9
+    (tmp_path/'own.h').write_text('#define SCALE 5.f\n')
+    assert tools.nvrtc(src, 'k')[1] != made[1] and len(calls) == 10
+    for _ in range(2):
+        with pytest.raises(CompileError): tools.nvrtc('__global__ void k() { y; }', 'k')
+
+
 def test_machine_code_is_the_same_in_every_folder(tmp_path, monkeypatch):
     "So that what is kept of it is found; and a source's own headers are those of the folder"
     made = []
     for folder in (tmp_path/'a', tmp_path/'another'):
         folder.mkdir()
         monkeypatch.chdir(folder)
+        monkeypatch.setenv('GRIDSTRIDE_CACHE', str(folder/'cache'))
         made.append(tools.nvrtc('__global__ void k(float *x) { x[threadIdx.x] *= 3; }', 'k')[:2])
     assert made[0] == made[1]
     (folder/'own.h').write_text('#define SCALE 3.f\n')

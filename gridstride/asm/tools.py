@@ -3,6 +3,7 @@
 import ctypes
 import hashlib
 import os
+import pickle
 import re
 import shutil
 import struct
@@ -14,6 +15,7 @@ from types import SimpleNamespace
 
 from ..cpp.build import CompileError, CompilerMissing, nvcc
 from ..cpp.cache import build
+from ..cpp.includes import read_headers
 from ..cpp.nvrtc import CUDA, FIRST, stand_ins
 
 
@@ -116,12 +118,44 @@ def nvrtc(
     file='kernel.cu',  # the source's name in messages
     original='',  # the source as it was given, for messages
 ) -> tuple:  # PTX, machine code, what the assembler said, the kernel's name in these
-    "Compile for a GPU; `CompileError` shows the line"
-    lib, folders, p = _nvrtc(), includes(), ctypes.c_void_p()
+    "Compile for a GPU, or find it in the cache; `CompileError` shows the line"
+    lib, folders = _nvrtc(), includes()
+    given, options = stand_ins(src, folders), _options(arch, opt, folders, flags)
+    decides = [(o, os.stat(o).st_mtime) for o in (lib._name, *folders)]
+
+    def run(command, folder):
+        _keep(folder, _compiled(lib, src, name, given, options, file, original or src))
+        return 0, ''
+
+    how = [src, name, file, given, options, decides, [sorted(o.items()) for o in read_headers(src, Path.cwd())]]
+    built = build({}, [['nvrtc']], *how, run=run, room='cubin')
+    if (made := _kept(built.folder)) is None:
+        shutil.rmtree(built.folder, ignore_errors=True)
+        made = _kept(build({}, [['nvrtc']], *how, run=run, room='cubin').folder)
+    return made
+
+
+def _keep(folder, made):
+    "Write what `nvrtc` gives into the folder, and a sum by which it is known to be whole"
+    data = pickle.dumps(made)
+    (folder / 'made').write_bytes(hashlib.blake2b(data).digest() + data)
+
+
+def _kept(folder):
+    "What `_keep` wrote; None if that is broken"
+    try:
+        raw = (folder / 'made').read_bytes()
+    except OSError:
+        return None
+    size = hashlib.blake2b().digest_size
+    return pickle.loads(raw[size:]) if hashlib.blake2b(raw[size:]).digest() == raw[:size] else None
+
+
+def _compiled(lib, src, name, given, options, file, original):
+    "What `nvrtc` gives, compiled now"
+    p = ctypes.c_void_p()
     # in no folder: else the current one is in the machine code, which no cache knows elsewhere
     place = file if os.path.isabs(file) else f'/{file}'
-    given = stand_ins(src, folders)
-    options = _options(arch, opt, folders, flags)
     texts, names = _strings(given.values()), _strings(given)
     lib.nvrtcCreateProgram(ctypes.byref(p), src.encode(), place.encode(), len(given), texts, names)
     try:
@@ -129,12 +163,12 @@ def nvrtc(
         failed = lib.nvrtcCompileProgram(p, len(options), _strings(options))
         log = _text(_fetch(lib, 'nvrtcGetProgramLog', p)).replace(place, file)
         if failed:
-            raise _compile_error(log, original or src, file)
+            raise _compile_error(log, original, file)
         entry = ctypes.c_char_p()
         lib.nvrtcGetLoweredName(p, name.encode(), ctypes.byref(entry))
         # The driver keeps what NVRTC has compiled, but not what the assembler said then.
-        if _FRESH not in flags and not _part_about(entry.value.decode(), log):
-            return nvrtc(src, name, arch, opt, (*flags, _FRESH), file, original)
+        if _FRESH not in options and not _part_about(entry.value.decode(), log):
+            return _compiled(lib, src, name, given, [*options, _FRESH], file, original)
         return _text(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(p))
