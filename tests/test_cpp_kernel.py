@@ -568,3 +568,44 @@ def test_kernels_of_one_name_are_told_apart_by_nobody():
     two = '__global__ void k(float *x) { x[0] = 1; }\n__global__ void k(int *x) { x[0] = 2; }'
     with pytest.raises(ValueError, match='k is the name of several kernels'): cuda_kernel(two)
     cpp.kernel._find_wanted('__global__ void k(float *x);\n' + two.splitlines()[0], None)
+
+
+NUMBERS = r'''#include <stdint.h>
+__global__ void numbers(const uint32_t *a, const uint32_t *b, uint32_t *out, unsigned long long *wide, float *f) {
+    const uint32_t i = threadIdx.x, x = a[i], y = b[i];
+    uint32_t *r = out + 16 * i, s = y % 40;
+    asm("add.u32 %0, %1, %2;" : "=r"(r[0]) : "r"(x), "r"(y));
+    asm("sub.s32 %0, %1, %2;" : "=r"(r[1]) : "r"(x), "r"(y));
+    asm("mul.lo.u32 %0, %1, %2;" : "=r"(r[2]) : "r"(x), "r"(y));
+    asm("mad.lo.s32 %0, %1, %2, %3;" : "=r"(r[3]) : "r"(x), "r"(y), "r"(7));
+    asm("and.b32 %0, %1, %2; xor.b32 %0, %0, 255;" : "=r"(r[4]) : "r"(x), "r"(y));
+    asm("or.b32 %0, %1, %2;" : "=r"(r[5]) : "r"(x), "r"(y));
+    asm("not.b32 %0, %1;" : "=r"(r[6]) : "r"(x));
+    asm("shl.b32 %0, %1, %2;" : "=r"(r[7]) : "r"(x), "r"(s));
+    asm("shr.u32 %0, %1, %2;" : "=r"(r[8]) : "r"(x), "r"(s));
+    asm("shr.s32 %0, %1, %2;" : "=r"(r[9]) : "r"(x), "r"(s));
+    asm("min.s32 %0, %1, %2;" : "=r"(r[10]) : "r"(x), "r"(y));
+    asm("max.u32 %0, %1, %2;" : "=r"(r[11]) : "r"(x), "r"(y));
+    asm("popc.b32 %0, %1;" : "=r"(r[12]) : "r"(x));
+    asm("clz.b32 %0, %1;" : "=r"(r[13]) : "r"(x));
+    asm("brev.b32 %0, %1;" : "=r"(r[14]) : "r"(x));
+    asm("bfind.u32 %0, %1;" : "=r"(r[15]) : "r"(x));
+    asm("mul.wide.u32 %0, %1, %2;" : "=l"(wide[2 * i]) : "r"(x), "r"(y));
+    asm("mul.wide.s32 %0, %1, %2;" : "=l"(wide[2 * i + 1]) : "r"(x), "r"(y));
+    asm("fma.rn.f32 %0, %1, %2, %3;" : "=f"(f[i]) : "f"(x * 1e-9f), "f"(1.5f), "f"(-2.0f));
+}
+'''
+def test_numbers_in_inline_ptx():
+    "Shifts by 32 and more give what is left of the number, as PTX says, and not what C++ leaves open"
+    rng = np.random.default_rng(4)
+    a, b = rng.integers(0, 2**32, (2, 256), np.uint64).astype(np.uint32)
+    a[:3] = 0, 1, 2**31
+    out, wide, f = np.zeros((256, 16), np.uint32), np.zeros((256, 2), np.uint64), np.zeros(256, np.float32)
+    cuda_kernel(NUMBERS)[1, 256](a, b, out, wide, f)
+    for x, y, got, two in zip(a.tolist(), b.tolist(), out.tolist(), wide.tolist()):
+        s, sx, sy = y % 40, x - (x >> 31 << 32), y - (y >> 31 << 32)
+        want = [x+y, x-y, x*y, x*y+7, x & y ^ 255, x | y, ~x, x << s, x >> s, sx >> s, min(sx, sy), max(x, y),
+                x.bit_count(), 32-x.bit_length(), int(f'{x:032b}'[::-1], 2), x.bit_length()-1]
+        assert got == [o % 2**32 for o in want] and two == [x*y, sx*sy % 2**64]
+    small = a.astype(np.float32)*np.float32(1e-9)
+    assert (f == (small.astype(float)*1.5-2).astype(np.float32)).all()       # exact in double, then rounded once

@@ -90,6 +90,17 @@ def _barrier(how, barrier, *threads):
 
 
 _SHARED = r'\.shared(?:::cluster)?'
+_SIGNS = {'add': '+', 'sub': '-', 'mul': '*', 'and': '&', 'or': '|', 'xor': '^'}
+
+
+def _u(bits, operand):
+    return f'uint{bits}_t({operand})'
+
+
+def _i(kind, bits, operand):
+    return f'{"int" if kind == "s" else "uint"}{bits}_t({operand})'
+
+
 _CALLS = [
     (re.compile(a), b)
     for a, b in (
@@ -199,6 +210,26 @@ _CALLS = [
         (r'cvt\.rn\.(b?f16)x2\.f32', lambda t, d, a, b: _ptx(f"to_pair<{7 if t == 'bf16' else 10}>", d, a, b)),
         (r'ex2\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = ::exp2f({s})'),
         (r'rcp\.approx(?:\.ftz)?\.f32', lambda d, s: f'{d} = 1 / {s}'),
+        (
+            r'(add|sub|and|or|xor)\.([usb])(32|64)',
+            lambda op, t, n, d, a, b: f'{d} = {_u(n, a)} {_SIGNS[op]} {_u(n, b)}',
+        ),
+        (r'mul\.lo\.([usb])(32|64)', lambda t, n, d, a, b: f'{d} = {_u(n, a)} * {_u(n, b)}'),
+        (r'mad\.lo\.([usb])(32|64)', lambda t, n, d, a, b, c: f'{d} = {_u(n, a)} * {_u(n, b)} + {_u(n, c)}'),
+        (r'mul\.wide\.([us])32', lambda t, d, a, b: f'{d} = {_i(t, 64, _i(t, 32, a))} * {_i(t, 64, _i(t, 32, b))}'),
+        (r'(min|max)\.([us])(32|64)', lambda op, t, n, d, a, b: f'{d} = std::{op}({_i(t, n, a)}, {_i(t, n, b)})'),
+        (r'not\.b(32|64)', lambda n, d, a: f'{d} = ~{_u(n, a)}'),
+        (r'shl\.b(32|64)', lambda n, d, a, s: f'{d} = {s} < {n} ? {_u(n, a)} << {s} : 0'),
+        (
+            r'shr\.([usb])(32|64)',
+            lambda t, n, d, a, s: f'{d} = {_i(t, n, a)} >> ({s} < {n} ? {s} : {n} - 1) >> ({s} < {n} ? 0 : 1)',
+        ),
+        (r'popc\.b(32|64)', lambda n, d, a: f'{d} = __builtin_popcountll({_u(n, a)})'),
+        (r'clz\.b(32|64)', lambda n, d, a: f'{d} = {_u(n, a)} ? __builtin_clzll({_u(n, a)}) - (64 - {n}) : {n}'),
+        (r'brev\.b32', lambda d, a: f'{d} = __brev({a})'),
+        (r'bfind\.u(32|64)', lambda n, d, a: f'{d} = {_u(n, a)} ? 63 - __builtin_clzll({_u(n, a)}) : ~0u'),
+        (r'(add|sub|mul)(?:\.rn)?(?:\.ftz)?\.f(?:32|64)', lambda op, d, a, b: f'{d} = {a} {_SIGNS[op]} {b}'),
+        (r'fma\.rn(?:\.ftz)?\.f(?:32|64)', lambda d, a, b, c: f'{d} = std::fma({a}, {b}, {c})'),
         (r'mov\.[bsuf](?:16|32|64)', lambda d, s: _ptx('mov', d, s)),
         (r'selp\.[bsuf](?:16|32|64)', lambda d, a, b, p: f'{d} = {p} ? {a} : {b}'),
         (r'setp\.(eq|ne|lt|le|gt|ge)\.([bsu](?:32|64))', _compare),
@@ -212,6 +243,7 @@ KNOWN = (
     'm16n8k16 and m16n8k8 for bf16 and f16, of m16n8k8 and m16n8k4 for tf32; mma.sp of '
     'm16n8k32 and m16n8k16 for bf16 and f16; ld and st of shared and global memory, '
     'hints for the caches, griddepcontrol; cvta.to, cvt (tf32, bf16x2, f16x2, addresses), ex2.approx, rcp.approx, mov, '
+    'add, sub, mul, mad, and, or, xor, not, shl, shr, min, max, popc, clz, brev, bfind, fma; '
     'setp, selp, bra; bar.sync, bar.warp.sync; mbarrier, cp.async.bulk (also .tensor, with multicast), '
     'fence.proxy.async; wgmma of '
     'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3 and s8, wgmma.mma_async.sp of m64nNk32 for '

@@ -151,7 +151,7 @@ static void by_pointers(Numbers &d, Numbers &g) {
     auto mid = thrust::stable_partition(d.begin(), d.end(), Odd());
     show("parted", d);
     printf("%d\n", int(mid - d.begin()));
-    thrust::fill(d.begin(), d.begin() + 3, 8);
+    thrust::fill(d.begin(), d.begin() + 3, cuda::std::identity()(8));
     int *raw;
     cudaMalloc(&raw, n * sizeof(int));
     cudaMemcpy(raw, thrust::raw_pointer_cast(d.data()), n * sizeof(int), cudaMemcpyDeviceToDevice);

@@ -3,6 +3,7 @@
 #include <cstddef>
 #include <iterator>
 #include <new>
+#include "system_error.h"
 #include "tuple.h"
 
 namespace thrust {

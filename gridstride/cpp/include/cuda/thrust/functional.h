@@ -1,6 +1,7 @@
 // Function objects; those that two numbers give a third work with any types, too.
 #pragma once
 #include <functional>
+#include "../cuda/std/functional"
 #include "tuple.h"
 
 namespace thrust {

@@ -1,10 +1,11 @@
 // Vectors of the host and of the device. The host may use the elements of both: what a device's vector has is memory
-// that both reach.
+// that both reach. As the library does, it brings most algorithms.
 #pragma once
+#include <iostream>
 #include <memory>
 #include <vector>
+#include "algorithms.h"
 #include "device_ptr.h"
-#include "iterators.h"
 
 namespace thrust {
 template <class T> class device_allocator {};
