@@ -154,6 +154,9 @@ __device__ void split_block(const float *p, __nv_bfloat16 *planes, int size, int
 __global__ void __launch_bounds__(256)
 split_planes(const float *m, const float *n, __nv_bfloat16 *ms, __nv_bfloat16 *ns, int h, int w, int k) {
     asm volatile("griddepcontrol.launch_dependents;");              // the product may take its places on the SMs
+    size_t z = blockIdx.z, chunks = (k+31)/32;                      // which of products that follow each other
+    m += z*h*k; n += z*k*w;
+    ms += z*3*32*chunks*((h+BM-1)/BM*BM); ns += z*3*32*chunks*((w+BN-1)/BN*BN);
     int blocks_m = (h+BM-1)/BM*(BM/64)*((k+31)/32), b = blockIdx.x;
     if (b < blocks_m) split_block<M_ALONG, BM>(m, ms, h, k, b);
     else split_block<N_ALONG, BN>(n, ns, w, k, b-blocks_m);
@@ -199,6 +202,9 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m
     int tr = first + in%high, tc = in/high;         // tiles in groups of GROUP rows: their pieces meet in the L2 cache
     int all = (k+BK-1)/BK, each = (all+SPLITS-1)/SPLITS;
     int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;
+    size_t z = blockIdx.z;
+    m += z*h*k; n += z*k*w; out += z*h*w;
+    ms += z*rows*all*PIECE_M; ns += z*cols*all*PIECE_N;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full+s), 1), barrier_init(address(empty+s), WARPS);
         barriers_ready();
@@ -301,17 +307,18 @@ class Split(Product):
         "CUDA C of the kernel that takes the operands apart"
         return with_constants(pass_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._along))
 
-    def recipe(self, h, w, k, on):
-        "Two calls: the operands taken apart, and the product of their planes"
+    def recipe(self, h, w, k, on, count=1):
+        "Two calls: the operands taken apart, and the product of their planes; for `count` products in a row"
         BM, BN, SPLITS = (self.constants[o] for o in ('BM', 'BN', 'SPLITS'))
         rows, cols, chunks = cdiv(h, BM), cdiv(w, BN), cdiv(k, 32)
         blocks = chunks * (rows * BM + cols * BN) // 64
-        shape, grid = (h, w, k), (rows * cols, SPLITS)
-        apart = Call(self.pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks,), (256,))
+        shape, grid, each = (h, w, k), (rows * cols, SPLITS), (1, count) if count > 1 else ()
+        apart = Call(self.pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks, *each), (256,))
         arrays = 'ms', 'ns', 'm', 'n', 'out'
-        product = Call(self.src, 'multiply_planes', arrays, shape, grid, (2 * BM + 32,), self.shared)
+        product = Call(self.src, 'multiply_planes', arrays, shape, (*grid, *each[1:]), (2 * BM + 32,), self.shared)
         product = product._replace(early=True, cluster=(1, SPLITS, 1))
-        rooms = dict(ms=(3 * 32 * chunks * rows * BM, 'bfloat16'), ns=(3 * 32 * chunks * cols * BN, 'bfloat16'))
+        ms, ns = (3 * 32 * chunks * count * o for o in (rows * BM, cols * BN))
+        rooms = dict(ms=(ms, 'bfloat16'), ns=(ns, 'bfloat16'))
         return Recipe([apart, product], rooms)
 
 
@@ -350,15 +357,15 @@ ROWS, COLS = 150, 64  # below which the planes cost what the tensor cores save
 WIDE = 20  # columns above which a thin product waits for its own arithmetic
 
 
-def _split_time(BM, BN, SPLITS, h, w, k, sms):
+def _split_time(BM, BN, SPLITS, h, w, k, sms, count=1):
     at_once, piece, rest = TILES[BM, BN]
     rows, cols, pieces = cdiv(h, BM) * BM, cdiv(w, BN) * BN, cdiv(k, 32)
-    waves = cdiv(rows // BM * (cols // BN) * SPLITS, at_once * sms)
+    waves = cdiv(count * (rows // BM) * (cols // BN) * SPLITS, at_once * sms)
     return (
         5.1
-        + 10 * 32 * pieces * (rows + cols) / 2.78e6
+        + count * 10 * 32 * pieces * (rows + cols) / 2.78e6
         + waves * (cdiv(pieces, SPLITS) * piece + rest + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
-        + 4 * h * w / 3.8e6
+        + count * 4 * h * w / 3.8e6
     )
 
 
@@ -412,3 +419,13 @@ def choose_tn(h, w, k, sms):
 def choose_nt(h, w, k, sms):
     "The same where the memory of the second operand holds its transpose"
     return _fastest(h, w, k, sms, 'nt')
+
+
+LIBRARY = 4.5e7  # what torch does of a batch in a microsecond, in operations
+
+
+def choose_batch(count, h, w, k, sms, layout):
+    "The fastest kernel for `count` products of h x k @ k x w, or a sentence that says why there is none that pays"
+    known = [(_split_time(*tile, s, h, w, k, sms, count), _split(*tile, s, layout)) for tile in TILES for s in PARTS]
+    time, kernel = min(known, key=lambda o: o[0])
+    return kernel if time < 4 + 2 * count * h * w * k / LIBRARY else 'torch is faster: the planes cost too much'

@@ -1,11 +1,15 @@
 """`bmm`: products of many matrices in one launch. `grouped_mm`: rows in groups, each multiplied by a matrix of its own,
 as experts have it."""
 
+from functools import lru_cache
+
 import torch
 from torch.autograd.function import once_differentiable
 
-from .launches import plan_for, run
-from .. import choice
+from .launches import lying, plan_for, run, why_not_here
+from .. import choice, split
+from ..rung import Sequence, here
+from ..sparse.launches import launch_on
 from ..tool import enter_thread, type_of
 
 
@@ -16,19 +20,43 @@ def _why_torch(a, b):
     return choice.why_torch(a.flatten(0, 1), b[0])
 
 
+def _split_for(a, b):
+    "(layout, m, n, the `Split`) for batches of float32, or why there is none that pays"
+    lie, (count, h, k), w = lying(a, b), a.shape, b.shape[2]
+    if lie is None:
+        return 'an operand lies in memory in a way that no kernel reads'
+    if why := why_not_here(a):
+        return why
+    if min(count, h, w, k) < 1 or count > 65535:
+        return 'a size is 0, or the batch is longer than 65,535'
+    if (a.data_ptr() | b.data_ptr()) & 15:
+        return 'an operand begins at an address that is no multiple of 16'
+    kernel = split.choose_batch(count, h, w, k, here().sms, lie[0])
+    return kernel if isinstance(kernel, str) else (*lie, kernel)
+
+
 def _plan(a, b):
     "What multiplies two batches, or why torch does"
     if why := _why_torch(a, b):
         return why
-    return plan_for(a, b)
+    return _split_for(a, b) if type_of(a) == 'float32' else plan_for(a, b)
+
+
+@lru_cache(256)
+def _ready(kernel, count, h, w, k, device, backend):
+    return lambda arrays, stream=None, run=Sequence(kernel.recipe(h, w, k, here(), count)): run(*arrays, stream)
 
 
 def _forward(a, b):
     found = _plan(a, b)
     if isinstance(found, str):
         return torch.bmm(a, b)
-    layout, m, n = found
-    return run(m, n, None, layout)
+    layout, m, n, *kernel = found
+    if not kernel:
+        return run(m, n, None, layout)
+    out = a.new_empty(a.shape[0], a.shape[1], b.shape[2])
+    launch_on(_ready, (*kernel, *out.shape, a.shape[2]), a, (m, n, out))
+    return out
 
 
 class _Bmm(torch.autograd.Function):
@@ -49,7 +77,8 @@ def bmm(
     a,  # (count, h, k)
     b,  # (count, k, w)
 ):  # (count, h, w)
-    "`torch.bmm`, differentiable: by one kernel for 16-bit floats on a Hopper GPU, by torch for all else"
+    """`torch.bmm`, differentiable: by one kernel for 16-bit floats on a Hopper GPU, for float32 by tensor cores, as
+    `matmul` does, and by torch for what they do not cover"""
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad) and not isinstance(_plan(a, b), str):
         return _Bmm.apply(a, b)
     return _forward(a, b)
