@@ -8,7 +8,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from checking import differs_elsewhere, run
-from gridstride.kernels import Activation, Epilogue, explain_with, grouped_mm, matmul, mlp
+from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp
 from gridstride.kernels.products import launches
 from gridstride.kernels.products.calls import TILES
 
@@ -81,6 +81,12 @@ def groups_are_right(sizes=((0, 13, 0, 300, 5, 128), (1, 2000, 0, 64))):
             if why := differs(grouped_mm(a, b, ends), want, size, HALF): yield f'{rows} {layout}: {why}'
 
 
+def batches_of_float32_are_right():
+    for count, h, w, k in ((3, 300, 200, 1000), (5, 513, 129, 77), (40, 256, 256, 256)):
+        a, b = normal(count, h, k, dtype=torch.float32), normal(count, k, w, dtype=torch.float32)
+        if why := differs(bmm(a, b), *exact(a, b), torch.float32): yield f'{count} {h} {w} {k}: {why}'
+
+
 def an_mlp_is_the_same_elsewhere():
     inputs = x, up, down, b1, b2 = normal(1000, 512), normal(2048, 512), normal(512, 2048), normal(2048), normal(512)
     if not torch.equal(mlp(*inputs, residual=True), mlp(*inputs, residual=True)): yield 'twice is not the same'
@@ -95,6 +101,6 @@ def small():
 
 
 CHECKS = [each_tile_is_right, epilogues_are_right, accumulation_is_right, groups_are_right,
-          an_mlp_is_the_same_elsewhere]
+          batches_of_float32_are_right, an_mlp_is_the_same_elsewhere]
 
 if __name__ == '__main__': run(CHECKS, globals())

@@ -4,7 +4,7 @@ from functools import lru_cache
 
 import torch
 
-from .calls import Case, choose, product_call, sum_rows
+from .calls import Case, choose, is_staged, product_call, sum_rows
 from .sources import HALVES
 from .. import choice
 from ..rung import here, on_hopper
@@ -71,10 +71,11 @@ def run(
     ends=None,  # of the groups of rows of m; n has a matrix for each
     bias=None,  # (w,)
     activation=None,  # as `activation_text` takes it
-    slope_at=None,  # like out: the result is multiplied by the slope of the activation there
+    times=None,  # like out: the result is multiplied by it
     plus=None,  # like out: added
     saved=None,  # like out: what the activation is given is written there
-    summed=False,  # are columns added up: of the result if it has a slope, else of `plus`?
+    slopes=None,  # instead: the slope of the activation there
+    summed=False,  # are columns added up: of the result if it was multiplied, else of `plus`?
     onto=False,  # is the result added to what a float32 `out` holds?
     scale=1.0,  # of the product
     tile=None,  # that of `calls.choose`
@@ -95,18 +96,19 @@ def run(
         ends is not None,
         bias is not None,
         activation,
-        slope_at is not None,
+        times is not None,
         plus is not None,
-        saved is not None,
+        'input' if saved is not None else 'slope' if slopes is not None else '',
         summed,
         onto,
     )
     tile = tile or choose(case, here().sms)
     sums = torch.empty(sum_rows(case, tile) if summed else 0, w, dtype=torch.float32, device=m.device)
-    other = plus if slope_at is None else slope_at
-    given = mm, nn, out, *(m if o is None else o for o in (bias, other, saved)), sums
+    kept = saved if slopes is None else slopes
+    maps = [_three(o) for o in (out, out if kept is None else kept)] if is_staged(case) else [mm, mm]
+    given = out, *(m if o is None else o for o in (kept, bias, plus if times is None else times)), sums
     ends = out.view(torch.int32) if ends is None else ends  # any address: it is not read
-    launch_on(_ready, (case, float(scale), tile), m, (*given, ends))
+    launch_on(_ready, (case, float(scale), tile), m, (mm, nn, *maps, *given, ends))
     return (out, sums) if summed else out
 
 

@@ -53,14 +53,13 @@ __global__ void compare(Arrays a, int count, int h, int w, int k, int down, int 
         if (!(fabs(got - want) <= rounding * fabs(want) + terms)) atomicAdd(wrong, 1);
     };
     if (BIASED) { sum += (float)a.bias[c]; size += fabs((float)a.bias[c]); }
-    if (SAVES) off((float)a.saved[at], sum, 16 * 0x1p-24 * size, 0x1p-8);
+    if (SAVES) off((float)a.saved[at], slope_of(sum), (16 * 0x1p-24 + 0x1p-20) * 2 * size, 0x1p-8);
     double other = (float)a.other[at], factor = 1;
     if (ACTIVATES) { factor = 1.13; sum = gelu_of(sum); }
-    if (SLOPES) { factor = fabs(slope_of(other)) + 1; sum *= slope_of(other); }
+    if (MULTIPLIES) { factor = fabs(other); sum *= other; }
     if (ADDS) { sum += other; size += fabs(other); }
     if (ONTO) { sum += (float)a.before[at]; size += fabs((float)a.before[at]); }
-    bool near = ACTIVATES || SLOPES;
-    off((float)a.out[at], sum, (16 * 0x1p-24 + (near ? 0x1p-20 : 0)) * factor * size, ROUNDING);
+    off((float)a.out[at], sum, (16 * 0x1p-24 + (ACTIVATES ? 0x1p-20 : 0)) * factor * size, ROUNDING);
 }
 
 // Sums of columns: those of the result, which was rounded since, or of what was added
@@ -70,11 +69,11 @@ __global__ void compare_sums(Arrays a, int h, int w, int rows, int *wrong) {
     double got = 0, want = 0, size = 0;
     for (int r = 0; r < rows; r++) got += a.sums[(size_t)r * w + c];
     for (int r = 0; r < h; r++) {
-        double x = SLOPES ? (float)a.out[(size_t)r * w + c] : (float)a.other[(size_t)r * w + c];
+        double x = MULTIPLIES ? (float)a.out[(size_t)r * w + c] : (float)a.other[(size_t)r * w + c];
         want += x;
         size += fabs(x);
     }
-    if (!(fabs(got - want) <= (SLOPES ? ROUNDING : 16 * 0x1p-24) * size)) atomicAdd(wrong, 1);
+    if (!(fabs(got - want) <= (MULTIPLIES ? ROUNDING : 16 * 0x1p-24) * size)) atomicAdd(wrong, 1);
 }
 
 // Ends the program if a number is wrong: all of small results are looked at

@@ -42,10 +42,10 @@ def why_not_mlp(x, up, down, *biases):  # None if they do
 class _Mlp(torch.autograd.Function):
     @staticmethod
     def forward(ctx, x, up, down, up_bias, down_bias, activation, residual):
-        z = x.new_empty(x.shape[0], up.shape[0])
-        a = run(x, up, None, 'nt', bias=up_bias, activation=activation, saved=z)
-        ctx.save_for_backward(x, up, down, z, a)
-        ctx.activation, ctx.residual = activation, residual
+        slopes = x.new_empty(x.shape[0], up.shape[0])
+        a = run(x, up, None, 'nt', bias=up_bias, activation=activation, slopes=slopes)
+        ctx.save_for_backward(x, up, down, slopes, a)
+        ctx.residual = residual
         return run(a, down, None, 'nt', bias=down_bias, plus=x if residual else None)
 
     @staticmethod
@@ -53,9 +53,9 @@ class _Mlp(torch.autograd.Function):
     def backward(ctx, dy):
         if dy.is_cuda:
             enter_thread()
-        x, up, down, z, a = ctx.saved_tensors
+        x, up, down, slopes, a = ctx.saved_tensors
         needs, dy = ctx.needs_input_grad, dy.contiguous()
-        (dz, up_sums), residual = run(dy, down, activation=ctx.activation, slope_at=z, summed=True), ctx.residual
+        (dz, up_sums), residual = run(dy, down, times=slopes, summed=True), ctx.residual
         dx = run(dz, up, plus=dy if residual else None, summed=residual) if needs[0] else None
         dx, down_sums = dx if needs[0] and residual else (dx, dy)
         dup = run(dz, x, None, 'tn') if needs[1] else None
