@@ -270,13 +270,43 @@ def test_mistakes_with_wmma(how, kind, line, says):
     assert e.value.line==line
 
 @pytest.mark.parametrize('fragment', ['matrix_a, 16, 16, 16, half', 'matrix_a, 16, 16, 8, half, row_major',
-                                      'matrix_b, 16, 16, 16, signed char, row_major', 'accumulator, 16, 16, 16, int',
-                                      'matrix_a, 8, 8, 4, double, row_major'])
+                                      'matrix_b, 16, 16, 16, short, row_major', 'accumulator, 16, 16, 16, double',
+                                      'matrix_a, 8, 8, 32, signed char, row_major', 'matrix_a, 8, 8, 4, double'])
 def test_fragments_that_are_not_there(fragment):
     with pytest.raises(NotEmulated, match='the emulator has fragments of 16x16x16'):
         cuda_kernel(f'#include <mma.h>\n__global__ void k() {{ '
                     f'nvcuda::wmma::fragment<nvcuda::wmma::{fragment.replace(", matrix", "")}> f; '
                     f'f.x[0] = 0; }}'.replace('row_major', 'nvcuda::wmma::row_major'))
+
+NUMBERS = '''#include <mma.h>
+using namespace nvcuda::wmma;
+template <int m, int n, int k, class T, class S> __global__ void product(const T *a, const T *b, const S *c, S *out) {
+    fragment<matrix_a, m, n, k, T, row_major> fa;
+    fragment<matrix_b, m, n, k, T, col_major> fb;
+    fragment<accumulator, m, n, k, S> fc;
+    load_matrix_sync(fa, a, k);
+    load_matrix_sync(fb, b, k);
+    load_matrix_sync(fc, c, n, mem_row_major);
+    mma_sync(fc, fa, fb, fc);
+    store_matrix_sync(out, fc, n, mem_row_major);
+}
+'''
+def test_wmma_of_bytes_and_of_doubles():
+    "Whole numbers are exact, and begin again at 2^31; of doubles the sum of four products, rounded where g++ rounds it"
+    shapes = {(16, 16, 16): torch.int8, (32, 8, 16): torch.uint8, (8, 32, 16): torch.int8, (8, 8, 4): torch.float64}
+    words = {torch.int8: ('signed char', 'int'), torch.uint8: ('unsigned char', 'int'), torch.float64: 2*('double',)}
+    names = {s: f'product<{", ".join(map(str, s))}, {", ".join(words[t])}>' for s, t in shapes.items()}
+    k, gen = cuda_kernel(NUMBERS, name=list(names.values())), torch.Generator().manual_seed(3)
+    for (m, n, d), T in shapes.items():
+        whole = T != torch.float64
+        make = (lambda *s: torch.randint(-128 + 128*(T==torch.uint8), 128, s, generator=gen).to(T)) if whole else (
+            lambda *s: torch.randn(*s, generator=gen, dtype=T))
+        a, b = make(m, d), make(n, d)
+        c = torch.full((m, n), 2**31 - 1, dtype=torch.int32) if whole else make(m, n)
+        out = torch.zeros_like(c)
+        k[names[m, n, d]][1, 32](a, b, c, out)
+        if whole: assert out.equal((a.long() @ b.long().T + c).to(torch.int32))
+        else: torch.testing.assert_close(out, a @ b.T + c, rtol=0, atol=8*2.0**-52*float(a.abs().max()*b.abs().max()))
 
 def test_lane_masks():
     asm = ''.join(f'asm("mov.u32 %0, %%lanemask_{o};" : "=r"(m)); out[{i}*32 + threadIdx.x] = m;'

@@ -17,20 +17,24 @@ enum layout_t { mem_row_major, mem_col_major };
 
 inline float __float_to_tf32(float x) { return gridstride::as<float>(gridstride::ptx::tf32_rounded(x)); }
 
+template <class T> constexpr bool is_byte = std::is_same_v<T, signed char> || std::is_same_v<T, unsigned char>;
 template <class Use, int m, int n, int k, class T, class Layout>
 constexpr bool emulated =
-    std::is_same_v<Use, accumulator>
-        ? std::is_void_v<Layout> && (std::is_same_v<T, float> || (std::is_same_v<T, __half> && k == 16)) &&
+    m == 8 && n == 8 && k == 4 ? std::is_same_v<T, double> && std::is_same_v<Use, accumulator> == std::is_void_v<Layout>
+    : std::is_same_v<Use, accumulator>
+        ? std::is_void_v<Layout> &&
+              (std::is_same_v<T, float> || ((std::is_same_v<T, __half> || std::is_same_v<T, int>) && k == 16)) &&
               m * n == 256 && (m == 8 || m == 16 || m == 32) && (k == 16 || (k == 8 && m == 16))
     : !(std::is_same_v<Layout, row_major> || std::is_same_v<Layout, col_major>) ? false
     : std::is_same_v<T, precision::tf32> ? m == 16 && n == 16 && k == 8
-                                         : (std::is_same_v<T, __half> || std::is_same_v<T, __nv_bfloat16>) &&
+                                         : (is_byte<T> || std::is_same_v<T, __half> ||
+                                               std::is_same_v<T, __nv_bfloat16>) &&
                                                m * n == 256 && (m == 8 || m == 16 || m == 32) && k == 16;
 
 template <class Use, int m, int n, int k, class T, class Layout = void> struct alignas(8) fragment {
     static_assert(emulated<Use, m, n, k, T, Layout>,
-        "the emulator has fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16) and 16x16x8 "
-        "(precision::tf32), with float or half accumulators");
+        "the emulator has fragments of 16x16x16, 32x8x16 and 8x32x16 (half, __nv_bfloat16, signed and unsigned char), "
+        "16x16x8 (precision::tf32) and 8x8x4 (double), with float, half, int or double accumulators");
     static constexpr bool is_a = std::is_same_v<Use, matrix_a>, is_b = std::is_same_v<Use, matrix_b>;
     static constexpr int rows = is_b ? k : m, columns = is_a ? k : n, size = rows * columns;
     // what lies in a row, or column, of memory
@@ -50,10 +54,17 @@ template <class Use, int m, int n, int k, class T, class Layout = void> struct a
 };
 
 namespace emulator {
-template <class T, class X> GRIDSTRIDE_UNSEEN float value(X x) {
+template <class T>
+using Number = std::conditional_t<std::is_same_v<T, double> || std::is_same_v<T, int>, double, float>;
+template <class T, class X> GRIDSTRIDE_UNSEEN Number<T> value(X x) {
     if constexpr (std::is_same_v<T, precision::tf32>)
         return gridstride::ptx::tf32::value(gridstride::as<uint32_t>(x), 0);
-    else return float(x);
+    else return Number<T>(x);
+}
+// Sums of whole numbers begin again at 2^31.
+template <class T> GRIDSTRIDE_UNSEEN T rounded(double sum) {
+    if constexpr (std::is_same_v<T, int>) return int(unsigned(static_cast<long long>(sum)));
+    else return T(sum);
 }
 inline void nothing(void *const *) {}
 
@@ -84,7 +95,8 @@ template <class D, class A, class B, class C> struct Product {
     const B *b;
     const C *c;
     static GRIDSTRIDE_UNSEEN void together(void *const *all) {
-        float a[A::rows][A::columns], b[B::rows][B::columns];
+        using T = Number<typename A::element_type>;
+        T a[A::rows][A::columns], b[B::rows][B::columns];
         double sum[C::rows][C::columns];
         fill(all, a, &Product::a), fill(all, b, &Product::b), fill(all, sum, &Product::c);
         gridstride::ptx::multiply<C::rows, C::columns, A::columns>(a, b, sum);
@@ -92,7 +104,7 @@ template <class D, class A, class B, class C> struct Product {
             for (int i = 0; i < D::num_elements; i++) {
                 const int number = D::number(lane, i);
                 gridstride::poke<typename D::element_type>(&static_cast<Product *>(all[lane])->d->x[i],
-                    typename D::element_type(sum[D::row(number)][D::column(number)]));
+                    rounded<typename D::element_type>(sum[D::row(number)][D::column(number)]));
             }
     }
     template <class Array, class F>
@@ -137,7 +149,10 @@ template <int m, int n, int k, class T, class LA, class LB, class D, class C>
 GRIDSTRIDE_INLINE void mma_sync(fragment<accumulator, m, n, k, D> &d, const fragment<matrix_a, m, n, k, T, LA> &a,
     const fragment<matrix_b, m, n, k, T, LB> &b, const fragment<accumulator, m, n, k, C> &c,
     int line = __builtin_LINE()) {
-    static_assert(std::is_same_v<T, __half> || (std::is_same_v<C, float> && std::is_same_v<D, float>),
+    static_assert(!is_byte<T> || (std::is_same_v<C, int> && std::is_same_v<D, int>),
+        "mma_sync: bytes are summed in int");
+    static_assert(is_byte<T> || std::is_same_v<T, __half> || std::is_same_v<T, double> ||
+            (std::is_same_v<C, float> && std::is_same_v<D, float>),
         "mma_sync: only half can be summed in half");
     emulator::Product<fragment<accumulator, m, n, k, D>, fragment<matrix_a, m, n, k, T, LA>,
         fragment<matrix_b, m, n, k, T, LB>, fragment<accumulator, m, n, k, C>>

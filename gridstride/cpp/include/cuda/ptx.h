@@ -231,8 +231,8 @@ struct bf16 {
 };
 
 // out[m][n] = a[m][k] @ b[k][n] + c[m][n]
-template <int m, int n, int k>
-GRIDSTRIDE_UNSEEN void multiply(const float (*a)[k], const float (*b)[n], double (*c)[n]) {
+template <int m, int n, int k, class T = float>
+GRIDSTRIDE_UNSEEN void multiply(const T (*a)[k], const T (*b)[n], double (*c)[n]) {
     for (int row = 0; row < m; row++)
         for (int i = 0; i < k; i++)
             for (int column = 0; column < n; column++) c[row][column] += double(a[row][i]) * double(b[i][column]);
