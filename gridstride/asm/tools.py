@@ -124,7 +124,12 @@ def nvrtc(
     decides = [(o, os.stat(o).st_mtime) for o in (lib._name, *folders)]
 
     def run(command, folder):
-        _keep(folder, _compiled(lib, src, name, given, options, file, original or src))
+        made = _compiled(lib, src, name, given, options, file, original or src)
+        # The driver keeps what NVRTC has compiled, but not what the assembler said then.
+        if _FRESH not in flags and not _part_about(made[3], made[2]):
+            fresh = _options(arch, opt, folders, (*flags, _FRESH))
+            made = _compiled(lib, src, name, given, fresh, file, original or src)
+        _keep(folder, made)
         return 0, ''
 
     how = [src, name, file, given, options, decides, [sorted(o.items()) for o in read_headers(src, Path.cwd())]]
@@ -166,9 +171,6 @@ def _compiled(lib, src, name, given, options, file, original):
             raise _compile_error(log, original, file)
         entry = ctypes.c_char_p()
         lib.nvrtcGetLoweredName(p, name.encode(), ctypes.byref(entry))
-        # The driver keeps what NVRTC has compiled, but not what the assembler said then.
-        if _FRESH not in options and not _part_about(entry.value.decode(), log):
-            return _compiled(lib, src, name, given, [*options, _FRESH], file, original)
         return _text(_fetch(lib, 'nvrtcGetPTX', p)), _fetch(lib, 'nvrtcGetCUBIN', p), log, entry.value.decode()
     finally:
         lib.nvrtcDestroyProgram(ctypes.byref(p))

@@ -45,14 +45,16 @@ def test_cuda_kernel_lets_nvrtc_find_those_of_the_host_and_no_others():
 def made(): return nvrtc(HALF, 'half_k<float>')
 
 
-def test_words_that_a_cache_has_lost_are_asked_for_again(monkeypatch):
+def test_words_that_a_cache_has_lost_are_asked_for_again(monkeypatch, tmp_path):
     """The driver's cache, which is there on a machine with a GPU, keeps machine code without what
-    the assembler said of it"""
+    the assembler said of it; ours keeps both"""
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     asked, options = [], tools._options
     monkeypatch.setattr(tools, '_options', lambda arch, opt, folders, flags: asked.append(flags)
                         or [o for o in options(arch, opt, folders, flags) if flags or 'ptxas' not in o])
     _, cubin, said, entry = nvrtc(HALF, 'half_k<float>')
     assert asked == [(), ('--no-cache',)] and usage(said, cubin, entry)['registers'] > 0
+    assert nvrtc(HALF, 'half_k<float>')[2] == said and asked[2:] == [()]
 
 
 def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
