@@ -48,6 +48,24 @@ static void **stack_pointer(void *context) {
 #endif
 }
 
+// Where Arm keeps the place to return to; a function that calls no other leaves it there.
+static void *link_register(void *context) {
+    [[maybe_unused]] ucontext_t *u = static_cast<ucontext_t *>(context);
+#if defined(__aarch64__) && !defined(__APPLE__)
+    return reinterpret_cast<void *>(u->uc_mcontext.regs[30]);
+#else
+    return nullptr;
+#endif
+}
+// A place in the code, without the signature that Arm's compilers may put into the upper bits of one that is kept.
+static char *unsigned_place(void *kept) {
+#if defined(__aarch64__)
+    return reinterpret_cast<char *>(reinterpret_cast<uintptr_t>(kept) << 16 >> 16);
+#else
+    return static_cast<char *>(kept);
+#endif
+}
+
 // The OS threads that work on the launch, for the watch and for Ctrl-C.
 static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
 static std::vector<pthread_t> watched;
@@ -114,6 +132,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         w->signal = sig;
         w->fault = info->si_addr;
         w->pc = sig == SIGABRT ? caller_in_kernel(*w) : program_counter(context), w->sp = stack_pointer(context);
+        w->link = link_register(context);
         siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return;
@@ -162,10 +181,11 @@ static const void *own_place(const Worker &w, bool here = true) {
     const Image image = image_of(reinterpret_cast<void *>(w.launch->thread));
     const auto is_code = [&](const void *p) { return reinterpret_cast<uintptr_t>(p) - image.code < image.code_bytes; };
     if (here && is_code(w.pc)) return w.pc;
+    if (here && is_code(unsigned_place(w.link))) return unsigned_place(w.link) - 1;
     for (int i = 0; i < w.made; i++)
         for (void **p = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
-            if (is_code(*p)) return static_cast<char *>(*p) - 1;
+            if (char *place = unsigned_place(*p); is_code(place)) return place - 1;
     return nullptr;
 }
 // The kernel's time is over. Between two turns of its threads, and where one looks again and again: where it waits, or

@@ -99,7 +99,7 @@ struct Worker {
     sigjmp_buf escape;
     volatile int signal = 0;
     int missed = 0;                                // signals that came at a bad time
-    void *fault = nullptr, *pc = nullptr, **sp = nullptr;
+    void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
     void *alternate = nullptr;
     uint32_t spins = 0, yields = 0;
     Look looks[max_threads];                       // by rank
