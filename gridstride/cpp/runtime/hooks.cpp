@@ -73,7 +73,7 @@ static void wrong_index(const IndexFault *f, uintptr_t index, void *pc) {
 // What a kernel is given by value lies where the host's rules of calls put it: on Arm at a multiple of 16, whatever its
 // type asks for.
 static bool is_given(uintptr_t a, unsigned alignment) {
-    return alignment > 16 && a - detector.own_stack < gridstride::stack_bytes;
+    return alignment > 16 && !gridstride::memory.holds(a) && !detector.is_shared(reinterpret_cast<void *>(a));
 }
 static void wrong_address(const PointerFault *f, uintptr_t a, void *pc) {
     const unsigned alignment = 1u << f->log_alignment;
