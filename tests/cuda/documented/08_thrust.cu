@@ -72,7 +72,7 @@ template <class V> void show(const char *name, const V &v) {
     for (size_t i = 0; i < v.size(); i++) printf(" %g", double(v[i]));
     printf("\n");
 }
-struct Odd { __host__ __device__ bool operator()(int x) const { return x % 2; } };
+struct Odd { __host__ __device__ bool operator()(int x) { return x % 2; } };
 struct Square { __host__ __device__ int operator()(int x) const { return x * x; } };
 struct Sum2 {
     __host__ __device__ int operator()(thrust::tuple<int, int> t) const {

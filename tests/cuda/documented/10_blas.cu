@@ -3,6 +3,7 @@
 //> gemv 69 79 89, -2 -2 -2 -2
 //> dot 43, norm 13, sum 19, places 4 3
 //> axpy 7 -6 3 28, every second 5 2 15 4
+//> again 55
 #include <cstdio>
 #include <cublas_v2.h>
 
@@ -54,5 +55,9 @@ int main() {
     cublasSetPointerMode(h, CUBLAS_POINTER_MODE_HOST);
     cublasDscal(h, 2, &five, ten, 2);
     show("", ten, 4);
+    double *result = device(&none, 1);
+    cublasSetPointerMode(h, CUBLAS_POINTER_MODE_DEVICE);
+    cublasDotEx(h, 4, dx, CUDA_R_64F, 1, ten, CUDA_R_64F, 1, result, CUDA_R_64F, CUDA_R_64F);
+    show("again", result, 1);
     return cublasDestroy(h);
 }

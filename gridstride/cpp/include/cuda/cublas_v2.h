@@ -2,7 +2,7 @@
 // after column, as there.
 #pragma once
 #include <cmath>
-#include "emulator.h"
+#include "cuda_bf16.h"
 
 // Other headers ask by it whether this one has been included.
 #define CUBLAS_API_H_
@@ -25,6 +25,8 @@ enum cublasDiagType_t { CUBLAS_DIAG_NON_UNIT, CUBLAS_DIAG_UNIT };
 enum cublasSideMode_t { CUBLAS_SIDE_LEFT, CUBLAS_SIDE_RIGHT };
 enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
 enum cublasMath_t { CUBLAS_DEFAULT_MATH, CUBLAS_TENSOR_OP_MATH, CUBLAS_PEDANTIC_MATH, CUBLAS_TF32_TENSOR_OP_MATH };
+enum cudaDataType_t { CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF = 14 };
+typedef cudaDataType_t cudaDataType;
 struct cublasContext { cublasPointerMode_t mode; cudaStream_t stream; };
 typedef cublasContext *cublasHandle_t;
 
@@ -184,6 +186,34 @@ template <class T> cublasStatus_t copy(int n, size_t item, const void *from, int
 GRIDSTRIDE_BLAS(S, float, s)
 GRIDSTRIDE_BLAS(D, double, d)
 #undef GRIDSTRIDE_BLAS
+
+namespace gridstride {
+namespace blas {
+template <class T> double wide(T x) {
+    if constexpr (std::is_same_v<T, double>) return x;
+    else return double(float(x));
+}
+template <class T> cublasStatus_t dot(int n, const void *x, int incx, const void *y, int incy, void *result) {
+    Touch touch;
+    double res = 0;
+    for (int i = 0; i < n; i++)
+        res += wide(static_cast<const T *>(x)[i * incx]) * wide(static_cast<const T *>(y)[i * incy]);
+    if constexpr (std::is_same_v<T, double>) return give(static_cast<T *>(result), res);
+    else return give(static_cast<T *>(result), T(float(res)));
+}
+}
+}
+inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaDataType kind, int incx, const void *y,
+    cudaDataType kind_y, int incy, void *result, cudaDataType kind_of_result, cudaDataType) {
+    if (kind != kind_y || kind != kind_of_result) return CUBLAS_STATUS_NOT_SUPPORTED;
+    switch (kind) {
+        case CUDA_R_32F: return gridstride::blas::dot<float>(n, x, incx, y, incy, result);
+        case CUDA_R_64F: return gridstride::blas::dot<double>(n, x, incx, y, incy, result);
+        case CUDA_R_16F: return gridstride::blas::dot<__half>(n, x, incx, y, incy, result);
+        case CUDA_R_16BF: return gridstride::blas::dot<__nv_bfloat16>(n, x, incx, y, incy, result);
+    }
+    return CUBLAS_STATUS_NOT_SUPPORTED;
+}
 
 inline cublasStatus_t cublasSetVector(int n, int bytes, const void *x, int incx, void *y, int incy) {
     return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyHostToDevice);

@@ -136,16 +136,16 @@ template <class I, class O, class F> O copy_if(I first, I last, O out, F f) {
     return thrust::copy_if(first, last, first, out, f);
 }
 template <class I, class F> I remove_if(I first, I last, F f) {
-    return thrust::copy_if(first, last, first, [f](const auto &x) { return !f(x); });
+    return thrust::copy_if(first, last, first, [f](const auto &x) mutable { return !f(x); });
 }
 template <class I, class S, class F> I remove_if(I first, I last, S stencil, F f) {
-    return thrust::copy_if(first, last, stencil, first, [f](const auto &x) { return !f(x); });
+    return thrust::copy_if(first, last, stencil, first, [f](const auto &x) mutable { return !f(x); });
 }
 template <class I, class T> I remove(I first, I last, const T &x) {
     return thrust::remove_if(first, last, [x](const auto &o) { return o == x; });
 }
 template <class I, class O, class F> O remove_copy_if(I first, I last, O out, F f) {
-    return thrust::copy_if(first, last, out, [f](const auto &x) { return !f(x); });
+    return thrust::copy_if(first, last, out, [f](const auto &x) mutable { return !f(x); });
 }
 template <class I, class F> I partition(I first, I last, F f) {
     emulated::Touch touch;
@@ -190,7 +190,7 @@ template <class I, class T> std::ptrdiff_t count(I first, I last, const T &x) {
 template <class I, class F> bool any_of(I a, I b, F f) { return thrust::find_if(a, b, f) != b; }
 template <class I, class F> bool none_of(I a, I b, F f) { return !thrust::any_of(a, b, f); }
 template <class I, class F> bool all_of(I a, I b, F f) {
-    return !thrust::any_of(a, b, [f](const auto &x) { return !f(x); });
+    return !thrust::any_of(a, b, [f](const auto &x) mutable { return !f(x); });
 }
 template <class I, class J, class F> bool equal(I first, I last, J second, F same) {
     emulated::Touch touch;
@@ -210,7 +210,7 @@ template <class I, class Less = std::less<>> I min_element(I first, I last, Less
     return best;
 }
 template <class I, class Less = std::less<>> I max_element(I first, I last, Less less = {}) {
-    return thrust::min_element(first, last, [less](const auto &a, const auto &b) { return less(b, a); });
+    return thrust::min_element(first, last, [less](const auto &a, const auto &b) mutable { return less(b, a); });
 }
 template <class I, class Less = std::less<>> std::pair<I, I> minmax_element(I first, I last, Less less = {}) {
     return {thrust::min_element(first, last, less), thrust::max_element(first, last, less)};

@@ -84,11 +84,11 @@ public:
 inline discard_iterator make_discard_iterator(std::ptrdiff_t place = 0) { return place; }
 
 template <class F, class I>
-using result_of_at = std::decay_t<decltype(std::declval<const F &>()(*std::declval<const I &>()))>;
+using result_of_at = std::decay_t<decltype(std::declval<F &>()(*std::declval<const I &>()))>;
 template <class F, class I, class R = result_of_at<F, I>, class = void>
 class transform_iterator : public emulated::Iterator<transform_iterator<F, I, R>, R, R> {
     I i;
-    F f;
+    mutable F f;                                        // which need not be const
 
 public:
     transform_iterator() = default;
