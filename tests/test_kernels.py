@@ -556,6 +556,7 @@ COUNTED = dict(pipe=2.**20, instructions=2.**21, tensor=80., stalls=dict(wait=3.
 @pytest.fixture
 def recorded_climb(monkeypatch, tmp_path):
     "A function that makes a `Climb` on which each of some rungs was recorded, with figures that are made up"
+    monkeypatch.setattr('gridstride.recording._said', set())
     def climb(*rungs, **how):
         with monkeypatch.context() as patch:
             patch.setattr(Ladder, '_measure', lambda self, r: {**figures(r), 'counters': COUNTED})
