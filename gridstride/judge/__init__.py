@@ -21,7 +21,7 @@ What runs in the submission's process notices patched functions, threads that go
 looks into frames and objects, and inputs that were written to. A submission could defeat that, as it shares the
 interpreter: it only gives a refusal its reason. On a GPU the time between two events is measured there, too, and so a
 submission that replaces the driver below torch could make it shorter: the judge's own clock is held against it, and
-sees what the events hide if it is more than transfers of a call vary by (`clock`).
+sees what the events hide if it is more than half of what the transfers of a call take (`clock`).
 
 What the judge does not see, and no such judge does:
 

@@ -1,7 +1,6 @@
 "The judge: a submission's calls, its times, a verdict."
 
 from contextlib import ExitStack
-from statistics import median
 
 import torch
 
@@ -13,7 +12,9 @@ from .verdicts import Verdict
 from ..utils import backend
 
 _ROUNDS = 10  # timed calls
-_NOISE = 1e-3  # seconds that the judge's clock may see in a call beyond twice what it sees of the reference's
+# What the judge's clock may see in a call: so many times what it sees in one of the reference's, and seconds more. Three
+# honest ones on an H100, whose transfers took 0.2 s on a busy host, were at 0.95 to 1.07: few, hence the room.
+_VARIES, _NOISE = 1.5, 1e-3
 
 
 # Times
@@ -44,14 +45,16 @@ def _last(bench):
 
 
 def _unseen(bench):
-    "Seconds of a call that the judge's clock sees and the events do not: transfers, and all that was hidden from them"
-    return median(c.seconds - _seconds(c) for c in _last(bench))
+    """Seconds of a call that the judge's clock sees and the events do not: transfers, and all that was hidden.
+
+    The lower quartile of the calls: a busy machine makes some of them longer, in which nothing was hidden."""
+    return sorted(c.seconds - _seconds(c) for c in _last(bench))[_ROUNDS // 4]
 
 
 def _look_at_clocks(bench, base):
     "Do the events of a submission tell what the judge's clock tells?"
     ours, theirs = _unseen(bench), _unseen(base)
-    if ours > 2 * theirs + _NOISE:
+    if ours > _VARIES * theirs + _NOISE:
         said = f'{ours * 1e3:.3g} ms a call that its events do not show, {theirs * 1e3:.3g} ms of the reference'
         raise Refused('clock', f"the judge's clock saw {said}")
 
