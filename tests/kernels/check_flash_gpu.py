@@ -1,6 +1,6 @@
 """What only a Hopper GPU can check of `gridstride.kernels.attention`. By hand, from the repository's root:
 
-    python tests/kernels/check_flash_gpu.py             # all; half a minute
+    python tests/kernels/check_flash_gpu.py             # all; some minutes: it compiles
     compute-sanitizer --tool memcheck python tests/kernels/check_flash_gpu.py small   # small sizes
 
 memcheck, initcheck and synccheck find nothing. racecheck does where a ring comes round: a warp's first lane gives a

@@ -1,6 +1,6 @@
 """What only a GPU can check of products with weights of few bits. By hand, from the repository's root:
 
-    python tests/kernels/check_quant_gpu.py             # all; a minute
+    python tests/kernels/check_quant_gpu.py             # all; two minutes
     compute-sanitizer --tool racecheck python tests/kernels/check_quant_gpu.py small   # small sizes
 """
 import copy
