@@ -21,7 +21,7 @@ def program(monkeypatch):
     sys.modules.pop('rows', None)
 
 
-@pytest.mark.parametrize('name', ['attention', 'fusion', 'latent', 'memory', 'quant', 'softmax', 'sparse'])
+@pytest.mark.parametrize('name', ['attention', 'fusion', 'latent', 'memory', 'products', 'quant', 'softmax', 'sparse'])
 def test_a_table_is_what_its_json_says(name, program):
     rows = json.loads((FOLDER/f'{name}.json').read_text())['rows']
     text = (FOLDER/f'{name}.txt').read_text().splitlines()
