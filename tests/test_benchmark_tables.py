@@ -40,3 +40,10 @@ def test_a_run_prints_and_keeps_its_rows(program, tmp_path, monkeypatch, capsys)
     assert [o['seconds'] for o in json.loads((tmp_path/'kept.json').read_text())['rows']] == [.5, 1.]
     said = capsys.readouterr().out.splitlines()
     assert said[0] == 'a GPU, today, torch 2' and said[3] == 'one' and said[4] == line(dict(r, seconds=.5))
+
+
+def test_the_table_of_launches_is_what_its_json_says(program):
+    pytest.importorskip('triton')
+    rows = json.loads((FOLDER/'launch.json').read_text())['rows']
+    lines = [o for o in (FOLDER/'launch.txt').read_text().splitlines() if ' in a row ' in o]
+    assert len(rows) > 20 and [program('launch').line(r) for r in rows] == lines
