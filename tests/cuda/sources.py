@@ -105,7 +105,6 @@ DIFFERS = {
     'device variable in a function': OWN,
     'host variable read by a kernel': 'a variable of the source counts as one of the device',
     'std::vector': 'whatever C++ can do, g++ compiles',
-    'inline PTX': 'the emulator knows a part of PTX; it says which',
 }
 
 
