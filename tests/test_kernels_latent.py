@@ -213,6 +213,14 @@ def test_what_is_exported_is_what_is_launched(way, monkeypatch):
         seen.clear()
 
 
+def test_parts_are_as_many_as_blocks_or_as_texts():
+    def parts(batch, rows, splits=0, wide=128):
+        return calls.parts_of(Case('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
+    assert parts(128, 64) == 128                                       # of 132: a text each, and nothing to merge
+    assert (parts(100, 64), parts(140, 64), parts(128, 128)) == (132, 132, 66)
+    assert parts(128, 64, splits=5) == 5 and parts(1, 64, wide=3) == 3
+
+
 def test_registers_that_warpgroups_ask_for_are_there():
     "A launch has 128 a thread; who asks for more than others gave back waits for ever"
     asked = re.findall(r'registers_(?:up|down)<(\d+)>', sources.source('decode_hopper'))

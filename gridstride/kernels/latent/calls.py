@@ -36,9 +36,10 @@ def parts_of(
     tall,  # rows of q in a block
     at_once,  # blocks that run at the same time
 ) -> int:
-    "Parts into which all pages are cut: as many as blocks run at once, for each tile of rows"
-    most = max(1, c.batch * c.wide)
-    return splits or min(most, max(1, at_once // cdiv(c.rows, tall)))
+    """Parts into which all pages are cut: as many as blocks run at once, for each tile of rows. Where that is hardly
+    more than the batch, one for each of it: if all are of one length nothing is cut, and nothing merged"""
+    fit = max(1, at_once // cdiv(c.rows, tall))
+    return splits or (c.batch if 0.95 * fit <= c.batch <= fit else min(fit, max(1, c.batch * c.wide)))
 
 
 def _factor(scale):

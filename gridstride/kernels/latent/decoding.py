@@ -165,7 +165,7 @@ def latent_attention(
     table,  # int32 [batch, columns]: the pages of a row of the batch, in order; those behind its end may be anything
     lens,  # int32 [batch]: keys of each, the new tokens' among them; 0 gives zeros, and an lse of minus infinity
     scale=None,  # of q @ k^T; None: 1/sqrt(192), for heads of 128 + 64 before they were absorbed
-    splits=None,  # parts into which the pages of all of the batch are cut, end to end; None: as many as run at once
+    splits=None,  # parts into which all pages are cut, end to end; None: about as many as run at once
 ) -> tuple:  # like q with 512 numbers, and float32 without the last axis: the logarithm of the sum of exponentials
     """softmax(q @ k^T * scale) @ k[:, :512] for each row of the batch, all of whose heads read one latent cache:
     multi-head latent attention, absorbed, as it decodes. Of `length` new tokens the last looks at `lens` keys, the one
