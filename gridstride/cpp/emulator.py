@@ -81,7 +81,9 @@ def _warn(f):
 @lru_cache
 def device():
     "The runtime, opened so that compiled modules find it"
-    lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
+    # CPU threads that have nothing to do sleep: where others work, too, those that spin between launches take all time
+    with patch.dict(os.environ, OMP_WAIT_POLICY=os.environ.get('OMP_WAIT_POLICY', 'passive')):
+        lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
     lib.gridstride_print_to(_print)
