@@ -154,9 +154,6 @@ __device__ void split_block(const float *p, __nv_bfloat16 *planes, int size, int
 __global__ void __launch_bounds__(256)
 split_planes(const float *m, const float *n, __nv_bfloat16 *ms, __nv_bfloat16 *ns, int h, int w, int k) {
     asm volatile("griddepcontrol.launch_dependents;");              // the product may take its places on the SMs
-    size_t z = blockIdx.z, chunks = (k+31)/32;                      // which of products that follow each other
-    m += z*h*k; n += z*k*w;
-    ms += z*3*32*chunks*((h+BM-1)/BM*BM); ns += z*3*32*chunks*((w+BN-1)/BN*BN);
     int blocks_m = (h+BM-1)/BM*(BM/64)*((k+31)/32), b = blockIdx.x;
     if (b < blocks_m) split_block<M_ALONG, BM>(m, ms, h, k, b);
     else split_block<N_ALONG, BN>(n, ns, w, k, b-blocks_m);
@@ -202,9 +199,6 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m
     int tr = first + in%high, tc = in/high;         // tiles in groups of GROUP rows: their pieces meet in the L2 cache
     int all = (k+BK-1)/BK, each = (all+SPLITS-1)/SPLITS;
     int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;
-    size_t z = blockIdx.z;
-    m += z*h*k; n += z*k*w; out += z*h*w;
-    ms += z*rows*all*PIECE_M; ns += z*cols*all*PIECE_N;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) barrier_init(address(full+s), 1), barrier_init(address(empty+s), WARPS);
         barriers_ready();
@@ -273,6 +267,21 @@ multiply_planes(const __nv_bfloat16 *ms, const __nv_bfloat16 *ns, const float *m
 '''
 
 
+# Of products whose matrices follow each other in memory, the third axis of the grid says which one a block is at work
+# for. The texts for one product stay without these lines: pointers that were moved make the compiler store the planes
+# in smaller pieces.
+_PASS_GOES_ON = '    int blocks_m = '
+_PASS_PLACE = '''    size_t z = blockIdx.z, chunks = (k+31)/32;
+    m += z*h*k; n += z*k*w;
+    ms += z*3*32*chunks*((h+BM-1)/BM*BM); ns += z*3*32*chunks*((w+BN-1)/BN*BN);
+'''
+_BEGINS = '    int begin = min(all, (int)blockIdx.y*each), chunks = min(all, begin+each)-begin;\n'
+_PLACE = '''    size_t z = blockIdx.z;
+    m += z*h*k; n += z*k*w; out += z*h*w;
+    ms += z*rows*all*PIECE_M; ns += z*cols*all*PIECE_N;
+'''
+
+
 class Split(Product):
     "`m @ n` in float32 by tensor cores: BM x BN tiles, `SPLITS` blocks for the k of a tile"
 
@@ -307,15 +316,24 @@ class Split(Product):
         "CUDA C of the kernel that takes the operands apart"
         return with_constants(pass_src, dict(BM=self.constants['BM'], BN=self.constants['BN'], **self._along))
 
+    def _texts(self, count):
+        "Both texts, those of several products with the lines that find a block's own"
+        if count == 1:
+            return self.pass_src, self.src
+        return self.pass_src.replace(_PASS_GOES_ON, _PASS_PLACE + _PASS_GOES_ON), self.src.replace(
+            _BEGINS, _BEGINS + _PLACE
+        )
+
     def recipe(self, h, w, k, on, count=1):
         "Two calls: the operands taken apart, and the product of their planes; for `count` products in a row"
         BM, BN, SPLITS = (self.constants[o] for o in ('BM', 'BN', 'SPLITS'))
         rows, cols, chunks = cdiv(h, BM), cdiv(w, BN), cdiv(k, 32)
         blocks = chunks * (rows * BM + cols * BN) // 64
         shape, grid, each = (h, w, k), (rows * cols, SPLITS), (1, count) if count > 1 else ()
-        apart = Call(self.pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks, *each), (256,))
+        pass_src, src = self._texts(count)
+        apart = Call(pass_src, 'split_planes', ('m', 'n', 'ms', 'ns'), shape, (blocks, *each), (256,))
         arrays = 'ms', 'ns', 'm', 'n', 'out'
-        product = Call(self.src, 'multiply_planes', arrays, shape, (*grid, *each[1:]), (2 * BM + 32,), self.shared)
+        product = Call(src, 'multiply_planes', arrays, shape, (*grid, *each[1:]), (2 * BM + 32,), self.shared)
         product = product._replace(early=True, cluster=(1, SPLITS, 1))
         ms, ns = (3 * 32 * chunks * count * o for o in (rows * BM, cols * BN))
         rooms = dict(ms=(ms, 'bfloat16'), ns=(ns, 'bfloat16'))

@@ -141,6 +141,13 @@ def test_products_are_right_and_the_same_each_time(args):
         assert (out-want).norm() < 5e-7*want.norm() and torch.equal(out, again)
 
 
+def test_the_texts_for_batches_have_their_lines():
+    "For each tile and layout; one product's texts have none of them"
+    for o in split.every():
+        one, many = (o.recipe(64, 64, 64, H100, count).calls for count in (1, 2))
+        assert ['blockIdx.z' in c.src for c in (*one, *many)] == [False, False, True, True]
+
+
 INF, NAN, MOST = float('inf'), float('nan'), torch.finfo(torch.float32).max
 
 
