@@ -618,6 +618,16 @@ def test_no_compiler(tmp_path, monkeypatch):
     monkeypatch.setenv('CXX', 'nonesuch++')
     with pytest.raises(CompilerMissing, match='nonesuch.. .from the variable CXX. is not a compiler'): load_cuda(TINY)
 
+@pytest.mark.skipif(sys.platform == 'darwin', reason="macOS's linker asks nobody for C++'s library")
+@pytest.mark.parametrize('there,shared', [('/usr/lib/libstdc++.so', True), ('libstdc++.so', False)])
+def test_who_brings_the_library_of_cpp(tmp_path, monkeypatch, there, shared):
+    "A compiler with no more than an archive of it put pieces into the runtime: a kernel that needs others did not load"
+    script = f'#!/bin/sh\ncase "$*" in -print-file-name=libstdc++.so) echo {there};; *) exec g++ "$@";; esac\n'
+    (tmp_path/'mine++').write_text(script)
+    (tmp_path/'mine++').chmod(0o755)
+    monkeypatch.setenv('CXX', str(tmp_path/'mine++'))
+    assert ('-nodefaultlibs' in build.link_flags()) == shared
+
 @pytest.mark.skipif(not shutil.which('clang++'), reason='clang++ is not installed')
 def test_clang():
     "The detectors, the crashes and some programs once more, with the other compiler"

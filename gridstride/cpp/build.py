@@ -127,7 +127,14 @@ def link_flags() -> list:
     So are C++'s own libraries, which the runtime brings: a linker takes longest for looking through their names."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
-    return ['-Wl,-Bsymbolic', '-nodefaultlibs', '-lgcc']
+    return ['-Wl,-Bsymbolic', *(['-nodefaultlibs', '-lgcc'] if _shares_libraries(compiler().path) else [])]
+
+
+@lru_cache
+def _shares_libraries(path):
+    "Whether this compiler links C++'s library as a shared one; of an archive the runtime would hold pieces alone"
+    asked = subprocess.run([path, '-print-file-name=libstdc++.so'], capture_output=True, text=True)
+    return os.path.isabs(asked.stdout.strip())
 
 
 _one_runtime = threading.Lock()
