@@ -57,6 +57,7 @@ def machine(
         site=sys.path,
         include=sysconfig.get_path('include'),
         driver=_driver,
+        launches=_why_long_launches,
         pci='/sys/bus/pci/devices',
         cuda='/usr/local/cuda',
         root=ROOT,
@@ -94,6 +95,18 @@ def _driver():
     if lib.cuInit(0) or lib.cuDeviceGetCount(ctypes.byref(n)):
         return 0, _cuda(v.value)
     return n.value, _cuda(v.value)
+
+
+# In a process of its own, as it imports torch, which may crash.
+def _why_long_launches():
+    "Why kernels are launched by ctypes here; empty where compiled code launches them"
+    ask = 'import sys; from gridstride.cpp.launcher import why_not; sys.exit(why_not())'
+    try:
+        done = subprocess.run([sys.executable, '-c', ask], stderr=subprocess.PIPE, text=True, timeout=120, cwd=ROOT)
+    except (OSError, subprocess.SubprocessError) as e:
+        return f'{type(e).__name__}: {e}'
+    said = done.stderr.strip().splitlines() or [f'looking for it ended with {done.returncode}']
+    return said[-1] if done.returncode else ''
 
 
 def _cuda(v):
@@ -354,8 +367,22 @@ def _ninja(m):
 
 def _header(m):
     p = Path(m.include) / 'Python.h'
-    gone = f'{p} is not there: a GPU\'s kernels are launched by ctypes, which takes longer'
-    return Row('ok', str(p)) if p.exists() else Row('optional', gone, mend('header', m))
+    return Row('ok', str(p)) if p.exists() else Row('optional', f'{p} is not there', mend('header', m))
+
+
+def _launches(m):
+    "Whether compiled code launches a GPU's kernels, `cpp/launcher.cpp`; else ctypes does, which takes longer"
+    if not m.driver()[0]:
+        return Row('optional', 'none, and without a GPU none is needed')
+    if why := m.launches():
+        return Row('optional', f'by ctypes, which takes longer: {why}', _mend_launches(m))
+    return Row('ok', 'by compiled code')
+
+
+def _mend_launches(m):
+    if not (Path(m.include) / 'Python.h').exists():
+        return mend('header', m)
+    return '' if compiler(m) else mend('compiler', m)
 
 
 def _assembly(m):
@@ -389,6 +416,7 @@ CHECKS = [  # what, what it is for, check
     ('Python.h', "torch's load_inline, quick launches on a GPU", _header),
     ('GPU, driver', 'speed', _gpu),
     ('nvcc', 'CUDA C on a GPU', _nvcc),
+    ('launches', 'short calls from Python on a GPU', _launches),
     ('cuda-core', 'cuda_kernel on a GPU', _package('cuda-core', 'optional', _pip('cuda-core'), only='linux')),
     ('NVRTC', 'PTX and SASS, without a GPU', _assembly),
 ]

@@ -21,7 +21,8 @@ def run(*args, **kw):
 
 def test_every_row_says_what_it_is_for_and_how_to_mend_it():
     bare = doctor.machine(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', driver=lambda: (1, '13.0'),
-                          root=Path('/nowhere'), has=lambda o: False, python=(3, 8, 0), free=lambda: 0, system='linux')
+                          root=Path('/nowhere'), has=lambda o: False, python=(3, 8, 0), free=lambda: 0,
+                          launches=lambda: 'no way', system='linux')
     rows = doctor.examine(bare)
     assert [w for w, _, _ in rows] == [w for w, _, _ in doctor.CHECKS]
     for what, why, row in rows:
@@ -42,6 +43,20 @@ def test_what_is_needed_is_installed_by_pip_where_a_set_up_would_find_nothing_to
 def test_without_a_gpu_nothing_of_it_is_missing():
     rows = examined(driver=lambda: (0, None), pci='/nowhere', path='', env={})
     assert rows['GPU, driver'].state == 'optional' and rows['nvcc'].state in ('ok', 'optional')
+
+
+def test_why_launches_take_long_is_a_row_where_there_is_a_gpu():
+    asked = []
+    def why(): return asked.append(1) or 'torch 3.0 has no such name'
+    assert examined(driver=lambda: (0, None), launches=why)['launches'].state == 'optional' and not asked
+    row = examined(driver=lambda: (1, '13.0'), launches=why)['launches']
+    assert row.state == 'optional' and 'torch 3.0 has no such name' in row.found
+    assert examined(driver=lambda: (1, '13.0'), launches=lambda: '')['launches'].state == 'ok'
+
+
+def test_why_launches_take_long_is_what_the_launcher_says():
+    from gridstride.cpp import launcher
+    assert doctor._why_long_launches() == (launcher.why_not() or '')
 
 
 def test_a_check_that_fails_is_a_row():

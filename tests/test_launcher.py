@@ -1,6 +1,7 @@
 "The compiled part of a launch, without a GPU: functions of Python stand for those of the driver."
-import ctypes, gc, struct, sys, threading, weakref
+import ctypes, gc, operator, re, struct, sys, threading, weakref
 from ctypes import CFUNCTYPE, POINTER, c_int, c_void_p
+from pathlib import Path
 from types import SimpleNamespace
 
 import pytest
@@ -447,14 +448,69 @@ def test_where_no_kernel_can_be_compiled_code_calls_torch():
 
 # Where it cannot be
 
+NOWHERE = [0]*4                  # addresses of functions that nothing here calls
+
+
+def why_none():
+    with pytest.raises(launcher.NoLauncher) as e: launcher.load(CPU, NOWHERE)
+    assert '\n' not in str(e.value)
+    return str(e.value)
+
+
 def test_without_it_it_is_said_why(monkeypatch, tmp_path):
-    assert launcher.why_not() is None
     monkeypatch.setattr(launcher.sysconfig, 'get_path', lambda name: str(tmp_path))
-    assert 'headers of Python' in launcher.why_not()
+    assert 'headers of Python' in why_none()
     monkeypatch.undo()
     monkeypatch.setattr(launcher.sys, 'platform', 'darwin')
-    assert 'Linux' in launcher.why_not()
-    monkeypatch.undo()
-    monkeypatch.setattr(launcher, 'build', lambda *o, **kw: (_ for _ in ()).throw(RuntimeError('g++\nno such header')))
-    assert launcher.why_not() == 'no such header'
-    with pytest.raises(launcher.NoLauncher): launcher.load()
+    assert 'Linux' in why_none()
+
+
+@pytest.mark.parametrize('log,why', [('g++ launcher.cpp\na.h:3:1: fatal error: no such header\ncompilation terminated.',
+                                      'a.h:3:1: fatal error: no such header'), ('g++ launcher.cpp\nkilled', 'killed')])
+def test_what_the_compiler_says_is_said(monkeypatch, log, why):
+    monkeypatch.setattr(launcher, 'build', lambda *o, **kw: (_ for _ in ()).throw(RuntimeError(log)))
+    assert why_none() == why
+
+
+def test_what_does_not_load_is_said(monkeypatch, tmp_path):
+    (tmp_path / 'launcher.so').write_bytes(b'no library')
+    monkeypatch.setattr(launcher, '_build', lambda: tmp_path / 'launcher.so')
+    assert 'does not load' in why_none()
+
+
+def test_why_not_is_what_kept_it_from_loading(monkeypatch):
+    monkeypatch.setattr(launcher, 'driver', lambda: SimpleNamespace(cuLaunchKernelEx=LAUNCH(0)))
+    for o in (launcher._load_once, launcher.launcher): o.cache_clear()
+    try: assert launcher.launcher() is None and 'cuCtxGetDevice' in launcher.why_not()
+    finally:
+        for o in (launcher._load_once, launcher.launcher): o.cache_clear()
+
+
+@pytest.mark.parametrize('name', launcher._ASKED)
+def test_a_torch_that_dropped_a_name_of_its_own_has_no_short_way(monkeypatch, name):
+    *path, last = name.split('.')
+    monkeypatch.delattr(operator.attrgetter('.'.join(path))(torch), last)
+    assert f'has no torch.{name}' in why_none()
+
+
+def test_every_name_of_torchs_own_has_another_way():
+    "Those that the short way asks are looked for before there is one, or `getattr` has something in their place"
+    text = Path(calling.__file__).read_text()
+    used = re.findall(r'\b(?:torch\._C\.|_functorch\.|forward_ad\._)[\w.]+', text)
+    known = {o.replace('_C._functorch', '_functorch').replace('autograd.', '') for o in launcher._ASKED}
+    assert used and {o.removeprefix('torch.') for o in used} == known
+
+
+@pytest.mark.parametrize('module,name', [(torch._C._functorch, 'is_functorch_wrapped_tensor'),
+                                         (torch.autograd.forward_ad, '_current_level')])
+def test_where_torch_tells_of_no_transforms_it_multiplies(monkeypatch, module, name):
+    monkeypatch.delattr(module, name)
+    choice._unknown_transforms.cache_clear()
+    a, b = torch.randn(6, 4), torch.randn(4, 5)
+    asked = []
+    try:
+        with using(lambda m, n, out=None: asked.append(1)):
+            assert name in str(choice.explain(a, b))
+            check(calling.matmul(a, b), a@b, 0, 0)
+    finally: choice._unknown_transforms.cache_clear()
+    assert not asked

@@ -34,9 +34,8 @@ class Kernel:
     def __init__(self, name, params, run, device, built):
         self.__name__, self.params, self._run, self.device, self.built = name, params, run, device, built
         self.handle = getattr(run, 'handle', None)  # the driver's, on a GPU
-        parameters, module = getattr(run, 'parameters', None), launcher() if self.handle else None
-        known = module and parameters is not None
-        self._launches = Launches(self, module, parameters, run.wishes) if known else None
+        compiled = self.handle and run.parameters is not None and launcher()
+        self._launches = Launches(self, compiled, run.parameters, run.wishes) if compiled else None
         self.__doc__ = f'__global__ void {name}({", ".join(map(spell_param, params))})'
 
     def __repr__(self):
@@ -46,9 +45,9 @@ class Kernel:
         raise launch_error(self.__name__, 'no_brackets')
 
     def __getitem__(self, config):
-        if (known := self._launches) is not None:
-            if known.whole(config) or known.whole(config := with_number(config)):
-                return known[config]
+        if (launches := self._launches) is not None:
+            if launches.whole(config) or launches.whole(config := with_number(config)):
+                return launches[config]
         return self.checked(config)
 
     def checked(self, config):

@@ -536,6 +536,7 @@ PyObject *setup(PyObject *, PyObject *args) {
     Py_XDECREF(capsule);
     if (!api) return nullptr;
     read_dlpack = api->dltensor_from_py_object_no_sync;
+    if (!read_dlpack) return PyErr_Format(PyExc_ValueError, "torch does not lend its tensors to C");  // DLPack's leave
     where = (DLDeviceType)kind;
     driver = {(decltype(Driver::launch))at[0], (decltype(Driver::device))at[1], (decltype(Driver::move))at[2],
               at[3] ? (decltype(Driver::stream))at[3] : (decltype(Driver::stream))api->current_work_stream};

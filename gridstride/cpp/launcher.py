@@ -8,6 +8,7 @@ import ctypes, sys, sysconfig
 from functools import lru_cache, partial
 from importlib.machinery import ExtensionFileLoader
 from importlib.util import module_from_spec, spec_from_file_location
+from operator import attrgetter
 from pathlib import Path
 
 from .build import compiler
@@ -16,6 +17,15 @@ from .driver import driver
 
 _CUDA = 2  # DLPack's number for it
 _FUNCTIONS = 'cuLaunchKernelEx', 'cuCtxGetDevice', 'cuTensorMapReplaceAddress'
+
+# What `kernels.matmul` asks of torch at each call, by names that are torch's own. Where a later version has dropped
+# one, nothing is known of what it stood for, and all launches take the long way, which asks for none of them.
+_ASKED = (
+    '_C._len_torch_dispatch_stack',
+    '_C._functorch.peek_interpreter_stack',
+    '_C._dynamo.guards._empty_strided_cuda',
+    'autograd.forward_ad._current_level',
+)
 
 
 class NoLauncher(RuntimeError):
@@ -28,8 +38,21 @@ def _what_lacks(torch):
         return 'it is made for Linux'
     if not hasattr(torch.Tensor, '__dlpack_c_exchange_api__'):
         return f'torch {torch.__version__} does not lend its tensors to C; torch 2.10 does'
+    if gone := next((o for o in _ASKED if not torch_has(o)), None):
+        return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul would ask'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
         return 'the headers of Python are not here; `python3 course.py doctor` says how to get them'
+
+
+def torch_has(name: str) -> bool:  # such as '_C._functorch'
+    "Whether this torch has what it calls `torch.NAME`"
+    import torch
+
+    try:
+        attrgetter(name)(torch)
+        return True
+    except AttributeError:
+        return False
 
 
 def _build():
@@ -46,9 +69,15 @@ def _build():
         decides = c, sys.version, torch.__version__
         run = partial(run_command, what='preparing launches for this Python, once')
         built = build({'launcher.cpp': source}, [command], *decides, run=run, shared=True)
-    except RuntimeError as e:
-        raise NoLauncher(str(e).strip().splitlines()[-1]) from None
+    except (RuntimeError, OSError) as e:
+        raise NoLauncher(_gist(str(e))) from None
     return built.folder / 'launcher.so'
+
+
+def _gist(log):
+    "The first error of a compiler, else the last line"
+    lines = log.strip().splitlines()
+    return next((o for o in lines if 'error: ' in o), lines[-1])
 
 
 def load(
@@ -60,9 +89,12 @@ def load(
 
     functions = functions or _of_the_driver()
     path = _build()
-    loader = ExtensionFileLoader('launcher', str(path))
-    module = module_from_spec(spec_from_file_location('launcher', path, loader=loader))
-    module.setup(torch.Tensor, torch.nn.Parameter, where, *functions)
+    try:
+        loader = ExtensionFileLoader('launcher', str(path))
+        module = module_from_spec(spec_from_file_location('launcher', path, loader=loader))
+        module.setup(torch.Tensor, torch.nn.Parameter, where, *functions)
+    except (ImportError, AttributeError, ValueError) as e:
+        raise NoLauncher(f'the compiled launcher does not load: {e}') from None
     return module
 
 
@@ -75,17 +107,20 @@ def _of_the_driver():
 
 
 @lru_cache
+def _load_once():
+    "(the compiled module for the GPU or None, why there is none or None)"
+    try:
+        return load(), None
+    except NoLauncher as e:
+        return None, str(e)
+
+
+@lru_cache  # asked at each launch
 def launcher():
     "The compiled module for the GPU; None where there is none: `why_not` says why"
-    try:
-        return load()
-    except NoLauncher:
-        return None
+    return _load_once()[0]
 
 
 def why_not():  # None if it is here
-    "Why launches take the long way here"
-    try:
-        _build()
-    except NoLauncher as e:
-        return str(e)
+    "Why launches take the long way here, in one line"
+    return _load_once()[1]

@@ -6,7 +6,6 @@ Which kernel multiplies, and when torch does, is in `choice`.
 from functools import lru_cache
 
 import torch
-from torch._C import _functorch
 from torch.autograd import forward_ad
 
 from .choice import KEPT, TYPES, forgetting, multiply, tf32, why_torch
@@ -19,10 +18,11 @@ _FLOAT = torch.float32
 _PLAIN = torch.Tensor, torch.nn.Parameter
 _OURS = tuple(getattr(torch, o) for o in TYPES)
 
-# What may be asked of torch in a fraction of a microsecond. Older versions are asked in another way, or have no
-# compiled launcher and so no short way.
+# What may be asked of torch in a fraction of a microsecond, by names that are its own. A version without the first
+# two is asked in another way; one without any other has no compiled launcher (`launcher.why_not`), so no short way.
 _is_any_autocast = getattr(torch._C, '_is_any_autocast_enabled', lambda: torch.is_autocast_enabled('cuda'))
 _precision = getattr(torch._C, '_get_fp32_precision_getter', None)
+_functorch = getattr(torch._C, '_functorch', None)
 
 
 def _may_use_tf32():
@@ -42,7 +42,7 @@ def _is_ordinary(a):
 
 
 # A table of the compiled launcher: what is launched for such operands, by their shapes, strides, type, device and
-# alignment. It knows nothing before a kernel has multiplied.
+# alignment. None until a kernel has multiplied, so that the first call on a CPU asks for no launcher.
 _known = None
 
 
@@ -56,16 +56,18 @@ def _table():
     return table
 
 
+def _can_be_kept(a, b, kernel, m, n):
+    "Are these the operands as they lie, no copies, for a kernel that needs no other launch to end first?"
+    if not (a.is_cuda and isinstance(kernel, Product)) or kernel.alone:
+        return False
+    return m.data_ptr() == a.data_ptr() and n.data_ptr() == b.data_ptr()
+
+
 def _keep(a, b, kernel, m, n, out):
-    "Have the table know what was just done, if it lies as the kernel takes it, and needs no other launch to end first"
+    "Have the table know what was just done, where it may be done again without Python"
     global _known
-    if (
-        not (a.is_cuda and isinstance(kernel, Product))
-        or kernel.alone
-        or (m.data_ptr(), n.data_ptr()) != (a.data_ptr(), b.data_ptr())
-    ):
-        return
-    if (table := _table()) is None:
+    table = _table() if _can_be_kept(a, b, kernel, m, n) else None
+    if table is None:
         return
     if len(table) >= KEPT:
         table.clear()
@@ -91,10 +93,10 @@ def _keep_operands(ctx, inputs, output):
     ctx.save_for_backward(*inputs)
 
 
-def _gradients(ctx, g, multiply):
+def _gradients(ctx, g, product):
     a, b = ctx.saved_tensors
-    ga = multiply(g, b.t()) if ctx.needs_input_grad[0] else None
-    gb = multiply(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
+    ga = product(g, b.t()) if ctx.needs_input_grad[0] else None
+    gb = product(a.reshape(-1, a.shape[-1]).t(), g.reshape(-1, g.shape[-1])) if ctx.needs_input_grad[1] else None
     return ga, gb
 
 

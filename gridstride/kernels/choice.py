@@ -5,6 +5,7 @@ from contextlib import contextmanager
 from functools import lru_cache
 
 from . import hopper, split, transposed
+from ..cpp.launcher import torch_has
 from ..utils import backend, gpu_count
 
 
@@ -180,6 +181,8 @@ def why_torch(a, b):
         return 'TF32 is allowed, and faster'
     if torch.compiler.is_compiling():
         return 'torch.compile traces it'
+    if gone := _unknown_transforms():
+        return f'torch {torch.__version__} has no torch.{gone}, which says whether torch.func transforms it'
     if _is_transformed(a) or _is_transformed(b) or torch.autograd.forward_ad._current_level >= 0:
         return 'torch.func transforms it'
 
@@ -189,6 +192,13 @@ def tf32(settings):
     # Older versions have one name for the setting, newer ones two, of which the first may refuse to tell.
     precision = getattr(settings, 'fp32_precision', None)
     return settings.allow_tf32 if precision is None else precision == 'tf32'
+
+
+@lru_cache
+def _unknown_transforms():
+    "What a later torch has dropped of its own names that tell of transforms; None if all are there"
+    names = '_C._functorch.is_functorch_wrapped_tensor', 'autograd.forward_ad._current_level'
+    return next((o for o in names if not torch_has(o)), None)
 
 
 def _is_transformed(x):
