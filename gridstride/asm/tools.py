@@ -100,7 +100,7 @@ def _strings(xs):
     return (ctypes.c_char_p * len(xs))(*(o.encode() for o in xs))
 
 
-_FRESH = '--no-cache'  # NVRTC's option; versions without it have no cache
+_FRESH = '--no-cache'  # an option of NVRTC and nvJitLink; versions without it have no cache
 
 
 def _options(arch, opt, folders, flags):
@@ -201,6 +201,15 @@ def link(
     flags=(),  # more of nvJitLink's options
 ) -> tuple:  # machine code, what the assembler said
     "PTX to machine code; `RuntimeError` with the assembler's words if it refuses"
+    made = _linked(ptx, arch, opt, flags)
+    # as with NVRTC: the driver keeps what was linked, but not what the assembler said then
+    if _FRESH not in flags and 'Compiling entry function' not in made[1]:
+        made = _linked(ptx, arch, opt, (*flags, _FRESH))
+    return made
+
+
+def _linked(ptx, arch, opt, flags):
+    "What `link` gives, linked now"
     lib, p = _jitlink(), ctypes.c_void_p()
     options = [f'-arch={arch}', '-lineinfo', '-Xptxas=-v', '-verbose', *([] if opt else ['-O0']), *flags]
     lib.Create(ctypes.byref(p), len(options), _strings(options))

@@ -57,6 +57,20 @@ def test_words_that_a_cache_has_lost_are_asked_for_again(monkeypatch, tmp_path):
     assert nvrtc(HALF, 'half_k<float>')[2] == said and asked[2:] == [()]
 
 
+def test_so_they_are_when_ptx_is_linked(monkeypatch, made):
+    linked, asked = tools._linked, []
+    def without_words(ptx, arch, opt, flags):
+        asked.append(flags)
+        cubin, said = linked(ptx, arch, opt, flags)
+        return cubin, said if '--no-cache' in flags else ''
+    monkeypatch.setattr(tools, '_linked', without_words)
+    cubin, said = link(made[0], flags=('-maxrregcount=32',))
+    assert asked == [('-maxrregcount=32',), ('-maxrregcount=32', '--no-cache')]
+    assert usage(said, cubin, made[3])['registers'] > 0
+    monkeypatch.setattr(tools, '_linked', lambda *o: asked.append(o) or linked(*o))
+    assert link(made[0])[1] and len(asked) == 3        # words that are there are not asked for again
+
+
 def test_nvrtc_gives_ptx_machine_code_and_the_linkers_name(made):
     ptx, cubin, _, entry = made
     assert entry == '_Z6half_kIfEvPT_i' and '.target sm_90' in ptx and cubin.startswith(b'\x7fELF')
