@@ -410,14 +410,21 @@ def test_what_nvdisasm_printed_is_kept(tmp_path, monkeypatch):
     with pytest.raises(AssertionError, match='started'): tools.disassemble(other)
 
 
-def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch):
-    "By all that it depends on, headers of the folder, too; what is found broken is made again"
+@pytest.mark.parametrize('driver_keeps', [False, True])
+def test_what_nvrtc_made_is_kept(tmp_path, monkeypatch, driver_keeps):
+    """By all that it depends on, headers of the folder, too; what is found broken is made again, once more where the
+    driver has kept it without the assembler's words, as it may where a GPU is"""
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
     monkeypatch.chdir(tmp_path)
     (tmp_path/'own.h').write_text('#define SCALE 3.f\n')
     src = '#include "own.h"\n__global__ void k(float *x) { x[threadIdx.x] *= SCALE; }'
     compiled, calls = tools._compiled, []
-    monkeypatch.setattr(tools, '_compiled', lambda *args: calls.append(args) or compiled(*args))
+    def compile_counted(*args):
+        fresh = tools._FRESH in args[4]
+        if not fresh: calls.append(args)
+        made = compiled(*args)
+        return made if fresh or not driver_keeps else (*made[:2], '', made[3])
+    monkeypatch.setattr(tools, '_compiled', compile_counted)
     made = tools.nvrtc(src, 'k')
     assert tools.nvrtc(src, 'k') == made and len(calls) == 1 and made[1][:4] == b'\x7fELF'
     (path,) = (tmp_path/'cache/cubin').glob('*/made')
