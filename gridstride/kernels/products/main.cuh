@@ -33,8 +33,8 @@ __device__ double slope_of(double x) {
     return (1 + erf(x * .70710678118654752)) / 2 + x * .3989422804014327 * exp(-x * x / 2);
 }
 
-// Each `down`th row and each `right`th column: a right result is off by no more than its rounding, 16 of 2^-24 of the sum
-// of its terms' sizes, and 2^-20 of that where an activation or its slope is approximated
+// Each `down`th row and each `right`th column: a right result is off by no more than its rounding, 16 of 2^-24 of the
+// sum of its terms' sizes, and 2^-20 of that where an activation or its slope is approximated
 __global__ void compare(Arrays a, int count, int h, int w, int k, int down, int right, int *wrong) {
     int row = (blockIdx.x * blockDim.x + threadIdx.x) * down, c = blockIdx.y * right;
     if (row >= (GROUPS ? h : count * h) || c >= w) return;
@@ -94,7 +94,8 @@ void check(int number, const Arrays &x) {
 // Where groups end: the second one is empty, the others are ragged
 int *make_ends(int count, int h) {
     std::vector<int> ends;
-    for (int g = 0; g < count; g++) ends.push_back(g == count - 1 ? h : g == 1 ? ends[0] : (size_t)h * (g + 1) / count - g % 3);
+    for (int g = 0; g < count; g++)
+        ends.push_back(g == count - 1 ? h : g == 1 ? ends[0] : (size_t)h * (g + 1) / count - g % 3);
     int *p = room<int>(count);
     OK(cudaMemcpy(p, ends.data(), count * sizeof(int), cudaMemcpyDefault));
     return p;
@@ -127,7 +128,7 @@ int run() {
     }
     auto [count, h, w, k, rows] = cases[last];
     double flops = 2. * (GROUPS ? 1 : count) * h * w * k;
-    printf("PASS %-34s %d of %dx%d @ %dx%d  %9.4f ms  %7.2f TFLOP/s, %s\n", NAME, count, h, k, k, w, ms, flops / ms / 1e9,
-           gpu.name);
+    printf("PASS %-34s %d of %dx%d @ %dx%d  %9.4f ms  %7.2f TFLOP/s, %s\n", NAME, count, h, k, k, w, ms,
+           flops / ms / 1e9, gpu.name);
     return 0;
 }

@@ -1,6 +1,6 @@
 // out = scale * m @ n and what an epilogue makes of it, for 16-bit floats that are summed in float32. `count` products
-// whose matrices follow each other in memory; or, GROUPED, one whose rows of m and of out belong to `count` groups: each
-// ends before row `ends[g]`, and has its own n.
+// whose matrices follow each other in memory; or, GROUPED, one whose rows of m and of out belong to `count` groups:
+// each ends before row `ends[g]`, and has its own n.
 // Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM and CN (blocks of a
 // cluster: below each other, which share n, or side by side, which share m), BLOCKS (of an SM), DOWN and UP (registers
 // of a thread that copies, and of one that multiplies), GROUP (rows of tiles that are visited together), GROUPED,
@@ -31,8 +31,8 @@ struct Schedule {
     const int *ends;
     int count, wide, tile, z, from, to, before;             // group z has rows `from` to `to`; `before`: tiles before
     __device__ Schedule(const int *ends, int count, int h, int w)
-        : ends(ends), count(count), wide((w + WIDE-1)/WIDE), tile(blockIdx.x/CLUSTER), z(0), from(0), to(GROUPED ? ends[0] : h),
-          before(0) {}
+        : ends(ends), count(count), wide((w + WIDE-1)/WIDE), tile(blockIdx.x/CLUSTER), z(0), from(0),
+          to(GROUPED ? ends[0] : h), before(0) {}
     __device__ bool next(Tile &t) {
         for (;; z++) {
             int tall = (to - from + TALL-1)/TALL, in = tile - before;
@@ -59,7 +59,8 @@ __device__ void load_part(u32 to, const TensorMap &x, int z, int r, int c, u32 b
 }
 
 // a step's tiles, from `at` on along k, for block `me` of the cluster; each brings its part of what all share
-__device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, const Tile &t, int at, u32 bar, int me) {
+__device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, const Tile &t, int at, u32 bar,
+                          int me) {
     int row = t.row + me%CM*BM, zm = GROUPED ? 0 : t.z;
     if (M_TURNED) for (int x = 0; x < BM; x += 64) load_part<CN, BK>(a + x/64*BOX, m, zm, at, row + x, bar, me);
     else load_part<CN, BM>(a, m, zm, row, at, bar, me);
@@ -122,8 +123,8 @@ __device__ Loaded load_others(const Others &o, const Tile &t, int row, int c0, s
     return res;
 }
 
-// each lane has eight sums, of which all with the same lane%4 are added: afterwards it has number (lane/4) of the eight,
-// with its bits turned around
+// each lane has eight sums, of which all with the same lane%4 are added: afterwards it has number (lane/4) of the
+// eight, with its bits turned around
 __device__ float add_rows(float (&v)[8]) {
     #pragma unroll
     for (int bit = 16, n = 4; n > 0; bit /= 2, n /= 2) {
@@ -239,9 +240,9 @@ __device__ void finish(float (&d)[M][BN/2], const TensorMap &out_map, const Tens
 
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 multiply(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
-         const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap saved_map, Out *out, Number *saved,
-         const Number *bias, const Number *other, float *sums, const int *ends, int count, int h, int w, int k,
-         float scale) {
+         const __grid_constant__ TensorMap out_map, const __grid_constant__ TensorMap saved_map, Out *out,
+         Number *saved, const Number *bias, const Number *other, float *sums, const int *ends, int count, int h, int w,
+         int k, float scale) {
     extern __shared__ __align__(1024) char shared[];
     __shared__ u64 bars[2*STAGES];
     u32 a = address(shared), b = a + STAGES*A_BYTES, mine = b + STAGES*B_BYTES + threadIdx.x/32*4096;
