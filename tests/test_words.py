@@ -233,7 +233,7 @@ def test_a_kernel_that_is_called_like_a_function(call):
     assert call in str(e.value)
 
 
-@pytest.mark.parametrize('returns', ['float', 'unsigned int', 'const float *'])
+@pytest.mark.parametrize('returns', ['float', 'unsigned int', 'const float *', 'float &', 'auto', 'decltype(auto)'])
 def test_a_kernel_that_returns_something(returns):
     "As nvcc refuses it"
     with cpp.on_emulator(), pytest.raises(ValueError, match='k is a kernel, which returns nothing(.|\n)*line 2'):

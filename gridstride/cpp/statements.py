@@ -11,7 +11,23 @@ _EXCHANGES = {'atomicExch', 'atomicExch_block', 'atomicExch_system'}
 _BEFORE_STATEMENTS = {';', '{', '}', 'else', 'do'}
 _HEAP = {'malloc': 'heap_alloc', 'free': 'heap_free'}
 _HEADS = {'if', 'for', 'while', 'switch'}
-_RESULTS = {'const', 'signed', 'unsigned', 'bool', 'char', 'short', 'int', 'long', 'float', 'double', '*'}
+_RESULTS = {
+    'const',
+    'signed',
+    'unsigned',
+    'bool',
+    'char',
+    'short',
+    'int',
+    'long',
+    'float',
+    'double',
+    'auto',
+    'decltype',
+    '(auto)',
+    '*',
+    '&',
+}
 
 
 def rewrite_statements(e: Edits):
