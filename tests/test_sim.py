@@ -1062,6 +1062,22 @@ def test_types_are_numpys():
         assert (T[:].ndim, T[:, ::1].ndim, T[:].dtype) == (1, 2, base)
     assert cuda.void(cuda.i4, cuda.f8[:]).args[1].dtype == np.float64
 
+def test_every_name_that_numba_has_for_a_type_of_numbers():
+    from numba import types
+    names = set(types.__all__) - set('void none optional ffi ffi_forced_object deferred_type'.split()) | {'float16'}
+    for name in names:
+        T = getattr(sim.cuda.types, name)
+        assert np.dtype(T) == T[:].dtype == np.dtype(str(getattr(types, name))), name
+        assert getattr(sim.cuda, name) is T and T(True).dtype == T[:].dtype
+
+@pytest.mark.parametrize('engine', ['lanes', 'c'])
+def test_booleans_in_a_signature_and_in_a_kernel(engine):
+    src = ('@cuda.jit(cuda.void(cuda.boolean[:], cuda.uintp))\ndef k(x, n):\n    t = cuda.threadIdx.x\n'
+           '    s = cuda.shared.array(8, cuda.boolean)\n    s[t] = cuda.boolean(t & 2)\n    x[t] = s[t] and t < n\n')
+    x = np.zeros(8, bool)
+    with sim.options(engine=engine): cell(src, 'booleans').k[1,8](x, 7)
+    assert x.tolist() == [0,0,1,1,0,0,1,0]
+
 @pytest.mark.parametrize('src', ['t//(t-2)', 't%(t-2)', 'divmod(t,t-2)[1]', '0 if t//(t-2) else t'])
 def test_a_whole_number_divided_by_zero_is_told(src):
     with pytest.raises(sim.KernelCrash, match=r'divided by zero\n  line 5: x\[t\](.|\n)*thread \(2\)'):

@@ -277,9 +277,11 @@ laneid = _LaneId()
 
 
 def __getattr__(name):
-    "`warpsize`: as many threads as a warp has by the options now; `AttributeError` for all else"
+    "`warpsize`: as many threads as a warp has by the options now; Numba's rarer types; `AttributeError` for all else"
     if name == 'warpsize':
         return settings.warp
+    if name in types.__all__:
+        return getattr(types, name)
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
 
 

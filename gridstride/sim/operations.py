@@ -11,6 +11,7 @@ from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, k
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
+from .types import is_number_type
 
 __all__ = ['Operations']
 
@@ -78,7 +79,7 @@ def call(run, m, f, args, kw, site):
         return divide(run, m, OPERATORS[f], *args, site)
     if isinstance(f, np.ufunc) or getattr(operator, getattr(f, '__name__', ''), None) is f:
         return f(*map(whole, args), **kw)
-    if isinstance(f, type) and issubclass(f, np.generic):
+    if is_number_type(f):
         return cast(f, *args)
     if type(f).__module__.startswith('numba.'):
         return cast(np.dtype(str(f)), *args)  # one of Numba's types

@@ -1,6 +1,6 @@
 """Numba's types: of elements, where `np.float32` would do as well, and in the signatures of kernels.
 
-`float32[:]` is an array of them, `void(float32[:], int32)` what a kernel takes. Signatures change nothing here.
+`float32[:]` is an array of them, `void(float32[:], int32)` what a kernel takes.
 """
 
 from typing import NamedTuple
@@ -8,8 +8,10 @@ from typing import NamedTuple
 import numpy as np
 
 _WHOLE = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 i1 i2 i4 i8 u1 u2 u4 u8'.split()
-_REAL = 'float32 float64 complex64 complex128 f4 f8 c8 c16'.split()
-__all__ = ['ArrayType', 'Signature', 'b1', 'boolean', 'void', *_WHOLE, *_REAL]
+_REAL = 'float16 float32 float64 complex64 complex128 f2 f4 f8 c8 c16 double'.split()
+_OF_C = 'byte char uchar short ushort intc uintc int_ uint long_ ulong longlong ulonglong'.split()
+_SIZES = 'intp uintp ssize_t size_t'.split()
+__all__ = ['ArrayType', 'Signature', 'b1', 'bool', 'bool_', 'boolean', 'none', 'void', *_WHOLE, *_REAL, *_OF_C, *_SIZES]
 
 
 class ArrayType(NamedTuple):
@@ -42,12 +44,26 @@ def _numbas(base):
         return Signature(cls, args) if is_signature else base(*args)
 
     space = dict(__class_getitem__=classmethod(array), __new__=new, __module__=__name__)
+    if base is np.bool_:  # which has no subclasses; what has a `dtype` is as good
+        return type('boolean', (), dict(space, dtype=np.dtype(base)))
     return type(base.__name__, (base,), space)
 
 
-boolean = b1 = np.bool_
+none = void
+boolean = bool_ = b1 = bool = _numbas(np.bool_)
 int8, int16, int32, int64 = i1, i2, i4, i8 = tuple(map(_numbas, (np.int8, np.int16, np.int32, np.int64)))
 uint8, uint16, uint32, uint64 = u1, u2, u4, u8 = tuple(map(_numbas, (np.uint8, np.uint16, np.uint32, np.uint64)))
-float32, float64, complex64, complex128 = f4, f8, c8, c16 = tuple(
-    map(_numbas, (np.float32, np.float64, np.complex64, np.complex128))
+float16, float32, float64, complex64, complex128 = f2, f4, f8, c8, c16 = tuple(
+    map(_numbas, (np.float16, np.float32, np.float64, np.complex64, np.complex128))
 )
+double = float64
+byte = uchar = uint8
+char, short, ushort, intc, uintc = int8, int16, uint16, int32, uint32
+# C's long has 64 bits wherever a simulated GPU's has, so `int_` has
+int_ = long_ = longlong = intp = ssize_t = int64
+uint = ulong = ulonglong = uintp = size_t = uint64
+
+
+def is_number_type(f):
+    "Is `f` a type of numbers, NumPy's or one of these?"
+    return isinstance(f, type) and (issubclass(f, np.generic) or f is boolean)

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ...sim.types import is_number_type
 from ..source import python_function
 from ..tree import ONE, ZERO, E, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
 from ..types import BOOL, C_NAMES, DOUBLE, INT, UINT, WEAK, Array, describe, join_types, value_type
@@ -94,7 +95,7 @@ def _is_array(v):
 
 def _is_number_type(f):
     "Does calling the object `f` convert a number, as np.float32 and numba.float32 do?"
-    if isinstance(f, type) and issubclass(f, np.generic):
+    if is_number_type(f):
         return True
     return type(f).__module__.startswith('numba') and not hasattr(f, 'py_func')
 
