@@ -10,7 +10,7 @@ $$x = x_{hi} + x_{mid} + x_{lo}$$
 A product of two such sums has nine terms. Six of them count: the other three are below $2^{-24}$ of the
 result. Six bf16 products for one float32 product leave a factor of two and a half.
 
-It is float32 in its accuracy, which is measured below, and in its infinities; it is not the arithmetic of a
+It is float32 in its accuracy and in its infinities; it is not the arithmetic of a
 chain of float32 multiply-adds, and the smallest numbers lose bits.
 """
 
@@ -71,16 +71,13 @@ def tensor_core(acc, a, b) -> np.ndarray:
 
 
 # Two halves of the last bit make one bit, since two more bits are kept while a step is added; three quarters
-# of it are lost, where rounding would have made one of them. Does the hardware do just that? Here are its
-# bits, for numbers of equal size and for numbers whose exponents spread by up to 28:
+# of it are lost, where rounding would have made one of them. The bits of an H100 are just these, for numbers of
+# equal size and for numbers whose exponents spread by up to 28.
 #
 # A cut always goes towards zero. Rounding errors wander, cuts add up: over `k` terms the tensor core's error
 # grows like `k`, not like its root. The remedy is old: sum a short piece, add it to an ordinary float32 sum,
 # which rounds, and begin again. Within a piece the small products come first, while the sum is small and
 # little is cut off.
-#
-# The error beside that of a plain chain of float32 multiply-adds, for random normal numbers, by how many k
-# are summed before the sum moves over:
 TERMS = (2, 0), (0, 2), (1, 1), (1, 0), (0, 1), (0, 0)  # which planes are multiplied, small products first
 
 
@@ -95,7 +92,7 @@ def split_product(a, b, piece=32) -> np.ndarray:
     return out
 
 
-# Nine products instead of six change nothing, three (hi hi, hi mid, mid hi) lose five bits:
+# Nine products instead of six change nothing, three (hi hi, hi mid, mid hi) lose five bits.
 #
 # A first kernel splits both operands. It may write them in any order, so it writes what the second one wants
 # to find in shared memory: for each tile and each 32 k one piece in a row, the three planes one after the
