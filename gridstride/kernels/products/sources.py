@@ -29,6 +29,12 @@ ACTIVATIONS = dict(
 _SIGMOID = '__device__ float sigmoid(float x) { return inverse(1 + power_of_2(-1.4426950408889634f * x)); }\n'
 
 
+def _slope_stub(activation):
+    "CUDA C of the slope that nobody asks for, where an activation has none"
+    has = activation and ACTIVATIONS.get(activation, activation).slope
+    return '' if has else '__device__ float slope(float x) { return 1; }\n'
+
+
 @lru_cache(256)
 def activation_text(
     activation,  # a name of `ACTIVATIONS`, an `Activation`, or None
@@ -52,15 +58,12 @@ def product_source(
     "CUDA C of the product, ready to be compiled"
     above = (PTX + wgmma(dict(constants)['BN'])).replace('bf16', HALVES[dtype]) + activation_text(activation)
     types = ('Number', IN_C[dtype]), ('Out', IN_C[out]), ('From', IN_C[dtype]), ('Sum', 'float')
-    flags = dict(constants)
     stubs = '' if activation else '__device__ float active(float x) { return x; }\n'
-    stubs += '' if 'slope(' in above else '__device__ float slope(float x) { return 1; }\n'
-    return with_types(source('product'), types, tuple(flags.items()), above + stubs)
+    return with_types(source('product'), types, constants, above + stubs + _slope_stub(activation))
 
 
 @lru_cache(256)
 def pass_source(dtype, activation) -> str:
     "CUDA C that applies an `Activation`, where another kernel has multiplied"
-    stub = '' if activation.slope else '__device__ float slope(float x) { return 1; }\n'
     types = ('Number', IN_C[dtype]), ('From', IN_C[dtype]), ('Sum', 'float')
-    return with_types(source('pass'), types, (), activation_text(activation) + stub)
+    return with_types(source('pass'), types, (), activation_text(activation) + _slope_stub(activation))
