@@ -17,7 +17,7 @@ def _why_torch(a, b):
     "Why torch multiplies batches, whatever their type; None if it need not"
     if a.dim() != 3 or b.dim() != 3 or a.shape[0] != b.shape[0] or a.shape[2] != b.shape[1]:
         return 'these are no two batches that fit'
-    return choice.why_torch(a.flatten(0, 1), b[0])
+    return choice.why_torch(a[0], b[0]) if len(a) else 'the batch is empty'
 
 
 def _split_for(a, b):
@@ -85,21 +85,34 @@ def bmm(
 
 
 # Rows in groups
+def _bounds(ends, rows):
+    "Where groups begin and end, as the host has it; raise unless each row is in one"
+    found = [0, *ends.tolist()]
+    if found != sorted(found) or found[-1] != rows:
+        raise ValueError(f'grouped_mm: ends is {found[1:]}; none may be below the one before, and the last is {rows}')
+    return found
+
+
 def _check_groups(a, b, ends):
     "Raise for what does not fit"
+    if not isinstance(ends, torch.Tensor):
+        has = f'ends is a {type(ends).__name__}'
+        raise TypeError(f'grouped_mm: {has}, and a tensor is needed: torch.tensor(ends, dtype=torch.int32)')
     if a.dim() != 2 or b.dim() != 3 or a.shape[1] != b.shape[1] or a.dtype != b.dtype:
         has = f'{type_of(a)}{tuple(a.shape)} and {type_of(b)}{tuple(b.shape)}'
         raise ValueError(f'grouped_mm: a and b are {has}; (rows, k) and (groups, k, w) of one type are needed')
     if ends.dtype != torch.int32 or ends.shape != b.shape[:1] or not ends.is_contiguous():
-        has = f'{type_of(ends)}{tuple(ends.shape)}'
+        has = f'{type_of(ends)}{tuple(ends.shape)}' + ' with gaps in memory' * (not ends.is_contiguous())
         raise ValueError(f'grouped_mm: ends is {has}, and int32({b.shape[0]},) is needed: where each group ends')
     if not a.device == b.device == ends.device:
         raise ValueError(f'grouped_mm: a, b and ends are on {a.device}, {b.device} and {ends.device}')
+    if ends.device.type == 'cpu':
+        _bounds(ends, len(a))
 
 
 def _plan_groups(a, b):
     "(layout, m, n) for the kernel, or why torch multiplies"
-    if why := choice.why_torch(a, b[0]):
+    if why := choice.why_torch(a, b[0]) if len(b) else 'there are no groups':
         return why
     if not a.is_contiguous():
         return 'a is not contiguous'
@@ -108,8 +121,8 @@ def _plan_groups(a, b):
 
 def _each(a, b, ends):
     "The groups one by one"
-    starts = [0, *ends.tolist()]
-    return torch.cat([a[s:e] @ o for s, e, o in zip(starts, starts[1:], b)])
+    at = _bounds(ends, len(a))
+    return torch.cat([a[s:e] @ o for s, e, o in zip(at, at[1:], b)]) if len(b) else a.new_empty(0, b.shape[2])
 
 
 def _groups_forward(a, b, ends):
@@ -136,12 +149,19 @@ class _Grouped(torch.autograd.Function):
         return da, _of_groups(a, g, ends) if ctx.needs_input_grad[1] else None, None
 
 
+def _has_torch_a_kernel(a, g):
+    "One for all groups, as its checks have it: of bfloat16 whose rows begin at multiples of 16 bytes"
+    fits = a.is_contiguous() and not ((a.shape[1] | g.shape[1]) % 8 or (a.data_ptr() | g.data_ptr()) & 15)
+    return g.is_cuda and a.dtype is torch.bfloat16 and fits and len(a) and hasattr(torch, '_grouped_mm')
+
+
 def _of_groups(a, g, ends):
     "The gradient of each group's matrix; by torch"
-    if g.is_cuda:
+    if _has_torch_a_kernel(a, g):
         return torch._grouped_mm(a.t(), g, ends)
-    starts = [0, *ends.tolist()]
-    return torch.stack([a[s:e].t() @ g[s:e] for s, e in zip(starts, starts[1:])])
+    at = _bounds(ends, len(a))
+    found = [a[s:e].t() @ g[s:e] for s, e in zip(at, at[1:])]
+    return torch.stack(found) if found else a.new_empty(0, a.shape[1], g.shape[1])
 
 
 def grouped_mm(
@@ -152,8 +172,9 @@ def grouped_mm(
     """Each group of rows times a matrix of its own, as tokens that were sorted by their experts; groups may be empty.
     Differentiable once: the gradient of b is torch's.
 
-    By one kernel for 16-bit floats on a Hopper GPU; elsewhere one product after the other, for which the host waits for
-    `ends`. `ValueError` says what does not fit."""
+    By one kernel for 16-bit floats on a Hopper GPU, which takes `ends` on trust: an end beyond `rows` writes elsewhere,
+    and rows behind the last one are not written. Elsewhere one product after the other, for which the host waits for
+    `ends` and looks at them. `ValueError` says what does not fit."""
     _check_groups(a, b, ends)
     if torch.is_grad_enabled() and (a.requires_grad or b.requires_grad):
         return _Grouped.apply(a, b, ends)
