@@ -32,6 +32,7 @@ def at_once(pytestconfig):
              *(partial(test_groups_may_be_ragged_or_empty, o) for o in GROUP_TILES),
              *(partial(test_matmul_with_an_epilogue, o, 'kernel') for o in CHAINED),
              *(partial(o, 'kernel') for o in (test_accumulation, test_an_mlp, test_groups)),
+             test_an_activation_of_ones_own_needs_no_slope,
              partial(test_batches, 'kernel', HALF, SimpleNamespace(setattr=lambda *args: None))]
     with one_unit(pytestconfig, cases):
         launches._ready.cache_clear()                               # of launches that were only noted
@@ -51,6 +52,9 @@ def close(got, want, size, dtype, slopes=0):
 
 
 def exact(a, b): return a.double() @ b.double(), a.double().abs() @ b.double().abs()
+
+
+def int32(*xs): return torch.tensor(xs, dtype=torch.int32)
 
 
 def given(a, b, layout):
@@ -123,7 +127,7 @@ def test_groups_may_be_ragged_or_empty(tile):
     ends = [0, 13, 13, 150, 290]
     a, b, starts = normal(290, 136), normal(5, 136, 88), [0, *ends[:-1]]
     out = torch.full((290, 88), NAN, dtype=HALF)
-    run(a, b, out, ends=torch.tensor(ends, dtype=torch.int32), tile=tile)
+    run(a, b, out, ends=int32(*ends), tile=tile)
     parts = [exact(a[s:e], b[i]) for i, (s, e) in enumerate(zip(starts, ends))]
     close(out, *(torch.cat([o[i] for o in parts]) for i in range(2)), HALF)
 
@@ -199,7 +203,45 @@ def test_groups(where):
     x, y = doubles = doubled(a, b)
     want = torch.cat([x[s:e] @ y[i] for i, (s, e) in enumerate(zip(starts, ends))])
     with using(Marker()) if where == 'kernel' else nullcontext():
-        agree(grouped_mm(a, b, torch.tensor(ends, dtype=torch.int32)), want, (a, b), doubles)
+        agree(grouped_mm(a, b, int32(*ends)), want, (a, b), doubles)
+
+
+def test_an_activation_of_ones_own_needs_no_slope():
+    a, b = normal(24, 64), normal(64, 40)
+    with using(Marker()): got = matmul(a, b, epilogue=Epilogue(activation=Activation('x*x')))
+    p, size = exact(a, b)
+    close(got, p*p, 2*p.abs()*size, HALF, 2.**-20)
+
+
+@pytest.mark.parametrize('where', ['torch', 'kernel'])
+def test_sizes_may_be_0(where):
+    "Of the result, then of what is summed, where bias and residual are left"
+    def half(*shape): return leaf(*shape).detach()
+    bias, x = half(8), half(2, 3, 8)
+    with using(Marker()) if where == 'kernel' else nullcontext():
+        shapes = [o.shape for o in (bmm(half(0, 8, 16), half(0, 16, 8)), mlp(half(2, 0, 8), half(16, 8), half(8, 16)),
+                                    grouped_mm(half(0, 16), half(0, 16, 8), int32()),
+                                    grouped_mm(half(0, 16), half(2, 16, 8), int32(0, 0)))]
+        assert shapes == [(0, 8, 8), (2, 0, 8), (0, 8), (0, 8)]
+        for got, want in ((bmm(half(2, 8, 0), half(2, 0, 8)), torch.zeros(2, 8, 8)),
+                          (mlp(x, half(0, 8), half(8, 0)), torch.zeros(2, 3, 8)),
+                          (matmul(half(2, 3, 0), half(0, 8), epilogue=Epilogue(bias)), bias.expand(2, 3, 8)),
+                          (mlp(half(2, 3, 0), half(16, 0), half(8, 16), None, bias), bias.expand(2, 3, 8))):
+            torch.testing.assert_close(got, want.to(HALF), rtol=0, atol=0)
+
+
+def test_a_plan_for_batches_copies_nothing():
+    "This one would be of 2^44 bytes"
+    a = torch.empty(2**21, dtype=HALF).as_strided((2**20, 2**20, 8), (1, 0, 1))
+    with using(Marker()): assert 'in a way that no kernel reads' in batches._plan(a, normal(8, 8).expand(2**20, 8, 8))
+
+
+def test_torch_compile_leaves_out_an_activation_in_cuda():
+    x, w = leaf(8, 16), normal(16, 24)
+    def f(x): return matmul(x, w, epilogue=Epilogue(activation=SQUARE)).float().sum()
+    want, = torch.autograd.grad(f(x), x)
+    got, = torch.autograd.grad(torch.compile(f, backend='eager')(x), x)
+    assert torch.equal(got, want)
 
 
 def test_torch_compile_traces_what_torch_does():
@@ -216,11 +258,23 @@ def test_torch_compile_traces_what_torch_does():
     (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., k\) @ \(k, w\) is needed: \(8, 16\) @ \(8, 16\)'),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, torch.empty(8, 24), Epilogue()), '`out` has no gradient'),
     (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'has no slope'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), r'bias is a str, and a tensor bfloat16\(24,\) on cpu'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), 'scale is a Tensor, and a number is needed'),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\]; it may be relu"),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), 'is no CUDA C of `float x`'),
+    (lambda a, b: matmul(a, b, torch.empty(8, 24, dtype=torch.int32), Epilogue()), 'out is int32, and bfloat16'),
+    (lambda a, b: mlp(a[0], a, a.t()), r'mlp: x has 1 axes; x \(\.\.\., width\)'),
+    (lambda a, b: mlp(a, None, a.t()), 'mlp: up is a NoneType; '),
+    (lambda a, b: mlp(a, a, a.t(), residual=a), 'residual is a Tensor; True adds x'),
     (lambda a, b: mlp(a, b, b), r'mlp: up is bfloat16\(16, 24\) on cpu, and bfloat16\(16, 16\)'),
     (lambda a, b: mlp(a, a, a.t(), activation=None), 'its two layers are one; use matmul'),
     (lambda a, b: mlp(a, a, b.t()[:, :8], residual=True), 'x has 16 numbers a row and the result 24'),
     (lambda a, b: grouped_mm(a, b, torch.tensor([8])), r'\(rows, k\) and \(groups, k, w\)'),
-    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends is int64\(1,\), and int32\(1,\)')])
+    (lambda a, b: grouped_mm(a, b[None], torch.tensor([8])), r'ends is int64\(1,\), and int32\(1,\)'),
+    (lambda a, b: grouped_mm(a, b[None], [8]), 'ends is a list, and a tensor is needed'),
+    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(8, 7, 6, 5)[::2]), r'int32\(2,\) with gaps in memory'),
+    (lambda a, b: grouped_mm(a, b.expand(2, 16, 24), int32(3, 7)), r'ends is \[3, 7\]; .* the last is 8'),
+    (lambda a, b: grouped_mm(a, b.expand(3, 16, 24), int32(5, 3, 8)), r'ends is \[5, 3, 8\]; none may be below')])
 def test_errors_in_words(call, words):
     with pytest.raises((TypeError, ValueError), match=words): call(normal(8, 16), normal(16, 24))
 
@@ -255,18 +309,21 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
 
 
 @pytest.mark.parametrize('name,sizes,right,wrong', [
-    ('grouped_mm', (5, 290, 88, 136), 'in < tall*wide) t.z = z;', 'in < tall*wide) t.z = z/2;'),
-    ('product_times', (1, 136, 136, 72), 'y = {y.x*m.x, y.y*m.y}', 'y = {y.x*m.x, y.y}')])
-def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd):
-    "And one with a mistake wrong"
+    ('grouped_mm', (5, 290, 88, 136), 'if (in < tall*wide) t.z = z;', 'if (in < tall*wide && WRONG) t.z = z/2;'),
+    ('product_times', (1, 136, 136, 72), 'if (TIMES) y = {y.x*m.x, y.y*m.y};', 'if (TIMES && WRONG) y.x *= m.x;')])
+def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
+    "And one with a mistake wrong: both are in one text, as most of the time goes into compiling it"
     p = dict(programs._programs())[name]
     count, h, w, k = sizes
     case = p.cases[0]._replace(count=count, h=h, w=w, k=k)
     text = programs._text(name, p._replace(cases=(case,), tile=SMALL._replace(STAGES=3)))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
-    assert right in text
-    for status, o, says in ((0, text, 'PASS'), (1, text.replace(right, wrong), 'FAIL')):
-        assert program.run(o, 'products', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
+    assert text.count(right) == 1
+    both = text.replace(right, f'{wrong} else {right}')
+    text = '#include <cstdlib>\nstatic const bool WRONG = getenv("WRONG");\n' + both
+    for status, says in ((0, 'PASS'), (1, 'FAIL')):
+        if status: monkeypatch.setenv('WRONG', '1')
+        assert program.run(text, 'products', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
         assert capfd.readouterr().out.startswith(f'{says} {name}')
 
 

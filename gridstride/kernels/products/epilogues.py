@@ -1,15 +1,18 @@
 """`Epilogue`: what happens to a product before it is written, in the kernel that multiplies, with its derivative."""
 
 from functools import lru_cache
+from numbers import Real
 from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
 from torch.autograd.function import once_differentiable
 
-from .launches import plan_for, run, why_torch
+from .launches import plan_for, run
 from .sources import ACTIVATIONS, Activation, pass_source
 from ..calling import matmul
+from ..choice import why_torch
+from ..fused.operators import untraced
 from ..rung import Call, Long
 from ..tool import enter_thread, launch, type_of
 from ...utils import cdiv
@@ -17,7 +20,8 @@ from ...utils import cdiv
 
 class Epilogue(NamedTuple):
     """What `matmul(a, b, epilogue=...)` makes of a product p: activation(scale * p + bias) + residual, computed in
-    float32 and rounded once. Differentiable once, where the activation has a slope."""
+    float32 and rounded once; torch, where no kernel does it, rounds after each step. Differentiable once, where the
+    activation has a slope."""
 
     bias: object = None  # a tensor (w,), added to each row
     activation: object = None  # 'gelu', 'gelu_tanh', 'relu', 'silu', or an `Activation` of your own
@@ -65,9 +69,27 @@ def by_slope(dy, z, activation):
 
 def check_activation(tool, activation):
     "Raise unless it is the name of one, an `Activation`, or None"
-    if activation is not None and not isinstance(activation, Activation) and activation not in ACTIVATIONS:
+    own, known = isinstance(activation, Activation), isinstance(activation, str) and activation in ACTIVATIONS
+    if activation is not None and not own and not known:
         names = ', '.join(ACTIVATIONS)
         raise ValueError(f'{tool}: the activation is {activation!r}; it may be {names}, or an Activation of CUDA C')
+    if own and not (all(isinstance(o, str) for o in activation) and activation.value.strip()):
+        raise ValueError(f"{tool}: {activation!r} is no CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
+
+
+def need_slope(tool, activation):
+    "Raise for an `Activation` that has none"
+    if isinstance(activation, Activation) and not activation.slope:
+        raise ValueError(f"{tool}: the Activation has no slope, so no gradient: Activation('x * x', slope='2 * x')")
+
+
+def check_operand(tool, name, x, shape, like):
+    "Raise unless `x` is a tensor of this shape, of the type of `like`, where that lies"
+    wants = f'{type_of(like)}{tuple(shape)} on {like.device} is needed'
+    if not isinstance(x, torch.Tensor):
+        raise TypeError(f'{tool}: {name} is a {type(x).__name__}, and a tensor {wants}')
+    if x.shape != shape or x.dtype != like.dtype or x.device != like.device:
+        raise ValueError(f'{tool}: {name} is {type_of(x)}{tuple(x.shape)} on {x.device}, and {wants}')
 
 
 def _check(a, b, e, out):
@@ -77,31 +99,41 @@ def _check(a, b, e, out):
     check_activation('matmul', e.activation)
     if b.dim() != 2 or a.dim() < 2 or a.shape[-1] != b.shape[0]:
         raise ValueError(f'matmul: with an epilogue (..., k) @ (k, w) is needed: {tuple(a.shape)} @ {tuple(b.shape)}')
-    shape, w = (*a.shape[:-1], b.shape[1]), b.shape[1]
-    for name, x, want in (('bias', e.bias, (w,)), ('residual', e.residual, shape)):
-        if x is not None and (tuple(x.shape) != want or x.dtype != a.dtype or x.device != a.device):
-            has = f'{type_of(x)}{tuple(x.shape)} on {x.device}'
-            raise ValueError(f'matmul: {name} is {has}, and {type_of(a)}{tuple(want)} on {a.device} is needed')
+    if not isinstance(e.scale, Real):
+        raise TypeError(f'matmul: scale is a {type(e.scale).__name__}, and a number is needed; it has no gradient')
+    shape = *a.shape[:-1], b.shape[1]
+    for name, x, want in (('bias', e.bias, shape[-1:]), ('residual', e.residual, shape)):
+        if x is not None:
+            check_operand('matmul', name, x, want, a)
+    _check_out(a, shape, e, out)
+
+
+def _check_out(a, shape, e, out):
+    "Raise unless the result, of this shape, can be written there"
     if out is not None and (out.shape != shape or out.device != a.device):
         raise ValueError(f'matmul: out is {tuple(out.shape)} on {out.device}, and {shape} on {a.device} is needed')
+    if out is not None and out.dtype not in (a.dtype, torch.float32):
+        raise ValueError(f'matmul: out is {type_of(out)}, and {type_of(a)} or float32 is needed')
     if e.accumulate and out is None:
         raise ValueError('matmul: accumulate adds to what `out` holds; give it')
+
+
+def rows_of(x):
+    "All axes but the last one as one, also where a size is 0"
+    return x.flatten(0, -2)
 
 
 def _plan(a, b, e, out):
     "(layout, m, n) for the kernel, or why torch multiplies and the rest is done afterwards"
     if why := why_torch(a, b):
         return why
-    if out is not None:
-        if type_of(out) not in (type_of(a), 'float32'):
-            return f'out is {type_of(out)}'
-        if not out.is_contiguous() or out.data_ptr() & 15:
-            return 'out lies in memory in a way that the kernel does not write'
+    if out is not None and (not out.is_contiguous() or out.data_ptr() & 15):
+        return 'out lies in memory in a way that the kernel does not write'
     if e.accumulate and type_of(out) != 'float32':
         return 'the kernel adds to float32 only'
     if any(x is not None and (not x.is_contiguous() or x.data_ptr() & 15) for x in (e.bias, e.residual)):
         return 'the bias or the residual lies in memory in a way that the kernel does not read'
-    return plan_for(a.reshape(-1, a.shape[-1]) if a.dim() > 2 else a, b)
+    return plan_for(rows_of(a), b)
 
 
 def explain_with(a, b, epilogue, out=None) -> str:
@@ -148,15 +180,10 @@ def _forward(a, b, e, out=None, keeps=False):
     return y, z
 
 
-def _rows(x):
-    return x.reshape(-1, x.shape[-1])
-
-
 class _Product(torch.autograd.Function):
     @staticmethod
     def forward(ctx, a, b, bias, residual, activation, scale):
-        if isinstance(activation, Activation) and not activation.slope:
-            raise ValueError("matmul: the Activation has no slope, so no gradient: Activation('x * x', slope='2 * x')")
+        need_slope('matmul', activation)
         y, z = _forward(a, b, Epilogue(bias, activation, residual, scale), keeps=True)
         ctx.save_for_backward(a, b, z if activation else None)
         ctx.activation, ctx.scale = activation, scale
@@ -173,17 +200,18 @@ class _Product(torch.autograd.Function):
         da = _forward(dz, b.t(), e)[0] if needs[0] else None
         db = None
         if needs[1] and b.is_contiguous():
-            db = _forward(_rows(a).t(), _rows(dz).contiguous(), e)[0]
+            db = _forward(rows_of(a).t(), rows_of(dz).contiguous(), e)[0]
         elif needs[1]:  # as b lies, so that nobody has to turn it around
-            db = _forward(_rows(dz).t(), _rows(a), e)[0].t()
-        return da, db, _rows(dz).sum(0) if needs[2] else None, dy if needs[3] else None, None, None
+            db = _forward(rows_of(dz).t(), rows_of(a), e)[0].t()
+        return da, db, rows_of(dz).sum(0) if needs[2] else None, dy if needs[3] else None, None, None
 
 
 def multiply_with(a, b, epilogue, out=None):
     "`matmul` with an epilogue"
     _check(a, b, epilogue, out)
     if torch.compiler.is_compiling():
-        return _afterwards(a, b, epilogue, out)[0]
+        own = isinstance(epilogue.activation, Activation)
+        return _untraced(a, b, epilogue, out) if own else _afterwards(a, b, epilogue, out)[0]
     needs = torch.is_grad_enabled() and any(
         o is not None and o.requires_grad for o in (a, b, epilogue.bias, epilogue.residual)
     )
@@ -192,3 +220,6 @@ def multiply_with(a, b, epilogue, out=None):
     if needs:
         return _Product.apply(a, b, *epilogue[:1], epilogue.residual, epilogue.activation, epilogue.scale)
     return _forward(a, b, epilogue, out)[0]
+
+
+_untraced = untraced(multiply_with)  # an activation in CUDA C is no operator that torch.compile knows

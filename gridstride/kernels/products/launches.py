@@ -6,7 +6,6 @@ import torch
 
 from .calls import Case, choose, is_staged, product_call, sum_rows
 from .sources import HALVES
-from .. import choice
 from ..rung import here, on_hopper
 from ..sparse.launches import launch_on, ready
 from ..tool import type_of
@@ -110,8 +109,3 @@ def run(
     ends = out.view(torch.int32) if ends is None else ends  # any address: it is not read
     launch_on(_ready, (case, float(scale), tile), m, (mm, nn, *maps, *given, ends))
     return (out, sums) if summed else out
-
-
-def why_torch(a, b):
-    "Why these tensors cannot be given to any kernel; None if they can"
-    return choice.why_torch(a, b)

@@ -3,10 +3,10 @@
 import torch
 from torch.autograd.function import once_differentiable
 
-from .epilogues import Epilogue, check_activation, multiply_with
-from .launches import plan_for, run, why_torch
-from .sources import Activation
-from ..tool import enter_thread, type_of
+from .epilogues import Epilogue, check_activation, check_operand, multiply_with, need_slope, rows_of
+from .launches import plan_for, run
+from ..choice import why_torch
+from ..tool import enter_thread
 
 
 def _check(x, up, down, up_bias, down_bias, activation, residual):
@@ -14,22 +14,27 @@ def _check(x, up, down, up_bias, down_bias, activation, residual):
     check_activation('mlp', activation)
     if activation is None:
         raise ValueError('mlp: without an activation its two layers are one; use matmul')
-    if isinstance(activation, Activation) and not activation.slope:
-        raise ValueError("mlp: the Activation has no slope, so no gradient: Activation('x * x', slope='2 * x')")
+    need_slope('mlp', activation)
+    for name, o in dict(x=x, up=up, down=down).items():
+        if not isinstance(o, torch.Tensor) or o.dim() < 2:
+            has = f'has {o.dim()} axes' if isinstance(o, torch.Tensor) else f'is a {type(o).__name__}'
+            wants = 'x (..., width), up (hidden, width) and down (width, hidden) are needed'
+            raise ValueError(f'mlp: {name} {has}; {wants}')
+    if not isinstance(residual, bool):
+        raise TypeError(f'mlp: residual is a {type(residual).__name__}; True adds x')
     width, hidden, wide = x.shape[-1], up.shape[0], down.shape[0]
     if residual and wide != width:
         raise ValueError(f'mlp: x has {width} numbers a row and the result {wide}, so x cannot be added to it')
     wants = (('up', up, (hidden, width)), ('down', down, (wide, hidden)))
     wants += (('up_bias', up_bias, (hidden,)), ('down_bias', down_bias, (wide,)))
     for name, o, shape in wants:
-        if o is not None and (tuple(o.shape) != shape or o.dtype != x.dtype or o.device != x.device):
-            has = f'{type_of(o)}{tuple(o.shape)} on {o.device}'
-            raise ValueError(f'mlp: {name} is {has}, and {type_of(x)}{shape} on {x.device} is needed')
+        if o is not None:
+            check_operand('mlp', name, o, shape, x)
 
 
 def why_not_mlp(x, up, down, *biases):  # None if they do
     "Why kernels do not have the products of `mlp`, in a few words"
-    rows = x.reshape(-1, x.shape[-1])
+    rows = rows_of(x)
     if why := why_torch(rows, up.t()) or why_torch(up.t(), down.t()):
         return why
     if not all(o is None or o.is_contiguous() and not o.data_ptr() & 15 for o in (x, up, down, *biases)):
@@ -65,7 +70,7 @@ class _Mlp(torch.autograd.Function):
 
 
 def mlp(
-    x,  # (..., width)
+    x,  # (..., width), of two axes at least
     up,  # (hidden, width), as a `torch.nn.Linear` has its weight
     down,  # (width, hidden)
     up_bias=None,  # (hidden,)
@@ -78,8 +83,8 @@ def mlp(
     For 16-bit floats on a Hopper GPU biases, activation, its slope and both additions of the residual are done by the
     kernels that multiply; elsewhere by torch after its products. `ValueError` says what does not fit."""
     _check(x, up, down, up_bias, down_bias, activation, residual)
-    if not why_not_mlp(x, up, down, up_bias, down_bias):
-        rows = x.view(-1, x.shape[-1])
-        return _Mlp.apply(rows, up, down, up_bias, down_bias, activation, residual).view(*x.shape[:-1], down.shape[0])
+    if not torch.compiler.is_compiling() and not why_not_mlp(x, up, down, up_bias, down_bias):
+        y = _Mlp.apply(rows_of(x), up, down, up_bias, down_bias, activation, residual)
+        return y.view(*x.shape[:-1], down.shape[0])
     a = multiply_with(x, up.t(), Epilogue(up_bias, activation))
     return multiply_with(a, down.t(), Epilogue(down_bias, residual=x if residual else None))
