@@ -1,6 +1,6 @@
 """What a call from Python costs: small products beside torch, empty kernels beside Triton and Numba.
 
-    python launch.py > launch.txt      # about ten seconds on a Hopper GPU; writes launch.json
+    python launch.py > launch.txt      # twenty seconds on a Hopper GPU; writes launch.json
 
 *In a row*: calls one after the other, until the GPU has done the last of them; µs a call. *In a graph*: as many calls,
 captured once and replayed, which is what the GPU takes without Python. All ways take turns, and the figures are medians
