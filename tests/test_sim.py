@@ -1071,7 +1071,7 @@ def test_every_name_that_numba_has_for_a_type_of_numbers():
         assert getattr(sim.cuda, name) is T and T(True).dtype == T[:].dtype
 
 @pytest.mark.parametrize('engine', ['lanes', 'c'])
-def test_booleans_in_a_signature_and_in_a_kernel(engine):
+def test_booleans_as_numba_has_them(engine):
     src = ('@cuda.jit(cuda.void(cuda.boolean[:], cuda.uintp))\ndef k(x, n):\n    t = cuda.threadIdx.x\n'
            '    s = cuda.shared.array(8, cuda.boolean)\n    s[t] = cuda.boolean(t & 2)\n    x[t] = s[t] and t < n\n')
     x = np.zeros(8, bool)
