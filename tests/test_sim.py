@@ -1,5 +1,5 @@
 "The simulator: right kernels give right results in silence, wrong kernels say what, where and by whom."
-import linecache, math, operator, types
+import linecache, math, operator, re, types
 
 import numpy as np
 import pytest
@@ -1069,6 +1069,39 @@ def test_every_name_that_numba_has_for_a_type_of_numbers():
         T = getattr(sim.cuda.types, name)
         assert np.dtype(T) == T[:].dtype == np.dtype(str(getattr(types, name))), name
         assert getattr(sim.cuda, name) is T and T(True).dtype == T[:].dtype
+
+SIGNED = '@cuda.jit(%s)\ndef k(x, a):\n    x[cuda.threadIdx.x] = a\n'
+
+@pytest.mark.parametrize('engine', ['lanes', 'c'])
+@pytest.mark.parametrize('signature, x, a, wrong', [
+    ("'void(float32[:], float32)'", np.zeros(2), 1, '1, x, is declared as float32[:], and float64[:] was given'),
+    ('(cuda.f4[:, ::1], cuda.i4)', np.zeros(2, 'f4'), 1, '1, x, is declared as float32[:, :], and float32[:] was'),
+    ('cuda.void(cuda.f8[:], cuda.i4)', np.zeros(2), 1.5, '2, a, is declared as int32, and float64 was given'),
+    ('[(cuda.i8[:], cuda.i8), (cuda.f4[:], cuda.i8)]', np.zeros(2), 1, 'x, is declared as int64[:] or float32[:], and'),
+    ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], and int64 was given')])
+def test_what_a_signature_does_not_take(signature, x, a, wrong, engine):
+    "Numba says so of a list; under one signature it reads the bytes as what they are not"
+    k = cell(SIGNED % signature, 'declared').k
+    with sim.options(engine=engine), pytest.raises(TypeError, match='k: argument .*'+re.escape(wrong)): k[1,2](x, a)
+
+@pytest.mark.parametrize('engine', ['lanes', 'c'])
+@pytest.mark.parametrize('signature, a, result', [("'(float64[:], float32)'", 0.1, float(np.float32(0.1))),
+    ('(cuda.f8[:], cuda.i4)', 2**32-1, -1), ('[(cuda.f8[:], cuda.u1), (cuda.f4[:], cuda.i4)]', np.int64(257), 1),
+    ("['(f8[:], f4)', '(f8[:], f8)']", 0.1, 0.1), ("'void(f8[:], Unknown)'", 3, 3), ("'void(f8[:], f8)'", True, 1)])
+def test_numbers_are_of_the_declared_type(signature, a, result, engine):
+    import torch
+    k = cell(SIGNED % signature, 'declared').k
+    for x in (np.zeros(2), torch.zeros(2, dtype=torch.float64)):
+        with sim.options(engine=engine): k[1,2](x, a)
+        assert x.tolist() == [result]*2
+
+def test_signatures_of_numbas_own_types():
+    from numba import float32, int32, void
+    for signature in ('void(float32[:], int32)', '(float32[:], int32)'):
+        k = cell(SIGNED % signature, 'numbas', float32=float32, int32=int32, void=void).k
+        k[1,2](x := np.zeros(2, 'f4'), 3)
+        assert x.tolist() == [3,3]
+        with pytest.raises(TypeError, match='is declared as float32'): k[1,2](np.zeros(2), 3)
 
 @pytest.mark.parametrize('engine', ['lanes', 'c'])
 def test_booleans_as_numba_has_them(engine):

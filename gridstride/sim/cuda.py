@@ -71,6 +71,7 @@ from .host import (
 from .memory import Mem, View, as_dtype, fresh_view, locate, refuse_to_write, wrap
 from .rewrite import Program
 from .run import Run
+from .signatures import as_declared, declared
 from . import types
 from .types import (
     b1,
@@ -693,8 +694,8 @@ tracing = []  # traces that are recording, the innermost last
 class Kernel:
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` runs it"
 
-    def __init__(self, f):
-        self.py_func = f
+    def __init__(self, f, signatures=()):
+        self.py_func, self._signatures = f, signatures
         functools.update_wrapper(self, f)
 
     @functools.cached_property
@@ -710,6 +711,7 @@ class Kernel:
         raise launch_error(self.__name__, 'no_brackets')
 
     def _launch(self, grid, block, dynamic, *args):
+        args = as_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
                 a.mem.fresh = False  # what is written now is not noted
@@ -775,7 +777,8 @@ def jit(
     max_registers=None,
     **kws,
 ):
-    "A kernel, or with `device=True` a device function; signatures and compiler options change nothing here"
+    """A kernel, or with `device=True` a device function; compiler options change nothing here, nor do signatures of
+    device functions. What a kernel's do, `signatures` tells"""
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
-    return lambda f: (Device if device else Kernel)(f)
+    return Device if device else functools.partial(Kernel, signatures=declared(func_or_sig))

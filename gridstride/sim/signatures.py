@@ -1,0 +1,102 @@
+"""What a kernel is declared to take, `@cuda.jit('void(float32[:], int32)')`, and what it is given.
+
+Numba converts numbers, and compares arrays only where a list of signatures leaves a choice: under a single one it reads
+the bytes of a float64 array as float32. Arrays are compared here under both. Layouts (`::1`) are not.
+"""
+
+from typing import NamedTuple
+
+import numpy as np
+
+from ..launching import argument_error
+from . import types
+from .arithmetic import cast
+from .types import is_number_type
+
+_NUMBERS = {str(np.dtype(k)) for k in vars(types).values() if is_number_type(k)}
+_ORDER = 'biufc'  # kinds of numbers: one converts to those behind it, and whole ones to each other
+
+
+class _Type(NamedTuple):
+    "A declared or given type; None for the dimensions of a number"
+
+    dtype: str
+    ndim: object
+
+    def __str__(self):
+        return self.dtype if self.ndim is None else f'{self.dtype}[{", ".join(":" * self.ndim)}]'
+
+
+def declared(
+    signatures,  # what `jit` is given: one, or a list of them
+) -> list:  # of tuples of types; empty for none, and for what is beyond this reader
+    "What a kernel may take"
+    found = [_types(s) for s in (signatures if isinstance(signatures, list) else [signatures])]
+    return [] if None in found else found
+
+
+def _types(signature):
+    if isinstance(signature, str):
+        try:
+            signature = eval(signature, dict(vars(types)))  # as Numba reads it
+        except (NameError, TypeError, AttributeError, SyntaxError):
+            return None
+    args = getattr(signature, 'args', signature)
+    return tuple(map(_read, args)) if isinstance(args, tuple) else None
+
+
+def _read(t):
+    "The `_Type` of one of our types, NumPy's or Numba's; None for one that is not of numbers"
+    if is_number_type(t) or str(t) in _NUMBERS:
+        return _Type(str(np.dtype(t if isinstance(t, type) else str(t))), None)
+    dtype = str(getattr(t, 'dtype', None))
+    return _Type(dtype, t.ndim) if dtype in _NUMBERS and hasattr(t, 'ndim') else None
+
+
+def _given(v):
+    "The `_Type` of an argument; None for what is neither an array nor a number"
+    if isinstance(v, (int, float, complex, np.generic)):
+        return _Type(str(np.asarray(v).dtype), None)
+    if hasattr(v, 'dtype') and len(getattr(v, 'shape', ())):
+        return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape))
+
+
+def _fits(t, v):
+    given = _given(v)
+    if t is None or given is None:
+        return True
+    if t.ndim is not None or given.ndim is not None:
+        return t == given
+    kind, wanted = np.dtype(given.dtype).kind, np.dtype(t.dtype).kind
+    return kind == wanted or kind not in _ORDER or _ORDER.index(kind) <= max(_ORDER.index(wanted), 2)
+
+
+def as_declared(
+    kernel,  # its name
+    params,  # names of its parameters
+    signatures,  # as `declared` reads them
+    args,  # what is given
+) -> list:
+    "The arguments, numbers as the one signature that fits has them; `WrongArgument` if none fits"
+    fitting = [s for s in signatures if all(map(_fits, s, args))]
+    if signatures and not fitting:
+        raise _misfit(kernel, params, signatures, args)
+    if len(fitting) != 1:
+        return list(args)  # Numba picks one by the types that the numbers have
+    return [_convert(t, v) for t, v in zip(fitting[0], args)] + list(args[len(fitting[0]) :])
+
+
+def _convert(t, v):
+    given = _given(v)
+    is_number = t is not None and t.ndim is None and given is not None and given.ndim is None
+    return cast(t.dtype, v) if is_number and given.dtype in _NUMBERS else v
+
+
+def _misfit(kernel, params, signatures, args):
+    "The `WrongArgument` for the first argument that the closest signature does not take"
+    first = [next(i for i, (t, v) in enumerate(zip(s, args)) if not _fits(t, v)) for s in signatures]
+    i = max(first)
+    wanted = ' or '.join(dict.fromkeys(str(s[i]) for s, k in zip(signatures, first) if k == i))
+    given = _given(args[i])
+    what = f'is declared as {wanted}, and {given} was given\n  Give what is declared, or declare {given}.'
+    return argument_error(kernel, i, params[i], what)
