@@ -1088,14 +1088,14 @@ def test_what_a_signature_does_not_take(signature, x, a, wrong, engine):
 @pytest.mark.parametrize('signature, a, result', [("'(float64[:], float32)'", 0.1, float(np.float32(0.1))),
     ('(cuda.f8[:], cuda.i4)', 2**32-1, -1), ('[(cuda.f8[:], cuda.u1), (cuda.f4[:], cuda.i4)]', np.int64(257), 1),
     ("['(f8[:], f4)', '(f8[:], f8)']", 0.1, 0.1), ("'void(f8[:], Unknown)'", 3, 3), ("'void(f8[:], f8)'", True, 1)])
-def test_numbers_are_of_the_declared_type(signature, a, result, engine):
+def test_numbers_of_the_declared_type_as_numba_has_them(signature, a, result, engine):
     import torch
     k = cell(SIGNED % signature, 'declared').k
     for x in (np.zeros(2), torch.zeros(2, dtype=torch.float64)):
         with sim.options(engine=engine): k[1,2](x, a)
         assert x.tolist() == [result]*2
 
-def test_signatures_of_numbas_own_types():
+def test_signatures_of_types_that_numba_has():
     from numba import float32, int32, void
     for signature in ('void(float32[:], int32)', '(float32[:], int32)'):
         k = cell(SIGNED % signature, 'numbas', float32=float32, int32=int32, void=void).k
