@@ -14,6 +14,7 @@ from .arithmetic import cast
 from .types import is_number_type
 
 _NUMBERS = {str(np.dtype(k)) for k in vars(types).values() if is_number_type(k)}
+_OF_PYTHON = {int: 'int64'}  # NumPy's own has 32 bits where addresses have
 _ORDER = 'biufc'  # kinds of numbers: one converts to those behind it, and whole ones to each other
 
 
@@ -56,7 +57,7 @@ def _read(t):
 def _given(v):
     "The `_Type` of an argument; None for what is neither an array nor a number"
     if isinstance(v, (int, float, complex, np.generic)):
-        return _Type(str(np.asarray(v).dtype), None)
+        return _Type(_OF_PYTHON.get(type(v)) or str(np.asarray(v).dtype), None)
     if hasattr(v, 'dtype') and len(getattr(v, 'shape', ())):
         return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape))
 
