@@ -72,7 +72,7 @@ def with_number(config):
     return config
 
 
-# What the compiled launcher does not know, such as a struct by value, or what no kernel can be given, goes on to
+# What the compiled launcher does not know, such as a struct of ctypes, or what no kernel can be given, goes on to
 # `Kernel.checked`. So does what the driver refuses: there it is asked again, and finds words.
 class Launches(dict):
     "Compiled launches of a kernel on a GPU, by what stands in the brackets: whole numbers, or tuples of them"
