@@ -6,7 +6,7 @@ from itertools import count
 import pytest
 import test_site
 import websocket
-from test_site import browser_page, to_visit
+from test_site import browser_page, is_here, to_visit
 
 site, address = test_site.site, test_site.address  # fixtures
 FIREFOX = next(filter(None, map(shutil.which, ('firefox-esr', 'firefox'))), None)
@@ -24,6 +24,7 @@ class Chromium:
 
 KEYS = dict(Tab='\ue004', Enter='\ue007')
 EVENTS = ['log.entryAdded', 'network.beforeRequestSent']
+FILM = dict(type='string', value='<p>a film</p>')
 # Nothing leaves this machine: all but its own addresses are asked for at a port where nobody is.
 SETTINGS = {'network.proxy.type': 1, 'network.proxy.http': '127.0.0.1', 'network.proxy.http_port': 9,
             'network.proxy.ssl': '127.0.0.1', 'network.proxy.ssl_port': 9,
@@ -36,6 +37,8 @@ class Firefox:
         self.socket, self.asked, self.errors, self.numbers = socket, [], [], count(1)
         self.ask('session.new', capabilities={})
         self.ask('session.subscribe', events=EVENTS)
+        self.ask('network.addIntercept', phases=['beforeRequestSent'],
+                 urlPatterns=[dict(type='pattern', protocol='https')])
         self.open()
 
     def open(self):
@@ -45,17 +48,24 @@ class Firefox:
 
     def ask(self, method, **params):
         "Send a command; its result. What happens meanwhile is noted"
-        number = next(self.numbers)
-        self.socket.send(json.dumps(dict(id=number, method=method, params=params)))
+        number = self.send(method, **params)
         while (said := json.loads(self.socket.recv())).get('id') != number: self.note(**said)
         assert said['type'] == 'success', said
         return said['result']
 
-    def note(self, params, **_):
-        "Keep an error of the page, or an address of others that it asks"
+    def send(self, method, **params):
+        "Send a command; its number"
+        number = next(self.numbers)
+        self.socket.send(json.dumps(dict(id=number, method=method, params=params)))
+        return number
+
+    def note(self, params=None, **_):
+        "Keep an error of the page, or an address of others that it asks, which is answered here"
+        if not params: return  # what `send` did
         if params.get('level') == 'error': self.errors.append(params['text'])
-        url = params.get('request', {}).get('url', 'data:')
-        if not url.startswith(('http://127.0.0.1', 'data:', 'blob:', 'about:')): self.asked.append(url)
+        request = params.get('request', dict(url='about:'))
+        if not is_here(request['url']): self.asked.append(request['url'])
+        if params.get('isBlocked'): self.send('network.provideResponse', request=request['request'], body=FILM)
 
     def go(self, url):
         "To a page that has the focus, which Firefox gives to its address bar now and then"
