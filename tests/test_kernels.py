@@ -310,8 +310,8 @@ class Stream:
 def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
     "But not while a graph is captured, which may not depend on what runs outside of it"
     waits, now = [], SimpleNamespace(raw=0, capturing=False)
-    monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(
-        _C=SimpleNamespace(_cuda_getCurrentRawStream=lambda device: now.raw), cuda=SimpleNamespace(
+    monkeypatch.setattr(rung, 'current_stream', lambda device: now.raw)
+    monkeypatch.setattr(rung, '_torch', lambda: SimpleNamespace(cuda=SimpleNamespace(
         current_stream=lambda: Stream(now.raw, waits), is_current_stream_capturing=lambda: now.capturing)))
     m, alone, other = SimpleNamespace(get_device=lambda: 0), tiled(alone=True), tiled()
     for raw, capturing in ((0, False), (0, False), (5, False), (5, False), (9, True), (7, True),
@@ -319,6 +319,18 @@ def test_a_kernel_that_must_be_alone_waits_for_the_stream_before(monkeypatch):
         now.raw, now.capturing = raw, capturing
         assert alone._stream(m) == other._stream(m) == raw
     assert waits == [(5, 0), (0, 5)]
+
+
+def test_the_current_stream_is_asked_of_torch_in_either_way(monkeypatch):
+    "By a short name of torch's own, and by the public one where a version has dropped that"
+    nvidia._stream_by.cache_clear()
+    monkeypatch.setattr(torch._C, '_cuda_getCurrentRawStream', lambda device: 70 + device, raising=False)
+    assert nvidia.current_stream(1) == 71
+    nvidia._stream_by.cache_clear()
+    monkeypatch.delattr(torch._C, '_cuda_getCurrentRawStream')
+    monkeypatch.setattr(torch.cuda, 'current_stream', lambda device: SimpleNamespace(cuda_stream=80 + device))
+    assert nvidia.current_stream(1) == 81
+    nvidia._stream_by.cache_clear()
 
 
 def test_tensor_maps_are_made_once_for_an_address(fake):

@@ -244,6 +244,16 @@ def test_torch_compile_leaves_out_an_activation_in_cuda():
     assert torch.equal(got, want)
 
 
+@pytest.mark.parametrize('call', ['bmm(a[None], b[None])', 'grouped_mm(a, b[None], int32(8))', 'matmul(a, b)'])
+def test_torch_compile_has_nothing_to_warn_of(call, recwarn):
+    "As it does of functions with a cache that it comes by"
+    torch._dynamo.reset()
+    f = eval(f'lambda a, b: {call}', globals())
+    a, b = normal(8, 8, dtype=torch.float32), normal(8, 8, dtype=torch.float32, seed=1)
+    torch.testing.assert_close(torch.compile(f, backend='eager')(a, b).view(8, 8), a @ b)
+    assert [str(o.message) for o in recwarn if 'cache' in str(o.message)] == []
+
+
 def test_torch_compile_traces_what_torch_does():
     x, up, down, bias = normal(8, 16), normal(24, 16), normal(16, 24), normal(24)
     def f(x): return mlp(x, up, down, bias, residual=True), matmul(x, up.t(), epilogue=Epilogue(bias, 'silu', scale=2.))

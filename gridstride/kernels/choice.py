@@ -162,6 +162,10 @@ def _plain():
 
 def why_torch(a, b):
     "Why these two cannot be given to a kernel at all; None if they can"
+    import torch
+
+    if torch.compiler.is_compiling():  # first: dynamo warns of each function with a cache that it comes by
+        return 'torch.compile traces it'
     torch, plain = _torch(), _plain()
     if type(a) not in plain or type(b) not in plain:
         return 'an operand is no plain tensor'
@@ -179,8 +183,6 @@ def why_torch(a, b):
         return 'autocast decides the type'
     if a.dtype is torch.float32 and a.is_cuda and tf32(torch.backends.cuda.matmul):
         return 'TF32 is allowed, and faster'
-    if torch.compiler.is_compiling():
-        return 'torch.compile traces it'
     if gone := _unknown_transforms():
         return f'torch {torch.__version__} has no torch.{gone}, which says whether torch.func transforms it'
     if _is_transformed(a) or _is_transformed(b) or torch.autograd.forward_ad._current_level >= 0:

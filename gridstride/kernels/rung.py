@@ -7,7 +7,7 @@ import threading
 from functools import cached_property, lru_cache
 from typing import NamedTuple
 
-from ..cpp.driver import call_driver, driver, let
+from ..cpp.driver import call_driver, current_stream, driver, let
 from ..cpp.kernel import cuda_kernel
 from ..cpp.launcher import launcher
 from ..cpp.reader import kernels
@@ -527,7 +527,7 @@ class Product:
         """The current stream, as the driver knows it; where the kernel must be alone, it waits for the one before, but
         in a CUDA graph, which knows nothing of what runs beside it"""
         device = m.get_device()
-        raw, last = _torch()._C._cuda_getCurrentRawStream(device), self._last.get(device)
+        raw, last = current_stream(device), self._last.get(device)
         if self.alone and (last is None or last[0] != raw) and not _torch().cuda.is_current_stream_capturing():
             now = _torch().cuda.current_stream()
             if last:

@@ -5,7 +5,7 @@ import threading
 from functools import lru_cache
 
 from .rung import launcher_of
-from ..cpp.driver import enter
+from ..cpp.driver import current_stream, enter
 from ..utils import backend
 
 LOAD = 16  # bytes, the most that a thread loads at once
@@ -117,6 +117,6 @@ def launch(calls, x, **arrays):
     device = x.get_device()
     with torch.cuda.device(device):
         enter_thread()
-        stream = torch._C._cuda_getCurrentRawStream(device)
+        stream = current_stream(device)
         for c in calls:
             _launcher(c, device, 'gpu')([at[o] for o in c.arrays], stream)

@@ -8,6 +8,7 @@ import torch
 import torch.distributed as dist
 
 from .processes import waiting
+from ..cpp.driver import current_stream
 
 _KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both under way
 
@@ -79,7 +80,7 @@ def _driver():
 
 def _on_stream(name, address, value):
     "Let the current stream write or wait for a number of 32 bits in memory"
-    stream = torch._C._cuda_getCurrentRawStream(torch.cuda.current_device())
+    stream = current_stream(torch.cuda.current_device())
     args = ctypes.c_void_p(stream), ctypes.c_uint64(address), ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
     if code := getattr(_driver(), name)(*args):
         raise RuntimeError(f'{name}: the driver answers {code}')

@@ -6,6 +6,7 @@ import torch
 
 from .. import rung
 from ..tool import enter_thread
+from ...cpp.driver import current_stream
 
 
 @lru_cache(1024)
@@ -35,7 +36,7 @@ def launch_mapped(call, boxes, x, **arrays):
     device = x.get_device()
     with torch.cuda.device(device):
         enter_thread()
-        stream = torch._C._cuda_getCurrentRawStream(device)
+        stream = current_stream(device)
         if 'taken' in call.arrays:
             arrays |= dict(taken=_counter(x, stream))
         _launcher(call, boxes, device, 'gpu')([arrays[o] for o in call.arrays], stream)

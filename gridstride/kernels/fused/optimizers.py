@@ -13,6 +13,7 @@ import torch
 from .sources import SIZES, whole
 from ..rung import Call, Launcher, compiled
 from ..tool import LOAD
+from ...cpp.driver import current_stream
 from ...utils import backend, cdiv
 
 TYPES = 'float32', 'bfloat16', 'float16'
@@ -88,7 +89,7 @@ class _Table:
             return _ready(call, None, 'sim')([*arrays, *numbers])
         device = self.table.get_device()
         with torch.cuda.device(device):
-            stream = torch._C._cuda_getCurrentRawStream(device)
+            stream = current_stream(device)
             _ready(call, device, 'gpu')([0, self.table.data_ptr(), self.chunks.data_ptr(), *numbers], stream)
 
 

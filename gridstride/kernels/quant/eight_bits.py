@@ -15,6 +15,7 @@ from ..ptx import PTX
 from ..rung import Call, Mapped, compiled, here, need_bfloat16, need_hopper
 from ..texts import IN_C, with_types
 from ..tool import check_tensor, enter_thread, launch
+from ...cpp.driver import current_stream
 from ...utils import cdiv
 
 TILE = dict(BM=128, BN=256, BK=128, STAGES=4, GROUP=8)
@@ -169,5 +170,5 @@ def _run(kind, m, n, m_scales, n_scales):
             continue
         with torch.cuda.device(m.device):
             enter_thread()
-            _launcher(call, m.get_device(), 'gpu')(arrays, torch._C._cuda_getCurrentRawStream(m.get_device()))
+            _launcher(call, m.get_device(), 'gpu')(arrays, current_stream(m.get_device()))
     return out

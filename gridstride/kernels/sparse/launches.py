@@ -6,6 +6,7 @@ import torch
 
 from .. import rung
 from ..tool import enter_thread
+from ...cpp.driver import current_stream
 from ...utils import backend
 
 
@@ -38,4 +39,4 @@ def launch_on(
         with torch.cuda.device(device):
             return launch_on(look_up, sizes, x, arrays)
     enter_thread()
-    look_up(*sizes, device, 'gpu')(arrays, torch._C._cuda_getCurrentRawStream(device))
+    look_up(*sizes, device, 'gpu')(arrays, current_stream(device))
