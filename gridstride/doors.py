@@ -6,16 +6,17 @@ from importlib import import_module
 
 def front_door(
     room,  # the package's `__name__`
-    home,  # name -> the module of the package that has it
-):  # its `__getattr__` and `__dir__`
+    names,  # module of the package -> the names of it that the room has
+):  # (`__all__`, `__getattr__`, `__dir__`) of the package
     "What a package says it has, and gives when somebody asks"
+    home = {name: module for module, own in names.items() for name in own}
 
     def find(name):
         if name not in home:
             raise AttributeError(f'module {room!r} has no attribute {name!r}')
         return getattr(import_module(f'{room}.{home[name]}'), name)
 
-    def names():
+    def listing():
         return sorted({*vars(sys.modules[room]), *home})
 
-    return find, names
+    return [*home], find, listing

@@ -6,7 +6,7 @@ alone, can be had without the rest.
 
 from ..doors import front_door
 
-_HOMES = {
+_NAMES = {
     'build': ('CompileError', 'CompilerMissing'),
     'cache': ('cache_dir',),
     'edits': ('NotEmulated',),
@@ -15,7 +15,4 @@ _HOMES = {
     'load': ('load_cuda',),
     'magic': ('load_ipython_extension',),
 }
-_HOME = {name: module for module, names in _HOMES.items() for name in names}
-
-__all__ = [*_HOME]
-__getattr__, __dir__ = front_door(__name__, _HOME)
+__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)

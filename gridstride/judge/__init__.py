@@ -41,7 +41,7 @@ Without a GPU kernels run emulated: counts mean something, times of theirs nothi
 
 from ..doors import front_door
 
-_HOME = {
+_NAMES = {
     'referee': ('judge',),
     'verdicts': ('Verdict', 'REASONS'),
     'tasks': ('Task', 'TASKS'),
@@ -50,6 +50,4 @@ _HOME = {
     'shelf': ('cheats', 'honest'),
     'writing': ('write_submission',),
 }
-_ROOM_OF = {name: room for room, names in _HOME.items() for name in names}
-__all__ = sorted(_ROOM_OF)
-__getattr__, __dir__ = front_door(__name__, _ROOM_OF)
+__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)

@@ -13,11 +13,15 @@ from .rung import Rung
 from .sparse import TOOLS as _SPARSE
 from ..doors import front_door
 
-# what needs torch from its first line on
-_ROOM_OF = {o: 'fused' for o in _FUSED} | {o: 'quant' for o in _QUANT} | {o: 'flash' for o in _FLASH}
-_ROOM_OF |= {o: 'sparse' for o in _SPARSE} | {o: 'latent' for o in _LATENT} | {o: 'products' for o in _PRODUCTS}
-_ROOM_OF |= {'matmul': 'calling'}
-
+_ASKED_FOR = {  # what needs torch from its first line on
+    'fused': _FUSED,
+    'quant': _QUANT,
+    'flash': _FLASH,
+    'sparse': _SPARSE,
+    'latent': _LATENT,
+    'products': _PRODUCTS,
+    'calling': ('matmul',),
+}
+_LATER, __getattr__, __dir__ = front_door(__name__, _ASKED_FOR)
 __all__ = ['Ladder', 'right', 'explain', 'plan', 'tune', 'using', 'Rung', 'Activation']
-__all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_ROOM_OF]
-__getattr__, __dir__ = front_door(__name__, _ROOM_OF)
+__all__ += ['argmax', 'histogram', 'scan', 'sum', 'transpose', *_LATER]

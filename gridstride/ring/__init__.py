@@ -4,7 +4,7 @@ when it is asked for."""
 
 from ..doors import front_door
 
-_HOME = {
+_NAMES = {
     'processes': ('launch', 'RankError', 'PeerError'),
     'orders': ('ORDERS', 'Piece', 'places', 'split', 'join', 'piece', 'scores_of'),
     'parts': ('Kernels', 'cudnn', 'kernels_for', 'merge', 'ours', 'plain', 'slowed'),
@@ -14,6 +14,4 @@ _HOME = {
     'stamps': ('Stamp', 'Stamps', 'busy', 'timeline'),
     'model': ('Link', 'Simulated', 'Task', 'run_tasks', 'simulate'),
 }
-_ROOM_OF = {name: room for room, names in _HOME.items() for name in names}
-__all__ = sorted(_ROOM_OF)
-__getattr__, __dir__ = front_door(__name__, _ROOM_OF)
+__all__, __getattr__, __dir__ = front_door(__name__, _NAMES)

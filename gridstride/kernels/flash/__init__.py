@@ -4,6 +4,5 @@ looked up when it is asked for."""
 from .sources import source
 from ...doors import front_door
 
-TOOLS = 'attention', 'attention_way'
-__all__ = ['TOOLS', 'source', *TOOLS]
-__getattr__, __dir__ = front_door(__name__, dict.fromkeys(TOOLS, 'attentions'))
+TOOLS, __getattr__, __dir__ = front_door(__name__, {'attentions': ('attention', 'attention_way')})
+__all__ = ['source', *TOOLS]

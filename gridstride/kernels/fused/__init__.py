@@ -4,17 +4,12 @@ they are asked for."""
 from .sources import source
 from ...doors import front_door
 
-_MODULE_OF = {  # tool -> the module that has it
-    'gelu': 'activations',
-    'bias_gelu': 'activations',
-    'rms_norm': 'norms',
-    'layer_norm': 'norms',
-    'cross_entropy': 'losses',
-    'linear_cross_entropy': 'losses',
-    'AdamW': 'optimizers',
-    'softmax': 'softmaxes',
-    'log_softmax': 'softmaxes',
+_NAMES = {
+    'activations': ('gelu', 'bias_gelu'),
+    'norms': ('rms_norm', 'layer_norm'),
+    'losses': ('cross_entropy', 'linear_cross_entropy'),
+    'optimizers': ('AdamW',),
+    'softmaxes': ('softmax', 'log_softmax'),
 }
-TOOLS = tuple(_MODULE_OF)
-__all__ = ['TOOLS', 'source', *TOOLS]
-__getattr__, __dir__ = front_door(__name__, _MODULE_OF)
+TOOLS, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__ = ['source', *TOOLS]

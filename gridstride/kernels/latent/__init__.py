@@ -4,6 +4,5 @@ up when it is asked for."""
 from .sources import source
 from ...doors import front_door
 
-TOOLS = 'latent_attention', 'latent_attention_way'
-__all__ = ['TOOLS', 'source', *TOOLS]
-__getattr__, __dir__ = front_door(__name__, dict.fromkeys(TOOLS, 'decoding'))
+TOOLS, __getattr__, __dir__ = front_door(__name__, {'decoding': ('latent_attention', 'latent_attention_way')})
+__all__ = ['source', *TOOLS]

@@ -5,13 +5,6 @@ are asked for."""
 from .sources import Activation
 from ...doors import front_door
 
-_MODULE_OF = {  # tool -> the module that has it
-    'Epilogue': 'epilogues',
-    'explain_with': 'epilogues',
-    'mlp': 'mlps',
-    'bmm': 'batches',
-    'grouped_mm': 'batches',
-}
-TOOLS = tuple(_MODULE_OF)
-__all__ = ['Activation', 'TOOLS', *TOOLS]
-__getattr__, __dir__ = front_door(__name__, _MODULE_OF)
+_NAMES = {'epilogues': ('Epilogue', 'explain_with'), 'mlps': ('mlp',), 'batches': ('bmm', 'grouped_mm')}
+TOOLS, __getattr__, __dir__ = front_door(__name__, _NAMES)
+__all__ = ['Activation', *TOOLS]
