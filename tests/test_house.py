@@ -148,3 +148,17 @@ def test_no_two_files_of_tests_have_one_name():
     "pytest imports each by its bare name"
     names = [p.name for p in (ROOT/'tests').rglob('test_*.py')]
     assert sorted(set(names)) == sorted(names)
+
+
+FRONTS = sorted(p for p in PACKAGE.rglob('__init__.py') if not p.is_relative_to(PACKAGE/'judge'/'cheats')
+                and not p.is_relative_to(PACKAGE/'judge'/'honest')
+                and p.parent not in (PACKAGE, PACKAGE/'exercises'))  # their modules are lessons, rooms
+
+
+@pytest.mark.parametrize('path', FRONTS, ids=name)
+def test_the_front_of_a_room_names_its_modules(path):
+    "So that who opens a room finds the way from its front file: what each module and each room inside is"
+    said = set(re.findall(r'`(\w+)`', ast.get_docstring(tree_of(path)) or ''))
+    inside = {p.stem for p in path.parent.glob('*.py')} | {p.parent.name for p in path.parent.glob('*/__init__.py')}
+    missing = {m for m in inside if not m.startswith('_')} - said
+    assert not missing, f'{name(path)} does not say what these are: {sorted(missing)}'

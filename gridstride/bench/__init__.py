@@ -1,4 +1,9 @@
-"""Honest timing: checked first, in turns, against measured ceilings, and with the reasons to doubt it."""
+"""Honest timing: checked first, in turns, against measured ceilings, and with the reasons to doubt it.
+
+The modules, in the order in which they are read best: `timing` (`bench`: one kernel), `clocks` (what a run is timed
+with), `stats` (what many measurements say), `versus` (`compare`: several ways, in turns), `limits` (`ceilings`,
+measured on this machine), `roof` (`roofline`).
+"""
 
 from .limits import Ceilings, H100, ceilings, reads
 from .roof import Roofline, from_ncu, from_trace, roofline

@@ -1,7 +1,21 @@
 """CUDA C: compiled for a GPU where there is one, and for the CPU where there is none.
 
-Nothing is imported before it is asked for, so that the reader of CUDA C, which needs the standard library
-alone, can be had without the rest.
+The modules, in the order in which they are read best:
+
+- what a learner calls: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `magic` (`%%cuda`), `program` (a whole program
+  with its `main`);
+- a source is read: `tokens`, `code` (with their brackets), `preprocessor`, `includes`, `declarations`, `reader` (its
+  functions), `sides` (what the host and what a GPU may call), `doubts` (variables that may have no value);
+- it becomes C++: `rewrite`, by `edits`, of `launches`, `variables` in shared memory, `statements`, `inline_asm` and
+  `ptx`;
+- it is compiled: `build`, `headers` (read once), `cache`, `compile_errors` and `absent` (what the compiler says, for a
+  learner); for a GPU, `nvrtc` (what its compiler lacks) and `driver`;
+- it is launched: `arguments` (what may be given), `values` (to compiled code and back), `launcher` (the compiled part);
+- it is wrong: `emulator` (how kernels run there, and what was found), `finding` (the mirror of the runtime's).
+
+The runtime of the emulator is C++, `runtime`, with a README that walks one access; CUDA's and torch's headers for it
+are in `include`. Nothing is imported before it is asked for, so that the reader of CUDA C, which needs the standard
+library alone, can be had without the rest.
 """
 
 from ..doors import front_door

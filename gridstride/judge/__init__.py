@@ -37,7 +37,14 @@ What the judge does not see, and no such judge does:
   that did not happen. On a CPU kernels run checked, which finds many of these;
 - a cache that is keyed by the whole of an input: it never hits here, and costs what it costs.
 
-Without a GPU kernels run emulated: counts mean something, times of theirs nothing, and no claim is made of them."""
+Without a GPU kernels run emulated: counts mean something, times of theirs nothing, and no claim is made of them.
+
+The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
+(a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
+calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended), `wire`
+(messages), `worker` (what runs around a submission); `shelf` (known cheats, honest kernels), `writing` (a submission
+from a kernel of yours).
+"""
 
 from ..doors import front_door
 

@@ -1,5 +1,19 @@
 """The course's kernels as tools: `matmul`, which picks the right one of many, what is as fast as the memory, what fuses
-many operations into one pass, with its derivative, and what multiplies by weights of few bits, or mostly of zeros."""
+many operations into one pass, with its derivative, and what multiplies by weights of few bits, or mostly of zeros.
+
+The modules, in the order in which they are read best:
+
+- a ladder and its rungs: `rung` (one product, called like a function), `ladder` (checked and timed beside the library),
+  `climb` (with a guess first), `lecture` and `fp32` (lessons 06 and 13), `tensor_cores` (21), `hopper` (22), `trials`
+  (what its rungs are tried with), `pictures`, `alone` (an instruction with nothing to wait for);
+- more products: `split` (float32 by tensor cores), `thin` (a few columns), `transposed` (gradients);
+- the tool: `choice` (which kernel, and why), `calling` (`matmul` itself);
+- what they are written with: `ptx` (instructions as functions), `tma` (models of who holds what), `maps` (tensor maps);
+- rooms of tools, alike inside: `memory`, `fused`, `flash`, `latent`, `products`, `quant`, `sparse`; what they share:
+  `tool` (looks at arguments, launches a `Call`), `texts` (what stands above a kernel), `layers` (swaps linear
+  layers);
+- `export` (kernels to take away; `standalone`: what such a program has), `cub` (NVIDIA's own, to be held against).
+"""
 
 from .ladder import Ladder, right
 from .choice import explain, plan, tune, using

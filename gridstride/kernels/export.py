@@ -16,7 +16,7 @@ from .ladder import ragged_shapes
 from .flash.programs import list_attention_programs
 from .fused.programs import list_passes
 from .fused.softmax_programs import list_softmax_programs
-from .fused.training import list_training_programs
+from .fused.training_programs import list_training_programs
 from .latent.programs import list_latent_programs
 from .memory.programs import list_programs
 from .products.programs import list_product_programs

@@ -1,6 +1,12 @@
 """Attention of a sequence that is split over many GPUs, or over processes of a laptop: `launch` starts them,
 `attention` is the ring, `simulate` says what many more of them would do. All of it needs torch, and is looked up
-when it is asked for."""
+when it is asked for.
+
+The modules, in the order in which they are read best: `orders` (which rank has which places), `parts` (attention of a
+part of the keys, and the merge of two), `carriers` (how keys come and gradients go), `passes` (the ring), `others`
+(Ulysses, and a tree for one row), `processes` (ranks started from a notebook), `stamps` (who did what when, drawn),
+`model` (the ring without its GPUs).
+"""
 
 from ..doors import front_door
 

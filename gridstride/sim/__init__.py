@@ -1,10 +1,12 @@
 """The simulator: kernels in Numba's CUDA dialect on a CPU, that say why when they are wrong.
 
 `sim.cuda` is the dialect, whatever the machine. The modules, in the order in which they are read best: `lanes`
-(threads under masks), `arithmetic` (Numba's numbers), `memory` (arrays), `detectors` (what is looked for), `waits`
-(do blocks wait for others?), `rewrite` (from one thread's function to many lanes'), `functions` and `operations`
-(what rewritten kernels call), `run` and `launch` (a kernel at work), `cuda` and `host` (Numba's names), `counters`
-(what the hardware would count), `numbas` (the same kernel in Numba's own simulator, for comparison).
+(threads under masks), `arithmetic` (Numba's numbers), `types` (their names), `memory` (arrays), `detectors` (what is
+looked for), `order` (which accesses are ordered), `waits` (do blocks wait for others?), `constants` (what is known when
+a kernel is compiled), `rewrite` (from one thread's function to many lanes'), `functions` and `operations` (what
+rewritten kernels call), `signatures` (what a kernel is declared to take), `run` and `launch` (a kernel at work), `cuda`
+and `host` (Numba's names), `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own
+simulator, for comparison).
 """
 
 from . import cuda

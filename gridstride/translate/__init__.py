@@ -1,4 +1,16 @@
-"""Kernels in Numba's dialect as CUDA C."""
+"""Kernels in Numba's dialect as CUDA C.
+
+The modules, in the order in which they are read best:
+
+- what is translated: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
+- from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a room of its own),
+  `verify` (is the tree well formed?);
+- what is known of the tree: `ranges` (which whole numbers are an `int` in C), `flow` (which assignments are one
+  variable);
+- from the tree to C: `expressions`, `statements`, `launcher` (the host's part), `translation` (the text, and what its
+  arguments are);
+- `engine` (`sim.options(engine='c')`: simulated kernels as compiled CUDA C).
+"""
 
 from .kernel import Translation, to_cuda
 from .source import Untranslatable

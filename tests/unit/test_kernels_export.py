@@ -9,13 +9,13 @@ from gridstride import kernels
 from gridstride.cpp.cache import build
 from gridstride.kernels import choice, export, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
-from gridstride.kernels.fused import activations, losses, norms, softmax_programs, softmaxes, training
+from gridstride.kernels.fused import activations, losses, norms, softmax_programs, softmaxes, training_programs
 from gridstride.kernels.fused import programs as passes
 from gridstride.kernels.memory import programs, tools
 from gridstride.kernels.rung import Rung
 
 ALL = {e.name: e for e in export.list_exports()}
-MEMORY = {**programs.list_programs(), **passes.list_passes(), **training.list_training_programs(),
+MEMORY = {**programs.list_programs(), **passes.list_passes(), **training_programs.list_training_programs(),
           **softmax_programs.list_softmax_programs()}
 
 
@@ -93,12 +93,12 @@ def test_the_tools_that_are_exported_are_those_that_are_launched(tool, monkeypat
     assert grids == re.findall(r'start\(text_\d+::(\w+, dim3\([^)]*\))', text)
 
 
-@pytest.mark.parametrize('dtype', training.LOSSES)
+@pytest.mark.parametrize('dtype', training_programs.LOSSES)
 def test_the_losses_that_are_exported_are_those_that_are_launched(dtype, monkeypatch):
     seen = []
     monkeypatch.setattr(losses, 'here', lambda: export.H100)
     monkeypatch.setattr(losses, 'launch', lambda calls, x, **arrays: seen.extend(calls))
-    for rows, width in training.LOSSES[dtype]:
+    for rows, width in training_programs.LOSSES[dtype]:
         given = torch.empty(rows, width, dtype=getattr(torch, dtype), requires_grad=True)
         kernels.cross_entropy(given, torch.empty(rows, dtype=torch.int64))
     text = MEMORY[f'cross_entropy_{dtype}']

@@ -1,5 +1,10 @@
 """Kernels that do in one pass what takes many, with their derivatives. Their modules need torch, and are looked up when
-they are asked for."""
+they are asked for.
+
+The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the tools), `calls` (what is launched for a
+type and a size), `operators` (how torch's compiler sees it), `sources` (the texts, `*.cuh`), `programs`,
+`softmax_programs` and `training_programs` (what `export` writes).
+"""
 
 from .sources import source
 from ...doors import front_door

@@ -1,5 +1,9 @@
 """Decoding with a latent cache: `latent_attention`, and the texts of its kernels. The tool needs torch, and is looked
-up when it is asked for."""
+up when it is asked for.
+
+The modules: `decoding` (the tool), `calls` (which kernels for which sizes), `sources` (the texts, `*.cuh`), `programs`
+(what `export` writes).
+"""
 
 from .sources import source
 from ...doors import front_door

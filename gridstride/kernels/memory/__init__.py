@@ -1,4 +1,6 @@
-"""Kernels whose speed is that of the memory, as tools: `sum`, `argmax`, `scan`, `histogram`, `transpose`."""
+"""Kernels whose speed is that of the memory, as tools: `sum`, `argmax`, `scan`, `histogram`, `transpose`.
+
+The modules: `tools` (all five), `sources` (the texts, `*.cuh`), `programs` (what `export` writes)."""
 
 from .sources import source
 from .tools import argmax, histogram, ring_sum, scan, sum, transpose

@@ -1,5 +1,10 @@
 """Matrices in which most or half of the numbers are 0: their formats, and products that leave the zeros out. Its
-modules need torch, and are looked up when they are asked for."""
+modules need torch, and are looked up when they are asked for.
+
+The modules: `formats` (2:4 in plain torch), `two_four`, `blocks` and `csr` (products, by what is left out), `linear`
+(`TwoFourLinear`), `tool` (`prune_24` and back), `launches`, `sources` (the texts, `*.cuh`), `programs` (what `export`
+writes).
+"""
 
 from ...doors import front_door
 
