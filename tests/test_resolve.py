@@ -1,6 +1,6 @@
 """The exact versions of `constraints.txt` can be had, as wheels, on each machine that the README names: uv resolves for
 machines other than this one."""
-import configparser, os, subprocess
+import configparser, os, subprocess, sys
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -29,7 +29,8 @@ def requirements(*keys):
 def resolve(python, machine, needs):
     "What uv says: nothing if all can be had"
     env = dict(os.environ, MACOSX_DEPLOYMENT_TARGET='14.0')                 # the oldest that torch is built for
-    run = subprocess.run([UV, 'pip', 'compile', '-q', '--only-binary', ':all:', '--python-version', python,
+    here = ['--python', sys.executable]  # or uv starts each Python of this machine: ten times as long
+    run = subprocess.run([UV, 'pip', 'compile', '-q', *here, '--only-binary', ':all:', '--python-version', python,
                           '--python-platform', machine, '-c', ROOT/'constraints.txt', needs], env=env,
                          stdin=subprocess.DEVNULL, capture_output=True, text=True)
     return run.stderr if run.returncode else ''
