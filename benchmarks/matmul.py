@@ -98,7 +98,7 @@ def measured(kernel, shape, dtype, seconds):
     "Figures of one product"
     h, w, k = shape
     m, n = inputs(h, w, k, dtype, 'cuda')
-    if isinstance(kernel, Tuned): tune(m, n)
+    if isinstance(kernel, Tuned): tune(m, n, fresh=True)
     fields = time_rung(kernel, m, n, Reference(m, n), seconds)
     step = Step(shape, **fields)
     row = dict(fields, tflops=step.tflops, library_tflops=step.library_tflops,

@@ -11,8 +11,8 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import (alone, choice, fp32, hopper, ladder, maps, ptx as ptx_header, rung, split, tensor_cores,
-                                thin, tma, transposed)
+from gridstride.kernels import (alone, choice, fp32, hopper, kept, ladder, maps, ptx as ptx_header, rung, split,
+                                tensor_cores, thin, tma, transposed)
 from gridstride.kernels.climb import Climb
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
 from gridstride.kernels.rung import H100
@@ -722,8 +722,10 @@ def test_a_given_output():
 
 
 @pytest.fixture
-def on_hopper(monkeypatch):
-    "A GPU that is not there, and a chooser for it"
+def on_hopper(monkeypatch, tmp_path):
+    "A GPU that is not there, a chooser for it, and an empty cache of what was tuned"
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
+    monkeypatch.setattr(kept, 'owner', lambda device: f'GPU {device}')
     def choose(h, w, k, sms): return f'{sms} SMs are too many' if h == 1 else tiled(supports=lambda h, w, k: h != 2)
     monkeypatch.setattr(choice, 'CHOOSE', {(dtype, 'nn'): choose for dtype in choice.TYPES})
     monkeypatch.setattr(choice, '_gpu', lambda device: ((9, 0), 132))
@@ -802,6 +804,93 @@ def test_what_was_measured_is_kept(on_hopper, monkeypatch):
     with using(): pass
     assert choice._plan(*key).kernel is ranked[2] and choice._plan(16, *key[1:]).kernel is ranked[0]
     with using(ranked[1]): assert choice._plan(*key).kernel is ranked[1]
+
+
+@pytest.fixture
+def ranked(on_hopper, monkeypatch):
+    "Six kernels for bfloat16, of which the first is taken by estimate"
+    ranked = [tiled(name=str(i), dtype='bfloat16') for i in range(6)]
+    monkeypatch.setattr(choice, 'CHOOSE', {('bfloat16', 'nn'): lambda *s: ranked[0]})
+    monkeypatch.setattr(choice, 'RANKED', {('bfloat16', 'nn'): lambda h, w, k, sms, n: ranked[:n]})
+    monkeypatch.setattr(choice, '_tuned', {})
+    return ranked
+
+
+def next_process():
+    "Forget what is not on the disk"
+    choice._tuned.clear()
+    choice._plans.clear()
+    kept._known.cache_clear()
+
+
+KEY = (8, 16, 24, 'bfloat16', 0, 'nn')
+
+
+def test_what_was_tuned_is_there_in_the_next_process(ranked):
+    kept.keep(ranked[3], 4, *KEY)
+    next_process()
+    p = choice._plan(*KEY)
+    assert p.kernel is ranked[3] and re.fullmatch(r'the fastest of 4 that were measured on \d{4}-\d\d-\d\d', p.why)
+    assert choice._plan(16, *KEY[1:]).kernel is choice._plan(*KEY[:4], 1, 'nn').kernel is ranked[0]  # shape, GPU
+    assert choice._plan(*KEY[:3], 'bfloat16', None, 'nn').kernel is None
+    with using(ranked[1]): assert choice._plan(*KEY).kernel is ranked[1]
+
+
+@pytest.mark.parametrize('change', [dict(BM=16), dict(name='another'), dict(supports=lambda h, w, k: False)])
+def test_a_kernel_that_was_changed_has_to_be_tuned_anew(ranked, change):
+    kept.keep(ranked[3], 4, *KEY)
+    ranked[3] = ranked[3].tuned(**change)
+    next_process()
+    assert choice._plan(*KEY).kernel is ranked[0]
+
+
+def test_what_is_kept_is_not_measured_again(ranked, monkeypatch):
+    seen = []
+    def fastest(kernels, m, n, key):
+        seen.append(len(kernels))
+        return kernels[-1]
+    a, b = torch.randn(8, 24).bfloat16(), torch.randn(24, 16).bfloat16()
+    monkeypatch.setattr(choice, 'why_torch', lambda a, b: None)
+    monkeypatch.setattr(choice, '_sizes_of', lambda a, b: KEY[:5])
+    monkeypatch.setattr(choice, '_fastest', fastest)
+    assert tune(a, b, tries=3).kernel is ranked[2]
+    next_process()
+    assert tune(a, b).kernel is ranked[2] and seen == [3]
+    assert tune(a, b, fresh=True).kernel is ranked[5] and seen == [3, 6]
+    next_process()
+    assert tune(a, b).kernel is ranked[5] and len(list(kept.path().parent.iterdir())) == 1
+
+
+@pytest.mark.parametrize('text', ['', '[]', '{"GPU 0": 3}', '{"GPU 0": {"8',
+    '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": 3}}', '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": {"name": "3"}}}', b'\xff\xfe',
+    '{"GPU 0": {"8x24 @ 24x16 bfloat16 nn": {"name": 3, "source": "", "of": 2, "date": ""}}}'])
+def test_a_broken_file_of_what_was_tuned_is_none(ranked, text):
+    kept.path().parent.mkdir(parents=True)
+    kept.path().write_bytes(text if isinstance(text, bytes) else text.encode())
+    next_process()
+    assert choice._plan(*KEY).kernel is ranked[0]
+    kept.keep(ranked[3], 4, *KEY)
+    next_process()
+    assert choice._plan(*KEY).kernel is ranked[3]
+
+
+def test_a_folder_that_cannot_be_written_only_means_to_tune_again(ranked, monkeypatch, tmp_path):
+    (tmp_path/'file').write_text('')
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/no'))
+    kept.keep(ranked[3], 4, *KEY)
+    assert choice._plan(*KEY).kernel is ranked[0]
+
+
+def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
+    from gridstride.kernels.__main__ import main
+    kept.keep(ranked[3], 4, *KEY)
+    main(['tuned'])
+    assert 'GPU 0: 8x24 @ 24x16 bfloat16 nn: 3, the fastest of 4' in capsys.readouterr().out
+    for said in 'is gone', 'nothing was kept':
+        main(['forget'])
+        assert said in capsys.readouterr().out
+    next_process()
+    assert choice._plan(*KEY).kernel is ranked[0] and not kept.path().exists()
 
 
 def test_the_best_estimates_come_first():

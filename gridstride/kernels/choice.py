@@ -4,7 +4,7 @@ from collections import namedtuple
 from contextlib import contextmanager
 from functools import lru_cache
 
-from . import hopper, split, transposed
+from . import hopper, kept, split, transposed
 from ..cpp.launcher import torch_has
 from ..utils import backend, gpu_count
 
@@ -23,7 +23,7 @@ CHOOSE = {
 }
 RANKED = {('bfloat16', 'nn'): hopper.ranked}  # called with (h, w, k, sms, n): the `n` that `tune` shall measure
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
-KEPT = 4096
+KEPT, EVERY = 4096, 1000  # plans; more kernels than there are for any shape
 
 
 class Plan(namedtuple('Plan', 'kernel why')):
@@ -131,8 +131,20 @@ def _plan(h, w, k, dtype, device, layout='nn'):
     if key not in _plans:
         if len(_plans) >= KEPT:
             _plans.clear()
-        _plans[key] = not _used and _tuned.get(key) or _make_plan(*key)
+        _plans[key] = not _used and _measured_plan(*key) or _make_plan(*key)
     return _plans[key]
+
+
+def _measured_plan(*key):
+    "What `tune` measured, in this process or in one before it; None if it did not"
+    if key in _tuned or key[4] is None or (key[3], key[5]) not in RANKED:
+        return _tuned.get(key)
+    found = kept.find(*key)
+    known = _candidates(*key, EVERY) if found else []
+    kernel = next((o for o in known if o.name == found.name and kept.identity(o) == found.source), None)
+    if kernel and _fits(kernel, *key[:4]):
+        _tuned[key] = Plan(kernel, f'the fastest of {found.of} that were measured on {found.date}')
+    return _tuned.get(key)
 
 
 # Most kernels take two matrices that lie row after row. An operand that is a transpose, as both gradients
@@ -296,34 +308,46 @@ def _can_take(out, a, b):
 
 
 # An estimate is not a measurement, and for many shapes several kernels are close to each other. Who needs one
-# shape often has them measured once: the kernels that `using` gave, else those of `RANKED`.
+# shape often has them measured once: the kernels that `using` gave, else those of `RANKED`. What was measured of the
+# latter is kept on disk, for all processes to come.
 def tune(
     a,
     b,  # as for `matmul`
     tries=6,  # how many kernels to measure, beginning with the shortest estimate; all that `using` gave
-) -> Plan:  # what `matmul` does with such operands from now on, in this process or within `using`
+    fresh=False,  # measure anew, whatever was kept?
+) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
     """Measure the kernels that take `a` and `b`, which takes some seconds where there are several, and have `matmul`
-    take the fastest for their shape and type; several are known for bfloat16"""
+    take the fastest for their shape and type; several are known for bfloat16.
+
+    It is kept in the user's cache for this GPU, driver and version, and not measured again; `python -m
+    gridstride.kernels tuned` shows what is kept, `python -m gridstride.kernels forget` throws it away."""
     why = why_torch(a, b)
     p, m, n = (Plan(None, why), None, None) if why else _plan_for(a, b)
     if not p.kernel:
         return p
     key = (*_sizes_of(a, b), _layout(p.kernel))
+    if not (fresh or _used) and (known := _measured_plan(*key)):
+        return known
     kernels = _candidates(*key, tries)
     if len(kernels) < 2:
         return p
+    best = _fastest(kernels, m, n, key)
+    _forget()
+    _plans[key] = Plan(best, f'the fastest of {len(kernels)} that were measured')
+    if not _used:
+        _tuned[key] = _plans[key]
+        kept.keep(best, len(kernels), *key)
+    return _plans[key]
+
+
+def _fastest(kernels, m, n, key):
+    "The one whose median is the shortest, timed in turns"
     from gridstride.bench import compare
 
     out = m.new_empty(key[:2])
-    times = compare(
-        {str(i): lambda m, n, o=o: o(m, n, out) for i, o in enumerate(kernels)}, m, n, out=out, seconds=0.1
-    ).timings
-    best = min(range(len(kernels)), key=lambda i: times[str(i)].median)
-    _forget()
-    _plans[key] = Plan(kernels[best], f'the fastest of {len(kernels)} that were measured')
-    if not _used:
-        _tuned[key] = _plans[key]
-    return _plans[key]
+    ways = {str(i): lambda m, n, o=o: o(m, n, out) for i, o in enumerate(kernels)}
+    times = compare(ways, m, n, out=out, seconds=0.1).timings
+    return min(enumerate(kernels), key=lambda o: times[str(o[0])].median)[1]
 
 
 def _candidates(h, w, k, dtype, device, layout, tries):

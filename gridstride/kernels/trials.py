@@ -185,7 +185,7 @@ def measure_choices(shapes, choose) -> list:  # [h, w, k, rung, speed in units o
 
 def _measure_choice(shape, estimated):
     m, n, out = _case(shape)
-    judge, ways = Reference(m, n), [library, estimated, tune(m, n).kernel]
+    judge, ways = Reference(m, n), [library, estimated, tune(m, n, fresh=True).kernel]
     named = {str(i): lambda m, n, f=f: f(m, n, out) for i, f in enumerate(ways)}
     ratios = compare(named, m, n, out=out, check=lambda got: judge(got), seconds=0.1).ratios
     return [*shape, ways[1].name, ratios['1'][0], ways[2].name, ratios['2'][0]]
