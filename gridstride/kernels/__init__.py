@@ -7,7 +7,7 @@ The modules, in the order in which they are read best:
   `climb` (with a guess first), `lecture` and `fp32` (lessons 06 and 13), `tensor_cores` (21), `hopper` (22), `trials`
   (what its rungs are tried with), `pictures`, `alone` (an instruction with nothing to wait for);
 - more products: `split` (float32 by tensor cores), `thin` (a few columns), `transposed` (gradients);
-- the tool: `choice` (which kernel, and why), `calling` (`matmul` itself);
+- the tool: `choice` (which kernel, and why), `kept` (what `tune` measured, on disk), `calling` (`matmul` itself);
 - what they are written with: `ptx` (instructions as functions), `tma` (models of who holds what), `maps` (tensor maps);
 - rooms of tools, alike inside: `memory`, `fused`, `flash`, `latent`, `products`, `quant`, `sparse`; what they share:
   `tool` (looks at arguments, launches a `Call`), `texts` (what stands above a kernel), `layers` (swaps linear
