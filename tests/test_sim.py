@@ -1213,3 +1213,33 @@ def test_a_long_plain_loop_is_no_wait_and_an_endless_one_ends_with_its_line():
     assert e.value.kind == 'timeout' and 'while x[0] == 0.: n += 1' in str(e.value)
     with pytest.raises(ValueError, match='seconds is 0'):
         with sim.options(seconds=0): pass
+
+@pytest.mark.parametrize('name', ['shfl_sync', 'syncthreads_count', 'threadfence', 'popc', 'all_sync', 'atomic.cas',
+                                  'shared.array', 'fp16.hadd', 'cg.this_grid'])
+def test_what_belongs_into_a_kernel_says_so_by_its_name(name):
+    with pytest.raises(RuntimeError, match=f'cuda.{name.split("cg.")[-1]} works inside a kernel only'):
+        operator.attrgetter(name)(cuda)(1, 2, 3)
+
+def test_dynamic_shared_memory_counts_where_the_grid_waits():
+    @cuda.jit
+    def k(x):
+        s = cuda.shared.array(0, np.float32)
+        i, t = cuda.grid(1), cuda.threadIdx.x
+        s[t] = x[i]
+        cuda.cg.this_grid().sync()
+        x[i] = s[t] + 1
+    x = np.arange(64, dtype=np.float32)
+    k[2, 32, 0, 128](x)
+    np.testing.assert_array_equal(x, np.arange(64)+1)
+
+def test_local_arrays_take_no_shared_memory():
+    @cuda.jit
+    def k(x):
+        own, s = cuda.local.array(10_000, np.float32), cuda.shared.array(32, np.float32)
+        i = cuda.grid(1)
+        s[i] = x[i]
+        own[9_999] = s[i]
+        x[i] = own[9_999] + 1
+    x = np.arange(32, dtype=np.float32)
+    k[1, 32](x)
+    np.testing.assert_array_equal(x, np.arange(32)+1)

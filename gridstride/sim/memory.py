@@ -75,6 +75,10 @@ class View:
         "The same elements with the axes reversed"
         return View(self.mem, self.off, self.shape[::-1], self.strides[::-1], self.name)
 
+    def again(self):
+        "The same view, for whoever gives it a name of its own"
+        return View(self.mem, self.off, self.shape, self.strides, self.name)
+
     def merge(self, m, old):
         "This view in the lanes of `m`, `old` in the others: possible for two views of one memory"
         if not (
@@ -174,6 +178,36 @@ def freeze(a, name):
     return view
 
 
+def _whole(run, m, v, i, site):
+    "The index `i` as a whole number of 64 bits"
+    if getattr(i, 'dtype', None) is None or i.dtype == np.int64:
+        return i
+    if i.dtype.kind not in 'iub':
+        run.detectors.memcheck.type(run, m, v, i, site)
+    return i.astype(np.int64)
+
+
+def _sliced(run, m, i, n, site):
+    "(first index, how many, step) of a slice of an axis of length `n`"
+    start, stop, step = (o if o is None else np.asarray(o).astype(np.int64)[()] for o in (i.start, i.stop, i.step))
+    start, stop = (
+        default if o is None else np.minimum(np.where(np.less(o, 0), o + n, o), n)
+        for o, default in ((start, 0), (stop, n))
+    )
+    step = 1 if step is None else step
+    if np.ndim(step) or step < 1:
+        raise run.refusal(site, m, 'a slice whose step is not a positive number, the same for all threads')
+    return start, np.maximum(-((start - stop) // step), 0), int(step)
+
+
+def _is_outside(i, n, m):
+    "Is the index `i` outside of an axis of length `n`, in some lane of `m`?"
+    if np.ndim(i) == np.ndim(n) == 0:
+        return not 0 <= i < n
+    bad = (i < 0) | (i >= n)
+    return bad.any() and (bad & m).any()
+
+
 def locate(run, m, v, idx, site):
     """What `v[idx]` means: a `View` if indices are missing or are slices, else the offset of the element.
 
@@ -182,35 +216,15 @@ def locate(run, m, v, idx, site):
     if len(idx) > v.ndim:
         run.detectors.memcheck.count(run, m, v, len(idx), site)
     off, shape, strides = v.off, [], []
-    for ax, i in enumerate(idx):
-        n, s = v.shape[ax], v.strides[ax]
-        if getattr(i, 'dtype', None) is not None and i.dtype != np.int64:
-            if i.dtype.kind not in 'iub':
-                run.detectors.memcheck.type(run, m, v, i, site)
-            i = i.astype(np.int64)
+    for ax, (i, n, s) in enumerate(zip(idx, v.shape, v.strides)):
         if isinstance(i, slice):
-            start, stop, step = (
-                o if o is None else np.asarray(o).astype(np.int64)[()] for o in (i.start, i.stop, i.step)
-            )
-            start, stop = (
-                n if o is None and k else 0 if o is None else np.minimum(np.where(np.less(o, 0), o + n, o), n)
-                for k, o in enumerate((start, stop))
-            )
-            if step is None:
-                step = 1
-            if np.ndim(step) or step < 1:
-                raise run.refusal(site, m, 'a slice whose step is not a positive number, the same for all threads')
-            off = off + start * s
-            shape.append(np.maximum(-((start - stop) // step), 0))
-            strides.append(int(s * step))
-            continue
-        if np.ndim(i) == np.ndim(n) == 0:
-            outside = not 0 <= i < n
+            i, length, step = _sliced(run, m, i, n, site)
+            shape.append(length)
+            strides.append(int(s) * step)
         else:
-            bad = (i < 0) | (i >= n)
-            outside = bad.any() and (bad & m).any()
-        if outside:
-            run.detectors.memcheck.outside(run, m, v, idx, ax, site)
+            i = _whole(run, m, v, i, site)
+            if _is_outside(i, n, m):
+                run.detectors.memcheck.outside(run, m, v, idx, ax, site)
         off = off + i * s
     if len(idx) == v.ndim and not shape:
         return off

@@ -53,10 +53,15 @@ class Run:
         self.order.enter(left[1])
 
     @property
+    def shared_bytes(self):
+        "Shared memory of a block: its arrays, and what the launch gave"
+        arrays = (v.mem.data.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
+        return self.dynamic + sum(arrays) // self.g.count
+
+    @property
     def room(self):
         "How many blocks such as those at work are on the device together"
-        arrays = (v.mem.data.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
-        return resident(self.block.size, self.dynamic + sum(arrays) // self.g.count)
+        return resident(self.block.size, self.shared_bytes)
 
     # Lanes
 

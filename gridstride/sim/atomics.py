@@ -1,0 +1,105 @@
+"""Atomic operations: the lanes take turns, in the order in which threads run, and get what they found.
+
+Sums are done for all lanes at once; the others one lane after the other.
+"""
+
+from types import SimpleNamespace
+
+import numpy as np
+
+from .intrinsics import intrinsic
+from .memory import locate, refuse_to_write
+
+__all__ = ['atomic']
+
+
+def _sums(old, off, v):
+    "(what each lane finds, what is left) when the lanes add `v` to the places `off` one after the other"
+    order = np.argsort(off, kind='stable')
+    o, x = off[order], v[order]
+    first = np.r_[True, o[1:] != o[:-1]]
+    start = np.flatnonzero(first)
+    found = np.empty_like(x)
+    for a, b in zip(start, np.r_[start[1:], len(o)]) if len(start) < len(o) else ():
+        total = np.cumsum(np.r_[old[o[a]], x[a:b]], dtype=x.dtype)
+        found[a:b] = total[:-1]
+        old[o[a]] = total[-1]
+    if len(start) == len(o):
+        found = old[o]
+        old[o] = found + x
+    res = np.empty_like(found)
+    res[order] = found
+    return res
+
+
+def _turns(f):
+    "One lane after the other: `f(old, value)` is what it leaves"
+
+    def _g(data, off, *values):
+        res = np.empty(len(off), data.dtype)
+        for i, o in enumerate(off):
+            res[i] = data[o]
+            data[o] = f(data[o], *(v[i] for v in values))
+        return res
+
+    return _g
+
+
+def _always(found, *_):
+    return np.ones(len(found), bool)
+
+
+# reads: does what it leaves depend on what was there? writes: from what it found, does it write?
+def _atomic(name, operate, reads=True, writes=_always):
+    def change(run, m, site, ary, idx, *values):
+        "`ary[idx]` is changed, and nobody comes between; returns what was there"
+        off = locate(run, m, ary, idx, site)
+        refuse_to_write(run, m, ary, off, site)
+        lanes, data = run.active(m), ary.mem.data
+        off = run.spread(m, off)
+        values = [run.spread(m, np.asarray(v).astype(data.dtype)) for v in values]
+        if run.watched:
+            run.access(m, ary, off, site, 'atomic', None if reads else values[0])
+        else:
+            run.changes += 1
+        before = data[off]
+        found = operate(data, off, *values)
+        run.order.hand_over(run.g, lanes, ary.mem, off, run.now, writes(found, *values))
+        if (data[off] == before).all():
+            run.changes -= 1
+            run.look = data, off, before
+        res = np.zeros(run.g.size, data.dtype)
+        res[lanes] = found
+        return res
+
+    return intrinsic(change, f'atomic.{name}')
+
+
+_UPDATES = dict(
+    add=_sums,
+    sub=lambda d, o, v: _sums(d, o, -v),
+    max=_turns(lambda a, v: v if v > a else a),
+    min=_turns(lambda a, v: v if v < a else a),
+    nanmax=_turns(np.fmax),
+    nanmin=_turns(np.fmin),
+    and_=_turns(lambda a, v: a & v),
+    or_=_turns(lambda a, v: a | v),
+    xor=_turns(lambda a, v: a ^ v),
+    inc=_turns(lambda a, v: 0 if a >= v else a + 1),
+    dec=_turns(lambda a, v: v if a == 0 or a > v else a - 1),
+)
+_swap_if = _turns(lambda a, old, v: v if a == old else a)
+_cas = _atomic('cas', _swap_if, writes=lambda found, old, v: found == old)
+
+
+def _compare_and_swap(run, m, site, ary, old, val):
+    "`cas` of the first element"
+    return _cas.lanes(run, m, site, ary, np.int64(0), old, val)
+
+
+atomic = SimpleNamespace(
+    **{name: _atomic(name, f) for name, f in _UPDATES.items()},
+    exch=_atomic('exch', _turns(lambda a, v: v), reads=False),
+    cas=_cas,
+    compare_and_swap=intrinsic(_compare_and_swap, 'atomic.compare_and_swap'),
+)

@@ -1,0 +1,250 @@
+"""What a kernel asks of its launch: where a thread is, arrays of its block, barriers, fences, the grid as a group."""
+
+import functools
+import inspect
+from types import SimpleNamespace
+
+import numpy as np
+
+from ..launching import LIMITS, launch_error
+from ..utils import cdiv
+from .lanes import truth
+from .memory import Mem, View, as_dtype, fresh_view, wrap
+from .run import Run
+
+__all__ = ['blockDim', 'blockIdx', 'cg', 'const', 'grid', 'gridDim', 'gridsize', 'laneid', 'local', 'nanosleep']
+__all__ += ['shared', 'syncthreads', 'syncthreads_and', 'syncthreads_count', 'syncthreads_or', 'syncwarp', 'threadIdx']
+__all__ += ['threadfence', 'threadfence_block', 'threadfence_system']
+
+
+def intrinsic(f, name=None):  # name: as the host knows it, if not as `f`
+    "A function of kernels: `f(run, m, site, ...)` does it for the lanes of the mask `m`"
+
+    @functools.wraps(f)
+    def host(*args, **kw):
+        raise RuntimeError(f'cuda.{host.__name__} works inside a kernel only')
+
+    host.lanes, host.__name__ = f, name or f.__name__
+    host.__signature__ = inspect.Signature([*inspect.signature(f).parameters.values()][3:])
+    return host
+
+
+def _run():
+    if Run.current is None:
+        raise RuntimeError('threadIdx, blockIdx and the like exist inside a kernel only')
+    return Run.current
+
+
+class _Index:
+    "threadIdx or blockIdx"
+
+    def __init__(self, of):
+        self.of = of
+
+    def __getattr__(self, axis):
+        if axis not in ('x', 'y', 'z'):
+            raise AttributeError(axis)
+        return _run().g.idx(self.of, axis)
+
+
+class _Dim:
+    "blockDim or gridDim"
+
+    def __init__(self, of):
+        self.of = of
+
+    def __getattr__(self, axis):
+        if axis not in ('x', 'y', 'z'):
+            raise AttributeError(axis)
+        return np.int64(getattr(getattr(_run(), self.of), axis))
+
+
+threadIdx, blockIdx, blockDim, gridDim = _Index('thread'), _Index('block'), _Dim('block'), _Dim('grid')
+
+
+class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):
+    "The thread's number within its warp"
+
+    def __array__(self, dtype=None, copy=None):
+        return _run().g.lane
+
+    def __array_ufunc__(self, ufunc, method, *args, **kw):
+        return getattr(ufunc, method)(*(np.asarray(o) if o is self else o for o in args), **kw)
+
+
+laneid = _LaneId()
+
+
+def _axes(n, f):
+    res = tuple(f(a) for a in 'xyz'[: int(n)])
+    return res[0] if len(res) == 1 else res
+
+
+@intrinsic
+def grid(run, m, site, ndim):
+    "The thread's position in the grid: `blockDim*blockIdx + threadIdx`, along `ndim` axes"
+    return _axes(ndim, lambda a: run.g.idx('block', a) * getattr(run.block, a) + run.g.idx('thread', a))
+
+
+@intrinsic
+def gridsize(run, m, site, ndim):
+    "How many threads the grid has, along `ndim` axes"
+    return _axes(ndim, lambda a: np.int64(getattr(run.block, a) * getattr(run.grid, a)))
+
+
+# An array belongs to the place in the source that makes it: two calls on one line are two arrays.
+def _shape(run, m, site, shape):
+    shape = shape if isinstance(shape, tuple) else (shape,)
+    if any(np.ndim(o) for o in shape):
+        raise run.refusal(site, m, 'an array whose size differs from thread to thread')
+    return tuple(int(o) for o in shape)
+
+
+def _dynamic(run, dtype):
+    "The block's dynamic shared memory, as an array of `dtype`"
+    pad = cdiv(run.dynamic, 16) * 16
+    raw = run.shared.setdefault(('dynamic', 'bytes'), np.zeros((run.g.count, pad), np.uint8))
+    mem = Mem(raw.reshape(-1).view(dtype), None, 'shared', fresh=True)
+    mem.dynamic = True
+    off = run.g.local * (pad // dtype.itemsize) if run.g.count > 1 else 0
+    return View(mem, off, (np.int64(run.dynamic // dtype.itemsize),), (1,))
+
+
+def _shared_array(run, m, site, shape, dtype):
+    "An array of the block; of shape 0, the dynamic shared memory that the launch gave"
+    shape, dtype = _shape(run, m, site, shape), as_dtype(dtype)
+    key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
+    if key not in run.shared:
+        g = run.g
+        fresh = _dynamic(run, dtype) if shape == (0,) else fresh_view(shape, dtype, None, 'shared', g.count, g.local)
+        run.shared[key] = fresh
+        if run.shared_bytes > LIMITS.shared:
+            raise run.finding('launch', 'shared_arrays', site, bytes=run.shared_bytes, most=LIMITS.shared)
+    return run.shared[key].again()
+
+
+def _local_array(run, m, site, shape, dtype):
+    "An array of the thread"
+    key, n = ('local', run.program, site), run.g.size
+    if key not in run.shared:
+        shape = _shape(run, m, site, shape)
+        run.shared[key] = fresh_view(shape, as_dtype(dtype), None, 'local', n, np.arange(n))
+    return run.shared[key].again()
+
+
+def _const_like(run, m, site, a):
+    "An array that stays as it is"
+    return a if isinstance(a, View) else wrap(np.asarray(a), 'const', {})
+
+
+shared = SimpleNamespace(array=intrinsic(_shared_array, 'shared.array'))
+local = SimpleNamespace(array=intrinsic(_local_array, 'local.array'))
+const = SimpleNamespace(array_like=intrinsic(_const_like, 'const.array_like'))
+
+
+@intrinsic
+def syncthreads(run, m, site):
+    "A barrier: wait for all threads of the block"
+    run.barrier(m, site)
+
+
+def _count_at_barrier(run, m, site, predicate):
+    "`syncthreads`, and for each lane how many of its block have come to it, and for how many the predicate holds"
+    run.barrier(m, site)
+    true = m & truth(np.broadcast_to(predicate, run.g.size))
+    return (np.bincount(run.g.local[o], minlength=run.g.count)[run.g.local] for o in (m, true))
+
+
+@intrinsic
+def syncthreads_count(run, m, site, predicate):
+    "A barrier; how many threads of the block say yes"
+    here, true = _count_at_barrier(run, m, site, predicate)
+    return true.astype(np.int64)
+
+
+@intrinsic
+def syncthreads_and(run, m, site, predicate):
+    "A barrier; 1 if all threads of the block say yes, else 0"
+    here, true = _count_at_barrier(run, m, site, predicate)
+    return (true == here).astype(np.int64)
+
+
+@intrinsic
+def syncthreads_or(run, m, site, predicate):
+    "A barrier; 1 if some thread of the block says yes, else 0"
+    here, true = _count_at_barrier(run, m, site, predicate)
+    return (true > 0).astype(np.int64)
+
+
+@intrinsic
+def syncwarp(run, m, site, mask=-1):
+    "A barrier: wait for the lanes of the warp that the mask names"
+    run.detectors.synccheck.meet(run, m, mask, site, 'syncwarp')
+    run.now += 1
+    run.order.meet_lanes(run.g, np.flatnonzero(m), run.now)
+
+
+def _fence(run, m, wide):
+    run.order.fence(run.g, np.flatnonzero(m), run.now, wide)
+
+
+@intrinsic
+def threadfence(run, m, site):
+    "A fence: what the thread wrote before is seen by the device before what it writes afterwards"
+    _fence(run, m, True)
+
+
+@intrinsic
+def threadfence_block(run, m, site):
+    "A fence for the threads of the block alone"
+    _fence(run, m, False)
+
+
+@intrinsic
+def threadfence_system(run, m, site):
+    "A fence for the host and other devices, too"
+    _fence(run, m, True)
+
+
+@intrinsic
+def nanosleep(run, m, site, ns):
+    "Let time pass: here nothing happens"
+
+
+class _Grid:
+    "The grid as a cooperative group"
+
+    def __init__(self):
+        self.sync = intrinsic(_grid_sync, 'cg.this_grid().sync')
+
+
+def _grid_sync(run, m, site):
+    run.detectors.synccheck.grid(run, m, site)
+    if run.grid.size > run.room:
+        raise launch_error(run.kernel, 'cooperative_size', blocks=run.grid.size, resident=run.room)
+    run.barrier(m, site)
+    if run.program.waits:
+        return _meet(run, m, site)
+    run.order.start = run.now
+
+
+def _meet(run, m, site):
+    "The grid's barrier of blocks that run one by one; yields while others are missing"
+    here = run.at_grid
+    here.add(run.g.first)
+    if len(here) == run.grid.size:
+        run.at_grid, run.order.start = set(), run.now
+        run.changes += 1
+    while run.at_grid is here:
+        if run.never is not None:
+            absent = next(b for b in range(run.grid.size) if b not in here)
+            run.detectors.synccheck.not_at_grid(run, m, site, *run.g.who_is(absent * run.block.size))
+        yield True
+
+
+def _this_grid(run, m, site):
+    "The grid as a group, whose `sync` is a barrier for all of it"
+    return _Grid()
+
+
+cg = SimpleNamespace(this_grid=intrinsic(_this_grid, 'this_grid'))
