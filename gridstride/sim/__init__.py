@@ -1,12 +1,19 @@
 """The simulator: kernels in Numba's CUDA dialect on a CPU, that say why when they are wrong.
 
-`sim.cuda` is the dialect, whatever the machine. The modules, in the order in which they are read best: `lanes`
-(threads under masks), `arithmetic` (Numba's numbers), `types` (their names), `memory` (arrays), `detectors` (what is
-looked for), `order` (which accesses are ordered), `waits` (do blocks wait for others?), `constants` (what is known when
-a kernel is compiled), `rewrite` (from one thread's function to many lanes'), `functions` and `operations` (what
-rewritten kernels call), `signatures` (what a kernel is declared to take), `run` and `launch` (a kernel at work), `cuda`
-and `host` (Numba's names), `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own
-simulator, for comparison).
+`sim.cuda` is the dialect, whatever the machine. The modules, in the order in which they are read best:
+
+- threads and what they compute with: `lanes` (threads under masks), `arithmetic` (Numba's numbers), `types` (what these
+  are called), `memory` (arrays);
+- what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `errors` (what Python
+  says);
+- from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `waits` (does it
+  wait for other blocks?), `rewrite`, and what rewritten kernels call: `operations`, `functions` (Python's own);
+- CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
+  `numbers`;
+- a kernel at work: `signatures` (what it is declared to take), `arguments`, `launch`, `residents` (blocks that wait for
+  others), `run` (one launch, as all of these see it);
+- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events);
+- beside it: `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own simulator).
 """
 
 from . import cuda

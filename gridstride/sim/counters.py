@@ -14,26 +14,9 @@ class Counters(counting.Counters):
     "Counters by name, as attributes too; `lanes/requests` is how many lanes a memory request had on average"
 
     NAMES = (
-        'global_load_requests',
-        'global_load_sectors',
-        'global_load_ideal',
-        'global_load_bytes',
-        'global_store_requests',
-        'global_store_sectors',
-        'global_store_ideal',
-        'global_store_bytes',
-        'shared_load_requests',
-        'shared_load_wavefronts',
-        'shared_load_conflicts',
-        'shared_store_requests',
-        'shared_store_wavefronts',
-        'shared_store_conflicts',
-        'atomics',
-        'branches',
-        'divergent_branches',
-        'barriers',
-        'requests',
-        'lanes',
+        *(f'global_{way}_{o}' for way in ('load', 'store') for o in ('requests', 'sectors', 'ideal', 'bytes')),
+        *(f'shared_{way}_{o}' for way in ('load', 'store') for o in ('requests', 'wavefronts', 'conflicts')),
+        *('atomics', 'branches', 'divergent_branches', 'barriers', 'requests', 'lanes'),
     )
 
 
@@ -55,41 +38,38 @@ class Trace:
 
     def access(self, run, lanes, v, off, site, verb):
         "`lanes` touch the elements at `off` of the view `v`; `verb`: 'read', 'written', 'atomic'"
-        g, size, way = run.g, v.dtype.itemsize, 'load' if verb == 'read' else 'store'
-        warp, lane = g.warp[lanes], g.lane[lanes]
-        if v.mem.space == 'shared':
-            byte = off * size - (g.local[lanes] * (len(v.mem.data) // g.count) * size if g.count > 1 else 0)
-            n, waves, more = wavefronts(warp, lane, byte, size, g.width)
-            counts = {f'shared_{way}_requests': n, f'shared_{way}_wavefronts': waves, f'shared_{way}_conflicts': more}
-        elif v.mem.space == 'global':
-            n, sec, ideal = sectors(warp, off * size, size)
-            counts = {
-                f'global_{way}_requests': n,
-                f'global_{way}_sectors': sec,
-                f'global_{way}_ideal': ideal,
-                f'global_{way}_bytes': len(off) * size,
-            }
-        else:
+        if v.mem.space not in ('shared', 'global'):
             return
+        count = self._of_shared if v.mem.space == 'shared' else self._of_global
+        requests, counts = count(run.g, lanes, v, off, 'load' if verb == 'read' else 'store')
         if verb == 'atomic':
-            counts = dict(atomics=n)
-        self._count(run, site, requests=n, lanes=len(off), **counts)
+            counts = dict(atomics=requests)
+        self._count(run, site, requests=requests, lanes=len(off), **counts)
+        shape = tuple(int(o) if np.ndim(o) == 0 else -1 for o in v.shape)
+        what = dict(array=v.name, space=v.mem.space, verb=verb, at=np.asarray(off), size=v.dtype.itemsize, shape=shape)
+        self._note(run, lanes, site, len(off), what)
+
+    def _of_shared(self, g, lanes, v, off, way):
+        "(requests, counters) of an access of shared memory"
+        size = v.dtype.itemsize
+        byte = off * size - (g.local[lanes] * (len(v.mem.data) // g.count) * size if g.count > 1 else 0)
+        n, waves, more = wavefronts(g.warp[lanes], g.lane[lanes], byte, size, g.width)
+        names = (f'shared_{way}_{o}' for o in ('requests', 'wavefronts', 'conflicts'))
+        return n, dict(zip(names, (n, waves, more)))
+
+    def _of_global(self, g, lanes, v, off, way):
+        "(requests, counters) of an access of global memory"
+        size = v.dtype.itemsize
+        n, touched, ideal = sectors(g.warp[lanes], off * size, size)
+        names = (f'global_{way}_{o}' for o in ('requests', 'sectors', 'ideal', 'bytes'))
+        return n, dict(zip(names, (n, touched, ideal, len(off) * size)))
+
+    def _note(self, run, lanes, site, n, what):
+        "Remember what `n` threads did, while there is room"
         if self.keep > 0:
-            self.keep -= len(off)
-            self.accesses.append(
-                dict(
-                    time=run.now,
-                    line=run.program.sites[site].line,
-                    array=v.name,
-                    space=v.mem.space,
-                    verb=verb,
-                    block=g.b[lanes],
-                    thread=g.t[lanes],
-                    at=np.asarray(off),
-                    size=size,
-                    shape=tuple(int(o) if np.ndim(o) == 0 else -1 for o in v.shape),
-                )
-            )
+            self.keep -= n
+            line = run.program.sites[site].line
+            self.accesses.append(dict(time=run.now, line=line, block=run.g.b[lanes], thread=run.g.t[lanes], **what))
 
     def branch(self, run, m, yes, no, site):
         "The lanes of `m` part: those of `yes` and those of `no`"
@@ -104,21 +84,7 @@ class Trace:
     def barrier(self, run, m, site):
         "The lanes of `m` are at a barrier"
         self._count(run, site, barriers=len(np.unique(run.g.warp[m])))
-        if self.keep > 0:
-            self.accesses.append(
-                dict(
-                    time=run.now,
-                    line=run.program.sites[site].line,
-                    array='',
-                    space='',
-                    verb='barrier',
-                    block=run.g.b[m],
-                    thread=run.g.t[m],
-                    at=np.zeros(0, int),
-                    size=0,
-                    shape=(),
-                )
-            )
+        self._note(run, m, site, 0, dict(array='', space='', verb='barrier', at=np.zeros(0, int), size=0, shape=()))
 
     def __repr__(self):
         titles = ('requests', 'sectors', 'ideal', 'wavefr.', 'confl.')

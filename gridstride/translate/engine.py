@@ -27,7 +27,7 @@ from ..cpp.rewrite import to_cpp
 from ..findings import NotSimulated, outside_level
 from ..launching import configure, count_arguments
 from ..options import checking, settings
-from ..sim.launch import arguments
+from ..sim.arguments import arguments
 from ..sim.memory import View
 from .expressions import PRIMARY, Expressions, Text
 from .kernel import translate
