@@ -1,0 +1,60 @@
+"""The arguments of a kernel as it sees them: arrays and tensors become views of their memory, numbers Numba's."""
+
+from functools import partial
+
+import numpy as np
+
+from ..findings import NotSimulated
+from ..launching import argument_error
+from .arithmetic import as_numba
+from .constants import fits
+from .memory import wrap
+
+__all__ = ['arguments']
+
+
+def _tensor(v, name, known):
+    "A `View` of a torch tensor: the whole of its memory is known, whatever part of it the tensor is"
+    if str(v.device) != 'cpu':
+        raise NotSimulated(f'{name} is on {v.device}; the simulator takes CPU tensors')
+    v = v.detach()
+    whole = v.as_strided((v.untyped_storage().nbytes() // v.element_size(),), (1,), 0)
+    try:
+        return wrap(v.numpy(), name, known, whole.numpy())
+    except TypeError:
+        raise NotSimulated(f'{name}: NumPy has no {v.dtype}') from None
+
+
+def _argument(
+    v,
+    name,  # what messages call it
+    known,  # memory that was wrapped already, and its `Mem`
+    wrong,  # makes the `TypeError` for a value that no kernel takes
+):
+    "An argument as the kernel sees it"
+    if hasattr(v, 'device_view'):
+        return v.device_view(name, known)
+    if hasattr(v, 'detach'):
+        return _tensor(v, name, known)
+    if isinstance(v, np.ndarray):
+        return wrap(v, name, known)
+    if isinstance(v, tuple):
+        return tuple(_argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v))
+    if isinstance(v, int) and not fits(v):
+        raise wrong(f'is {v}, which needs more than 64 bits; give a float')
+    if isinstance(v, (bool, int, float, complex, np.generic)):
+        return as_numba(v)
+    mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(v, list) else ''
+    raise wrong(f'takes a tensor, an array, a number or a tuple of these, and a {type(v).__name__} was given{mend}')
+
+
+def arguments(
+    kernel,  # its name
+    params,  # names of its parameters
+    values,  # what it is called with
+):
+    "The arguments as the kernel sees them; `TypeError` says which one no kernel takes"
+    known = {}
+    return [
+        _argument(v, k, known, partial(argument_error, kernel, i, k)) for i, (k, v) in enumerate(zip(params, values))
+    ]

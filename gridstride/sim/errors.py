@@ -1,0 +1,61 @@
+"""What Python says of a kernel, with the kernel's own line: an array taken for a number, a name that Numba has not."""
+
+import linecache
+import re
+import sys
+from difflib import get_close_matches
+
+from ..findings import NotSimulated, Place, exception_of
+from ..launching import argument_error
+from ..shown import ShownBriefly, briefly
+from .memory import View
+
+__all__ = ['with_its_line']
+
+
+def with_its_line(prog, values, error):
+    "The error with the kernel's line; one of Python's own is shown with that line, and without what led to it"
+    _, number = _frame_of(prog, error)
+    source = linecache.getline(prog.file, number).strip()
+    if isinstance(error, NotSimulated) and number and not error.line:
+        place = dict(kernel=prog.name, file=prog.file, line=number, source=source)
+        return NotSimulated(error.what, error.mend, **place)
+    if isinstance(error, ShownBriefly) or not number:
+        return error
+    if isinstance(error, TypeError) and "'View'" in str(error):
+        return _number_error(prog, values, error)
+    cuda = sys.modules[f'{__package__}.cuda']
+    meant = get_close_matches(getattr(error, 'name', None) or '', dir(cuda), 1, 0.8)
+    mend = f'\n  cuda.{meant[0]} is what Numba calls it.' if meant else ''
+    error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{mend}']
+    return briefly(error)
+
+
+def _number_error(prog, values, error):
+    "The error that names the array that a line takes for a number"
+    frame, number = _frame_of(prog, error)
+    line = linecache.getline(prog.file, number).strip()
+    for name, v in frame.items():
+        found = re.findall(rf'(?<![\w.]){re.escape(name)}\s*\[([^][]*)\]', line) if isinstance(v, View) else []
+        for given in (o.count(',') + 1 for o in found if ':' not in o):
+            if given < v.ndim:
+                fields = dict(array=name, dimensions=v.ndim, given=given)
+                return exception_of('memcheck', 'indices', 'python', fields, Place(prog.name, prog.file, number, line))
+    for i, (name, v) in enumerate(zip(prog.params, values)):
+        if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
+            shape = tuple(map(int, v.shape))
+            what = f'is an array of shape {shape}, and line {number} takes it for a number: {line}'
+            return argument_error(prog.name, i, name, f'{what}\n  Give the number itself: {name}.item()')
+    what, mend = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
+    return NotSimulated(what, mend, kernel=prog.name, file=prog.file, line=number or None, source=line)
+
+
+def _frame_of(prog, error):
+    "(its variables, the line where it stands) of the kernel that an error comes from"
+    found = {}, 0
+    tb = error.__traceback__
+    while tb:
+        if tb.tb_frame.f_code.co_filename == prog.file:
+            found = tb.tb_frame.f_locals, tb.tb_lineno
+        tb = tb.tb_next
+    return found
