@@ -7,7 +7,7 @@ import torch
 from gridstride.kernels import attention, attention_way
 from gridstride.cpp import emulator, program
 from gridstride.kernels.flash import attentions, programs, sources
-from gridstride.kernels.fused import operators
+from gridstride.kernels import operators
 from gridstride.kernels.rung import Device
 from one_unit import one_unit
 

@@ -10,8 +10,8 @@ The modules, in the order in which they are read best:
 - the tool: `choice` (which kernel, and why), `kept` (what `tune` measured, on disk), `calling` (`matmul` itself);
 - what they are written with: `ptx` (instructions as functions), `tma` (models of who holds what), `maps` (tensor maps);
 - rooms of tools, alike inside: `memory`, `fused`, `flash`, `latent`, `products`, `quant`, `sparse`; what they share:
-  `tool` (looks at arguments, launches a `Call`), `texts` (what stands above a kernel), `layers` (swaps linear
-  layers);
+  `tool` (looks at arguments, launches a `Call`), `operators` (how torch's compiler sees a launch), `texts` (what stands
+  above a kernel), `layers` (swaps linear layers);
 - `export` (kernels to take away; `standalone`: what such a program has), `cub` (NVIDIA's own, to be held against).
 """
 

@@ -9,7 +9,7 @@ import torch
 from torch.autograd import forward_ad
 
 from .choice import KEPT, TYPES, forgetting, multiply, tf32, why_torch
-from .fused.operators import operator
+from .operators import operator
 from .rung import Product
 from .tool import enter_thread
 from ..cpp.launcher import launcher

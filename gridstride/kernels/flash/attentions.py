@@ -10,7 +10,7 @@ from torch.nn.functional import scaled_dot_product_attention
 from . import calls
 from .calls import DIMS, Case
 from .launches import launch_mapped
-from ..fused.operators import constant, operator
+from ..operators import constant, operator
 from ..rung import here
 from ..tool import check_tensor, launch
 from ...utils import backend

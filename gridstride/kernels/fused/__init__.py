@@ -2,8 +2,8 @@
 they are asked for.
 
 The modules: `activations`, `norms`, `losses`, `softmaxes`, `optimizers` (the tools), `calls` (what is launched for a
-type and a size), `operators` (how torch's compiler sees it), `sources` (the texts, `*.cuh`), `programs`,
-`softmax_programs` and `training_programs` (what `export` writes).
+type and a size), `sources` (the texts, `*.cuh`), `programs`, `softmax_programs` and `training_programs` (what `export`
+writes).
 """
 
 from .sources import source

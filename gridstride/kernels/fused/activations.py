@@ -5,8 +5,8 @@ from torch.autograd.function import once_differentiable
 
 from . import calls
 from .calls import Dropout
-from .operators import operator
 from .sources import SIZES, sums_of
+from ..operators import operator
 from ..rung import here
 from ..tool import check_fits, check_tensor, launch, type_of, vector_of
 

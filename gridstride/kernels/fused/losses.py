@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 import torch
 
-from .operators import untraced
 from .sources import SIZES, sums_of, whole
+from ..operators import untraced
 from ..rung import Call, Long, here
 from ..tool import LOAD, check_fits, check_tensor, launch, power_between, type_of, vector
 from ...utils import cdiv

@@ -7,8 +7,8 @@ from typing import NamedTuple
 import torch
 from torch.autograd.function import once_differentiable
 
-from .operators import operator
 from .sources import SIZES, sums_of, whole
+from ..operators import operator
 from ..rung import Call, Long, here
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv

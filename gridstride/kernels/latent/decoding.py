@@ -9,7 +9,7 @@ from . import calls
 from .calls import Case
 from .sources import DIM, HALVES, PAGE, VALUES
 from ..flash.launches import launch_mapped
-from ..fused.operators import constant, operator
+from ..operators import constant, operator
 from ..rung import here
 from ..tool import check_tensor, launch, type_of
 from ...utils import backend

@@ -12,7 +12,7 @@ from .launches import plan_for, run
 from .sources import ACTIVATIONS, Activation, pass_source
 from ..calling import matmul
 from ..choice import why_torch
-from ..fused.operators import untraced
+from ..operators import untraced
 from ..rung import Call, Long
 from ..tool import enter_thread, launch, type_of
 from ...utils import cdiv

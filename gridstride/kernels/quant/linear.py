@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from .calls import MOST
 from .packed import Packed, pack, run_matvec, unpack
 from .sources import FLOATS
-from ..fused.operators import operator
+from ..operators import operator
 from ..tool import type_of
 
 _ROW = 0  # of `group` in the operator, where 'row' cannot stand

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 from .formats import compress, prune, search_order, to_words
 from .sources import HALVES
 from .two_four import TwoFour, run_24, unpack_24
-from ..fused.operators import operator
+from ..operators import operator
 from ..tool import type_of
 
 
