@@ -8,10 +8,12 @@ import torch
 import torch.nn.functional as F
 from gridstride.asm import CompilerMissing, resources
 from gridstride.cpp import program
-from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp, split, using
+from gridstride.kernels import Activation, Epilogue, bmm, explain, explain_with, grouped_mm, matmul, mlp, split, tune
+from gridstride.kernels import using
 from gridstride.kernels.products import batches, launches, mlps, programs
 from gridstride.kernels.products.calls import TILES as KNOWN, Case, Tile, choose, product_call
 from gridstride.kernels.products.launches import run
+from gridstride.kernels.products.tiled import Tiled, every_tile, ranked, tiled
 from gridstride.kernels.rung import H100
 from one_unit import one_unit
 
@@ -32,7 +34,7 @@ def at_once(pytestconfig):
              *(partial(test_groups_may_be_ragged_or_empty, o) for o in GROUP_TILES),
              *(partial(test_matmul_with_an_epilogue, o, 'kernel') for o in CHAINED),
              *(partial(o, 'kernel') for o in (test_accumulation, test_an_mlp, test_groups)),
-             test_an_activation_of_ones_own_needs_no_slope,
+             test_an_activation_of_ones_own_needs_no_slope, test_tiled_products_go_by_using_and_tune,
              partial(test_batches, 'kernel', HALF, SimpleNamespace(setattr=lambda *args: None))]
     with one_unit(pytestconfig, cases):
         launches._ready.cache_clear()                               # of launches that were only noted
@@ -66,6 +68,13 @@ def given(a, b, layout):
 PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 136, 536, 72),
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
             (TILES[6], 'tn', HALF, 5, 72, 136, 72)]
+# widths that are no multiples of 64; parts of k, of which some blocks have none; warpgroups that go ahead, also for
+# more steps than there are
+PRODUCTS += [(Tile(128, 72, 3, 2, 1, 1, 1, CK=4, EARLY=1), 'nt', torch.float16, 2, 136, 152, 72),
+             (Tile(64, 104, 4, 1, 1, 1, 2, CK=2), 'tn', HALF, 1, 72, 216, 520),
+             (Tile(256, 72, 3, 2, 1, 1, 1, CK=2), 'nn', HALF, 1, 264, 136, 328),
+             (Tile(128, 88, 3, 2, 2, 1, 1, LEAD=1, GROUP=4), 'nn', HALF, 1, 264, 184, 328),
+             (Tile(128, 80, 3, 2, 1, 2, 1, LEAD=2, EARLY=1), 'nt', torch.float16, 1, 136, 328, 72)]
 
 
 @pytest.mark.parametrize('tile,layout,dtype,count,h,w,k', PRODUCTS)
@@ -75,8 +84,36 @@ def test_layouts_tiles_and_batches(tile, layout, dtype, count, h, w, k):
     close(run(*given(a, b, layout), out, layout, tile=tile), *exact(a, b), dtype)
 
 
-SQUARE = Activation('x * x', '2 * x')
 SMALL = Tile(64, 64, 2, 1, 1, 1, 1)
+
+
+def test_tiled_products_go_by_using_and_tune():
+    "As `matmul` takes them: each type and layout, sizes around the tiles; none of them is a default"
+    for dtype, layout, (h, w, k) in ((HALF, 'tn', (72, 104, 136)), (torch.float16, 'nn', (136, 72, 200))):
+        a, b = normal(h, k, dtype=dtype), normal(k, w, dtype=dtype)
+        m, n = given(a, b, layout)
+        a, b = m.t() if layout[0] == 't' else m, n.t() if layout[1] == 't' else n
+        kernel = Tiled(SMALL._replace(BN=72, CK=2), str(dtype)[6:], layout)      # its launches are kept with it
+        assert not explain(a, b).kernel
+        with using(kernel):
+            assert explain(a, b).kernel is kernel is tune(a, b).kernel
+            close(matmul(a, b), *exact(a, b), dtype)
+            # 64 numbers are one step of k, which two blocks cannot share
+            assert not explain(a[:, :64].contiguous(), b[:64].contiguous()).kernel
+    assert tiled(SMALL) is tiled(SMALL) and repr(tiled(SMALL)) == "<Tiled 'tiled 64x64, 1x1'>"
+
+
+@pytest.mark.parametrize('layout', ['nn', 'tn', 'nt'])
+def test_ranked_tiles_have_room_and_fit_the_shape(layout):
+    assert all(product_call(Case('bfloat16', 'bfloat16', layout, 1, 512, 512, 512), 1., H100, o)[0].shared
+               <= (228*1024 - 2048*o.BLOCKS)//o.BLOCKS for o in every_tile(layout))
+    large, long = ranked(8192, 8192, 8192, layout=layout)[0].tile, ranked(1264, 416, 8080, layout=layout)[0].tile
+    assert large.BM*large.BN > 28000 and large.CK == 1 and long.CK > 1
+    few = ranked(64, 64, 128, n=2000, layout=layout)
+    assert {o.tile.CK for o in few} == {1, 2} and len({o.name for o in few}) == len(few)
+
+
+SQUARE = Activation('x * x', '2 * x')
 REFERENCE = {'relu': F.relu, 'gelu': F.gelu, 'gelu_tanh': partial(F.gelu, approximate='tanh'), 'silu': F.silu,
              SQUARE: lambda x: x*x, None: lambda x: x}
 WAYS = ['gelu', 'gelu_tanh', 'silu', 'relu', SQUARE, 'residual', 'onto']
@@ -343,7 +380,12 @@ MOST = [dict(bias=True, activation='gelu', saved='slope'), dict(times=True, summ
         dict(bias=True, added=True), dict(out='float32', onto=True)]
 
 
-@pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST)], ids=str)
+# those with most sums beside what is new: parts of k, and a warpgroup that goes ahead
+BEYOND = [(Tile(128, 248, 3, 2, 1, 1, 1, CK=4), {}), (Tile(128, 168, 2, 1, 1, 1, 2), {}),
+          (Tile(128, 256, 4, 2, 2, 1, 1, LEAD=2, EARLY=1), {})]
+
+
+@pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST), *BEYOND], ids=str)
 def test_the_compiler_spills_nothing(tile, more):
     case = Case(**dict(dtype='bfloat16', out='bfloat16', layout='nt', count=1, h=8192, w=8192, k=4096) | more)
     call, boxes = product_call(case, 1., H100, tile)

@@ -3,7 +3,8 @@ matrices at once; of groups of rows, each with a matrix of its own. Its modules 
 are asked for.
 
 The modules: `epilogues` (what follows a product), `mlps`, `batches` (`bmm`, `grouped_mm`), `calls` (which numbers for
-which sizes), `launches`, `sources` (the text, `product.cuh`), `programs` (what `export` writes).
+which sizes), `launches`, `tiled` (plain products with any tile, for `tune`), `sources` (the text, `product.cuh`),
+`programs` (what `export` writes).
 """
 
 from .sources import Activation

@@ -38,6 +38,10 @@ class Tile(NamedTuple):
     CM: int  # blocks of a cluster, below each other
     CN: int  # side by side
     BLOCKS: int  # of an SM
+    CK: int = 1  # blocks of a cluster that share k, and add up their sums
+    LEAD: int = 0  # steps by which the first of two warpgroups goes ahead, so that one multiplies while one stores
+    GROUP: int = 16  # rows of tiles that are visited together
+    EARLY: int = 0  # does the kernel begin, up to its first load, before the one ahead of it has ended?
 
 
 # A tile: its measured time on an H100, in units of what `cost` says without it
@@ -50,7 +54,7 @@ TILES = {
     Tile(64, 128, 4, 1, 1, 1, 2): 1.25,
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
-BK, _GROUP = 64, 16
+BK = 64
 
 
 def cost(tile, c, sms=132) -> float:
@@ -74,14 +78,19 @@ def choose(c, sms=132) -> Tile:
     return min((o for o in TILES if not rich or o.BM // o.WGS == 64), key=lambda tile: cost(tile, c, sms))
 
 
-def _registers(tile):
+def registers(tile):
     "How many a thread that copies keeps, and how many one that multiplies gets of the others"
     each = 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
-    down = 40 if each > 80 else 24
+    down = (40 if each > 80 else 24) + 16 * (tile.CK > 1)  # with parts of k a thread that copies keeps more
     return dict(DOWN=down, UP=min(240, (each + (each - down) // tile.WGS) // 8 * 8))
 
 
 _ARRAYS = 'm', 'n', 'out_map', 'saved_map', 'out', 'saved', 'bias', 'other', 'sums', 'ends'
+
+
+def stage_bytes(tile, turned):
+    "Of both tiles of a stage; those of an n that is not `turned` in whole boxes"
+    return BK * 2 * (tile.BM + (tile.BN if turned else cdiv(tile.BN, 64) * 64))
 
 
 def is_staged(c):
@@ -107,16 +116,17 @@ def product_call(
     flags = dict(BIAS=c.bias, ACTIVE=bool(c.activation), TIMES=c.times, ADDED=c.added)
     flags |= dict(SAVED=bool(c.saved), SLOPES=c.saved == 'slope', SUMMED=c.summed, ONTO=c.onto)
     flags |= dict(GROUPED=c.grouped, M_TURNED=turned[0], N_TURNED=turned[1])
-    numbers = dict(tile._asdict(), BK=BK, GROUP=_GROUP, **_registers(tile), **flags)
+    numbers = dict(tile._asdict(), BK=BK, **registers(tile), **flags)
     src = product_source(c.dtype, c.out, c.activation, tuple(numbers.items()))
     tiles = c.count * cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN * tile.CN)
     if c.grouped:
         tiles += c.count * cdiv(c.w, tile.BN * tile.CN)
     size = tile.CM * tile.CN
-    grid = size * min(on.sms * tile.BLOCKS // size, tiles)
-    shared = tile.STAGES * (tile.BM + tile.BN) * BK * 2 + tile.WGS * 4 * 4096
+    # clusters that share k have one tile each, the others those that come, too
+    grid = tile.CK * tiles if tile.CK > 1 else size * min(on.sms * tile.BLOCKS // size, tiles)
     given = (c.count, c.h, c.w, c.k, float(scale))
-    call = Call(src, 'multiply', _ARRAYS, given, (grid,), (128 * (tile.WGS + 1),), shared)
+    threads, shared = 128 * (tile.WGS + 1), tile.STAGES * stage_bytes(tile, turned[1]) + tile.WGS * 4 * 4096
+    call = Call(src, 'multiply', _ARRAYS, given, (grid,), (threads,), shared, bool(tile.EARLY))
     m = (1, BK // tile.CN, 64) if turned[0] else (1, tile.BM // tile.CN, BK)
     n = (1, tile.BN // tile.CM, BK) if turned[1] else (1, BK // tile.CM, 64)
     out = (1, 16, 64) if is_staged(c) else m
