@@ -292,11 +292,13 @@ _GUARD = dict(
     cuda=_NOTHING + '`if (i < n)`, where n is the number of items.',
 )
 _OUTSIDE = '{element} is outside: {array} has shape {shape}'
+_FAULT = 'an address in no array: the nearest is {array} of shape {shape}, where it would be {element}'
 _DYNAMIC = dict(
     python='The launch gives the size of dynamic shared memory, in bytes: kernel[grid, block, stream, bytes].',
     cuda='The launch gives the size of dynamic shared memory, in bytes: <<<grid, block, bytes>>>, '
     'or from Python [grid, block, stream, bytes].',
 )
+_SMALLER = 'Use a smaller tile, or types of fewer bytes.'
 _WILD = 'Either the pointer was never set, or the index is far outside: look at how it is computed.'
 _LOOK = dict(
     python="sim.options(checks='all') shows the first access that is outside.",
@@ -380,8 +382,9 @@ WORDS = {
     # Shared memory: outside of an array of it, of all of them, and where the launch asked for none
     ('memcheck', 'outside_shared'): Words(_OUTSIDE),
     ('memcheck', 'outside_dynamic'): Words(_OUTSIDE, _DYNAMIC),
-    ('memcheck', 'outside_arrays'): Words('shared memory is used outside of its arrays'),
-    ('memcheck', 'no_shared'): Words('shared memory is used that the launch did not ask for'),
+    ('memcheck', 'outside_arrays'): Words(
+        'shared memory is used far from any of its arrays', 'Look at how the pointer or the index is computed.'
+    ),
     ('memcheck', 'no_dynamic'): Words('shared memory is used that the launch did not ask for', _DYNAMIC),
     ('memcheck', 'no_shared_address'): Words(
         '{operation}: {address:#x} is no address in shared memory',
@@ -393,7 +396,7 @@ WORDS = {
     ),
     # Memory that is not the kernel's
     ('memcheck', 'no_array'): Words('address {address:#x} is in no array', _WILD),
-    ('memcheck', 'freed'): Words('{array} is used after it was freed'),
+    ('memcheck', 'freed'): Words('{array} is used after it was freed', 'Free it behind its last use.'),
     ('memcheck', 'not_allocated'): Words(
         'free({address:#x}): malloc has not given this address, or it was freed before'
     ),
@@ -408,14 +411,14 @@ WORDS = {
     ),
     ('memcheck', 'kernel_reads_host'): Words("a kernel reads the host's memory", _TO_THE_GPU),
     ('memcheck', 'kernel_writes_host'): Words("a kernel writes the host's memory", _TO_THE_GPU),
-    ('memcheck', 'host_reads'): Words('the host reads {array}, which is on the GPU', _TO_THE_HOST),
-    ('memcheck', 'host_writes'): Words('the host writes {array}, which is on the GPU', _TO_THE_HOST),
+    ('memcheck', 'host_reads'): Words('the host reads {array} on the GPU', _TO_THE_HOST),
+    ('memcheck', 'host_writes'): Words('the host writes {array} on the GPU', _TO_THE_HOST),
     # The same, found by the operating system, because the detectors did not look on
-    ('memcheck', 'fault_outside'): Words(_OUTSIDE, _LOOK),
+    ('memcheck', 'fault_outside'): Words(_FAULT, _LOOK),
     ('memcheck', 'fault_no_array'): Words('address {address:#x} is in no array', _LOOK),
     ('memcheck', 'fault_freed'): Words('{array} is used after it was freed', _LOOK),
     ('memcheck', 'fault_null'): Words('a null pointer is read or written', _NEVER_ALLOCATED),
-    ('memcheck', 'fault_address'): Words('address {address:#x} is not device memory'),
+    ('memcheck', 'fault_address'): Words('address {address:#x} is not device memory', _WILD),
     # Addresses that must be multiples of something
     ('memcheck', 'misaligned'): Words(
         'an access of {bytes} bytes at {element} is misaligned: the address must be a multiple of {bytes}',
@@ -607,7 +610,10 @@ WORDS = {
         'On the host, tensor_map(x, box) makes one; the kernel takes it as `const __grid_constant__ TensorMap`, '
         'and gives its address.',
     ),
-    ('memcheck', 'coordinates'): Words('{operation} has {given} coordinates, and the tensor map {axes} axes'),
+    ('memcheck', 'coordinates'): Words(
+        '{operation} has {given} coordinates, and the tensor map {axes} axes',
+        'A box has one coordinate for each axis of the tensor map, that of the last axis first.',
+    ),
     ('memcheck', 'box_misaligned'): Words(
         '{operation}: the box begins at element {at} of its rows, '
         'and that must be a multiple of 16 bytes, {elements} elements',
@@ -663,12 +669,6 @@ WORDS = {
     ('synccheck', 'diverged'): Words(
         "{here} of the block's {threads} threads reach this barrier; thread {thread} is in another branch", _EVERYBODY
     ),
-    ('synccheck', 'others_wait'): Words(
-        "{here} of the block's {threads} threads reach this barrier; the others wait for something else", _EVERYBODY
-    ),
-    ('synccheck', 'waits_elsewhere'): Words(
-        '{here} of {threads} threads wait at a barrier, and this one for what never comes', _EVERYBODY
-    ),
     ('synccheck', 'grid_diverged'): Words(
         "not all threads of the grid reach its barrier: thread {thread} of block {in_block} does not", _AT_GRID
     ),
@@ -684,7 +684,8 @@ WORDS = {
     ),
     # Barriers with a number, and mbarriers; `why`: a phrase, what the thread waits for
     ('synccheck', 'no_such_barrier'): Words(
-        'barrier {barrier} for {threads} threads: there are barriers 0 to 15, and whole warps meet at them'
+        'barrier {barrier} for {threads} threads: there are barriers 0 to 15, and whole warps meet at them',
+        'Give a multiple of 32 threads, of all the warps that come.',
     ),
     ('synccheck', 'barrier_threads'): Words(
         'barrier {barrier} is used for {threads} threads here and for {others} by those who wait there',
@@ -695,7 +696,10 @@ WORDS = {
         'One thread makes it: mbarrier.init, then fence.mbarrier_init, then a barrier of the block '
         '(of the cluster, if other blocks use it).',
     ),
-    ('synccheck', 'mbarrier_count'): Words('an mbarrier for no arrival, or for more than 2^20 - 1'),
+    ('synccheck', 'mbarrier_count'): Words(
+        'an mbarrier for no arrival, or for more than 2^20 - 1',
+        'mbarrier.init gets the number of arrivals of one phase.',
+    ),
     ('synccheck', 'too_many_arrive'): Words(
         'more threads arrive at an mbarrier than the {count} of a phase, which it was made for on line {made_on}',
         'mbarrier.init gets the number of arrivals of one phase.',
@@ -766,7 +770,10 @@ WORDS = {
         'a block of {block} is {threads} threads; a GPU takes {most} at most, and {most_z} along z',
         'Use smaller blocks and more of them.',
     ),
-    ('launch', 'grid_size'): Words('a grid of {grid} blocks; a GPU takes {most_x} along x, {most_yz} along y and z'),
+    ('launch', 'grid_size'): Words(
+        'a grid of {grid} blocks; a GPU takes {most_x} along x, {most_yz} along y and z',
+        'Put the longest axis along x.',
+    ),
     ('launch', 'cluster_size'): Words(
         'a grid of {grid} blocks in clusters of {cluster}: a cluster has 8 blocks at most, and the grid whole clusters',
         'Round the grid up, and let the blocks that are too many do nothing.',
@@ -774,9 +781,9 @@ WORDS = {
     ('launch', 'shared_number'): Words('{given!r} bytes of shared memory: it is a whole number, 0 or more'),
     ('launch', 'stream'): Words('{given!r} is no stream: it is None, a number, or an object of torch or Numba'),
     ('launch', 'shared_size'): Words(
-        '{bytes} bytes of shared memory; a block has {most} unless a kernel asks for more'
+        '{bytes} bytes of shared memory; a block has {most} unless a kernel asks for more', _SMALLER
     ),
-    ('launch', 'shared_arrays'): Words('{bytes} bytes of shared memory for a block; it has {most}'),
+    ('launch', 'shared_arrays'): Words('{bytes} bytes of shared memory for a block; it has {most}', _SMALLER),
     ('launch', 'dynamic_size'): Words(
         '{bytes} bytes of dynamic shared memory; this kernel may use {most}',
         'Above 48 KB: cudaFuncSetAttribute(kernel, cudaFuncAttributeMaxDynamicSharedMemorySize, bytes), up to 227 KB.',
@@ -786,7 +793,7 @@ WORDS = {
         'Let each thread do more: a loop over the items with the stride of the grid.',
     ),
     ('launch', 'shared_sum'): Words(
-        '{bytes} bytes of static and {dynamic} of dynamic shared memory; this kernel may use {most}'
+        '{bytes} bytes of static and {dynamic} of dynamic shared memory; this kernel may use {most}', _SMALLER
     ),
     ('launch', 'static_size'): Words(
         "the block's shared arrays need more than a block has",
@@ -821,17 +828,32 @@ WORDS = {
         'an integer is divided by zero', 'A GPU goes on with a meaningless number; test the divisor first.'
     ),
     ('crash', 'stack'): Words("a thread's stack is full", 'Recursion that does not end, or a large local array.'),
-    ('crash', 'aborts'): Words('the kernel called abort(), or threw an exception'),
-    ('crash', 'instruction'): Words('the kernel executed an instruction that traps'),
+    ('crash', 'aborts'): Words(
+        'the kernel called abort(), or threw an exception',
+        'Device code has no exceptions: assert(...) says what must hold.',
+    ),
+    ('crash', 'instruction'): Words(
+        'the kernel executed an instruction that traps',
+        'It asked for that, or came to a place that the compiler takes for impossible.',
+    ),
     ('crash', 'trap'): Words('{operation}'),
-    ('crash', 'no_return'): Words('a function that promises a result ends without `return`'),
-    ('crash', 'exits'): Words('exit({status}) was called'),
+    ('crash', 'no_return'): Words(
+        'a function that promises a result ends without `return`', 'Each way through it returns something.'
+    ),
+    ('crash', 'exits'): Words(
+        'exit({status}) was called', 'It would end Python, too: TORCH_CHECK(false, "why") tells what is wrong.'
+    ),
     ('crash', 'exits_in_kernel'): Words(
         'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
     ),
-    ('crash', 'host_memory'): Words('the host code reads or writes memory that is not its own'),
-    ('crash', 'host_division'): Words('the host code divides an integer by zero'),
-    ('crash', 'host'): Words('the host code crashed'),
+    ('crash', 'host_memory'): Words(
+        'the host code reads or writes memory that is not its own',
+        'A null pointer, an index far outside, or memory that was given back.',
+    ),
+    ('crash', 'host_division'): Words('the host code divides an integer by zero', 'Test the divisor first.'),
+    ('crash', 'host'): Words(
+        'the host code crashed', 'It asked for that, or came to a place that the compiler takes for impossible.'
+    ),
     ('crash', 'cluster_variable'): Words(
         'in clusters the emulator has no __shared__ variables of file scope',
         'Declare it in the kernel, or in the function that uses it.',
@@ -840,7 +862,10 @@ WORDS = {
         'no addresses are left for the detectors',
         'A limit on virtual memory (ulimit -v) is in their way; checks=False runs without them.',
     ),
-    ('crash', 'no_stack'): Words("no memory for another thread's stack"),
+    ('crash', 'no_stack'): Words(
+        "no memory for another thread's stack",
+        'A limit on virtual memory (ulimit -v) is in its way, or no memory is left: use smaller blocks.',
+    ),
     ('timeout', 'endless'): Words(
         'the kernel still runs after {seconds} s: an endless loop, or threads that wait for what never comes',
         dict(
@@ -941,7 +966,7 @@ ALWAYS = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
     'misplaced host_reads host_writes copy_target no_block copy_to_no_block not_its_own bulk_bytes no_tensor_map '
     'coordinates box_misaligned box_before descriptor block_ended',
-    synccheck='grid_diverged endless_wait blocks_wait others_wait waits_elsewhere stuck stuck_together warp_apart '
+    synccheck='grid_diverged endless_wait blocks_wait stuck stuck_together warp_apart '
     'lane_elsewhere different_calls own_mask arrives_twice waits_unarrived no_such_barrier '
     'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '
     'not_cooperative programs_wait',

@@ -15,7 +15,10 @@ IMPORTS = {  # what a block uses -> the line that it begins with
     r'\btorch\.': 'import torch',
     r'\bcuda\.': 'from gridstride.sim import cuda',
     r'\bcuda_kernel\(': 'from gridstride import cuda_kernel',
-    r'\bPTX\b': 'from gridstride.kernels.ptx import PTX, wgmma',
+    r'\bload_cuda\(': 'from gridstride import load_cuda',
+    r'\bcdiv\(': 'from gridstride import cdiv',
+    r'\bPTX \+ r': 'from gridstride.kernels.ptx import PTX',
+    r'\bPTX \+ wgmma': 'from gridstride.kernels.ptx import PTX, wgmma',
     r'\btensor_map\(': 'from gridstride.kernels.maps import tensor_map',
     r'\btriton\.': 'from gridstride import triton',
     r'\btl\.': 'tl = triton.language',
@@ -30,23 +33,13 @@ def named(**codes):
 
 
 WITHOUT = {  # why a page has no kernels -> the findings
-    'It is found in a program of CUDA C with a `main` (`python -m gridstride.cpp file.cu`), or in a host function that '
-    '`load_cuda` has compiled.': named(
-        memcheck='kernel_reads_host kernel_writes_host host_reads host_writes',
-        synccheck='not_cooperative',
-        launch='static_size waits_in_kernel',
-        crash='exits host_memory host_division host aborts',
-    ),
-    'It tells of this machine, or of what no check looked at: no kernel shows it everywhere.': named(
-        memcheck='fault_outside fault_no_array fault_freed fault_address',
-        launch='out_of_memory',
-        crash='no_addresses no_stack instruction',
-    ),
-    'No small kernel stands here yet.': named(
-        memcheck='outside_type outside_arrays no_shared block_may_end descriptor metadata',
-        synccheck='others_wait waits_elsewhere blocks_wait',
-        crash='cluster_variable',
-    ),
+    'No kernel is wrong here. The detectors keep notes of each byte of device memory, and reserve the addresses for '
+    'these at the first launch: hundreds of gigabytes of addresses, hardly any memory. A limit on the addresses of a '
+    'process that is set before (`ulimit -v 8000000` in a shell, or what a cluster sets for its jobs) leaves no room '
+    'for them.': named(crash='no_addresses'),
+    'No kernel is wrong here. Each thread of a block that waits has a stack of its own, of 256 KB of addresses, which '
+    'are reserved when a block is as large for the first time. A limit on the addresses of a process (`ulimit -v` in a '
+    'shell, or what a cluster sets for its jobs) leaves no room for it.': named(crash='no_stack'),
 }
 
 

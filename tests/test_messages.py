@@ -1,9 +1,10 @@
 "The kernels on the pages of messages: each wrong one gives the finding of its page, each right one none."
-import linecache, re, sys, warnings
+import linecache, re, subprocess, sys, warnings
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
-from gridstride.cpp import kernel
+from gridstride.cpp import kernel, load, reader
 from gridstride.kernels.ptx import PTX, wgmma
 from gridstride.findings import WARNINGS, WORDS, KernelError
 
@@ -13,6 +14,7 @@ import findings_pages
 PAGES = findings_pages.examples()
 BLOCKS = [(*key, side, code) for key, (_, *sides) in PAGES.items() for side, code in zip(('wrong', 'right'), sides)]
 SOURCE = re.compile(r"cuda_kernel\((?:PTX \+ )?(?:wgmma\(8\) \+ )?r'''(.*?)'''(, checks=False)?", re.S)
+HOST = re.compile(r"load_cuda\(r'''(.*?)'''\)", re.S)
 NAME = re.compile(r'__global__ void (?:__cluster_dims__\([^)]*\) )?(\w+)')
 INCLUDE = re.compile(r'^#include .*\n', re.M)
 
@@ -38,6 +40,21 @@ def unit(names, checks):
     return {src: made[name] for src, name in names.items()}
 
 
+@pytest.fixture(scope='module')
+def loaded():
+    "load_cuda for the sources of all pages: one unit, a namespace for each, and the number behind a function's name"
+    found, functions = list(dict.fromkeys(src for *_, code in BLOCKS for src in HOST.findall(code))), {}
+    includes = dict.fromkeys(o for src in found for o in INCLUDE.findall(src))
+    spaces = []
+    for i, src in enumerate(found):
+        (functions[src],) = (f.name for f in reader.host_functions(src))
+        text = re.sub(rf'\b{functions[src]}\(', rf'{functions[src]}_{i}(', INCLUDE.sub('', src))
+        spaces.append(f'namespace page_{i} {{\n{text}\n}}\n')
+    module = load.load_cuda(''.join([*includes, *spaces]), name='pages')
+    named = {src: {f: getattr(module, f'{f}_{i}')} for i, (src, f) in enumerate(functions.items())}
+    return lambda src: SimpleNamespace(**named[src])
+
+
 def run(code, name):
     "Run a block as a notebook's cell is run: its source can be read"
     linecache.cache[name] = len(code), None, code.splitlines(True), name
@@ -55,10 +72,41 @@ def finding(code, name):
 
 
 @pytest.mark.parametrize('kind,code,side,block', BLOCKS, ids=lambda o: o if len(o) < 30 else '')
-def test_kernels_of_the_pages(kind, code, side, block, compiled, monkeypatch):
+def test_kernels_of_the_pages(kind, code, side, block, compiled, loaded, monkeypatch):
     monkeypatch.setattr(kernel, 'cuda_kernel', compiled)
+    monkeypatch.setattr(load, 'load_cuda', loaded)
     want = (kind, WARNINGS[code][1] if code in WARNINGS else code) if side == 'wrong' else None
     assert finding(block, f'<{kind} {code} {side}>') == want
+
+
+LIMITED = """
+import resource, sys
+import numpy as np
+from gridstride import cuda_kernel
+
+def allow(more):
+    used = int(open('/proc/self/statm').read().split()[0])*resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (used + more, used + more))
+
+k = cuda_kernel(r'''
+__global__ void turn(float *x) {
+    float mine = x[threadIdx.x];
+    __syncthreads();
+    x[blockDim.x-1 - threadIdx.x] = mine;
+}''', checks=sys.argv[1] == 'no_addresses')
+if sys.argv[1] == 'no_stack': k[1, 32](np.ones(32, np.float32))
+allow(4 << 30 if sys.argv[1] == 'no_addresses' else 16 << 20)
+try: k[1, 1024](np.ones(1024, np.float32))
+except Exception as e: print(e.kind, e.code)
+"""
+
+
+@pytest.mark.skipif(not sys.platform.startswith('linux'), reason='limits of processes are those of Linux')
+@pytest.mark.parametrize('code', ['no_addresses', 'no_stack'])
+def test_findings_of_a_limited_process(code, tmp_path):
+    (tmp_path/'limited.py').write_text(LIMITED)
+    said = subprocess.run([sys.executable, tmp_path/'limited.py', code], capture_output=True, text=True)
+    assert said.stdout == f'crash {code}\n', said.stderr
 
 
 def test_a_page_has_kernels_or_says_why_not():

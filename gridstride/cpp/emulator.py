@@ -112,10 +112,26 @@ def prepare(
 
 
 def array_at(line, column):
-    "The name of the array that is indexed at `column` of the line of CUDA C, or nothing"
-    indexed = re.finditer(r'(\w+)\s*(?:\[[^][]*(?:\[[^][]*\][^][]*)*\]\s*)+', line)
-    names = [m[1] for m in indexed if m.start() < column]
-    return names[-1] if names else ''
+    """The name of the array that is indexed at `column` of the line of CUDA C, or nothing
+
+    There is the bracket that closes the index, as g++ counts, or the name, as clang does."""
+    before = line[: max(column - 1, 0)]
+    if line[len(before) : column] != ']':
+        return re.match(r'(\w*)\s*\[|', line[len(before) :])[1] or ''
+    before += ']'
+    while before.endswith(']'):
+        before = before[: _opening(before)].rstrip()
+    return re.search(r'\w*$', before)[0]
+
+
+def _opening(text):
+    "Where the bracket opens that closes at the end of `text`; 0 if it does not"
+    depth = 0
+    for i in reversed(range(len(text))):
+        depth += (text[i] == ']') - (text[i] == '[')
+        if not depth:
+            return i
+    return 0
 
 
 def _name_of(file, sources):

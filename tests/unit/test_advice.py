@@ -2,6 +2,7 @@
 import pytest
 
 from gridstride.advice import fitting, update_of
+from gridstride.cpp.emulator import array_at
 from gridstride.findings import DIALECTS, Access, Place, exception_of, text_of
 
 UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')),
@@ -138,3 +139,14 @@ def test_nothing_is_guessed_where_no_line_is_known():
 def test_an_unsigned_index_below_0_is_told_as_such(line, hint):
     "It is 16 GB further, where the host may have something"
     assert hint in str(exception_of('memcheck', 'kernel_reads_host', 'cuda', {}, Place('k', 'k.cu', 9, line)))
+
+
+@pytest.mark.parametrize('line,name', [
+    ('out[i] = p[q[i^]][1];', 'q'), ('out[i] = p[q[i]^][1];', 'p'), ('out[i] = p[0] [q[i]^];', 'p'),
+    ('out[i] = a.v [q[i] + 1^];', 'v'), ('out[i] = "0123"[x[i]^];', ''), ('out[i] = (const int[]){1, 2}[i^];', ''),
+    ('out[i] = four(x)[i^];', ''),                                           # where g++ has the column, and clang
+    ('out[i] = ^p[q[i]][1];', 'p'), ('out[i] = p[^q[i]][1];', 'q'), ('out[i] = ^"0123"[x[i]];', ''),
+    ('^', ''), ('p[i]', ''),
+])
+def test_the_name_of_the_array_that_an_index_is_of(line, name):
+    assert array_at(line.replace('^', ''), line.find('^') + 1 or 99) == name

@@ -33,7 +33,7 @@ void Detector::outside_shared(uintptr_t off, uint32_t where) {
     // it begins at 0, before all others, and has no bytes
     const bool none = !launch->shared && !w->root->file_scopes[image.base].dynamic.empty();
     if (none && s && off < s->offset) s = nullptr;
-    if (!s) return find(launch->shared ? Code::outside_arrays : none ? Code::no_dynamic : Code::no_shared, {}, at);
+    if (!s) return find(none ? Code::no_dynamic : Code::outside_arrays, {}, at);
     const long long index =
         (static_cast<long long>(off) - static_cast<long long>(s->offset)) / static_cast<long long>(s->shape.itemsize);
     const auto &n = s->shape.dims;

@@ -82,26 +82,22 @@ void Worker::tell_of_waiting() {
     note(nullptr, line[r]);
     end_launch();
 }
-// No thread can go on, and not all of them wait for the same.
+// No thread can go on, and not all of them wait for the same. Who waits for the other blocks tells last.
 void Worker::stuck() {
-    int s = 0;
-    for (int i = n - 1; i >= 0; i--)
-        if (state[slot[i]] != done && (state[slot[i]] == in_warp || state[s] != in_warp)) s = slot[i];
-    if (state[s] == in_warp && warps[rank[s] / 32].op[rank[s] % 32] == 2)
-        s = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
-    const int r = rank[s];
+    for (int i = 0; i < n; i++)
+        if (state[slot[i]] == in_warp) stuck_in_warp(slot[i]);
+    int r = -1;
+    for (int i = 0; i < n; i++)
+        if (state[slot[i]] == on_condition &&
+            (r < 0 || (condition[r].says == waits_for_cluster && condition[i].says != waits_for_cluster)))
+            r = i;
+    stuck_on_condition(r);
+}
+void Worker::stuck_in_warp(int s) {
     current = s;
-    if (state[s] == in_warp && warps[r / 32].op[r % 32] == 2) stuck_together(r);
-    if (state[s] == in_warp) stuck_at_mask(r);
-    for (bool any : {false, true})                          // who waits for the other blocks tells last
-        for (int i = 0; i < n; i++)
-            if (state[slot[i]] == on_condition && condition[i].says && (any || condition[i].says != waits_for_cluster))
-                stuck_on_condition(i);
-    int here = 0;
-    for (int i = 0; i < n; i++) here += state[i] == at_barrier;
-    tell(state[s] == at_barrier ? Code::others_wait : Code::waits_elsewhere, {{"here", here}, {"threads", n}}, nullptr,
-        line[r]);
-    end_launch();
+    if (warps[rank[s] / 32].op[rank[s] % 32] != 2) stuck_at_mask(rank[s]);
+    current = slot[most_lanes_at_one_line(*this, rank[s] / 32)];
+    stuck_together(rank[current]);
 }
 // At what all lanes of a warp do as one, and not all of them come.
 void Worker::stuck_together(int r) {

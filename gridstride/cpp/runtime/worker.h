@@ -145,6 +145,7 @@ struct Worker {
     bool is_to_blame() const;
     bool try_warp(Warp &, int lane);
     [[noreturn]] void stuck();
+    [[noreturn]] void stuck_in_warp(int slot);
     [[noreturn]] void stuck_together(int rank);
     [[noreturn]] void stuck_at_mask(int rank);
     bool blamed = false;                           // the thread at work is to say what it waits for
