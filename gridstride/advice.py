@@ -18,9 +18,9 @@ _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w'
 
 
 def fitting(
-    kind,
+    kind,  # of the finding, like the next two
     code,
-    fields,  # of the finding
+    fields,
     place,  # a `findings.Place`, with the function's lines before it
     other,  # a `findings.Access`, or None
 ):  # (name of a row of `MENDS`, its fields), or None

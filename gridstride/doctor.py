@@ -438,7 +438,9 @@ def examine(
     return [(what, why, guard(check)) for what, why, check in checks]
 
 
-def report(rows) -> str:
+def report(
+    rows,  # (what, why, `Row`), as `examine` gives them
+) -> str:
     "The rows as a table, with the command that mends a thing below it"
     res = [f'{platform.system()} {platform.machine()}, {sys.executable}', '']
     for what, why, r in rows:

@@ -44,7 +44,11 @@ class Config(NamedTuple):
     cluster: dim3  # blocks of a cluster
 
 
-def launch_error(kernel, code, **fields):
+def launch_error(
+    kernel,  # its name
+    code,  # of the finding, in `findings.WORDS`
+    **fields,  # that its wording needs
+):
     "The `LaunchError` with this code about the kernel of this name"
     return exception_of('launch', code, 'python', dict(kernel=kernel, **fields), Place(kernel))
 

@@ -316,7 +316,9 @@ def _result(r):
     return f'failed in cell [{r.error.cell}]' if getattr(r.error, 'cell', 0) else 'failed'
 
 
-def table(runs) -> str:
+def table(
+    runs,  # a `Run` for each lesson
+) -> str:
     "The runs as a table"
     rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result(r)) for r in runs]
     return repr(Table(['<lesson', '<backend', 'cells', 'seconds', '<result'], rows))

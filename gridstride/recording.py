@@ -243,7 +243,11 @@ def write(
     return path
 
 
-def read(name, key, folder='recorded') -> Recording:
+def read(
+    name,  # of the recording
+    key,  # whose it has to be, from `key`
+    folder='recorded',  # where it is
+) -> Recording:
     "The recording called `name`; `Unavailable` if there is none, or if it belongs to another source or other arguments"
     path = _file(name, folder)
     try:
@@ -319,6 +323,13 @@ def _replay(name, k, folder, why):
     return rec
 
 
+def _need_gpu():
+    from .utils import backend
+
+    if backend() != 'gpu':
+        raise Unavailable('This needs an NVIDIA GPU, and none is here')
+
+
 # What a lesson measures: plain data, or something that shows itself.
 def on_gpu(
     name,  # of the recording: NN_what
@@ -331,10 +342,7 @@ def on_gpu(
     else as a `Recording`"""
 
     def here():
-        from .utils import backend
-
-        if backend() != 'gpu':
-            raise Unavailable('This needs an NVIDIA GPU, and none is here')
+        _need_gpu()
         return make()
 
     texts = [p if isinstance(p, str) else _source(p) for p in (make, *parts)]
@@ -352,10 +360,7 @@ def print_on_gpu(
     "Call `show` where a GPU is; elsewhere print what it printed there, below a line that says so; or `Unavailable`"
 
     def make():
-        from .utils import backend
-
-        if backend() != 'gpu':
-            raise Unavailable('This needs an NVIDIA GPU, and none is here')
+        _need_gpu()
         said = StringIO()
         with redirect_stdout(said):
             show()

@@ -243,13 +243,13 @@ def resources(
     *example_args,  # likewise
     block=256,  # threads of a block
     shared_bytes=0,  # bytes of dynamic shared memory of a block
-    arch='sm_90',
+    arch='sm_90',  # this and what follows, as for `ptx`
     opt=True,
     name=None,
     flags=(),
     **options,
 ) -> Resources:
-    "What a kernel takes, and how many of its blocks are on an SM at once"
+    "What a kernel takes, and how many of its blocks are on an SM at once; `CompilerMissing` as for `ptx`"
     unit = find(k, example_args, name, options)
     code = _code(unit, arch, opt, tuple(flags))
     t = code['takes']

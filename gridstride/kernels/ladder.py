@@ -101,9 +101,12 @@ def shapes_for(rung) -> list:
     return [s for s in ragged_shapes(rung) if backend() == 'gpu' or np.prod(s) <= 2**22]
 
 
-def right(rung, shapes=None):
-    """Check a rung against float64 on `shapes`, by default around its tile; returns how many: none, after a line that
-    says why, on a GPU that cannot run it"""
+def right(
+    rung,  # a `Rung`, or what else multiplies: called as `rung(m, n, out)`
+    shapes=None,  # of (rows, columns, inner size); None: around its tile
+) -> int:  # how many shapes were checked
+    """Check a rung against float64; `AssertionError` for what is wrong. None is checked, after a line that says why, on
+    a GPU that cannot run it"""
     import torch
 
     if isinstance(rung, Product):

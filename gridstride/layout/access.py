@@ -79,7 +79,7 @@ def picture(
     size=4,  # bytes of an element
     show='bank',  # what stands in a cell: 'bank' or 'offset'; the colour is the bank's, four banks share one
     mark=None,  # (rows, columns) of a request: a red frame around what its lanes read
-    title=None,
+    title=None,  # above it
     cell=26,  # pixels
 ) -> draw.Panel:
     "A tile as it lies in shared memory: which of the 32 banks each element is in"

@@ -615,8 +615,8 @@ def ncu(
     metrics=(),  # more metrics under ncu's names, such as 'dram__bytes.sum'
     lines=False,  # count for each line of the source, too?
     kernel=None,  # a regular expression: only kernels with such names
-    skip=0,
-    count=None,  # leave out so many launches, and measure so many
+    skip=0,  # leave out so many launches,
+    count=None,  # and measure so many; None: all
     setup=None,  # source that makes what the function uses; by default that is looked for in the notebook or script
     options=(),  # more of ncu's own, such as ('--clock-control', 'base'); without it, the clock is left as it is
     record=None,  # the name of a recording, NN_what: shown where ncu cannot run

@@ -408,13 +408,13 @@ def slim(trace: dict) -> dict:
 
 
 def profile(
-    fn,
-    *args,
+    fn,  # what is profiled
+    *args,  # of `fn`, as `kwargs` are
     steps=1,  # calls that count, after one that does not
     schedule=None,  # (wait, warm-up, active) calls, instead of `steps`
     shapes=False,  # keep the shapes of the operators' inputs in the trace
     record=None,  # the name of a recording, NN_what: shown where there is no GPU
-    **kwargs,  # for `fn`, as `args` are
+    **kwargs,
 ) -> Profile:
     "PyTorch's profile of `fn(*args)`, on the CPU and, where there is one, the GPU"
     plan = _plan(steps, schedule)

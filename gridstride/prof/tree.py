@@ -341,12 +341,12 @@ def _profile_elsewhere(fn, args, kwargs, inside, hook):
 
 
 def proton(
-    fn=None,
-    *args,  # what to profile, after one call that compiles; without it: a session, for `with`
+    fn=None,  # what to profile, after one call that compiles; without it: a session, for `with`
+    *args,  # for `fn`, as `kwargs` are
     inside=False,  # look inside of the kernels, at their own scopes
     hook=True,  # take flops and bytes from a kernel's `launch_metadata`
     record=None,  # the name of a recording, NN_what: shown where Proton cannot run
-    **kwargs,  # for `fn`
+    **kwargs,
 ):
     """Proton's `Tree` of `fn(*args)` (or its `Timeline` if `inside`), or a `Session`; `Unavailable` without a GPU or
     Triton"""

@@ -98,17 +98,17 @@ class Simulated(NamedTuple):
 
 
 def simulate(
-    order: str,
+    order: str,  # which places a rank has: 'contiguous', 'striped' or 'zigzag'
     length: int,  # of the sequence
-    ranks: int,
+    ranks: int,  # how many GPUs
     seconds: Callable,  # (a `Piece`, its length) -> how long a GPU takes for it
     link,  # a `Link`, or a function: rank -> the `Link` to its right
     size: float,  # bytes of the keys and values of a rank
-    causal=True,
+    causal=True,  # does each place look only at itself and what stands before it?
     backward=False,  # gradients? Then `seconds` is of these, and as many bytes go home
     overlap=True,  # are keys sent while a rank computes?
 ) -> Simulated:
-    "How long a ring takes, and who does what when"
+    "How long a ring takes, in seconds, and who does what when; `ValueError` for an order or a length that does not fit"
     check_order(order, length, ranks)
     each, link_of = length // ranks, link if callable(link) else lambda r: link
 

@@ -30,8 +30,8 @@ def check_order(order, length, ranks):
 def places(
     order: str,  # 'contiguous', 'striped' or 'zigzag'
     length: int,  # of the sequence
-    ranks: int,
-    rank: int,
+    ranks: int,  # that share it
+    rank: int,  # which of them
 ) -> torch.Tensor:  # int64 [length/ranks], in the order in which the rank has them
     """The places of the sequence that a rank has. Contiguous: one part after the other; striped: every `ranks`-th
     place; zigzag: two of 2*ranks parts, one from the front and one from the end"""
@@ -47,7 +47,7 @@ def places(
 
 def split(
     x,  # a tensor with the whole sequence
-    order: str,
+    order: str,  # this and `ranks`, as for `places`
     ranks: int,
     dim=-2,  # of the sequence
 ) -> list:  # of tensors, rank by rank
@@ -57,8 +57,8 @@ def split(
 
 def join(
     parts,  # of all ranks, as `split` gives them
-    order: str,
-    dim=-2,
+    order: str,  # that they were split in
+    dim=-2,  # of the sequence
 ):  # a tensor with the whole sequence
     "The sequence, of what its ranks have of it"
     x, n = torch.cat(list(parts), dim), len(parts)
@@ -67,11 +67,11 @@ def join(
 
 
 def piece(
-    order: str,
+    order: str,  # as for `places`
     mine: int,  # rank with the rows
     other: int,  # rank with the keys
     length: int,  # of what each of them has
-    causal: bool,
+    causal: bool,  # does each place look only at itself and what stands before it?
 ):  # a `Piece`, or None if these rows see none of these keys
     "What rows of one rank see of the keys of another one"
     if not causal or mine == other:
@@ -86,7 +86,10 @@ def piece(
     return Piece(slice(1, None), slice(-1), True) if length > 1 else None
 
 
-def scores_of(part, length) -> int:
+def scores_of(
+    part,  # a `Piece`, or None
+    length,  # of what each of the two ranks has
+) -> int:
     "How many scores a piece of `length` rows and keys has; 0 for None"
     if part is None:
         return 0

@@ -37,15 +37,17 @@ def _all_to_all(got, sent):
 
 def ulysses_attention(
     q,  # [batch, heads, rows, dim]: what this rank has; heads must be a multiple of the ranks
-    k,
-    v,
-    order='contiguous',
+    k,  # like q
+    v,  # like q
+    order='contiguous',  # this and what follows, as for `attention`
     causal=True,
     scale=None,
     kernels=None,
 ):  # like q
     """Attention by exchanging heads for places and back: each rank computes some heads of the whole sequence,
-    forward. After Jacobs and others, DeepSpeed Ulysses (2023)"""
+    forward; `ValueError` for heads that the ranks cannot share evenly.
+
+    After Jacobs and others, DeepSpeed Ulysses (2023)"""
     ranks = dist.get_world_size()
     if q.shape[1] % ranks:
         raise ValueError(f'ulysses_attention: {q.shape[1]} heads cannot be shared by {ranks} ranks evenly')
@@ -58,8 +60,8 @@ def ulysses_attention(
 def tree_decode(
     q,  # [batch, heads, rows, dim]: the same on all ranks, a row or a few
     k,  # [batch, heads, keys, dim]: what this rank has of the keys
-    v,
-    scale=None,
+    v,  # like k
+    scale=None,  # this and `kernels`, as for `attention`
     kernels=None,
 ):  # like q, on all ranks
     """Attention of few rows to keys that are split over ranks: each attends to its own keys, then pairs of ranks

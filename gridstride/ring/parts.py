@@ -78,7 +78,11 @@ def _gradients_cudnn(dout, q, k, v, out, lse, causal, scale, into=None):
 cudnn = Kernels(_attend_cudnn, _gradients_cudnn)  # torch's, of cuDNN
 
 
-def kernels_for(q, k, v) -> Kernels:
+def kernels_for(
+    q,  # [batch, heads, rows, dim], like the next
+    k,
+    v,
+) -> Kernels:
     "`ours` for bfloat16 heads of 64 or 128 numbers on a Hopper GPU, else `plain`"
     if q.is_cuda and attentions.attention_way(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
         return ours
@@ -86,7 +90,7 @@ def kernels_for(q, k, v) -> Kernels:
 
 
 def slowed(
-    kernels: Kernels,
+    kernels: Kernels,  # to be slowed
     seconds: float,  # for a million scores of a head
 ) -> Kernels:
     """The same, but each call lasts as long as a GPU in slow motion would take, asleep for the rest of it: so processes
@@ -125,7 +129,7 @@ def merge(
     out,  # [batch, heads, rows, dim], contiguous; is changed
     lse,  # float32 [batch, heads, rows], or as wide as `out`; is changed
     part,  # what the rows from `first` on make of other keys
-    part_lse,
+    part_lse,  # likewise
     first=0,  # row
 ):
     """Make `out` and `lse` those of both parts of the keys. A row that sees nothing has an `lse` of -inf; one of the

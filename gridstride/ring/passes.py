@@ -211,7 +211,7 @@ def attention(
 
 
 def gathered_attention(
-    q,  # as for `attention`
+    q,  # this and what follows, as for `attention`
     k,
     v,
     order='zigzag',

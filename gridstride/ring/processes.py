@@ -274,7 +274,7 @@ def _end(crew):
 def launch(
     fn,  # called as `fn(rank, *args, **kwargs)` in each process; may stand in a notebook
     ranks: int,  # how many processes; with the backend 'nccl' each has a GPU of its own
-    *args,
+    *args,  # of `fn`, like `kwargs`
     backend=None,  # of `torch.distributed`; None: 'nccl' if there is a GPU for each rank, else 'gloo'
     patience=10.0,  # seconds that a rank waits for another one, and the caller for the last ones after the first
     threads=1,  # of torch in each process

@@ -83,7 +83,7 @@ def draw_timeline(
 
 def timeline(
     stamps,  # rank by rank, or {title: that}, each a strip below the other, to one scale
-    caption='',
+    caption='',  # below it
 ) -> Picture:
     "A picture of one run, or of some to be compared"
     runs = stamps if isinstance(stamps, dict) else {'': stamps}

@@ -1,6 +1,7 @@
 """CUDA's functions of numbers: bits, the few that Python has not, and 16-bit floats."""
 
-from types import SimpleNamespace
+import inspect
+from types import FunctionType, SimpleNamespace
 
 import numpy as np
 
@@ -17,7 +18,10 @@ def _of_numbers(f, name=None):
         return f(*values)
 
     lanes.__name__, lanes.__doc__ = name or f.__name__, f.__doc__
-    return intrinsic(lanes)
+    res = intrinsic(lanes)
+    if isinstance(f, FunctionType):
+        res.__signature__ = inspect.signature(f)
+    return res
 
 
 def _each(f, v, result=np.int64):

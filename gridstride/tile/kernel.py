@@ -133,8 +133,10 @@ def _unspecialized(jitted):
     return {p.name for p in getattr(jitted, 'params', ()) if getattr(p, 'do_not_specialize', False)}
 
 
-def checked(kernel):
-    "The kernel under `@triton.jit` (or autotune, or heuristics), to be launched on the CPU with every check"
+def checked(
+    kernel,  # a function under `@triton.jit`, or under autotune or heuristics above it
+) -> Checked:
+    "The kernel, to be launched on the CPU with every check: `checked(k)[grid](*args)`; `TypeError` for what is none"
     if isinstance(kernel, Checked):
         return kernel
     if not callable(function_of(kernel)):

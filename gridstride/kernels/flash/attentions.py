@@ -254,8 +254,12 @@ def attention_gradients(
     return _kernel_backward(dout, q, k, v, out, lse, *how, into)
 
 
-def attention_way(q, k, v) -> Way:
-    "Who computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'sdpa', and why"
+def attention_way(
+    q,  # as for `attention`, like the next
+    k,
+    v,
+) -> Way:
+    "Who computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'sdpa', and why not one of ours"
     _check(q, k, v)
     return _way(q)
 

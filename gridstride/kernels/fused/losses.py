@@ -330,8 +330,8 @@ def _loss_to_gradient(x, target, case, scale, loss, one):
 def linear_cross_entropy(
     x,  # a contiguous tensor (rows, features)
     weight,  # a contiguous tensor (classes, features) of the type of `x`
-    target,  # as for `cross_entropy`, like the next
-    ignore_index=-100,
+    target,  # as for `cross_entropy`
+    ignore_index=-100,  # as for `cross_entropy`
     reduction='mean',  # or 'sum'
     at_once=None,  # rows of which there are logits at a time; None: as many as fit in 512 MiB, at least 128
 ):  # the loss, float32 (of float64: float64)

@@ -153,8 +153,10 @@ def _by_torch(q, cache, table, lens, scale):
     return out.view(*q.shape[:-1], VALUES), lse.float().view(q.shape[:-1])
 
 
-def latent_attention_way(q) -> Way:
-    "Who computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why"
+def latent_attention_way(
+    q,  # as for `latent_attention`
+) -> Way:
+    "Who computes attention of these: 'hopper' or 'mma.sync', our kernels, or 'torch', and why not one of ours"
     check_tensor(_NAME, q, (*HALVES, 'float32', 'float64'), 'q')
     return _way(type_of(q))
 

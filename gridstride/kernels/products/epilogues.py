@@ -136,7 +136,12 @@ def _plan(a, b, e, out):
     return plan_for(rows_of(a), b)
 
 
-def explain_with(a, b, epilogue, out=None) -> str:
+def explain_with(
+    a,  # this and what follows, as for `matmul`
+    b,
+    epilogue,
+    out=None,
+) -> str:
     "Who does what in `matmul(a, b, out, epilogue)`, and why"
     _check(a, b, epilogue, out)
     found = _plan(a, b, epilogue, out)

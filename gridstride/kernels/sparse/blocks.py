@@ -46,7 +46,7 @@ def _in_blocks(w, block):
 def prune_blocks(
     w,  # (rows, columns) of floats
     zeros=0.9,  # how many of the blocks become 0
-    block=(128, 64),
+    block=(128, 64),  # (rows, columns) of a block
 ):  # w's shape
     "w, and 0 for those blocks whose sums of squares are the least"
     _check_block('prune_blocks', block)
