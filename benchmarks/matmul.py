@@ -1,24 +1,31 @@
-"""The matrix products of lessons 13, 21 and 22 against torch.matmul on a Hopper GPU: the course's goals, 20 random
-shapes of each type, 20 that are mostly small, and every rung.
+"""The matrix products of lessons 13, 21 and 22 against NVIDIA's library on a Hopper GPU: the course's goals, 40 random
+shapes of each type and layout, those in float32, what several seconds at the power limit give, and every rung.
 
     python matmul.py                  # all of it; prints what matmul.txt holds, writes matmul.json
-    python matmul.py goals random     # some of it: goals, random, small, ladders; writes nothing
-    python matmul.py --seconds 1      # of timing for each side (0.2)
+    python matmul.py goals layouts    # some of it: goals, power, layouts, float32, tuned, ladders; writes nothing
+    python matmul.py --seconds .1     # of timing for each side, in each column and run (0.02)
+    python matmul.py --runs 1         # one after the other, in this process (3)
+    python matmul.py layouts --match 'bfloat16 tn'      # rows whose text has that
 
-Each product is first compared with float64, written into memory full of NaN; then it and the
-library take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios
-medians over the rounds with their 95% interval.
-A kernel that fails is a row that says so, and the rest goes on, in a new process if the GPU needs one.
+Each product is first compared with float64, written into memory full of NaN; then it, torch's, and the fastest of
+cublasLt's first eight proposals take turns, in each of five columns: *written*, other memory overwritten before each
+run; *read*, other memory read before each run, which leaves the L2 cache as full but clean; *none*; *row*, calls one
+after the other from Python; *graph*, captured once. Figures are medians, with the times that 5 and 95% of the rounds
+are below; ratios (above 1, ours is faster) medians over the rounds with their 95% interval, the widest of all runs. The
+clock is counted: cycles that SMs counted over nanoseconds. Names of the kernels are asked for at the end.
+float32 is without TF32; what is done there with bfloat16 has relatives by other names: 3xTF32, BF16x9.
+A product that fails is a row that says so, and the rest goes on, in a new process if the GPU needs one.
 """
 import argparse, json, math, os, sys, tempfile
 from importlib import import_module
 from pathlib import Path
 
+import beside
 import numpy as np
 import torch
 from gridstride.bench.clocks import Sensors
+from gridstride.kernels import kept, matmul
 from gridstride.kernels.ladder import Reference, Step, inputs, resources, time_rung
-from gridstride.kernels import explain, matmul, tune
 from gridstride.kernels.rung import Rung
 from gridstride.recording import machine
 
@@ -28,8 +35,11 @@ LADDERS = [('fp32', (4096, 4096, 4096)), ('tensor_cores', (8192, 8192, 8192)), (
 GOALS = [('float32', (4096, 4096, 4096), 1.03), ('float32', (8192, 8192, 8192), 1.03),
          ('float32', (5120, 5120, 256), 1.05), ('float32', (50000, 10, 784), 1.5),
          ('bfloat16', (4096, 4096, 4096), 1.03), ('bfloat16', (8192, 8192, 8192), 1.05)]
-MMA_SYNC = .75   # what the best rung of lesson 21 shall reach
+MEANS = dict(read=1.02, graph=1.)       # of the random shapes, beside cublasLt's best
+MMA_SYNC = .95*.738                     # of torch, what lesson 21's best shall reach: 0.738 is the instruction's
 SEED, DRAWN = 0, 20
+LAYOUTS, HALVES = ('nn', 'tn', 'nt'), ('bfloat16', 'float16')
+POWER = 1.5                             # seconds for each side in each run: long enough for the clock to settle
 
 
 def uniform(rng): return rng.uniform(64, 8192)
@@ -41,24 +51,16 @@ def log_uniform(rng): return math.exp(rng.uniform(math.log(64), math.log(8192)))
 
 def shapes(dtype, draw):
     """The random shapes: sizes of 64 to 8192 as `draw` draws them; float32: multiples of neither 2, 3, 5 nor 7;
-    bfloat16: multiples of 8"""
+    16 bits: multiples of 8"""
     rng = np.random.default_rng(SEED)
     def size():
         n = round(draw(rng))
-        if dtype == 'bfloat16': return round(n/8)*8
+        if dtype != 'float32': return round(n/8)*8
         return n if all(n % p for p in (2, 3, 5, 7)) else size()
     return [(size(), size(), size()) for _ in range(DRAWN)]
 
 
-class Chosen:
-    "What `matmul` does, as one candidate"
-    name = 'matmul'
-    def __call__(self, m, n, out): return matmul(m, n, out)
-
-
-class Tuned(Chosen):
-    "What it does after `tune`"
-    name = 'matmul, tuned'
+def random(dtype): return shapes(dtype, uniform) + shapes(dtype, log_uniform)
 
 
 def rungs(module):
@@ -66,53 +68,65 @@ def rungs(module):
     return [v for v in vars(import_module(f'gridstride.kernels.{module}')).values() if isinstance(v, Rung)]
 
 
-# What is measured: (kernel, shape, dtype, more about it)
+# the last rung of lesson 13 has ordinary arithmetic only; `matmul` takes whatever is fastest
+WAYS = {'matmul': dict(ours=matmul), 'tuned': dict(ours=matmul, measured=True),
+        'lesson 13': dict(ours=rungs('fp32')[-1])}
+
+
+# What is measured: each is what `row_of` is called with
 
 def goals():
-    last = rungs('fp32')[-1]      # it has ordinary arithmetic only; `matmul` takes whatever is fastest
-    return [(kernel, shape, dtype, dict(goal=goal)) for dtype, shape, goal in GOALS
-            for kernel in [last]*(dtype == 'float32' and last.supports(*shape)) + [Chosen()]]
+    last = WAYS['lesson 13']['ours']
+    return [dict(shape=shape, dtype=dtype, goal=goal, way=way) for dtype, shape, goal in GOALS
+            for way in ['lesson 13']*(dtype == 'float32' and last.supports(*shape)) + ['matmul']]
 
 
-def drawn(draw):
-    return [(kernel, shape, dtype, {})
-            for dtype, kernels in (('float32', [Chosen()]), ('bfloat16', [Chosen(), Tuned()])) for kernel in kernels
-            for shape in shapes(dtype, draw)]
+def power():
+    "What the power limit holds back, with one flush only"
+    return [dict(o, seconds=POWER, columns=('none',)) for o in goals()
+            if min(o['shape']) >= 4096 and o['way'] == 'matmul']
 
 
-def random(): return drawn(uniform)
+def layouts():
+    return [dict(shape=shape, dtype=dtype, layout=layout) for dtype in HALVES for layout in LAYOUTS
+            for shape in random(dtype)]
 
 
-def small(): return drawn(log_uniform)
+def float32(): return [dict(shape=shape, dtype='float32') for shape in random('float32')]
+
+
+def of_tune(): return [dict(shape=shape, dtype='bfloat16', way='tuned') for shape in random('bfloat16')]
 
 
 def ladders():
-    return [(r, shape, r.dtype, dict(ladder=module)) for module, shape in LADDERS
+    return [dict(shape=shape, dtype=r.dtype, ladder=module, rung=r.name) for module, shape in LADDERS
             for r in rungs(module) if r.supports(*shape)]
 
 
-PARTS = dict(goals=goals, random=random, small=small, ladders=ladders)
+PARTS = dict(goals=goals, power=power, layouts=layouts, float32=float32, tuned=of_tune, ladders=ladders)
 
 
-def measured(kernel, shape, dtype, seconds):
-    "Figures of one product"
-    h, w, k = shape
-    m, n = inputs(h, w, k, dtype, 'cuda')
-    if isinstance(kernel, Tuned): tune(m, n, fresh=True)
+def climbed(shape, dtype, ladder, rung, seconds, **more):
+    "A row of a ladder: a rung beside torch, other memory overwritten before each run"
+    kernel = next(r for r in rungs(ladder) if r.name == rung)
+    m, n = inputs(*shape, dtype, 'cuda')
     fields = time_rung(kernel, m, n, Reference(m, n), seconds)
     step = Step(shape, **fields)
-    row = dict(fields, tflops=step.tflops, library_tflops=step.library_tflops,
-               gbs=(h*k+k*w+h*w)*m.element_size()/step.seconds/1e9)
-    if isinstance(kernel, Rung): row.update(resources(kernel), numbers=kernel.constants)
-    if isinstance(kernel, Chosen): row['kernel'] = repr(explain(m, n))
-    return row
+    return dict(fields, tflops=step.tflops, library_tflops=step.library_tflops, numbers=kernel.constants,
+                **resources(kernel))
 
 
-def row_of(kernel, shape, dtype, more, seconds):
+def row_of(job, seconds, runs):
     "One row of the results, whatever happens"
-    row = dict(more, name=kernel.name, shape=list(shape), dtype=dtype)
-    try: return dict(row, **measured(kernel, shape, dtype, seconds))
-    except Exception as e: return dict(row, failed=f'{type(e).__name__}: {e}'.splitlines()[0])
+    shown = dict(layout='nn', way='matmul') | {k: v for k, v in job.items() if k not in ('seconds', 'columns')}
+    job = {k: v for k, v in dict(dict(seconds=seconds), **job).items() if k != 'way'}
+    try:
+        if 'ladder' in job: return dict(shown, **climbed(**job))
+        return dict(shown, **beside.product(runs=runs, **WAYS[shown['way']], **job))
+    except Exception as e: return dict(shown, failed=f'{type(e).__name__}: {e}'.splitlines()[0])
+
+
+def text_of(job): return f"{job['dtype']} {job.get('layout', 'nn')} {job['shape']}"
 
 
 def broken():
@@ -121,71 +135,108 @@ def broken():
     except Exception: return True
 
 
-def line(r):
-    "A row as text"
+def rung_line(r):
+    "A row of a ladder as text"
     h, w, k = r['shape']
-    head = f"{r['name']:<26} {r['dtype']:<8} {f'{h}x{k} @ {k}x{w}':<24}"
-    goal = f"  goal {r['goal']}: {'reached' if r.get('ratio', 0) >= r['goal'] else 'MISSED'}" if 'goal' in r else ''
-    if 'failed' in r: return f"{head} FAILED {r['failed']}{goal}"
-    clock = f"{r['mhz']:.0f} MHz" if r['mhz'] else ''
+    head = f"{r['rung']:<26} {r['dtype']:<8} {f'{h}x{k} @ {k}x{w}':<24}"
+    if 'failed' in r: return f"{head} FAILED {r['failed']}"
     return (f"{head} {r['seconds']*1e6:>9.1f} µs {r['tflops']:>7.2f} TFLOP/s {r['library_tflops']:>7.2f} library  "
-            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f})"
-            f"  errors {r['error']:.1e} {r['library_error']:.1e}  {clock} {r.get('kernel', '')}{goal}").rstrip()
+            f"{r['ratio']:.3f} ({r['low']:.3f} to {r['high']:.3f})  errors {r['error']:.1e} {r['library_error']:.1e}")
+
+
+def lines(r):
+    "A row as text"
+    if 'ladder' in r: return [rung_line(r)]
+    return beside.lines(r) + goal_lines(r)
+
+
+def goal_lines(r):
+    "How a row's goal stands, beside torch, in each column that flushes or has no flush"
+    if 'goal' not in r or 'failed' in r: return []
+    found = {c: f[0] for c in r['columns'] if (f := beside.faster(r, c, beside.TORCH)) and c not in ('row', 'graph')}
+    said = ', '.join(f"{c} {'reached' if v >= r['goal'] else 'MISSED'}" for c, v in found.items())
+    return [f"    goal {r['goal']} of {beside.TORCH}: {said}"]
 
 
 def verdicts(part, rows):
     "Lines below the rows of a part"
-    if part in ('random', 'small'):
-        for dtype, name in dict.fromkeys((r['dtype'], r['name']) for r in rows):
-            ratios = [r.get('ratio') for r in rows if (r['dtype'], r['name']) == (dtype, name)]
-            mean = math.exp(np.mean(np.log(ratios))) if all(ratios) else 0
-            goal = f"; goal 1.0: {'reached' if mean >= 1 else 'MISSED'}" if part == 'random' else ''
-            yield f"{dtype}, {name}: geometric mean of {len(ratios)} shapes {mean:.3f}{goal}"
+    if part in ('layouts', 'float32', 'tuned'):
+        for kind in dict.fromkeys((r['dtype'], r['layout']) for r in rows):
+            yield ' '.join(kind)
+            of_kind = [r for r in rows if (r['dtype'], r['layout']) == kind]
+            for other in (beside.TORCH, beside.BEST):
+                for c in beside.COLUMNS:
+                    if (c, other) in beside.APART: continue
+                    yield '    ' + beside.verdict(of_kind, c, other, MEANS.get(c) if other == beside.BEST else None)
     if part == 'ladders':
         best = max((r.get('ratio', 0) for r in rows if r['ladder'] == 'tensor_cores'), default=0)
         yield (f"the best of tensor_cores: {best:.3f} of the library; "
-               f"goal {MMA_SYNC}: {'reached' if best >= MMA_SYNC else 'MISSED'}")
+               f"goal {MMA_SYNC:.3f}: {'reached' if best >= MMA_SYNC else 'MISSED'}")
 
 
 def begun():
     "What is known before anything is measured"
     here = Sensors(torch.cuda.get_device_properties().uuid).read()
-    made = dict(machine(), most_mhz=here.most if here else None, seed=SEED)
+    made = dict(machine(), most_mhz=here.most if here else None, watt=here.watt if here else None, seed=SEED)
     print(f"{made['gpu']}, at most {made['most_mhz']} MHz, {made['date']}, "
           f"{', '.join(f'{k} {v}' for k, v in made['versions'].items())}\n"
-          "µs and TFLOP/s; the library's TFLOP/s; the ratio and its interval; "
-          "errors against float64, ours and the library's; the SM clock", flush=True)
+          "ours: µs, and from what 5% to what 95% of the rounds are below; how many times faster than the others, and "
+          "the interval;\nthe clock, counted; errors against float64: torch's, ours, cublasLt's", flush=True)
     return dict(made=made)
 
 
 def keep(res, path): path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
 
 
-def run(parts, seconds, res, path):
+def run(parts, args, res, path):
     "Measure what is not in `res` yet, and keep it after each row; False if the GPU needs another process"
     for part in parts:
-        done = res.setdefault(part, [])
+        done, jobs = res.setdefault(part, []), [o for o in PARTS[part]() if args.match in text_of(o)]
         if not done: print(f'\n{part}', flush=True)
-        for job in PARTS[part]()[len(done):]:
-            done.append(row_of(*job, seconds))
-            print(line(done[-1]), flush=True)
+        for job in jobs[len(done):]:
+            done.append(row_of(job, args.seconds, args.runs))
+            print(*lines(done[-1]), sep='\n', flush=True)
             keep(res, path)
             if 'failed' in done[-1] and broken(): return False
         print(*verdicts(part, done), sep='\n', flush=True)
     return True
 
 
-def main():
+def named(res, path):
+    "Ask which kernels were launched, and print it"
+    rows = [r for part in res if part not in ('made', 'ladders') for r in res[part]]
+    try: beside.name_kernels(rows)
+    except Exception as e: return print(f'\nkernels: not known: {type(e).__name__}: {e}', flush=True)
+    keep(res, path)
+    print('\nkernels', flush=True)
+    for r in rows:
+        for side, names in r.get('kernels', {}).items():
+            h, w, k = r['shape']
+            print(f"{r['dtype']:<8} {r['layout']} {f'{h}x{k} @ {k}x{w}':<24} {side:<12} {', '.join(names)}", flush=True)
+
+
+def arguments(given=None):
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     p.add_argument('parts', nargs='*', choices=[*PARTS, []], default=[])
-    p.add_argument('--seconds', type=float, default=.2)
+    p.add_argument('--seconds', type=float, default=.02)
+    p.add_argument('--runs', type=int, default=3)
+    p.add_argument('--match', default='', help='only rows whose type, layout and shape have this')
+    p.add_argument('--to', type=Path, help='where to keep the rows of some parts')
     p.add_argument('--resume', type=Path, help=argparse.SUPPRESS)
-    args = p.parse_args()
-    path = args.resume or Path(tempfile.mkdtemp())/'rows.json' if args.parts else HERE/'matmul.json'
+    return p.parse_args(given)
+
+
+def main():
+    args = arguments()
+    some = args.parts or args.match
+    path = args.resume or args.to or (Path(tempfile.mkdtemp())/'rows.json' if some else HERE/'matmul.json')
     res = json.loads(args.resume.read_text()) if args.resume else begun()
-    if not run(args.parts or list(PARTS), args.seconds, res, path):
-        os.execv(sys.executable,
-                 [sys.executable, __file__, *args.parts, '--seconds', str(args.seconds), '--resume', str(path)])
+    away = tempfile.mkdtemp()
+    kept.path = lambda: Path(away)/'tuned.json'                     # what is tuned here is not for later runs
+    if not run([o for o in PARTS if o in args.parts or not args.parts], args, res, path):
+        again = [o for o in sys.argv[1:] if not o.startswith('--resume')]
+        os.execv(sys.executable, [sys.executable, __file__, *again, f'--resume={path}'])
+    named(res, path)
 
 
 if __name__ == '__main__': main()

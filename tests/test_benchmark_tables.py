@@ -18,7 +18,7 @@ def program(monkeypatch):
         spec.loader.exec_module(module)
         return module
     yield load
-    sys.modules.pop('rows', None)
+    for o in 'rows', 'beside': sys.modules.pop(o, None)
 
 
 @pytest.mark.parametrize('name', ['attention', 'fusion', 'latent', 'memory', 'products', 'quant', 'softmax', 'sparse'])
@@ -47,3 +47,155 @@ def test_the_table_of_launches_is_what_its_json_says(program):
     rows = json.loads((FOLDER/'launch.json').read_text())['rows']
     lines = [o for o in (FOLDER/'launch.txt').read_text().splitlines() if ' in a row ' in o]
     assert len(rows) > 20 and [program('launch').line(r) for r in rows] == lines
+
+
+# Products beside the library
+
+def side(seconds, ratio, low, high, runs=()):
+    return dict(seconds=seconds, fast=seconds*.99, slow=seconds*1.05, ratio=ratio, low=low, high=high, runs=[*runs])
+
+
+def product_row(**more):
+    "A row as `beside.product` makes it"
+    sides = {'torch.matmul': side(30e-6, 1., 1., 1., [1.]*3), 'ours': side(20e-6, 1.5, 1.4, 1.6, [1.4, 1.5, 1.6]),
+             'cublasLt': side(25e-6, 1.2, 1.1, 1.25, [1.2]*3)}
+    row = {o: dict(mhz=[1700.2, 1980.], sides=sides) for o in ('written', 'read')}
+    row |= dict(row=dict(mhz=None, sides={k: v for k, v in sides.items() if k != 'cublasLt'}),
+                graph=dict(failed='RuntimeError: no'))
+    return dict(shape=[64, 128, 256], dtype='bfloat16', layout='tn', way='matmul', plan='final: estimated', columns=row,
+                pick=dict(number=3, tile=20), errors=dict(ours=1e-3)) | more
+
+
+def test_ours_is_held_beside_each_other_side(program):
+    program('matmul')
+    beside = sys.modules['beside']
+    row = product_row()
+    assert beside.faster(row, 'read', beside.TORCH) == (1.5, 1.4, 1.6)
+    assert beside.faster(row, 'read', beside.BEST) == pytest.approx((1.25, 1.4/1.25, 1.6/1.1))
+    assert beside.faster(row, 'row', beside.BEST) is beside.faster(row, 'graph', beside.TORCH) is None
+    assert beside.lines(row) == [
+        'bfloat16 tn 64x256 @ 256x128         0.21 TFLOP/s  final: estimated; the library\'s best is number 3; '
+        'errors 1.0e-03',
+        '    written  20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
+        '  1.250 of cublasLt (1.120 to 1.455)  1700 to 1980 MHz',
+        '    read     20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
+        '  1.250 of cublasLt (1.120 to 1.455)  1700 to 1980 MHz',
+        '    row      20.0 µs (19.8 to 21.0)            1.500 of torch.matmul (1.400 to 1.600) runs 1.400 1.500 1.600'
+        '  clock not counted',
+        '    graph    FAILED RuntimeError: no']
+    assert beside.lines(dict(product_row(), failed='E: x'))[0].endswith('FAILED E: x')
+
+
+def test_a_mean_hides_neither_a_slow_shape_nor_a_missing_one(program):
+    program('matmul')
+    beside = sys.modules['beside']
+    fast, slow = product_row(), product_row()
+    slow['columns']['read'] = dict(mhz=None, sides={'torch.matmul': side(1, 1, 1, 1), 'ours': side(1, .8, .8, .8)})
+    def said(*rows): return beside.verdict(rows, 'read', beside.TORCH, 1.02)
+    assert said(fast, fast).endswith('1.500, from 1.500 to 1.500, 0 of 2 below 0.9; goal 1.02, none below 0.9: reached')
+    assert '1.095, from 0.800 to 1.500, 1 of 2 below 0.9' in said(fast, slow) and said(fast, slow).endswith('MISSED')
+    assert '1 without a figure' in said(fast, dict(failed='x')) and said(fast, dict(failed='x')).endswith('MISSED')
+    assert beside.verdict([fast], 'graph', beside.TORCH).endswith('not measured')
+
+
+def test_kernels_are_named_call_by_call(program):
+    program('matmul')
+    beside = sys.modules['beside']
+    mark = f'void at::native::vectorized<2, {beside.MARK} >'
+    names = ['copy', mark, 'a', 'reduce', mark, 'Fill<bfloat16>', mark, 'b', mark, 'end']
+    assert beside.split_by(names, beside.MARK) == [['a', 'reduce'], ['b']]
+
+
+def test_rows_are_asked_for_their_kernels(program, monkeypatch):
+    "By a profiler that sees all launches, in the order of their beginnings, and not those before"
+    from types import SimpleNamespace
+    program('matmul')
+    beside, rows, launched = sys.modules['beside'], [product_row(), product_row(failed='x')], []
+    class Byte:
+        def fill_(self, n): launched.append(beside.MARK)
+    made = beside.torch.zeros(2, 2)
+    monkeypatch.setattr(beside.torch, 'zeros', lambda *_, **__: Byte())
+    monkeypatch.setattr(beside, 'operands', lambda *args: launched.append('fill') or (made,)*5)
+    monkeypatch.setattr(beside.torch, 'matmul', lambda a, b, out: launched.append('void nvjet<128>(int)'))
+    monkeypatch.setattr(beside, 'matmul', lambda a, b, out: launched.extend(['_Z7final_kv', 'sum']))
+    monkeypatch.setattr(beside.cublaslt, 'picks', lambda *args: [None]*3 + [lambda m, n, out: launched.append('other')])
+    def profile(run):
+        run()
+        launched.clear()
+        run()
+        seen = [SimpleNamespace(kind='gpu', name=o, start=i) for i, o in enumerate(launched)]
+        return SimpleNamespace(spans=[*reversed(seen), SimpleNamespace(kind='op', name='mm', start=0)])
+    monkeypatch.setattr(beside, 'profile', profile)
+    beside.name_kernels(rows)
+    assert rows[0]['kernels'] == {'torch.matmul': ['nvjet'], 'ours': ['final_k', 'sum'], 'cublasLt': ['other']}
+    assert 'kernels' not in rows[1]
+    assert beside.lines(rows[0])[-3:] == ['    torch.matmul: nvjet', '    ours: final_k, sum', '    cublasLt: other']
+
+
+def test_random_shapes_are_those_of_the_seed(program):
+    m = program('matmul')
+    jobs = m.layouts()
+    assert len(jobs) == 240 and all(s % 8 == 0 and 64 <= s <= 8192 for o in jobs for s in o['shape'])
+    kinds = [(o['dtype'], o['layout']) for o in jobs]
+    assert [kinds.count(o) for o in dict.fromkeys(kinds)] == [40]*6
+    assert m.random('bfloat16') == m.random('float16')
+    old = json.loads((FOLDER/'matmul.json').read_text())                # the committed table has the same twenty
+    for part, draw in (('random', m.uniform), ('small', m.log_uniform)):
+        for dtype in 'float32', 'bfloat16':
+            assert m.shapes(dtype, draw) == [tuple(r['shape']) for r in old[part] if r['dtype'] == dtype][:20]
+
+
+def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, capsys):
+    "After a failure that broke the GPU, in a new process; rows are kept one by one"
+    m, path = program('matmul'), tmp_path/'rows.json'
+    def made(job, seconds, runs):
+        return product_row(failed='X: y') if len(seen) == 2 else product_row(goal=1.45)
+    seen = []
+    monkeypatch.setattr(m, 'row_of', lambda job, *args: seen.append(job) or made(job, *args))
+    monkeypatch.setattr(m, 'broken', lambda: len(seen) == 2)
+    args, res = m.arguments(['goals', '--match', 'bfloat16']), dict(made={})
+    assert not m.run(['goals'], args, res, path) and len(seen) == 2
+    kept = json.loads(path.read_text())
+    assert len(kept['goals']) == 2 and 'failed' in kept['goals'][1]
+    assert m.run(['goals'], args, kept, path) and len(seen) == 2, 'all of these were done'
+    said = capsys.readouterr().out
+    assert 'goal 1.45 of torch.matmul: written reached, read reached' in said and 'FAILED X: y' in said
+
+
+def test_a_row_fails_alone(program, monkeypatch):
+    m = program('matmul')
+    def product(**given): raise AssertionError(f"{given['dtype']} is wrong\nsomewhere")
+    monkeypatch.setattr(sys.modules['beside'], 'product', product)
+    row = m.row_of(dict(shape=(8, 8, 8), dtype='float16', way='tuned', columns=('none',)), .1, 1)
+    assert row == dict(shape=(8, 8, 8), dtype='float16', layout='nn', way='tuned',
+                       failed='AssertionError: float16 is wrong')
+
+
+def test_a_product_is_timed_beside_the_library(program, monkeypatch):
+    "On the CPU, with a clock of its own and no cublasLt: all but the GPU's part"
+    import torch
+    program('matmul')
+    beside = sys.modules['beside']
+    from gridstride.bench import clocks
+    class Clock(clocks.Clock):
+        most, mhz = 10, []
+        def times(self, fn, n):
+            self.mhz.append(1500.)
+            return super().times(fn, n)
+    monkeypatch.setattr(beside, 'columns_of', lambda names: {o: Clock for o in names})
+    inputs = beside.inputs
+    def operands(shape, dtype, layout, make=inputs, real=beside.operands):
+        return real(shape, dtype, layout, lambda h, w, k, dtype, device: inputs(h, w, k, dtype))
+    def no_picks(*args): raise RuntimeError('no library\nhere')
+    monkeypatch.setattr(beside, 'operands', operands)
+    monkeypatch.setattr(beside.cublaslt, 'picks', no_picks)
+    row = beside.product((40, 24, 56), 'float32', 'tn', seconds=.01, columns=('none', 'row'), goal=1)
+    assert row['goal'] == 1 and row['plan'] == 'torch.matmul: it is not on a GPU'
+    assert row['no_pick'] == 'RuntimeError: no library'
+    assert list(row['columns']['none']['sides']) == ['torch.matmul', 'ours'] and row['errors']['ours'] < 1e-6
+    def wrong(a, b, out): torch.matmul(a, b, out=out)[3, 4] += 1
+    wrong.name = 'wrong'
+    with pytest.raises(AssertionError, match='3, 4'): beside.product((40, 24, 56), 'float32', 'nn', wrong)
+    def lazy(a, b, out): torch.matmul(a[:39], b, out=out[:39])
+    lazy.name = 'lazy'
+    with pytest.raises(AssertionError): beside.product((40, 24, 56), 'float32', 'nt', lazy)

@@ -2,7 +2,8 @@
 
 The modules, in the order in which they are read best: `timing` (`bench`: one kernel), `clocks` (what a run is timed
 with), `stats` (what many measurements say), `versus` (`compare`: several ways, in turns), `limits` (`ceilings`,
-measured on this machine), `roof` (`roofline`).
+measured on this machine), `roof` (`roofline`),
+`columns` (one call timed in five ways, by counted cycles).
 """
 
 from .limits import Ceilings, H100, ceilings, reads

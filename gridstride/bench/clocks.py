@@ -142,18 +142,26 @@ class Events(Clock):
         "Overwrite the L2"
         self.buffer.zero_()
 
+    def begun(self):
+        "For those who note something in the queue before the first run of a batch"
+
+    def ended(self):
+        "And behind the last"
+
     def times(self, fn, n) -> list:  # of seconds
         "How long the GPU takes for each of `n` calls"
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
         # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, and that is no queueing
         self.torch._sleep(int(min(0.02, 1.2 * n * self.each) * 2e9))
         start = self.now()
+        self.begun()
         for before, after in pairs:
             if self.buffer is not None:
                 self.forget()
             before.record()
             fn()
             after.record()
+        self.ended()
         self.each = (self.now() - start) / n  # what it took to queue a run
         self.states.append(self.sensors.read())  # while the GPU is busy
         self.torch.synchronize()

@@ -20,15 +20,15 @@ from ..utils import backend, cache_dir, cdiv
 WARM, BATCH, LEAST = 0.05, 0.05, 0.1  # seconds: of warm-up, of a batch, of measuring at least
 
 
-def warm_up(clock, fn, seconds=2.0) -> int:  # runs in a batch
-    "Warm `fn` up; how many runs take about as long as a batch should"
+def warm_up(clock, fn, seconds=2.0, batch=BATCH) -> int:  # runs in a batch
+    "Warm `fn` up; how many runs take about as long as a batch should, `batch` seconds"
     start, n = clock.now(), 0
     while n < 3 or clock.now() - start < WARM:
         clock.times(fn, 1)
         n += 1
         if clock.now() - start > seconds / 4:
             break
-    return max(1, min(clock.most, int(BATCH * n / (clock.now() - start))))
+    return max(1, min(clock.most, int(batch * n / (clock.now() - start))))
 
 
 def sample(

@@ -35,17 +35,20 @@ def turns(
     clock,  # what to time with
     calls,  # name -> function, called with nothing
     seconds=2.0,  # to measure for at most, for each
+    least=limits.LEAST,  # to measure for even where all is steady, for each
 ) -> dict:  # name -> list of one list of seconds for each round
     "Time functions in turns; each round begins with another one of them"
-    # short batches: a round should know one state of the machine
-    n = {k: max(1, limits.warm_up(clock, f, seconds) // 5) for k, f in calls.items()}
+    # short batches: a round should know one state of the machine, and there should be some rounds
+    batch = min(limits.BATCH / 5, seconds / ROUNDS)
+    n = {k: limits.warm_up(clock, f, seconds, batch) for k, f in calls.items()}
     res, names, start = {k: [] for k in calls}, list(calls), clock.now()
     for i in count():
         for k in names[i % len(names) :] + names[: i % len(names)]:
             res[k].append(clock.times(calls[k], n[k]))
         spent = clock.now() - start
-        enough = i + 1 >= ROUNDS and all(steady(sum(o, [])) for o in res.values())
-        if spent >= seconds * len(calls) or (enough and spent >= limits.LEAST * len(calls)):
+        if spent < min(least, seconds) * len(calls):
+            continue
+        if spent >= seconds * len(calls) or (i + 1 >= ROUNDS and all(steady(sum(o, [])) for o in res.values())):
             return res
 
 

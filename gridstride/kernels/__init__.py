@@ -12,7 +12,8 @@ The modules, in the order in which they are read best:
 - rooms of tools, alike inside: `memory`, `fused`, `flash`, `latent`, `products`, `quant`, `sparse`; what they share:
   `tool` (looks at arguments, launches a `Call`), `operators` (how torch's compiler sees a launch), `texts` (what stands
   above a kernel), `layers` (swaps linear layers);
-- `export` (kernels to take away; `standalone`: what such a program has), `cub` (NVIDIA's own, to be held against).
+- `export` (kernels to take away; `standalone`: what such a program has), `cub` and `cublaslt` (NVIDIA's own, to be held
+  against).
 """
 
 from .ladder import Ladder, right

@@ -1,0 +1,184 @@
+"""What benchmarks of products share: one product by several hands, checked, timed in five columns, and named by the
+kernels that are launched."""
+import math
+from functools import cache
+
+import numpy as np
+import torch
+from gridstride.bench.columns import COLUMNS, Read, Written, by_column
+from gridstride.bench.versus import turns
+from gridstride.kernels import cublaslt, explain, matmul, tune
+from gridstride.kernels.ladder import Reference, exact, inputs
+from gridstride.prof import profile
+from gridstride.prof.show import short
+
+TORCH, BEST, COUNT = 'torch.matmul', 'cublasLt', 8
+KEPT = {'written': cache(Written), 'read': cache(Read)}             # their buffers are large
+# From Python each of cublasLt's picks would be called by ctypes, which costs more than the product
+APART = {('row', BEST)}
+
+
+def columns_of(names): return {o: KEPT.get(o, COLUMNS[o]) for o in names}
+
+
+def operands(shape, dtype, layout, make=inputs):
+    "(m, n as they lie in memory, a, b of which the product is made, out, full of NaN)"
+    h, w, k = shape
+    a, b = make(h, w, k, dtype, 'cuda')
+    m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
+    a, b = (x.t() if o == 't' else x for x, o in zip((m, n), layout))
+    return m, n, a, b, a.new_full((h, w), float('nan'))
+
+
+def checked(f, judge, out):
+    "The error of what `f` writes into `out`; `AssertionError` if it is wrong"
+    out.fill_(float('nan'))
+    f()
+    judge(out)
+    return judge.error(out)
+
+
+def best_pick(m, n, out, layout, seconds=.01):
+    "The fastest of cublasLt's first proposals, other memory read before each run"
+    picks = cublaslt.picks(m, n, layout, COUNT)
+    calls = {i: lambda p=p: p(m, n, out) for i, p in enumerate(picks)}
+    times = turns(KEPT['read'](), calls, seconds)
+    return min(picks, key=lambda p: np.median(sum(times[p.number], [])))
+
+
+def sides_of(shape, dtype, layout, ours, measured):
+    "(calls by name, torch's first; more about them), each checked"
+    m, n, a, b, out = operands(shape, dtype, layout)
+    calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: ours(a, b, out)}
+    if measured: tune(a, b, fresh=True)
+    more = dict(plan=repr(explain(a, b)) if ours is matmul else ours.name)
+    try:
+        pick = best_pick(m, n, out, layout)
+        calls[BEST], more['pick'] = lambda: pick(m, n, out), dict(number=pick.number, **pick.config)
+    except Exception as e: more['no_pick'] = f'{type(e).__name__}: {e}'.splitlines()[0]
+    judge = Reference(a, b)
+    more['errors'] = {k: checked(f, judge, out) for k, f in calls.items()}
+    return calls, more
+
+
+def product(shape, dtype, layout='nn', ours=matmul, measured=False, seconds=.1, runs=1, columns=tuple(COLUMNS), **more):
+    "A row: one product by `ours`, after `tune` if it is `measured`, in all columns"
+    with exact():
+        calls, about = sides_of(shape, dtype, layout, ours, measured)
+        found = by_column(calls, seconds, runs, columns_of(columns), APART)
+    return dict(more, shape=list(shape), dtype=dtype, layout=layout, columns=found, **about)
+
+
+# How many times faster ours is than another side, from what `by_column` says of both beside torch
+
+def faster(row, column, other):
+    "(ratio, low, high) of ours beside another, None where either was not timed"
+    sides = row['columns'].get(column, {}).get('sides', {})
+    if not {'ours', other} <= sides.keys(): return None
+    a, b = sides['ours'], sides[other]
+    if other == TORCH: return a['ratio'], a['low'], a['high']
+    return a['ratio']/b['ratio'], a['low']/b['high'], a['high']/b['low']
+
+
+def mean(ratios): return math.exp(sum(math.log(r) for r in ratios)/len(ratios))
+
+
+def verdict(rows, column, other, goal=None):
+    "The geometric mean of some rows in a column, the least, and how many are below 0.9"
+    found = [r for r in (faster(o, column, other) for o in rows if 'failed' not in o) if r]
+    ratios = [r for r, _, _ in found]
+    if not ratios: return f'{column:<8} beside {other:<12} not measured'
+    said = f'{column:<8} beside {other:<12} {mean(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}'
+    low = sum(r < .9 for r in ratios)
+    missing = len(rows) - len(found)
+    reached = not missing and goal and mean(ratios) >= goal and not low
+    return (f"{said}, {low} of {len(ratios)} below 0.9" + f', {missing} without a figure'*bool(missing)
+            + (f"; goal {goal}, none below 0.9: {'reached' if reached else 'MISSED'}" if goal else ''))
+
+
+def spread(side): return f"{side['seconds']*1e6:.1f} µs ({side['fast']*1e6:.1f} to {side['slow']*1e6:.1f})"
+
+
+def column_line(row, column):
+    "A column as text: our time and its spread, beside the others, the counted clock"
+    c = row['columns'][column]
+    if 'failed' in c: return f'    {column:<8} FAILED {c["failed"]}'
+    res = [f"    {column:<8} {spread(c['sides']['ours']):<32}"]
+    for other in (o for o in c['sides'] if o != 'ours'):
+        r, low, high = faster(row, column, other)
+        each = c['sides']['ours']['runs']
+        runs = ' runs ' + ' '.join(f'{o:.3f}' for o in each) if other == TORCH and len(each) > 1 else ''
+        res.append(f'{r:.3f} of {other} ({low:.3f} to {high:.3f}){runs}')
+    return '  '.join([*res, clock_text(c['mhz'])])
+
+
+def clock_text(mhz):
+    if not mhz: return 'clock not counted'
+    low, high = (round(o) for o in mhz)
+    return f'{low} MHz' if low == high else f'{low} to {high} MHz'
+
+
+def head_line(row):
+    "What was multiplied, by whom, how well"
+    h, w, k = row['shape']
+    head = f"{row['dtype']:<8} {row['layout']} {f'{h}x{k} @ {k}x{w}':<24}"
+    if 'failed' in row: return f"{head} FAILED {row['failed']}"
+    errors = ' '.join(f'{e:.1e}' for e in row['errors'].values())
+    first = next((c for c in row['columns'].values() if 'sides' in c), None)
+    flops = f"{2*h*w*k/first['sides']['ours']['seconds']/1e12:.2f} TFLOP/s" if first else ''
+    pick = f"the library's best is number {row['pick']['number']}" if 'pick' in row else row['no_pick']
+    return f"{head} {flops}  {row['plan']}; {pick}; errors {errors}"
+
+
+def lines(row):
+    "A row as text"
+    if 'failed' in row: return [head_line(row)]
+    res = [head_line(row), *(column_line(row, o) for o in row['columns'])]
+    return res + [f'    {o}: {", ".join(names)}' for o, names in row.get('kernels', {}).items()]
+
+
+# Names of kernels. The profiler stays attached to the process and slows launches, so it comes last; a kernel that
+# fills a byte stands before and behind each call.
+MARK = 'FillFunctor<signed char>'
+
+
+def split_by(names, mark):
+    "The names of each call: what stands between the first mark and the second, the third and the fourth, ..."
+    res = [[]]
+    for o in names:
+        if mark in o: res.append([])
+        else: res[-1].append(o)
+    return res[1::2]
+
+
+def unwritten(h, w, k, dtype, device):
+    return [torch.empty(s, dtype=getattr(torch, dtype), device=device) for s in ((h, k), (k, w))]
+
+
+def launch_all(rows, byte):
+    "Each row's sides once, on memory as it is; gives (row, name of the side) in the order of the calls"
+    done = []
+    for row in rows:
+        m, n, a, b, out = operands(row['shape'], row['dtype'], row['layout'], unwritten)
+        calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: matmul(a, b, out)}
+        if 'pick' in row:
+            pick = cublaslt.picks(m, n, row['layout'], COUNT)[row['pick']['number']]
+            calls[BEST] = lambda: pick(m, n, out)
+        for name, f in calls.items():
+            byte.fill_(1)
+            f()
+            byte.fill_(1)
+            done.append((row, name))
+    return done
+
+
+def name_kernels(rows):
+    "Note in each row which kernels its sides launch"
+    rows, done = [r for r in rows if 'failed' not in r and r['way'] == 'matmul'], []
+    byte = torch.zeros(1, dtype=torch.int8, device='cuda')
+    def run(): done[:] = launch_all(rows, byte)
+    with exact(): seen = profile(run)
+    names = [s.name for s in sorted((s for s in seen.spans if s.kind == 'gpu'), key=lambda s: s.start)]
+    found = split_by(names, MARK)
+    if len(found) != len(done): raise RuntimeError(f'{len(found)} calls in the trace of {len(done)}')
+    for (row, side), kernels in zip(done, found): row.setdefault('kernels', {})[side] = [short(o) for o in kernels]

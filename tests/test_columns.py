@@ -1,0 +1,222 @@
+"""Tables' columns on made-up clocks: ratios, runs, what cannot be timed, the clock from counted cycles; and what
+cublasLt is told of a product, by a stand-in that multiplies as it is told."""
+import ctypes
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from gridstride.bench import clocks, columns
+from gridstride.bench.columns import InARow, InGraph, Stamps, Written, by_column, clock_between
+from gridstride.cpp import cuda_kernel
+from gridstride.kernels import cublaslt
+from gridstride.recording import Unavailable
+from gridstride.utils import gpu_count
+
+
+# The clock, counted
+
+def test_the_clock_is_cycles_over_nanoseconds():
+    before, after = np.zeros((4, 2), np.int64), np.zeros((4, 2), np.int64)
+    before[:3], after[:3] = [[100, 50], [7, 50], [0, 60]], [[100+1755*9, 50+9000], [7+1755*9, 50+9000], [0, 0]]
+    after[3] = 5, 5                                                     # noted once only, as SM 2
+    assert clock_between(before, after) == pytest.approx(1755)
+    assert clock_between(before, before) is None
+
+
+def test_each_sm_notes_both_of_its_counters():
+    at = torch.zeros(columns.SLOTS, 2, dtype=torch.int64)
+    cuda_kernel(columns._STAMP)[8, 32](at)
+    noted = at[at[:, 1] > 0]
+    assert len(noted) == len(at[at[:, 0] > 0]) >= 1 and len(at[at.sum(1) > 0]) == len(noted)
+
+
+def test_notes_lie_around_a_batch(monkeypatch):
+    "In the queue, behind the pause and before the first run, and behind the last; not in the time of a call"
+    said = []
+    stream = SimpleNamespace(Event=lambda **_: SimpleNamespace(record=lambda: said.append('event'),
+        elapsed_time=lambda other: 3.), _sleep=lambda n: said.append('pause'), synchronize=lambda: said.append('all'))
+    def clock(kind):
+        c = kind.__new__(kind)
+        c.torch, c.each, c.buffer, c.states, c.mhz = stream, 1e-5, None, [], []
+        c.sensors = SimpleNamespace(read=lambda: None)
+        c.stamps = SimpleNamespace(note=lambda i: said.append(f'note {i}'), mhz=lambda: 1700.)
+        return c
+    c = clock(Written)
+    assert c.times(lambda: said.append('run'), 2) == [.003, .003] and c.mhz == [1700.]
+    assert said == ['pause', 'note 0', *['event', 'run', 'event']*2, 'note 1', 'all']
+    said.clear()
+    c, now = clock(InARow), iter([10., 10.5])
+    c.now = lambda: next(now)
+    assert c.times(lambda: said.append('run'), 5) == [.1]
+    assert said == ['note 0', 'all', *['run']*5, 'all', 'note 1']
+    said.clear()
+    c = clock(InGraph)
+    c.graphs = {}
+    monkeypatch.setattr(clocks, 'capture', lambda fn, n: lambda: said.append(f'graph of {n}'))
+    def fn(): pass
+    assert c.times(fn, 1) == [.003/columns.CALLS] and c.times(fn, 1) and len(c.graphs) == 1
+    assert said.count(f'graph of {columns.CALLS}') == 2
+
+
+# Columns
+
+class Fake(clocks.Clock):
+    "A clock on which a call takes what it returns, in each run one hundredth more"
+    most = 100
+
+    def __init__(self, extra=0.): self.t, self.extra, self.mhz = 0., extra, []
+    def now(self): return self.t
+
+    def times(self, fn, n):
+        res = [fn() + self.extra for _ in range(n)]
+        self.t += sum(res)
+        self.mhz.append(1500. + len(self.mhz)%2 if n > 1 else 9.)   # a single run tells little
+        return res
+
+
+def times(**us): return {k: lambda v=v: v*1e-6 for k, v in us.items()}
+
+
+def test_columns_hold_all_beside_the_first():
+    found = by_column(times(torch=20, ours=10), .02, columns=dict(none=Fake, read=lambda: Fake(1e-5)))
+    a, b = found['none']['sides'], found['read']['sides']
+    assert a['ours']['ratio'] == pytest.approx(2) and a['torch']['ratio'] == 1
+    assert b['ours']['ratio'] == pytest.approx(1.5) and b['ours']['seconds'] == pytest.approx(20e-6)
+    assert a['ours']['low'] <= a['ours']['ratio'] <= a['ours']['high']
+    assert 1500 <= found['none']['mhz'][0] == found['none']['mhz'][1] <= 1501
+
+
+def test_runs_are_told_one_by_one():
+    "A clock that slows the second side in the second run"
+    class Slowing(Fake):
+        runs = 0
+        def times(self, fn, n): return [t*(1 + (Slowing.runs == 2)*(t < 15e-6)) for t in super().times(fn, n)]
+    def counted(*args):
+        Slowing.runs += 1
+        return one_run(*args)
+    one_run = columns.one_run
+    with pytest.MonkeyPatch.context() as m:
+        m.setattr(columns, 'one_run', counted)
+        side = by_column(times(torch=20, ours=10), .02, 3, dict(none=Slowing))['none']['sides']['ours']
+    assert side['runs'] == pytest.approx([2, 1, 2]) and side['ratio'] == pytest.approx(2)
+    assert side['low'] == pytest.approx(1) and (side['fast'], side['slow']) == pytest.approx((1e-5, 2e-5))
+
+
+def test_all_of_the_time_is_used_in_some_rounds():
+    "As the power limit takes a while; and a short time is cut into rounds, too"
+    for seconds in .02, 1.:
+        clock, seen = Fake(), []
+        columns.one_run(clock, {k: lambda k=k, f=f: seen.append(k) or f()
+                                for k, f in times(a=100, b=300).items()}, seconds)
+        assert 2*seconds <= clock.t <= 2.8*seconds
+        assert sum(a != b for a, b in zip(seen, seen[1:])) >= 10
+
+
+def test_what_cannot_be_timed_is_told():
+    def refuses(): raise RuntimeError('operation not permitted\nwhen stream is capturing')
+    found = by_column(times(torch=20, ours=10, slow=9), .02, columns=dict(graph=refuses, row=Fake),
+                      apart={('row', 'slow')})
+    assert found['graph'] == dict(failed='RuntimeError: operation not permitted')
+    assert list(found['row']['sides']) == ['torch', 'ours']
+
+
+@pytest.mark.real_backend
+@pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
+def test_columns_of_a_gpu():
+    "All five, with a clock that is one; what the cache holds is faster than what it does not"
+    x = torch.randn(2**22, device='cuda')
+    found = by_column(dict(double=lambda: torch.mul(x, 2, out=x)), .1)
+    assert all(100 < o['mhz'][0] <= o['mhz'][1] < 4000 for o in found.values())
+    assert found['none']['sides']['double']['seconds'] < found['read']['sides']['double']['seconds']
+    assert Stamps().mhz() is None
+
+
+# cublasLt
+
+class Library:
+    "Keeps what it is told, and multiplies so, in column-major order"
+
+    def __init__(self): self.made, self.gone = {}, []
+
+    def _make(self, to, **what):
+        to._obj.value = len(self.made) + 1
+        self.made[to._obj.value] = what
+        return 0
+
+    def cublasLtMatmulDescCreate(self, to, compute, scale): return self._make(to, compute=compute, scale=scale)
+
+    def cublasLtMatrixLayoutCreate(self, to, kind, rows, columns, lead):
+        return self._make(to, kind=kind, rows=rows, columns=columns, lead=lead)
+
+    def cublasLtMatmulPreferenceCreate(self, to): return self._make(to)
+
+    def _set(self, of, what, value, size):
+        self.made[of.value][what] = value._obj.value
+        return 0
+
+    cublasLtMatmulDescSetAttribute = cublasLtMatmulPreferenceSetAttribute = _set
+
+    def _end(self, of): self.gone.append(of.value)
+
+    cublasLtMatmulDescDestroy = cublasLtMatrixLayoutDestroy = cublasLtMatmulPreferenceDestroy = _end
+
+    def cublasLtMatmulAlgoGetHeuristic(self, handle, product, a, b, c, d, wish, asked, found, n):
+        n.value = min(asked, 3)
+        for i in range(n.value): found[i].state, found[i].room, found[i].algorithm.data[0] = i == 1, 100 + i, i
+        return 0
+
+    def cublasLtMatmul(self, handle, product, one, x, a, y, b, zero, c, cd, z, d, how, room, size, stream):
+        def view(at, what):
+            o = self.made[what.value]
+            numbers = (ctypes.c_float*(o['lead']*o['columns'])).from_address(at)
+            return np.frombuffer(numbers, np.float32).reshape(o['columns'], o['lead']).T[:o['rows']]
+        p = self.made[product.value]
+        left, right = (v.T if p.get(o) else v for o, v in ((3, view(x, a)), (4, view(y, b))))
+        view(z, d)[:] = one._obj.value*(left @ right) + (view(c, cd)*zero._obj.value if zero._obj.value else 0)
+        self.last = how._obj.data[0], size, stream
+        return 0
+
+
+@pytest.fixture
+def standin(monkeypatch):
+    lib = Library()
+    monkeypatch.setattr(cublaslt, 'library', lambda: lib)
+    monkeypatch.setattr(cublaslt, '_handle', lambda device: 1)
+    monkeypatch.setattr(cublaslt, '_room', lambda device: torch.empty(8))
+    monkeypatch.setattr(cublaslt, 'current_stream', lambda device: 77)
+    return lib
+
+
+@pytest.mark.parametrize('layout', ['nn', 'tn', 'nt', 'tt'])
+def test_picks_multiply_in_each_layout(standin, layout):
+    a, b = torch.randn(5, 7), torch.randn(7, 3)
+    m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
+    every = cublaslt.picks(m, n, layout, 3)
+    assert [p.name for p in every] == ['cublasLt 0', 'cublasLt 1'], 'one of three was refused'
+    out = torch.full((5, 3), float('nan'))
+    assert every[1](m, n, out) is out and standin.last == (2, 102, 77)
+    torch.testing.assert_close(out, a @ b)
+    assert (standin.made[1]["compute"], standin.made[1]["scale"]) == (68, 0)
+    problem = every[0].problem
+    handles = {problem.wish.value, problem.product.value, *(o.value for o in problem.layouts)}
+    del problem, every
+    assert set(standin.gone) == handles, 'all that was made is given back'
+
+
+def test_a_refusal_is_told(standin):
+    standin.cublasLtMatmulAlgoGetHeuristic = lambda *args: 15
+    with pytest.raises(RuntimeError, match='cublasLtMatmulAlgoGetHeuristic answers 15'):
+        cublaslt.picks(torch.randn(8, 8), torch.randn(8, 8))
+
+
+def test_the_library_is_the_one_that_is_loaded():
+    line = '7f00-7f10 r-xp 0000 08:01 5   /a b/lib/libcublas.so.13\n7f10 r-xp 0 08:01 6  /opt/lib/libcublasLt.so.13\n'
+    assert cublaslt.file_in(line) == '/opt/lib/libcublasLt.so.13'
+    with pytest.raises(Unavailable, match='a torch for CUDA'): cublaslt.file_in(line.splitlines()[0])
+
+
+def test_structures_are_as_large_as_in_nvidias_header():
+    "sizeof and offsetof, as a compiler gave them of cublasLt.h 13"
+    p = cublaslt.Proposal
+    assert (ctypes.sizeof(p), p.room.offset, p.state.offset, p.waves.offset) == (96, 64, 72, 76)
