@@ -2,9 +2,12 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
+#include <memory>
 #include <mutex>
+#include <new>
 #include <unordered_map>
 #include <vector>
+#include "capture.h"
 #include "detector.h"
 #include "engines.h"
 #include "findings.h"
@@ -261,6 +264,44 @@ void run(const Launch &l) {
     if (well) return run_children();
     drop(children), drop(last_children);
     if (guard) throw Stop();                                // a thread that the host code made has nobody to catch it
+}
+
+static void launch_now(const Config &c, const Call &call) {
+    const uintptr_t from = reinterpret_cast<uintptr_t>(call.object);
+    if (!call.type->begin()) return;
+    run({c.grid, c.block, c.shared, c.stream, c.cluster, call.kernel, call.line, call.type->thread, call.object,
+        call.args, call.nargs, c.cooperative, from, from + call.type->bytes});
+}
+
+namespace {
+struct Later {                       // a launch that has its own copies of what it was given
+    Config config;
+    Call call;
+    std::vector<Arg> args;
+    std::align_val_t alignment;
+    Later(const Config &given, const Call &now)
+        : config(given), call(now), args(now.args, now.args + now.nargs), alignment{now.type->alignment} {
+        config.stream = nullptr;                           // it may be gone when the graph is launched
+        call.args = args.data();
+        call.object = ::operator new(call.type->bytes, alignment);
+        const bool looked = look(false);                   // a copy that the host keeps is no access of the kernel's
+        if (call.type->copy) call.type->copy(call.object, now.object);
+        else memcpy(call.object, now.object, call.type->bytes);
+        look(looked);
+    }
+    Later(const Later &) = delete;
+    ~Later() {
+        if (call.type->drop) call.type->drop(call.object);
+        ::operator delete(call.object, alignment);
+    }
+};
+}
+
+void launch(const Config &config, const Call &call) {
+    if (!capturing() && !on_device()) return launch_now(config, call);
+    const auto later = std::make_shared<Later>(config, call);
+    if (!kept(config.stream, NodeKind::kernel, [later] { return launch(later->config, later->call), 0; }))
+        launch_now(config, call);
 }
 
 // What Python calls runs guarded: a crash of the host code is a finding, too.

@@ -4,8 +4,6 @@
 #include <type_traits>
 #include "runtime.h"
 
-typedef struct GridstrideStream *cudaStream_t;
-
 // Streams that only kernels have
 #define cudaStreamTailLaunch ((cudaStream_t)3)
 #define cudaStreamFireAndForget ((cudaStream_t)4)

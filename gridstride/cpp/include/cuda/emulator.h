@@ -45,17 +45,6 @@
 
 namespace gridstride {
 
-struct Config {
-    dim3 grid, block;
-    size_t shared;
-    void *stream;
-    dim3 cluster;
-    int cooperative;
-    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1),
-        int cooperative = 0)
-        : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster), cooperative(cooperative) {}
-};
-
 template <class T> Arg arg(const T &x) {
     // a tensor map names its array
     if constexpr (std::is_class_v<T> && sizeof(T) == sizeof(TensorMap) && std::is_trivially_copyable_v<T>) {
@@ -76,24 +65,22 @@ inline Arg arg(const void *const &p) { return {p, 1}; }
 // used: this one, before the kernel runs.
 static thread_local const bool has_worker = make_worker();
 
+static inline bool begin_worker() { return has_worker; }
+
+template <class F> struct Called {
+    GRIDSTRIDE_UNSEEN static void thread(void *f) { (*static_cast<F *>(f))(); }
+    static void copy(void *to, const void *f) { new (to) F(*static_cast<const F *>(f)); }
+    static void drop(void *f) { static_cast<F *>(f)->~F(); }
+    static constexpr bool plain = std::is_trivially_copyable_v<F>;
+    static constexpr CallType type = {
+        sizeof(F), alignof(F), thread, plain ? nullptr : copy, plain ? nullptr : drop, begin_worker};
+};
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
-    if (__builtin_expect(capturing() || on_device(), 0)) {
-        Config later = config;
-        later.stream = nullptr;                            // it may be gone when the graph is launched
-        const auto again = [=]() GRIDSTRIDE_UNSEEN { return launch(later, kernel, line, kernel_call, args...), 0; };
-        if (kept(config.stream, NodeKind::kernel, again)) return;
-    }
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
     // what a thread is given is no access of the kernel's
-    auto thread = [&]() GRIDSTRIDE_UNSEEN { kernel_call(args...); };
-    if (!has_worker) return;
-    uintptr_t from = ~uintptr_t(0), to = 0;
-    const auto holds = [&](uintptr_t at, size_t bytes) { from = std::min(from, at), to = std::max(to, at + bytes); };
-    (holds(reinterpret_cast<uintptr_t>(std::addressof(args)), sizeof args), ...);
-    run({config.grid, config.block, config.shared, config.stream, config.cluster, kernel, line,
-         [](void *call) GRIDSTRIDE_UNSEEN { (*static_cast<decltype(thread) *>(call))(); }, &thread, list,
-         int(sizeof...(A)), config.cooperative, from, to});
+    auto call = [=]() GRIDSTRIDE_UNSEEN { kernel_call(const_cast<A &>(args)...); };
+    launch(config, {&Called<decltype(call)>::type, &call, kernel, line, list, int(sizeof...(A))});
 }
 
 template <class T> Shape shape() {

@@ -6,6 +6,8 @@
 #include "finding.h"
 #include "vector_types.h"
 
+typedef struct GridstrideStream *cudaStream_t;
+
 #define GRIDSTRIDE_NOINLINE __attribute__((noinline))
 #define GRIDSTRIDE_UNSEEN __attribute__((no_sanitize("thread")))   // touches memory, and the detectors need not see it
 #define GRIDSTRIDE_API __attribute__((visibility("default")))
@@ -239,6 +241,35 @@ struct Names {                       // of a kernel's parameters, separated by c
 };
 
 struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is no pointer
+
+struct Config {                      // what stands between <<< and >>>, and what else a launch is told
+    dim3 grid, block;
+    size_t shared;
+    void *stream;
+    dim3 cluster;
+    int cooperative;
+    Config(dim3 grid, dim3 block, size_t shared = 0, cudaStream_t stream = nullptr, dim3 cluster = dim3(1, 1, 1),
+        int cooperative = 0)
+        : grid(grid), block(block), shared(shared), stream(stream), cluster(cluster), cooperative(cooperative) {}
+};
+// A kernel and its arguments as one object, whose type a source alone knows
+struct CallType {
+    size_t bytes, alignment;
+    void (*thread)(void *call);                    // runs one thread of the kernel
+    void (*copy)(void *to, const void *call);      // null: its bytes are copied
+    void (*drop)(void *call);
+    bool (*begin)();                               // before all that, in the OS thread that launches
+};
+struct Call {
+    const CallType *type;
+    void *object;
+    const char *kernel;
+    int line;
+    const Arg *args;
+    int nargs;
+};
+// Now, or, from a captured stream or from a kernel, later: with copies of what it is given
+GRIDSTRIDE_API void launch(const Config &, const Call &);
 
 struct Launch {
     dim3 grid, block;

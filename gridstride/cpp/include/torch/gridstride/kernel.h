@@ -51,7 +51,6 @@ struct Asked {                        // a kernel that Python launches
     bool (*begin)();                  // before that, in the thread of Python's
 };
 GRIDSTRIDE_BORDER int64_t launch_asked(gs_call *call, const Asked &asked);
-inline bool begin_worker() { return has_worker; }
 
 // K has the kernel and its name.
 template <class K, class... A, size_t... i>
