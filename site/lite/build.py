@@ -12,14 +12,14 @@ from pathlib import Path
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
 sys.path[:0] = [str(ROOT), str(HERE)]
 
-import fetch, notebooks
+import fetch, lighter, notebooks
 
 PLUGIN = '@jupyterlite/pyodide-kernel-extension'
 OVERRIDES = {
     '@jupyterlab/notebook-extension:tracker': {'windowingMode': 'none'},  # what is out of sight is there, too
     '@jupyterlab/apputils-extension:themes': {'adaptive-theme': True},  # light or dark, as the reader's system is
 }
-UNUSED = ['ssl']  # the kernel asks for it, and the lessons do not: an empty wheel saves 2 MB
+UNUSED = ['ssl', 'jedi']  # the kernel asks for them, and the lessons do not: empty wheels save 4 MB
 LESSONS = json.loads((HERE / 'lite.json').read_text(encoding='utf-8'))['lessons']
 
 
@@ -106,13 +106,14 @@ def write_pyodide(folder, extension):
     }
     lock = dict(info=fetch.WANTED['info'], packages={**known, **more})
     (folder / 'pyodide-lock.json').write_text(json.dumps(lock))
+    lighter.lighten(folder)
     return sorted({*lock['packages'], 'pyodide_kernel'} - {'pyodide-kernel'})  # as the kernel asks for it
 
 
 def settings(packages):
     "JupyterLite's own settings: which Pyodide, with what in it, and no other place to look for packages"
     kernel = dict(
-        pyodideUrl='./pyodide/pyodide.js', disablePyPIFallback=True, loadPyodideOptions=dict(packages=packages)
+        pyodideUrl='./pyodide/start.js', disablePyPIFallback=True, loadPyodideOptions=dict(packages=packages)
     )
     return {
         'jupyter-lite-schema-version': 0,

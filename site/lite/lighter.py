@@ -1,0 +1,78 @@
+"""Makes what lies in the folder of Pyodide load faster: nothing in it that lessons never read, and Python's bytecode in
+place of the sources of what is imported at each start, which the browser would have to compile each time.
+
+The bytecode is made once, by the same Pyodide in Node.js, and kept in the user's cache. Where there is no Node.js,
+sources stay what they are.
+"""
+
+import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
+from pathlib import Path
+
+import fetch
+
+START = Path(__file__).parent / 'start'
+OURS = 'gridstride'  # keeps its sources: errors and lessons show them
+UNREAD = re.compile(
+    r'/tests/|\.(pyi|pxd|h|a)$|^numpy/(f2py|distutils)/|^mpl_toolkits/'
+    r'|/mpl-data/(fonts/(afm|pdfcorefonts)|images|plot_directive)/|/sample_data/(?!grace_hopper)'
+)
+PACKAGES, STDLIB = '/lib/python3.12/site-packages/', '/lib/python312.zip/'  # where modules lie in Pyodide
+
+
+def fingerprint(folder):
+    "What the bytecode is made of, but for our own package, which gets none"
+    res = hashlib.sha256()
+    for p in sorted([*folder.iterdir(), *START.iterdir()]):
+        if not p.name.startswith((OURS, 'pyodide-lock')):
+            res.update(p.name.encode() + b'\0' + p.read_bytes())
+    return res.hexdigest()[:16]
+
+
+def bytecode(folder) -> dict:  # name of the source, as Pyodide has it -> bytecode
+    "Of what is imported at each start; empty where there is no Node.js"
+    archive = fetch.kept() / f'compiled-{fingerprint(folder)}.zip'
+    if not archive.is_file():
+        if not (node := shutil.which('node')):
+            print('There is no Node.js here: each start in the browser takes some seconds more.', file=sys.stderr)
+            return {}
+        compile_imports(node, folder, archive)
+    with zipfile.ZipFile(archive) as z:
+        return {n: z.read(n) for n in z.namelist()}
+
+
+def compile_imports(node, folder, archive):
+    "Let Pyodide in Node.js write `archive`, which is there as a whole or not at all"
+    with tempfile.TemporaryDirectory(dir=archive.parent) as tmp:
+        cmd = [node, START / 'compile.js', folder, Path(tmp) / archive.name]
+        res = subprocess.run(cmd, capture_output=True, text=True)
+        if res.returncode:
+            sys.exit(f'Pyodide in Node.js cannot compile what lessons import: {res.stderr[-2000:]}')
+        (Path(tmp) / archive.name).replace(archive)
+
+
+def rewrite(path, where, made):
+    "The zip file `path`, whose files lie in `where`, without what is unread and with the bytecode `made`"
+    with zipfile.ZipFile(path) as z:
+        files = {o.filename: z.read(o) for o in z.infolist() if not o.is_dir() and not UNREAD.search('/' + o.filename)}
+    with zipfile.ZipFile(path, 'w', zipfile.ZIP_DEFLATED) as z:
+        for name, data in files.items():
+            code = made.get(where + name)
+            name, data = (f'{name}c', code) if code else (name, data)
+            z.writestr(zipfile.ZipInfo(name, (2020, 1, 1, 0, 0, 0)), data, zipfile.ZIP_DEFLATED)
+
+
+def lighten(folder):
+    "Rewrite the packages in `folder`, and their sums in its list"
+    for p in START.iterdir():
+        if p.name != 'compile.js':
+            shutil.copy(p, folder)
+    made = bytecode(folder)
+    listed = folder / 'pyodide-lock.json'
+    lock = json.loads(listed.read_text())
+    for p in lock['packages'].values():
+        path = folder / p['file_name']
+        if p['name'] != OURS:
+            rewrite(path, PACKAGES, made)
+            p['sha256'] = hashlib.sha256(path.read_bytes()).hexdigest()
+    rewrite(folder / 'python_stdlib.zip', STDLIB, made)
+    listed.write_text(json.dumps(lock))

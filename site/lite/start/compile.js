@@ -1,0 +1,27 @@
+// node compile.js FOLDER ARCHIVE: import what `imports.py` in FOLDER imports, beside it Pyodide and all packages, and write
+// the bytecode of all modules that are imported then to the zip file ARCHIVE, by the names of their sources.
+const fs = require('fs'), path = require('path'), [folder, archive] = process.argv.slice(2)
+const read = name => fs.readFileSync(path.join(folder, name), 'utf-8')
+const COMPILE = `
+import importlib.util, io, sys, zipfile
+from importlib._bootstrap_external import _code_to_hash_pyc
+def compiled(module):
+    "(name of the source, bytecode that is taken without a look at the source); None where there is no source"
+    name, loader = getattr(module, '__file__', None) or '', getattr(module, '__loader__', None)
+    if not name.endswith('.py') or not hasattr(loader, 'get_data'): return None
+    source = loader.get_data(name)
+    code = compile(source, name, 'exec', dont_inherit=True)
+    return name, bytes(_code_to_hash_pyc(code, importlib.util.source_hash(source), False))
+archive = io.BytesIO()
+with zipfile.ZipFile(archive, 'w', zipfile.ZIP_DEFLATED) as z:
+    for name, code in dict(filter(None, map(compiled, [*sys.modules.values()]))).items(): z.writestr(name, code)
+archive.getvalue()`
+
+async function main() {
+    const {loadPyodide} = require(path.resolve(folder, 'pyodide.js'))
+    const packages = Object.keys(JSON.parse(read('pyodide-lock.json')).packages)
+    const python = await loadPyodide({indexURL: path.resolve(folder) + path.sep, packages})
+    python.runPython(read('imports.py'))
+    fs.writeFileSync(archive, python.runPython(COMPILE).toJs())
+}
+main().catch(e => { process.stderr.write(`${e.message}\n`); process.exit(1) })

@@ -1,0 +1,10 @@
+"What the kernel and the lessons' first cells import; names are completed from what is there, without jedi"
+# ruff: noqa: F401
+
+import piplite.piplite, pyodide_kernel
+import matplotlib.cbook, matplotlib.pyplot, matplotlib_inline.backend_inline
+import utils, torch
+from PIL import BmpImagePlugin, GifImagePlugin, JpegImagePlugin, PngImagePlugin, PpmImagePlugin
+from gridstride import draw, exercise, runner
+
+pyodide_kernel.ipython_shell.Completer.use_jedi = False
