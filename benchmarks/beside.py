@@ -1,6 +1,7 @@
 """What benchmarks of products share: one product by several hands, checked, timed in five columns, and named by the
 kernels that are launched."""
-import math
+import math, os, time
+from concurrent.futures import ThreadPoolExecutor
 from functools import cache
 
 import numpy as np
@@ -19,6 +20,17 @@ APART = {('row', BEST)}
 
 
 def columns_of(names): return {o: KEPT.get(o, COLUMNS[o]) for o in names}
+
+
+def prepare(wanted, until=math.inf):
+    "Compile kernels, many at a time: name -> (kernel, a shape). What fails here fails again, and is told, when it runs"
+    def one(o):
+        if time.time() > until: return
+        torch.zeros(1, device='cuda')                               # the thread enters the GPU's context
+        kernel, shape = o
+        try: kernel.prepare(*shape, torch.cuda.current_device())
+        except Exception as e: return f'{type(e).__name__}: {e}'
+    with ThreadPoolExecutor(os.cpu_count()) as pool: return dict(zip(wanted, pool.map(one, wanted.values())))
 
 
 def operands(shape, dtype, layout, make=inputs):

