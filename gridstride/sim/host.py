@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from ..options import settings
-from .memory import Mem, as_dtype, wrap
+from .memory import Mem, address, as_dtype, wrap
 
 __all__ = [
     'DeviceArray',
@@ -66,7 +66,7 @@ class DeviceArray:
     def device_view(self, name, known):
         "This array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
         base = self.mem.data
-        known[base.__array_interface__['data'][0], base.size, base.dtype.str] = self.mem
+        known[address(base), base.size, base.dtype.str] = self.mem
         if self.mem.name is None:
             self.mem.name = name
         return wrap(self.data, name, known)
@@ -91,9 +91,7 @@ class DeviceArray:
 
     def __setitem__(self, i, v):
         self.data[i] = v.data if isinstance(v, DeviceArray) else v
-        at = (
-            self.data.__array_interface__['data'][0] - self.mem.data.__array_interface__['data'][0]
-        ) // self.data.itemsize
+        at = (address(self.data) - address(self.mem.data)) // self.data.itemsize
         places = at + sum(
             np.arange(n).reshape([-1 if k == j else 1 for j in range(self.ndim)]) * (s // self.data.itemsize)
             for k, (n, s) in enumerate(zip(self.shape, self.data.strides))
@@ -146,6 +144,12 @@ def _new(shape, dtype, order='C', fresh=True):
     return DeviceArray(data, Mem(data.reshape(-1, order='A'), None, 'global', fresh))
 
 
+def _order(a):
+    "How an array lies, or a new one like it shall: 'F' for column by column, else 'C'"
+    flags = getattr(a, 'flags', None)
+    return 'F' if flags is not None and flags.f_contiguous and not flags.c_contiguous else 'C'
+
+
 def device_array(shape, dtype=np.float64, strides=None, order='C', stream=0):
     "An array on the device that nobody has written yet"
     return _new(shape, dtype, order)
@@ -153,11 +157,7 @@ def device_array(shape, dtype=np.float64, strides=None, order='C', stream=0):
 
 def device_array_like(a, stream=0):
     "`device_array` with the shape, type and layout of `a`"
-    return _new(
-        a.shape,
-        a.dtype,
-        'F' if getattr(a, 'flags', None) is not None and a.flags.f_contiguous and not a.flags.c_contiguous else 'C',
-    )
+    return _new(a.shape, a.dtype, _order(a))
 
 
 def to_device(obj, stream=0, copy=True, to=None):
@@ -165,11 +165,7 @@ def to_device(obj, stream=0, copy=True, to=None):
     if isinstance(obj, DeviceArray):
         return obj
     a = np.asarray(obj)
-    res = (
-        to
-        if to is not None
-        else _new(a.shape, a.dtype, 'F' if a.flags.f_contiguous and not a.flags.c_contiguous else 'C', fresh=False)
-    )
+    res = _new(a.shape, a.dtype, _order(a), fresh=False) if to is None else to
     res[...] = a
     return res
 

@@ -28,7 +28,8 @@ from ..findings import NotSimulated, outside_level
 from ..launching import configure, count_arguments
 from ..options import checking, settings
 from ..sim.arguments import arguments
-from ..sim.memory import View
+
+from ..sim.memory import View, address
 from .expressions import PRIMARY, Expressions, Text
 from .kernel import translate
 from .lowering import Unit, convert
@@ -89,7 +90,7 @@ def _to_arrays(v):
 
 def _span(a):
     "Addresses of the first byte of an array and of the one after its last"
-    first = a.__array_interface__['data'][0]
+    first = address(a)
     if not a.size:
         return first, first
     reach = [(n - 1) * s for n, s in zip(a.shape, a.strides)]
@@ -239,37 +240,38 @@ class Compiled:
         whose first element is meant; `fresh`: for arrays that were not written yet, by their number, (which bytes are
         known, where to note those that are after the launch). `grid`, `block`: three sizes each; `shared`: bytes.
         """
-        t = self.translations[n]
-        spans = {i: _span(a) for i, a in arrays.items()}
-        whole = _join([s for s in spans.values() if s[0] < s[1]])
-        pieces = (_Piece * len(whole))(*((lo, hi - lo, 1) for lo, hi in whole))
+        params = self.translations[n].params
         holders = [
-            _hold(p.type, v) if i not in arrays else ctypes.c_void_p(arrays[i].__array_interface__['data'][0])
-            for i, (p, v) in enumerate(zip(t.params, values))
+            ctypes.c_void_p(address(arrays[i])) if i in arrays else _hold(p.type, v)
+            for i, (p, v) in enumerate(zip(params, values))
         ]
-        piece_of, offsets = (ctypes.c_int * len(values))(*[-1] * len(values)), (ctypes.c_longlong * len(values))()
-        for i, a in arrays.items():
-            k = next((k for k, (lo, hi) in enumerate(whole) if lo <= spans[i][0] < hi), -1)
-            if k < 0:
-                continue
-            piece_of[i], offsets[i] = k, a.__array_interface__['data'][0] - whole[k][0]
-            pieces[k].itemsize = a.itemsize
-            if i in fresh:
-                pieces[k].known, pieces[k].written = (o.ctypes.data for o in fresh[i])
-        args = (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, holders))
         call = _Call(
             ctypes.cast(getattr(self.dll, f'enter_{n}'), ctypes.c_void_p),
-            args,
+            (ctypes.c_void_p * max(1, len(values)))(*map(ctypes.addressof, holders)),
             (ctypes.c_uint * 7)(*grid, *block, shared),
-            pieces,
-            len(whole),
-            piece_of,
-            offsets,
+            *_memory(arrays, fresh, len(values)),
             len(values),
         )
         with one_at_a_time:
             emulator.prepare(self.checks, settings.seconds)
             return self.dll.gs_call(ctypes.byref(call)) == 0
+
+
+def _memory(arrays, fresh, n):
+    "(pieces of memory, how many; for each of `n` arguments its piece, -1 for none, and the bytes from there on)"
+    spans = {i: _span(a) for i, a in arrays.items()}
+    whole = _join([s for s in spans.values() if s[0] < s[1]])
+    pieces = (_Piece * len(whole))(*((lo, hi - lo, 1) for lo, hi in whole))
+    piece_of, offsets = (ctypes.c_int * n)(*[-1] * n), (ctypes.c_longlong * n)()
+    for i, a in arrays.items():
+        k = next((k for k, (lo, hi) in enumerate(whole) if lo <= spans[i][0] < hi), -1)
+        if k < 0:
+            continue
+        piece_of[i], offsets[i] = k, address(a) - whole[k][0]
+        pieces[k].itemsize = a.itemsize
+        if i in fresh:
+            pieces[k].known, pieces[k].written = (o.ctypes.data for o in fresh[i])
+    return pieces, len(whole), piece_of, offsets
 
 
 _HOLD = {
@@ -435,24 +437,10 @@ def _get_made(kernel, views, args):
 
 def launch(kernel, grid, block, shared, args, trace=None):
     "Run a simulated kernel as compiled CUDA C; what the detectors find is raised, with the line of Python"
-    if trace is not None:
-        raise NotSimulated(
-            "a trace with engine='c'",
-            "Traces need the simulator's own engine: sim.options(engine='lanes').",
-            kernel=kernel.__name__,
-        )
-    if settings.who:
-        raise NotSimulated(
-            "who=True with engine='c'",
-            "It needs the simulator's own engine: sim.options(engine='lanes').",
-            kernel=kernel.__name__,
-        )
-    if settings.warp != 32:
-        raise NotSimulated(
-            f"warps of {settings.warp} threads with engine='c'",
-            "They need the simulator's own engine: sim.options(engine='lanes').",
-            kernel=kernel.__name__,
-        )
+    asked = {'a trace': trace is not None, 'who=True': settings.who, f'warps of {settings.warp}': settings.warp != 32}
+    if what := next((o for o, is_so in asked.items() if is_so), None):
+        mend = "It needs the simulator's own engine: sim.options(engine='lanes')."
+        raise NotSimulated(f"{what} with engine='c'", mend, kernel=kernel.__name__)
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
     f = kernel.py_func
     params, defaults = list(inspect.signature(f).parameters), f.__defaults__ or ()
@@ -492,7 +480,7 @@ def _run(made, views, given, grid, block, shared):
 
 def _places(v, flat):
     "Which elements of the view's memory the array `flat` covers"
-    first = (flat.__array_interface__['data'][0] - v.mem.data.__array_interface__['data'][0]) // flat.itemsize
+    first = (address(flat) - address(v.mem.data)) // flat.itemsize
     return slice(first, first + flat.size)
 
 

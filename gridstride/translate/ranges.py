@@ -516,14 +516,7 @@ class _Blocks:
         self.recording, at = False, dict(entry)
         for n in range(60):
             back = self.turn(s, head, at)
-            new = (
-                {
-                    k: hull(at[k], back[k]) if k in at and k in back and _is_pair(at[k]) else at.get(k, back.get(k))
-                    for k in {**at, **back}
-                }
-                if back is not None
-                else at
-            )
+            new = at if back is None else _meet(at, back)
             if new == at:
                 break
             if n >= 2:
@@ -532,12 +525,7 @@ class _Blocks:
         for _ in range(2):
             back = self.turn(s, head, at)
             if back is not None:
-                at = {
-                    k: hull(entry[k], back[k])
-                    if k in entry and k in back and _is_pair(entry[k]) and _is_pair(back[k])
-                    else v
-                    for k, v in at.items()
-                }
+                at |= {k: hull(entry[k], back[k]) for k in at if _is_pair(entry.get(k)) and _is_pair(back.get(k))}
         self.recording = recording
         self.turn(s, head, at)
         self.state = _meet(self.after, self.broken)
@@ -722,38 +710,40 @@ class _Uses:
         if is_int(e.type) and (e.op in _RING or e.op == 'var') and self.fits(e):
             sink = 'low'
         if e.op == 'var':
-            if not is_int(e.type):
-                return
-            if sink is None:
-                self.bad.add(e.value)
-            elif not isinstance(sink, str):
-                self.flows.append((e.value, sink))
-        elif e.op in _RING or e.op == 'let':
-            for a in e.args:
-                self.use(a, sink)
-        elif e.op == 'select':
-            self.use(e.args[0], None)
-            for a in e.args[1:]:
-                self.use(a, sink)
-        elif e.op == 'cmp' and all(is_int(a.type) for a in e.args):
-            self.compared.append(e.args)
-            for a in e.args:
-                self.use(a, 'compare')
-        elif e.op == 'load':
-            for a in e.args:
-                self.use(a, 'low')
-        elif e.op == 'atomic':
-            low = narrow_whole(e.value.memory.dtype) and e.value.op in ('add', 'sub', 'exch', 'and', 'or', 'xor')
-            for n, a in enumerate(e.args):
-                self.use(a, 'low' if n < e.value.count or low else None)
+            self.use_variable(e, sink)
         elif e.op == 'device':
             for a, p in zip(e.args, e.value.given):
                 self.pass_on(a, p)
-        elif e.op == 'cast' and narrow_whole(e.value) and is_int(e.type) and is_int(e.args[0].type):
-            self.use(e.args[0], 'low')
         else:
-            for a in e.args:
-                self.use(a, None)
+            if e.op == 'cmp' and all(is_int(a.type) for a in e.args):
+                self.compared.append(e.args)
+            for a, where in zip(e.args, self.sinks(e, sink)):
+                self.use(a, where)
+
+    def use_variable(self, e, sink):
+        if not is_int(e.type):
+            return
+        if sink is None:
+            self.bad.add(e.value)
+        elif not isinstance(sink, str):
+            self.flows.append((e.value, sink))
+
+    def sinks(self, e, sink):
+        "Where the arguments of `e` go to, if `e` goes to `sink`"
+        n = len(e.args)
+        if e.op in _RING or e.op == 'let':
+            return [sink] * n
+        if e.op == 'select':
+            return [None] + [sink] * (n - 1)
+        if e.op == 'cmp' and all(is_int(a.type) for a in e.args):
+            return ['compare'] * n
+        if e.op == 'load':
+            return ['low'] * n
+        if e.op == 'atomic':
+            low = narrow_whole(e.value.memory.dtype) and e.value.op in ('add', 'sub', 'exch', 'and', 'or', 'xor')
+            return ['low' if k < e.value.count or low else None for k in range(n)]
+        low = e.op == 'cast' and narrow_whole(e.value) and is_int(e.type) and is_int(e.args[0].type)
+        return ['low' if low else None] * n
 
     def pass_on(self, a, p):
         if a.op == 'tuple':

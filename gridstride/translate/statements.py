@@ -255,53 +255,45 @@ class _Preparing:
 
 # `i` in two loops is two variables, each in its own loop, and nobody minds. But where one of them is seen by
 # the other, they become one, if their types agree, or get different names.
+_NAME_OF = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of an array that has none
+
+
 class _Sharing:
     "Variables that share a name"
 
     def join_names(self):
         "One name of Python: one variable of C where the types agree, and another name where they do not"
-        scopes = {}
+        scopes, by_name = {}, {}
         self.paths(self.f.body, (), scopes)
-        by_name = {}
         for v in scopes:
             by_name.setdefault(v.name, []).append(v)
         for name, group in sorted(by_name.items()):
-            group.sort(key=lambda v: [n for _, n in scopes[v][0]])
-            kept = []
-            for v in group:
-                if v.slot is v and v.c_name in self.local:
-                    kept.append((v, ()))
-                    continue
-                mate = next(
-                    (
-                        k
-                        for k, path in kept
-                        if path == () or _meet(scopes[k.slot], scopes[v]) or v.undefined or k.undefined
-                    ),
-                    None,
-                )
-                if mate is not None and not v.alone and self.agree(mate, v):
-                    v.slot, v.c_name = mate.slot, mate.slot.c_name
-                    scopes.setdefault(v.slot, []).extend(scopes[v])
-                elif mate is not None:
-                    v.slot, v.c_name = v, self.take(name)
-                else:
-                    v.slot, v.c_name = (
-                        v,
-                        self.names.fresh(name, self.local - {k.c_name for k, path in kept if path != ()}),
-                    )
-                self.local.add(v.c_name)
-                kept.append((v, _common(scopes[v])))
-        for s in statements(self.f.body):
-            if s.kind != 'alloc':
-                continue
-            m = s.memory
+            kept = []  # (variable, path of the block that holds all of its places)
+            for v in sorted(group, key=lambda v: [n for _, n in scopes[v][0]]):
+                self.give_slot(name, v, kept, scopes)
+        self.name_memories(scopes)
+
+    def give_slot(self, name, v, kept, scopes):
+        "The variable of C that `v` is: that of one of the `kept`, or another one"
+        if v.slot is v and v.c_name in self.local:
+            kept.append((v, ()))
+            return
+        sees = (k for k, path in kept if not path or _meet(scopes[k.slot], scopes[v]) or v.undefined or k.undefined)
+        mate = next(sees, None)
+        if mate is not None and not v.alone and self.agree(mate, v):
+            v.slot, v.c_name = mate.slot, mate.slot.c_name
+            scopes.setdefault(v.slot, []).extend(scopes[v])
+        else:
+            free = {k.c_name for k, path in kept if path} if mate is None else ()
+            v.slot, v.c_name = v, self.names.fresh(name, self.local - free) if mate is None else self.take(name)
+        self.local.add(v.c_name)
+        kept.append((v, _common(scopes[v])))
+
+    def name_memories(self, scopes):
+        "Each array that the kernel makes has the name of its variable, or of its kind"
+        for m in (s.memory for s in statements(self.f.body) if s.kind == 'alloc'):
             named = m.variable is not None and m.variable.slot is not None
-            m.c_name = (
-                m.variable.c_name
-                if named
-                else self.take(m.name or {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}[m.space])
-            )
+            m.c_name = m.variable.c_name if named else self.take(m.name or _NAME_OF[m.space])
         for v in scopes:
             if v.memory is not None and v.memory.variable is v:
                 v.memory.c_name = v.c_name
@@ -316,12 +308,9 @@ class _Sharing:
                 return False
             if not {a.c_type, b.c_type} <= {'int', 'unsigned int', 'long long'}:
                 return False
-            wide = 'long long'
             for o in [o for o in self.f.variables if o.slot is a.slot] + [b]:
-                o.c_type = wide
-        if a.slot.adopted:
-            return False
-        return True
+                o.c_type = 'long long'
+        return not a.slot.adopted
 
     def paths(self, block, path, found):
         """Note for each variable the places where it occurs: ((block, number), ...) from the outside in.
@@ -337,7 +326,7 @@ class _Sharing:
                 own.append(s.memory.variable)
             for v in dict.fromkeys(own):
                 found.setdefault(v, []).append(at)
-            for v in [s.var] if s.kind == 'for' else [c.var for c in s.columns] if s.kind == 'each' else []:
+            for v in [c.var for c in self.counters(s)]:
                 found.setdefault(v, []).append((*at, (id(s.body), -1)))
             for b in blocks(s):
                 self.paths(b, at, found)
@@ -345,16 +334,18 @@ class _Sharing:
 
 # In the innermost block that holds all of its places, and there with its first value, if that is where the
 # block first mentions it.
+_LOOPS = 'for', 'while', 'each'
+
+
 class _Declaring:
     "Where variables are declared"
 
     def slots(self, s):
         "The variables in the statement itself"
         own = {v.slot for e in expressions(s) for v in self.variables_in(e)}
-        if s.kind in ('assign', 'for', 'pointer') and s.var is not None:
+        if s.kind in ('assign', 'pointer') and s.var is not None:
             own.add(s.var.slot)
-        if s.kind == 'each':
-            own |= {c.var.slot for c in s.columns}
+        own.update(c.var.slot for c in self.counters(s))
         if s.kind == 'store' and s.memory.variable is not None:
             own.add(s.memory.variable.slot)
         return own
@@ -367,40 +358,41 @@ class _Declaring:
 
         `where[id(block), n]` has those that are declared without a value of their own.
         """
+        for n, v in self.born_in(block, declared, loops):
+            declared = declared | {v}
+            if self.gives_first(block[n], v):
+                block[n].declares = True
+            else:
+                self.where.setdefault((id(block), n), []).append(v)
+        for s in block:
+            own = [c.var.slot for c in self.counters(s)]
+            for b in blocks(s):
+                self.place(b, declared.union(own), loops + (s.kind in _LOOPS))
+            for c in self.counters(s):
+                c.outside = c.var.slot in declared
+
+    def born_in(self, block, declared, loops):
+        "(number of the first statement, variable) of those that this block is the innermost to hold"
         own, deep = [self.slots(s) for s in block], [self.all_slots(s) for s in block]
-        here = []
         for v in sorted(set().union(*deep), key=lambda v: v.c_name):
             if v in declared or self.needs_none(v):
                 continue
             at = [n for n, d in enumerate(deep) if v in d]
             first = block[at[0]]
             alone = len(at) == 1 and (v not in own[at[0]] or first.kind in ('for', 'each') and self.in_header(first, v))
-            carried = self.is_undefined(v) and loops == 0
-            if alone and not (carried and any(o.kind in ('for', 'while', 'each') for o in statements([first]))):
-                continue
-            here.append((at[0], v))
-        for n, v in here:
-            declared = declared | {v}
-            s = block[n]
-            if (
-                s.kind in ('assign', 'pointer')
-                and s.var.slot is v
-                and not s.aug
-                and v not in {o.slot for e in expressions(s) for o in self.variables_in(e)}
-            ):
-                s.declares = True
-            else:
-                self.where.setdefault((id(block), n), []).append(v)
-        for s in block:
-            own = {s.var.slot} if s.kind == 'for' else {c.var.slot for c in s.columns} if s.kind == 'each' else set()
-            for b in blocks(s):
-                self.place(b, declared | own, loops + (s.kind in ('for', 'while', 'each')))
-        for s in block:
-            if s.kind == 'for':
-                s.outside = s.var.slot in declared
-            if s.kind == 'each':
-                for c in s.columns:
-                    c.outside = c.var.slot in declared
+            carried = self.is_undefined(v) and loops == 0 and any(o.kind in _LOOPS for o in statements([first]))
+            if not alone or carried:
+                yield at[0], v
+
+    def gives_first(self, s, v):
+        "Does the statement give `v` a value that does not need `v`?"
+        if s.kind not in ('assign', 'pointer') or s.var.slot is not v or s.aug:
+            return False
+        return v not in {o.slot for e in expressions(s) for o in self.variables_in(e)}
+
+    def counters(self, s):
+        "What a loop counts by: itself, or its columns"
+        return [s] if s.kind == 'for' else s.columns if s.kind == 'each' else []
 
     def needs_none(self, v):
         "Is `v` declared elsewhere: as a parameter, or with its memory?"
@@ -532,6 +524,11 @@ class _Lines:
 
 
 # `x += 1` stays what it is, where C computes it in the same type.
+_INTS = 'int', 'unsigned int', 'long long', 'unsigned long long'
+_FORMATS = dict(zip((*_INTS, 'text'), ('%d', '%u', '%lld', '%llu', '%s')))
+_ESCAPES = str.maketrans({'\\': '\\\\', '"': '\\"', '\n': '\\n', '\t': '\\t'})
+
+
 class _Simple:
     "Statements that hold no others: a method `w_...` for each kind"
 
@@ -560,13 +557,8 @@ class _Simple:
         text = self.value(v, e)
         if getattr(s, 'declares', False):
             return [(self.type_of(v.slot), f'{v.c_name} = {text}')]
-        if (
-            s.aug
-            and e.args
-            and e.args[0].op == 'var'
-            and e.args[0].value.slot is v.slot
-            and (t := self.in_place(v.c_name, v.slot.c_type, e))
-        ):
+        mine = s.aug and e.args and e.args[0].op == 'var' and e.args[0].value.slot is v.slot
+        if mine and (t := self.in_place(v.c_name, v.slot.c_type, e)):
             return [t]
         return [f'{v.c_name} = {text};']
 
@@ -579,48 +571,45 @@ class _Simple:
         "`place += ...` for the expression `place + ...`; None where C would compute in another type"
         if e.op not in _IN_PLACE:
             return
-        a, b = e.args
         if type == 'float' and e.type == DOUBLE and (s := self.ex.single(e)) is not None and s.op in _IN_PLACE:
             e = s
-        a, b = e.args
         if e.type in REAL:
-            if type not in ('float', 'double') or e.op not in ('add', 'sub', 'mul', 'truediv'):
-                return
-            t = self.ex.x(b)
-            if C_NAMES[e.type] != type:
-                return
-            if b.op == 'const' or t.type == '__half' or t.type == 'double' and type == 'float':
-                t = self.ex.fit(b, type)
-            return f'{place} {_IN_PLACE[e.op]}= {t.text};'
-        if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool') and not (type == 'bool' and e.type == BOOL):
+            return self.in_place_real(place, type, e)
+        if self.keeps_whole(type, e):
+            return self.in_place_whole(place, type, e)
+
+    def in_place_real(self, place, type, e):
+        "`in_place` of a floating-point number"
+        if type not in ('float', 'double') or e.op not in ('add', 'sub', 'mul', 'truediv'):
             return
-        if e.op in ('floordiv', 'mod') and not self.ex.positive(e):
+        b = e.args[1]
+        t = self.ex.x(b)
+        if C_NAMES[e.type] != type:
             return
-        if e.op in ('shl', 'shr', 'floordiv', 'mod') and type not in (
-            'int',
-            'unsigned int',
-            'long long',
-            'unsigned long long',
-        ):
-            return
-        if e.op in ('shr', 'floordiv', 'mod', 'shl') and type == 'unsigned int' and self.ex.r(b)[0] < 0:
-            return
+        if b.op == 'const' or t.type == '__half' or t.type == 'double' and type == 'float':
+            t = self.ex.fit(b, type)
+        return f'{place} {_IN_PLACE[e.op]}= {t.text};'
+
+    def keeps_whole(self, type, e):
+        "Gives C's operator what Python's gives, for a whole number in a place of this type?"
+        if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool'):
+            return type == 'bool' and e.type == BOOL
+        divides, shifts = e.op in ('floordiv', 'mod'), e.op in ('shl', 'shr')
+        if divides and not self.ex.positive(e):
+            return False
+        if (divides or shifts) and type not in _INTS:
+            return False
+        return not ((divides or shifts) and type == 'unsigned int' and self.ex.r(e.args[1])[0] < 0)
+
+    def in_place_whole(self, place, type, e):
+        "`in_place` of a whole number"
+        b, adds = e.args[1], e.op in ('add', 'sub', 'mul')
         if number(b) == 1 and e.op in ('add', 'sub'):
             return f'{place}{_IN_PLACE[e.op] * 2};'
-        low = type not in ('long long', 'unsigned long long') and e.op in ('add', 'sub', 'mul')
-        t = (
-            self.ex.as_type(b, type)
-            if type == 'unsigned long long' and e.op not in ('shl', 'shr')
-            else self.ex.x(b, low)
-        )
-        if (
-            e.op not in ('add', 'sub', 'mul')
-            and t.type == 'long long'
-            and type in ('int', 'unsigned int')
-            and e.op in ('floordiv', 'mod')
-        ):
-            return
-        return f'{place} {_IN_PLACE[e.op]}= {t.text};'
+        unsigned = type == 'unsigned long long' and e.op not in ('shl', 'shr')
+        t = self.ex.as_type(b, type) if unsigned else self.ex.x(b, adds and 'long long' not in type)
+        narrow = e.op in ('floordiv', 'mod') and type in ('int', 'unsigned int')
+        return None if narrow and t.type == 'long long' else f'{place} {_IN_PLACE[e.op]}= {t.text};'
 
     def w_store(self, s):
         m = s.memory
@@ -632,11 +621,9 @@ class _Simple:
     def w_pointer(self, s):
         v = s.var
         text = self.ex.text(s.address)
-        return (
-            [(self.pointer_type(v), f'*{v.c_name} = {text}')]
-            if getattr(s, 'declares', False)
-            else [f'{v.c_name} = {text};']
-        )
+        if getattr(s, 'declares', False):
+            return [(self.pointer_type(v), f'*{v.c_name} = {text}')]
+        return [f'{v.c_name} = {text};']
 
     def w_alloc(self, s):
         m = s.memory
@@ -679,23 +666,9 @@ class _Simple:
                 t = Text(f'{t.text} ? "True" : "False"', CHOICE, 'text')
             if t.type == '__half':
                 t = self.ex.cast(t, 'float')
-            fmt.append(
-                {
-                    'int': '%d',
-                    'unsigned int': '%u',
-                    'long long': '%lld',
-                    'unsigned long long': '%llu',
-                    'text': '%s',
-                }.get(t.type, '%f')
-            )
+            fmt.append(_FORMATS.get(t.type, '%f'))
             args.append(t.text)
-        text = (
-            (s.sep.join(fmt) + s.end)
-            .replace('\\', '\\\\')
-            .replace('"', '\\"')
-            .replace('\n', '\\n')
-            .replace('\t', '\\t')
-        )
+        text = (s.sep.join(fmt) + s.end).translate(_ESCAPES)
         self.ex.headers.add('stdio.h')
         return [f"printf({', '.join([chr(34) + text + chr(34), *args])});"]
 
@@ -706,6 +679,15 @@ class _Simple:
 
 # What Python has on one line stays on one line. A loop over `range` evaluates its bounds once, counts by
 # itself if the body changes the loop variable, or if that is read after the loop.
+def _fit_one_line(head, text, depth):
+    "May a statement stand on the line of its `head`? A branch or a loop may not, but for an `if` in a loop"
+    if len(head) + len(text) + 4 * depth >= _WIDTH:
+        return False
+    if re.match(r'for\b', head) and re.match(r'if\b', text):
+        return not text.endswith('{')
+    return not re.match(r'(if|for|while|//)\b', text) and ' // ' not in text
+
+
 class _Compound:
     "Branches and loops"
 
@@ -720,23 +702,7 @@ class _Compound:
         self.block(body, column)
         self.depth = depth
         new = self.lines[start + 1 :]
-        if (
-            short
-            and len(new) == 1
-            and len(head) + len(new[0].text) + 4 * depth < _WIDTH
-            and not re.match(r'(if|for|while|//)\b', new[0].text)
-            and ' // ' not in new[0].text
-        ):
-            self.lines[start:] = [Line(f'{head} {new[0].text}', depth, s.line)]
-            return True
-        if (
-            short
-            and len(new) == 1
-            and re.match(r'for\b', head)
-            and re.match(r'if\b', new[0].text)
-            and len(head) + len(new[0].text) + 4 * depth < _WIDTH
-            and not new[0].text.endswith('{')
-        ):
+        if short and len(new) == 1 and _fit_one_line(head, new[0].text, depth):
             self.lines[start:] = [Line(f'{head} {new[0].text}', depth, s.line)]
             return True
         if not new:
