@@ -14,6 +14,11 @@ suffix = '_requirements'
 def lines(key): return [r for r in meta[key].splitlines() if r.strip()]
 
 
+# What the package needs beside its modules. Cheats and honest kernels are files to be read, not modules
+DATA = ['cpp/launcher.cpp', 'cpp/include/**/*', 'cpp/runtime/*', 'kernels/*.cuh', 'kernels/**/*.cuh', 'ring/*.cuh',
+        'judge/cheats/*.py', 'judge/honest/*.py']
+
+
 class Build(build_py):
     "Leaves out the index that nbdev-export writes for itself (MANIFEST.in does so for an sdist)"
     def find_package_modules(self, package, folder):
@@ -31,7 +36,8 @@ setup(
     license_expression=meta['license'], python_requires=f">={meta['min_python']}",
     classifiers=pythons(),
     long_description=(here/'README.md').read_text(encoding='utf-8'), long_description_content_type='text/markdown',
-    packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=True,
+    packages=find_packages(include=[meta['name'], f"{meta['name']}.*"]), include_package_data=False,
+    package_data={meta['name']: DATA},
     cmdclass={'build_py': Build}, install_requires=lines('requirements'),
     extras_require={k.removesuffix(suffix): lines(k) for k in meta if k.endswith(suffix)},
 )

@@ -12,6 +12,7 @@ import argparse, os, re, runpy, shutil, sys, types
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
+from .doors import require
 from .utils import backend
 
 __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
@@ -147,6 +148,7 @@ def as_gpu():
     if backend() == 'gpu':
         yield
         return
+    require('torch', 'gridstride.as_gpu')
     import torch
     from torch.utils import cpp_extension
 

@@ -426,7 +426,9 @@ def main(
     folder=NBS,  # where the lessons are
 ) -> int:  # exit status
     "Run lessons, show the progress, or sign the lessons"
-    command, *rest = sys.argv[1:] if argv is None else argv
+    command, *rest = argv or sys.argv[1:] or ['']
+    if command not in ('run', 'progress', 'trust'):
+        return print('usage: python -m gridstride.lessons run|progress|trust ...', file=sys.stderr) or 2
     try:
         if command == 'trust':
             return trust(folder) and 0

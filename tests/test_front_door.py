@@ -55,3 +55,13 @@ def test_import_is_light(module):
     if module in ('gridstride', 'gridstride.lessons', 'gridstride.doctor'): heavy.add('numpy')
     found = json.loads(run(f'import sys, json, {module}; print(json.dumps(sorted(sys.modules)))'))
     assert module in found and not heavy & set(found)
+
+
+def test_what_is_lacking_is_named_with_the_command_that_brings_it():
+    lacks = 'import sys; sys.modules.update(dict.fromkeys(["torch", "ml_dtypes"]));'
+    for code, says in [('from gridstride.kernels import matmul', 'gridstride.kernels.matmul needs torch'),
+                       ('from gridstride import tile', 'gridstride.tile needs ml_dtypes')]:
+        with pytest.raises(AssertionError, match=f'{says}, which is not installed: python -m pip install'):
+            run(f'{lacks} {code}')
+    with pytest.raises(AssertionError, match='python -m gridstride.lessons run|progress|trust'):
+        run('from gridstride import lessons; import sys; sys.exit(lessons.main([]))')

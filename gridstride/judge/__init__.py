@@ -51,7 +51,7 @@ from ..doors import front_door
 _NAMES = {
     'referee': ('judge',),
     'verdicts': ('Verdict', 'REASONS'),
-    'tasks': ('Task', 'TASKS'),
+    'tasks': ('Task', 'TASKS', 'task_named'),
     'forms': ('Submission', 'FormError', 'read_submission'),
     'processes': ('stop',),
     'shelf': ('cheats', 'honest'),

@@ -8,11 +8,7 @@ import argparse
 import sys
 from pathlib import Path
 
-from .forms import read_submission
-from .referee import judge
-from .shelf import honest
-from .tasks import TASKS, task_named
-from .writing import write_submission
+from . import TASKS, honest, judge, read_submission, task_named, write_submission
 
 
 _DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that nobody has seen, and say whether

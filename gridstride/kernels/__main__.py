@@ -5,7 +5,7 @@ import argparse
 import sys
 
 from . import kept
-from .export import export
+from ..doors import require
 
 
 def main(args=None):
@@ -23,6 +23,9 @@ def main(args=None):
 
 
 def _export(given):
+    require('torch', 'gridstride.kernels export')
+    from .export import export
+
     written = export(given.folder, given.match)
     print(f'{len(written)} kernels in {given.folder}; to compile and run them: sh {given.folder}/run.sh')
     return 0 if written else f'no kernel has {given.match!r} in its name'

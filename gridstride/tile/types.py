@@ -2,8 +2,14 @@
 
 from functools import lru_cache
 
-import ml_dtypes
 import numpy as np
+
+from ..doors import lacking
+
+try:
+    import ml_dtypes
+except ModuleNotFoundError:
+    raise lacking('ml_dtypes', 'gridstride.tile') from None
 
 __all__ = [
     'dtype',
