@@ -95,14 +95,14 @@ def faster(row, column, other):
 def mean(ratios): return math.exp(sum(math.log(r) for r in ratios)/len(ratios))
 
 
-def verdict(rows, column, other, goal=None):
-    "The geometric mean of some rows in a column, the least, and how many are below 0.9"
+def verdict(rows, column, other, goal=None, wanted=0):
+    "The geometric mean of some of `wanted` rows in a column, the least, and how many are below 0.9"
     found = [r for r in (faster(o, column, other) for o in rows if 'failed' not in o) if r]
     ratios = [r for r, _, _ in found]
     if not ratios: return f'{column:<8} beside {other:<12} not measured'
     said = f'{column:<8} beside {other:<12} {mean(ratios):.3f}, from {min(ratios):.3f} to {max(ratios):.3f}'
     low = sum(r < .9 for r in ratios)
-    missing = len(rows) - len(found)
+    missing = max(wanted, len(rows)) - len(found)
     reached = not missing and goal and mean(ratios) >= goal and not low
     return (f"{said}, {low} of {len(ratios)} below 0.9" + f', {missing} without a figure'*bool(missing)
             + (f"; goal {goal}, none below 0.9: {'reached' if reached else 'MISSED'}" if goal else ''))
@@ -186,7 +186,7 @@ def launch_all(rows, byte):
 
 def name_kernels(rows):
     "Note in each row which kernels its sides launch"
-    rows, done = [r for r in rows if 'failed' not in r and r['way'] == 'matmul'], []
+    rows, done = [r for r in rows if 'failed' not in r and r.get('way') == 'matmul'], []
     byte = torch.zeros(1, dtype=torch.int8, device='cuda')
     def run(): done[:] = launch_all(rows, byte)
     with exact(): seen = profile(run)

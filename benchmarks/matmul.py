@@ -2,10 +2,13 @@
 shapes of each type and layout, those in float32, what several seconds at the power limit give, and every rung.
 
     python matmul.py                  # all of it; prints what matmul.txt holds, writes matmul.json
-    python matmul.py goals layouts    # some of it: goals, power, layouts, float32, tuned, ladders; writes nothing
+    python matmul.py goals bfloat16   # some of it: goals, bfloat16, power, float32, tuned, ladders, float16
     python matmul.py --seconds .1     # of timing for each side, in each column and run (0.02)
     python matmul.py --runs 1         # one after the other, in this process (3)
-    python matmul.py layouts --match 'bfloat16 tn'      # rows whose text has that
+    python matmul.py --match 'bfloat16 tn'  # rows whose text has that
+    python matmul.py --to FILE        # keep the rows of a part there, and go on where it ends
+    python matmul.py --most 200       # seconds after which nothing more is begun
+    python matmul.py --show FILE      # print what such a file holds; needs no GPU
 
 Each product is first compared with float64, written into memory full of NaN; then it, torch's, and the fastest of
 cublasLt's first eight proposals take turns, in each of five columns: *written*, other memory overwritten before each
@@ -16,7 +19,7 @@ clock is counted: cycles that SMs counted over nanoseconds. Names of the kernels
 float32 is without TF32; what is done there with bfloat16 has relatives by other names: 3xTF32, BF16x9.
 A product that fails is a row that says so, and the rest goes on, in a new process if the GPU needs one.
 """
-import argparse, json, math, os, sys, tempfile
+import argparse, json, math, os, sys, tempfile, time
 from importlib import import_module
 from pathlib import Path
 
@@ -38,7 +41,7 @@ GOALS = [('float32', (4096, 4096, 4096), 1.03), ('float32', (8192, 8192, 8192), 
 MEANS = dict(read=1.02, graph=1.)       # of the random shapes, beside cublasLt's best
 MMA_SYNC = .95*.738                     # of torch, what lesson 21's best shall reach: 0.738 is the instruction's
 SEED, DRAWN = 0, 20
-LAYOUTS, HALVES = ('nn', 'tn', 'nt'), ('bfloat16', 'float16')
+LAYOUTS = 'nn', 'tn', 'nt'
 POWER = 1.5                             # seconds for each side in each run: long enough for the clock to settle
 
 
@@ -87,9 +90,13 @@ def power():
             if min(o['shape']) >= 4096 and o['way'] == 'matmul']
 
 
-def layouts():
-    return [dict(shape=shape, dtype=dtype, layout=layout) for dtype in HALVES for layout in LAYOUTS
-            for shape in random(dtype)]
+def layouts(dtype): return [dict(shape=shape, dtype=dtype, layout=o) for o in LAYOUTS for shape in random(dtype)]
+
+
+def bfloat16(): return layouts('bfloat16')
+
+
+def float16(): return layouts('float16')
 
 
 def float32(): return [dict(shape=shape, dtype='float32') for shape in random('float32')]
@@ -103,7 +110,8 @@ def ladders():
             for r in rungs(module) if r.supports(*shape)]
 
 
-PARTS = dict(goals=goals, power=power, layouts=layouts, float32=float32, tuned=of_tune, ladders=ladders)
+PARTS = dict(goals=goals, bfloat16=bfloat16, power=power, float32=float32, tuned=of_tune, ladders=ladders,
+             float16=float16)
 
 
 def climbed(shape, dtype, ladder, rung, seconds, **more):
@@ -126,7 +134,9 @@ def row_of(job, seconds, runs):
     except Exception as e: return dict(shown, failed=f'{type(e).__name__}: {e}'.splitlines()[0])
 
 
-def text_of(job): return f"{job['dtype']} {job.get('layout', 'nn')} {job['shape']}"
+def text_of(o):
+    "What a job and its row have in common"
+    return f"{o['dtype']} {o.get('layout', 'nn')} {list(o['shape'])} {o.get('rung') or o.get('way', 'matmul')}"
 
 
 def kernels_of(jobs):
@@ -167,14 +177,16 @@ def goal_lines(r):
 
 def verdicts(part, rows):
     "Lines below the rows of a part"
-    if part in ('layouts', 'float32', 'tuned'):
-        for kind in dict.fromkeys((r['dtype'], r['layout']) for r in rows):
+    def kind_of(o): return o['dtype'], o.get('layout', 'nn')
+    if part in ('bfloat16', 'float16', 'float32', 'tuned'):
+        for kind in dict.fromkeys(map(kind_of, rows)):
             yield ' '.join(kind)
-            of_kind = [r for r in rows if (r['dtype'], r['layout']) == kind]
+            of_kind, all_of_it = ([o for o in known if kind_of(o) == kind] for known in (rows, PARTS[part]()))
             for other in (beside.TORCH, beside.BEST):
                 for c in beside.COLUMNS:
                     if (c, other) in beside.APART: continue
-                    yield '    ' + beside.verdict(of_kind, c, other, MEANS.get(c) if other == beside.BEST else None)
+                    goal = MEANS.get(c) if other == beside.BEST else None
+                    yield '    ' + beside.verdict(of_kind, c, other, goal, len(all_of_it))
     if part == 'ladders':
         best = max((r.get('ratio', 0) for r in rows if r['ladder'] == 'tensor_cores'), default=0)
         yield (f"the best of tensor_cores: {best:.3f} of the library; "
@@ -184,12 +196,15 @@ def verdicts(part, rows):
 def begun():
     "What is known before anything is measured"
     here = Sensors(torch.cuda.get_device_properties().uuid).read()
-    made = dict(machine(), most_mhz=here.most if here else None, watt=here.watt if here else None, seed=SEED)
+    return dict(made=dict(machine(), most_mhz=here.most if here else None, seed=SEED))
+
+
+def head(made):
+    "What stands above the table"
     print(f"{made['gpu']}, at most {made['most_mhz']} MHz, {made['date']}, "
           f"{', '.join(f'{k} {v}' for k, v in made['versions'].items())}\n"
           "ours: µs, and from what 5% to what 95% of the rounds are below; how many times faster than the others, and "
           "the interval;\nthe clock, counted; errors against float64: torch's, ours, cublasLt's", flush=True)
-    return dict(made=made)
 
 
 def keep(res, path): path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
@@ -198,10 +213,15 @@ def keep(res, path): path.write_text(json.dumps(res, indent=1, ensure_ascii=Fals
 def run(parts, args, res, path):
     "Measure what is not in `res` yet, and keep it after each row; False if the GPU needs another process"
     for part in parts:
-        done, jobs = res.setdefault(part, []), [o for o in PARTS[part]() if args.match in text_of(o)]
+        done = res.setdefault(part, [])
+        known, every = set(map(text_of, done)), [o for o in PARTS[part]() if args.match in text_of(o)]
+        jobs = [o for o in every if text_of(o) not in known]
         if not done: print(f'\n{part}', flush=True)
-        beside.prepare(kernels_of(jobs[len(done):]))
-        for job in jobs[len(done):]:
+        if time.time() < args.until: beside.prepare(kernels_of(jobs))
+        for i, job in enumerate(jobs):
+            if time.time() > args.until:
+                print(f'{len(jobs) - i} of {len(every)} were not begun: the time was over')
+                break
             done.append(row_of(job, args.seconds, args.runs))
             print(*lines(done[-1]), sep='\n', flush=True)
             keep(res, path)
@@ -212,15 +232,30 @@ def run(parts, args, res, path):
 
 def named(res, path):
     "Ask which kernels were launched, and print it"
-    rows = [r for part in res if part not in ('made', 'ladders') for r in res[part]]
-    try: beside.name_kernels(rows)
-    except Exception as e: return print(f'\nkernels: not known: {type(e).__name__}: {e}', flush=True)
+    try: beside.name_kernels([r for r in products(res) if 'kernels' not in r])
+    except Exception as e: print(f'\nkernels of this run: not known: {type(e).__name__}: {e}', flush=True)
     keep(res, path)
+    show_kernels(res)
+
+
+def products(res): return [r for part in PARTS if part != 'ladders' for r in res.get(part, [])]
+
+
+def show_kernels(res):
+    "Which kernels each side launched"
     print('\nkernels', flush=True)
-    for r in rows:
+    for r in products(res):
         for side, names in r.get('kernels', {}).items():
             h, w, k = r['shape']
             print(f"{r['dtype']:<8} {r['layout']} {f'{h}x{k} @ {k}x{w}':<24} {side:<12} {', '.join(names)}", flush=True)
+
+
+def show(res):
+    "All that was kept, as text"
+    head(res['made'])
+    for part in (o for o in PARTS if o in res):
+        print(f'\n{part}', *(o for r in res[part] for o in lines(r)), *verdicts(part, res[part]), sep='\n')
+    show_kernels(res)
 
 
 def arguments(given=None):
@@ -229,21 +264,26 @@ def arguments(given=None):
     p.add_argument('--seconds', type=float, default=.02)
     p.add_argument('--runs', type=int, default=3)
     p.add_argument('--match', default='', help='only rows whose type, layout and shape have this')
-    p.add_argument('--to', type=Path, help='where to keep the rows of some parts')
-    p.add_argument('--resume', type=Path, help=argparse.SUPPRESS)
-    return p.parse_args(given)
+    p.add_argument('--to', type=Path, help='where to keep the rows; what is there is not measured again')
+    p.add_argument('--most', type=float, default=math.inf, help='seconds after which nothing more is begun')
+    p.add_argument('--until', type=float, help=argparse.SUPPRESS)
+    p.add_argument('--show', type=Path, help='print what such a file holds')
+    args = p.parse_args(given)
+    args.until = args.until or time.time() + args.most
+    return args
 
 
 def main():
     args = arguments()
+    if args.show: return show(json.loads(args.show.read_text()))
     some = args.parts or args.match
-    path = args.resume or args.to or (Path(tempfile.mkdtemp())/'rows.json' if some else HERE/'matmul.json')
-    res = json.loads(args.resume.read_text()) if args.resume else begun()
+    path = args.to or (Path(tempfile.mkdtemp())/'rows.json' if some else HERE/'matmul.json')
+    res = json.loads(path.read_text()) if args.to and path.exists() else begun()
+    head(res['made'])
     away = tempfile.mkdtemp()
     kept.path = lambda: Path(away)/'tuned.json'                     # what is tuned here is not for later runs
     if not run([o for o in PARTS if o in args.parts or not args.parts], args, res, path):
-        again = [o for o in sys.argv[1:] if not o.startswith('--resume')]
-        os.execv(sys.executable, [sys.executable, __file__, *again, f'--resume={path}'])
+        os.execv(sys.executable, [sys.executable, __file__, *sys.argv[1:], f'--to={path}', f'--until={args.until}'])
     named(res, path)
 
 

@@ -96,6 +96,8 @@ def test_a_mean_hides_neither_a_slow_shape_nor_a_missing_one(program):
     assert '1.095, from 0.800 to 1.500, 1 of 2 below 0.9' in said(fast, slow) and said(fast, slow).endswith('MISSED')
     assert '1 without a figure' in said(fast, dict(failed='x')) and said(fast, dict(failed='x')).endswith('MISSED')
     assert beside.verdict([fast], 'graph', beside.TORCH).endswith('not measured')
+    part = beside.verdict([fast], 'read', beside.TORCH, 1.02, 40)
+    assert '39 without a figure' in part and part.endswith('MISSED'), 'a part of the shapes reaches nothing'
 
 
 def test_kernels_are_named_call_by_call(program):
@@ -134,7 +136,7 @@ def test_rows_are_asked_for_their_kernels(program, monkeypatch):
 
 def test_random_shapes_are_those_of_the_seed(program):
     m = program('matmul')
-    jobs = m.layouts()
+    jobs = m.bfloat16() + m.float16()
     assert len(jobs) == 240 and all(s % 8 == 0 and 64 <= s <= 8192 for o in jobs for s in o['shape'])
     kinds = [(o['dtype'], o['layout']) for o in jobs]
     assert [kinds.count(o) for o in dict.fromkeys(kinds)] == [40]*6
@@ -147,7 +149,8 @@ def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, 
     "After a failure that broke the GPU, in a new process; rows are kept one by one"
     m, path = program('matmul'), tmp_path/'rows.json'
     def made(job, seconds, runs):
-        return product_row(failed='X: y') if len(seen) == 2 else product_row(goal=1.45)
+        row = product_row(layout='nn', **{k: job[k] for k in ('shape', 'dtype', 'way')})
+        return dict(row, failed='X: y') if len(seen) == 2 else dict(row, goal=1.45)
     seen = []
     monkeypatch.setattr(m, 'row_of', lambda job, *args: seen.append(job) or made(job, *args))
     monkeypatch.setattr(m, 'broken', lambda: len(seen) == 2)
@@ -158,6 +161,21 @@ def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, 
     assert m.run(['goals'], args, kept, path) and len(seen) == 2, 'all of these were done'
     said = capsys.readouterr().out
     assert 'goal 1.45 of torch.matmul: written reached, read reached' in said and 'FAILED X: y' in said
+    late = m.arguments(['bfloat16', '--most', '0'])
+    monkeypatch.setattr(sys.modules['beside'], 'prepare', lambda wanted: 1/0)
+    assert m.run(['bfloat16'], late, kept, path) and '120 of 120 were not begun' in capsys.readouterr().out
+
+
+def test_what_was_kept_is_shown_without_a_gpu(program, tmp_path, monkeypatch, capsys):
+    m, rows = program('matmul'), [product_row(kernels=dict(ours=['final_k'])), product_row(failed='X: y')]
+    made = dict(gpu='a GPU', date='today', versions=dict(torch='2'), most_mhz=1980)
+    (tmp_path/'kept.json').write_text(json.dumps(dict(made=made, bfloat16=rows)))
+    monkeypatch.setattr('sys.argv', ['matmul.py', '--show', str(tmp_path/'kept.json')])
+    m.main()
+    said = capsys.readouterr().out
+    assert said.startswith('a GPU, at most 1980 MHz, today, torch 2') and 'FAILED X: y' in said
+    assert 'read     beside cublasLt     1.250, from 1.250 to 1.250, 0 of 1 below 0.9, 39 without a figure' in said
+    assert said.splitlines()[-1] == 'bfloat16 tn 64x256 @ 256x128         ours         final_k'
 
 
 def test_a_row_fails_alone(program, monkeypatch):
