@@ -4,7 +4,8 @@ import re
 import pytest
 import torch
 from gridstride.cpp import on_emulator
-from gridstride.kernels.rung import Rung, blame, need_hopper, with_constants
+from gridstride.kernels.operands import blame
+from gridstride.kernels.rung import Rung, need_hopper, with_constants
 from gridstride.recording import Unavailable
 from gridstride.utils import cdiv, check
 
