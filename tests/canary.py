@@ -10,6 +10,9 @@ from pathlib import Path
 from xml.etree import ElementTree
 
 ROOT = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(ROOT))
+import course
+
 HERE = ROOT/'.canary'
 PYTHON = HERE/('Scripts/python.exe' if os.name == 'nt' else 'bin/python')
 RESULTS = HERE/'results.xml'
@@ -33,11 +36,20 @@ def pinned(constraints):  # the text of constraints.txt
     return {plain(name): version for name, version in re.findall(r'^([\w.-]+)==([^\s;]+)', constraints, re.M)}
 
 
+def install_torch_for_cpu():
+    "PyTorch's newest build for the CPU, where `course.py setup` would take one: pip's default brings gigabytes more"
+    course.VENV, course.PYTHON = HERE, PYTHON
+    index = course.torch_index()
+    if index and course.answers(index):
+        subprocess.call([PYTHON, *INSTALL, '--no-deps', '--index-url', index, 'torch'])
+
+
 def make():
     "A new .canary, with the course's packages in their newest versions"
     if HERE.exists(): shutil.rmtree(HERE)
     venv.create(HERE, with_pip=True)
     print('Installing the newest versions into .canary ...', flush=True)
+    install_torch_for_cpu()
     if subprocess.call([PYTHON, *INSTALL, '.[course,test]'], cwd=ROOT):
         sys.exit('The newest versions cannot be installed together: see above which, and limit them in settings.ini')
 

@@ -55,6 +55,17 @@ def test_a_run_that_does_not_begin(tmp_path, monkeypatch, capfd):
     assert 'not found' in ''.join(capfd.readouterr())
 
 
+@pytest.mark.parametrize('index,answers,asked', [('https://cpu', True, 1), ('https://cpu', False, 0), (None, True, 0)])
+def test_torch_comes_for_the_cpu_where_the_set_up_would_take_it(index, answers, asked, monkeypatch):
+    calls = []
+    for name in ('VENV', 'PYTHON'): monkeypatch.setattr(course, name, getattr(course, name))
+    monkeypatch.setattr(course, 'torch_index', lambda: index if course.VENV == canary.HERE else 'another place')
+    monkeypatch.setattr(course, 'answers', lambda address: answers)
+    monkeypatch.setattr(canary.subprocess, 'call', lambda cmd: calls.append(cmd))
+    canary.install_torch_for_cpu()
+    assert [c[-3:] for c in calls] == asked*[['--index-url', index, 'torch']]
+
+
 @pytest.mark.parametrize('file', WORKFLOWS, ids=lambda p: p.stem)
 def test_workflows_run_commands_that_are_there(file):
     jobs = yaml.safe_load(file.read_text())['jobs']
