@@ -29,6 +29,7 @@ exclude_patterns = []
 
 html_theme = 'sphinx_book_theme'
 html_title = 'gridstride'
+html_favicon = '_static/icon.svg'
 html_static_path = ['_static']
 templates_path = ['_templates']
 html_css_files = ['site.css']

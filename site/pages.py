@@ -32,8 +32,9 @@ PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}
 LANGUAGES = {'.py': 'python', '.h': 'cpp', '.cpp': 'cpp', '.cu': 'cuda', '.cuh': 'cuda', '.ini': 'ini'}
 LITE = ROOT / 'site/lite/lite.json'  # which lessons run in the browser, and by how many megabytes
 SCRATCH = """
-<div class="open-box"><a class="run-here" href="{at}">A page to scribble on</a>
-<span>kernels of your own in your browser, with all checks; the first time it loads {megabytes} MB</span></div>
+<div class="open-box"><a class="run-here" href="{first}">Run lesson 01 here</a>
+<a class="run-here" href="{at}">A page to scribble on</a>
+<span>in your browser, nothing to install; the first time it loads {megabytes} MB</span></div>
 """
 
 
@@ -270,7 +271,8 @@ def sources(
     made['pictures/bf16.png'] = picture(ROOT / 'nbs/22_hopper_gemm.ipynb', 'ladder.plot()')
     home = (ROOT / 'site/index.md').read_text(encoding='utf-8')
     if run_here:
-        home = home.replace('<!-- scratch -->', SCRATCH.format(**lite, at=lite['page'].format(name=lite['scratch'])))
+        first, at = (lite['page'].format(name=n) for n in (lite['lessons'][0], lite['scratch']))
+        home = home.replace('<!-- scratch -->', SCRATCH.format(**lite, first=first, at=at))
     made['index.md'] = home.replace('<!-- lessons -->', lesson_table()).replace('<!-- parts -->', lesson_toctrees())
     return made
 

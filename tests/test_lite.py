@@ -262,7 +262,7 @@ def test_what_needs_a_compiler_is_shown_with_its_outputs():
         assert len(page['cells']) == len(nb['cells']) + 1
         code = [c for c in page['cells'] if c['cell_type'] == 'code']
         assert code and not any(c['outputs'] for c in code)
-        assert not any('cuda_kernel(' in notebooks.source(c) for c in code)
+        assert not any('cuda_kernel(' in (text := notebooks.source(c)) or text.startswith('#|') for c in code)
         linked = {l for c in page['cells'] for l in re.findall(r'\]\((\w+)\.ipynb', notebooks.source(c))}
         assert linked <= set(TOLD['lessons'])
 
@@ -323,25 +323,28 @@ needs_chromium = pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
 def open_page(context, url, name):
     "A notebook in a page of its own, with its cells there and nothing run"
     page = context.new_page()
+    page.set_default_timeout(120_000)
     page.asked = []
     page.on('request', lambda r: page.asked.append(r.url))
     page.goto(f"{url}/{TOLD['page'].format(name=name).removeprefix('lite/')}")
-    page.wait_for_selector('.jp-CodeCell', timeout=120_000)
+    page.wait_for_selector('.jp-CodeCell')
     return page
 
 
 RARELY = 250  # milliseconds; by itself Playwright looks at each frame, and the browser draws one for each look
 BEGUN = """() => [...document.querySelectorAll('.jp-CodeCell .jp-InputPrompt')].some(
     p => /\\[[*\\d]+\\]/.test(p.textContent))"""
+CONNECTED = "() => /Python/.test(document.querySelector('.jp-KernelName, .jp-Toolbar-kernelName')?.textContent)"
 
 
 def begin_all(page):
-    "Run all cells. Before the notebook is ready that is lost, so it is told again while no cell waits or has run"
+    "Run all cells. Before the notebook has its kernel that is lost, so it is told again if no cell waits or has run"
     from playwright.sync_api import TimeoutError
-    for _ in range(10):
+    page.wait_for_function(CONNECTED, polling=RARELY)
+    for _ in range(3):
         page.click('.lm-MenuBar-itemLabel:text-is("Run")')
         page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
-        try: return page.wait_for_function(BEGUN, timeout=10_000, polling=RARELY)
+        try: return page.wait_for_function(BEGUN, timeout=40_000, polling=RARELY)
         except TimeoutError: continue
     raise AssertionError('Run All Cells does nothing')
 
@@ -361,8 +364,8 @@ def type_into(page, old, new):
     page.keyboard.press('Control+A')
     page.keyboard.insert_text(new)
     page.keyboard.press('Shift+Enter')
-    cell.locator('.jp-OutputArea-output', has_text=': right').wait_for(timeout=120_000)
-    cell.locator('.jp-InputPrompt', has_text=re.compile(r'\[\d+\]')).first.wait_for(timeout=120_000)  # it is remembered
+    cell.locator('.jp-OutputArea-output', has_text=': right').wait_for()
+    cell.locator('.jp-InputPrompt', has_text=re.compile(r'\[\d+\]')).first.wait_for()  # it is remembered
     return cell.locator('.jp-OutputArea').inner_text()
 
 

@@ -64,7 +64,8 @@ def page(
     nb['cells'] = [told(c) if c['id'] in shown else c for c in nb['cells']]
     for c in nb['cells']:
         if c['cell_type'] == 'code':
-            c.update(outputs=[], execution_count=None)
+            code = re.sub(r'^#\|.*\n+', '', source(c), flags=re.M)  # what nbdev is told
+            c.update(outputs=[], execution_count=None, source=code)
         else:
             c['source'] = without_links_to_others(source(c), here)
     nb['cells'].insert(1, dict(cell_type='markdown', id='in-the-browser', metadata={}, source=HERE))
