@@ -43,11 +43,15 @@ def imports_of(src):
     try: return [ast.unparse(o) for o in ast.parse(src).body if isinstance(o, (ast.Import, ast.ImportFrom))]
     except SyntaxError: return [l for l in src.splitlines() if l.startswith(('from ','import '))] # it has magics, too
 
+@lru_cache(None)
+def imports(nb):
+    "All that a lesson imports, and the runners"
+    return '\n'.join([*(l for s,_ in cells(nb, 'code') for l in imports_of(s)), 'from gridstride.runner import *'])
+
 def run(nb, src, name):
-    "Run `src` as a cell of `nb` would, after all that the lesson imports and the runners"
-    imports = [l for s,_ in cells(nb, 'code') for l in imports_of(s)]
+    "Run `src` as a cell of `nb` would, after `imports`"
     space = {}
-    exec('\n'.join([*imports, 'from gridstride.runner import *']), space)
+    exec(imports(nb), space)
     file = f'<{name}>'
     linecache.cache[file] = (len(src), None, src.splitlines(True), file)
     exec(compile(src, file, 'exec'), space)
