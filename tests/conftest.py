@@ -7,6 +7,7 @@ loaded, so that most of the emulator's tests run.
 """
 
 import gc, os, re, shlex, signal, subprocess, sys, threading
+from itertools import islice
 from pathlib import Path
 
 import pytest
@@ -23,6 +24,7 @@ os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
 SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
 MOMENT = .15  # seconds
+LONG = 20  # seconds
 
 
 # What is imported and collected stays until the end: looking through it for garbage, again and again as it grows, takes
@@ -42,6 +44,7 @@ def pytest_addoption(parser):
 
 def pytest_configure(config):
     config.addinivalue_line('markers', 'real_backend: runs kernels where a user would: on the GPU, if one is here')
+    config.addinivalue_line('markers', 'takes(seconds): takes so long where nothing is compiled yet, and starts early')
     if config.getoption('fast'):
         limit = Limit(seconds(config))
         leave_out_what_starts_programs(limit)
@@ -141,14 +144,14 @@ def pytest_terminal_summary(terminalreporter):
                                     'All: python3 course.py test')
 
 
-# The longest first, as they were last time: so that the last test to end does not keep one core busy alone.
+# How long tests take
 
 def used(): return sum(os.times()[:4]) + used_by_kernels()
 
 
 class Clock:
     "Notes for how long each test and what it starts use the processor, and keeps that in pytest's cache"
-    def __init__(self, config): self.config,self.start,self.seconds = config,0,{}
+    def __init__(self, config): self.config,self.start,self.seconds,self.unmarked = config,0,{},{}
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_runtest_logstart(self): self.start = used()
@@ -160,6 +163,12 @@ class Clock:
 
     def pytest_runtest_logreport(self, report):
         self.seconds.update((report.nodeid, t) for name,t in report.user_properties if name == 'used')
+        if report.duration > LONG and 'takes' not in report.keywords: self.unmarked[report.nodeid] = report.duration
+
+    def pytest_terminal_summary(self, terminalreporter):
+        for name, t in self.unmarked.items():
+            terminalreporter.write_line(f'{name} took {t:.0f} s. If it does where nothing else runs, mark it '
+                                        f'pytest.mark.takes({t:.0f}): it starts early, and nobody waits for it alone.')
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_sessionfinish(self):
@@ -170,7 +179,26 @@ class Clock:
         self.config.cache.set(SECONDS, known)
 
 
+# The longest first, so that the last test to end does not keep one core busy alone.
+
 def pytest_collection_modifyitems(config, items):
-    "Of those that nobody has timed yet, notebooks come first"
-    known = seconds(config)
-    items.sort(key=lambda item: -int(known.get(item.nodeid, 10 if 'warm_kernels' in item.fixturenames else 0)))
+    for o in items:
+        if 'warm_kernels' in o.fixturenames: o.add_marker(pytest.mark.takes(10))  # notebooks
+    items[:] = dealt(items, getattr(config, 'workerinput', {}).get('workercount', 1))
+
+
+def takes(item): return mark.args[0] if (mark := item.get_closest_marker('takes')) else 0
+
+
+def dealt(items, workers):
+    """Those that take long first, the longest at the front, in each of as many parts as there are workers: xdist gives
+    each worker one part to begin with, and those who are done take from the end of the others'"""
+    items = sorted(items, key=takes, reverse=True)
+    long = [o for o in items if takes(o)]
+    short = iter(items[len(long):])
+    res = []
+    for i in range(workers):
+        mine = long[i::workers]
+        size = len(items)*(i+1)//workers - len(items)*i//workers
+        res += [*mine, *islice(short, max(0, size - len(mine)))]
+    return [*res, *short]

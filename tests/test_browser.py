@@ -82,6 +82,7 @@ def answering(server, log, seconds=60):
 
 @pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
     reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
+@pytest.mark.takes(20)
 def test_lesson_01_in_the_browser(course, address):
     from playwright.sync_api import sync_playwright
     _, code = course

@@ -19,6 +19,7 @@ warnings = ['-std=c++17', '-Wall', '-Wextra', '-Werror', '-fsyntax-only', f"-I{h
 
 
 @pytest.mark.parametrize('compiler', compilers)
+@pytest.mark.takes(15)
 def test_each_header_compiles_alone(compiler):
     "Those that did are not compiled again as long as they, and the compiler, are the same"
     assert len(headers) > 90 and len(forwarding) > 40

@@ -389,6 +389,7 @@ def try_lesson(context, url, name):
 
 
 @needs_chromium
+@pytest.mark.takes(100)
 def test_the_lessons_run_in_a_browser_with_nothing_installed(tmp_path):
     "All cells of 01 to 04 and of the page to scribble on, an exercise of each solved, and that remembered"
     assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
@@ -439,6 +440,7 @@ def zip_tests(path, tests):
 
 
 @needs_chromium
+@pytest.mark.takes(15)
 def test_the_simulators_tests_pass_in_pyodide(tmp_path):
     "Where NumPy's own integers have 32 bits, and threads are missing; in one order, which is a third of all"
     assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'

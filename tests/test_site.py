@@ -70,6 +70,7 @@ def to_visit(site, some):
 def is_elsewhere(address): return bool(re.match(r'(https?:)?//', address or ''))
 
 
+@pytest.mark.takes(35)
 def test_every_lesson_and_text_has_its_page(site):
     there = {p.relative_to(site).with_suffix('').as_posix() for p in every_page(site)}
     notebooks = {p.relative_to(ROOT).with_suffix('').as_posix() for d in ('nbs', 'nbs/inside', 'nbs/lib')
