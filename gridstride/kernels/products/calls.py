@@ -78,9 +78,14 @@ def choose(c, sms=132) -> Tile:
     return min((o for o in TILES if not rich or o.BM // o.WGS == 64), key=lambda tile: cost(tile, c, sms))
 
 
+def most_registers(tile):
+    "That the compiler may give a thread, as all have equally many where the kernel begins"
+    return 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
+
+
 def registers(tile):
     "How many a thread that copies keeps, and how many one that multiplies gets of the others"
-    each = 65536 // (tile.BLOCKS * 128 * (tile.WGS + 1)) // 8 * 8
+    each = most_registers(tile)
     down = (40 if each > 80 else 24) + 16 * (tile.CK > 1)  # with parts of k a thread that copies keeps more
     return dict(DOWN=down, UP=min(240, (each + (each - down) // tile.WGS) // 8 * 8))
 

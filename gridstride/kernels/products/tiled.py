@@ -10,7 +10,7 @@ checked on the emulator, and waits to be measured.
 from functools import cache, lru_cache
 from itertools import product
 
-from .calls import BK, Case, Tile, product_call, registers, stage_bytes
+from .calls import BK, Case, Tile, most_registers, product_call, registers, stage_bytes
 from .launches import why_not
 from ..rung import Product, here
 from ..sparse.launches import ready
@@ -90,7 +90,8 @@ def tiled(tile, dtype='bfloat16', layout='nn') -> Tiled:
 
 # What fits: both tiles in enough stages, the results of each warp in two pieces, and the sums in a thread's registers
 # beside some forty for all else. An SM has 228 KiB, of which a block takes one for itself and one before its stages.
-_SM, _OWN, _ELSE = 228 * 1024, 2048, 44
+# The compiler (ptxas 13.0) refuses a `wgmma` whose sums and 26 more are beyond what all threads begin with.
+_SM, _OWN, _ELSE, _ONE = 228 * 1024, 2048, 44, 26
 
 
 def _fill(tile, turned):
@@ -100,6 +101,8 @@ def _fill(tile, turned):
     sums = tile.BM // 64 // tile.WGS * tile.BN // 2
     if stages * tile.BLOCKS < 4 or stages < 2 or sums + _ELSE > registers(tile)['UP']:
         return None
+    if tile.BN // 2 + _ONE > most_registers(tile):
+        return None  # whatever a thread is given later
     if tile.CK > 1 and (stages * stage_bytes(tile, turned) < tile.BM * tile.BN * 4 or sums > 124):
         return None  # the sums need the stages' place, and registers for what is added to them
     return tile._replace(STAGES=stages)
