@@ -4,12 +4,13 @@ import contextlib, re
 
 import pytest
 import torch
-from gridstride.cpp import cuda_kernel
+from gridstride.cpp import cuda_kernel, program
 from gridstride.kernels import rung, tool
 from gridstride.kernels.flash import launches
 from gridstride.kernels.sparse import launches as sparse_launches
 
 INCLUDE = re.compile(r'^#include .*\n', re.M)
+SWITCH = '#include <cstdlib>\n#define __CUDA_ARCH_FEAT_SM90_ALL 1\nstatic const bool WRONG = getenv("WRONG");\n'
 
 
 def noted(tests):
@@ -41,3 +42,13 @@ def one_unit(config, tests):
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rung, 'compiled', lambda src, name, where: there.get((src, name)) or alone(src, name, where))
         yield
+
+
+def right_and_wrong(text, right, wrong, name, monkeypatch):
+    """What the program `text` returns, as it is and with `wrong` in place of `right`; both are compiled at once, as
+    most of the time goes into that"""
+    assert right in text
+    both = SWITCH + text.replace(right, wrong)
+    status = [program.run(both, name)]
+    monkeypatch.setenv('WRONG', '1')
+    return [*status, program.run(both, name)]

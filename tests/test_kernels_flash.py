@@ -5,11 +5,11 @@ import math, re
 import pytest
 import torch
 from gridstride.kernels import attention, attention_way
-from gridstride.cpp import emulator, program
+from gridstride.cpp import emulator
 from gridstride.kernels.flash import attentions, programs, sources
 from gridstride.kernels import operators
 from gridstride.kernels.rung import Device
-from one_unit import one_unit
+from one_unit import one_unit, right_and_wrong
 
 
 def normal(*shape, seed=0, dtype=torch.bfloat16):
@@ -206,11 +206,9 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     monkeypatch.setattr(programs, 'SIZES', ((2, 4, 2, 24, 24),))
     monkeypatch.setattr(programs, 'LARGE', {64: (1, 2, 1, 70, 131)})
     text = programs._program(programs.Way('backward', 64, True)).replace('gpu.multiProcessorCount >= SMS', 'true')
-    lame = text.replace('p[i + y]*(dp[i + y] - (y%2 ? x.y : x.x))', 'p[i + y]*dp[i + y]')
-    assert lame != text
-    for status, o, says in ((0, text, 'PASS'), (1, lame, 'FAIL')):
-        assert program.run(o, 'attention', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
-        assert capfd.readouterr().out.startswith(f'{says} attention_backward_64_causal')
+    right, wrong = 'dp[i + y] - (y%2 ? x.y : x.x)', 'dp[i + y] - (WRONG ? 0 : y%2 ? x.y : x.x)'
+    assert right_and_wrong(text, right, wrong, 'attention', monkeypatch) == [0, 1]
+    assert re.findall(r'^(\w+) attention_backward_64_causal', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
 
 
 def test_gradients_of_parts_of_the_keys_add_up():

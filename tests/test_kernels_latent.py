@@ -5,14 +5,14 @@ import math, re, sys
 import pytest
 import torch
 from gridstride.asm import resources, sass
-from gridstride.cpp import emulator, program
+from gridstride.cpp import emulator
 from gridstride.cpp.build import CompilerMissing
 from gridstride.findings import KernelError
 from gridstride.kernels import latent_attention, latent_attention_way
 from gridstride.kernels.latent import calls, decoding, programs, sources
 from gridstride.kernels.latent.calls import Case
 from gridstride.kernels.rung import H100, Device
-from one_unit import one_unit
+from one_unit import one_unit, right_and_wrong
 
 LENS = 63, 0, 64, 65, 1, 200
 LAST = {torch.bfloat16: 2**-8, torch.float16: 2**-11}                 # half a unit of the last place
@@ -191,11 +191,9 @@ def test_an_exported_program_finds_itself_right(monkeypatch, capfd):
     monkeypatch.setattr(programs, 'LARGE', (1, 70))
     monkeypatch.setattr(programs, 'H100', Device(4, True))
     text = programs.list_latent_programs()['latent_attention_hopper_16'].replace('RUNS = 20', 'RUNS = 1')
-    lame = text.replace('exp2_fast(lse - base)', '(lse > LOWEST)')
-    assert lame != text
-    for status, o, says in ((0, text, 'PASS'), (1, lame, 'FAIL')):
-        assert program.run(o, 'latent', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
-        assert capfd.readouterr().out.startswith(f'{says} latent_attention_hopper_16')
+    right, wrong = 'exp2_fast(lse - base)', '(WRONG ? lse > LOWEST : exp2_fast(lse - base))'
+    assert right_and_wrong(text, right, wrong, 'latent', monkeypatch) == [0, 1]
+    assert re.findall(r'^(\w+) latent_attention_hopper_16', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
 
 
 @pytest.mark.parametrize('way', programs.WAYS, ids=lambda o: o.name)

@@ -1,4 +1,5 @@
 """`gridstride.kernels.products`: products with epilogues, in batches and in groups, on the emulator against float64."""
+import re
 from contextlib import nullcontext
 from functools import partial
 from types import SimpleNamespace
@@ -7,7 +8,6 @@ import pytest
 import torch
 import torch.nn.functional as F
 from gridstride.asm import CompilerMissing, resources
-from gridstride.cpp import program
 from gridstride.kernels import Activation, Epilogue, bmm, explain, explain_with, grouped_mm, matmul, mlp, split, tune
 from gridstride.kernels import using
 from gridstride.kernels.products import batches, launches, mlps, programs
@@ -15,7 +15,7 @@ from gridstride.kernels.products.calls import TILES as KNOWN, Case, Tile, choose
 from gridstride.kernels.products.launches import run
 from gridstride.kernels.products.tiled import Tiled, every_tile, ranked, tiled
 from gridstride.kernels.rung import H100
-from one_unit import one_unit
+from one_unit import one_unit, right_and_wrong
 
 TILES, HALF, NAN = list(KNOWN), torch.bfloat16, float('nan')
 ROUNDED = {torch.float32: 2.**-24, torch.bfloat16: 2.**-8, torch.float16: 2.**-11}
@@ -359,19 +359,14 @@ def test_what_an_mlp_launches_is_exported(monkeypatch):
     ('grouped_mm', (5, 290, 88, 136), 'if (in < tall*wide) t.z = z;', 'if (in < tall*wide && WRONG) t.z = z/2;'),
     ('product_times', (1, 136, 136, 72), 'if (TIMES) y = {y.x*m.x, y.y*m.y};', 'if (TIMES && WRONG) y.x *= m.x;')])
 def test_an_exported_program_finds_itself_right(name, sizes, right, wrong, capfd, monkeypatch):
-    "And one with a mistake wrong: both are in one text, as most of the time goes into compiling it"
+    "And one with a mistake wrong"
     p = dict(programs._programs())[name]
     count, h, w, k = sizes
     case = p.cases[0]._replace(count=count, h=h, w=w, k=k)
     text = programs._text(name, p._replace(cases=(case,), tile=SMALL._replace(STAGES=3)))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
-    assert text.count(right) == 1
-    both = text.replace(right, f'{wrong} else {right}')
-    text = '#include <cstdlib>\nstatic const bool WRONG = getenv("WRONG");\n' + both
-    for status, says in ((0, 'PASS'), (1, 'FAIL')):
-        if status: monkeypatch.setenv('WRONG', '1')
-        assert program.run(text, 'products', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
-        assert capfd.readouterr().out.startswith(f'{says} {name}')
+    assert right_and_wrong(text, right, f'{wrong} else {right}', 'products', monkeypatch) == [0, 1]
+    assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
 
 
 # What the compiler makes of it

@@ -6,7 +6,6 @@ from itertools import combinations
 import pytest
 import torch
 from gridstride.asm import sass
-from gridstride.cpp import program
 from gridstride.kernels import densify, prune_24
 from gridstride.kernels.rung import H100
 from gridstride.kernels.sparse import (TwoFourLinear, blocks, formats, multiply_24, pack_24, programs, two_four,
@@ -15,7 +14,7 @@ from gridstride.kernels.sparse.blocks import from_blocks, multiply_blocks, prune
 from gridstride.kernels.sparse.csr import from_csr, multiply_csr, prune_single, to_csr
 from gridstride.kernels.sparse.formats import (Compressed, compress, decompress, from_words, kept, kept_size, prune,
                                                search_order, to_words)
-from one_unit import one_unit
+from one_unit import one_unit, right_and_wrong
 
 DTYPES = torch.float32, torch.bfloat16, torch.float16
 
@@ -376,17 +375,15 @@ def test_the_tool_refuses_in_words(call, error, words):
 # Exported programs
 
 @pytest.mark.parametrize('name,cases,right,wrong', [
-    ('multiply_24_bfloat16', ((136, 72, 272),), 'wgmma_sp<1>(d[x]', 'wgmma_sp<0>(d[x]'),       # places of other columns
-    ('multiply_blocks_64', ((8, 1, 16), (136, 72, 208)), 'columns[i]*64, bar', 'columns[i]*32, bar'),
-    ('multiply_csr_float32_512', ((20, 40, 100),), 'sum[j] += by', 'sum[j] += 1.01f*by')])
-def test_an_exported_program_finds_itself_right(name, cases, right, wrong, capfd):
+    ('multiply_24_bfloat16', ((136, 72, 272),), 'b + 64/16, second', 'b + (WRONG ? 0 : 64)/16, second'),
+    ('multiply_blocks_64', ((8, 1, 16), (136, 72, 208)), 'columns[i]*64, bar', 'columns[i]*(WRONG ? 32 : 64), bar'),
+    ('multiply_csr_float32_512', ((20, 40, 100),), 'sum[j] += by', 'sum[j] += (WRONG ? 1.01f : 1.f)*by')])
+def test_an_exported_program_finds_itself_right(name, cases, right, wrong, capfd, monkeypatch):
     "And one with a mistake wrong"
     text = programs._text(name, dict(programs._programs())[name]._replace(cases=cases))
     text = text.replace('gpu.multiProcessorCount >= SMS', 'true').replace('RUNS = 20', 'RUNS = 1')
-    assert right in text
-    for status, o, says in ((0, text, 'PASS'), (1, text.replace(right, wrong), 'FAIL')):
-        assert program.run(o, 'sparse', defines=['__CUDA_ARCH_FEAT_SM90_ALL=1']) == status
-        assert capfd.readouterr().out.startswith(f'{says} {name}')
+    assert right_and_wrong(text, right, wrong, 'sparse', monkeypatch) == [0, 1]
+    assert re.findall(rf'^(\w+) {name}', capfd.readouterr().out, re.M) == ['PASS', 'FAIL']
 
 
 # What the compiler makes of it
