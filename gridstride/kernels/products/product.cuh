@@ -1,13 +1,13 @@
 // out = scale * m @ n and what an epilogue makes of it, for 16-bit floats that are summed in float32. `count` products
 // whose matrices follow each other in memory; or, GROUPED, one whose rows of m and of out belong to `count` groups:
 // each ends before row `ends[g]`, and has its own n.
-// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks of
-// a cluster: below each other, which share n, or side by side, which share m, or for parts of k, which share nothing),
-// BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one that multiplies), GROUP (rows of tiles
-// that are visited together), LEAD (steps by which the first of two warpgroups goes ahead), EARLY (does the kernel begin
-// before the one ahead has ended?), GROUPED, M_TURNED, N_TURNED (does memory hold the transpose?), and wgmma. Of the
-// epilogue: BIAS, ACTIVE, TIMES, ADDED, SAVED, SLOPES (is the slope saved?), SUMMED, ONTO, and the functions `active` and
-// `slope`.
+// Above: Number, Out (float, or as Number), BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks
+// of a cluster: below each other, which share n, or side by side, which share m, or for parts of k, which share
+// nothing), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one that multiplies), GROUP (rows
+// of tiles that are visited together), LEAD (steps by which the first of two warpgroups goes ahead), EARLY (does the
+// kernel begin before the one ahead has ended?), GROUPED, M_TURNED, N_TURNED (does memory hold the transpose?), and
+// wgmma. Of the epilogue: BIAS, ACTIVE, TIMES, ADDED, SAVED, SLOPES (is the slope saved?), SUMMED, ONTO, and the
+// functions `active` and `slope`.
 constexpr int A_BYTES = BM*BK*2, BOX = BK*128, M = BM/64/WGS;
 constexpr int B_BYTES = N_TURNED ? BN*128 : (BN + 63)/64*BOX;  // whole boxes, if these lie side by side
 constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK, TALL = BM*CM, WIDE = BN*CN;     // blocks; what a cluster computes

@@ -16,7 +16,8 @@ enum Kind {
 #define GRIDSTRIDE_CODES(X) \
     X(memcheck, outside) X(memcheck, before) X(memcheck, wrapped) X(memcheck, outside_type) \
     X(memcheck, outside_shared) X(memcheck, outside_dynamic) X(memcheck, outside_arrays) \
-    X(memcheck, no_dynamic) X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) X(memcheck, freed) \
+    X(memcheck, no_dynamic) X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) \
+    X(memcheck, freed) \
     X(memcheck, not_allocated) X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) \
     X(memcheck, kernel_reads_host) X(memcheck, kernel_writes_host) X(memcheck, host_reads) \
     X(memcheck, host_writes) X(memcheck, fault_outside) \
@@ -33,7 +34,8 @@ enum Kind {
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
     X(racecheck, load_not_awaited) X(racecheck, barrier_not_visible) X(racecheck, block_not_begun) \
     X(initcheck, unwritten) X(initcheck, unwritten_shared) X(initcheck, unwritten_for_engine) \
-    X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, stuck) X(synccheck, stuck_together) X(synccheck, warp_apart) \
+    X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, stuck) \
+    X(synccheck, stuck_together) X(synccheck, warp_apart) \
     X(synccheck, lane_elsewhere) \
     X(synccheck, different_calls) X(synccheck, own_mask) X(synccheck, arrives_twice) X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
