@@ -42,11 +42,12 @@ def operands(shape, dtype, layout, make=inputs):
     return m, n, a, b, a.new_full((h, w), float('nan'))
 
 
-def checked(f, judge, out):
-    "The error of what `f` writes into `out`; `AssertionError` if it is wrong"
+def error_of(f, judge, out, is_ours):
+    """The error of what `f` writes into `out`; `AssertionError` if ours is wrong. The library may round sums of parts of
+    k, so its errors are told, not judged"""
     out.fill_(float('nan'))
     f()
-    judge(out)
+    if is_ours: judge(out)
     return judge.error(out)
 
 
@@ -69,7 +70,7 @@ def sides_of(shape, dtype, layout, ours, measured):
         calls[BEST], more['pick'] = lambda: pick(m, n, out), dict(number=pick.number, **pick.config)
     except Exception as e: more['no_pick'] = f'{type(e).__name__}: {e}'.splitlines()[0]
     judge = Reference(a, b)
-    more['errors'] = {k: checked(f, judge, out) for k, f in calls.items()}
+    more['errors'] = {k: error_of(f, judge, out, k == 'ours') for k, f in calls.items()}
     return calls, more
 
 
@@ -163,15 +164,15 @@ def split_by(names, mark):
     return res[1::2]
 
 
-def unwritten(h, w, k, dtype, device):
-    return [torch.empty(s, dtype=getattr(torch, dtype), device=device) for s in ((h, k), (k, w))]
+def zeros(h, w, k, dtype, device):
+    return [torch.zeros(s, dtype=getattr(torch, dtype), device=device) for s in ((h, k), (k, w))]
 
 
 def launch_all(rows, byte):
-    "Each row's sides once, on memory as it is; gives (row, name of the side) in the order of the calls"
+    "Each row's sides once, on zeros; gives (row, name of the side) in the order of the calls"
     done = []
     for row in rows:
-        m, n, a, b, out = operands(row['shape'], row['dtype'], row['layout'], unwritten)
+        m, n, a, b, out = operands(row['shape'], row['dtype'], row['layout'], zeros)
         calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: matmul(a, b, out)}
         if 'pick' in row:
             pick = cublaslt.picks(m, n, row['layout'], COUNT)[row['pick']['number']]

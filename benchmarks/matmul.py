@@ -136,7 +136,8 @@ def row_of(job, seconds, runs):
 
 def text_of(o):
     "What a job and its row have in common"
-    return f"{o['dtype']} {o.get('layout', 'nn')} {list(o['shape'])} {o.get('rung') or o.get('way', 'matmul')}"
+    by = f"{o['ladder']} {o['rung']}" if 'ladder' in o else o.get('way', 'matmul')
+    return f"{o['dtype']} {o.get('layout', 'nn')} {list(o['shape'])} {by}"
 
 
 def kernels_of(jobs):

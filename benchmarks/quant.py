@@ -24,7 +24,7 @@ from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
-from gridstride.bench import compare, reads
+from gridstride.bench import compare
 from gridstride.bench.clocks import Events
 from gridstride.kernels.ladder import Gpu
 from gridstride.kernels.quant import formats, matvec, multiply_fp8, multiply_int8, pack, unpack
@@ -85,13 +85,6 @@ def dp4a():
 
 
 PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, fp8=fp8, int8=int8, dp4a=dp4a)
-
-
-class Reading(Events):
-    "Before each run other memory is read"
-    def __init__(self):
-        super().__init__()
-        self.forget = reads(self.buffer)
 
 
 # Sides: name -> a function of x
@@ -176,7 +169,7 @@ def rows_of(case, seconds):
     check(ways['ours'](x), want)
     graphs = {k: rows.graphed(lambda f=f: lambda: f(x)) for k, f in ways.items()}
     c = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds,
-                clock=Gpu(Reading() if case.read else None))
+                clock=Gpu(Events('read') if case.read else None))
     like = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, case.batch))
     name = case.kind + ', written'*(not case.read)
     for k in ways:

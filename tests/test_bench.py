@@ -376,6 +376,10 @@ def test_sizes(rng):
     assert s._repr_png_().startswith(b'\x89PNG') and repr(s).count('times faster than a') == 2
 
 
+def test_a_flush_is_one_of_three():
+    with pytest.raises(ValueError, match="'reads': True overwrites"): clocks.Events('reads')
+
+
 # Ceilings
 
 @pytest.fixture

@@ -123,20 +123,30 @@ def clock_doubts(states) -> list:  # states: of `State`
 # batch is queued behind a pause that is as long as the queueing, and waited for once.
 #
 # Before each run a buffer larger than the L2 cache is overwritten, so that the kernel finds nothing of its
-# inputs there (as `triton.testing.do_bench` does). Without that (`flush=False`), small inputs stay in the L2,
-# which is right for a kernel that reads what the one before it has just written.
+# inputs there (as `triton.testing.do_bench` does). Its lines have to be written back while the kernel begins, which
+# may cost one kernel more than another: with `flush='read'` such a buffer is read instead, and the cache is as full,
+# but clean. Without either (`flush=False`), small inputs stay in the L2, which is right for a kernel that reads what
+# the one before it has just written.
 class Events(Clock):
     "CUDA events on the current device"
 
     gpu, most = True, 100  # more would not fit into the queue
 
     def __init__(self, flush=True):
+        if flush not in (True, False, 'read'):
+            raise ValueError(
+                f"flush={flush!r}: True overwrites the L2 before each run, 'read' reads, False does neither"
+            )
         import torch
 
         self.torch, p = torch.cuda, torch.cuda.get_device_properties()
         self.device, self.sensors, self.states, self.each = p.name, Sensors(p.uuid), [], 1e-4
         size = max(2**28, 2 * p.L2_cache_size) // 4
         self.buffer = torch.empty(size, dtype=torch.int32, device='cuda') if flush else None
+        if flush == 'read':
+            from .limits import reads
+
+            self.forget = reads(self.buffer)
 
     def forget(self):
         "Overwrite the L2"
@@ -210,7 +220,7 @@ def _on_gpu(x):
 
 def clock_for(
     args=(),  # of the function that will be timed
-    flush=True,  # overwrite the L2 before each run?
+    flush=True,  # overwrite the L2 before each run? 'read': read other memory instead
 ) -> Clock:
     "The clock for a function of these arguments"
     arrays = [a for a in args if is_array(a)]

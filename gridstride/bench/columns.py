@@ -12,7 +12,6 @@
 import numpy as np
 
 from . import clocks
-from .limits import reads
 from .stats import summary
 from .versus import ratio, turns
 
@@ -86,9 +85,7 @@ class Written(clocks.Events):
 class Read(Written):
     "CUDA events, other memory read before each run"
 
-    def __init__(self):
-        super().__init__()
-        self.forget = reads(self.buffer)
+    flush = 'read'
 
 
 class Untouched(Written):

@@ -278,7 +278,7 @@ def bench(
     out=None,  # the array that `fn` writes, if it does not return one
     flops=None,  # floating-point operations of a call
     bytes=None,  # bytes that a call must read and write
-    flush=True,  # overwrite the GPU's L2 before each run?
+    flush=True,  # overwrite the GPU's L2 before each run? 'read': fill it by reading, and so leave it clean
     seconds=2.0,  # to measure for at most
     name=None,  # by default the function's own
     peak=None,  # the ceiling for `flops`: 'fp32', 'tf32', 'bf16', ...; None: that of the first floating-point array

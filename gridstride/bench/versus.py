@@ -146,7 +146,7 @@ def compare(
     out=None,  # the array that each writes, if they return none
     flops=None,  # operations of a call; with `sizes`, may be a function of the size
     bytes=None,  # bytes that a call must move, likewise
-    flush=True,  # overwrite the GPU's L2 before each run?
+    flush=True,  # overwrite the GPU's L2 before each run? 'read': fill it by reading, and so leave it clean
     seconds=2.0,  # to measure for at most, for each
     peak=None,  # the ceiling for `flops`
     clock=None,  # what to time with
