@@ -43,8 +43,8 @@ def operands(shape, dtype, layout, make=inputs):
 
 
 def error_of(f, judge, out, is_ours):
-    """The error of what `f` writes into `out`; `AssertionError` if ours is wrong. The library may round sums of parts of
-    k, so its errors are told, not judged"""
+    """The error of what `f` writes into `out`; `AssertionError` if ours is wrong. The library may round sums of parts
+    of k, so its errors are told, not judged"""
     out.fill_(float('nan'))
     f()
     if is_ours: judge(out)
