@@ -103,12 +103,12 @@ def shown(
 
 def page(kind, code, words, example):
     "The page of a finding"
-    what = first_wording(words)
+    quoted = [] if is_bare(words) else [f'> {escaped(first_wording(words))}\n']
     return '\n'.join(
         [
             '---\norphan: true\n---',
             f'# {kind}: {code.replace("_", " ")}\n',
-            f'> {escaped(what)}\n',
+            *quoted,
             shown(example, (kind, code)),
             '## What the message says\n',
             wording(words),
@@ -128,6 +128,11 @@ def first_wording(words):
     return next(iter(in_dialects(words.what).values()))
 
 
+def is_bare(words):
+    "Is there nothing to read before names are filled in?"
+    return not re.search(r'\w', re.sub(r'\{.*?\}', '', first_wording(words)))
+
+
 HEAD = """# Messages
 
 What the detectors of the simulator, of the emulator and of `tile` find: each with a kernel that is wrong, and one that
@@ -135,14 +140,15 @@ is right. [Eight of them in a notebook](../nbs/inside/messages.ipynb).
 """
 
 
-def index():
+def index(known):  # what `examples` gives
     "All findings, by their kinds"
     out = [HEAD]
     for kind, error in CLASSES.items():
         out += [f'\n## {kind}\n', f'{error.__doc__.strip()}.\n', '| finding | what it says |', '|---|---|']
         for (k, code), words in WORDS.items():
             if k == kind:
-                says = escaped(first_wording(words)).replace('|', '\\|')
+                says = known[k, code][0] if is_bare(words) else escaped(first_wording(words))
+                says = says.replace('|', '\\|')
                 out.append(f'| [{code.replace("_", " ")}]({kind}-{code}.md) | {says} |')
     return '\n'.join(out) + '\n'
 
@@ -154,4 +160,4 @@ def pages():
         f'messages/{kind}-{code}.md': page(kind, code, words, known.get((kind, code)))
         for (kind, code), words in WORDS.items()
     }
-    return out | {'messages/index.md': index()}
+    return out | {'messages/index.md': index(known)}

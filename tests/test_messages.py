@@ -115,6 +115,13 @@ def test_a_page_has_kernels_or_says_why_not():
     assert not (set(PAGES) | without) - set(WORDS) and not set(PAGES) & without
 
 
+def test_pages_do_not_quote_what_is_all_names():
+    pages = findings_pages.pages()
+    assert '> {' not in pages['messages/launch-sizes.md'].split('##')[0]
+    assert '| Sizes are whole numbers: `cdiv`, not `/`. |' in pages['messages/index.md']
+    assert '> {kernel} is a kernel' in pages['messages/launch-no_brackets.md'].replace('\\_', '_')
+
+
 def test_the_page_of_a_finding_shows_what_its_test_runs():
     text = findings_pages.pages()['messages/racecheck-race.md']
     assert all(code in text for code in PAGES['racecheck', 'race'][1:]) and '## Wrong' in text and '## Right' in text
