@@ -1243,3 +1243,24 @@ def test_local_arrays_take_no_shared_memory():
     x = np.arange(32, dtype=np.float32)
     k[1, 32](x)
     np.testing.assert_array_equal(x, np.arange(32)+1)
+
+def test_a_race_names_the_line_where_that_thread_has_read():
+    k = cell("""@cuda.jit
+def k(x):
+    i, o = cuda.grid(1), 0.
+    for j in range(32): o += x[j]  # there
+    x[i] = x[i] + o  # here
+""").k
+    with pytest.raises(sim.RacecheckError) as e: k[1, 32](np.ones(32))
+    assert {e.value.line, e.value.other.line} == {4, 5} and 'syncthreads' in str(e.value)
+
+def test_a_reader_in_another_warp_is_remembered_in_every_order():
+    @cuda.jit
+    def k(x, out):
+        t = cuda.threadIdx.x
+        out[t] = x[0]
+        cuda.syncwarp()
+        if t == 0: x[0] = 2
+    for seed in range(12):
+        with sim.options(order='shuffle', seed=seed), pytest.raises(sim.RacecheckError):
+            k[1, 64](np.ones(1), np.zeros(64))

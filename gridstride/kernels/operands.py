@@ -42,7 +42,7 @@ def sizes(m, n, layout='nn') -> tuple:  # (h, k), (k, w), as the shapes have the
     return m.shape if layout[0] == 'n' else m.shape[::-1], n.shape if layout[1] == 'n' else n.shape[::-1]
 
 
-def _multiplied(name, m, n, layout):
+def _shape_of_product(name, m, n, layout):
     "(rows, columns) of the product; raise for shapes that have none"
     (h, k), (k2, w) = sizes(m, n, layout)
     if k == k2:
@@ -83,7 +83,7 @@ def blame(
     "Raise `TypeError` or `ValueError` for what keeps `m`, `n`, `out` from being multiplied by a kernel"
     for o, x in (('m', m), ('n', n)):
         _one(f'{name}: {o}', x, dtype)
-    product = _multiplied(name, m, n, layout)
+    product = _shape_of_product(name, m, n, layout)
     if out is not None:
         _one(f'{name}: out', out, dtype, product)
     for o, x in (('m', m), ('n', n), ('out', out)):

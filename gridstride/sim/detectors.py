@@ -21,7 +21,8 @@ class Shadow:
         self.wrote, self.writer = np.zeros(n, np.int32), np.zeros(n, np.int32)  # 0: nobody has written it
         self.atomic = np.zeros(n, bool)  # was the last write an atomic one?
         self.read = np.zeros(n, np.int32)
-        self.lo, self.hi = np.zeros(n, np.int32), np.zeros(n, np.int32)  # lowest and highest reader since the barrier
+        # lowest and highest reader since the barrier: the thread in the upper 32 bits, when it has read in the lower
+        self.lo, self.hi = np.zeros(n, np.int64), np.zeros(n, np.int64)
 
 
 def element_at(v, off):
@@ -80,6 +81,14 @@ class Initcheck:
             raise run.finding('initcheck', code, site, by=lanes[i], **element_at(v, off[i]))
 
 
+def in_order(lanes, off):
+    "Lanes, from the lowest on, and the elements at `off` that they touch, whatever the order in which they run"
+    if lanes.size < 2 or (lanes[1:] > lanes[:-1]).all():
+        return lanes, off
+    order = np.argsort(lanes)
+    return lanes[order], off[order]
+
+
 class Racecheck:
     "Of two accesses of one element by two threads, one of them a write, one is ordered before the other"
 
@@ -105,13 +114,14 @@ class Racecheck:
 
     def remember_readers(self, run, shadow, lanes, off):
         "Who read since the last barrier: the time, and the lowest and the highest thread"
-        lowest = highest = me = run.g.id[lanes]
+        lanes, off = in_order(lanes, off)
+        lowest = highest = me = run.g.id[lanes] << 32 | run.now
         time = shadow.read[off]
         if (time > run.order.start).any():
             lo, hi = shadow.lo[off], shadow.hi[off]
-            old = run.order.forgotten(run.g, lanes, lo, hi, time)
+            old = run.order.forgotten(run.g, lanes, lo >> 32, hi >> 32, time)
             lowest, highest = np.where(old, me, np.minimum(lo, me)), np.where(old, me, np.maximum(hi, me))
-        shadow.lo[off[::-1]] = lowest[::-1]  # where lanes meet, the lowest comes last
+        shadow.lo[off[::-1]] = lowest[::-1]  # where lanes meet, the last is kept
         shadow.hi[off] = highest
         shadow.read[off] = run.now
 
@@ -135,10 +145,10 @@ class Racecheck:
         time = shadow.read[off]
         readers = time > order.start
         if readers.any():
-            for who in (shadow.lo[off], shadow.hi[off]):
-                bad = readers & ~order.ordered(run.g, lanes, time, who)
+            for reader in (shadow.lo[off], shadow.hi[off]):
+                bad = readers & ~order.ordered(run.g, lanes, time, reader >> 32)
                 if bad.any():
-                    self.race(run, lanes, v, off, bad, time, who, 'read', now, site)
+                    self.race(run, lanes, v, off, bad, reader & (2**32 - 1), reader >> 32, 'read', now, site)
 
     def against_writers(self, run, lanes, v, off, wrote, value, site, atomic):
         "Nobody has written what is written now without being ordered before"
