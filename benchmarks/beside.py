@@ -6,6 +6,7 @@ from functools import cache
 
 import numpy as np
 import torch
+from gridstride.bench import reads
 from gridstride.bench.columns import COLUMNS, Read, Written, by_column
 from gridstride.bench.versus import turns
 from gridstride.kernels import cublaslt, explain, matmul, tune
@@ -13,7 +14,7 @@ from gridstride.kernels.ladder import Reference, exact, inputs
 from gridstride.prof import profile
 from gridstride.prof.show import short
 
-TORCH, BEST, COUNT = 'torch.matmul', 'cublasLt', 8
+TORCH, BEST, READS, COUNT = 'torch.matmul', 'cublasLt', 'reading m', 8
 KEPT = {'written': cache(Written), 'read': cache(Read)}             # their buffers are large
 # From Python each of cublasLt's picks would be called by ctypes, which costs more than the product
 APART = {('row', BEST)}
@@ -59,7 +60,7 @@ def best_pick(m, n, out, layout, seconds=.01):
     return min(picks, key=lambda p: np.median(sum(times[p.number], [])))
 
 
-def sides_of(shape, dtype, layout, ours, measured):
+def sides_of(shape, dtype, layout, ours, measured, reading):
     "(calls by name, torch's first; more about them), each checked"
     m, n, a, b, out = operands(shape, dtype, layout)
     calls = {TORCH: lambda: torch.matmul(a, b, out=out), 'ours': lambda: ours(a, b, out)}
@@ -71,13 +72,14 @@ def sides_of(shape, dtype, layout, ours, measured):
     except Exception as e: more['no_pick'] = f'{type(e).__name__}: {e}'.splitlines()[0]
     judge = Reference(a, b)
     more['errors'] = {k: error_of(f, judge, out, k == 'ours') for k, f in calls.items()}
-    return calls, more
+    return calls | ({READS: reads(m)} if reading else {}), more
 
 
-def product(shape, dtype, layout='nn', ours=matmul, measured=False, seconds=.1, runs=1, columns=tuple(COLUMNS), **more):
-    "A row: one product by `ours`, after `tune` if it is `measured`, in all columns"
+def product(shape, dtype, layout='nn', ours=matmul, measured=False, reading=False, seconds=.1, runs=1,
+            columns=tuple(COLUMNS), **more):
+    "A row: one product by `ours`, after `tune` if it is `measured`, in all columns; `reading`: and reads of m alone"
     with exact():
-        calls, about = sides_of(shape, dtype, layout, ours, measured)
+        calls, about = sides_of(shape, dtype, layout, ours, measured, reading)
         found = by_column(calls, seconds, runs, columns_of(columns), APART)
     return dict(more, shape=list(shape), dtype=dtype, layout=layout, columns=found, **about)
 

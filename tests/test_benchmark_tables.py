@@ -190,8 +190,7 @@ def test_a_row_fails_alone(program, monkeypatch):
 def test_a_product_is_timed_beside_the_library(program, monkeypatch):
     "On the CPU, with a clock of its own and no cublasLt: all but the GPU's part"
     import torch
-    program('matmul')
-    beside = sys.modules['beside']
+    m, beside = program('matmul'), sys.modules['beside']
     from gridstride.bench import clocks
     class Clock(clocks.Clock):
         most, mhz = 10, []
@@ -211,6 +210,11 @@ def test_a_product_is_timed_beside_the_library(program, monkeypatch):
     assert list(row['columns']['none']['sides']) == ['torch.matmul', 'ours'] and row['errors']['ours'] < 1e-6
     def wrong(a, b, out): torch.matmul(a, b, out=out)[3, 4] += 1
     wrong.name = 'wrong'
+    monkeypatch.setattr(beside, 'reads', lambda m: lambda: m.sum())
+    row = beside.product((40, 24, 56), 'float32', seconds=.01, columns=('none',), reading=True, goal=1e-9)
+    assert list(row['columns']['none']['sides'])[-1] == beside.READS and beside.READS not in row['errors']
+    row |= dict(way='matmul', reading=True)
+    assert sys.modules['beside'] is m.beside and m.lines(row)[-1] == '    goal 1e-09 of reading m: none reached'
     with pytest.raises(AssertionError, match='3, 4'): beside.product((40, 24, 56), 'float32', 'nn', wrong)
     def lazy(a, b, out): torch.matmul(a[:39], b, out=out[:39])
     lazy.name = 'lazy'
