@@ -249,6 +249,15 @@ def test_wheels_get_lighter(tmp_path):
     assert got == {'a/b.pyc': b'code', 'a/c.py': b'c'}
 
 
+@pytest.mark.parametrize('node, why', [(None, 'there is no Node.js here'), (shutil.which('false'), 'Pyodide fails')])
+def test_without_bytecode_sources_stay(node, why, tmp_path, monkeypatch, capsys):
+    monkeypatch.setattr(fetch, 'kept', lambda: tmp_path)
+    monkeypatch.setattr(lighter.shutil, 'which', lambda name: node)
+    (tmp_path/'pyodide').mkdir()
+    assert lighter.bytecode(tmp_path/'pyodide') == {} and why in capsys.readouterr().err
+    assert not [*tmp_path.glob('*.zip')]
+
+
 # The notebooks
 
 def test_what_needs_a_compiler_is_shown_with_its_outputs():

@@ -29,25 +29,26 @@ def fingerprint(folder):
 
 
 def bytecode(folder) -> dict:  # name of the source, as Pyodide has it -> bytecode
-    "Of what is imported at each start; empty where there is no Node.js"
+    "Of what is imported at each start; empty, and why is said, where that cannot be made"
     archive = fetch.kept() / f'compiled-{fingerprint(folder)}.zip'
-    if not archive.is_file():
-        if not (node := shutil.which('node')):
-            print('There is no Node.js here: each start in the browser takes some seconds more.', file=sys.stderr)
-            return {}
-        compile_imports(node, folder, archive)
+    if not archive.is_file() and (why := compile_imports(folder, archive)):
+        print(f'Each start in the browser takes seconds more: nothing is compiled for it, as {why}', file=sys.stderr)
+        return {}
     with zipfile.ZipFile(archive) as z:
         return {n: z.read(n) for n in z.namelist()}
 
 
-def compile_imports(node, folder, archive):
+def compile_imports(folder, archive) -> str:  # why it cannot; '' if it can
     "Let Pyodide in Node.js write `archive`, which is there as a whole or not at all"
+    if not (node := shutil.which('node')):
+        return 'there is no Node.js here'
     with tempfile.TemporaryDirectory(dir=archive.parent) as tmp:
         cmd = [node, START / 'compile.js', folder, Path(tmp) / archive.name]
         res = subprocess.run(cmd, capture_output=True, text=True)
         if res.returncode:
-            sys.exit(f'Pyodide in Node.js cannot compile what lessons import: {res.stderr[-2000:]}')
+            return f'Pyodide fails in {node}: {res.stderr[-1000:]}'
         (Path(tmp) / archive.name).replace(archive)
+    return ''
 
 
 def rewrite(path, where, made):
