@@ -1,6 +1,6 @@
 """The room of matrix products: launches as the driver gets them, models of layouts, ladders, and
 the choice between a kernel and torch."""
-import ctypes, importlib.util, json, math, re, struct, sys, threading, warnings, weakref
+import ctypes, importlib, math, re, struct, sys, threading, warnings, weakref
 from pathlib import Path
 from types import ModuleType, SimpleNamespace
 
@@ -1035,54 +1035,3 @@ def test_planes_are_stored_sixteen_bytes_at_a_time():
     "In pieces of four bytes, splitting the operands takes half as long again"
     stores = re.findall(r'\bst\.\S+', compiled(ptx, split.Split(64, 128).pass_src))
     assert len(stores) == 6 and set(stores) == {'st.global.v4.u32'}
-
-
-# The benchmark
-
-@pytest.fixture
-def bench_matmul():
-    spec = importlib.util.spec_from_file_location('benchmark_matmul', ROOT/'benchmarks/matmul.py')
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-@pytest.mark.parametrize('draw', ['uniform', 'log_uniform'])
-def test_the_random_shapes_are_the_same_every_time(bench_matmul, draw):
-    draw = getattr(bench_matmul, draw)
-    f, b = (bench_matmul.shapes(dtype, draw) for dtype in ('float32', 'bfloat16'))
-    assert f == bench_matmul.shapes('float32', draw) and len(f) == len(b) == 20
-    assert all(64 <= n <= 8192 and all(n%p for p in (2, 3, 5, 7)) for s in f for n in s)
-    assert all(64 <= n <= 8192 and n%8 == 0 for s in b for n in s)
-
-
-@pytest.fixture
-def faked(bench_matmul, monkeypatch, tmp_path):
-    "The benchmark with two made-up rungs and figures; `slow` has them, `wrong` fails"
-    monkeypatch.setattr(bench_matmul, 'rungs', lambda module: [tiled(name='wrong'), tiled()])
-    def measured(kernel, shape, dtype, seconds):
-        if kernel.name == 'wrong': raise AssertionError('wrong is wrong\nmore')
-        return dict(figures(kernel), tflops=1., library_tflops=2., mhz=1980.)
-    monkeypatch.setattr(bench_matmul, 'measured', measured)
-    monkeypatch.setattr(bench_matmul, 'broken', lambda: False)
-    return bench_matmul
-
-
-def test_the_benchmark_says_what_is_missed(faked, capsys, tmp_path):
-    res = {}
-    assert faked.run(list(faked.PARTS), .1, res, tmp_path/'r.json')
-    text = capsys.readouterr().out
-    assert len(res['goals']) == 2*4+2 and {r['name'] for r in res['goals']} == {'matmul', 'tiled'}
-    assert text.count('MISSED') == 10+3+1
-    assert '50000x784 @ 784x10' in text and 'goal 1.5: MISSED' in text
-    assert text.count('geometric mean of 20 shapes 0.500; goal 1.0: MISSED') == 3
-    assert len(res['random']) == 60
-    assert [r['failed'] for r in res['ladders'] if r['name'] == 'wrong'] == ['AssertionError: wrong is wrong']*3
-    assert json.loads((tmp_path/'r.json').read_text()) == res
-
-
-def test_the_benchmark_goes_on_in_another_process(faked, monkeypatch, capsys, tmp_path):
-    monkeypatch.setattr(faked, 'broken', lambda: True)
-    res, times = {}, 0
-    while not faked.run(['ladders'], .1, res, tmp_path/'r.json'): times += 1
-    assert times == 3 and len(res['ladders']) == 6 and capsys.readouterr().out.count('\nladders\n') == 1
