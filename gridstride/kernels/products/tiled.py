@@ -103,8 +103,9 @@ def _fill(tile, turned):
         return None
     if tile.BN // 2 + _ONE > most_registers(tile):
         return None  # whatever a thread is given later
-    if tile.CK > 1 and (stages * stage_bytes(tile, turned) < tile.BM * tile.BN * 4 or sums > 124):
-        return None  # the sums need the stages' place, and registers for what is added to them
+    poor = sums > 124 or most_registers(tile) <= 80
+    if tile.CK > 1 and (poor or stages * stage_bytes(tile, turned) < tile.BM * tile.BN * 4):
+        return None  # sums that are added up need the stages' place, and registers for many at once
     return tile._replace(STAGES=stages)
 
 
