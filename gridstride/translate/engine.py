@@ -167,9 +167,8 @@ def _mark(lines, where, files):
     return res
 
 
-_HEADERS = 'emulator.h', 'vector'
+_HEADERS = ('emulator.h',)
 _PRELUDE = r'''#include "emulator.h"
-#include <vector>
 struct gs_piece {
     char *host; size_t bytes, itemsize; const unsigned char *known; unsigned char *written; char *device;
 };
