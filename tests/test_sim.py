@@ -1075,10 +1075,16 @@ SIGNED = '@cuda.jit(%s)\ndef k(x, a):\n    x[cuda.threadIdx.x] = a\n'
 @pytest.mark.parametrize('engine', ['lanes', 'c'])
 @pytest.mark.parametrize('signature, x, a, wrong', [
     ("'void(float32[:], float32)'", np.zeros(2), 1, '1, x, is declared as float32[:], and float64[:] was given'),
-    ('(cuda.f4[:, ::1], cuda.i4)', np.zeros(2, 'f4'), 1, '1, x, is declared as float32[:, :], and float32[:] was'),
+    ('(cuda.f4[:, ::1], cuda.i4)', np.zeros(2, 'f4'), 1, '1, x, is declared as float32[:, ::1], and float32[::1]'),
     ('cuda.void(cuda.f8[:], cuda.i4)', np.zeros(2), 1.5, '2, a, is declared as int32, and float64 was given'),
     ('[(cuda.i8[:], cuda.i8), (cuda.f4[:], cuda.i8)]', np.zeros(2), 1, 'x, is declared as int64[:] or float32[:], and'),
-    ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], and int64 was given')])
+    ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], and int64 was given'),
+    ("'void(f8[::1], f8)'", np.zeros(4)[::2], 1, '1, x, is declared as float64[::1], and float64[:] was given'),
+    ("['(f8[::1], f8)']", np.zeros(4)[::-1], 1, '1, x, is declared as float64[::1], and float64[:] was given\n  '
+     'Give a copy, np.ascontiguousarray, or declare float64[:].'),
+    ("'(f8[:,::1], f8)'", np.zeros((3, 2)).T, 1, 'declared as float64[:, ::1], and float64[::1, :] was given'),
+    ('(cuda.f8[::1,:], cuda.f8)', np.zeros((3, 2)), 1, 'declared as float64[::1, :], and float64[:, ::1] was given'),
+    ("'(f4[::1], f8)'", np.zeros(4)[::2], 1, 'is declared as float32[::1], and float64[:] was given')])
 def test_what_a_signature_does_not_take(signature, x, a, wrong, engine):
     "Numba says so of a list; under one signature it reads the bytes as what they are not"
     k = cell(SIGNED % signature, 'declared').k
@@ -1094,6 +1100,23 @@ def test_numbers_of_the_declared_type_as_numba_has_them(signature, a, result, en
     for x in (np.zeros(2), torch.zeros(2, dtype=torch.float64)):
         with sim.options(engine=engine): k[1,2](x, a)
         assert x.tolist() == [result]*2
+
+@pytest.mark.parametrize('engine', ['lanes', 'c'])
+@pytest.mark.parametrize('axes, x', [('::1', np.zeros(4)), ('::1', np.zeros(8)[::2][:1]), (':', np.zeros(4)[::2]),
+    (':', np.zeros(4)), ('::1,:', np.zeros((4, 1)).T), (':,::1', np.zeros((1, 4)).T), ('::1,:', np.zeros((3, 4)).T),
+    (':,:', np.zeros((3, 4)).T[::2])])
+def test_layouts_as_numba_has_them(axes, x, engine):
+    "What lies side by side fits what may lie anywhere, not the other way round; an axis of 1 lies as it likes"
+    from numba import types
+    import torch
+    declared = eval(f'types.f8[{axes}]', dict(types=types))
+    numbas = types.Array(types.f8, x.ndim, 'C' if x.flags.c_contiguous else 'F' if x.flags.f_contiguous else 'A')
+    assert numbas == declared or declared.layout == 'A' or x.flags.c_contiguous and x.flags.f_contiguous
+    first = ', '.join(['0']*(x.ndim - 1) + ['i'])
+    src = f"@cuda.jit('void(f8[{axes}], f8)')\ndef k(x, a):\n    i = cuda.threadIdx.x\n    x[{first}] = a\n"
+    for given in (x.copy('K') if x.flags.forc else x, torch.from_numpy(x)):
+        with sim.options(engine=engine): cell(src, 'layouts').k[1,1](given, 3)
+        assert given.ravel()[0] == 3
 
 def test_signatures_of_types_that_numba_has():
     from numba import float32, int32, void

@@ -1,7 +1,8 @@
 """What a kernel is declared to take, `@cuda.jit('void(float32[:], int32)')`, and what it is given.
 
 Numba converts numbers, and compares arrays only where a list of signatures leaves a choice: under a single one it reads
-the bytes of a float64 array as float32. Arrays are compared here under both. Layouts (`::1`) are not.
+the bytes of a float64 array as float32, and under `::1` what lies side by side, whatever the strides. Here arrays are
+compared under both. One that lies as C and as Fortran have it, such as a single row, fits both.
 """
 
 from typing import NamedTuple
@@ -23,9 +24,15 @@ class _Type(NamedTuple):
 
     dtype: str
     ndim: object
+    layout: str = 'A'  # 'C', 'F', or 'A' for any
 
     def __str__(self):
-        return self.dtype if self.ndim is None else f'{self.dtype}[{", ".join(":" * self.ndim)}]'
+        if self.ndim is None:
+            return self.dtype
+        axes = [':'] * self.ndim
+        if self.layout != 'A':
+            axes[-1 if self.layout == 'C' else 0] = '::1'
+        return f'{self.dtype}[{", ".join(axes)}]'
 
 
 def declared(
@@ -51,7 +58,7 @@ def _read(t):
     if is_number_type(t) or str(t) in _NUMBERS:
         return _Type(str(np.dtype(t if isinstance(t, type) else str(t))), None)
     dtype = str(getattr(t, 'dtype', None))
-    return _Type(dtype, t.ndim) if dtype in _NUMBERS and hasattr(t, 'ndim') else None
+    return _Type(dtype, t.ndim, getattr(t, 'layout', 'A')) if dtype in _NUMBERS and hasattr(t, 'ndim') else None
 
 
 def _given(v):
@@ -59,7 +66,25 @@ def _given(v):
     if isinstance(v, (int, float, complex, np.generic)):
         return _Type(_OF_PYTHON.get(type(v)) or str(np.asarray(v).dtype), None)
     if hasattr(v, 'dtype') and len(getattr(v, 'shape', ())):
-        return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape))
+        layout = next((o for o in 'CF' if _lies(v, o)), 'A')
+        return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape), layout)
+
+
+def _lies(v, layout):
+    "Lie the elements of an array side by side, in the order of C or of Fortran? Yes where that cannot be told"
+    if isinstance(strides := getattr(v, 'stride', None) or getattr(v, 'strides', None), tuple):
+        strides = [o // v.dtype.itemsize for o in strides]
+    elif callable(strides):  # torch's
+        strides = strides()
+    else:
+        return True
+    axes = [(n, s) for n, s in zip(v.shape, strides) if n != 1]
+    step = 1
+    for n, s in axes[::-1] if layout == 'C' else axes:
+        if s != step:
+            return 0 in v.shape
+        step *= n
+    return True
 
 
 def _fits(t, v):
@@ -67,7 +92,7 @@ def _fits(t, v):
     if t is None or given is None:
         return True
     if t.ndim is not None or given.ndim is not None:
-        return t == given
+        return t[:2] == given[:2] and (t.layout == 'A' or _lies(v, t.layout))
     kind, wanted = np.dtype(given.dtype).kind, np.dtype(t.dtype).kind
     return kind == wanted or kind not in _ORDER or _ORDER.index(kind) <= max(_ORDER.index(wanted), 2)
 
@@ -99,5 +124,9 @@ def _misfit(kernel, params, signatures, args):
     i = max(first)
     wanted = ' or '.join(dict.fromkeys(str(s[i]) for s, k in zip(signatures, first) if k == i))
     given = _given(args[i])
-    what = f'is declared as {wanted}, and {given} was given\n  Give what is declared, or declare {given}.'
+    if not any('::1' in str(s[i]) for s in signatures):
+        given = given._replace(layout='A')
+    lies = next((s[i].layout for s in signatures if s[i] and s[i][:2] == given[:2]), 'A')
+    copy = dict(A='what is declared', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[lies]
+    what = f'is declared as {wanted}, and {given} was given\n  Give {copy}, or declare {given}.'
     return argument_error(kernel, i, params[i], what)

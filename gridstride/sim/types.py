@@ -19,6 +19,7 @@ class ArrayType(NamedTuple):
 
     dtype: np.dtype
     ndim: int
+    layout: str = 'A'  # 'C': the last axis is that of neighbours, `::1`; 'F': the first is; 'A': any strides
 
 
 class Signature(NamedTuple):
@@ -33,11 +34,18 @@ def void(*args):
     return Signature(None, args)
 
 
+def _is_dense(axis):
+    "Is this `::1`?"
+    return isinstance(axis, slice) and axis.step == 1
+
+
 def _numbas(base):
     "NumPy's type `base` as Numba has it: also with a colon for each axis of an array, and called with types"
 
     def array(cls, axes):
-        return ArrayType(np.dtype(cls), len(axes) if isinstance(axes, tuple) else 1)
+        axes = axes if isinstance(axes, tuple) else (axes,)
+        layout = 'C' if _is_dense(axes[-1]) else 'F' if _is_dense(axes[0]) else 'A'
+        return ArrayType(np.dtype(cls), len(axes), layout)
 
     def new(cls, *args):
         is_signature = args and all(isinstance(o, (type, ArrayType)) for o in args)
