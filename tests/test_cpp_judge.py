@@ -1,12 +1,13 @@
 """What the programs in tests/cuda expect of the detectors, against compute-sanitizer's findings on
 a GPU: the same, or the reason why not."""
-import importlib.util, json, re
+import importlib.util, json, re, shutil
 from pathlib import Path
 
 import pytest
 
 import test_cpp_programs
-from gridstride.cpp.build import CompileError, emulate
+from gridstride.cpp import build
+from gridstride.cpp.build import CompileError
 from gridstride.cpp.rewrite import to_cpp
 
 CUDA = Path(__file__).parent/'cuda'
@@ -78,15 +79,35 @@ def read(src):
     except (ValueError, NotImplementedError): return None
 
 
-def test_sources_are_refused_as_by_nvcc_or_it_is_known_why():
+def find(parts, monkeypatch):
+    "Names of the sources of which something is refused once they are compiled"
+    text, of_line = together(parts)
+    found = []
+    for name in ('wrong_callers', 'wrong_uses'):
+        real = getattr(build, name)
+        monkeypatch.setattr(build, name, lambda *args, real=real: iter(found.extend(real(*args)) or ()))
+    build.emulate(text, 'late', False)
+    return {of_line[int(re.search(r'line (\d+)', str(e))[1])] for e in found}
+
+
+def test_sources_are_refused_as_by_nvcc_or_it_is_known_why(monkeypatch):
     assert {k: v['source'] for k, v in NVCC.items()} == {k: sources.digest(v) for k, v in sources.SOURCES.items()}, (
-        'sources have changed since nvcc judged them: run tests/cuda/sources.py')
+        'sources have changed since nvcc judged them: run tests/cuda/sources.py --new')
     refused = {k for k, v in NVCC.items() if bool(v['nvcc']) != (k in sources.DIFFERS)}
     parts = {k: read(v) for k, v in sources.SOURCES.items()}
     left = {k for k, v in parts.items() if v is not None}
     assert not [k for k in parts if k not in left and k not in refused]
     text, _ = together({k: parts[k] for k in left - refused})
-    emulate(text, 'accepted', False)
-    text, of_line = together({k: parts[k] for k in parts if k in left & refused})
-    with pytest.raises(CompileError) as e: emulate(text, 'refused', False)
-    assert {of_line[o.line] for o in e.value.errors} == left & refused
+    build.emulate(text, 'accepted', False)
+    early = left & refused - sources.SIDES.keys()
+    text, of_line = together({k: parts[k] for k in parts if k in early})
+    with pytest.raises(CompileError) as e: build.emulate(text, 'refused', False)
+    assert {of_line[o.line] for o in e.value.errors} == early
+    late = left & refused & sources.SIDES.keys()
+    assert find({k: parts[k] for k in parts if k in late}, monkeypatch) == late
+
+
+@pytest.mark.skipif(not shutil.which('nvcc'), reason='nvcc is not here')
+@pytest.mark.parametrize('name', ['implicit constructor', 'overload int', 'functor'])
+def test_the_record_is_what_nvcc_says(name):
+    assert sources.verdict(sources.SOURCES[name]) == NVCC[name]['nvcc']

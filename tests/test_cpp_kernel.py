@@ -8,6 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, driver, kernel
 from gridstride.cpp.build import CompileError
+from gridstride.cpp.edits import WrongSource
 from gridstride.cpp.kernel import Kernel, Kernels
 from gridstride.findings import *
 from gridstride.utils import check, dim3
@@ -502,7 +503,7 @@ ENDS = '''#include <array>
 #include <stdexcept>
 struct Told {
     int n;
-    int at(int i) { return i < n ? i : throw std::runtime_error("far"); }
+    __host__ __device__ int at(int i) { return i < n ? i : throw std::runtime_error("far"); }
 };
 __global__ void throws(float *x) {
     Told t{3};
@@ -609,3 +610,48 @@ def test_numbers_in_inline_ptx():
         assert got == [o % 2**32 for o in want] and two == [x*y, sx*sy % 2**64]
     small = a.astype(np.float32)*np.float32(1e-9)
     assert (f == (small.astype(float)*1.5-2).astype(np.float32)).all()       # exact in double, then rounded once
+
+
+WHO_CALLS_WHOM = """#include "pair.h"
+constexpr int twice(int n) { return 2 * n; }
+template <class F> __global__ void k(int *x, F f) { x[0] = f(%s); }
+int main() {
+    int *x;
+    cudaMallocManaged(&x, 4);
+    k<<<1, 1>>>(x, [] __device__ (int n) { return n + 1; });
+    cudaDeviceSynchronize();
+    return x[0];
+}
+"""
+
+
+@pytest.mark.parametrize('given, flags, said', [
+    ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|nvcc with --extended-lambda'),
+    ('twice(3)', ['--extended-lambda', '-expt-relaxed-constexpr'], 7),
+    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|constexpr int twice\\(int\\) alone is no function of the GPU'),
+    ('std::max(3, 4)', ['--extended-lambda'], 'line 3|std::max is constexpr, .*: write `max`'),
+    ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|int Pair::sum\\(\\) is a function of the host'),
+    ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|int Pair::sum\\(\\) is a function of the host')])
+def test_command_refuses_what_nvcc_refuses_without_its_flags(given, flags, said, tmp_path):
+    "With the same words when it is found in the cache"
+    first = '__device__ int first() { return sum() - b; }' if 'first' in given else ''
+    sums = f'    int a, b;\n    {first}\n    int sum() {{ return a + b; }}\n'
+    (tmp_path/'pair.h').write_text(f'struct Pair {{\n{sums}}};\n')
+    (tmp_path/'k.cu').write_text(WHO_CALLS_WHOM % given)
+    for _ in range(2):
+        status, out, err = command(*flags, tmp_path/'k.cu')
+        if isinstance(said, int): assert (status, err) == (said, '')
+        else: assert status == 1 and all(re.search(o, err) for o in said.split('|')), err
+
+
+def test_what_the_compilers_of_load_cuda_and_cuda_kernel_take():
+    src = ('constexpr int twice(int n) { return 2 * n; }\n'
+           '__global__ void k(int *x) { x[0] = std::max(1, 2) + %s; }\n'
+           'void go(torch::Tensor x) { k<<<1, 1>>>(x.data_ptr<int>()); }\n')
+    x = torch.zeros(1, dtype=torch.int32)
+    cpp.load_cuda(src % 'twice(3)').go(x)
+    assert x.item() == 8
+    cuda_kernel(src.split('\n')[1] % '3')[1, 1](x)                            # NVRTC has a std of its own
+    assert x.item() == 5
+    kernel_alone = src.rsplit('void go', 1)[0] % 'twice(3)'
+    with pytest.raises(WrongSource, match='twice.*is no function of the GPU'): cuda_kernel(kernel_alone)

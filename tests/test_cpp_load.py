@@ -90,11 +90,17 @@ __global__ void deep(float *out) { out[0] = deeper(0, nullptr); }
 __global__ void divides(float *out, int by) {
     if (threadIdx.x == 2) out[0] = 7 / by;
 }
+__host__ __device__ void stop(int t) {
+    if (t == 3) abort();
+}
+__host__ __device__ void leave(int code) {
+    exit(code);
+}
 __global__ void aborts() {
-    if (threadIdx.x == 3) abort();
+    stop(threadIdx.x);
 }
 __global__ void leaves() {
-    exit(3);
+    leave(3);
 }
 __global__ void endless(float *out) {
     while (((volatile float *)out)[0] == 0) {}
@@ -417,8 +423,8 @@ CRASHES = [('go_null', (torch.zeros(64),), MemcheckError, 'null pointer', 'p[thr
            ('go_deep', (torch.zeros(64),), KernelCrash, 'stack is full', None),
            ('go_divides', (torch.zeros(4), 0), KernelCrash, 'divided by zero',
             'if (threadIdx.x == 2) out[0] = 7 / by;'),
-           ('go_aborts', (), KernelCrash, r'abort\(\) was called', 'if (threadIdx.x == 3) abort();'),
-           ('go_leaves', (), KernelCrash, r'exit\(3\) was called', 'exit(3);'),
+           ('go_aborts', (), KernelCrash, r'abort\(\) was called', 'if (t == 3) abort();'),
+           ('go_leaves', (), KernelCrash, r'exit\(3\) was called', 'exit(code);'),
            ('host_null', (), KernelCrash, 'host code reads or writes memory', None),
            ('host_zero', (0,), KernelCrash, 'host code divides', None),
            ('host_abort', (), KernelCrash, r'abort\(\) was called', None),

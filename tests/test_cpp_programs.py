@@ -55,7 +55,7 @@ def joined(paths):
 def compiled(kind, at, checks):
     paths = sorted((HERE/kind).glob('*.cu'))[at:at+TOGETHER]
     nm = f'programs_{kind}_{at}'
-    built = emulate(joined(paths), nm, checks)
+    built = emulate(joined(paths), nm, checks, takes=('constexpr', 'lambda'))
     assert kind=='wrong' or not (built.folder/'log.txt').exists(), 'the compiler warns of a right program'
     return nm,built
 

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 import gridstride.cpp
+from gridstride.cpp.callers import device_code, mark
 from gridstride.cpp.edits import NotEmulated, WrongSource
 from gridstride.cpp.reader import host_functions, kernels
 from gridstride.cpp.rewrite import to_cpp
@@ -544,11 +545,23 @@ def test_exceptions_in_device_code(words, body):
     to_cpp(f'{words} k(int n) {{\n#ifndef __CUDA_ARCH__\n{body}\n#endif\n}}')
     to_cpp(f'{words} k(int n) {{ auto f = [](int i) throw() {{ return i; }}; }}')
 
-def test_functions_of_namespaces_have_sides_too():
-    "As nvcc has it: calling a __host__ function from a __global__ function is not allowed"
-    src = 'namespace a { namespace b { %s int f(int x) { return x; } } }\n__global__ void k(int *o) { o[0] = %s(1); }\n'
-    with pytest.raises(WrongSource, match='a::b::f is a function of the host'): to_cpp(src % ('', 'a::b::f'))
-    to_cpp(src % ('__device__', 'a::b::f'))
-    to_cpp(src % ('', 'c::f'))
-    to_cpp(src % ('', 'c::a::b::f'))
+def test_functions_of_members_may_be_others():
     to_cpp('__device__ int f(int x) { return x; }\nint A::go() { return f(1); }\n')     # perhaps A::f, of a header
+
+
+@pytest.mark.parametrize('text,marked', [
+    ('int f(int n) { return n; }', True), ('int f(int n);\nint f(int n) { return n; }', True), ('int f(int n);', False),
+    ('__device__ int f(int n);\nint f(int n) { return n; }', False), ('#define HD __device__\nHD int f() { }', False),
+    ('UNKNOWN int f(int n) { return n; }', False), ('float sqrtf(float x) { return x; }', False),
+    ('struct A { A(int n) : n{n} {} };', True), ('struct A { A() = default; A(const A &) = delete; };', False),
+    ('struct A { float f(float); };\n__device__ float A::f(float x) { return x; }', False),
+    ('enum A { a, b };', False), ('template <class T> struct A { public: T f() { return 0; } };', True),
+    ('TEST(a, b) { }', False), ('float x = f(3);', False), ('struct A { friend A f(A); };', False)])
+def test_functions_of_the_host_are_marked(text, marked):
+    assert ('deprecated' in mark(text)) == marked
+
+
+def test_code_of_the_gpu_ends_with_its_body():
+    text = 'struct A { int n, m; __device__ A(int n) : n{n}, m(n) { f(); } void g() { f(); } };\n'
+    c, found = device_code(text)
+    assert [c.text(range(a, b)) for a, b in found] == ['__device__ A(int n) : n{n}, m(n) { f(); }']

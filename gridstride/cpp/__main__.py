@@ -12,6 +12,12 @@ from ..findings import KernelError
 _SOURCES = '.cu', '.cpp', '.cc', '.cxx', '.c'
 
 
+_TAKES = (
+    ('expt-relaxed-constexpr', 'constexpr', 'constexpr functions run on the GPU, too, as with nvcc'),
+    ('extended-lambda', 'lambda', 'lambdas of the host may be those of the GPU, as with nvcc'),
+)
+
+
 def _parser():
     p = argparse.ArgumentParser(
         prog='python -m gridstride.cpp', description='Compile and run a CUDA C program without a GPU.'
@@ -20,6 +26,8 @@ def _parser():
     p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments; after -- if one ends in .cu")
     p.add_argument('-I', dest='include', metavar='FOLDER', type=Path, action='append', default=[], help='of headers')
     p.add_argument('-D', dest='define', metavar='NAME[=VALUE]', action='append', default=[], help='a macro')
+    for name, short, what in _TAKES:
+        p.add_argument(f'--{name}', f'-{name}', dest=short, action='store_true', help=what)
     p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses: faster')
     p.add_argument('--checks', help=f'which detectors look on: {", ".join(emulator.CHECKS)}; or "no racecheck"')
     p.add_argument('--order', choices=emulator.ORDERS, default='forward', help='of blocks and threads')
@@ -72,7 +80,8 @@ def main(argv=None) -> int:  # exit status
     try:
         with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
             where = a.file.resolve().parent, include, a.define, units, a.file.suffix != '.cu'
-            status = run(src, name, args, not a.unchecked, *where)
+            takes = [short for _, short, _ in _TAKES if getattr(a, short)]
+            status = run(src, name, args, not a.unchecked, *where, takes)
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)
         return 1

@@ -8,9 +8,11 @@ from pathlib import Path
 from . import headers
 from .absent import absent
 from .cache import Built, build, cpu, first_use, folder_of, headers_hash, run_command
+from .callers import Unit, mark, without_marked, wrong_callers
 from .compile_errors import WARNINGS, CompileError, read_log, warn_of
 from .edits import NotEmulated
 from .includes import read_headers
+from .library import own_names, wrong_uses
 from .rewrite import to_cpp
 
 
@@ -204,6 +206,9 @@ def _prepare_all(c, flags, headers_first):
         headers.get_precompiled(c, flags, headers_first, told=False)
 
 
+_OF_MARKED = 'marked.txt'  # a log that tells of nothing but uses of marked functions
+
+
 def compile_module(
     sources: dict,  # file name -> text; `name.cpp` begins with the headers
     name,  # of the source to compile
@@ -232,14 +237,14 @@ def compile_module(
     def run(command, folder):
         status, log = compile_it(command, folder)
         if log and not status:
-            with open(folder / 'log.txt', 'a') as f:
+            with open(folder / ('log.txt' if ': warning: ' in without_marked(log) else _OF_MARKED), 'a') as f:
                 f.write(log)
         return status, log
 
     built = build(sources, commands, *decides, fail=lambda log: fail(log, commands[0]), run=run)
     if warn:
-        log = built.folder / 'log.txt'
-        warn(log.read_text() if log.exists() else '')
+        logs = [built.folder / o for o in ('log.txt', _OF_MARKED)]
+        warn(''.join(o.read_text() for o in logs if o.exists()))
     return built
 
 
@@ -321,8 +326,9 @@ def emulate(
     folder=None,  # with the learner's own headers; None: the current one
     include=(),  # more folders with such headers
     units=(),  # dict: file name -> CUDA C that becomes part of it
+    takes=(),  # more than nvcc without options does: see `callers` and `library`
 ) -> Built:  # with `name.so` in its folder
-    """Compile for the emulator; `CompileError` shows the learner's lines.
+    """Compile for the emulator; `CompileError` shows the learner's lines, `WrongSource` what nvcc refuses, too.
 
     Headers of the learner's own are looked for in `folder` and `include`, and compiled as CUDA C, too."""
     c, file, shown = compiler(), f'{name}.cu', original or src
@@ -330,22 +336,41 @@ def emulate(
     flags = [*emulated_flags(c, '\n'.join(given.values()), checks), *more]
 
     def fail(log, command):
-        return _what_failed(log, command, given)
-
-    def warn(log):
-        warn_of(log, shown, file)
+        return _what_failed(without_marked(log), command, given)
 
     compiled = {name: (file, src)}
     compiled |= {f'{name}.part{n}': (k, to_cpp(v)) for n, (k, v) in enumerate(dict(units).items())}
     own, others = _headers_of([text for _, text in compiled.values()], folder or Path.cwd(), include)
     texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
-    sources = {**given, **{k: to_cpp(v, names=False) for k, v in own.items()}}
+    plain = dict(compiled.values()) | {k: to_cpp(v, names=False) for k, v in own.items()}
+    originals = {**own, **given}
+    _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], takes)
+    marked = {k: mark(text) for k, text in plain.items()}
+    sources = {**given, **{k: marked[k] for k in own}}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
-        sources[f'{unit}.cpp'] = f'{_include_first(texts)}{at}\n{by_nvcc}#line 1 "{shown_as}"\n{text}'
+        sources[f'{unit}.cpp'] = f'{_include_first(texts)}{at}\n{by_nvcc}#line 1 "{shown_as}"\n{marked[shown_as]}'
+
+    def warn(log):
+        known = [Unit(text, k, originals[k]) for k, text in marked.items()]
+        for wrong in wrong_callers(log, known, takes, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
+            raise wrong
+        warn_of(without_marked(log), shown, file)
+
     more_units = tuple(compiled)[1:]
     return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), more_units)
+
+
+def _refuse_library(units, takes):
+    "`WrongSource` for what device code uses of the host's libraries; what cannot be read, the compiler refuses"
+    try:
+        own = {name for unit in units for name in own_names(unit.text)}
+        wrong = next((o for unit in units for o in wrong_uses(unit, own, takes)), None)
+    except ValueError:
+        return
+    if wrong:
+        raise wrong
 
 
 def _headers_of(sources, folder, include):
@@ -378,6 +403,7 @@ def native(
     without = '' if _names_at(src) else '#define GRIDSTRIDE_WITHOUT_AT\n'
     text = f'{without}#include "gridstride/tensor.h"\n#line 1 "{file}"\n{src}'
     flags = ['-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940']
+    flags += ['--expt-relaxed-constexpr', '--extended-lambda']
     command = [cc, *flags, f"-I{here / 'include/torch'}", *more, f'{name}.gpu.cu', '-o', f'{name}.so']
     own, others = read_headers(src, Path.cwd())
     return build(

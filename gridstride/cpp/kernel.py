@@ -166,7 +166,7 @@ def _by_emulator(src, wanted, checks):
     checks = CHECKS if checks is None else checks
     exports, file = ' '.join(_export(o, f) for o, f in wanted), _file(wanted)
     text = to_cpp(without_line_numbers(src))
-    built = emulate(f'{text}\n{exports}\n', file, bool(checks), original=src)
+    built = emulate(f'{text}\n{exports}\n', file, bool(checks), original=src, takes=('std', 'lambda'))
     emulator.device()
     module = Emulated(built, file, {}, checks)
 

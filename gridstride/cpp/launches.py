@@ -8,6 +8,7 @@ configuration is the last three of a run of `>` that has a `(` after it.
 from .code import CLOSES
 from .declarations import KEYWORDS
 from .edits import Edits, WrongSource
+from .reader import read_functions
 
 
 def rewrite_launches(e: Edits):
@@ -58,6 +59,7 @@ def _rewrite_launch(e, i):
         raise c.error(WrongSource, 'this launch has no arguments: `()` after `>>>` if the kernel takes none', i)
     late = c[p] != '(' or (c.mate.get(p) == p + 2 and c[p + 1] in (c.macro or ()))
     args = [] if late else c.arguments(p)
+    _refuse_host_lambdas(c, i, args)
     takes, gives = _pass_arguments(e, args)
     head = '::gridstride::launch(::gridstride::Config('
     call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [&]({takes}) GRIDSTRIDE_UNSEEN {{ {kernel}({gives}); }}'
@@ -83,6 +85,30 @@ def _count_numbers(c, i, close):
     if n > 4:
         what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
         raise c.error(WrongSource, f'{what}, not {n} things', i)
+
+
+def _refuse_host_lambdas(c, i, args):
+    "`WrongSource` for a lambda of the host among the arguments of a kernel that is a template"
+    if c.macro is not None or not any(c[a] == '[' or b == a + 1 and c.is_word(a) for a, b in args):
+        return
+    name = _name(c, i)
+    if any(f.name == name and f.template and '__global__' in f.words for f in read_functions(c)):
+        for a, b in args:
+            o = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
+            if o is not None and c[c.mate[o] + 1] in ('(', '{'):
+                what = (
+                    'this lambda is one of the host, and the kernel runs on the GPU: write `__device__` behind its `]`'
+                )
+                raise c.error(WrongSource, what, o)
+
+
+def _lambda_called(c, name, i):
+    "Index of the `[` of the lambda that the variable at token `name` was made with, as a launch at `i` sees it"
+    around, o = set(), i
+    while (o := c.outer[o]) >= 0:
+        around.add(o)
+    made = [k for k in c.find(c[name]) if k < i and c.outer[k] in around and (c[k - 1], c[k + 1]) == ('auto', '=')]
+    return made[-1] + 2 if made and c[made[-1] + 2] == '[' else None
 
 
 def _kernel(c, i):

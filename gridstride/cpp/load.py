@@ -120,7 +120,7 @@ def load_cuda(
         return _on_gpu(source, flags, verbose, checks)
     checks = CHECKS if checks is None else checks
     text = f'{to_cpp(source.text)}\n{source.exports}\n'
-    built = emulate(text, source.name, bool(checks), flags, source.cuda_src)
+    built = emulate(text, source.name, bool(checks), flags, source.cuda_src, takes=('constexpr', 'lambda'))
     if verbose:
         _print_commands(built, source.name)
     emulator.device()

@@ -46,13 +46,15 @@ def run(
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
     units=(),  # dict: file name -> text of other files that belong to it, compiled each by itself
     host=False,  # is the first file a `.cpp`, which nvcc gives to the host's compiler?
+    takes=(),  # 'constexpr', 'lambda': as nvcc with --expt-relaxed-constexpr, --extended-lambda
 ) -> int:  # what `main` returned
     "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
     checks = CHECKS if checks is None else parse_checks(checks)
     not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
     text = not_nvcc + to_cpp(without_line_numbers(src)) + _ENTRY
     more = ['-I.', *(f'-D{o}' for o in defines)]
-    built = emulate(text, name, bool(checks), more, original=src, folder=folder, include=include, units=units)
+    how = dict(folder=folder, include=include, units=units, takes=takes)
+    built = emulate(text, name, bool(checks), more, original=src, **how)
     emulator.device()
     with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)

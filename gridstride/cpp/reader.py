@@ -86,7 +86,7 @@ def _functions_of(c):
         words = frozenset(w for i in range(first, p - 1) for w in c.words(i))
         template, returns = c.text(range(head.start, first)), _returns(c, first, p, head.end)
         signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
-        where = c.line(p - 1), template, _namespace(c, p)
+        where = c.line(p - 1), template, namespace_of(c, p)
         yield Function(c[p - 1], returns, _params(c, p), *where, words, signature, head.defines)
 
 
@@ -102,11 +102,12 @@ def _returns(c, first, p, end):
 
 def _params(c, p):
     "The `Param`s between the `(` at `p` and its mate"
-    res = [_param(c, a, b) for a, b in c.arguments(p)]
+    res = [parameter(c, a, b) for a, b in c.arguments(p)]
     return [] if [o[:2] for o in res] == [('void', '')] else res
 
 
-def _param(c, i, end):
+def parameter(c: Code, i: int, end: int) -> Param:
+    "The parameter that the tokens `i:end` declare"
     init = min(c.until(i, ('=',)), end)
     d = specifiers(c, i, init)
     bracket = next((j for j in range(d, init) if c[j] == '['), init)
@@ -124,7 +125,7 @@ def _as_pointer(own):
     return ['(', '*', ')', *rest] if ']' in rest else ['*', *rest]
 
 
-def _namespace(c, i):
+def namespace_of(c: Code, i: int) -> str:
     "The namespaces around token `i`, as `a::b`"
     names = []
     while (i := c.outer[i]) >= 0:

@@ -1,7 +1,7 @@
-"""What the host may call and what a GPU may: nvcc refuses the rest, and g++, for which all are functions, does not.
+"""What the host may launch and call: nvcc refuses the rest, and g++, for which all are functions, does not.
 
-Only names that mean one thing are judged: a function outside of types, called with its namespaces, of which there is
-none for the other side, and that nothing else in the calling function is called like.
+What a GPU may call, `callers` judges. Here only names that mean one thing are judged: a function outside of types,
+called with its namespaces, of which there is none for the host, and that nothing else in the caller is called like.
 """
 
 import math
@@ -11,7 +11,7 @@ from .declarations import BUILTIN, KEYWORDS
 from .edits import WrongSource
 from .reader import heads, parenthesis
 
-_KNOWN = {*dir(math), 'min', 'max', 'abs'}  # a GPU has such functions, too
+KNOWN = {*dir(math), *(f'{o}f' for o in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
 
 
 def refuse_wrong_sides(
@@ -22,7 +22,7 @@ def refuse_wrong_sides(
     sides = {}
     for f in functions:
         sides.setdefault(f'{f.scope}::{f.name}' if f.scope else f.name, set()).add(_side(f))
-    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in _KNOWN | BUILTIN}
+    names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # what is compiled for whom is beyond a reader
@@ -34,13 +34,11 @@ def refuse_wrong_sides(
         body = range(head.end + 1, c.mate.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_exceptions(c, body)
-        if '__global__' in words or '__device__' in words and '__host__' not in words:
-            _refuse_calls(c, body, {k for k, v in names.items() if v == 'host'}, _HOST)
-        elif not words & {'__device__', 'template', 'constexpr'} and '__device__' not in map(c.__getitem__, body):
-            _refuse_calls(c, body, {k for k, v in names.items() if v == 'device'}, _DEVICE)
+        unclear = {'__global__', '__device__', 'template', 'constexpr'}
+        if not words & unclear and '__device__' not in map(c.__getitem__, body):
+            _refuse_calls(c, body, {k for k, v in names.items() if v == 'device'})
 
 
-_HOST = '{name} is a function of the host, and this one runs on the GPU: write `__device__` in front of {name}'
 _DEVICE = '{name} is a function of the GPU, which the host cannot call: write `__host__ __device__` in front of it'
 
 
@@ -77,10 +75,10 @@ def _refuse_launches(c, names):
             raise c.error(WrongSource, what, i - 1)
 
 
-def _refuse_calls(c, body, names, words):
+def _refuse_calls(c, body, names):
     own = {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
     for i in body:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
         name = _qualified(c, i)
         if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names - own:
-            raise c.error(WrongSource, words.format(name=name), i)
+            raise c.error(WrongSource, _DEVICE.format(name=name), i)

@@ -1,0 +1,305 @@
+"""Who calls what, as a compiler finds it: methods, constructors, operators, overloads, functions of templates.
+
+Tokens do not tell which of two overloads is meant, nor where a destructor is called. A compiler knows. So functions of
+the host alone are marked as deprecated: of each use it says the place, and a use in device code is refused, as by nvcc.
+"""
+
+import os, re
+from functools import lru_cache
+from typing import NamedTuple
+
+from .code import Code
+from .declarations import BUILTIN
+from .edits import WrongSource, apply
+from .reader import Head, heads, namespace_of, parameter, read
+from .sides import KNOWN
+
+_TYPES = 'struct', 'class', 'union'
+_FOR_GPU = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
+_NO_MARK = _FOR_GPU | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
+_UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
+_ACCESS = {'public', 'private', 'protected'}
+
+
+class _Declared(NamedTuple):
+    "A function that a source declares: its first token behind the template's header, its `(`, whose member it is"
+
+    first: int
+    p: int
+    owner: str
+    words: set
+    defined: bool
+
+    @property
+    def for_gpu(self):
+        return '__global__' in self.words or '__device__' in self.words and '__host__' not in self.words
+
+
+@lru_cache(16)  # of a few files each
+def mark(
+    text: str,  # C++ for the emulator
+) -> str:
+    "`text`, in which functions of the host alone are marked, so that the compiler tells where they are used"
+    try:
+        c = read(text).main
+    except ValueError:
+        return text  # the compiler will say what is wrong
+    found = list(_declared(c))
+    others = {_key(c, f) for f in found if _is_unclear(f) or f.words & _FOR_GPU}
+    defined = {c[f.p - 1] for f in found if f.defined}
+    hosts = [f for f in found if _is_host(c, f) and _key(c, f) not in others and (f.owner or c[f.p - 1] in defined)]
+    return apply(text, [(at := c.tokens[f.first].start, at, _mark(f)) for f in hosts if c[f.p - 2] != '::'])
+
+
+def _mark(f):
+    kind = 'constexpr' if 'constexpr' in f.words else 'host'
+    return f'__attribute__((deprecated("gridstride, {kind}"))) '
+
+
+def _declared(c):
+    "Each function that is declared outside of functions, members of classes, too"
+    for owner, head in _all_heads(c):
+        first = c.after_template(head.start)
+        if c[first] == 'extern' and c.is_string(first + 1):
+            first += 2
+        while c[first] == '[' and c[first + 1] == '[':
+            first = c.mate[first] + 1
+        p = _parameters(c, first, head.end)
+        if p is None or p not in c.mate or c[first] in ('template', 'using', 'typedef', 'return'):
+            continue
+        words = {w for i in range(first, p - 1) for w in c.words(i)}
+        if owner or c[p - 2] == '::' or p - 1 > first or 'operator' in words:
+            yield _Declared(first, p, owner or _owner(c, p), words, head.defines)
+
+
+def _all_heads(c):
+    "(the class or '', a `Head`) of what is in no function"
+    yield from (('', head) for head in heads(c))
+    for o in c.find('{'):
+        if c.kind(o) == 'type' and (name := _class_of(c, o)):
+            yield from ((name, head) for head in _members(c, o))
+
+
+def _class_of(c, o):
+    "The name of the class whose members begin behind the `{` at `o`; None for an enumeration"
+    i = o
+    while i > 0 and c[i - 1] not in (';', '{', '}', '('):
+        i = c.mate.get(i - 1, i - 1)
+    key = next((j for j in range(c.after_template(i), o) if c[j] in (*_TYPES, 'enum')), None)
+    if key is None or c[key] == 'enum':
+        return
+    j = key + 1
+    while c[j + 1] == '(' or c[j] == '[':
+        j = c.mate[j if c[j] == '[' else j + 1] + 1
+    while c.is_word(j + 1) and c[j + 1] != 'final':
+        j += 1
+    return c[j] if c.is_word(j) else None
+
+
+def _members(c, o):
+    "The `Head`s of what is declared between the `{` at `o` and its mate"
+    i = start = o + 1
+    while i < c.mate[o]:
+        if c[i] == ':' and c[i - 1] in _ACCESS:
+            start = i + 1
+        elif c[i] in ('{', ';'):
+            yield Head(start, i, c[i] == '{')
+            start = c.mate.get(i, i) + 1
+        i = c.mate.get(i, i) + 1
+
+
+def _parameters(c, first, end):
+    "Index of the `(` of the parameters of the function that is declared in `first:end`; None for something else"
+    o = next((i for i in range(first, end) if c[i] == 'operator' and c.outer[i] == c.outer[first]), None)
+    if o is None:
+        return c.call(first, end)
+    i = o + 3 if (c[o + 1], c[o + 2]) == ('(', ')') else o + 1
+    return next((j for j in range(i, end) if c[j] == '('), None)
+
+
+def _owner(c, p):
+    "The class in front of `::f(`, '' for none"
+    i = p - 2
+    if c[i] != '::':
+        return ''
+    i = c.angle_back(i - 1) or i if c[i - 1] == '>' else i
+    return c[i - 1]
+
+
+def _key(c, f):
+    "What one function's declarations have in common"
+    return (
+        namespace_of(c, f.p),
+        f.owner,
+        c[f.p - 2] == '~',
+        c[f.p - 1],
+        tuple(parameter(c, a, b).type for a, b in c.arguments(f.p)),
+    )
+
+
+def _is_unclear(f):
+    "Stands before it what may be a macro?"
+    return any(len(w) > 1 and w.isupper() and w != f.owner for w in f.words)
+
+
+def _is_host(c, f):
+    "Is it a function of the host alone? Not where a macro or the compiler decides"
+    name, after = c[f.p - 1], c.mate[f.p] + 1
+    stated = {c[i] for i in range(f.first, f.p - 1)}
+    if _is_unclear(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
+        return False
+    if 'friend' in f.words and not f.defined or c[c.until(after, ('=', ';', '{'))] == '=':
+        return False
+    return bool(stated - {'~', 'inline', 'static'}) or name == f.owner
+
+
+# From here on: what is said of marked functions, and of the standard library's
+
+
+class Unit(NamedTuple):
+    "A text that is compiled: C++, marked, the file that its first line is of, and that file as the learner wrote it"
+
+    text: str
+    file: str
+    original: str
+
+
+_SAID = re.compile(
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: '(?P<what>.*\).*)' is deprecated: "
+    r'gridstride, (?P<kind>\w+) ',
+    re.M,
+)
+_FIRST = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)  # of what a compiler makes
+_DECLARED = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*(?:declared|marked deprecated) here', re.M)
+_DEFINES_DEVICE = re.compile(r'^[ \t]*#[ \t]*define[ \t]+(\w+)\b[^\n]*__(?:device|global)__', re.M)
+
+
+def wrong_callers(
+    log: str,  # of the compiler
+    units: list,  # of `Unit`
+    takes: tuple,  # more than nvcc without options: 'constexpr', as with --expt-relaxed-constexpr
+    tab: int,  # columns of the log between two stops of a tab
+):
+    "Generator of a `WrongSource` for each use of a marked function in device code"
+    found = list(_SAID.finditer(log))
+    if not found:
+        return
+    known = [(unit, _lines_of(unit)) for unit in units]
+    macros = {m for unit in units for m in _DEFINES_DEVICE.findall(unit.text)}
+    for m, after in zip(found, [*found[1:], None]):
+        rest = log[m.end() : after.start() if after else len(log)]
+        if m['kind'] in takes or _names_one(macros, _DECLARED.search(rest), known):
+            continue
+        for at in filter(None, (_FIRST.search(rest), m)):
+            place = _locate(known, at, tab)
+            if place and _is_in_device_code(place[0].text, place[1]):
+                yield _tell(m, at, place[0])
+                break
+
+
+_CONTEXT = re.compile(r': (?:In|At) |:\s+(?:recursively )?required |^In file included|^\s+from ')
+_DIAGNOSTIC = re.compile(r': (?:warning|(?:fatal )?error): ')
+
+
+def without_marked(
+    log: str,  # of a compiler
+) -> str:
+    "The log without what it says of marked functions, and of where it says that"
+    kept, skipping = [], False
+    for line in log.splitlines(keepends=True):
+        if _DIAGNOSTIC.search(line):
+            skipping = "' is deprecated: gridstride, " in line
+            while skipping and kept and _CONTEXT.search(kept[-1]):
+                kept.pop()
+        if not skipping or _CONTEXT.search(line):
+            kept.append(line)
+    return ''.join(kept)
+
+
+def _lines_of(unit):
+    "Where the lines of a text are, after its `#line`s: (file, line) -> (place in the text, what stands there)"
+    res, file, line, at = {}, unit.file, 1, 0
+    for text in unit.text.splitlines(keepends=True):
+        if m := re.match(r'\s*#line (\d+)(?: "(.*)")?', text):
+            line, file = int(m[1]), m[2] or file
+        else:
+            res[file, line] = at, text
+            line += 1
+        at += len(text)
+    return res
+
+
+def _locate(known, m, tab):
+    "(the `Unit`, the place in it, its line there) of what was said; None if it is of no unit"
+    where, column = (os.path.normpath(m[1]), int(m[2])), int(m[3])
+    for unit, lines in known:
+        if where in lines:
+            at, text = lines[where]
+            n = next((i for i in range(len(text)) if len(text[:i].expandtabs(tab)) >= column - 1), len(text) - 1)
+            return unit, at + n, text
+
+
+def _names_one(macros, m, known):
+    "Stands one of these macros where a function is declared? `m`: the match that says where"
+    place = m and _locate(known, m, 1)
+    return bool(place) and any(re.search(rf'\b{o}\b', place[2]) for o in macros)
+
+
+@lru_cache(16)
+def device_code(
+    text: str,  # C++ for the emulator
+):
+    "The `Code` of a text, and (start, end) of each function's definition that only a GPU runs"
+    c = read(text).main
+    found = [(f.first, _end(c, f.p)) for f in _declared(c) if f.defined and f.for_gpu]
+    return c, [(a, b) for a, b in found if not _is_conditional(c, a, b)]
+
+
+def _is_in_device_code(text, at):
+    "Is the token at this place in a function that only a GPU runs, where it is evaluated?"
+    c, found = device_code(text)
+    i = next((i for i, t in enumerate(c.tokens) if t.end > at), len(c) - 1)
+    return any(a <= i < b for a, b in found) and is_evaluated(c, i)
+
+
+def is_evaluated(c: Code, i: int):
+    "Is token `i` in no operand of `sizeof` and the like?"
+    while (i := c.outer[i]) >= 0:
+        if c[i - 1] in _UNEVALUATED:
+            return False
+    return True
+
+
+def _end(c, p):
+    "Index behind the body of the function with its parameters at `p`, and behind what initialises its members"
+    i = c.until(c.mate[p] + 1, (':', '{', ';'))
+    while c[i] in (':', ','):
+        i = next(j for j in range(i + 1, len(c)) if c[j] in ('(', '{'))
+        i = c.mate[i] + 1
+    return c.mate.get(i, i) + 1
+
+
+def _is_conditional(c, a, b):
+    "Does the preprocessor choose in `a:b` what is compiled for whom?"
+    return any('CUDA' in d.text for i, ds in c.directives.items() if a < i <= b for d in ds)
+
+
+_HOST = '{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it'
+_CONSTEXPR = (
+    '{what} alone is no function of the GPU: write `__host__ __device__` in front of it, '
+    'or compile with --expt-relaxed-constexpr'
+)
+
+
+def _tell(m, at, unit):
+    "The `WrongSource`; `at`: the match that says where"
+    words = _CONSTEXPR if m['kind'] == 'constexpr' else _HOST
+    file, line = os.path.normpath(at[1]), int(at[2])
+    return wrong(words.format(what=re.sub(r' \[with .*\]', '', m['what'])), file, line, unit)
+
+
+def wrong(what: str, file: str, line: int, unit: Unit) -> WrongSource:
+    "The `WrongSource` that says `what`, with the learner's line"
+    known = unit.original.splitlines()
+    text = known[line - 1].strip() if file == unit.file and line <= len(known) else ''
+    return WrongSource(f'{what}\n  {file}, line {line}: {text}')
