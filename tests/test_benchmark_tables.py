@@ -143,6 +143,7 @@ def test_random_shapes_are_those_of_the_seed(program):
     assert m.random('bfloat16') == m.random('float16')
     first = [m.shapes(dtype, draw)[0] for draw in (m.uniform, m.log_uniform) for dtype in ('float32', 'bfloat16')]
     assert first == [(2257, 397, 5993), (5240, 2256, 400), (2207, 73, 1657), (1408, 240, 80)], 'as in earlier tables'
+    assert all(n % p for s in m.random('float32') for n in s for p in (2, 3, 5, 7))
 
 
 def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, capsys):
@@ -164,6 +165,23 @@ def test_a_run_of_products_goes_on_where_it_was(program, tmp_path, monkeypatch, 
     late = m.arguments(['bfloat16', '--most', '0'])
     monkeypatch.setattr(sys.modules['beside'], 'prepare', lambda wanted: 1/0)
     assert m.run(['bfloat16'], late, kept, path) and '120 of 120 were not begun' in capsys.readouterr().out
+
+
+def test_a_ladder_says_what_is_missed_and_goes_on(program, tmp_path, monkeypatch, capsys):
+    "A rung that fails breaks the GPU, and the next process begins behind it"
+    m, path, res = program('matmul'), tmp_path/'rows.json', {}
+    def climbed(shape, dtype, ladder, rung, seconds, **more):
+        if rung == 'shared': raise AssertionError('shared is wrong\nmore')
+        return dict(seconds=1e-3, tflops=1., library_tflops=2., ratio=.5, low=.4, high=.6, error=0., library_error=0.)
+    monkeypatch.setattr(m, 'climbed', climbed)
+    monkeypatch.setattr(m, 'broken', lambda: True)
+    args, times = m.arguments(['ladders']), 0
+    while not m.run(['ladders'], args, res, path): times += 1
+    said = capsys.readouterr().out
+    assert times == 2 and len(res['ladders']) == len(m.ladders()) and said.count('\nladders\n') == 1
+    assert said.count('FAILED AssertionError: shared is wrong\n') == 2 and json.loads(path.read_text()) == \
+        json.loads(json.dumps(res))
+    assert said.endswith('the best of tensor_cores: 0.500 of the library; goal 0.701: MISSED\n')
 
 
 def test_what_was_kept_is_shown_without_a_gpu(program, tmp_path, monkeypatch, capsys):
