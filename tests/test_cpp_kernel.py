@@ -288,7 +288,8 @@ def shell():
     s = InteractiveShell.instance()
     s.run_line_magic('load_ext', 'gridstride.cpp')
     yield s
-    s.run_line_magic('reset', '-f')
+    s.user_ns.clear()  # `%reset` looks through all that there is for garbage, twice
+    s.init_user_ns()
     InteractiveShell.clear_instance()
 
 def test_magic_kernels(shell):
