@@ -91,6 +91,12 @@ def device():
     return lib
 
 
+@lru_cache(64)  # every launch asks
+def _mask(compiled, looking):
+    "The bits of the detectors that are in both"
+    return sum(1 << 1 + i for i, o in enumerate(CHECKS) if o in compiled and o in looking)
+
+
 def prepare(
     checks,  # the detectors that the kernels were compiled for, as `cuda_kernel` takes them
     seconds=None,  # after which a kernel counts as endless; None: those of `options`
@@ -103,8 +109,7 @@ def prepare(
             f'warps of {settings.warp} threads, on the emulator of CUDA C\n'
             '  sim.options(warp=64) is for kernels in Python; CUDA C runs outside of it, in warps of 32.'
         )
-    chosen = set(parse_checks(checks)) & set(settings.checks)
-    mask = sum(1 << 1 + i for i, o in enumerate(CHECKS) if o in chosen)
+    mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(settings.checks))
     memory = limits.memory or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
     order = ORDERS.index(settings.order)
     how = COptions(mask, order, settings.seed, limits.threads, seconds or limits.seconds, memory)
