@@ -18,7 +18,7 @@ assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 
 def launch(callee, config, args='', takes='auto... gs_a', gives='gs_a...'):
     return (f'::gridstride::launch(::gridstride::Config({config}), GRIDSTRIDE_NAME({callee}), __LINE__, '
-            f'[&]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}{", " if args else ""}{args})')
+            f'[=]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}{", " if args else ""}{args})')
 def shared(name, type_): return f'auto &{name} = ::gridstride::shared<{type_}, __COUNTER__>("{name}")'
 def symbol(name, kind='d'):
     return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''

@@ -62,7 +62,7 @@ def _rewrite_launch(e, i):
     _refuse_host_lambdas(c, i, args)
     takes, gives = _pass_arguments(e, args)
     head = '::gridstride::launch(::gridstride::Config('
-    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [&]({takes}) GRIDSTRIDE_UNSEEN {{ {kernel}({gives}); }}'
+    call = f'), GRIDSTRIDE_NAME({kernel}), __LINE__, [=]({takes}) GRIDSTRIDE_UNSEEN {{ {kernel}({gives}); }}'
     if late:
         head, call = '[&](auto... gs_b) { ' + head, call + ', gs_b...); }'
     e.replace_tokens(first, i, head)
