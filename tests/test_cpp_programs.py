@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from gridstride import cpp
+from gridstride import cpp, load_cuda
 from gridstride.cpp import emulator
 from gridstride.cpp.build import CompileError, compiler, emulate
 from gridstride.cpp.edits import NotEmulated
@@ -178,6 +178,23 @@ def test_memory_that_the_device_has_not_is_refused(capfd, monkeypatch):
     assert capfd.readouterr().out == want
     for wrong in '4X', '0', 'all':
         with pytest.raises(ValueError, match='512M'), cpp.options(memory=wrong): pass
+
+
+LEFT = '''
+static float *x;
+void take() { cudaMalloc(&x, 4 << 20); }
+double left() {
+    size_t free, total;
+    cudaMemGetInfo(&free, &total);
+    return free;
+}
+void give() { cudaFree(x); }
+'''
+def test_nothing_is_left_of_a_device_that_has_become_too_small():
+    m = load_cuda(LEFT)
+    m.take()
+    with cpp.options(memory='1M'): assert m.left() == 0
+    m.give()
 
 
 def test_what_the_machine_has_not_is_refused_by_itself(capfd):

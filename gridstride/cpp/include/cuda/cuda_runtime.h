@@ -286,8 +286,9 @@ inline cudaError_t cudaMemcpyPeerAsync(
     return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s);
 }
 inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
+    const size_t used = gridstride::device_total();      // more than all of it, if it was larger then
     *total = gridstride::device_size();
-    *free = *total - gridstride::device_total();
+    *free = *total > used ? *total - used : 0;
     return cudaSuccess;
 }
 // All memory is near, so that advice changes nothing.
