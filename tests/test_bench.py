@@ -7,7 +7,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 from gridstride import bench as room, lessons, plots
-from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, roofline, timing
+from gridstride.bench import H100, Timing, bench, ceilings, clocks, compare, limits, reads, roofline, timing
 from gridstride.bench.stats import doubts, interval, steady, summary
 from gridstride.utils import backend, check, gpu_count
 from hypothesis import given, settings, strategies as st
@@ -419,11 +419,11 @@ def test_pure_reads_read_all(n):
     "A word that is nowhere is not found, and at each end and in the middle it is: no load is left out"
     import torch
     x = torch.arange(n, dtype=torch.int32, device='cuda' if backend() == 'gpu' else 'cpu')
-    assert not limits.reads(x)()
+    assert not reads(x)()
     for at in (0, n//2, n-1):
         y = x.clone()
         y[at//4*4:at//4*4+4] = torch.tensor([0x5eed0000, 0x1000, 0x4eed, 0], dtype=torch.int32)
-        assert limits.reads(y)()
+        assert reads(y)()
 
 
 # The roofline

@@ -1,12 +1,13 @@
 """Honest timing: checked first, in turns, against measured ceilings, and with the reasons to doubt it.
 
 The modules, in the order in which they are read best: `timing` (`bench`: one kernel), `clocks` (what a run is timed
-with), `stats` (what many measurements say), `versus` (`compare`: several ways, in turns), `limits` (`ceilings`,
-measured on this machine), `roof` (`roofline`),
-`columns` (one call timed in five ways, by counted cycles).
+with), `reading` (what does nothing but read), `stats` (what many measurements say), `versus` (`compare`: several ways,
+in turns), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call timed in five ways,
+by counted cycles).
 """
 
-from .limits import Ceilings, H100, ceilings, reads
+from .limits import Ceilings, H100, ceilings
+from .reading import reads
 from .roof import Roofline, from_ncu, from_trace, roofline
 from .timing import Timing, bench
 from .versus import Comparison, Sweep, compare

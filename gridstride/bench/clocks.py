@@ -9,6 +9,7 @@ import warnings
 from collections import namedtuple
 from functools import lru_cache
 
+from .reading import reads
 from ..utils import backend
 
 
@@ -144,8 +145,6 @@ class Events(Clock):
         size = max(2**28, 2 * p.L2_cache_size) // 4
         self.buffer = torch.empty(size, dtype=torch.int32, device='cuda') if flush else None
         if flush == 'read':
-            from .limits import reads
-
             self.forget = reads(self.buffer)
 
     def forget(self):
