@@ -121,8 +121,11 @@ def test_what_cannot_be_timed_is_told():
     assert list(found['row']['sides']) == ['torch', 'ours']
 
 
+on_gpu = pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
+
+
 @pytest.mark.real_backend
-@pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
+@on_gpu
 def test_columns_of_a_gpu():
     "All five, with a clock that is one; what the cache holds is faster than what it does not"
     x = torch.randn(2**22, device='cuda')
@@ -133,7 +136,7 @@ def test_columns_of_a_gpu():
 
 
 @pytest.mark.real_backend
-@pytest.mark.skipif(not gpu_count(), reason='needs a GPU')
+@on_gpu
 @pytest.mark.parametrize('dtype', ['float32', 'float16', 'bfloat16'])
 def test_picks_of_a_gpu(dtype):
     "Each proposal for each layout is right, and has a configuration"
