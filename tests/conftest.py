@@ -94,9 +94,14 @@ def leave_out_what_starts_programs(limit):
     subprocess.Popen.__init__ = guarded
 
 
+# An import, a context's begin and end, and Numba, whose tables are filled by the first kernel that it compiles: what is
+# half filled stays so, and every later kernel fails of it.
+WHOLE = re.compile(r'<frozen importlib.*|.*[/\\]numba(_cuda)?[/\\].*')
+
+
 def is_whole(code):
     "Is this code of what is done wholly or not at all?"
-    return code.co_filename.startswith('<frozen importlib') or code.co_name in ('__enter__', '__exit__')
+    return bool(WHOLE.match(code.co_filename)) or code.co_name in ('__enter__', '__exit__')
 
 
 def is_skipping(e):
@@ -111,8 +116,8 @@ class Limit:
         signal.signal(signal.SIGPROF, self.tick)
 
     def tick(self, _, frame):
-        """Stop, but neither in the middle of an import or of a context's begin and end, which would leave half of it to
-        the tests that follow, nor again on the way out, where what was borrowed is put back"""
+        """Stop, but neither in the middle of what would be left half done to the tests that follow, nor again on the
+        way out, where what was borrowed is put back"""
         while frame and not is_whole(frame.f_code): frame = frame.f_back
         if not (frame or is_skipping(sys.exc_info()[1])): self.stop()
 

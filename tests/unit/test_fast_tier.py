@@ -45,6 +45,10 @@ def test_that_ends_badly():
         try: 1/0
         except ZeroDivisionError: put_back()
 
+def test_that_fills_the_tables_of_numba():
+    exec(compile("borrowed.append(1); work(.2); borrowed.pop()", '/lib/numba_cuda/typing/context.py', 'exec'))
+    work(1)
+
 def test_that_catches_all():
     for _ in range(3):
         with contextlib.suppress(BaseException): work(1)
@@ -75,4 +79,4 @@ def test_what_is_left_out_leaves_nothing_behind(tmp_path):
     ends = dict(re.findall(r'::(\w+) (\w+)', said))
     passed = {k for k, end in ends.items() if end == 'PASSED'}
     assert passed == {'test_short', 'test_whose_context_ends_too_slowly'}, said
-    assert set(ends.values()) == {'PASSED', 'SKIPPED'} and '7 tests were left out' in said and len(ends) == 9
+    assert set(ends.values()) == {'PASSED', 'SKIPPED'} and '8 tests were left out' in said and len(ends) == 10
