@@ -11,8 +11,11 @@ import ast
 import inspect
 import json
 import linecache
+import os
 import textwrap
 import traceback
+import warnings
+from contextlib import contextmanager
 from copy import copy
 from datetime import date
 from importlib import import_module
@@ -224,16 +227,32 @@ class WrongAnswer(AssertionError):
 
 
 def _own_line(fn, e):
-    "Where in `fn` the error `e` came from, or nothing"
+    "Where in `fn` the error `e` came from, unless it says so itself"
     code = getattr(getattr(fn, 'py_func', fn), '__code__', None)
-    if not code:
+    if not code or getattr(e, 'line', None):
         return ''
     first, frames = code.co_firstlineno, traceback.extract_tb(e.__traceback__)
     at = [t.lineno for t in frames if t.filename == code.co_filename and t.lineno >= first]
     if not at:
         return ''
     src = linecache.getline(code.co_filename, at[-1]).strip()
-    return f'\n  in line {at[-1] - first + 1} of the cell: {src}' if src else ''
+    where = os.path.basename(code.co_filename) if os.path.exists(code.co_filename) else 'the cell'
+    return f'\n  in line {at[-1]} of {where}: {src}' if src else ''
+
+
+@contextmanager
+def _told_once():
+    "What is warned of in a line is told once, however many cases meet it"
+    with warnings.catch_warnings():
+        show, told = warnings.showwarning, set()
+
+        def once(message, category, filename, lineno, *rest):
+            if (category, filename, lineno) not in told:
+                show(message, category, filename, lineno, *rest)
+            told.add((category, filename, lineno))
+
+        warnings.showwarning = once
+        yield
 
 
 def _judge(p, fn):
@@ -256,7 +275,8 @@ def _judge(p, fn):
 
 def _hand_in(p, fn):
     "Judge `fn`, say that it is right, and remember it"
-    _judge(p, fn)
+    with _told_once():
+        _judge(p, fn)
     print(f'{p.name}: right, on all {len(p.cases)} cases')
     try:
         _remember(p.name)

@@ -14,6 +14,7 @@ from pathlib import Path
 import pytest
 
 from gridstride.exercise import WrongAnswer, exercise, problems
+from gridstride.findings import SameValueRace
 from gridstride.lessons import read_progress
 from gridstride.sim import cuda
 from wrong import answers
@@ -138,12 +139,54 @@ def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
     assert list(read_progress()) == [name]
 
-def test_a_wrong_answer_shows_its_message_and_its_own_line(name='01.invert'):
-    def f(i, x, out, n):
-        out[i] = 1-x[i]
-    with pytest.raises(WrongAnswer) as e: exercise(name)(f)
-    said = '\n'.join(e.value._render_traceback_())
-    assert 'of the 64 started' in said and 'guard it' in said and 'in line 2 of the cell: out[i] = 1-x[i]' in said
+def refused(src, name):
+    "What a notebook shows when `src`, a cell, hands in a wrong answer"
+    with pytest.raises(WrongAnswer) as e: run(by_name[name], src, name)
+    return '\n'.join(e.value._render_traceback_())
+
+def test_a_wrong_answer_shows_its_message_and_its_own_line():
+    "The number is that of the line in its cell, whatever stands above the function; in a file, that of the file"
+    src = "import math\n\n@exercise('01.invert')\ndef f(i, x, out, n):\n    out[i] = 1-x[i]\n"
+    said = refused(src, '01.invert')
+    assert 'of the 64 started' in said and 'guard it' in said and 'in line 5 of the cell: out[i] = 1-x[i]' in said
+    def f(i, x, out, n): out[i] = 1-x[i]
+    with pytest.raises(WrongAnswer, match=rf'in line {f.__code__.co_firstlineno} of test_exercises.py: def f'):
+        exercise('01.invert')(f)
+
+def test_a_finding_has_its_line_once():
+    src = """# one line above it
+@exercise('12.rows')
+def norms():
+    @cuda.jit
+    def k(x, out): out[cuda.grid(1)] = x[0,0]
+    return k
+"""
+    said = refused(src, '12.rows')
+    assert 'line 5: def k' in said and said.count('out[cuda.grid(1)] = ') == 1
+
+def test_what_is_warned_of_in_a_line_is_told_once_for_all_cases():
+    src = """@exercise('12.rows')
+def norms():
+    @cuda.jit
+    def k(x, out):
+        r,v = cuda.grid(1)//32,np.float32(0)
+        if r < x.shape[0]:
+            for c in range(cuda.threadIdx.x % 32, x.shape[1], 32): v += x[r,c]**2
+        for d in (16, 8, 4, 2, 1): v += cuda.shfl_xor_sync(0xffffffff, v, d)
+        if r < x.shape[0]: out[r] = v**.5
+    return k
+"""
+    with pytest.warns(SameValueRace) as told: run(by_name['12.rows'], src, '12.rows')
+    assert len(told) == 1
+
+def test_a_function_of_somebody_else_is_told_how_kernels_may_call_it():
+    src = """@exercise('12.rows')
+def norms():
+    @cuda.jit
+    def k(x, out): out[cdiv(cuda.grid(1), 32)] = 0
+    return k
+"""
+    assert 'if it is not yours: cdiv = cuda.jit(device=True)(cdiv)' in refused(src, '12.rows')
 
 def test_who_forgot_the_return_is_told_so():
     "A source that stands alone is no stub, and nothing given back is no answer; a kernel gives nothing back"

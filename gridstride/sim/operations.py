@@ -99,11 +99,17 @@ def finish(v):
     return (yield from v) if isinstance(v, types.GeneratorType) else v
 
 
+def for_kernels(f):
+    "How a plain Python function becomes one that kernels may call"
+    name = f.__name__
+    return f'Put @cuda.jit(device=True) above it; if it is not yours: {name} = cuda.jit(device=True)({name})'
+
+
 def refusal(run, m, f, site):
     "The `NotSimulated` for a call of `f`"
     if isinstance(f, types.FunctionType):
         what = f'{f.__name__} is a plain Python function, which Numba does not compile'
-        return run.refusal(site, m, what, 'Put @cuda.jit(device=True) above it.')
+        return run.refusal(site, m, what, for_kernels(f))
     return run.refusal(site, m, f'calling {getattr(f, "__name__", f)!r} in a kernel')
 
 

@@ -12,6 +12,7 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ...sim.operations import for_kernels
 from ...sim.types import is_number_type
 from ..source import python_function
 from ..tree import ONE, ZERO, E, Literal, Memory, View, array, const, mul, number, row_strides, tuple_of
@@ -420,12 +421,13 @@ class Values(Function):
 
     def device_call(self, node, f, args, kw):
         "A call of a device function"
-        mend = 'Put @cuda.jit(device=True) above it.'
         if isinstance(f, types.FunctionType):
-            raise self.error(node, f'{f.__name__} is a plain Python function, which Numba does not compile', mend)
+            what = f'{f.__name__} is a plain Python function, which Numba does not compile'
+            raise self.error(node, what, for_kernels(f))
         g = python_function(f)
         if not isinstance(g, types.FunctionType):
             raise self.error(node, f'calling {getattr(f, "__name__", f)!r} in a kernel')
         if type(f).__name__ == 'Kernel':
+            mend = 'Put @cuda.jit(device=True) above it.'
             raise self.error(node, f'{f.__name__} is a kernel; a kernel calls device functions only', mend)
         return self.unit.call(self, node, g, args, kw)
