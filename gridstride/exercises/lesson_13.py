@@ -217,14 +217,48 @@ def _(fn, rng, h, k, w, tw):
     product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
 
 
+# What stands above the learner's lines is one line, so that theirs keep their numbers: a float4 that counts how often
+# each thread stores one as a whole.
+COUNTED = (
+    '__device__ int whole[1024]; '
+    '__device__ int me() { return (blockIdx.y*gridDim.x + blockIdx.x)*32 + threadIdx.y*8 + threadIdx.x; } '
+    'struct Counted : float4 { __device__ Counted(float4 v) : float4(v) {} '
+    '__device__ Counted(float x, float y, float z, float w) : float4(make_float4(x, y, z, w)) {} '
+    '__device__ Counted &operator=(const Counted &v) { whole[me()]++; (float4 &)*this = v; return *this; } }; '
+    'namespace learner { using float4 = Counted; '
+)
 EDGES = r'''
-__global__ void edges_k(const float *x, float *out, int h, int w, int rows, int columns, int skip) {
+}
+__global__ void edges_k(const float *x, float *out, int h, int w, int rows, int columns, int skip, int made) {
     int r = blockIdx.y*blockDim.y + threadIdx.y, c = 4*(blockIdx.x*blockDim.x + threadIdx.x);
     if (r >= rows || c >= columns) return;
     const float *p = x + r*columns + c;
-    put(out + skip, r, c, h, w, float4{p[0], p[1], p[2], p[3]});
+    whole[me()] = 0;
+    learner::put(out + skip, r, c, h, w, learner::float4{p[0], p[1], p[2], p[3]});
+    out[made + r*columns/4 + c/4] = whole[me()];
 }
 '''
+
+
+def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
+    "What `put` makes of an `out` of h x w, with 4 floats behind it, and how often each thread stored four at once"
+    rows, columns = x.shape
+    made = skip + h * w + 4
+    out = launch(
+        lambda: COUNTED + source(fn) + EDGES,
+        'edges_k',
+        (cdiv(columns, 32), cdiv(rows, 4)),
+        (8, 4),
+        x=x,
+        out=np.full(made + rows * columns // 4, np.nan, np.float32),
+        h=h,
+        w=w,
+        rows=rows,
+        columns=columns,
+        skip=skip,
+        made=made,
+    )
+    return out[:made], out[made:].reshape(rows, columns // 4)
 
 
 @problem(
@@ -252,24 +286,17 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
         'each with its own guard.',
     ],
 )
-def _(fn, rng, h, w, skip):  # `skip` floats into memory `out` begins
+def _(fn, rng, h, w, skip):
     if not re.search(r'\(\s*float4\s*\*\s*\)|<\s*float4\s*\*\s*>', source(fn)):
         raise AssertionError('there is no wide store in it: *(float4 *)p = v writes sixteen bytes at once')
-    rows, columns = cdiv(h, 4) * 4 + 4, cdiv(w, 4) * 4 + 4
-    x = normal(rng, rows, columns)
-    out = launch(
-        lambda: source(fn) + EDGES,
-        'edges_k',
-        (cdiv(columns, 32), cdiv(rows, 4)),
-        (8, 4),
-        x=x,
-        out=np.full(skip + h * w, np.nan, np.float32),
-        h=h,
-        w=w,
-        rows=rows,
-        columns=columns,
-        skip=skip,
-    )
-    if not out[:skip].isnan().all():
-        raise AssertionError('memory before out was written')
-    check(out[skip:].reshape(h, w), x[:h, :w])
+    x = normal(rng, cdiv(h, 4) * 4 + 4, cdiv(w, 4) * 4 + 4)
+    out, made = put_all(fn, x, h, w, skip)
+    if not (out[:skip].isnan().all() and out[-4:].isnan().all()):
+        raise AssertionError('memory beside out was written')
+    check(out[skip:-4].reshape(h, w), x[:h, :w])
+    for r, q in np.ndindex(h, w // 4):
+        if (skip + r * w + 4 * q) % 4 == 0 and made[r, q] != 1:
+            where = f'row {r}, column {4 * q} of {h} x {w}'
+            raise AssertionError(
+                f'{where}: four numbers fit, at a multiple of 16 bytes; wide stores: {int(made[r, q])}'
+            )

@@ -34,6 +34,12 @@ def divides_by_no_numbers(a, b):
     return n, a[1] + d*b[0]/n, a[2] + b[2] + d*d*a[0]*b[0]/n
 
 @wrong('12.moments')
+def by_the_school_formula(a, b):
+    n = a[0] + b[0]
+    mean = (a[0]*a[1] + b[0]*b[1])/max(n, 1)
+    return n, mean, a[2] + a[0]*a[1]**2 + b[2] + b[0]*b[1]**2 - n*mean**2
+
+@wrong('12.moments')
 def drops_what_an_empty_one_meets(a, b): return a if 0 in (a[0], b[0]) else divides_by_no_numbers(a, b)
 
 
@@ -194,4 +200,15 @@ def a_thread_counts_all_before():
         for i in range(t): place += s[i]
         if keep: out[place] = x[t]
         if t == 127: count[0] = place + keep
+    return keep_k
+
+@wrong('12.keep')
+def a_thread_looks_at_all_before():
+    @cuda.jit
+    def keep_k(x, out, count):
+        t = cuda.threadIdx.x
+        place = 0
+        for i in range(min(t, x.size)): place += x[i] > 0
+        if t < x.size and x[t] > 0: out[place] = x[t]
+        if t == 127: count[0] = place + (x.size > 127 and x[127] > 0)
     return keep_k

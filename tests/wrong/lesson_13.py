@@ -95,6 +95,9 @@ def past_the_row(): return changed(EDGES, ('c+3 < w && ', ''))
 def no_guard_for_the_singles(): return changed(EDGES, ('if (c+i < w) p[i]', 'p[i]'))
 
 @wrong('13.edges')
+def not_the_last_quad(): return changed(EDGES, ('c+3 < w', 'c+4 < w'))
+
+@wrong('13.edges')
 def below_the_last_row(): return changed(EDGES, ('if (r >= h) return;', ''))
 
 @wrong('13.edges')
