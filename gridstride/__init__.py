@@ -26,10 +26,22 @@ def __getattr__(name):
     if name in _ROOMS:
         return import_module(f'gridstride.{name}')
     if name == '__version__':
-        from importlib.metadata import version
-
-        return version('gridstride')
+        return _version()
     raise AttributeError(f'module {__name__!r} has no attribute {name!r}')
+
+
+def _version():
+    "The installed package's; of a folder that is only on the path, what settings.ini beside it says"
+    from configparser import ConfigParser
+    from importlib.metadata import PackageNotFoundError, version
+    from pathlib import Path
+
+    try:
+        return version('gridstride')
+    except PackageNotFoundError:
+        said = ConfigParser()
+        said.read(Path(__file__).parents[1] / 'settings.ini', encoding='utf8')
+        return said.get('DEFAULT', 'version', fallback='unknown')
 
 
 def __dir__():

@@ -38,6 +38,13 @@ def test_forcing_a_gpu_that_is_not_there_is_an_error():
         run('from gridstride import cuda', GRIDSTRIDE_BACKEND='gpu')
 
 
+def test_a_folder_on_the_path_knows_its_version():
+    "No package is installed, so nothing but settings.ini says it"
+    code = f'import sys; sys.path.insert(0, {str(ROOT)!r}); import gridstride; print(gridstride.__version__)'
+    res = subprocess.run([sys.executable, '-I', '-S', '-c', code], text=True, capture_output=True)
+    assert f'version = {res.stdout}' in (ROOT/'settings.ini').read_text(), res.stderr
+
+
 def test_an_unknown_name_is_an_import_error():
     with pytest.raises(AssertionError, match="cannot import name 'cduv'"): run('from gridstride import cduv')
 

@@ -212,8 +212,7 @@ __device__ void consume(const Shared &m, char *room, const Keys &keys, const Siz
             fence_sums(dq);
             fence_sums(dk);
             fence_sums(dv);
-            __syncwarp();
-            if (threadIdx.x%32 == 0) barrier_arrive(m.empty + 8*at.stage);
+            barrier_arrive(m.empty + 8*at.stage);
             at.next();
             long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
             long long part = (head*tiles + i)*2 + wg;
@@ -243,7 +242,7 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
         barrier_init(s.kv_full, 1);
         for (int i = 0; i < STAGES; i++) {
-            barrier_init(s.q_full + 8*i, 1); barrier_init(s.dout_full + 8*i, 1); barrier_init(s.empty + 8*i, 8);
+            barrier_init(s.q_full + 8*i, 1); barrier_init(s.dout_full + 8*i, 1); barrier_init(s.empty + 8*i, 256);
         }
         barriers_ready();
     }

@@ -16,7 +16,7 @@ __device__ Shared lay_out(char *p) {
     return s;
 }
 __device__ void make_barriers(const Shared &s) {
-    for (int i = 0; i < AHEAD; i++) { barrier_init(s.q_full + 8*i, 1); barrier_init(s.q_empty + 8*i, 4*WGS); }
+    for (int i = 0; i < AHEAD; i++) { barrier_init(s.q_full + 8*i, 1); barrier_init(s.q_empty + 8*i, 128*WGS); }
     for (int i = 0; i < STAGES; i++) {
         barrier_init(s.k_full + 8*i, 1); barrier_init(s.k_empty + 8*i, WGS);
         barrier_init(s.v_full + 8*i, 1); barrier_init(s.v_empty + 8*i, WGS);
@@ -139,8 +139,7 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             rescale(o, r);
             keep_shares(p, s);
         }
-        __syncwarp();
-        if (threadIdx.x%32 == 0) barrier_arrive(m.q_empty + 8*place);
+        barrier_arrive(m.q_empty + 8*place);
         if (t.first < t.last) {
             barrier_wait(m.v_full + 8*value.stage, value.turn);
             start_sums(o, p, m.v + value.stage*K_BYTES);
