@@ -124,12 +124,28 @@ def _of_race(code, fields, line, number, other, above):
     if other.line != number:
         if found := _update_apart(fields, line, _code_of(other.source)):
             return _in_one_step(found, fields['array'], '_apart')
-        return ('round', dict(line=number, earlier=other.line)) if loop and other.line > number else None
+        if loop and other.line > number:
+            return 'round', dict(line=number, earlier=other.line)
+        return ('one_atomic', {}) if code == 'race' and _is_half_atomic(fields, line, other) else None
     if found := update_of(line, fields['array']):
         return _in_one_step(found, fields['array'])
     if fields['before'] == fields['now'] == 'written':
         return 'one_place', {}
     return ('same_line', dict(line=number)) if loop else None
+
+
+_ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')
+
+
+def _is_half_atomic(fields, line, other):
+    "Is one of the two accesses an atomic one, as its line tells, and the other plain?"
+
+    name = '' if fields['array'] == 'memory' else rf'(?<![\w.]){re.escape(fields["array"])}(?!\w)'
+
+    def changes(text):
+        return any(re.search(name, m[1]) for m in _ATOMIC_CALL.finditer(text))
+
+    return changes(line) != changes(_code_of(other.source))
 
 
 def _update_apart(fields, line, other):

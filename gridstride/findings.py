@@ -905,6 +905,12 @@ MENDS = {
         cuda='Line {line} is one round of the loop further: put a __syncthreads() at the end of each round, '
         'behind line {earlier}.',
     ),
+    'one_atomic': dict(
+        python='Put a cuda.syncthreads() between these two lines, or let both be atomic: one alone orders '
+        'nothing. A read: cuda.atomic.add(array, i, 0).',
+        cuda='Put a __syncthreads() between these two lines, or let both be atomic: one alone orders '
+        'nothing. A read: atomicAdd(&x, 0).',
+    ),
     'guard': dict(
         python=_NOTHING + '`if {expr} < {array}.size`.',
         cuda=_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',

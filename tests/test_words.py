@@ -72,6 +72,13 @@ __global__ void tree(float *x, float *out) {
     if (t == 0) out[0] = s[0];
 }
 __global__ void count(int *n) { n[0]++; }
+__global__ void take(int *top, int *out, int how) {
+    if (how == 1 && threadIdx.x == 5) top[0] = 31;
+    if (how == 0 && top[0] < 0) return;
+    if (how == 2 && threadIdx.x == 0) out[0] = top[0];
+    out[1 + threadIdx.x] = atomicAdd(top, -1);
+    if (how == 3) out[33 + threadIdx.x] = atomicAdd(top, 0);
+}
 __global__ void wild(const float *x, float *out, long long far, int how) {
     const float *p = how == 1 ? (const float *)0x123456789000 : x + far;
     out[threadIdx.x] = *p;
@@ -182,6 +189,28 @@ def test_one_line_of_a_race_is_an_update_or_two_rounds(k, order):
         assert 'In one step: atomicAdd' in str(e)
         assert ('in different rounds of a loop: put a __syncthreads()'
                 in str(found(RacecheckError, k.tree[1, 64], zeros(64), zeros(1))))
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_beside_an_atomic_a_plain_access_is_told_to_be_one_too(k, order):
+    def args(): return torch.full((1,), 31, dtype=torch.int32), zeros(65, torch.int32)
+    for how in (0, 1, 2):
+        with cpp.options(order=order): e = found(RacecheckError, k.take[1, 32], *args(), how)
+        assert 'or let both be atomic: one alone orders nothing. A read: atomicAdd(&x, 0).' in str(e), how
+        assert {e.line, e.other.line} == {line(f'how == {how}'), line('atomicAdd(top, -1)')}
+    with cpp.options(order=order): k.take[1, 32](top := args()[0], out := args()[1], 3)
+    assert sorted(out[1:33].tolist(), reverse=True) == list(range(31, -1, -1)) and top.item() == -1
+
+
+def test_beside_an_atomic_in_the_simulator_too():
+    @cuda.jit
+    def pop(top, out):
+        if top[0] >= 0:
+            out[cuda.threadIdx.x] = cuda.atomic.add(top, 0, -1)
+    for engine in ('lanes', 'c'):
+        with sim.options(engine=engine):
+            e = found(RacecheckError, pop[1, 32], np.array([31], np.int32), np.zeros(32, np.int32))
+        assert 'or let both be atomic: one alone orders nothing. A read: cuda.atomic.add(array, i, 0).' in str(e)
 
 
 def test_wild_addresses_are_no_memory_of_the_host(k):
