@@ -24,6 +24,8 @@ __all__ = [
     'made',
     'shaped',
     'lacking_as',
+    'stacked',
+    'addresses',
     'fused',
 ]
 
@@ -53,13 +55,6 @@ class tensor:
         return block_type(self.dtype, self.data.shape) if self.data.ndim else self.dtype
 
     numel = property(lambda self: const(int(self.data.size)))
-
-    @property
-    def T(self):
-        "The block with its two axes exchanged"
-        from .language import trans
-
-        return trans(self)
 
     def __repr__(self):
         return f'{self.type}: {self.data}'
@@ -254,6 +249,19 @@ def lacking_as(out, x, f=None):
     return out
 
 
+def stacked(a, b, f):
+    "A block of two others' elements, by a function of two arrays"
+    out = tensor(f(a.data, b.data), a.dtype)
+    if a.lacks is not None or b.lacks is not None:
+        out.lacks = f(*(np.zeros(o.data.shape, bool) if o.lacks is None else o.lacks for o in (a, b)))
+    return out
+
+
+def addresses(p):
+    "The addresses of pointers, in bytes"
+    return p.data if p.region is None else p.data * p.region.item + p.region.address
+
+
 def is_number(x):
     "Is it a number that stands in the source, or is known when it is compiled?"
     return isinstance(x, (int, float)) and not isinstance(x, tensor)
@@ -378,8 +386,6 @@ def _compared(a, b, f):
         mend = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
         raise refuse(f'a comparison of {a.dtype} and {b.dtype}', mend)
     if type(b) is tensor and a.dtype.is_ptr():
-        from .memory import addresses
-
         return made(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):
         raise refuse(f'a comparison of a value of the kernel with {_described(b)}')
@@ -504,8 +510,6 @@ def where(condition, x, y):
 
 def _pointers(x, y):
     "Two pointers to choose from: their data, type and region"
-    from .memory import addresses
-
     if x.dtype is not y.dtype:
         raise refuse(f'a choice between {x.dtype} and {y.dtype}')
     if x.region is y.region:
@@ -605,8 +609,6 @@ def _towards_zero(a, t):
 
 
 def _pointer_as(x, t):
-    from .memory import addresses
-
     s = x.dtype
     if s.is_ptr() and t.is_ptr():
         size = s.element_ty.size

@@ -8,6 +8,7 @@ import numpy as np
 from ..findings import Place, WrongArgument, exception_of
 from ..options import settings
 from .block import scalar
+from .descriptors import of_host
 from .memory import is_array, wrap
 from .rebind import Bound, function_of, unwrapped
 from .run import Run, enter
@@ -179,8 +180,6 @@ class _Launch:
 
     def _other(self, k, v):
         if hasattr(v, 'block_shape') and hasattr(v, 'base'):
-            from .descriptors import of_host
-
             return of_host(v, k, self.run_.regions)
         try:
             return named(v)

@@ -5,6 +5,7 @@ import re
 
 import numpy as np
 
+from . import elements
 from .block import bitcast, block_of, convert, made
 from .run import no_such_name, refuse
 from .types import DTYPES
@@ -65,16 +66,12 @@ def brev(x):
 
 def fma(x, y, z):
     "x*y + z, rounded once"
-    from .language import fma
-
-    return fma(x, y, z)
+    return elements.fma(x, y, z)
 
 
 def mulhi(x, y):
     "The upper half of a product"
-    from .language import umulhi
-
-    return umulhi(x, y)
+    return elements.umulhi(x, y)
 
 
 def float_as_int(x):

@@ -8,12 +8,12 @@ import ml_dtypes
 import numpy as np
 
 from ..findings import WrongArgument
-from .block import block_of, broadcast, convert, made, tensor
+from .block import addresses, block_of, broadcast, convert, made, tensor
 from .run import current, finding, frame_of, refuse, warn_of_lacking
 from .shadow import Shadow
 from .types import DTYPES, of_numpy, pointer_type
 
-__all__ = ['Region', 'wrap', 'addresses', 'load', 'store', 'atomic']
+__all__ = ['Region', 'wrap', 'load', 'store', 'atomic']
 
 _I1 = DTYPES['int1']
 _TORCH_BITS = dict(
@@ -120,11 +120,6 @@ def wrap(a, name, regions):
     region.shadow.begin(region)
     regions.append(region)
     return tensor(np.int64(begin), pointer_type(t), region)
-
-
-def addresses(p):
-    "The addresses of pointers, in bytes"
-    return p.data if p.region is None else p.data * p.region.item + p.region.address
 
 
 def _resolve(p, mask):

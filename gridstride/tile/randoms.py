@@ -2,11 +2,23 @@
 
 import numpy as np
 
-from .block import tensor
+from .block import block_of, broadcast, tensor, where
+from .elements import log, maximum
 from .types import DTYPES
 
-__all__ = ['philox']
+__all__ = [
+    'philox',
+    'randint4x',
+    'randint',
+    'uint_to_uniform_float',
+    'rand4x',
+    'rand',
+    'pair_uniform_to_normal',
+    'randn4x',
+    'randn',
+]
 
+_I32, _U32, _I64 = (DTYPES[o] for o in ('int32', 'uint32', 'int64'))
 # (multipliers, what the keys are raised by), by the counter's bits
 _WORDS = {
     32: ((0xD2511F53, 0xCD9E8D57), (0x9E3779B9, 0xBB67AE85)),
@@ -14,7 +26,7 @@ _WORDS = {
 }
 
 
-def philox(
+def _philox(
     seed,  # NumPy's uint64
     counter,  # four arrays of one shape
     t,  # their type, of 32 or 64 bits
@@ -42,3 +54,59 @@ def _high(x, y):
     middle = x1 * y0 + ((x0 * y0) >> shift)
     other = x0 * y1 + (middle & low)
     return x1 * y1 + (middle >> shift) + (other >> shift)
+
+
+def philox(seed, c0, c1, c2, c3, n_rounds=10):
+    "Four blocks of random bits for a seed and a counter of four blocks"
+    seed = block_of(seed).data.astype(np.uint64)
+    c = [block_of(o) for o in (c0, c1, c2, c3)]
+    return _philox(seed, broadcast(*c), c[0].dtype, n_rounds)
+
+
+def randint4x(seed, offset, n_rounds=10):
+    "Four blocks of random int32, one number of each for each offset"
+    offset = block_of(offset)
+    low = offset.to(_U32)
+    zero = low * 0
+    high = (offset >> 32).to(_U32) if offset.dtype.primitive_bitwidth > 32 else zero
+    return philox(seed, low, high, zero, zero, n_rounds)
+
+
+def randint(seed, offset, n_rounds=10):
+    "A block of random numbers of 32 bits"
+    return randint4x(seed, offset, n_rounds)[0]
+
+
+def uint_to_uniform_float(x):
+    "Random bits as numbers in [0, 1)"
+    wide = x.dtype.primitive_bitwidth == 64
+    x = x.to(_I64 if wide else _I32, bitcast=True)
+    return where(x < 0, -x - 1, x) * (1.0842020432385337e-19 if wide else 4.6566127342e-10)
+
+
+def rand4x(seed, offsets, n_rounds=10):
+    "Four blocks of random numbers in [0, 1)"
+    return tuple(map(uint_to_uniform_float, randint4x(seed, offsets, n_rounds)))
+
+
+def rand(seed, offset, n_rounds=10):
+    "A block of random numbers in [0, 1)"
+    return uint_to_uniform_float(randint(seed, offset, n_rounds))
+
+
+def pair_uniform_to_normal(u1, u2):
+    "Two blocks of normal numbers from two uniform ones, by Box and Muller"
+    u1 = maximum(1.0e-7, u1)
+    angle, radius = 6.283185307179586 * u2, (-2.0 * log(u1)).sqrt()
+    return radius * angle.cos(), radius * angle.sin()
+
+
+def randn4x(seed, offset, n_rounds=10):
+    "Four blocks of normal numbers"
+    a, b, c, d = rand4x(seed, offset, n_rounds)
+    return *pair_uniform_to_normal(a, b), *pair_uniform_to_normal(c, d)
+
+
+def randn(seed, offset, n_rounds=10):
+    "A block of normal numbers"
+    return randn4x(seed, offset, n_rounds)[0]

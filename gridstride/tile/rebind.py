@@ -5,7 +5,7 @@ The function's own code runs, with its file and its lines, so that errors and de
 import builtins
 import types
 
-from . import language
+from . import language, libdevice
 from .rewrite import HOOKS, code_of
 from .run import Names, refuse
 from .types import const, dtype, named
@@ -107,8 +107,6 @@ def _module(m):
     if name == 'triton' or getattr(m, 'stands_in', False):
         return _Triton
     if name.endswith('libdevice'):
-        from . import libdevice
-
         return libdevice
     if name == 'triton.language' or name.startswith('triton.language.'):
         return language
@@ -143,8 +141,6 @@ def _unmarked(f, name=None):
 def _named(module, name):
     "Our function for one of Triton's, by its name"
     if 'libdevice' in module:
-        from . import libdevice
-
         return getattr(libdevice, name)
     return getattr(language, name)
 

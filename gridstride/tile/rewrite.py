@@ -14,7 +14,8 @@ import types
 from functools import lru_cache
 
 from .block import Forgotten, block_of, convert, is_number, tensor
-from .run import frame_of, refuse
+from .run import current, frame_of, refuse
+from .told import device_assert
 from .types import DTYPES, const
 
 __all__ = ['code_of', 'HOOKS']
@@ -344,8 +345,6 @@ def _only(decision, name, value):
 
 
 def _assert(condition, message=''):
-    from .language import device_assert
-
     device_assert(condition, message)
 
 
@@ -387,8 +386,6 @@ class While:
         elif self.rounds < 4:
             keep_types(self.before, types_of(frame_of()))
         elif self.rounds % 1024 == 0:
-            from .run import current
-
             current().in_time()
         return bool(condition)
 

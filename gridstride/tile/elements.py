@@ -1,0 +1,239 @@
+"""Functions of each element of blocks: a part of `triton.language`."""
+
+import builtins
+import functools
+import math
+
+import numpy as np
+
+from .block import block_of, broadcast, compute, convert, fused, is_number, made, shaped, tensor
+from .run import no_such_name, refuse
+from .types import const
+
+__all__ = [
+    'PropagateNan',
+    'cdiv',
+    'swizzle2d',
+    'item',
+    'condition',
+    'map_elementwise',
+    'next_power_of_2',
+    'cast',
+    'to_tensor',
+    'add',
+    'sub',
+    'mul',
+    'minimum',
+    'maximum',
+    'clamp',
+    'builtin_min',
+    'builtin_max',
+    'abs',
+    'fma',
+    'fdiv',
+    'umulhi',
+    'sigmoid',
+    'exp',
+    'exp2',
+    'log',
+    'log2',
+    'sin',
+    'cos',
+    'sqrt',
+    'sqrt_rn',
+    'rsqrt',
+    'floor',
+    'ceil',
+    'erf',
+    'div_rn',
+]
+
+
+class PropagateNan:
+    "What `tl.maximum` and `tl.minimum` do with NaN"
+
+    NONE, ALL = 0, 0xFFFF
+
+
+def cdiv(x, div):
+    "x/div, rounded up"
+    return (x + div - 1) // div
+
+
+def swizzle2d(i, j, size_i, size_j, size_g):
+    "The position (i, j) of a grid walked by rows, in a walk by groups of `size_g` rows"
+    at = i * size_j + j
+    group = at // (size_g * size_j) * size_g
+    rows, at = minimum(size_i - group, size_g), at % (size_g * size_j)
+    return group + at % rows, at // rows
+
+
+def item(input):
+    "The one element of a block"
+    if input.data.size != 1:
+        raise refuse(f'.item() of a block of shape {list(input.data.shape)}')
+    return shaped(input, lambda a: np.reshape(a, ())[()])
+
+
+def condition(arg1, disable_licm=False):
+    "The condition of a `while` loop; options of the compiler are taken"
+    return arg1
+
+
+def map_elementwise(scalar_fn, *args, pack=1):
+    "A function of scalars, for each element"
+    if pack != 1:
+        raise no_such_name(f'tl.map_elementwise with pack={pack}')
+    blocks = [block_of(o) for o in args]
+    columns = [np.ravel(o) for o in broadcast(*blocks)]
+    rows = [scalar_fn(*(tensor(c[i], o.dtype) for c, o in zip(columns, blocks))) for i in range(columns[0].size)]
+    shape, several = broadcast(*blocks)[0].shape, type(rows[0]) is tuple
+    found = [r if several else (r,) for r in rows]
+    out = tuple(tensor(np.array([o.data for o in c]).reshape(shape), c[0].dtype) for c in zip(*found))
+    return out if several else out[0]
+
+
+def next_power_of_2(n):
+    "The smallest power of 2 that is at least n, a number that the compiler knows"
+    return const(1 << (n - 1).bit_length())
+
+
+def cast(input, dtype, fp_downcast_rounding=None, bitcast=False):
+    "The value as another type"
+    return block_of(input).to(dtype, fp_downcast_rounding, bitcast)
+
+
+def to_tensor(x):
+    "A value of the kernel for a number"
+    return block_of(x)
+
+
+def add(x, y, sanitize_overflow=True):
+    "x + y"
+    return block_of(x) + y
+
+
+def sub(x, y, sanitize_overflow=True):
+    "x - y"
+    return block_of(x) - y
+
+
+def mul(x, y, sanitize_overflow=True):
+    "x * y"
+    return block_of(x) * y
+
+
+def _extreme(x, y, propagate_nan, ignoring, propagating):
+    a, b = (block_of(o) if is_number(x) and is_number(y) else o for o in (x, y))
+    return compute(a, b, propagating if propagate_nan == PropagateNan.ALL else ignoring)
+
+
+def minimum(x, y, propagate_nan=PropagateNan.NONE):
+    "The smaller of two, element by element; a number rather than NaN"
+    return _extreme(x, y, propagate_nan, np.fmin, np.minimum)
+
+
+def maximum(x, y, propagate_nan=PropagateNan.NONE):
+    "The larger of two, element by element; a number rather than NaN"
+    return _extreme(x, y, propagate_nan, np.fmax, np.maximum)
+
+
+def clamp(x, min, max, propagate_nan=PropagateNan.NONE):
+    "x, but at least `min` and at most `max`; floating numbers only"
+    if not block_of(x).dtype.is_floating():
+        raise refuse(f'tl.clamp of {x.dtype}', 'Whole numbers: tl.minimum(tl.maximum(x, low), high).')
+    return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
+
+
+def builtin_min(*args):
+    "`min` of a kernel"
+    return _chosen(args, minimum, min)
+
+
+def builtin_max(*args):
+    "`max` of a kernel"
+    return _chosen(args, maximum, max)
+
+
+def _chosen(args, f, native):
+    return functools.reduce(f, args) if any(type(o) is tensor for o in args) else native(*args)
+
+
+def abs(x):
+    "|x|"
+    if is_number(x):
+        return builtins.abs(x)
+    return made(np.abs(x.data), x.dtype, x)
+
+
+def _of_floats(f, name, narrow=True):
+    "A function of fp32 and fp64, as Triton has them"
+
+    def g(x):
+        x = block_of(x)
+        if x.dtype.name not in ('float32', 'float64'):
+            raise refuse(f'tl.{name} of {x.dtype}', 'It takes fp32 and fp64: convert with .to(tl.float32).')
+        return made(f(x.data), x.dtype, x)
+
+    g.__name__, g.__doc__ = name, f'{name}(x) of each element'
+    return g
+
+
+def _erf(x):
+    "The error function; SciPy's is not needed for it"
+    return np.vectorize(math.erf, otypes=[x.dtype])(x)[()]
+
+
+def _flushed(x):
+    "fp32 numbers, those too small for its full precision as 0: so rounding to whole numbers takes them on a GPU"
+    return np.where(np.abs(x) < 2.0**-126, x * 0, x)[()] if x.dtype == np.float32 else x
+
+
+def _rsqrt(x):
+    return (1 / np.sqrt(x.astype(np.float64))).astype(x.dtype)
+
+
+exp = _of_floats(np.exp, 'exp')
+exp2 = _of_floats(np.exp2, 'exp2')
+log = _of_floats(np.log, 'log')
+log2 = _of_floats(np.log2, 'log2')
+sin = _of_floats(np.sin, 'sin')
+cos = _of_floats(np.cos, 'cos')
+sqrt = sqrt_rn = _of_floats(np.sqrt, 'sqrt')
+rsqrt = _of_floats(_rsqrt, 'rsqrt')
+floor = _of_floats(lambda x: np.floor(_flushed(x)), 'floor')
+ceil = _of_floats(lambda x: np.ceil(_flushed(x)), 'ceil')
+erf = _of_floats(_erf, 'erf')
+
+
+def fma(x, y, z):
+    "x*y + z, rounded once"
+    t = compute(compute(x, y, np.multiply), z, np.add).dtype
+    a, b, c = (convert(block_of(o), t) for o in (x, y, z))
+    return made(fused(*broadcast(a, b, c)), t, a, b, c)
+
+
+def fdiv(x, y, ieee_rounding=False):
+    "x / y of floating numbers"
+    return block_of(x) / y
+
+
+div_rn = fdiv
+
+
+def umulhi(x, y):
+    "The upper half of the product of two whole numbers"
+    x, y = block_of(x), block_of(y)
+    a, b = broadcast(x, y)
+    n = x.dtype.int_bitwidth
+    if n == 32:
+        return tensor(
+            ((a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)).astype(x.dtype.np), x.dtype
+        )
+    product = a.astype(np.uint64).astype(object) * b.astype(np.uint64).astype(object)
+    return tensor(np.asarray(product >> 64).astype(np.uint64).astype(x.dtype.np)[()], x.dtype)
+
+
+def sigmoid(x):
+    "1 / (1 + exp(-x))"
+    return 1 / (1 + exp(-x))

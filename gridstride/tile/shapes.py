@@ -1,0 +1,212 @@
+"""New blocks, and blocks in another shape or order: a part of `triton.language`."""
+
+import functools
+import math
+
+import numpy as np
+
+from .block import block_of, broadcast as _broadcast, convert, shaped, stacked, tensor
+from .run import refuse
+from .types import DTYPES, named
+
+__all__ = [
+    'arange',
+    'full',
+    'zeros',
+    'zeros_like',
+    'broadcast_to',
+    'broadcast',
+    'expand_dims',
+    'unsqueeze',
+    'squeeze',
+    'reshape',
+    'view',
+    'ravel',
+    'trans',
+    'permute',
+    'cat',
+    'join',
+    'split',
+    'interleave',
+    'flip',
+    'gather',
+]
+
+_I32 = DTYPES['int32']
+_MOST = 1 << 20  # TRITON_MAX_TENSOR_NUMEL
+
+
+def _is_power_of_2(n):
+    return n > 0 and n & (n - 1) == 0
+
+
+@functools.lru_cache(256)
+def _numbers(start, end):
+    a = np.arange(start, end, dtype=np.int32)
+    a.flags.writeable = False
+    return a
+
+
+def arange(start, end):
+    "The block start, start+1, ..., end-1; how many there are is a power of 2"
+    if isinstance(start, float) or isinstance(end, float):
+        raise refuse(f'tl.arange({start}, {end}): its bounds are whole numbers', 'Divide with //.')
+    if not (isinstance(start, int) and isinstance(end, int)):
+        raise refuse('tl.arange with a bound that is known only when the kernel runs',
+                     'Its bounds are numbers or tl.constexpr arguments.')  # fmt: skip
+    if not _is_power_of_2(end - start):
+        raise refuse(f'tl.arange({start}, {end}) has {end - start} elements, which is no power of 2',
+                     'Take the next one, triton.next_power_of_2(n), and mask what is too much.')  # fmt: skip
+    return tensor(_numbers(int(start), int(end)), _I32)
+
+
+def _shape(shape):
+    "Sizes of a block: powers of 2, known when it is compiled"
+    if len(shape) == 1 and not isinstance(shape[0], (int, tensor)):
+        shape = shape[0]
+    shape = (shape,) if isinstance(shape, (int, tensor)) else tuple(shape)
+    for o in shape:
+        if not isinstance(o, int):
+            raise refuse('the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.')
+        if not _is_power_of_2(o):
+            raise refuse(f'a block of shape {list(map(int, shape))}: {o} is no power of 2',
+                         'Take the next one, and mask what is too much.')  # fmt: skip
+    if math.prod(shape) > _MOST:
+        raise refuse(f'a block of {math.prod(shape)} elements; a block has at most {_MOST}')
+    return shape
+
+
+def full(shape, value, dtype):
+    "A block that holds one value"
+    t = named(dtype)
+    value = convert(block_of(value), t)
+    return tensor(np.full(_shape((shape,)), value.data, t.np), t)
+
+
+def zeros(shape, dtype):
+    "A block of zeros"
+    return full(shape, 0, dtype)
+
+
+def zeros_like(input):
+    "Zeros in the shape and type of another block"
+    return tensor(np.zeros(input.data.shape, input.dtype.np)[()], input.dtype)
+
+
+# Shapes
+
+
+def broadcast_to(input, *shape):
+    "The block, repeated along its axes of size 1"
+    shape, x = _shape(shape), block_of(input)
+    try:
+        return shaped(x, lambda a: np.broadcast_to(a, shape))
+    except ValueError:
+        raise refuse(f'a block of shape {list(x.data.shape)} as {list(map(int, shape))}') from None
+
+
+def broadcast(input, other):
+    "Both blocks in their common shape"
+    x, y = block_of(input), block_of(other)
+    shape = _broadcast(x, y)[0].shape
+    return tuple(shaped(o, lambda a: np.broadcast_to(a, shape)) for o in (x, y))
+
+
+def expand_dims(input, axis):
+    "The block with another axis of size 1, or several"
+    x = block_of(input)
+    axes = (axis,) if isinstance(axis, int) else tuple(axis)
+    return shaped(x, lambda a: np.expand_dims(np.asarray(a), axes))
+
+
+def unsqueeze(x, dim):
+    "The block with another axis of size 1"
+    return expand_dims(x, dim)
+
+
+def squeeze(x, dim):
+    "The block without an axis of size 1"
+    return shaped(x, lambda a: np.squeeze(a, dim))
+
+
+def reshape(input, *shape, can_reorder=False):
+    "The elements in another shape"
+    shape, x = _shape(shape), block_of(input)
+    if math.prod(shape) != x.data.size:
+        raise refuse(f'reshape of {x.data.size} elements to {list(map(int, shape))}')
+    return shaped(x, lambda a: np.reshape(a, shape))
+
+
+def view(input, *shape):
+    "The elements in another shape"
+    return reshape(input, *shape)
+
+
+def ravel(x, can_reorder=False):
+    "The elements along one axis"
+    return shaped(x, lambda a: np.reshape(a, -1))
+
+
+def trans(input, *dims):
+    "The block with its last two axes exchanged, or all of them in the order `dims`"
+    dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    if not dims:
+        if input.data.ndim < 2:
+            raise refuse(f'tl.trans of a block of shape {list(input.data.shape)}: it has no two axes')
+        return shaped(input, lambda a: np.swapaxes(a, -1, -2))
+    return permute(input, *dims)
+
+
+def permute(input, *dims):
+    "The block with its axes in another order"
+    dims = dims[0] if len(dims) == 1 and not isinstance(dims[0], int) else dims
+    if sorted(dims) != list(range(input.data.ndim)):
+        raise refuse(f'the order {list(dims)} of the axes of a block of shape {list(input.data.shape)}')
+    return shaped(input, lambda a: np.transpose(a, tuple(map(int, dims))))
+
+
+def cat(input, other, can_reorder=False, dim=0):
+    "Two blocks, one behind the other; with `can_reorder` Triton may mix them"
+    return stacked(input, other, lambda a, b: np.concatenate([a, b], dim))
+
+
+def join(a, b):
+    "Two blocks along a new last axis"
+    x, y = broadcast(block_of(a), block_of(b))
+    if x.dtype is not y.dtype:
+        raise refuse(f'tl.join of {x.dtype} and {y.dtype}')
+    return stacked(x, y, lambda a, b: np.stack([a, b], -1))
+
+
+def split(a):
+    "The two halves of a block along its last axis, whose size is 2"
+    if not a.data.ndim or a.data.shape[-1] != 2:
+        raise refuse(f'tl.split of a block of shape {list(a.data.shape)}', 'Its last axis has size 2.')
+    return shaped(a, lambda o: o[..., 0][()]), shaped(a, lambda o: o[..., 1][()])
+
+
+def interleave(a, b):
+    "The elements of two blocks in turn, along the last axis"
+    c = join(a, b)
+    return shaped(c, lambda o: o.reshape(*o.shape[:-2], -1))
+
+
+def flip(x, dim=None):
+    "The elements along an axis in reverse order"
+    axis = axis_of(x, -1 if dim is None else dim, 'tl.flip')
+    return shaped(x, lambda a: np.flip(a, axis))
+
+
+def gather(src, index, axis):
+    "Elements of a block by their index along an axis"
+    at = index.data.astype(np.int64)
+    return shaped(src, lambda a: np.take_along_axis(a, at, axis))
+
+
+def axis_of(x, axis, what):
+    "Which axis is meant, counted from the first; None for all"
+    if axis is None:
+        return None
+    if not -x.data.ndim <= axis < x.data.ndim:
+        raise refuse(f'{what} along axis {axis} of a block of shape {list(x.data.shape)}')
+    return int(axis) % x.data.ndim

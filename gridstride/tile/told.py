@@ -1,0 +1,84 @@
+"""What a kernel tells its compiler, and what is told to the reader: a part of `triton.language`."""
+
+import numpy as np
+
+from .block import block_of, convert, tensor
+from .run import current, finding, refuse
+from .types import DTYPES
+
+__all__ = [
+    'multiple_of',
+    'max_contiguous',
+    'assume',
+    'debug_barrier',
+    'static_print',
+    'static_assert',
+    'device_print',
+    'device_assert',
+    'max_constancy',
+]
+
+_I1 = DTYPES['int1']
+
+
+def multiple_of(input, values):
+    "Tells the compiler that numbers, or the first ones of rows of neighbours, are multiples; here it is checked"
+    x = block_of(input)
+    values = (values,) if isinstance(values, int) else values
+    if x.dtype.is_int() and x.data.ndim < 2 and len(values) == 1:
+        numbers = np.atleast_1d(x.data).astype(np.int64)
+        first = np.append(True, np.diff(numbers) != 1)
+        bad = numbers[first & (numbers % values[0] != 0)]
+        if bad.size:
+            raise finding('assert', 'multiple', dict(value=int(bad[0]), of=int(values[0])))
+    return x
+
+
+def max_contiguous(input, values):
+    "Tells the compiler that so many numbers are neighbours"
+    return input
+
+
+max_constancy = max_contiguous
+
+
+def assume(cond):
+    "Tells the compiler that a condition holds; here it is checked"
+    if not np.all(block_of(cond).data):
+        raise finding('assert', 'device', dict(message='tl.assume was told what is not so'))
+
+
+def debug_barrier():
+    "All threads of a program meet"
+    current().recent = []
+
+
+def static_print(*values, sep=' ', end='\n', file=None, flush=False):
+    "Print when the kernel is compiled; here, in the first program"
+    if current().number == current().first:
+        print(*values, sep=sep, end=end)
+
+
+def static_assert(cond, msg=''):
+    "A condition on what is known when the kernel is compiled"
+    if type(cond) is tensor:
+        raise refuse('tl.static_assert of what is known only when the kernel runs', 'tl.device_assert checks it then.')
+    if not cond:
+        raise finding('assert', 'static', dict(message=msg or 'the condition is false'))
+
+
+def device_print(prefix, *args, hex=False):
+    "Print values, each lane's in a line of its own on a GPU; here a block in one line"
+    x, y, z = current().program
+    shown = ', '.join(str(o.data) if type(o) is tensor else str(o) for o in args)
+    print(f'pid ({x}, {y}, {z}) {prefix}{": " if args and not prefix.rstrip().endswith(":") else ""}{shown}')
+
+
+def device_assert(cond, msg='', mask=None):
+    "A condition that must hold in every lane"
+    c = convert(block_of(cond), _I1)
+    if mask is not None:
+        c = c | ~convert(block_of(mask), _I1)
+    if not np.all(c.data):
+        lane = tuple(map(int, np.unravel_index(np.argmin(c.data), c.data.shape))) if c.data.ndim else ()
+        raise finding('assert', 'device', dict(message=msg or 'the condition is false'), lane)
