@@ -280,11 +280,12 @@ def test_fragments_that_are_not_there(fragment):
 
 NUMBERS = '''#include <mma.h>
 using namespace nvcuda::wmma;
-template <int m, int n, int k, class T, class S> __global__ void product(const T *a, const T *b, const S *c, S *out) {
+template <int m, int n, int k, class T, class S>
+__global__ void product(const T *a, const T *b, const S *c, S *out, int shift, int stride) {
     fragment<matrix_a, m, n, k, T, row_major> fa;
     fragment<matrix_b, m, n, k, T, col_major> fb;
     fragment<accumulator, m, n, k, S> fc;
-    load_matrix_sync(fa, a, k);
+    load_matrix_sync(fa, a + shift, stride);
     load_matrix_sync(fb, b, k);
     load_matrix_sync(fc, c, n, mem_row_major);
     mma_sync(fc, fa, fb, fc);
@@ -301,10 +302,16 @@ def test_wmma_of_bytes_and_of_doubles():
         whole = T != torch.float64
         make = (lambda *s: torch.randint(-128 + 128*(T==torch.uint8), 128, s, generator=gen).to(T)) if whole else (
             lambda *s: torch.randn(*s, generator=gen, dtype=T))
-        a, b = make(m, d), make(n, d)
+        shift = m*d//32     # in elements: the rows begin where PTX lets them, behind as much as a lane holds
+        a, b = torch.zeros(m, (d + 2*shift + 15)//16*16 if whole else d + 2*shift, dtype=T), make(n, d)
+        a[:, shift:shift+d] = make(m, d)
         c = torch.full((m, n), 2**31 - 1, dtype=torch.int32) if whole else make(m, n)
         out = torch.zeros_like(c)
-        k[names[m, n, d]][1, 32](a, b, c, out)
+        k[names[m, n, d]][1, 32](a, b, c, out, shift, a.shape[1])
+        if whole:
+            with pytest.raises(MemcheckError, match=f'a.* is misaligned: it must be a multiple of {shift}\n'):
+                k[names[m, n, d]][1, 32](a, b, c, out, shift//2, a.shape[1])
+        a = a[:, shift:shift+d]
         if whole: assert out.equal((a.long() @ b.long().T + c).to(torch.int32))
         else: torch.testing.assert_close(out, a @ b.T + c, rtol=0, atol=8*2.0**-52*float(a.abs().max()*b.abs().max()))
 

@@ -71,7 +71,9 @@ inline void nothing(void *const *) {}
 // The lane's elements, of which as many as lie in a row of memory are one access
 template <bool stores, class F, class P>
 GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool turned, int line) {
-    gridstride::must_be_aligned(p, 32, what, line);
+    // PTX asks for as many bytes as a lane holds, 8 for 16x16 signed chars; the CUDA guide for 32, which CUDA's own
+    // samples do not keep
+    gridstride::must_be_aligned(p, sizeof f.x, what, line);
     constexpr int run = int(F::num_elements) < F::inner ? int(F::num_elements) : F::inner;
     const int step = turned ? 1 : run;
     for (int i = 0; i < F::num_elements; i += step) {
