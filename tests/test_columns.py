@@ -1,12 +1,13 @@
 """Tables' columns on made-up clocks: ratios, runs, what cannot be timed, the clock from counted cycles; and what
 cublasLt is told of a product, by a stand-in that multiplies as it is told."""
 import ctypes
+from itertools import repeat
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
-from gridstride.bench import clocks, columns
+from gridstride.bench import clocks, columns, timing
 from gridstride.bench.columns import InARow, InGraph, Stamps, Written, by_column, clock_between
 from gridstride.cpp import cuda_kernel
 from gridstride.kernels import cublaslt
@@ -34,8 +35,9 @@ def test_each_sm_notes_both_of_its_counters():
 def test_notes_lie_around_a_batch(monkeypatch):
     "In the queue, behind the pause and before the first run, and behind the last; not in the time of a call"
     said = []
-    stream = SimpleNamespace(Event=lambda **_: SimpleNamespace(record=lambda: said.append('event'),
-        elapsed_time=lambda other: 3.), _sleep=lambda n: said.append('pause'), synchronize=lambda: said.append('all'))
+    event = SimpleNamespace(record=lambda: said.append('event'), elapsed_time=lambda _: 3., query=lambda: False)
+    stream = SimpleNamespace(Event=lambda **_: event, _sleep=lambda _: said.append('pause'),
+                             synchronize=lambda: said.append('all'))
     def clock(kind):
         c = kind.__new__(kind)
         c.torch, c.each, c.buffer, c.states, c.mhz = stream, 1e-5, None, [], []
@@ -57,6 +59,53 @@ def test_notes_lie_around_a_batch(monkeypatch):
     def fn(): pass
     assert c.times(fn, 1) == [.003/columns.CALLS] and c.times(fn, 1) and len(c.graphs) == 1
     assert said.count(f'graph of {columns.CALLS}') == 2
+
+
+class Queue:
+    "A GPU that is `free` at a time: an event takes place then, or when it is queued, if that is later"
+    def __init__(self): self.now, self.free = 0., 0.
+    def Event(self, **_): return QueuedEvent(self)
+    def _sleep(self, cycles): self.free = max(self.now, self.free) + cycles/2e9
+    def synchronize(self): self.now = max(self.now, self.free)
+
+
+class QueuedEvent:
+    def __init__(self, queue): self.queue = queue
+    def record(self): self.at = self.queue.free = max(self.queue.now, self.queue.free)
+    def query(self): return self.at <= self.queue.now
+    def elapsed_time(self, other): return (other.at - self.at)*1000
+
+
+def queued(kind, launches):
+    "A clock of this kind on a made-up GPU, and a kernel of 5 µs; each launch takes the CPU what `launches` gives"
+    q, c = Queue(), kind.__new__(kind)
+    c.torch, c.each, c.buffer, c.states, c.mhz, c.now = q, 1e-5, None, [], [], lambda: q.now
+    c.sensors, c.stamps = SimpleNamespace(read=lambda: None), SimpleNamespace(note=lambda i: None, mhz=lambda: 1700.)
+    def kernel():
+        q.now += next(launches)
+        q.free = max(q.now, q.free) + 5e-6
+    return c, kernel
+
+
+def test_a_run_to_which_the_cpu_was_late_is_no_time_of_the_gpu():
+    "As when a compiler beside it takes the CPU away in the fifth run: for it, and those behind it, there is no pause"
+    c, kernel = queued(clocks.Events, iter([1e-5]*4 + [.01] + [1e-5]*5))
+    assert c.times(kernel, 10) == pytest.approx([5e-6]*4) and not c.late
+
+
+def test_a_batch_that_was_queued_too_late_is_measured_again():
+    c, kernel = queued(clocks.Events, iter([.002]*3 + [1e-5]*3))
+    assert c.times(kernel, 3) == pytest.approx([5e-6]*3) and not c.late
+
+
+def test_times_of_the_cpu_are_refused_in_tables_and_doubted_elsewhere():
+    "As of a function that waits for the GPU: no pause is long enough"
+    c, kernel = queued(Written, repeat(.05))
+    with pytest.raises(RuntimeError, match='3 times the GPU came to all 2 runs before they were'): c.times(kernel, 2)
+    c, kernel = queued(clocks.Events, repeat(.05))
+    assert min(c.times(kernel, 2)) > .02 and c.late == 1
+    assert any('may hold what the CPU takes' in o for o in timing.unseen_doubts(c, True))
+    assert not timing.unseen_doubts(clocks.Clock(), True)
 
 
 # Columns

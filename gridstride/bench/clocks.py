@@ -121,17 +121,23 @@ def clock_doubts(states) -> list:  # states: of `State`
 
 # An event is a note in the GPU's queue; the GPU writes down when it comes to it. Two of them around a kernel
 # tell how long it took, the launch on the CPU's side not included, if the queue never runs dry. So a whole
-# batch is queued behind a pause that is as long as the queueing, and waited for once.
+# batch is queued behind a pause that is longer than the queueing, and waited for once. A CPU that is held up meanwhile,
+# by compilers beside it or by a slow launch, comes too late all the same: the GPU has noted the first event before the
+# second one is queued, and the time between them is the CPU's. Such a run is left out; if all of a batch are such, it
+# is measured again.
 #
 # Before each run a buffer larger than the L2 cache is overwritten, so that the kernel finds nothing of its
 # inputs there (as `triton.testing.do_bench` does). Its lines have to be written back while the kernel begins, which
 # may cost one kernel more than another: with `flush='read'` such a buffer is read instead, and the cache is as full,
 # but clean. Without either (`flush=False`), small inputs stay in the L2, which is right for a kernel that reads what
 # the one before it has just written.
-class Events(Clock):
-    "CUDA events on the current device"
+TRIES = 3  # batches, until one has a run that was queued before the GPU came to it
 
-    gpu, most = True, 100  # more would not fit into the queue
+
+class Events(Clock):
+    "CUDA events on the current device; `late` counts batches in which the GPU came to each run before it was queued"
+
+    gpu, most, late = True, 100, 0  # more would not fit into the queue
 
     def __init__(self, flush=True):
         if flush not in (True, False, 'read'):
@@ -158,11 +164,24 @@ class Events(Clock):
         "And behind the last"
 
     def times(self, fn, n) -> list:  # of seconds
-        "How long the GPU takes for each of `n` calls"
+        "How long the GPU takes for each of `n` calls, without those to which the CPU was late, unless all are such"
+        for _ in range(TRIES):
+            runs = self._batch(fn, n)
+            if found := [seconds for seconds, late in runs if not late]:
+                return found
+        return self.all_late([seconds for seconds, _ in runs])
+
+    def all_late(self, times):
+        "What becomes of times in which the CPU's are; a function that waits for the GPU itself has no others"
+        self.late += 1
+        return times
+
+    def _batch(self, fn, n):
+        "(seconds, whether the GPU came to it before it was queued) of each of `n` calls"
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
         # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, and that is no queueing
-        self.torch._sleep(int(min(0.02, 1.2 * n * self.each) * 2e9))
-        start = self.now()
+        self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
+        start, late = self.now(), []
         self.begun()
         for before, after in pairs:
             if self.buffer is not None:
@@ -170,11 +189,12 @@ class Events(Clock):
             before.record()
             fn()
             after.record()
+            late.append(before.query())
         self.ended()
         self.each = (self.now() - start) / n  # what it took to queue a run
         self.states.append(self.sensors.read())  # while the GPU is busy
         self.torch.synchronize()
-        return [before.elapsed_time(after) / 1000 for before, after in pairs]
+        return [(before.elapsed_time(after) / 1000, o) for (before, after), o in zip(pairs, late)]
 
 
 # A kernel of a few microseconds costs more to launch than to run, and events around it cost about as much

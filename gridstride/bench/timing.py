@@ -268,7 +268,9 @@ def unseen_doubts(clock, checks) -> list:  # of sentences
     "Doubts about what was not looked at"
     why = getattr(getattr(clock, 'sensors', None), 'why', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
-    return unchecked + ([f"the GPU's clock was not noted: {why}"] if why else [])
+    late = 'the GPU came to each run before it was queued, so times may hold what the CPU takes: does it wait for it?'
+    waited = [late] if getattr(clock, 'late', 0) else []
+    return unchecked + waited + ([f"the GPU's clock was not noted: {why}"] if why else [])
 
 
 def bench(
@@ -288,7 +290,7 @@ def bench(
     "Check `fn(*args)`, then time it until the median is steady, and say what that is worth"
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
-    more = unseen_doubts(clock, check is not None) + input_doubts(args, out)
+    more = input_doubts(args, out)
     roof, peak = roof or roof_for(clock, flops, bytes), peak or peak_of([*args, got])
     del got
 
@@ -296,6 +298,6 @@ def bench(
         return fn(*args)
 
     times, name = limits.sample(clock, call, seconds), name or getattr(fn, '__name__', type(fn).__name__)
-    states = list(clock.states)
+    states, more = list(clock.states), unseen_doubts(clock, check is not None) + more
     t = Timing(name, times, clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
     return time_short(t, clock, call)

@@ -117,13 +117,13 @@ def _one(fns, args, baseline, clock, check, out, flops, bytes, seconds, peak, ro
             got = call_checked(f, args, check, out)
         except AssertionError as e:
             raise AssertionError(f'{k} is wrong, so nothing was timed. {e}') from None
-    more = unseen_doubts(clock, check is not None) + input_doubts(args, out)
+    more = input_doubts(args, out)
     roof, peak = roof or roof_for(clock, flops, bytes), peak or peak_of([*args, got])
     del got
     noted = len(clock.states)
     calls = {k: (lambda f=f: f(*args)) for k, f in fns.items()}
     got = turns(clock, calls, seconds)
-    states = list(clock.states)[noted:]
+    states, more = list(clock.states)[noted:], unseen_doubts(clock, check is not None) + more
     timings = {
         k: Timing(k, sum(o, []), clock.device, clock.gpu, flops, bytes, peak, roof, states=states, more=more)
         for k, o in got.items()
