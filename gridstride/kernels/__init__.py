@@ -8,7 +8,8 @@ The modules, in the order in which they are read best:
   `tensor_cores` (21), `hopper` (22), `trials` (what its rungs are tried with), `pictures`, `alone` (an instruction with
   nothing to wait for);
 - more products: `split` (float32 by tensor cores), `thin` (a few columns), `transposed` (gradients);
-- the tool: `choice` (which kernel, and why), `kept` (what `tune` measured, on disk), `calling` (`matmul` itself);
+- the tool: `choice` (which kernel, and why), `costs` (what kernels of bfloat16 take), `kept` (what `tune` measured, on
+  disk), `calling` (`matmul` itself);
 - what they are written with: `ptx` (instructions as functions), `tma` (models of who holds what), `maps` (tensor maps);
 - rooms of tools, alike inside: `memory`, `fused`, `flash`, `latent`, `products`, `quant`, `sparse`; what they share:
   `tool` (looks at arguments, launches a `Call`), `operators` (how torch's compiler sees a launch), `texts` (what stands

@@ -4,7 +4,7 @@ from collections import namedtuple
 from contextlib import contextmanager
 from functools import lru_cache
 
-from . import hopper, kept, split, transposed
+from . import costs, kept, split, transposed
 from ..cpp.launcher import torch_has
 from ..utils import backend, gpu_count
 
@@ -17,11 +17,11 @@ CHOOSE = {
     ('float32', 'nn'): split.choose,
     ('float32', 'tn'): split.choose_tn,  # the first matrix lies column after column, as a transpose does
     ('float32', 'nt'): split.choose_nt,  # the second one does
-    ('bfloat16', 'nn'): hopper.choose,
+    ('bfloat16', 'nn'): costs.choose,
     ('bfloat16', 'tn'): transposed.choose_tn,
     ('bfloat16', 'nt'): transposed.choose_nt,
 }
-RANKED = {('bfloat16', 'nn'): hopper.ranked}  # called with (h, w, k, sms, n): the `n` that `tune` shall measure
+RANKED = {('bfloat16', 'nn'): costs.ranked}  # called with (h, w, k, sms, n): the `n` that `tune` shall measure
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
 KEPT, EVERY = 4096, 1000  # plans; more kernels than there are for any shape
 

@@ -3,8 +3,7 @@
 
     with using(*ranked(1264, 416, 8080)): tune(a, b)            # measures them, and has `matmul` take the fastest
 
-`matmul` picks none by itself: what is here beyond `calls.TILES` (widths in steps of 8, `CK`, `LEAD`, `EARLY`) was
-checked on the emulator, and waits to be measured.
+`matmul` picks those that `..costs` has measured.
 """
 
 from functools import cache, lru_cache
@@ -12,7 +11,7 @@ from itertools import product
 
 from .calls import BK, Case, Tile, most_registers, product_call, registers, stage_bytes
 from .launches import why_not
-from ..rung import Product, here
+from ..rung import H100, Product, here
 from ..sparse.launches import ready
 from ...utils import backend, cdiv
 
@@ -54,6 +53,11 @@ class Tiled(Product):
 
     def __repr__(self):
         return f'<Tiled {self.name!r}>'
+
+    @property
+    def src(self):
+        "What is compiled, whatever the sizes"
+        return self.call(64, 64, BK * self.tile.CK, H100)[0].src
 
     def why_not(self, h, w, k):
         if cdiv(k, BK) < self.tile.CK:
@@ -124,6 +128,15 @@ def every_tile(layout='nn') -> tuple:
         if tile := _fill(Tile(BM, BN, 0, WGS, CM, CN, BLOCKS, CK), turned):
             found[tile] = None
     return tuple(found)
+
+
+@lru_cache
+def tile_of(
+    cut,  # BM, BN, CM, CN, CK, BLOCKS
+    layout='nn',
+) -> Tile:
+    "The tile that cuts so, with all the stages that it has room for"
+    return next(o for o in every_tile(layout) if (o.BM, o.BN, o.CM, o.CN, o.CK, o.BLOCKS) == tuple(cut))
 
 
 def _lines(rows, length):

@@ -1,0 +1,182 @@
+"""Which kernel multiplies two matrices of 16-bit floats the fastest: a model of what each takes, as it was measured.
+
+`benchmarks/cost.py` measures products on a GPU and fits the model, `benchmarks/cost.json` is what it measured. Lesson
+22's `hopper.cost` has the same thoughts with numbers that were found by hand; what a pick by either loses against the
+fastest kernel that was measured is what `python cost.py fit` prints.
+"""
+
+from functools import lru_cache
+from typing import NamedTuple
+
+from . import hopper
+from ..utils import cdiv
+
+
+class Cut(NamedTuple):
+    "How a kernel cuts a product, whatever the kernel"
+
+    BM: int  # of a block's tile: rows of `wgmma`'s product, which are columns of the result if it is `turned`
+    BN: int
+    CM: int = 1  # blocks of a cluster, along BM and along BN
+    CN: int = 1
+    CK: int = 1  # blocks that share k
+    BLOCKS: int = 1  # of an SM
+    turned: int = 0  # the product of the transposes?
+    beside: int = 0  # two warpgroups side by side?
+    split: int = 0  # is the last wave shared, by parts of k?
+    family: str = 'final'  # lesson 22's last rung; 'tiled': `products.tiled`
+
+
+# All are positive: what is fitted are their logarithms
+class Model(NamedTuple):
+    "Cycles; where they are of a block's tile, it has BM x BN numbers"
+
+    tensor: float = 1.0  # the tensor cores' time for a step of 64 k, over what they take at best
+    shared: float = 0.74  # what shared memory moves in a step: cycles for 128 bytes
+    l2: float = 128 / 63  # what the L2 cache gives in a step: cycles for 128 bytes
+    lines: float = 1.67  # rows that do not begin with a line, over those that do
+    memory: float = 1 / 1500  # all that is read and written once: cycles for a byte
+    begin: float = 6000  # once
+    cluster: float = 3000  # once, with clusters
+    end: float = 1000  # for each tile
+    store: float = 1 / 16  # for each number of a tile
+    share: float = 2000  # for each tile whose k is shared
+    add: float = 1 / 8  # for each number of such a tile, and of each part of a last wave
+    hand: float = 20500  # once, where the last wave is shared
+    tiled: float = 1.0  # the ends of tiles of `products.tiled`, over those of lesson 22
+
+
+def _smooth(*xs):
+    return sum(x**4 for x in xs) ** 0.25
+
+
+def _step_cycles(m, shape, layout, cut):
+    "Cycles of 64 k for a block that has its SM alone"
+    (h, w, k), (ta, tb) = shape, (o == 't' for o in layout)
+    a_row, b_row = h if ta else k, k if tb else w
+    if cut.turned:
+        a_row, b_row = b_row, a_row
+    loaded = (
+        cut.BN if cut.turned or tb else cdiv(cut.BN, 64) * 64
+    )  # an n that does not lie along k comes in whole boxes
+
+    def rows(n, length):
+        return n * (m.lines if length % 64 else 1)
+
+    shared = max(1, cut.BM // 64) * 4 * (16 * (1 + cut.beside) + cut.BN / 4) + cut.BM + loaded
+    l2 = rows(cut.BM / cut.CN, a_row) + rows(loaded / cut.CM, b_row)
+    return _smooth(m.tensor * cut.BM * cut.BN / 32, m.shared * shared, m.l2 * l2)
+
+
+def _shared_wave(m, cut, tiles, slots, steps, step):
+    "Cycles of the tiles that do not fill a wave, shared by all clusters; None if there is nothing to share"
+    rest = tiles % slots
+    sharers = min(slots, rest * 8, rest * steps // 4)
+    if sharers > rest:
+        return rest * steps / sharers * step + m.hand + m.add * cut.BM * cut.BN * cdiv(sharers, rest)
+
+
+def cycles(m, shape, layout, cut, sms=132) -> float:
+    "What the model `m` says of a product of `shape`, (h, w, k); infinite if the kernel is not made for it"
+    h, w, k = shape
+    size = cut.CM * cut.CN * cut.CK
+    high, wide = (cut.BN * cut.CN, cut.BM * cut.CM) if cut.turned else (cut.BM * cut.CM, cut.BN * cut.CN)
+    tiles, slots = cdiv(h, high) * cdiv(w, wide), hopper.at_once(size, sms) * cut.BLOCKS
+    numbers, steps = cut.BM * cut.BN, cdiv(cdiv(k, 64), cut.CK)
+    step = _step_cycles(m, shape, layout, cut) * min(cut.BLOCKS, cdiv(tiles * size, sms))
+    end = (m.end + m.store * numbers) * (m.tiled if cut.family == 'tiled' else 1)
+    tile = steps * step + end + (cut.CK > 1) * (m.share + m.add * numbers)
+    computed = cdiv(tiles, slots) * tile
+    if cut.split:
+        last = _shared_wave(m, cut, tiles, slots, steps, step)
+        computed = float('inf') if last is None else tiles // slots * tile + last
+    return m.begin + m.cluster * (size > 1) + _smooth(computed, m.memory * 2 * (h * k + k * w + h * w))
+
+
+# As fitted to an H100. A kernel that is not named here is not picked; its number is what it takes over what the model
+# says, half of which is believed where it was measured some four times.
+FITTED = Model(
+    tensor=0.8243,
+    shared=0.5115,
+    l2=1.888,
+    lines=1.946,
+    memory=0.0008453,
+    begin=8209,
+    cluster=3464,
+    end=851.4,
+    store=0.0968,
+    share=2000,
+    add=0.1051,
+    hand=1.744e04,
+    tiled=0.8636,
+)
+FACTORS = {
+    Cut(64, 64): 0.997,
+    Cut(64, 64, CM=2, CN=2): 1.010,
+    Cut(64, 96, CM=2, CN=2): 1.012,
+    Cut(64, 128, CM=2, CN=2): 0.967,
+    Cut(64, 160, CM=2, CN=2, turned=1): 1.055,
+    Cut(64, 192, CM=2, family='tiled'): 1.047,
+    Cut(64, 192, CM=4): 0.986,
+    Cut(64, 256, CM=2, family='tiled'): 1.030,
+    Cut(128, 64): 0.988,
+    Cut(128, 112, CM=2, turned=1): 0.996,
+    Cut(128, 112, CM=2, CN=2, turned=1): 0.979,
+    Cut(128, 144, CM=2, CN=2, turned=1): 1.004,
+    Cut(128, 160, CM=2, turned=1): 1.021,
+    Cut(128, 160, CM=4, turned=1): 0.990,
+    Cut(128, 192, family='tiled'): 0.992,
+    Cut(128, 192, CM=2): 0.997,
+    Cut(128, 208, CM=2, turned=1): 0.987,
+    Cut(128, 208, CM=2, CN=2, turned=1): 1.019,
+    Cut(128, 224, CM=2, turned=1): 0.988,
+    Cut(128, 240, CM=2, turned=1): 0.993,
+    Cut(128, 256, family='tiled'): 0.982,
+    Cut(128, 256, CM=2): 1.012,
+    Cut(128, 256, CM=2, family='tiled'): 0.999,
+    Cut(128, 256, CM=2, split=1): 0.990,
+    Cut(128, 272, CM=2, turned=1, beside=1): 1.014,
+    Cut(192, 160, turned=1, beside=1): 0.996,
+    Cut(192, 160, CN=2, turned=1, beside=1): 0.977,
+    Cut(192, 176, CN=2, turned=1, beside=1): 0.969,
+    Cut(192, 192, turned=1, beside=1): 1.001,
+    Cut(192, 192, CN=2, turned=1, beside=1): 0.983,
+    Cut(192, 208, turned=1, beside=1): 0.989,
+    Cut(192, 208, CM=2, turned=1, beside=1): 0.995,
+    Cut(256, 144, CN=2, turned=1): 1.000,
+    Cut(256, 152, CN=2, turned=1): 0.993,
+    Cut(256, 160): 1.011,
+    Cut(256, 160, CN=2, turned=1): 1.014,
+    Cut(256, 176, CN=2, turned=1): 1.020,
+    Cut(256, 192, CN=2): 1.023,
+    Cut(256, 192, CN=2, turned=1): 1.032,
+}
+
+
+def kernel_of(cut, dtype='bfloat16', layout='nn'):
+    "What multiplies so"
+    if cut.family == 'final':
+        return hopper.final(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
+    from .products.tiled import tile_of, tiled  # late: it needs torch
+
+    return tiled(tile_of(cut[:6], layout), dtype, layout)
+
+
+def estimate(h, w, k, cut, sms=132) -> float:
+    "About how many cycles a kernel takes for h x k @ k x w"
+    return FACTORS[cut] * cycles(FITTED, (h, w, k), 'nn', cut, sms)
+
+
+@lru_cache(4096)
+def _order(h, w, k, sms):
+    return sorted((o for o in FACTORS if o.CK <= cdiv(k, 64)), key=lambda o: estimate(h, w, k, o, sms))
+
+
+def ranked(h, w, k, sms=132, n=6) -> list:
+    "The kernels of bfloat16 with the `n` lowest estimates for h x k @ k x w, the lowest first"
+    return [kernel_of(o) for o in _order(h, w, k, sms)[:n]]
+
+
+def choose(h, w, k, sms=132):
+    "The kernel of bfloat16 for h x k @ k x w"
+    return ranked(h, w, k, sms, 1)[0]
