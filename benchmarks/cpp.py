@@ -1,5 +1,5 @@
 """CUDA C: from an edited cell to its first result, and the emulator's speed. With a GPU, against torch's load_inline;
-`--numba` adds Numba's simulator (a minute)."""
+`--numba` adds Numba's simulator (a minute), `--launches` measures empty launches alone."""
 import argparse, json, os, platform, statistics, subprocess, sys, tempfile, time
 
 import torch
@@ -163,17 +163,52 @@ def emulator(numba):
             print(f"{'Numba simulator':<34}{slow:>10.2f}{slow/a:>10,.0f} times unchecked, {slow/b:,.0f} times checked")
 
 
+EMPTY = cuda_begin + '''
+__global__ void empty_k(float *x, int n) {}
+void launched(torch::Tensor x, int times) {
+    for (int i = 0; i < times; i++) empty_k<<<1, 32>>>(x.data_ptr<float>(), 1);
+}
+'''
+
+
+def microseconds(f, launches, repeat=40):
+    "Of this thread's own time, which others on the machine lengthen least; the shortest of all"
+    def once():
+        start = time.thread_time()
+        f()
+        return time.thread_time()-start
+    return min(once() for _ in range(repeat))/launches*1e6
+
+
+def launches():
+    "What a launch costs on the emulator that does nothing"
+    x,n = torch.zeros(32),200
+    print(f"\n{'microseconds of an empty launch':<34}{'checked':>10}{'unchecked':>10}")
+    kernels = [cuda_kernel(EMPTY, checks=o) for o in (True, False)]
+    modules = [load_cuda(EMPTY, checks=o) for o in (True, False)]
+    def by_python(k):
+        for _ in range(n): k[1,32](x, 1)
+    rows = {'kernel[1, 32](x, n) in Python': [microseconds(lambda: by_python(k), n) for k in kernels],
+            'k<<<1, 32>>>(x, n) in host code': [microseconds(lambda: m.launched(x, 10*n), 10*n) for m in modules]}
+    for name,(checked,unchecked) in rows.items(): print(f'{name:<34}{checked:>10.2f}{unchecked:>10.2f}')
+
+
 def main():
     p = argparse.ArgumentParser(description=__doc__)
     p.add_argument('--numba', action='store_true')
+    p.add_argument('--launches', action='store_true')
     a = p.parse_args()
     gpu = torch.cuda.get_device_name() if backend()=='gpu' else 'no GPU'
     print(f'{gpu}, {platform.machine()}, {os.cpu_count()} cores, {build.compiler().kind} {build.compiler().version}, '
           f'Python {platform.python_version()}, torch {torch.__version__}')
-    print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}\n')
+    print(f'load of the machine at the start: {os.getloadavg()[0]:.1f}')
+    if a.launches: return launches()
+    print()
     edit_to_launch()
     first_cells()
-    if backend()!='gpu': emulator(a.numba)
+    if backend()!='gpu':
+        emulator(a.numba)
+        launches()
 
 
 if __name__=='__main__': main()

@@ -10,6 +10,7 @@ __all__ = [
     'WARPS',
     'Settings',
     'settings',
+    'values_of',
     'change',
     'checking',
     'parse_checks',
@@ -55,6 +56,11 @@ class Settings:
 settings = Settings(
     checks=CHECKS, order='forward', seed=0, who=False, engine='lanes', lanes=16384, seconds=60.0, warp=32
 )
+
+
+def values_of(settings) -> dict:
+    "All values, as they hold for this thread: quicker than one by one"
+    return {**vars(settings)['_values'], **vars(vars(settings)['_own'])}
 
 
 @contextmanager

@@ -1,7 +1,7 @@
 """A kernel's parameters, known from its source: what may be given for each, and what is wrong with what was given."""
 
 import ctypes, re
-from functools import partial
+from functools import lru_cache, partial
 
 import numpy as np
 
@@ -46,6 +46,7 @@ _NO_TYPE = re.compile(
 _SAME = {'uint8': 'bool', 'bool': 'uint8', 'int8': 'uint8'}  # of one byte, and given for another
 
 
+@lru_cache  # every launch asks
 def dtype_of(
     type: str,  # as C writes it, such as `const float *__restrict__`
 ):  # (name of the dtype or None, is it a pointer)
@@ -57,6 +58,7 @@ def dtype_of(
     return _DTYPE.get(base), pointer
 
 
+@lru_cache
 def spell_param(p) -> str:
     "A `Param` as messages show it: `const float * x`"
     return f'{p.type} {p.name}'
@@ -110,6 +112,7 @@ def _check_array(x, dtype, wrong, device, const):
         raise wrong('is not contiguous: the kernel would read its memory in another order; use .contiguous()')
 
 
+@lru_cache
 def is_const(type: str) -> bool:
     "Does a pointer of this type forbid to write through it? `const float *`, but not `float *const`"
     return bool(re.search(r'\bconst\b[^*]*\*', type))

@@ -16,7 +16,7 @@ from pathlib import Path
 from unittest.mock import patch
 
 from ..findings import warn_of
-from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings
+from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings, values_of
 from ..options import options as options_of_all
 from .build import runtime
 from .edits import NotEmulated
@@ -104,15 +104,16 @@ def prepare(
     """Set the runtime to how kernels shall run now: of these detectors those that the options let look on
 
     `NotEmulated` under `sim.options(warp=64)`: nothing runs in another width unseen."""
-    if settings.warp != 32:
+    now, limit = values_of(settings), values_of(limits)
+    if now['warp'] != 32:
         raise NotEmulated(
-            f'warps of {settings.warp} threads, on the emulator of CUDA C\n'
+            f'warps of {now["warp"]} threads, on the emulator of CUDA C\n'
             '  sim.options(warp=64) is for kernels in Python; CUDA C runs outside of it, in warps of 32.'
         )
-    mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(settings.checks))
-    memory = limits.memory or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
-    order = ORDERS.index(settings.order)
-    how = COptions(mask, order, settings.seed, limits.threads, seconds or limits.seconds, memory)
+    mask = _mask(checks if isinstance(checks, tuple) else parse_checks(checks), tuple(now['checks']))
+    memory = limit['memory'] or parse_bytes(os.environ.get('GRIDSTRIDE_DEVICE_MEMORY') or None) or 0
+    order = ORDERS.index(now['order'])
+    how = COptions(mask, order, now['seed'], limit['threads'], seconds or limit['seconds'], memory)
     device().gridstride_set(ctypes.byref(how))
 
 

@@ -21,8 +21,9 @@ from .rewrite import to_cpp, without_line_numbers
 from ..findings import LaunchError
 from ..launching import argument_error, configure, launch_error, read_brackets
 from ..options import CHECKS, parse_checks
-from ..utils import backend
+from ..utils import backend, dim3
 
+_ALONE = dim3(1)  # blocks of a cluster, unless a launch has clusters
 KEPT = 256  # compiled launches of a kernel that are kept ready
 
 
@@ -170,7 +171,7 @@ def _by_emulator(src, wanted, checks):
     emulator.device()
     module = Emulated(built, file, {}, checks)
 
-    def run(name, args, grid, block, stream, shared, cluster=(1, 1, 1)):
+    def run(name, args, grid, block, stream, shared, cluster=_ALONE):
         module.launch(name, grid, block, args, shared, cluster=cluster)
 
     return Kernels({o: Kernel(o, f.params, partial(run, _identifier(o)), 'cpu', built) for o, f in wanted})

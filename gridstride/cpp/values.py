@@ -532,7 +532,8 @@ class Library:
 
     def launch(self, kernel, grid, block, args, shared=0, stream=None, cluster=(1, 1, 1)):
         "Launch an exported kernel, by its name; `grid` and `block` as for `dim3`"
-        return self.kernels[kernel].run(args, dim3(grid), dim3(block), shared, stream, dim3(cluster))
+        grid, block, cluster = (o if type(o) is dim3 else dim3(o) for o in (grid, block, cluster))
+        return self.kernels[kernel].run(args, grid, block, shared, stream, cluster)
 
     def call(self, entry, call):
         """Run the compiled function `entry`; what it returns is 0 if all went well.

@@ -219,9 +219,11 @@ static bool launched(const Launch &l) {
 #ifdef _OPENMP
     int threads = detector.on ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
-    launching = threads > 1;
-#pragma omp parallel num_threads(threads) if (threads > 1)
-    work(l, threads);
+    if ((launching = threads > 1)) forget_locks();
+    if (launching) {
+#pragma omp parallel num_threads(threads)
+        work(l, threads);
+    } else work(l, 1);                                      // a parallel region of one thread asks the system, too
     launching = false;
 #else
     work(l, 1);

@@ -36,7 +36,6 @@ uint64_t capacity(const Launch &l, size_t static_bytes) {
 }
 void begin_grid() {
     taken = 0, at_grid.arrived = 0;
-    forget_locks();
 }
 
 // A thread looks at a place: has it found the same there several times, so that it should let others go on?
@@ -159,11 +158,8 @@ class Residents {
 public:
     Residents(const Launch &l, Worker &root, int os_threads, std::vector<Worker *> (&lists)[2])
         : l(l), root(root), free(lists[0]), waiting(lists[1]), os_threads(os_threads) {
-        Dl_info info;
         free.clear(), waiting.clear();
-        scope = dladdr(reinterpret_cast<const void *>(l.thread), &info)
-                    ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
-                    : 0;
+        scope = bytes_at_file_scope();
         number_of = blocks_of(l) / (uint64_t(l.cluster.x) * l.cluster.y * l.cluster.z);
         free.push_back(team());
     }
@@ -183,6 +179,15 @@ public:
     }
 
 private:
+    // of shared memory; whose library it is takes long to ask
+    size_t bytes_at_file_scope() const {
+        Dl_info info;
+        if (root.file_scopes.empty()) return 0;
+        if (detector.on) return root.file_scopes[detector.image.base].used;
+        return dladdr(reinterpret_cast<const void *>(l.thread), &info)
+                   ? root.file_scopes[reinterpret_cast<uintptr_t>(info.dli_fbase)].used
+                   : 0;
+    }
     size_t room() const {
         return std::max(size_t(1), size_t(capacity(l, root.shared_static)) / root.blocks() / size_t(os_threads));
     }
@@ -336,7 +341,8 @@ void work(const Launch &l, int os_threads) {
     static thread_local std::vector<Worker *> lists[2];    // a jump out of the launch would lose them
     Worker &root = this_worker();
     watch(true);
-    if (sigsetjmp(root.escape, 1) == 0) Residents(l, root, os_threads, lists).run();
+    // the handler blocks no signal (SA_NODEFER), so there is no mask to keep, which would take a system call
+    if (sigsetjmp(root.escape, 0) == 0) Residents(l, root, os_threads, lists).run();
     else {
         tell_signal(*worker);
         stop = true;
