@@ -2,6 +2,7 @@
 import ast, importlib, re
 from functools import cache
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -18,27 +19,45 @@ def is_module(parts):
     return (ROOT/Path(*parts)).with_suffix('.py').exists() or (ROOT/Path(*parts)/'__init__.py').exists()
 
 
+def is_name(node):
+    "A string by which a module of the package may be imported?"
+    return (isinstance(node, ast.Constant) and isinstance(node.value, str)
+            and bool(re.fullmatch(r'gridstride(\.\w+)+', node.value)))
+
+
+def is_public(node, *kinds): return isinstance(node, kinds) and not node.name.startswith('_')
+
+
+def described(node):
+    "A public function or class: its line, name and docstring, whether it is a class, and its public methods"
+    methods = [(m.name, m.lineno) for m in node.body if is_public(m, ast.FunctionDef)]
+    doc, is_class = ast.get_docstring(node) or '', isinstance(node, ast.ClassDef)
+    return SimpleNamespace(line=node.lineno, name=node.name, doc=doc, is_class=is_class, methods=methods)
+
+
 @cache
-def tree_of(path): return ast.parse(path.read_text(encoding='utf-8'))
+def parsed(path):
+    """What is asked of a module: its docstring; what it imports, each with whether that is at the top of the file; its
+    public things. Its tree is let go: all of them are a million objects, among which Python looks for garbage"""
+    tree = ast.parse(path.read_text(encoding='utf-8'))
+    top = set(map(id, tree.body))
+    imports = [(n, id(n) in top) for n in ast.walk(tree) if isinstance(n, (ast.Import, ast.ImportFrom)) or is_name(n)]
+    things = [described(n) for n in tree.body if is_public(n, ast.FunctionDef, ast.ClassDef)]
+    return SimpleNamespace(doc=ast.get_docstring(tree) or '', imports=imports, things=things)
 
 
 def imported(path):
     "(module as a tuple of names, is it at the top of the file?) for each import from the package"
     inside = ('gridstride', *path.relative_to(PACKAGE).with_suffix('').parts[:-1])
-    tree = tree_of(path)
-    top = set(map(id, tree.body))
-    for n in ast.walk(tree):
-        found = []
+    for n, top in parsed(path).imports:
         if isinstance(n, ast.ImportFrom):
             base = inside[:len(inside)-n.level+1] if n.level else ()
             module = (*base, *filter(None, (n.module or '').split('.')))
             found = {(*module, a.name) if is_module((*module, a.name)) else module for a in n.names}
         elif isinstance(n, ast.Import): found = [tuple(a.name.split('.')) for a in n.names]
-        # imported by its name
-        elif isinstance(n, ast.Constant) and isinstance(n.value, str) and re.fullmatch(r'gridstride(\.\w+)+', n.value):
-            found = [tuple(n.value.split('.'))]
+        else: found = [tuple(n.value.split('.'))]  # imported by its name
         for m in found:
-            if m[0] == 'gridstride' and len(m) > 1: yield m, id(n) in top
+            if m[0] == 'gridstride' and len(m) > 1: yield m, top
 
 
 def room(path): return path.relative_to(PACKAGE).with_suffix('').parts[0]
@@ -97,11 +116,8 @@ def test_the_modules_have_no_cycle():
 @pytest.mark.parametrize('path', MODULES, ids=name)
 def test_public_things_say_what_they_are(path):
     "A docstring for each public function and class, of more than two words for a class"
-    missing = []
-    for n in tree_of(path).body:
-        if not isinstance(n, (ast.FunctionDef, ast.ClassDef)) or n.name.startswith('_'): continue
-        doc = ast.get_docstring(n) or ''
-        if not doc or isinstance(n, ast.ClassDef) and len(doc.split()) < 3: missing.append(f'line {n.lineno}: {n.name}')
+    missing = [f'line {o.line}: {o.name}' for o in parsed(path).things
+               if not o.doc or o.is_class and len(o.doc.split()) < 3]
     assert not missing, f'{name(path)}: {missing}'
 
 
@@ -113,18 +129,16 @@ def is_described(cls, method):
 @pytest.mark.parametrize('path', MODULES, ids=name)
 def test_public_methods_say_what_they_do(path):
     "A docstring for each public method of a public class, or for the one that it overrides"
-    methods = [(n.name, m) for n in tree_of(path).body if isinstance(n, ast.ClassDef) and not n.name.startswith('_')
-               for m in n.body if isinstance(m, ast.FunctionDef) and not m.name.startswith('_')]
+    methods = [(o.name, m, line) for o in parsed(path).things if o.is_class for m, line in o.methods]
     if not methods: return
     module = importlib.import_module('.'.join(path.relative_to(ROOT).with_suffix('').parts).removesuffix('.__init__'))
-    missing = [f'line {m.lineno}: {c}.{m.name}' for c, m in methods if not is_described(getattr(module, c), m.name)]
+    missing = [f'line {line}: {c}.{m}' for c, m, line in methods if not is_described(getattr(module, c), m)]
     assert not missing, f'{name(path)}: {missing}'
 
 
 @pytest.mark.parametrize('path', MODULES, ids=name)
 def test_private_names_stay_in_their_module(path):
-    tree = tree_of(path)
-    taken = [f'line {n.lineno}: {a.name}' for n in ast.walk(tree)
+    taken = [f'line {n.lineno}: {a.name}' for n, _ in parsed(path).imports
              if isinstance(n, ast.ImportFrom) and (n.level or (n.module or '').startswith('gridstride'))
              for a in n.names if a.name.startswith('_') and not a.name.startswith('__')]
     assert not taken, f'{name(path)}: {taken}'
@@ -158,7 +172,7 @@ FRONTS = sorted(p for p in PACKAGE.rglob('__init__.py') if not p.is_relative_to(
 @pytest.mark.parametrize('path', FRONTS, ids=name)
 def test_the_front_of_a_room_names_its_modules(path):
     "So that who opens a room finds the way from its front file: what each module and each room inside is"
-    said = set(re.findall(r'`(\w+)`', ast.get_docstring(tree_of(path)) or ''))
+    said = set(re.findall(r'`(\w+)`', parsed(path).doc))
     inside = {p.stem for p in path.parent.glob('*.py')} | {p.parent.name for p in path.parent.glob('*/__init__.py')}
     missing = {m for m in inside if not m.startswith('_')} - said
     assert not missing, f'{name(path)} does not say what these are: {sorted(missing)}'
