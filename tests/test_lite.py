@@ -1,6 +1,6 @@
 """The lessons that run in a browser with nothing installed: what stands in for torch and threads, the simulator where
-integers have 32 bits, what is downloaded, and lessons 01 to 04 in Chromium."""
-import ast, importlib.util, json, os, re, shutil, subprocess, sys, threading, zipfile
+integers have 32 bits, what is downloaded, and a lesson in Chromium, or each of them."""
+import ast, fcntl, importlib.util, json, os, re, shutil, subprocess, sys, threading, zipfile
 from contextlib import contextmanager, suppress
 from functools import partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -319,14 +319,23 @@ def browser():
         finally: b.close()
 
 
-def built(make, *args):
-    "What `make(*args)` returns; the test is skipped where nothing can be downloaded, and only there"
-    try: return make(*args)
-    except build.fetch.Unreachable as e: pytest.skip(f'there is no network, and Pyodide is not in the cache: {e}')
-
-
 build = load('lite_build', LITE/'build.py')
 lighter = build.lighter
+
+
+@pytest.fixture(scope='session')
+def lite(pytestconfig, tmp_path_factory):
+    """The folder of the lessons for the browser, built once, and where nothing has changed never; tests are skipped
+    where nothing can be downloaded, and only there"""
+    known = getattr(pytestconfig, 'cache', None)
+    folder = Path(known.mkdir('lite')) if known else tmp_path_factory.mktemp('lite')
+    with open(folder/'lock', 'w') as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        try: build.build(folder/'_build')
+        except build.fetch.Unreachable as e: pytest.skip(f'there is no network, and Pyodide is not in the cache: {e}')
+    return folder/'_build'
+
+
 needs_chromium = pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
     reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
 
@@ -398,22 +407,36 @@ def try_lesson(context, url, name):
     return exercise
 
 
+def to_try():
+    """The names of lessons: 04, where threads start, the simulator finds what is wrong, and drawings move; or each
+    where GRIDSTRIDE_PAGES says so"""
+    return TOLD['lessons'] if os.environ.get('GRIDSTRIDE_PAGES') == 'every' else TOLD['lessons'][3:]
+
+
+def first_picture():
+    "The cells of lesson 01 down to its first picture: what matplotlib reads and shows, which 04 does not"
+    code = lessons.code(lessons.read(ROOT/'nbs'/f"{TOLD['lessons'][0]}.ipynb"))
+    shows = next(i for i, c in enumerate(code) if 'show_img(' in c)
+    return '\n'.join(code[:shows+1])
+
+
 @needs_chromium
-@pytest.mark.takes(100)
-def test_the_lessons_run_in_a_browser_with_nothing_installed(tmp_path):
-    "All cells of 01 to 04 and of the page to scribble on, an exercise of each solved, and that remembered"
+@pytest.mark.takes(50)
+def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
+    "All cells of a lesson and of the page to scribble on, a picture there, an exercise solved, and that remembered"
     assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
-    built(build.build, tmp_path/'lite')
-    with served(tmp_path/'lite') as server, browser() as b:
+    with served(lite) as server, browser() as b:
         context = b.new_context(viewport=dict(width=1200, height=900))
-        solved = [try_lesson(context, server.url, n) for n in TOLD['lessons']]
+        solved = [try_lesson(context, server.url, n) for n in to_try()]
         megabytes = sum(server.sizes.values())/1e6
         page = open_page(context, server.url, TOLD['scratch'])
         cells = json.loads((LITE/'scratch.ipynb').read_text())['cells']
         assert run_all(page, sum(c['cell_type'] == 'code' for c in cells)) == []
-        done = type_into(page, 'def mine', 'from gridstride.lessons import read_progress\n'
+        done = type_into(page, 'def mine', f'{first_picture()}\n'
+                                           'from gridstride.lessons import read_progress\n'
                                            'print(": right", *read_progress())')
         assert set(done.split()[2:]) == set(solved), 'what was solved is kept for every page'
+        assert page.locator('.jp-OutputArea-output img[src^="data:image/png"]').count() == 1, "matplotlib's picture"
     assert abs(megabytes/TOLD['megabytes'] - 1) < .1, f'{megabytes:.1f} MB came, and readers are told otherwise'
 
 
@@ -423,10 +446,10 @@ RUNNER = ['pytest', '_pytest', 'pluggy', 'iniconfig']  # plain Python, which run
 IN_PYODIDE = """async ([url, chosen]) => {
     await new Promise(done => {
         const s = document.createElement('script');
-        [s.src, s.onload] = [`${url}/pyodide.js`, done];
+        [s.src, s.onload] = [`${url}/pyodide/pyodide.js`, done];
         document.head.append(s);
     });
-    const py = await loadPyodide({indexURL: `${url}/`, packages: ['gridstride', 'packaging', 'pygments']});
+    const py = await loadPyodide({indexURL: `${url}/pyodide/`, packages: ['gridstride', 'packaging', 'pygments']});
     py.unpackArchive(await (await fetch(`${url}/tests.zip`)).arrayBuffer(), 'zip', {extractDir: '/work'});
     const said = [];
     py.setStdout({batched: s => said.push(s)});
@@ -451,17 +474,17 @@ def zip_tests(path, tests):
 
 @needs_chromium
 @pytest.mark.takes(15)
-def test_the_simulators_tests_pass_in_pyodide(tmp_path):
+def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     "Where NumPy's own integers have 32 bits, and threads are missing; in one order, which is a third of all"
     assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
-    built(fetch.fetch)
-    build.write_pyodide(tmp_path/'pyodide', build.extension_folder())
-    (tmp_path/'pyodide/empty.html').write_text('<!doctype html>')
+    (tmp_path/'pyodide').symlink_to(lite/'pyodide')
+    (tmp_path/'empty.html').write_text('<!doctype html>')
     tests = [ROOT/'tests'/f'test_{o}.py' for o in ('sim', 'sim_warps', 'counters')]
-    zip_tests(tmp_path/'pyodide/tests.zip', [*tests, *(ROOT/'tests/ncu').glob('*.py'), ROOT/'tests/ncu/h100.json'])
+    zip_tests(tmp_path/'tests.zip', [*tests, *(ROOT/'tests/ncu').glob('*.py'), ROOT/'tests/ncu/h100.json'])
     chosen = ['-q', '-x', '--capture=sys', '-p', 'no:cacheprovider', '-W', 'ignore',
+              '--assert=plain',  # or every assertion is rewritten, in Pyodide
               '-k', f'(forward or not reverse and not shuffle) and {NOT_THERE}', 'tests']
-    with served(tmp_path/'pyodide') as server, browser() as b:
+    with served(tmp_path) as server, browser() as b:
         page = b.new_page()
         page.goto(f'{server.url}/empty.html')
         status, said = page.evaluate(IN_PYODIDE, [server.url, chosen])
