@@ -19,6 +19,7 @@ course.start_lab(course.lesson_page('01'), course.free_port(8900), False)
 WHOLE_PAGE = {'windowingMode': 'none'}  # cells that are scrolled away stay in the page
 READY = '''n => document.querySelectorAll('.jp-Notebook .jp-CodeCell').length >= n
     && document.querySelector('#jp-main-statusbar')?.innerText.includes('| Idle')'''  # before that, Run All is lost
+RARELY = 250  # milliseconds; by itself Playwright looks at each frame, and the browser draws one for each look
 RAN = ('() => [...document.querySelectorAll(".jp-CodeCell .jp-InputPrompt")].filter(p => '
        '/\\[\\d+\\]/.test(p.textContent)).length')
 ENDED = f'''([cells, errors]) => ({RAN})() == cells
@@ -91,11 +92,11 @@ def test_lesson_01_in_the_browser(course, address):
         browser = p.chromium.launch(executable_path=CHROMIUM, args=ARGS)
         page = browser.new_page(viewport=dict(width=1200, height=900))
         page.goto(address)
-        page.wait_for_function(READY, arg=len(code), timeout=60_000)
+        page.wait_for_function(READY, arg=len(code), timeout=60_000, polling=RARELY)
         page.click('.lm-MenuBar-itemLabel:text-is("Run")')
         page.click('.lm-Menu-itemLabel:text-is("Run All Cells")')
         wrong_on_purpose = sum('raises-exception' in c['metadata'].get('tags', []) for c in code)
-        page.wait_for_function(ENDED, arg=[len(code), wrong_on_purpose], timeout=150_000)
+        page.wait_for_function(ENDED, arg=[len(code), wrong_on_purpose], timeout=150_000, polling=RARELY)
         errors = page.locator('[data-mime-type="application/vnd.jupyter.error"]').all_inner_texts()
         assert len(errors) == wrong_on_purpose, errors
         assert page.evaluate(RAN) == len(code)
