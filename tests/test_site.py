@@ -61,9 +61,12 @@ def parsed(path): return Page(path.read_text(encoding='utf-8'))
 def every_page(site): return sorted(p for p in site.rglob('*.html') if '_static' not in p.parts)
 
 
+EVERY = os.environ.get('GRIDSTRIDE_PAGES') == 'every'
+
+
 def to_visit(site, some):
-    "The names of pages that a browser goes to: `some`, or each where GRIDSTRIDE_PAGES says so (minutes, not seconds)"
-    if os.environ.get('GRIDSTRIDE_PAGES') != 'every': return some
+    "The names of pages that a browser goes to: `some`, one of each kind, or each in minutes where EVERY says so"
+    if not EVERY: return some
     return [p.relative_to(site).with_suffix('').as_posix() for p in every_page(site)]
 
 
@@ -207,21 +210,34 @@ def address(site):
 
 
 @contextmanager
-def browser_page(**how):
-    "A page of Chromium that notes which hosts are asked and what goes wrong; nothing leaves this machine"
+def chromium():
+    "A Chromium, which takes a second to start"
     from playwright.sync_api import sync_playwright
     assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
     with sync_playwright() as p:
         browser = p.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox', '--disable-gpu'])
-        page = browser.new_page(**how)
-        page.set_default_timeout(120_000)  # of a machine that is busy with other tests, too
-        page.asked, page.errors = [], []
-        page.on('request', lambda r: is_here(r.url) or page.asked.append(r.url))
-        page.on('console', lambda m: m.type == 'error' and page.errors.append(m.text))
-        page.on('pageerror', lambda e: page.errors.append(str(e)))
-        page.route(lambda url: not is_here(url), lambda r: r.fulfill(body='<p>a film</p>', content_type='text/html'))
-        yield page
-        browser.close()
+        try: yield browser
+        finally: browser.close()
+
+
+@contextmanager
+def page_of(browser, **how):
+    "A page of a new window that notes which hosts are asked and what goes wrong; nothing leaves this machine"
+    page = browser.new_page(**how)
+    page.set_default_timeout(120_000)  # of a machine that is busy with other tests, too
+    page.asked, page.errors = [], []
+    page.on('request', lambda r: is_here(r.url) or page.asked.append(r.url))
+    page.on('console', lambda m: m.type == 'error' and page.errors.append(m.text))
+    page.on('pageerror', lambda e: page.errors.append(str(e)))
+    page.route(lambda url: not is_here(url), lambda r: r.fulfill(body='<p>a film</p>', content_type='text/html'))
+    yield page
+    page.close()
+
+
+@pytest.fixture(scope='module')
+def browser_page():
+    "What makes a page, as `page_of` does, all in one Chromium"
+    with chromium() as browser: yield partial(page_of, browser)
 
 
 def is_here(url): return url.startswith(('http://127.0.0.1', 'data:', 'blob:', 'about:'))
@@ -229,13 +245,12 @@ def is_here(url): return url.startswith(('http://127.0.0.1', 'data:', 'blob:', '
 
 SHOWN = '''() => [...document.querySelectorAll('.bd-article img')].filter(i => !i.complete || !i.naturalWidth).length'''
 TOO_WIDE = '() => document.documentElement.scrollWidth - document.documentElement.clientWidth'
-SOME = ['index', 'nbs/03_shared_memory', 'nbs/17_flash_attention', 'nbs/08_profiling', 'reference/sim',
-        'messages/index', 'messages/launch-dynamic_size', 'benchmarks/README', 'ARCHITECTURE',
-        'gridstride/sim/counters.py']
+SOME = ['index', 'nbs/03_shared_memory', 'nbs/08_profiling', 'reference/sim', 'messages/index',
+        'messages/launch-dynamic_size', 'benchmarks/README', 'ARCHITECTURE', 'gridstride/sim/counters.py']
 
 
 @pytest.mark.parametrize('size', [(1400, 900), (390, 800)], ids=['desk', 'phone'])
-def test_pages_ask_nobody_and_fit(site, address, size):
+def test_pages_ask_nobody_and_fit(site, address, browser_page, size):
     with browser_page(viewport=dict(width=size[0], height=size[1])) as page:
         for name in to_visit(site, SOME):
             page.goto(f'{address}/{name}.html')
@@ -244,7 +259,7 @@ def test_pages_ask_nobody_and_fit(site, address, size):
         assert page.asked == [] and page.errors == []
 
 
-def test_search_finds_bank_conflicts(address):
+def test_search_finds_bank_conflicts(address, browser_page):
     with browser_page() as page:
         page.goto(f'{address}/search.html?q=bank+conflict')
         page.wait_for_selector('ul.search li a')
@@ -256,7 +271,7 @@ def test_search_finds_bank_conflicts(address):
 GROWN = "width => document.querySelector('.video-box').getBoundingClientRect().width > width"
 
 
-def test_the_lecture_beside_the_lesson(address):
+def test_the_lecture_beside_the_lesson(address, browser_page):
     with browser_page(viewport=dict(width=1400, height=900)) as page:
         page.goto(f'{address}/nbs/03_shared_memory.html')
         box = page.locator('.video-box')
@@ -278,7 +293,7 @@ def test_the_lecture_beside_the_lesson(address):
         assert page.locator('iframe').count() == 0
 
 
-def test_without_scripts_play_links_lead_to_the_lecture(address):
+def test_without_scripts_play_links_lead_to_the_lecture(address, browser_page):
     with browser_page(java_script_enabled=False) as page:
         page.goto(f'{address}/nbs/03_shared_memory.html')
         assert page.locator('.video-box').count() == 0
