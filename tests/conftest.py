@@ -6,7 +6,7 @@ or starts a Python, and when it has used the processor for longer than a moment.
 loaded, so that most of the emulator's tests run.
 """
 
-import gc, os, re, shlex, signal, subprocess, sys, threading
+import gc, os, re, shlex, shutil, signal, subprocess, sys, threading
 from itertools import islice
 from pathlib import Path
 
@@ -22,6 +22,7 @@ for name in ('GRIDSTRIDE_RECORD', 'GRIDSTRIDE_MISSED', 'GRIDSTRIDE_CLAIMS', 'GRI
 # Where it is set, as containers do, each of the hundreds of Pythons that tests start would compile the package anew.
 os.environ.pop('PYTHONDONTWRITEBYTECODE', None)
 
+ROOT = Path(__file__).resolve().parents[1]
 SECONDS = 'gridstride/seconds'  # in pytest's cache: for how long each test used the processor when it last ran
 MOMENT = .15  # seconds
 LONG = 20  # seconds
@@ -69,6 +70,13 @@ def order(request):
     "The order in which the emulator runs blocks and threads: the test is run in each"
     from gridstride import cpp
     with cpp.options(order=request.param, seed=3): yield request.param
+
+
+@pytest.fixture(scope='session')
+def copied_course(tmp_path_factory):
+    "A copy of the course to run notebooks in: one for all, compiled as the course is, since they change nothing there"
+    ignored = shutil.ignore_patterns('.*', 'tests', 'build', '_build', '_cache')
+    return Path(shutil.copytree(ROOT, tmp_path_factory.mktemp('copy')/'course', symlinks=True, ignore=ignored))
 
 
 # The fast tier

@@ -44,14 +44,12 @@ def said(nb):
 
 
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
-def test_lesson_runs(path, tmp_path, warm_kernels):
+def test_lesson_runs(path, copied_course, warm_kernels):
     """In a fresh kernel, in a copy of its folder, and nothing in that folder changes; what the text claims of a
     recording holds as it is read back, too"""
-    shutil.copytree(ROOT, tmp_path/'course', symlinks=True,
-                    ignore=shutil.ignore_patterns('.*', '__pycache__', 'tests', 'build'))
-    before = states(tmp_path/'course')
-    nb = asyncio.run(L.execute(tmp_path/'course'/'nbs'/path.name))
-    assert states(tmp_path/'course') == before
+    before = states(copied_course)
+    nb = asyncio.run(L.execute(copied_course/'nbs'/path.name))
+    assert states(copied_course) == before
     assert [line for line in said(nb) if 'not so in the recording' in line] == []
 
 

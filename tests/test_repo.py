@@ -6,6 +6,7 @@ from urllib.parse import unquote
 
 import pytest
 from gridstride import lessons
+from test_lessons import states
 
 ROOT = Path(__file__).resolve().parents[1]
 BIN = Path(sys.executable).parent
@@ -64,12 +65,11 @@ def test_notebooks_are_clean(tmp_path):
 
 
 @pytest.mark.parametrize('path', LIBRARY, ids=name)
-def test_library_notebook_runs(path, tmp_path, warm_kernels):
+def test_library_notebook_runs(path, copied_course, warm_kernels):
     "In a fresh kernel, in a copy of its folder, and nothing in that folder changes"
-    here = copied(tmp_path)
-    before = texts(here, '*')
-    asyncio.run(lessons.execute(here/path.relative_to(ROOT)))
-    assert texts(here, '*') == before
+    before = states(copied_course)
+    asyncio.run(lessons.execute(copied_course/path.relative_to(ROOT)))
+    assert states(copied_course) == before
 
 
 # Links and pictures
