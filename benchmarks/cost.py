@@ -181,11 +181,11 @@ def cut_of(kernel): return of_tiled(kernel) if hasattr(kernel, 'tile') else of_f
 
 def candidates(shape, layout, rng, n=8):
     "(kernel, its cut, its rank by today's rules)"
-    from gridstride.kernels import hopper
+    from gridstride.kernels import finals
     from gridstride.kernels.products import tiled
     known = costs.ranked(*shape, SMS, 2*n) if layout == 'nn' else []
     if layout == 'nn':
-        every = hopper.ranked(*shape, SMS, len(hopper.FINAL) - 1)           # without what is not made for the shape
+        every = finals.ranked(*shape, SMS, len(finals.FINAL) - 1)           # without what is not made for the shape
         known += every[:n] + rng.sample(every[n:-1], DRAWN)
     every = tiled.ranked(*shape, SMS, 80, 'bfloat16', layout)
     known += every[:n] + rng.sample(every[n:], DRAWN)

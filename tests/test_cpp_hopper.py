@@ -9,7 +9,7 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import NotEmulated, cuda_kernel
-from gridstride.kernels import hopper
+from gridstride.kernels import finals, hopper
 from gridstride.kernels.split import Split
 from gridstride.findings import *
 from gridstride.kernels.maps import tensor_map
@@ -1033,8 +1033,8 @@ def test_rungs_on_ragged_shapes(name):
 @pytest.mark.parametrize('tile',
     [(256,192,1,2,0,0,0), (128,160,2,1,1,0,0), (192,160,1,2,1,1,0), (64,64,1,1,0,0,0), (128,256,2,1,0,0,1)])
 def test_final_tiles_on_ragged_shapes(tile):
-    assert tile in hopper.FINAL
-    rung = hopper.final(*tile)
+    assert tile in finals.FINAL
+    rung = finals.final(*tile)
     for order,shape in ('forward',(70,136,72)),('shuffle',(8,16,200)),('reverse',(200,136,712)):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 

@@ -11,7 +11,7 @@ from gridstride.asm import CompilerMissing, ptx, resources, tools
 from gridstride.cpp import CompileError, cuda_kernel
 from gridstride.kernels import Ladder, Rung, explain, matmul, plan, right, tune, using
 from gridstride.cpp import driver as nvidia
-from gridstride.kernels import (alone, choice, fp32, hopper, kept, ladder, maps, ptx as ptx_header, rung, split,
+from gridstride.kernels import (alone, choice, finals, fp32, hopper, kept, ladder, maps, ptx as ptx_header, rung, split,
                                 tensor_cores, thin, tma, transposed)
 from gridstride.kernels.climb import Climb
 from gridstride.kernels.ladder import Reference, Step, inputs, shapes_for
@@ -894,7 +894,7 @@ def test_commands_show_and_forget_what_was_tuned(ranked, capsys):
 
 
 def test_the_best_estimates_come_first():
-    from gridstride.kernels.hopper import FINAL, choose, cost, ranked
+    from gridstride.kernels.finals import FINAL, choose, cost, ranked
     for shape in ((8192, 8192, 8192), (600, 2064, 4224), (64, 64, 64)):
         best = sorted(cost(*shape, tile) for tile in FINAL)
         rungs = ranked(*shape)
@@ -957,8 +957,8 @@ def made_on_demand():
     """One of each kind of kernel that the choosers have made for Hopper: (name, the launch, blocks
     that it counts on an SM)"""
     large = 8192, 8192, 8192
-    finals = [hopper.final(*o) for o in {o[4:]: o for o in hopper.FINAL}.values()]  # n turned or not, k shared or not
-    wanted = [(p, large, {}) for p in (*finals, *transposed.every(), thin.SMALL)]
+    kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n turned or not, k shared or not
+    wanted = [(p, large, {}) for p in (*kinds, *transposed.every(), thin.SMALL)]
     wanted += [(split.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
                for (BM, BN), (blocks, *_) in split.TILES.items() for layout in ('nn', 'tn')]
     wanted += [(p, shape, {}) for p, shape in ((thin.THIN, (50000, 10, 785)), (thin.THIN, (50000, 10, 784)),

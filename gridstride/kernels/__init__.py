@@ -5,8 +5,8 @@ The modules, in the order in which they are read best:
 
 - a ladder and its rungs: `rung` (one product, called like a function; `operands`: what it cannot take), `ladder`
   (checked and timed beside the library), `climb` (with a guess first), `lecture` and `fp32` (lessons 06 and 13),
-  `tensor_cores` (21), `hopper` (22), `trials` (what its rungs are tried with), `pictures`, `alone` (an instruction with
-  nothing to wait for);
+  `tensor_cores` (21), `hopper` and `finals` (22), `trials` (what its rungs are tried with), `pictures`, `alone` (an
+  instruction with nothing to wait for);
 - more products: `split` (float32 by tensor cores), `thin` (a few columns), `transposed` (gradients);
 - the tool: `choice` (which kernel, and why), `costs` (what kernels of bfloat16 take), `kept` (what `tune` measured, on
   disk), `calling` (`matmul` itself);

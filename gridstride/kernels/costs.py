@@ -1,14 +1,14 @@
 """Which kernel multiplies two matrices of 16-bit floats the fastest: a model of what each takes, as it was measured.
 
 `benchmarks/cost.py` measures products on a GPU and fits the model, `benchmarks/cost.json` is what it measured. Lesson
-22's `hopper.cost` has the same thoughts with numbers that were found by hand; what a pick by either loses against the
+22's `finals.cost` has the same thoughts with numbers that were found by hand; what a pick by either loses against the
 fastest kernel that was measured is what `python cost.py fit` prints.
 """
 
 from functools import lru_cache
 from typing import NamedTuple
 
-from . import hopper
+from . import finals
 from ..utils import cdiv
 
 
@@ -81,7 +81,7 @@ def cycles(m, shape, layout, cut, sms=132) -> float:
     h, w, k = shape
     size = cut.CM * cut.CN * cut.CK
     high, wide = (cut.BN * cut.CN, cut.BM * cut.CM) if cut.turned else (cut.BM * cut.CM, cut.BN * cut.CN)
-    tiles, slots = cdiv(h, high) * cdiv(w, wide), hopper.at_once(size, sms) * cut.BLOCKS
+    tiles, slots = cdiv(h, high) * cdiv(w, wide), finals.at_once(size, sms) * cut.BLOCKS
     numbers, steps = cut.BM * cut.BN, cdiv(cdiv(k, 64), cut.CK)
     step = _step_cycles(m, shape, layout, cut) * min(cut.BLOCKS, cdiv(tiles * size, sms))
     end = (m.end + m.store * numbers) * (m.tiled if cut.family == 'tiled' else 1)
@@ -156,7 +156,7 @@ FACTORS = {
 def kernel_of(cut, dtype='bfloat16', layout='nn'):
     "What multiplies so"
     if cut.family == 'final':
-        return hopper.final(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
+        return finals.final(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
     from .products.tiled import tile_of, tiled  # late: it needs torch
 
     return tiled(tile_of(cut[:6], layout), dtype, layout)

@@ -1,7 +1,10 @@
 """What a kernel for Hopper is tried with in lesson 22: on the GPU or on the emulator, on a ladder that knows what L2
-should give, with stamps of the time, and with a wait left out."""
+should give, with stamps of the time, with a wait left out, and beside the library on many shapes."""
 
+import json
 from contextlib import nullcontext
+from pathlib import Path
+from typing import NamedTuple
 
 import numpy as np
 
@@ -16,7 +19,6 @@ from ..prof.show import Table
 from ..recording import claim
 from ..utils import cdiv
 from ..variants import Contest, contest
-from .choice import tune
 from .ladder import Gpu, Ladder, Reference, inputs, library, right
 from .maps import tensor_map
 from .rung import H100, need_hopper, on_hopper
@@ -32,13 +34,13 @@ __all__ = [
     'beside_torch',
     'on_random',
 ]
-__all__ += ['measure_choices', 'stamped', 'read_stamps', 'draw_stamps', 'count_wrong']
+__all__ += ['stamped', 'read_stamps', 'draw_stamps', 'count_wrong', 'draw_speeds', 'beside_library', 'draw_beside']
 
 
 def shapes_around(rung) -> list:  # of (h, w, k)
-    "A single row; more than a tile, and more phases than stages; more tiles than the emulator has SMs"
+    "A single row; one more than a warpgroup has, and more phases than stages; more tiles than the emulator has SMs"
     BM, BN, STAGES = (rung.constants[o] for o in ('BM', 'BN', 'STAGES'))
-    return [(1, 8, 8), (BM + 1, BN + 8, 64 * STAGES + 72), (3 * BM + 1, 3 * BN - 8, 72)]
+    return [(1, 8, 8), (65, BN + 8, 64 * STAGES + 72), (2 * BM + 1, 3 * BN - 8, 72)]
 
 
 def tried(
@@ -46,12 +48,14 @@ def tried(
     shapes=None,  # (h, w, k) of each; None: `shapes_around`
     orders=('forward', 'reverse'),  # in which the emulator runs threads and blocks
 ):
-    "Hold a rung against float64, on a Hopper GPU if one is here, else on the emulator with all its checks; say so"
+    """Hold a rung against float64, on a Hopper GPU if one is here, else on the emulator with all its checks; say so.
+
+    The last of three shapes, with its many tiles, is tried in the first order only."""
     shapes = shapes or shapes_around(rung)
     with nullcontext() if on_hopper() else cpp.on_emulator():
         for order in orders:
             with cpp.options(order=order):
-                right(rung, shapes)
+                right(rung, shapes if order == orders[0] else shapes[:2])
     where = 'this GPU' if on_hopper() else 'the emulator'
     print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
 
@@ -177,20 +181,6 @@ def on_random(shape, *rungs, seconds=0.4) -> dict:  # name -> speed in units of 
     return {k: v[0] for k, v in compare(ways, m, n, out=out, seconds=seconds, clock=Gpu()).ratios.items()}
 
 
-def measure_choices(shapes, choose) -> list:  # [h, w, k, rung, speed in units of torch's, the measured one, its speed]
-    "For each shape: the rung that `choose(h, w, k)` estimates to be the fastest, and the one that `tune` finds"
-    need_hopper('What is timed here')
-    return [_measure_choice(shape, choose(*shape)) for shape in shapes]
-
-
-def _measure_choice(shape, estimated):
-    m, n, out = _case(shape)
-    judge, ways = Reference(m, n), [library, estimated, tune(m, n, fresh=True).kernel]
-    named = {str(i): lambda m, n, f=f: f(m, n, out) for i, f in enumerate(ways)}
-    ratios = compare(named, m, n, out=out, check=lambda got: judge(got), seconds=0.1).ratios
-    return [*shape, ways[1].name, ratios['1'][0], ways[2].name, ratios['2'][0]]
-
-
 # A kernel writes down the cycle counter of its SM after some of its lines, in one block in the middle of the product.
 def stamped(rung, *lines) -> str:
     "The source of `rung` with a stamp after each of three lines of its loop over `ph`, in block (33, 33)"
@@ -269,3 +259,64 @@ def count_wrong(rungs, shape=(2048, 2048, 2048), times=10) -> dict:  # name -> [
             bad.append(int(far.logical_or(out.isnan()).sum()))
         res[name] = [sum(b > 0 for b in bad), sum(bad)]
     return res
+
+
+def draw_speeds(panels):
+    "A bar for each speed in TFLOP/s, in a panel for each title; returns the figure. `panels`: title -> name -> speed"
+    import matplotlib.pyplot as plt
+
+    with plots.styled():
+        rows = max(map(len, panels.values()))
+        fig, axes = plt.subplots(1, len(panels), figsize=(4.2 * len(panels), 0.9 + 0.3 * rows), squeeze=False)
+        for ax, (title, speeds) in zip(axes[0], panels.items()):
+            colours = [plots.COLORS[1 if name.startswith('yours') else 0] for name in speeds]
+            bars = ax.barh([*speeds], [*speeds.values()], color=colours)
+            ax.bar_label(bars, fmt='%.0f', padding=3, fontsize=plots.SMALLEST)
+            ax.set(title=title, xlabel='TFLOP/s')
+            ax.invert_yaxis()
+            ax.margins(x=0.12)
+    return fig
+
+
+class Beside(NamedTuple):
+    "Our speed beside the library's, on many shapes"
+
+    made: str  # GPU and date
+    against: str  # what ours was held against, and how
+    ratios: dict  # (h, w, k) -> our speed in units of the library's
+
+
+_FLUSHED = 'other memory {} before each run'
+
+
+def beside_library(path) -> Beside:
+    "The random shapes in bfloat16 of a committed run of benchmarks/matmul.py"
+    kept = json.loads(Path(path).read_text())
+    made = f'{kept["made"]["gpu"]}, {kept["made"]["date"]}'
+    if 'bfloat16' not in kept:  # a run from before its columns: beside torch alone
+        rows = [r for r in kept['random'] + kept['small'] if (r['name'], r['dtype']) == ('matmul', 'bfloat16')]
+        against = 'torch.matmul, ' + _FLUSHED.format('overwritten')
+        return Beside(made, against, {tuple(r['shape']): r['ratio'] for r in rows})
+    rows = [r for r in kept['bfloat16'] if r['layout'] == 'nn' and 'failed' not in r]
+    sides = {tuple(r['shape']): r['columns']['read'].get('sides', {}) for r in rows}
+    ratios = {k: o['ours']['ratio'] / o['cublasLt']['ratio'] for k, o in sides.items() if {'ours', 'cublasLt'} <= {*o}}
+    against = "the fastest of cublasLt's first eight proposals, " + _FLUSHED.format('read')
+    return Beside(made, against, ratios)
+
+
+def draw_beside(beside):
+    "A bar for each shape, from the library's speed to ours; shapes on which the library is faster are named"
+    import matplotlib.pyplot as plt
+
+    with plots.styled():
+        ranked = sorted(beside.ratios.items(), key=lambda o: o[1])
+        ratios = [ratio for _, ratio in ranked]
+        fig, ax = plt.subplots(figsize=(7.5, 1.2 + 0.17 * len(ranked)))
+        colours = [plots.COLORS[5 if ratio < 1 else 0] for ratio in ratios]
+        ax.barh(range(len(ranked)), [ratio - 1 for ratio in ratios], left=1, color=colours)
+        behind = [f'{h}x{k} @ {k}x{w}' for (h, w, k), ratio in ranked if ratio < 1]
+        ax.set_yticks(range(len(behind)), behind)
+        ax.axvline(1, color=plots.INK, lw=1)
+        ax.margins(y=0.01)
+        ax.set(xlabel='our speed, in units of the library\'s', title=f'{beside.made}\nbeside {beside.against}')
+    return fig

@@ -145,7 +145,7 @@ def _lines(rows, length):
 
 
 def _step_cycles(tile, c):
-    "About how many cycles 64 k take: of the tensor cores, of shared memory and of L2, as `hopper.cost` has them"
+    "About how many cycles 64 k take: of the tensor cores, of shared memory and of L2, as `finals.cost` has them"
     turned = [o == 't' for o in c.layout]
     loaded = tile.BN if turned[1] else cdiv(tile.BN, 64) * 64
     tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + loaded)
