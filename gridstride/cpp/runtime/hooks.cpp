@@ -24,7 +24,9 @@ static inline void seen_volatile(const volatile void *p, unsigned n, bool write,
 // The commonest accesses, of shared memory without a call. `shared_base` is no address while the detectors are off.
 template <unsigned n, bool write> static __attribute__((noinline)) void seen_elsewhere(void *p, void *pc) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (n % 4 == 0 && a % std::min(n, 8u) == 0 && gridstride::looked_at && !detector.pending.active &&
+    const bool fits = a % std::min(n, 8u) == 0;
+    if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own
+    if (n % 4 == 0 && fits && gridstride::looked_at && !detector.pending.active &&
         detector.plain_global(a, n, write, place_of(pc)))
         return;
     aligned(p, n, pc);
