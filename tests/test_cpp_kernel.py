@@ -390,7 +390,7 @@ def test_command_without_a_file(tmp_path):
     assert command()[0]==2 and command('--order', 'sideways', 'x.cu')[0]==2
 
 PARTS = {
-    'inc/scale.cuh': '#pragma once\n__device__ float scaled(float x) { return FACTOR*x; }\n'
+    'inc/scale.cuh': '#pragma once\n__device__ T scaled(T x) { return FACTOR*x; }\n'
         '__global__ void scale_k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = scaled(x[threadIdx.x]); }\n',
     'main.cu': '#include <scale.cuh>\nvoid show(const float *); static int which() { return 1; }\n'
         'int main(int argc, char **argv) {\n'
@@ -405,7 +405,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     for k,v in PARTS.items():
         (tmp_path/k).parent.mkdir(exist_ok=True)
         (tmp_path/k).write_text(v)
-    how = '-I',tmp_path/'inc','-D','FACTOR=3'
+    how = '-I',tmp_path/'inc','-D','FACTOR=3','-D','T=float'  # a name that our headers have, too, as others do
     files = tmp_path/'main.cu',tmp_path/'more'/'show.cpp'
     assert command(*how, *files)==(0, '3 6\n', '')
     leak = '8 bytes are never freed; line 5: cudaMalloc(&d, sizeof h);\n'

@@ -317,6 +317,18 @@ def emulated_flags(c, src, checks):
     ]
 
 
+# The standard library asks for macros such as NDEBUG and _GNU_SOURCE. All others stand behind the headers, which are
+# precompiled without them, and may have names of their own that are spelled so.
+_EARLY = re.compile(r'NDEBUG\b|_')
+
+
+def _macros(defines):
+    "(flags of the compiler, lines that stand behind the headers) for the macros `defines`"
+    early = [f'-D{o}' for o in defines if _EARLY.match(o)]
+    late = [o.partition('=') for o in defines if not _EARLY.match(o)]
+    return early, ''.join(f'#define {name} {value if given else 1}\n' for name, given, value in late)
+
+
 def emulate(
     src: str,  # C++ for the emulator
     name: str,  # of the source, in messages: `name.cu`
@@ -327,13 +339,15 @@ def emulate(
     include=(),  # more folders with such headers
     units=(),  # dict: file name -> CUDA C that becomes part of it
     takes=(),  # more than nvcc without options does: see `callers` and `library`
+    defines=(),  # macros for all of it: 'NAME' or 'NAME=VALUE'
 ) -> Built:  # with `name.so` in its folder
     """Compile for the emulator; `CompileError` shows the learner's lines, `WrongSource` what nvcc refuses, too.
 
     Headers of the learner's own are looked for in `folder` and `include`, and compiled as CUDA C, too."""
     c, file, shown = compiler(), f'{name}.cu', original or src
     given = {file: shown, **dict(units)}
-    flags = [*emulated_flags(c, '\n'.join(given.values()), checks), *more]
+    early, macros = _macros(defines)
+    flags = [*emulated_flags(c, '\n'.join(given.values()), checks), *more, *early]
 
     def fail(log, command):
         return _what_failed(without_marked(log), command, given)
@@ -350,7 +364,8 @@ def emulate(
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
-        sources[f'{unit}.cpp'] = f'{_include_first(texts)}{at}\n{by_nvcc}#line 1 "{shown_as}"\n{marked[shown_as]}'
+        first = f'{_include_first(texts)}{at}\n{by_nvcc}{macros}'
+        sources[f'{unit}.cpp'] = f'{first}#line 1 "{shown_as}"\n{marked[shown_as]}'
 
     def warn(log):
         known = [Unit(text, k, originals[k]) for k, text in marked.items()]

@@ -52,9 +52,8 @@ def run(
     checks = CHECKS if checks is None else parse_checks(checks)
     not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
     text = not_nvcc + to_cpp(without_line_numbers(src)) + _ENTRY
-    more = ['-I.', *(f'-D{o}' for o in defines)]
-    how = dict(folder=folder, include=include, units=units, takes=takes)
-    built = emulate(text, name, bool(checks), more, original=src, **how)
+    how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines)
+    built = emulate(text, name, bool(checks), ['-I.'], original=src, **how)
     emulator.device()
     with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
