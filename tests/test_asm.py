@@ -13,6 +13,7 @@ from gridstride.asm.listing import KINDS
 from gridstride.asm.read import read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.reader import device_only, kernels
+from once import made_once
 
 HERE = Path(__file__).parent/'asm'
 ARCHS = [f'sm_{o}' for o in SMS]
@@ -61,16 +62,17 @@ def cases():
                    rnd.randrange(17))
 
 
-def test_occupancy_is_that_of_cudas_calculator(tmp_path):
+def test_occupancy_is_that_of_cudas_calculator():
     folder = next((o for o in tools.includes() if (Path(o)/'cuda_occupancy.h').is_file()), None)
     if sys.platform != 'linux': pytest.skip('CUDA\'s headers are for Linux')
     assert folder, 'cuda_occupancy.h is missing: pip install nvidia-cuda-runtime'
-    subprocess.run(['g++', '-O1', '-I', folder, HERE/'occupancy.cpp', '-o', tmp_path/'occupancy'], check=True)
+    made = made_once('g++', ['g++', '-O1', '-I.', '-I', folder, 'occupancy.cpp', '-o', 'occupancy'],
+                     sources={o.name: o.read_text() for o in (HERE/'occupancy.cpp', Path(folder)/'cuda_occupancy.h')})
     asked = list(cases())
     def line(arch, *rest):
         sm, number = sm_of(arch), int(arch[3:])
         return ' '.join(map(str, (number//10, number%10, sm.threads, sm.shared, sm.most, sm.reserved, *rest)))
-    said = subprocess.run([tmp_path/'occupancy'], input='\n'.join(line(*o) for o in asked), text=True,
+    said = subprocess.run([made/'occupancy'], input='\n'.join(line(*o) for o in asked), text=True,
                           capture_output=True, check=True).stdout.splitlines()
     assert len(said) == len(asked) > 50_000
     wrong = []

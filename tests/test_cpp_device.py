@@ -1,15 +1,14 @@
 """The emulator's device library, compiled by every C++ compiler that is here, against a GPU's
 results, NumPy's and PyTorch's."""
 import platform, shutil, struct, subprocess
-from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from gridstride.cpp import build, cache
+from gridstride.cpp import build
+from once import here, made_once, refusal
 
-here = Path(__file__).parent/'cpp'
 include = build.here/'include/cuda'
 compilers = [c for c in ('g++', 'clang++') if shutil.which(c)]
 assert compilers, 'g++ or clang++ is needed, as for the course'
@@ -21,12 +20,6 @@ def each(f): return both[0](both[1](f))
 def command(compiler, *more):
     return [compiler, '-std=c++17', '-Wall', '-Wextra', '-Werror', '-fno-strict-aliasing', f'-I{include}',
             *map(str, more)]
-
-def made_once(compiler, *commands):
-    "The folder in which `commands` were run; again only if a source, a header or the compiler changes"
-    version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
-    return cache.build({}, commands, version, cache.cpu(), cache.headers_hash(here),
-                       cache.headers_hash(build.here/'include'), shared=True).folder
 
 def program(name, compiler, mode, *more):
     "The path of the program that a file of tests/cpp becomes"
@@ -122,13 +115,6 @@ def test_half_arithmetic_rounds_after_each_operation(compiler, mode, kind):
         assert same(kind, made(program('device_halves.cpp', compiler, mode), kind, op, pairs, np.uint16),
                     to_bits(kind, x)), op
 
-def failed(compiler, source):
-    "The compiler's messages"
-    run = subprocess.run(command(compiler, '-fsyntax-only', '-x', 'c++', '-'),
-                         input=f'#include "emulator.h"\n{source}\n', capture_output=True, text=True)
-    assert run.returncode
-    return run.stderr
-
 @pytest.mark.parametrize('source, says', [
     ('int f(int x) { return __shfl(x, 0); }', '__shfl_sync(mask, ...)'),
     ('int f(int x) { return __shfl_down(x, 1); }', '__shfl_down_sync(mask, ...)'),
@@ -143,7 +129,7 @@ def failed(compiler, source):
     ('float f(float *p) { return atomicMax(p, 1.0f); }', 'no matching function'),
 ])
 @pytest.mark.parametrize('compiler', compilers)
-def test_what_is_not_there_says_so(compiler, source, says): assert says in failed(compiler, source)
+def test_what_is_not_there_says_so(compiler, source, says): assert says in refusal(compiler, source)
 
 headers = sorted(p for p in include.rglob('*') if p.is_file() and p.suffix in ('', '.h', '.hpp', '.cuh'))
 
@@ -152,9 +138,9 @@ def test_headers_compile_together(compiler):
     there = [p for p in headers if '#error' not in p.read_text()]
     assert len(there) > 40
     names = [str(p.relative_to(include)) for p in there]
-    for sources in (names, names[::-1]):
-        subprocess.run(command(compiler, '-fsyntax-only', '-x', 'c++', '-'),
-                       input=''.join(f'#include <{n}>\n' for n in sources), text=True, check=True)
+    sources = {f'{k}.cpp': ''.join(f'#include <{n}>\n' for n in v) for k, v in
+               dict(forward=names, reverse=names[::-1]).items()}
+    made_once(compiler, [command(compiler, '-fsyntax-only', o) for o in sources], sources=sources)
 
 accesses = '''
 #include <cuda_fp16.h>

@@ -1,18 +1,16 @@
 """The source-to-source part of the emulator: what it rewrites, what it leaves alone, on which
 lines, and whether compilers take it."""
-import random, re, shutil, subprocess
-from pathlib import Path
+import random, re, shutil
 
 import pytest
 
-import gridstride.cpp
 from gridstride.cpp.callers import device_code, mark
 from gridstride.cpp.edits import NotEmulated, WrongSource
 from gridstride.cpp.reader import host_functions, kernels
 from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.tokens import directives, tokens
+from once import refusal
 
-INCLUDE = Path(gridstride.cpp.__file__).parent/'include'/'cuda'
 COMPILERS = [o for o in ('g++', 'clang++') if shutil.which(o)]
 assert COMPILERS, 'g++ or clang++ is needed, as for the course'
 
@@ -511,21 +509,15 @@ void host(float *x, int n, cudaStream_t s, bool fast) {
 __global__ void kern_float(float *x) { x[0] = 1; }
 '''
 
-def compiled(compiler, src):
-    "What `compiler` has against `src`, with the lines of `src`"
-    res = subprocess.run([compiler, '-std=c++17', '-fsyntax-only', '-w', '-I', INCLUDE, '-include', 'emulator.h',
-                          '-x', 'c++', '-'], input=to_cpp(src), capture_output=True, text=True)
-    return res.stderr
-
 def test_compilers_take_it():
-    for compiler in COMPILERS: assert compiled(compiler, HARD)==''
+    for compiler in COMPILERS: assert refusal(compiler, to_cpp(HARD), '-w')==''
 
 @pytest.mark.parametrize('line', ['  mistake;', '  __shared__ float s[missing];', '  __shared__ Missing a,\n b;',
     '  k<<<missing, 2>>>(x);', '  k<<<1,\n missing>>>(x);', '  missing<<<1, 2>>>(\nx);', '  k<<<1, 2>>>(\n missing);'])
 def test_messages_keep_their_lines(line):
     src = f'__global__ void k(float *x) {{}}\nvoid host(float *x) {{\n{line}\n}}\n'
     at = next(i for i,o in enumerate(src.split('\n'), 1) if re.search('mistake|missing|Missing', o))
-    for compiler in COMPILERS: assert re.search(rf'<stdin>:{at}:\d+: error', compiled(compiler, src))
+    for compiler in COMPILERS: assert re.search(rf'<stdin>:{at}:\d+: error', refusal(compiler, to_cpp(src)))
 
 
 @pytest.mark.parametrize('header',

@@ -7,6 +7,7 @@ import gridstride.cpp
 from gridstride.cpp import emulator
 from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.values import Library
+from once import made_once
 
 HERE = Path(gridstride.cpp.__file__).parent
 CXX = shutil.which('g++') or 'clang++'
@@ -167,17 +168,14 @@ DECLARED = {'defaults':'int defaults(int a, int b = 10, int c = 100);',
             'fill':'void fill(torch::Tensor x, float value)'}
 
 
-def build(src, out, *flags):
-    out.with_suffix('.cpp').write_text(src)
-    for cmd in ([CXX, '-std=c++17', '-O1', '-fPIC', '-fvisibility=hidden', '-Wall', '-Wextra', '-Werror', *flags,
-                 f"-I{HERE/'include'/'torch'}", '-c', out.with_suffix('.cpp'), '-o', out.with_suffix('.o')],
-                [CXX, '-shared', out.with_suffix('.o'), '-o', out]):
-        r = subprocess.run(cmd, capture_output=True, text=True)
-        assert r.returncode==0, r.stderr
-    return out
+def build(src, name, *flags):
+    compiling = [CXX, '-std=c++17', '-O1', '-fPIC', '-fvisibility=hidden', '-Wall', '-Wextra', '-Werror', *flags,
+                 f"-I{HERE/'include'/'torch'}", '-c', f'{name}.cpp', '-o', f'{name}.o']
+    linking = [CXX, '-shared', f'{name}.o', '-o', f'{name}.so']
+    return made_once(CXX, compiling, linking, sources={f'{name}.cpp': src})/f'{name}.so'
 
 @pytest.fixture(scope='session')
-def lib(tmp_path_factory): return Library(build(SRC + EXPORTS, tmp_path_factory.mktemp('values')/'plain.so'), DECLARED)
+def lib(): return Library(build(SRC + EXPORTS, 'plain'), DECLARED)
 
 def raises(kind, text, f, *args, **kwargs):
     with pytest.raises(kind) as e: f(*args, **kwargs)
@@ -528,12 +526,12 @@ class Emulated(Library):
     def finding(self, function): return Stopped(function.__name__)
 
 @pytest.fixture(scope='session')
-def emu(tmp_path_factory):
-    d,cuda = tmp_path_factory.mktemp('emulated'),HERE/'include'/'cuda'
+def emu():
     emulator.device()     # a process has one runtime: a second one would take the findings of all other tests
     emulator.prepare(True)
     src = '#include "emulator.h"\n' + to_cpp(KERNELS) + '\n#include <gridstride/tensor.h>\n' + KERNEL_EXPORTS
-    return Emulated(build(src, d/'kernels.so', '-fsanitize=thread', '-Wno-tsan', f'-I{cuda}'), emulated=True)
+    flags = '-fsanitize=thread', '-Wno-tsan', f"-I{HERE/'include'/'cuda'}"
+    return Emulated(build(src, 'kernels', *flags), emulated=True)
 
 def test_emulated_tensors_are_on_the_device(emu):
     assert emu.about(torch.ones(3))=='cuda:0 101' and emu.about(np.ones(3))=='cuda:0 101'

@@ -1,0 +1,26 @@
+"What tests compile by themselves: kept in the cache beside what the package has compiled, and with its headers."
+import subprocess
+from pathlib import Path
+
+from gridstride.cpp import build, cache
+from gridstride.cpp.headers import get_precompiled
+
+here = Path(__file__).parent/'cpp'
+
+
+def made_once(compiler, *commands, sources={}):
+    """The folder in which `commands` were run, beside `sources` (file name -> text); again only if a source, a header
+    or the compiler changes"""
+    version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
+    return cache.build(sources, commands, version, cache.cpu(), cache.headers_hash(here),
+                       cache.headers_hash(build.here/'include'), shared=True).folder
+
+
+def refusal(compiler, source, *more):
+    "What a compiler has against C++ for the emulator, '' if nothing; the headers are precompiled, as for a kernel"
+    c = build._compiler((compiler,))
+    flags = build.emulated_flags(c, '', checks=True)
+    made = get_precompiled(c, flags, build.KERNEL_HEADERS)
+    first = [made.with_suffix('')] if made else build.KERNEL_HEADERS
+    command = [c.path, *(o for path in first for o in ('-include', path)), *flags, *more, '-fsyntax-only']
+    return subprocess.run([*command, '-x', 'c++', '-'], input=source, capture_output=True, text=True).stderr
