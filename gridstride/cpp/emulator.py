@@ -13,7 +13,6 @@ import re
 from contextlib import contextmanager
 from functools import lru_cache
 from pathlib import Path
-from unittest.mock import patch
 
 from ..findings import warn_of
 from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings, values_of
@@ -55,11 +54,24 @@ def parse_bytes(size):
     return n
 
 
+@contextmanager
+def _environment(name, value):
+    "A variable of the environment inside of the `with` block"
+    before = os.environ.get(name)
+    os.environ[name] = value
+    try:
+        yield
+    finally:
+        os.environ.pop(name, None)
+        if before is not None:
+            os.environ[name] = before
+
+
 # A machine with a GPU has a CPU, too: there, this shows what the detectors say.
 @contextmanager
 def on_emulator():
     "CUDA C compiled inside of the `with` block runs on the emulator, even where a GPU is; its tensors are on the CPU"
-    with patch.dict(os.environ, GRIDSTRIDE_BACKEND='sim'):
+    with _environment('GRIDSTRIDE_BACKEND', 'sim'):
         yield
 
 
@@ -82,7 +94,7 @@ def _warn(f):
 def device():
     "The runtime, opened so that compiled modules find it"
     # CPU threads that have nothing to do sleep: where others work, too, those that spin between launches take all time
-    with patch.dict(os.environ, OMP_WAIT_POLICY=os.environ.get('OMP_WAIT_POLICY', 'passive')):
+    with _environment('OMP_WAIT_POLICY', os.environ.get('OMP_WAIT_POLICY', 'passive')):
         lib = ctypes.CDLL(str(runtime()), mode=ctypes.RTLD_GLOBAL)
     check_abi(lib)
     lib.gridstride_finding.restype = ctypes.POINTER(CFinding)
