@@ -433,6 +433,32 @@ def test_command_of_files_that_lie_apart(tmp_path):
     status, out, err = command(tmp_path/'main.cu')
     assert status==1 and err.startswith('ValueError: no file of the program defines count()') and 'Traceback' not in err
 
+OF_THE_HOST = {
+    'main.cu': '#include <cstdio>\n#include "own.h"\n'
+               '__global__ void k(float4 *x) { x[threadIdx.x].w = 4; printf("kernel "); }\n'
+               'int main(int argc, char **argv) {\n    float4 *d;\n    cudaMalloc(&d, sizeof(float4));\n'
+               '    k<<<1, 1>>>(d);\n    cudaDeviceSynchronize();\n    float x;\n'
+               '    cudaMemcpy(&x, &d->w, sizeof x, cudaMemcpyDeviceToHost);\n'
+               '    return show(argc > 1 ? (float *)d : &x);\n}\n',
+    'own.h': 'int show(const float *x);\n',
+    'host.cpp': '#include "own.h"\n#include <cassert>\n#include <cstdio>\n#include <cstdlib>\n'
+                'typedef struct { char x, y; } uchar4;\nstruct dim3 { int n; };\nenum { warpSize = 7 };\n'
+                'static int threadIdx = sizeof(uchar4);\ntemplate <class T> T min(T a, T b) { return a < b ? a : b; }\n'
+                'int show(const float *x) {\n    assert(threadIdx == 2);\n'
+                '    printf("host %g %d\\n", *x, min(dim3{5}.n, int(warpSize)));\n    exit(3);\n}\n'}
+
+def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
+    "It has names that are CUDA's elsewhere; what it prints and how it ends is seen as in all others, its access, too"
+    for k, v in OF_THE_HOST.items(): (tmp_path/k).write_text(v)
+    files = tmp_path/'main.cu', tmp_path/'host.cpp'
+    assert command(*files)==(3, 'kernel host 4 5\n', '')
+    assert command('--unchecked', *files)==(3, 'kernel host 4 5\n', '')
+    status, out, err = command(*files, '--', 'device')
+    assert status==1 and 'the host reads x on the GPU' in err and 'line 12: printf("host' in err
+    files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
+    status, out, err = command(*files)
+    assert status==1 and err.startswith('CompileError: host.cpp, line 5: conflicting declaration'), err
+
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
     status,out,err = command(tmp_path/'bad.cu')

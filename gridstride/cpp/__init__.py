@@ -5,7 +5,8 @@ The modules, in the order in which they are read best:
 - what a learner calls: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `magic` (`%%cuda`), `program` (a whole program
   with its `main`);
 - a source is read: `tokens`, `code` (with their brackets), `preprocessor`, `includes`, `declarations`, `reader` (its
-  functions), `sides` (what the host may call), `doubts` (variables that may have no value);
+  functions), `sides` (what the host may call), `plain` (files that are the host's alone), `doubts` (variables that may
+  have no value);
 - it becomes C++: `rewrite`, by `edits`, of `launches`, `variables` in shared memory, `statements`, `inline_asm` and
   `ptx`;
 - it is compiled: `build`, `headers` (read once), `cache`, `compile_errors` and `absent` (what the compiler says, for a

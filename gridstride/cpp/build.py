@@ -13,6 +13,7 @@ from .compile_errors import WARNINGS, CompileError, read_log, warn_of
 from .edits import NotEmulated
 from .includes import read_headers
 from .library import own_names, wrong_uses
+from .plain import FIRST, OUTPUT, is_plain
 from .rewrite import to_cpp
 
 
@@ -218,15 +219,18 @@ def compile_module(
     warn=None,  # called with the log when it does, also if it did so before
     others=(),  # whatever else decides the result
     more=(),  # names of other sources that become part of it
+    plain=(),  # file names of still others, which know nothing of CUDA, nor of the headers
 ) -> Built:  # with `name.so` in its folder
     """Compile C++ for the emulator, whose runtime is made meanwhile if it is not there yet.
 
     The precompiled headers come after it then, and until they are there, compilers read the headers themselves."""
     c = compiler()
     units = name, *more
+    bare = ['-include', FIRST, *(o for o in flags if str(here / 'include') not in o)]
     commands = [
         *([c.path, *flags, '-c', f'{o}.cpp', '-o', f'{o}.o'] for o in units),
-        [c.path, '-shared', *(f'{o}.o' for o in units), *link_flags(), '-o', f'{name}.so'],
+        *([c.path, *bare, '-x', 'c++', '-c', o, '-o', f'{o}.o'] for o in plain),
+        [c.path, '-shared', *(f'{o}.o' for o in (*units, *plain)), *link_flags(), '-o', f'{name}.so'],
     ]
     there = not _preparing.locked() and _is_runtime_there()
     meanwhile = _prepare_runtime if there else partial(_prepare_all, c, flags, headers_first)
@@ -235,7 +239,10 @@ def compile_module(
     compile_it = headers.runner(c, flags, headers_first if there else (), f'compiling {name}.cu')
 
     def run(command, folder):
-        status, log = compile_it(command, folder)
+        if FIRST in command:
+            status, log = run_command(command, folder, f'compiling {command[-3]}')
+        else:
+            status, log = compile_it(command, folder)
         if log and not status:
             with open(folder / ('log.txt' if ': warning: ' in without_marked(log) else _OF_MARKED), 'a') as f:
                 f.write(log)
@@ -353,14 +360,17 @@ def emulate(
         return _what_failed(without_marked(log), command, given)
 
     compiled = {name: (file, src)}
-    compiled |= {f'{name}.part{n}': (k, to_cpp(v)) for n, (k, v) in enumerate(dict(units).items())}
-    own, others = _headers_of([text for _, text in compiled.values()], folder or Path.cwd(), include)
+    hosts = [k for k, v in dict(units).items() if is_plain(k, v, folder or Path.cwd(), include)]
+    units = {k: v for k, v in dict(units).items() if k not in hosts}
+    compiled |= {f'{name}.part{n}': (k, to_cpp(v)) for n, (k, v) in enumerate(units.items())}
+    read = [*(text for _, text in compiled.values()), *(given[o] for o in hosts)]
+    own, others = _headers_of(read, folder or Path.cwd(), include)
     texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
     plain = dict(compiled.values()) | {k: to_cpp(v, names=False) for k, v in own.items()}
     originals = {**own, **given}
     _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], takes)
     marked = {k: mark(text) for k, text in plain.items()}
-    sources = {**given, **{k: marked[k] for k in own}}
+    sources = {**given, **{k: marked[k] for k in own}, **({FIRST: OUTPUT} if hosts else {})}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
@@ -373,8 +383,8 @@ def emulate(
             raise wrong
         warn_of(without_marked(log), shown, file)
 
-    more_units = tuple(compiled)[1:]
-    return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), more_units)
+    parts = tuple(compiled)[1:], hosts
+    return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
 
 
 def _refuse_library(units, takes):

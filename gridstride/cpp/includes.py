@@ -30,6 +30,12 @@ def read_headers(
     return own, others
 
 
+def names_in(src, folder, more=()) -> set:  # of strings
+    "How `src` and its own headers, found as `read_headers` finds them, name all that they include"
+    own, others = read_headers(src, folder, more)
+    return {name for text in (src, *own.values(), *others.values()) for _, name in _names(text)}
+
+
 def _names(src):
     "(is it in quotes, the name) of each header that `src` may include; none where that cannot be read"
     try:
