@@ -11,7 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from .kernels import Made, Unit
-from .tools import homes, link, missing_tool, usage
+from .tools import homes, kept, link, missing_tool, usage
 from ..numba_cuda import import_numba_cuda
 from ..recording import function_within
 
@@ -218,6 +218,9 @@ _TRITON = {
 }
 
 
+_TELLS = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')  # variables that tell Triton how to compile, and where to
+
+
 def triton_type(x):  # (Triton's type, is it a multiple of 16?)
     "Triton's type of an example"
     if isinstance(x, str):
@@ -280,12 +283,19 @@ class Triton(_InPython):
             import triton
         except ImportError:
             raise missing_tool('Triton', f'Compiling {self.name}', 'triton') from None
+        with _set(DISABLE_PTXAS_OPT='' if opt else '1'), _jitted(self.k.fn.__globals__):
+            source = self._source(triton)
+            told = sorted((k, v) for k, v in os.environ.items() if _TELLS.match(k))
+            how = [triton.__version__, source.hash(), self.name, self.file, arch, sorted(self.options.items()), told]
+            return kept('triton', lambda: self._compiled(triton, source, arch), *map(str, how))
+
+    def _compiled(self, triton, source, arch):
+        "What `make` gives, compiled now: in its own cache Triton does not keep what the assembler said"
         from triton.backends.compiler import GPUTarget
 
         log, target = io.StringIO(), GPUTarget('cuda', int(re.search(r'\d+', arch)[0]), 32)
-        asked = dict(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1', DISABLE_PTXAS_OPT='' if opt else '1')
-        with _set(**asked), _jitted(self.k.fn.__globals__), contextlib.redirect_stdout(log):
-            made = triton.compile(self._source(triton), target=target, options=self.options)
+        with _set(TRITON_DUMP_PTXAS_LOG='1', TRITON_ALWAYS_COMPILE='1'), contextlib.redirect_stdout(log):
+            made = triton.compile(source, target=target, options=self.options)
         ptx, cubin, entry = made.asm['ptx'], made.asm['cubin'], made.metadata.name
         own = {'dynamic': made.metadata.shared, 'threads': 32 * made.metadata.num_warps}
         takes = {**usage(log.getvalue(), cubin, entry, arch), **own}

@@ -123,25 +123,40 @@ def nvrtc(
     given, options = stand_ins(src, folders), _options(arch, opt, folders, flags)
     decides = [(o, os.stat(o).st_mtime) for o in (lib._name, *folders)]
 
-    def run(command, folder):
+    def compile():
         made = _compiled(lib, src, name, given, options, file, original or src)
         # The driver keeps what NVRTC has compiled, but not what the assembler said then.
         if _FRESH not in flags and not _part_about(made[3], made[2]):
             fresh = _options(arch, opt, folders, (*flags, _FRESH))
             made = _compiled(lib, src, name, given, fresh, file, original or src)
-        _keep(folder, made)
-        return 0, ''
+        return made
 
     how = [src, name, file, given, options, decides, [sorted(o.items()) for o in read_headers(src, Path.cwd())]]
-    built = build({}, [['nvrtc']], *how, run=run, room='cubin')
-    if (made := _kept(built.folder)) is None:
-        shutil.rmtree(built.folder, ignore_errors=True)
-        made = _kept(build({}, [['nvrtc']], *how, run=run, room='cubin').folder)
+    return kept('nvrtc', compile, *how)
+
+
+def kept(
+    compiler,  # its name
+    compile,  # called with nothing: what is to be kept
+    *decides,  # all that decides what that is: what JSON can hold
+):
+    "What `compile()` gives, or has given before, of the same; it lies where compiled kernels are"
+
+    def run(command, folder):
+        _keep(folder, compile())
+        return 0, ''
+
+    def find():
+        return build({}, [[compiler]], *decides, run=run, room='cubin').folder
+
+    if (made := _kept(folder := find())) is None:
+        shutil.rmtree(folder, ignore_errors=True)
+        made = _kept(find())
     return made
 
 
 def _keep(folder, made):
-    "Write what `nvrtc` gives into the folder, and a sum by which it is known to be whole"
+    "Write what was made into the folder, and a sum by which it is known to be whole"
     data = pickle.dumps(made)
     (folder / 'made').write_bytes(hashlib.blake2b(data).digest() + data)
 

@@ -1,9 +1,10 @@
 "Types of examples, the key of a kernel in Python, and what the compilers are told."
-import subprocess, sys
+import importlib, subprocess, sys
 
 import numpy as np
 import pytest
-from gridstride.asm.python import Numba, numba_type, signature, triton_type
+from gridstride.asm.kernels import Made
+from gridstride.asm.python import Numba, Triton, numba_type, signature, triton_type
 
 X = np.zeros((4, 5), np.float32)
 TPB = 64
@@ -114,3 +115,38 @@ assert cuda.jit and not hasattr(np, 'row_stack')
 """
     done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+SCALED = """
+import triton, triton.language as tl
+SCALE = tl.constexpr(3)
+@triton.jit
+def scaled(v): return v*SCALE
+@triton.jit
+def scale_k(x, BLOCK: tl.constexpr): tl.store(x + tl.arange(0, BLOCK), scaled(tl.load(x + tl.arange(0, BLOCK))))
+"""
+
+
+def test_what_triton_made_is_kept(tmp_path, monkeypatch):
+    "Until anything is another that decides it: a function that it calls, a constant, an option, a variable of Triton's"
+    if sys.platform != 'linux': pytest.skip('Triton is for Linux')
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
+    monkeypatch.syspath_prepend(tmp_path)
+    compiled = []
+    def compile_counted(self, triton, source, arch):
+        compiled.append(arch)
+        return Made('ptx', 'scale_k', b'cubin', dict(turn=len(compiled)), 'Triton')
+    monkeypatch.setattr(Triton, '_compiled', compile_counted)
+    def turn(name, *changes, arch='sm_90', opt=True, x=np.zeros(64, np.float32), **options):
+        "At which turn what is given was compiled"
+        text = SCALED
+        for old, new in changes: text = text.replace(old, new)
+        (tmp_path/f'{name}.py').write_text(text)
+        unit = Triton(importlib.import_module(name).scale_k, (x,), dict(BLOCK=64, **options))
+        unit.file = 'scale.py'
+        return unit.make(arch, opt, ()).takes['turn']
+    assert [turn('one'), turn('same'), turn('same', opt=False), turn('same', arch='sm_80')] == [1, 1, 2, 3]
+    assert [turn('called', ('v*SCALE', 'v+SCALE')), turn('constant', ('(3)', '(4)'))] == [4, 5]
+    assert [turn('same', num_warps=8), turn('same', x=np.zeros(64, np.int32)), turn('same')] == [6, 7, 1]
+    monkeypatch.setenv('TRITON_CACHE_DIR', str(tmp_path/'elsewhere'))
+    assert [turn('same'), turn('same')] == [8, 8]
