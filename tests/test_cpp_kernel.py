@@ -457,7 +457,10 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     assert status==1 and 'the host reads x on the GPU' in err and 'line 12: printf("host' in err
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
     status, out, err = command(*files)
-    assert status==1 and err.startswith('CompileError: host.cpp, line 5: conflicting declaration'), err
+    assert status==1 and err.startswith('CompileError: host.cpp, line 5: conflicting declaration')
+    files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusparse.h>'))
+    status, out, err = command(*files)
+    assert status==1 and err.startswith('NotEmulated: the emulator has no cusparse.h: call torch.sparse'), err
 
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')

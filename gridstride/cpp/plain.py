@@ -5,8 +5,9 @@ Such a file may have a `float4`, a `dim3` or a `min` of its own, so that it must
 from pathlib import Path
 
 from .includes import names_in
+from .rewrite import lacks
 
-_HERE = Path(__file__).parent / 'include/cuda'
+_OURS = [Path(__file__).parent / 'include' / o for o in ('cuda', 'torch')]
 _OF_C = {'assert.h', 'cassert'}  # C's own, which kernels need otherwise
 
 FIRST = 'gridstride_output.h'  # what such a file begins with, and what stands there, as `emulator.h` has it for others:
@@ -42,4 +43,5 @@ def is_plain(
     include=(),
 ) -> bool:
     "Does nvcc give this file to the host's compiler, which finds nothing of CUDA's in it or in its headers?"
-    return not file.endswith('.cu') and not any((_HERE / o).is_file() for o in names_in(src, folder, include) - _OF_C)
+    names = names_in(src, folder, include) - _OF_C
+    return not file.endswith('.cu') and not any(lacks(o) or (p / o).is_file() for o in names for p in _OURS)

@@ -49,13 +49,17 @@ _ABSENT = {
 }
 
 
+def lacks(header: str) -> str:  # what to do instead; '' if it is none of CUDA's, or is there
+    "Is this a header of CUDA's that the emulator does not have?"
+    found = next((o for start, o in _ABSENT.items() if header.startswith(start)), '')
+    return '' if (_HERE / header).is_file() else found
+
+
 def _refuse_headers(src):
     for t in live(directives(src)):
         _, header = read_include(t.text) or (False, '')
-        for start, instead in _ABSENT.items():
-            if header.startswith(start) and not (_HERE / header).is_file():
-                what = f'the emulator has no {header}: {instead}, or run on a GPU'
-                raise error_at(NotEmulated, what, src, t.start)
+        if instead := lacks(header):
+            raise error_at(NotEmulated, f'the emulator has no {header}: {instead}, or run on a GPU', src, t.start)
 
 
 def _rewrite_inlining(e):
