@@ -179,6 +179,7 @@ def build(out: Path) -> bool:  # whether there was anything to do
     if stamp.is_file() and stamp.read_text() == now:
         return False
     fetch.fetch()
+    stamp.unlink(missing_ok=True)  # first: who is stopped from here on has not built
     shutil.rmtree(out, ignore_errors=True)
     with tempfile.TemporaryDirectory() as tmp:
         lite, made = Path(tmp) / 'lite', Path(tmp) / 'made'
