@@ -34,6 +34,8 @@ def fitting(
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
         return _of_race(code, fields, line, place.line, other, above)
+    if code == 'race_of_volatiles' and _is_in_step(fields, line, place, other):
+        return 'in_step', {}
     if kind == 'synccheck' and code == 'stuck' and fields['why'].code == 'at_grid':
         return 'at_grid', {}
     return None
@@ -132,6 +134,14 @@ def _of_race(code, fields, line, number, other, above):
     if fields['before'] == fields['now'] == 'written':
         return 'one_place', {}
     return ('same_line', dict(line=number)) if loop else None
+
+
+def _is_in_step(fields, line, place, other):
+    "Do lanes of one warp pass values on, each its own, as if they ran in step?"
+    if not (place.thread and other and other.thread) or place.block != other.block:
+        return False
+    (x, *row), (x2, *row2) = place.thread, other.thread
+    return row == row2 and x // 32 == x2 // 32 and not update_of(line, fields['array'])
 
 
 _ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')

@@ -911,6 +911,8 @@ MENDS = {
         cuda='Put a __syncthreads() between these two lines, or let both be atomic: one alone orders '
         'nothing. A read: atomicAdd(&x, 0).',
     ),
+    'in_step': 'Lanes of one warp need not run in step, since Volta: read, __syncwarp(), write, __syncwarp(); or let '
+    '__shfl_down_sync carry the values.',
     'guard': dict(
         python=_NOTHING + '`if {expr} < {array}.size`.',
         cuda=_NOTHING + '`if ({expr} < n)`, where n is the number of elements, {size}.',

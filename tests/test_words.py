@@ -79,6 +79,22 @@ __global__ void take(int *top, int *out, int how) {
     out[1 + threadIdx.x] = atomicAdd(top, -1);
     if (how == 3) out[33 + threadIdx.x] = atomicAdd(top, 0);
 }
+__global__ void in_step(float *x, float *out, int how) {
+    __shared__ volatile float s[64];
+    int t = threadIdx.x;
+    s[t] = x[t];
+    __syncthreads();
+    if (how == 0 && t < 32) { s[t] += s[t + 32]; s[t] += s[t + 16]; }
+    if (how == 1) s[3] += x[t];
+    if (how == 2 && t < 32)
+        for (int h = 32; h; h /= 2) {
+            float v = s[t + h];
+            __syncwarp();
+            s[t] += v;
+            __syncwarp();
+        }
+    if (t == 0) out[0] = s[0];
+}
 __global__ void wild(const float *x, float *out, long long far, int how) {
     const float *p = how == 1 ? (const float *)0x123456789000 : x + far;
     out[threadIdx.x] = *p;
@@ -200,6 +216,18 @@ def test_beside_an_atomic_a_plain_access_is_told_to_be_one_too(k, order):
         assert {e.line, e.other.line} == {line(f'how == {how}'), line('atomicAdd(top, -1)')}
     with cpp.options(order=order): k.take[1, 32](top := args()[0], out := args()[1], 3)
     assert sorted(out[1:33].tolist(), reverse=True) == list(range(31, -1, -1)) and top.item() == -1
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_a_warp_that_is_taken_to_run_in_step_is_told_of_syncwarp(k, order):
+    x = torch.randn(64)
+    with cpp.options(order=order):
+        e, other = (found(RacecheckError, k.in_step[1, 64], x, zeros(1), how) for how in (0, 1))
+        assert e.code == other.code == 'race_of_volatiles'
+        assert 'Lanes of one warp need not run in step' in str(e) and 'Use atomicAdd' not in str(e)
+        assert 'Use atomicAdd' in str(other) and 'in step' not in str(other)
+        k.in_step[1, 64](x, out := zeros(1), 2)
+    torch.testing.assert_close(out[0], x.double().sum().float(), rtol=0, atol=64*2.0**-23*float(x.abs().sum()))
 
 
 def test_beside_an_atomic_in_the_simulator_too():
