@@ -61,6 +61,7 @@ def machine(
         pci='/sys/bus/pci/devices',
         cuda='/usr/local/cuda',
         root=ROOT,
+        course=(ROOT / 'course.py').is_file(),  # else pip has installed the package alone
         user=getattr(os, 'geteuid', lambda: 1)(),
         has=lambda name: importlib.util.find_spec(name) is not None,
         free=lambda: shutil.disk_usage(ROOT).free,
@@ -146,8 +147,10 @@ def mend(
     return f'{sudo}{_INSTALL[tool]} {package.format(*m.python)}'
 
 
-def _pip(*args):
-    return ' '.join(['.venv/bin/python -m pip install -c constraints.txt', *args])
+def _pip(m, *args):
+    "What installs packages: into the course's environment, or into the one that runs this"
+    how = '.venv/bin/python -m pip install -c constraints.txt' if m.course else f'{sys.executable} -m pip install'
+    return ' '.join([how, *args])
 
 
 # A check returns a row: the state, what was found, and the command that mends it. `missing` is something that
@@ -156,6 +159,7 @@ MIN_PYTHON = (3, 10)
 MIN_FREE = 5 * 10**9  # bytes: what setting up takes
 
 Row = namedtuple('Row', 'state found mend', defaults=('', ''))
+_ALONE = Row('optional', 'none, and the package alone needs none')
 
 
 def _python(m):
@@ -167,6 +171,8 @@ def _python(m):
 
 def _venv(m):
     gone = [o for o in ('venv', 'ensurepip') if not m.has(o)]
+    if gone and not m.course:
+        return _ALONE
     if gone:
         return Row('missing', f"no module {' and '.join(gone)}", mend('venv', m))
     return Row('ok', 'venv and ensurepip')
@@ -201,6 +207,8 @@ def environment_version(
 
 def _environment(m):
     "The course's own .venv: made, not made yet, or broken"
+    if not m.course:
+        return _ALONE
     home = Path(m.root) / '.venv'
     if not home.exists():
         return Row('missing', 'not set up yet', 'python3 course.py setup')
@@ -225,7 +233,8 @@ def _compiler(m):
 
 
 def _disk(m):
-    free, need = m.free(), 10**9 if (Path(m.root) / '.venv').exists() else MIN_FREE
+    set_up = not m.course or (Path(m.root) / '.venv').exists()
+    free, need = m.free(), 10**9 if set_up else MIN_FREE
     found = f'{free / 1e9:.1f} GB free'
     return Row('ok', found) if free >= need else Row('missing', found, f'free at least {need / 1e9:.0f} GB')
 
@@ -237,9 +246,12 @@ def _dist(m, name):
     return next(iter(metadata.distributions(name=name, path=list(m.site))), None)
 
 
-def _install(m, name):
-    "The command that installs a package which the lessons need: a set-up, or pip where a set-up was finished"
-    return _pip(name) if environment_version(Path(m.root) / '.venv') else 'python3 course.py setup'
+def _absent(m, name):
+    "The row of a package that the lessons need: a set-up brings it, or pip where a set-up was finished"
+    if not m.course:
+        return Row('missing' if name == 'numpy' else 'optional', 'not installed', _pip(m, name))
+    done = environment_version(Path(m.root) / '.venv')
+    return Row('missing', 'not installed', _pip(m, name) if done else 'python3 course.py setup')
 
 
 def _need(name):
@@ -247,13 +259,13 @@ def _need(name):
 
     def check(m):
         d = _dist(m, name)
-        return Row('ok', d.version) if d else Row('missing', 'not installed', _install(m, name))
+        return Row('ok', d.version) if d else _absent(m, name)
 
     return check
 
 
-def _package(name, state, how, only=None):
-    "A check for a Python package: its row is `state` when it is not there"
+def _package(name, only=None):
+    "A check for a Python package that one can do without"
 
     def check(m):
         d = _dist(m, name)
@@ -261,7 +273,7 @@ def _package(name, state, how, only=None):
             return Row('ok', d.version)
         if only and m.system != only:
             return Row('optional', f'not made for {m.system}')
-        return Row(state, 'not installed', how)
+        return Row('optional', 'not installed', _pip(m, name))
 
     return check
 
@@ -306,10 +318,10 @@ def has_gpu(m=None) -> bool:  # the machine; None: this one
 def _torch(m):
     found, cuda = torch_build(m.site), _torch_cuda(m)
     if not found:
-        return Row('missing', 'not installed', _install(m, 'torch'))
+        return _absent(m, 'torch')
     gpus, newest = m.driver()
     if has_gpu(m) and not cuda:
-        return Row('mismatch', f'{found}, but a GPU is here', _pip('--force-reinstall torch'))
+        return Row('mismatch', f'{found}, but a GPU is here', _pip(m, '--force-reinstall torch'))
     if gpus and _major(newest) < _major(cuda):
         return Row('mismatch', f'{found}, but the driver can run CUDA {newest} at most', mend('driver', m))
     return Row('ok', found)
@@ -362,7 +374,7 @@ def _toolkit(cuda, m):
 
 def _ninja(m):
     found = _which(m, 'ninja', 'ninja-build')
-    return Row('ok', _says(found, '--version') or found) if found else Row('optional', 'not found', _pip('ninja'))
+    return Row('ok', _says(found, '--version') or found) if found else Row('optional', 'not found', _pip(m, 'ninja'))
 
 
 def _header(m):
@@ -398,7 +410,8 @@ def _assembly(m):
     if m.system != 'linux':
         return Row('optional', f'not made for {m.system}: lessons show what was recorded')
     gone = ' and '.join(f'no {o}' for o, found in (('NVRTC', nvrtc), ('nvdisasm', reader)) if not found)
-    return Row('optional', f'{gone}: lessons show what was recorded', _pip("-e '.[asm]'"))
+    wanted = "-e '.[asm]'" if m.course else 'nvidia-cuda-nvrtc nvidia-cuda-nvdisasm'
+    return Row('optional', f'{gone}: lessons show what was recorded', _pip(m, wanted))
 
 
 CHECKS = [  # what, what it is for, check
@@ -408,16 +421,16 @@ CHECKS = [  # what, what it is for, check
     ('disk', 'setting up, compiled kernels', _disk),
     ('C++ compiler', 'CUDA C on the CPU', _compiler),
     ('numpy', 'everything', _need('numpy')),
-    ('torch', 'every lesson', _torch),
+    ('torch', 'every lesson, gridstride.kernels', _torch),
     ('jupyterlab', 'reading the lessons', _need('jupyterlab')),
-    ('numba', 'kernels in Numba', _package('numba', 'optional', _pip('numba'))),
-    ('triton', 'kernels in Triton', _package('triton', 'optional', _pip('triton'), only='linux')),
+    ('numba', 'kernels in Numba', _package('numba')),
+    ('triton', 'kernels in Triton', _package('triton', only='linux')),
     ('ninja', "torch's load_inline", _ninja),
     ('Python.h', "torch's load_inline, quick launches on a GPU", _header),
     ('GPU, driver', 'speed', _gpu),
     ('nvcc', 'CUDA C on a GPU', _nvcc),
     ('launches', 'short calls from Python on a GPU', _launches),
-    ('cuda-core', 'cuda_kernel on a GPU', _package('cuda-core', 'optional', _pip('cuda-core'), only='linux')),
+    ('cuda-core', 'cuda_kernel on a GPU', _package('cuda-core', only='linux')),
     ('NVRTC', 'PTX and SASS, without a GPU', _assembly),
 ]
 

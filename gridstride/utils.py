@@ -299,7 +299,7 @@ def backend() -> str:  # 'gpu' or 'sim'
     if forced not in ('', 'gpu', 'sim'):
         raise ValueError(f"GRIDSTRIDE_BACKEND is {forced!r}; it may be 'gpu', 'sim' or unset")
     if forced == 'gpu' and not gpu_count():
-        mend = 'Unset it to simulate; `python3 course.py doctor` says what is missing'
+        mend = 'Unset it to simulate; `python -m gridstride.doctor` says what is missing'
         raise RuntimeError(f'GRIDSTRIDE_BACKEND=gpu, but no usable GPU or driver is here. {mend}')
     return forced or ('gpu' if gpu_count() else 'sim')
 

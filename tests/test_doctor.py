@@ -40,6 +40,18 @@ def test_what_is_needed_is_installed_by_pip_where_a_set_up_would_find_nothing_to
     for name in ('numpy', 'torch', 'jupyterlab'): assert rows[name] == ('missing', 'not installed', how.format(name))
 
 
+def test_the_package_alone_is_told_nothing_of_the_course():
+    "pip has installed it: there is no course.py beside it, and no .venv; NumPy is all that it needs"
+    bare = dict(path='', site=[], env={}, cuda='/nowhere', include='/nowhere', root=Path('/nowhere'), pci='/nowhere',
+                has=lambda o: False, driver=lambda: (0, None), free=lambda: 2*10**9, system='linux')
+    alone,course = examined(**bare, course=False),examined(**bare, course=True)
+    told = ' '.join(o.mend for o in alone.values())
+    assert 'course.py' not in told and '.venv' not in told.replace(sys.executable, '') and '-c ' not in told
+    assert {what for what,o in alone.items() if o.state=='missing'} == {'C++ compiler', 'numpy'}
+    for name in ('numpy', 'torch', 'numba', 'jupyterlab'):
+        assert alone[name].mend == f'{sys.executable} -m pip install {name}'
+    assert {'.venv', 'venv, pip', 'torch'} < {what for what,o in course.items() if o.state=='missing'}
+
 def test_without_a_gpu_nothing_of_it_is_missing():
     rows = examined(driver=lambda: (0, None), pci='/nowhere', path='', env={})
     assert rows['GPU, driver'].state == 'optional' and rows['nvcc'].state in ('ok', 'optional')

@@ -59,7 +59,7 @@ def nvcc() -> str:  # its path
     for path in [shutil.which('nvcc'), *(f'{h}/bin/nvcc' for h in homes if h)]:
         if path and os.access(path, os.X_OK):
             return path
-    what = 'CUDA C on this GPU needs nvcc, and none is here; `python3 course.py doctor` says how to get it'
+    what = 'CUDA C on this GPU needs nvcc, and none is here; `python -m gridstride.doctor` says how to get it'
     raise CompilerMissing(f'{what}. GRIDSTRIDE_BACKEND=sim runs without')
 
 

@@ -41,7 +41,7 @@ def _what_lacks(torch):
     if gone := next((o for o in _ASKED if not torch_has(o)), None):
         return f'torch {torch.__version__} has no torch.{gone}, which each call of matmul would ask'
     if not Path(sysconfig.get_path('include'), 'Python.h').exists():
-        return 'the headers of Python are not here; `python3 course.py doctor` says how to get them'
+        return 'the headers of Python are not here; `python -m gridstride.doctor` says how to get them'
 
 
 def torch_has(name: str) -> bool:  # such as '_C._functorch'
