@@ -26,6 +26,7 @@ A template names its fields as `str.format` does. Some of them mean the same in 
 - `array`, a name, and `index`, a tuple of whole numbers, become attributes of the exception; `element` is
   made of the two as the dialect writes it, `s[3, 4]` or `s[3][4]`. Where there is no array, `space` says what
   there is instead: 'shared memory'.
+- `threads` is how many; `waiting` is made of it, '1 thread waits'.
 - `thread` is a position (x, y, z) and is shown without the dimensions that are not used.
 
 A code for the C++ side of the emulator is one word that is a C identifier. To add one: a row in `WORDS`, the
@@ -673,12 +674,12 @@ WORDS = {
         "not all threads of the grid reach its barrier: thread {thread} of block {in_block} does not", _AT_GRID
     ),
     ('synccheck', 'endless_wait'): Words(
-        '{threads} threads wait here for a change of memory that never comes',
+        '{waiting} here for a change of memory that never comes',
         'Threads that run in step cannot wait for each other in a loop; use a barrier, '
         'or let one thread of a block take the lock.',
     ),
     ('synccheck', 'blocks_wait'): Words(
-        '{threads} threads wait here for a change of memory that does not come while they run in step',
+        '{waiting} here for a change of memory that does not come while threads run in step',
         'Blocks may wait for each other by a flag that is read atomically, as in '
         '`while cuda.atomic.add(flags, i, 0) == 0`. Threads of one block use a barrier, or one of them takes the lock.',
     ),
@@ -1037,7 +1038,10 @@ def field_names(kind, code):
     "The names of the fields that whoever finds this must give, in any dialect; `element` needs `array` and `index`"
     texts = (text for dialect in DIALECTS for text in _templates(kind, code, dialect))
     names = {re.match(r'\w*', name)[0] for text in texts for _, name, _, _ in Formatter().parse(text) if name}
-    return (names - {'element'}) | ({'array', 'index'} if 'element' in names else set())
+    return set().union(*(_MADE_OF.get(o, {o}) for o in names))
+
+
+_MADE_OF = dict(element={'array', 'index'}, waiting={'threads'})
 
 
 def _shown(fields, dialect):
@@ -1047,6 +1051,8 @@ def _shown(fields, dialect):
         if k in shown:
             shown[k] = position(shown[k])
     name = shown.get('array') or shown.get('space') or ''
+    threads = shown.get('threads')
+    shown['waiting'] = '1 thread waits' if threads == 1 else f'{threads} threads wait'
     shown.setdefault('element', element(name, shown.get('index'), dialect))
     return shown
 

@@ -90,3 +90,9 @@ def test_what_no_choice_of_checks_silences_is_told_without_a_way_out():
     assert (findings.switch_off('memcheck', 'outside', 'cuda')
             == "To run without this check: with cpp.options(checks='no memcheck'): ...")
     assert findings.switch_off('launch', 'empty', 'python') == ''
+
+
+@pytest.mark.parametrize('code', ['endless_wait', 'blocks_wait'])
+def test_one_thread_waits_and_two_wait(code):
+    assert text_of('synccheck', code, 'python', dict(threads=1))[0].startswith('1 thread waits here')
+    assert text_of('synccheck', code, 'python', dict(threads=2))[0].startswith('2 threads wait here')
