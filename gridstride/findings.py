@@ -762,7 +762,7 @@ WORDS = {
         '{kernel}[...] takes grid and block, then stream and bytes of shared memory if need be: '
         'two to four things, not {given}'
     ),
-    ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), and {given} were given'),
+    ('launch', 'arguments'): Words('{kernel} takes {count} arguments ({parameters}), not {given}'),
     ('launch', 'sizes'): Words('{kernel}: {why}'),
     ('launch', 'empty'): Words(
         'a grid of {grid} blocks of {block} threads: every size is at least 1', 'An empty input needs no launch.'

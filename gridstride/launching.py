@@ -1,6 +1,7 @@
 """A launch, whoever runs it: `kernel[grid, block, stream, shared_bytes](*args)`, and what can be wrong with it."""
 
 import operator
+from functools import partial
 from types import SimpleNamespace
 from typing import NamedTuple
 
@@ -15,6 +16,8 @@ __all__ = [
     'configure',
     'count_arguments',
     'argument_error',
+    'refuse_names',
+    'Ready',
     'resident',
 ]
 
@@ -135,6 +138,25 @@ def count_arguments(
     if not len(parameters) - optional <= given <= len(parameters):
         shown = dict(count=len(parameters), parameters=', '.join(parameters))
         raise launch_error(kernel, 'arguments', given=given, **shown)
+
+
+def refuse_names(
+    kernel,  # its name
+    named,  # arguments that were given by name
+):
+    "`WrongArgument` if there are such"
+    if named:
+        what = f'arguments are given in the order of the parameters, not by name as {", ".join(named)}'
+        raise WrongArgument(f'{kernel}: {what}')
+
+
+class Ready(partial):
+    "A kernel's launch with grid and block, which waits to be called with the arguments"
+
+    def __repr__(self):
+        grid, block = self.args[:2]
+        name = self.func.__self__.__name__
+        return f'{name}[{grid!r}, {block!r}], not launched: it is called with the arguments, {name}[grid, block](...)'
 
 
 def argument_error(

@@ -43,7 +43,7 @@ class dim3(namedtuple('dim3', 'x y z')):
         try:
             x, y, z = (o.__index__() for o in (x, y, z))
         except AttributeError:
-            raise TypeError(f'dim3 takes whole numbers, got {(x, y, z)}') from None
+            raise TypeError(f'dim3 takes whole numbers, got {(x, y, z)}; cdiv(n, m) is n/m, rounded up') from None
         return super().__new__(cls, x, y, z)
 
     @property

@@ -19,7 +19,7 @@ from .nvrtc import FIRST, HOST, stand_ins
 from .reader import functions, kernels
 from .rewrite import to_cpp, without_line_numbers
 from ..findings import LaunchError
-from ..launching import argument_error, configure, launch_error, read_brackets
+from ..launching import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
 from ..options import CHECKS, parse_checks
 from ..utils import backend, dim3
 
@@ -54,7 +54,15 @@ class Kernel:
     def checked(self, config):
         "A function that looks at its arguments, and launches the kernel with them"
         grid, block, stream, shared = read_brackets(self.__name__, config)
-        return lambda *args: self.launch(args, grid, block, stream, shared)
+        return Ready(self._called, grid, block, stream, shared)
+
+    def _called(self, grid, block, stream, shared, /, *args, **named):
+        refuse_names(self.__name__, named)
+        self.launch(args, grid, block, stream, shared)
+
+    def __reduce__(self):
+        "To another process goes the source, which is compiled there, or found in the cache"
+        return cuda_kernel, (self.src, self.__name__, self.checks)
 
     def launch(self, args, grid, block, stream=None, shared=0, cluster=None):
         "Launch it with `args`; `cluster`: blocks of a cluster, on the emulator"
@@ -118,7 +126,7 @@ def _find_wanted(src, name):
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
-        raise ValueError('this source has no __global__ function')
+        raise ValueError('this source has no __global__ function: a kernel begins with `__global__ void`')
     defined = Counter((o.scope, o.name) for o in functions(src) if '__global__' in o.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
@@ -154,7 +162,7 @@ def cuda_kernel(
     wanted, checks = _find_wanted(src, name), parse_checks(checks)
     made = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, wanted, checks)
     for k in made.values():
-        k.src = src
+        k.src, k.checks = src, checks
     return made[wanted[0][0]] if len(wanted) == 1 else made
 
 

@@ -33,7 +33,7 @@ from .rewrite import Program
 from .signatures import as_declared, declared
 from .warps import *  # noqa: F403
 from ..findings import NotSimulated
-from ..launching import launch_error, read_brackets
+from ..launching import Ready, launch_error, read_brackets, refuse_names
 from ..options import checking, settings
 from ..utils import cdiv
 
@@ -73,12 +73,17 @@ class Kernel:
 
     def __getitem__(self, config):
         grid, block, _, shared = read_brackets(self.__name__, config)
-        return functools.partial(self._launch, grid, block, shared)
+        return Ready(self._launch, grid, block, shared)
+
+    def __reduce__(self):
+        "To another process goes the name, as of any function"
+        return self.__qualname__
 
     def __call__(self, *args):
         raise launch_error(self.__name__, 'no_brackets')
 
-    def _launch(self, grid, block, dynamic, *args):
+    def _launch(self, grid, block, dynamic, /, *args, **named):
+        refuse_names(self.__name__, named)
         args = as_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
@@ -97,7 +102,7 @@ class Kernel:
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         tpb = tpb or 256
-        return functools.partial(self._launch, cdiv(ntasks, tpb), tpb, sharedmem) if ntasks else lambda *args: None
+        return Ready(self._launch, cdiv(ntasks, tpb), tpb, sharedmem) if ntasks else lambda *args: None
 
     def specialize(self, *args):
         "This kernel: here nothing depends on the types"

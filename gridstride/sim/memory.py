@@ -147,7 +147,8 @@ def wrap(
 ):
     "A `View` of the array `a`"
     if a.dtype.kind not in 'biufc':
-        raise NotSimulated(f'arrays of {a.dtype}')
+        mend = f'A kernel computes with numbers: {name}.astype(np.float32), if they are such.'
+        raise NotSimulated(f'arrays of {a.dtype}', mend)
     if any(s % a.itemsize for s in a.strides):
         raise NotSimulated(f'the layout of {name}, whose elements do not lie on a grid; pass a copy')
     base = base_of(a) if whole is None else whole

@@ -1,9 +1,12 @@
 "A launch, its brackets and its arguments: the same for the simulator and for CUDA C."
+import copy
+import pickle
+
 import numpy as np
 import pytest
 
 from gridstride import cpp, sim
-from gridstride.findings import LaunchError
+from gridstride.findings import LaunchError, WrongArgument
 from gridstride.launching import LIMITS, Config, configure, count_arguments, read_brackets
 from gridstride.translate.source import Untranslatable
 from gridstride.utils import dim3
@@ -58,7 +61,7 @@ def test_every_number_of_a_launch_is_checked(given, says):
 def test_the_last_arguments_may_be_optional():
     for given in (1, 2): count_arguments('k', ['x', 'n'], given, 1)
     for given in (0, 3):
-        with pytest.raises(LaunchError, match=rf'k takes 2 arguments \(x, n\), and {given} were given'):
+        with pytest.raises(LaunchError, match=rf'k takes 2 arguments \(x, n\), not {given}'):
             count_arguments('k', ['x', 'n'], given, 1)
 
 
@@ -113,8 +116,29 @@ def test_both_want_brackets(k, x):
 
 @pytest.mark.parametrize('more', [(), (1, 2, 3)])
 def test_both_count_arguments(k, x, more):
-    with pytest.raises(LaunchError, match=f'simulated takes 2 arguments .*and {1 + len(more)} were given'):
+    with pytest.raises(LaunchError, match=f'simulated takes 2 arguments .*not {1 + len(more)}'):
         k[1, 32](x, *more)
+
+
+def test_both_refuse_names(k, x):
+    with pytest.raises(WrongArgument, match='simulated: arguments are given in the order .*not by name as n, grid'):
+        k[1, 32](x, n=8, grid=1)
+    assert np.isnan(x).all()
+
+
+def test_a_launch_without_arguments_says_that_it_is_none(k):
+    assert repr(k[2, 32]).startswith('simulated[2, 32], not launched')
+
+
+def test_both_go_to_other_processes(k, x):
+    for other in (pickle.loads(pickle.dumps(k)), copy.deepcopy(k)):
+        x[:] = np.nan
+        other[2, 32](x, 8)
+        assert (x[:8] == np.arange(8)).all() and np.isnan(x[8:]).all()
+
+
+def test_what_a_fraction_of_blocks_wants_is_said(k, x):
+    with pytest.raises(LaunchError, match=r'got \(1.25, 1, 1\); cdiv\(n, m\) is n/m, rounded up'): k[40/32, 32](x, 8)
 
 
 @pytest.mark.parametrize('wrong,kind', [([1., 2.], 'list'), ('text', 'str'), ({}, 'dict')])
