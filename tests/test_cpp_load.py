@@ -618,6 +618,23 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
     with pytest.raises(RuntimeError, match='cannot be written .Permission denied.; set GRIDSTRIDE_CACHE'):
         load_cuda(TINY)
 
+@pytest.mark.parametrize('full', ['compiler', 'source'])
+def test_a_full_disk_leaves_nothing_and_says_where_room_is_needed(tmp_path, monkeypatch, full):
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    def no_room(*_): raise OSError(28, 'No space left on device')
+    if full=='source': monkeypatch.setattr(Path, 'write_text', no_room)
+    said = ['sh', '-c', 'echo "cc1plus: error: x.o: No space left on device"; exit 1']
+    with pytest.raises(RuntimeError, match=f'no space is left in {tmp_path}.*GRIDSTRIDE_CACHE and TMPDIR'):
+        cache.build({'a': 'b'}, [said], fail=CompileError)
+    assert list(tmp_path.iterdir())==[]
+
+def test_a_compiler_that_is_too_old(tmp_path):
+    old = tmp_path/'g++'
+    old.write_text('#!/bin/sh\necho 4.8.5\n')
+    old.chmod(0o755)
+    out = said(python('try: load_cuda(TINY)\nexcept CompilerMissing as e: print(e)', PATH=str(tmp_path), CXX=''))
+    assert f'{old} is of version 4, and C++17 needs 8 or newer' in out
+
 def test_no_compiler(tmp_path, monkeypatch):
     out = said(python('try: load_cuda(TINY)\nexcept CompilerMissing as e: print(e)', PATH=str(tmp_path), CXX=''))
     assert 'CUDA C needs a C++ compiler' in out and ('apt install g++' in out or 'xcode-select' in out)

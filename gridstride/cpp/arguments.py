@@ -72,6 +72,14 @@ def _is_struct(x):
     return isinstance(x, (ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
 
 
+def _mend(x, dtype, const):
+    "How an array becomes one of this dtype that lies in one piece; the kernel writes to what it is given"
+    how = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
+    if not isinstance(x, np.ndarray):
+        how = f'.to(torch.{dtype})' if dtype else '.contiguous()'
+    return f'with {how}' if const else f'beforehand with {how}, as the kernel writes to it'
+
+
 def _dtype_name(x):
     return str(x.dtype).removeprefix('torch.')
 
@@ -101,7 +109,8 @@ def _check_array(x, dtype, wrong, device, const):
         mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
         raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{mend}')
     if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
-        raise wrong(f'takes {dtype}, and the tensor is {_dtype_name(x)}; convert it with .to(torch.{dtype})')
+        what = 'array' if isinstance(x, np.ndarray) else 'tensor'
+        raise wrong(f'takes {dtype}, and the {what} is {_dtype_name(x)}; convert it {_mend(x, dtype, const)}')
     if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
         raise wrong('is read-only, and the kernel may write to it; give it a copy, as np.array(...) makes one')
     where = str(getattr(x, 'device', 'cpu')).split(':')[0]
@@ -109,7 +118,8 @@ def _check_array(x, dtype, wrong, device, const):
         raise wrong(f'is on {where}, and the kernel runs on {device}; move it with .to({device!r})')
     contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not contiguous:
-        raise wrong('is not contiguous: the kernel would read its memory in another order; use .contiguous()')
+        why = 'is not contiguous: the kernel would read its memory in another order'
+        raise wrong(f'{why}; make a copy {_mend(x, None, const)}')
 
 
 @lru_cache

@@ -29,6 +29,9 @@ class Compiler(namedtuple('Compiler', 'path kind version text')):
     "A C++ compiler: where it is, 'gcc' or 'clang', the first number of its version, and all that it says of that"
 
 
+_OLDEST = dict(gcc=8, clang=5)  # that knows -std=c++17
+
+
 @lru_cache
 def _compiler(names):
     for name in names:
@@ -45,7 +48,11 @@ def _compiler(names):
 def compiler() -> Compiler:
     "The C++ compiler; `CompilerMissing` says how to get one"
     own = os.environ.get('CXX')
-    if found := _compiler((own,) if own else ('g++', 'clang++', 'c++')):
+    found = _compiler((own,) if own else ('g++', 'clang++', 'c++'))
+    if found and found.version < (least := _OLDEST[found.kind]):
+        what = f'{found.path} is of version {found.version}, and C++17 needs {least} or newer'
+        raise CompilerMissing(f'{what}. CXX may hold the path of another compiler')
+    if found:
         return found
     get = {'darwin': 'xcode-select --install'}.get(sys.platform, 'sudo apt install g++')
     if own:

@@ -5,7 +5,7 @@ result: the sources, the compiler and its flags, our headers, the kind of CPU. S
 there can be stale, and nothing is ever overwritten. Deleting it all costs only the time to compile again.
 """
 
-import hashlib, os, platform, re, shutil, subprocess, sys, tempfile, threading, time
+import errno, hashlib, os, platform, re, shutil, subprocess, sys, tempfile, threading, time
 from collections import namedtuple
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, nullcontext
@@ -116,10 +116,17 @@ def _make(final, sources, commands, run, fail):
             (work / name).write_text(text)
         for command in commands:
             for done, (status, log) in _run(command, work, run):
+                if status and 'No space left on device' in log:
+                    raise OSError(errno.ENOSPC, log)
                 if status:
                     raise fail(log) if fail else RuntimeError(f"{' '.join(done)}\n{log}")
         os.chmod(work, 0o755)
         _put(work, final)
+    except OSError as e:
+        if e.errno != errno.ENOSPC:
+            raise
+        what = f'no space is left in {final.parent}, or in {tempfile.gettempdir()}, which compilers use'
+        raise RuntimeError(f'{what}: free some, or set GRIDSTRIDE_CACHE and TMPDIR to folders with room') from None
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
