@@ -405,7 +405,7 @@ WORDS = {
     'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'has type'],
     'CUDA C: a sum that nobody set to zero': ['sum.cu, line', 'uninitialized'],
     'CUDA C: no guard, behind a macro': ['line 5: AT(out) = 2 * AT(x);'],
-    'CUDA C: numbers of the wrong type': ['argument 1, const float * x, takes float32, and the tensor is float64'],
+    'CUDA C: numbers of the wrong type': ['argument 1, const float * x, takes float32, and the array is float64'],
     'Two numbers are compared': ['got 7, want 8'],
     'A list is compared': ['the first is at [2]: got 3, want 4'],
     'An exercise, without a guard':
