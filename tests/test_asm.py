@@ -1,6 +1,7 @@
 """What the compilers made of kernels: occupancy against CUDA's calculator and a GPU, listings against what is known of
 the source, and what happens without compilers."""
 import json, random, re, subprocess, sys
+from functools import lru_cache
 from html.parser import HTMLParser
 from pathlib import Path
 
@@ -9,7 +10,7 @@ import pytest
 from gridstride import asm
 from gridstride.asm import CompileError, CompilerMissing, beside, occupancy, ptx, report, resources, sass, tools
 from gridstride.asm.limits import SMS, sm_of
-from gridstride.asm.listing import KINDS
+from gridstride.asm.listing import KINDS, Listing, text_lines
 from gridstride.asm.read import read_sass
 from gridstride.cpp import cuda_kernel, load_cuda
 from gridstride.cpp.reader import device_only, kernels
@@ -147,16 +148,30 @@ def test_a_device_function_has_its_own_lines_and_a_header_those_of_its_caller():
         assert 'float' in at[3] and 'convert' in at[7]
 
 
-@pytest.mark.parametrize('code,kind,makes', [
+MAKES = [
     ('x[i] = x[i]*0.1;', 'convert', 'DMUL'),
     ('float t[500]; for (int j = 0; j < 500; j++) t[j] = x[j]; x[0] = t[i];', 'local', 'STL'),
     ('atomicAdd(x, 1.f);', 'global', 'RED'),
     ('__shared__ int s[9]; atomicAdd(s+i%9, i); __syncthreads(); x[i] = s[0];', 'shared', 'ATOMS'),
     ('x[i] = __shfl_xor_sync(~0, x[i], 1);', 'warp', 'SHFL'), ('x[i] = sqrtf(x[i]);', 'float', 'MUFU'),
-    ('__threadfence();', 'barrier', 'MEMBAR'), ('x[i] = i/7;', 'integer', 'IMAD')])
-def test_kinds(code, kind, makes):
-    s = sass(f'__global__ void k(float *x) {{ int i = threadIdx.x; {code} }}')
-    assert any(o.kind == kind for o in s.instructions) and any(o.op.startswith(makes) for o in s.instructions), s
+    ('__threadfence();', 'barrier', 'MEMBAR'), ('x[i] = i/7;', 'integer', 'IMAD')]
+
+
+@lru_cache
+def machine_code_of_kinds():
+    "The instructions of a kernel for each line of `MAKES`; their machine code is read in one go"
+    src = ''.join(f'__global__ void k{n}(float *x) {{ int i = threadIdx.x; {code} }}\n'
+                  for n, (code, *_) in enumerate(MAKES))
+    _, cubin, *_ = tools.nvrtc(src, 'k0')
+    text = tools.disassemble(cubin)
+    found = [read_sass(text, f'_Z2k{n}Pf', 'kernel.cu', {}) for n in range(len(MAKES))]
+    return [Listing('\n'.join(text_lines(items)), items, {}, 'sass', 'k', 'sm_90', '') for items in found]
+
+
+@pytest.mark.parametrize('n', range(len(MAKES)), ids=[o[2] for o in MAKES])
+def test_kinds(n):
+    s, (_, kind, makes) = machine_code_of_kinds()[n], MAKES[n]
+    assert any(o.kind == kind for o in s.instructions) and any(o.op.startswith(makes) for o in s.instructions), s.items
     assert s.count(makes) >= 1 and sum(s.count().values()) == len(s.instructions)
 
 
