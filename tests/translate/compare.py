@@ -1,5 +1,6 @@
 "Cases as CUDA C on the emulator, many in one compilation, against the simulator."
-import hashlib, os, pickle, sys, tempfile, warnings
+import hashlib, os, pickle, re, sys, tempfile, warnings
+from itertools import islice
 from pathlib import Path
 
 os.environ.setdefault('HYPOTHESIS_STORAGE_DIRECTORY', os.path.join(tempfile.gettempdir(), 'hypothesis'))
@@ -50,13 +51,18 @@ def _simulated(case):
         return simulated(case)
 
 def differences(cases, checks=False, flags=('-Og',), **how):
-    "What differs between simulator and emulator, or None, for each case"
-    res = []
-    for at in range(0, len(cases), TOGETHER):
-        part = cases[at:at+TOGETHER]
-        compiled = engine.Compiled([translated(c, **how) for c in part], checks, flags=flags)
-        res += [outcome(compiled, n, c, rightly(c)) for n,c in enumerate(part)]
-    return res
+    """What differs between simulator and emulator, or None, for each case; a case that becomes the same CUDA C in two
+    ways, as one without floats does with doubles, is compiled and run once"""
+    made = [translated(c, **how) for c in cases]
+    keys = [(re.sub('^// .*', '', t), repr(c._replace(name='')), checks, flags) for t,c in zip(made, cases)]
+    new = {k:(t,c) for k,t,c in zip(keys, made, cases) if k not in _outcomes}
+    for at in range(0, len(new), TOGETHER):
+        part = dict(islice(new.items(), at, at+TOGETHER))
+        compiled = engine.Compiled([t for t,_ in part.values()], checks, flags=flags)
+        _outcomes.update((k, outcome(compiled, n, c, rightly(c))) for n,(k,(_,c)) in enumerate(part.items()))
+    return [_outcomes[k] for k in keys]
+
+_outcomes = {}      # (CUDA C without the line that says how it was made, case, ...) -> what differs
 
 def others(cases, tested):
     "Those of `cases` that are not among the `tested`, whatever they are called"
