@@ -120,6 +120,9 @@ def test_one_kernel_and_several():
     two['name'][1,1](x[1:])
     assert list(two)==['a','name'] and x.tolist()==[1,2,2,3]
     assert "no kernel 'c'; there are a, name" in str(fails(AttributeError, lambda: two.c))
+    said = str(fails(KeyError, lambda: two[1,1]))
+    assert '(1, 1) is no kernel; there are a, name, launched as in .a[grid, block]' in said
+    assert 'CUDA C as text, not NoneType' in str(fails(TypeError, cuda_kernel, None))
 
 def test_templates(k):
     x,i = torch.arange(4.),torch.arange(4, dtype=torch.int32)
@@ -131,7 +134,8 @@ def test_templates(k):
     ('int f() { return 1; }', None, 'no __global__ function'),
     ('template <class T> __global__ void k(T *x) {}', None, r"name='k<float>'"),
     ('template <class T> __global__ void k(T *x) {}', 'k', 'k is a template'),
-    ('__global__ void k(int *x) {}', 'j', "no kernel 'j' in this source; there are k")])
+    ('__global__ void k(int *x) {}', 'j', "no kernel 'j' in this source; there are k"),
+    ('sums.cu', None, "no __global__ function is in 'sums.cu': a kernel begins with `__global__ void`")])
 def test_what_is_no_kernel(src, name, what):
     with pytest.raises(ValueError, match=what): cuda_kernel(src, name)
 

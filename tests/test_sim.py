@@ -1,5 +1,5 @@
 "The simulator: right kernels give right results in silence, wrong kernels say what, where and by whom."
-import linecache, math, operator, re, types
+import linecache, math, operator, re, runpy, types
 
 import numpy as np
 import pytest
@@ -980,6 +980,21 @@ def test_a_kernel_without_source_says_so():
     space = {}
     exec('def k(x): x[0] = 1', space)
     with pytest.raises(sim.NotSimulated, match='source cannot be read'): sim.cuda.jit(space['k'])[1,1](np.zeros(1))
+
+@pytest.mark.parametrize('line,name', [('x[i] = 1', 'threadIdx'), ('x[0] = 2*d', 'blockDim'),
+                                       ('if i < 3: x[0] = 1', 'threadIdx'), ('x[b*d.x + i.x] = 1', 'blockIdx')])
+def test_a_position_without_its_axis_is_told_so(line, name, tmp_path):
+    (tmp_path/'lone.py').write_text('from gridstride.sim import cuda\n@cuda.jit\ndef k(x):\n'
+        f'    i,b,d = cuda.threadIdx,cuda.blockIdx,cuda.blockDim\n    {line}\n')
+    k = runpy.run_path(str(tmp_path/'lone.py'))['k']
+    what = rf'cuda.{name} is no number: take cuda.{name}.x \(or .y, .z\)'
+    with pytest.raises(TypeError, match=what): k[1,4](np.zeros(4))
+
+def test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have():
+    @sim.cuda.jit
+    def k(x): x[0] = np.zeros(4)[0]
+    what = r"calling 'zeros'(.|\n)*cuda.local.array\(size, dtype\), and a block cuda.shared"
+    with pytest.raises(sim.NotSimulated, match=what): k[1,1](np.zeros(1))
 
 def test_a_plain_function_is_refused_as_numba_does():
     def half(v): return v/2

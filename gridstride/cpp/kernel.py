@@ -115,6 +115,15 @@ class Kernels(dict):
         except KeyError:
             raise AttributeError(f'no kernel {k!r}; there are {", ".join(self)}') from None
 
+    def __missing__(self, k):
+        first = next(iter(self))
+        raise KeyError(f'{k!r} is no kernel; there are {", ".join(self)}, launched as in .{first}[grid, block](...)')
+
+
+def _begin(src):
+    "A source as a message names it: one of a line is shown, as it may be a path"
+    return 'this source' if '\n' in src.strip() else repr(src.strip()[:60])
+
 
 def _base(name):
     "The name of a kernel without its namespace and its template's arguments"
@@ -123,10 +132,12 @@ def _base(name):
 
 def _find_wanted(src, name):
     "(name as it was asked for, `Function`) of each kernel that is meant"
+    if not isinstance(src, str):
+        raise TypeError(f'src is CUDA C as text, not {type(src).__name__}')
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
-        raise ValueError('this source has no __global__ function: a kernel begins with `__global__ void`')
+        raise ValueError(f'no __global__ function is in {_begin(src)}: a kernel begins with `__global__ void`')
     defined = Counter((o.scope, o.name) for o in functions(src) if '__global__' in o.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'

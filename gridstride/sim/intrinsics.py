@@ -35,11 +35,22 @@ def _run():
     return Run.current
 
 
-class _Index:
-    "threadIdx or blockIdx"
+class _Parts:
+    "What has three parts, x, y and z; it is no number itself"
 
-    def __init__(self, of):
-        self.of = of
+    def __init__(self, name, of):
+        self.name, self.of = name, of
+
+    def _is_none(self, *_):
+        raise TypeError(f'cuda.{self.name} is no number: take cuda.{self.name}.x (or .y, .z)')
+
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _is_none
+    __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __index__ = __bool__ = _is_none
+    __lt__ = __le__ = __gt__ = __ge__ = _is_none
+
+
+class _Index(_Parts):
+    "threadIdx or blockIdx"
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
@@ -47,11 +58,8 @@ class _Index:
         return _run().g.idx(self.of, axis)
 
 
-class _Dim:
+class _Dim(_Parts):
     "blockDim or gridDim"
-
-    def __init__(self, of):
-        self.of = of
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
@@ -59,7 +67,8 @@ class _Dim:
         return np.int64(getattr(getattr(_run(), self.of), axis))
 
 
-threadIdx, blockIdx, blockDim, gridDim = _Index('thread'), _Index('block'), _Dim('block'), _Dim('grid')
+threadIdx, blockIdx = _Index('threadIdx', 'thread'), _Index('blockIdx', 'block')
+blockDim, gridDim = _Dim('blockDim', 'block'), _Dim('gridDim', 'grid')
 
 
 class _LaneId(np.lib.mixins.NDArrayOperatorsMixin):

@@ -110,7 +110,12 @@ def refusal(run, m, f, site):
     if isinstance(f, types.FunctionType):
         what = f'{f.__name__} is a plain Python function, which Numba does not compile'
         return run.refusal(site, m, what, for_kernels(f))
-    return run.refusal(site, m, f'calling {getattr(f, "__name__", f)!r} in a kernel')
+    name = getattr(f, '__name__', f)
+    return run.refusal(site, m, f'calling {name!r} in a kernel', _OWN_ARRAYS if name in _MAKE_ARRAYS else '')
+
+
+_MAKE_ARRAYS = 'array', 'empty', 'full', 'ones', 'zeros'  # NumPy's and torch's
+_OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
 
 
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
