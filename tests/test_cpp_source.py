@@ -550,10 +550,24 @@ def test_functions_of_members_may_be_others():
     ('enum A { a, b };', False), ('template <class T> struct A { public: T f() { return 0; } };', True),
     ('TEST(a, b) { }', False), ('float x = f(3);', False), ('struct A { friend A f(A); };', False)])
 def test_functions_of_the_host_are_marked(text, marked):
-    assert ('deprecated' in mark(text)) == marked
+    assert (', host"' in mark(text) or ', constexpr"' in mark(text)) == marked
+
+
+@pytest.mark.parametrize('text,kind', [
+    ('int c = 3;', 'variable'), ('static float a[2] = {1, 2}, b;', 'variable'), ('std::vector<int> v;', 'variable'),
+    ('const char *s = "a";', 'variable'), ('const float c[2] = {1, 2};', 'variable'), ('float x = f(3);', 'variable'),
+    ('constexpr float c[2] = {1, 2};', 'array'), ('struct A { static int c; };', 'variable'),
+    ('const int c = 3;', None), ('constexpr float c = 3;', None), ('char *const s = 0;', None), ('int &c = d;', None),
+    ('int c(3);', None), ('int f(int);', None), ('extern int c;', None), ('__device__ int c;', None),
+    ('UNKNOWN int c = 3;', None), ('#define dev __device__\ndev int c;', None), ('auto f = [](int i) { };', None),
+    ('struct A { int c; static const int d = 3; } a;', None), ('template <class T> T c = 3;', None), ('c;', None),
+    ('int A::c = 3;', None), ('using A = int;', None), ('typedef int A;', None), ('namespace a = b;', None),
+    ('struct A;', None), ('enum A : int;', None), ('int c, &d = c;', None)])
+def test_variables_of_the_host_are_marked(text, kind):
+    assert [o for o in ('variable', 'array') if f', {o}"' in mark(to_cpp(text))] == [kind][:bool(kind)]
 
 
 def test_code_of_the_gpu_ends_with_its_body():
     text = 'struct A { int n, m; __device__ A(int n) : n{n}, m(n) { f(); } void g() { f(); } };\n'
     c, found = device_code(text)
-    assert [c.text(range(a, b)) for a, b in found] == ['__device__ A(int n) : n{n}, m(n) { f(); }']
+    assert [c.text(range(a, b)) for a, b in found] == [') : n{n}, m(n) { f(); }']

@@ -326,6 +326,7 @@ def emulated_flags(c, src, checks):
         '-DGRIDSTRIDE_WITHOUT_AT',
         *(f'-W{o}' for o in WARNINGS),
         *maybe,
+        '-Wvla',
         '-fsanitize=return',
         *(checked_flags(c, src) if checks else []),
     ]

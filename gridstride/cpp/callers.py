@@ -9,8 +9,9 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .code import Code
-from .declarations import BUILTIN
+from .declarations import BUILTIN, KEYWORDS
 from .edits import WrongSource, apply
+from .host_variables import host_variables
 from .reader import Head, heads, namespace_of, parameter, read
 from .sides import KNOWN
 
@@ -39,7 +40,7 @@ class _Declared(NamedTuple):
 def mark(
     text: str,  # C++ for the emulator
 ) -> str:
-    "`text`, in which functions of the host alone are marked, so that the compiler tells where they are used"
+    "`text`, in which functions and variables of the host alone are marked: the compiler tells where they are used"
     try:
         c = read(text).main
     except ValueError:
@@ -48,11 +49,12 @@ def mark(
     others = {_key(c, f) for f in found if _is_unclear(f) or f.words & _FOR_GPU}
     defined = {c[f.p - 1] for f in found if f.defined}
     hosts = [f for f in found if _is_host(c, f) and _key(c, f) not in others and (f.owner or c[f.p - 1] in defined)]
-    return apply(text, [(at := c.tokens[f.first].start, at, _mark(f)) for f in hosts if c[f.p - 2] != '::'])
+    marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
+    marks += host_variables(c, _all_heads(c))
+    return apply(text, [(at := c.tokens[i].start, at, _mark(kind)) for i, kind in sorted(marks)])
 
 
-def _mark(f):
-    kind = 'constexpr' if 'constexpr' in f.words else 'host'
+def _mark(kind):
     return f'__attribute__((deprecated("gridstride, {kind}"))) '
 
 
@@ -76,8 +78,13 @@ def _all_heads(c):
     "(the class or '', a `Head`) of what is in no function"
     yield from (('', head) for head in heads(c))
     for o in c.find('{'):
-        if c.kind(o) == 'type' and (name := _class_of(c, o)):
+        if (c.kind(o) == 'type' or _is_local_class(c, o)) and (name := _class_of(c, o)):
             yield from ((name, head) for head in _members(c, o))
+
+
+def _is_local_class(c, o):
+    "Is what opens at `o`, in a function, a class with a name?"
+    return c.scope(o) == 'code' and c.is_word(o - 1) and c[o - 2] in _TYPES
 
 
 def _class_of(c, o):
@@ -165,8 +172,9 @@ class Unit(NamedTuple):
 
 
 _SAID = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: '(?P<what>.*\).*)' is deprecated: "
-    r'gridstride, (?P<kind>\w+) ',
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*\).*)' is deprecated: "
+    r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<is>variable|array)|"
+    r"variable length array '(?P<vla>.*)' is used) ",
     re.M,
 )
 _FIRST = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)  # of what a compiler makes
@@ -192,7 +200,7 @@ def wrong_callers(
             continue
         for at in filter(None, (_FIRST.search(rest), m)):
             place = _locate(known, at, tab)
-            if place and _is_in_device_code(place[0].text, place[1]):
+            if place and _is_in_device_code(place[0].text, place[1], m):
                 yield _tell(m, at, place[0])
                 break
 
@@ -208,7 +216,7 @@ def without_marked(
     kept, skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC.search(line):
-            skipping = "' is deprecated: gridstride, " in line
+            skipping = "' is deprecated: gridstride, " in line or '[-Wvla]' in line
             while skipping and kept and _CONTEXT.search(kept[-1]):
                 kept.pop()
         if not skipping or _CONTEXT.search(line):
@@ -249,17 +257,47 @@ def _names_one(macros, m, known):
 def device_code(
     text: str,  # C++ for the emulator
 ):
-    "The `Code` of a text, and (start, end) of each function's definition that only a GPU runs"
+    """The `Code` of a text, and for each function's definition that only a GPU runs (its parameters' `)`, its end)
+
+    What stands in the parameters is evaluated where they are left out, if at all."""
     c = read(text).main
-    found = [(f.first, _end(c, f.p)) for f in _declared(c) if f.defined and f.for_gpu]
-    return c, [(a, b) for a, b in found if not _is_conditional(c, a, b)]
+    found = [(f.first, c.mate[f.p], _end(c, f.p)) for f in _declared(c) if f.defined and f.for_gpu]
+    return c, [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
 
 
-def _is_in_device_code(text, at):
-    "Is the token at this place in a function that only a GPU runs, where it is evaluated?"
+def _is_in_device_code(text, at, said):
+    "Is the token at this place in a function that only a GPU runs, where what was `said` is wrong?"
     c, found = device_code(text)
     i = next((i for i, t in enumerate(c.tokens) if t.end > at), len(c) - 1)
-    return any(a <= i < b for a, b in found) and is_evaluated(c, i)
+    within = next(((a, b) for a, b in found if a <= i < b), None)
+    if within is None or not is_evaluated(c, i) or said['is'] and _is_idle_template(c, c.mate[within[0]]):
+        return False
+    return said['is'] != 'array' or not _is_constant(c, i)
+
+
+def _is_idle_template(c, p):
+    "Is the function with its parameters at `p` a template that nobody names?"
+    first = p
+    while first > 0 and c[first - 1] not in (';', '}', '{'):
+        first = c.mate.get(first - 1, first - 1) if c[first - 1] in (')', ']') else first - 1
+    return c[first] == 'template' and len(list(c.find(c[p - 1]))) == 1
+
+
+def _is_constant(c, i):
+    "May the value of the array's element be one that the compiler knows? Then it may not ask who runs this"
+    if not any(c.is_word(j) for j in range(i + 1, c.mate.get(i + 1, i + 1))):
+        return True
+    around = i
+    while (around := c.outer[around]) >= 0 and c[around] != '{':
+        if c[around] == '[' and c.is_word(around - 1) and c.is_word(around - 2) and c[around - 2] not in KEYWORDS:
+            return True
+    start = i
+    while c[start - 1] not in (';', '{', '}'):
+        start = c.mate.get(start - 1, start - 1) if c[start - 1] in (')', ']') else start - 1
+    before = range(start, i)
+    if {'constexpr', 'static_assert', 'case'} & {c[j] for j in before} or 'enum' in (c[around - 1], c[around - 2]):
+        return True
+    return any(c[j] == '<' and (c.angle(j) or 0) > i for j in before)
 
 
 def is_evaluated(c: Code, i: int):
@@ -291,11 +329,22 @@ _CONSTEXPR = (
 )
 
 
+_VARIABLE = (
+    '{what} is a variable of the host, and this runs on the GPU: write `__device__` in front of it, or `__constant__` '
+    'if kernels only read it, or give its value to the kernel'
+)
+_LENGTH = (
+    '{what} has a size that is known only when the program runs, and an array of a thread has one that the compiler '
+    'knows: write a constant, or take shared memory, `extern __shared__`'
+)
+
+
 def _tell(m, at, unit):
     "The `WrongSource`; `at`: the match that says where"
-    words = _CONSTEXPR if m['kind'] == 'constexpr' else _HOST
+    words = _LENGTH if m['vla'] else _VARIABLE if m['is'] else _CONSTEXPR if m['kind'] == 'constexpr' else _HOST
     file, line = os.path.normpath(at[1]), int(at[2])
-    return wrong(words.format(what=re.sub(r' \[with .*\]', '', m['what'])), file, line, unit)
+    what = m['what'] or m['variable'] or m['vla']
+    return wrong(words.format(what=re.sub(r' \[with .*\]', '', what)), file, line, unit)
 
 
 def wrong(what: str, file: str, line: int, unit: Unit) -> WrongSource:

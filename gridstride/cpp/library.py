@@ -12,6 +12,13 @@ _C = set(
     'srand48 sscanf strcat strchr strcmp strcpy strdup strlen strncat strncmp strncpy strstr strtod strtof strtok '
     'strtol strtoul system time tolower toupper'.split()
 )
+# of CUDA's runtime, which has the other functions for device code, too
+_C |= set(
+    'cudaDeviceReset cudaEventElapsedTime cudaEventQuery cudaEventSynchronize cudaFreeHost '
+    'cudaFuncSetAttribute cudaGetDeviceProperties cudaHostAlloc cudaLaunchKernel cudaMallocHost cudaMallocManaged '
+    'cudaMemcpy cudaMemcpy2D cudaMemGetInfo cudaMemPrefetchAsync cudaMemset cudaSetDevice cudaStreamCreate '
+    'cudaStreamSynchronize'.split()
+)
 # of C++17, with `std::`
 _FUNCTIONS = set(
     'accumulate adjacent_find all_of any_of async binary_search copy copy_if copy_n count count_if equal equal_range '
@@ -22,16 +29,17 @@ _FUNCTIONS = set(
     'transform transform_reduce unique upper_bound'.split()
 )
 _TYPES = set(
-    'basic_string condition_variable deque forward_list ifstream istringstream list map mt19937 mt19937_64 multimap '
-    'multiset mutex normal_distribution ofstream ostringstream priority_queue queue random_device regex set '
-    'shared_ptr stack string stringstream thread uniform_int_distribution uniform_real_distribution unordered_map '
-    'unordered_set vector'.split()
+    'basic_string chrono condition_variable deque forward_list function ifstream istringstream list map mt19937 '
+    'mt19937_64 multimap multiset mutex normal_distribution ofstream ostringstream priority_queue queue '
+    'random_device regex set shared_ptr stack string stringstream thread uniform_int_distribution '
+    'uniform_real_distribution unique_ptr unordered_map unordered_set vector'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
 _CONSTEXPR = set(
     'addressof as_const begin clamp data distance empty end gcd get launder lcm make_pair make_tuple max max_element '
     'min min_element minmax next numeric_limits prev size tie'.split()
 )
+_CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple'}
 _NONE = 'std::{name} is of the host, and this runs on the GPU, which has no such thing{instead}'
 _NONE_OF_C = '{name} is of the host, and this runs on the GPU, which has no such function{instead}'
 _ONLY_CONSTEXPR = (
@@ -43,6 +51,9 @@ _INSTEAD = {
     'min': ': write `min`',
     'clamp': ': write `min(max(x, low), high)`',
     'numeric_limits': ': write a constant, such as `INT_MAX` or `FLT_MAX`',
+    'pair': ': write a struct of your own',
+    'complex': ': write `float2`, or a struct of your own',
+    'array': ': write `float a[3]`, or a struct of your own',
     'swap': ': write `auto t = a; a = b; b = t;`',
     'vector': ': write an array of a size that the compiler knows',
     'cout': ': write `printf`',
@@ -67,9 +78,30 @@ def wrong_uses(
             if c.is_word(i) and (words := _refusal(c, i, own, takes)) and is_evaluated(c, i):
                 what = words.format(name=c[i], instead=_INSTEAD.get(c[i], ''))
                 yield wrong(what, unit.file, c.line(i), unit)
+        for i in [] if 'std' in takes else _parameters_used(c, a, b):
+            yield wrong(_NONE.format(name=c[i], instead=_INSTEAD.get(c[i], '')), unit.file, c.line(i), unit)
+        for i in [] if {'std', 'constexpr'} & {*takes} else _arrays_used(c, a, b):
+            yield wrong(_ONLY_CONSTEXPR.format(name='array', instead=_INSTEAD['array']), unit.file, c.line(i), unit)
     for i in [] if 'lambda' in takes else c.find_specifiers('__device__'):
         if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
             yield wrong(_LAMBDA, unit.file, c.line(i), unit)
+
+
+def _parameters_used(c, a, b):
+    "Each parameter's type, in front of the `)` at `a`, that the host alone has, if the body uses the parameter"
+    body = {c[i] for i in range(a, b)}
+    for first, end in c.arguments(c.mate[a]):
+        if c[end - 1] in body and not {'*', '='} & {c[i] for i in range(first, end)}:
+            yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
+
+
+def _arrays_used(c, a, b):
+    "Where an element or a method is used of what a function, with its parameters' `)` at `a`, declares as a std::array"
+    names = set()
+    for i in range(c.mate[a], b):
+        if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
+            names.add(c[past + 2 if c[past + 1] in ('&', 'const') else past + 1])
+    return [i for i in range(a, b) if c[i] in names and c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
 
 
 _LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --extended-lambda alone'
@@ -85,6 +117,9 @@ def _refusal(c, i, own, takes):
     past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
     if name in _TYPES | _STREAMS or name in _FUNCTIONS and c[past] == '(':
         return _NONE
+    made = c[past] in ('(', '{') or c.is_word(past) and c[past + 1] in ('(', '{', ';')
+    if name in _CONSTEXPR_TYPES and made and 'constexpr' not in takes:
+        return _ONLY_CONSTEXPR
     if name in _CONSTEXPR and 'constexpr' not in takes and c[past + 2 * (name == 'numeric_limits')] == '(':
         return _ONLY_CONSTEXPR
 

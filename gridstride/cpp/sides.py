@@ -51,10 +51,19 @@ def _qualified(c, i):
     return f'::{name}' if c[i - 1] == '::' else name
 
 
+_NO_GPU_HAS = {
+    'dynamic_cast': 'nothing tells there of which class an object is; keep that in a member',
+    'typeid': 'nothing tells there of which class an object is; keep that in a member',
+    'thread_local': "a kernel's variables are each thread's own",
+}
+
+
 def _refuse_exceptions(c, body):
     for i in body:
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
             raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return a value that tells', i)
+        if c[i] in _NO_GPU_HAS and c.is_word(i):
+            raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NO_GPU_HAS[c[i]]}', i)
 
 
 def _side(f):

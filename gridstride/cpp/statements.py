@@ -4,6 +4,7 @@ takes, `malloc`, `free`, `new` and `delete`, a kernel that is called like a func
 from .code import Code
 from .declarations import KEYWORDS
 from .edits import Edits, WrongSource
+from .kernel_heads import refuse_wrong_heads
 from .reader import kernels_in, read_functions
 from .sides import refuse_wrong_sides
 
@@ -36,6 +37,7 @@ def rewrite_statements(e: Edits):
     own = list(read_functions(c)) if c.macro is None else []
     if c.macro is None:
         _refuse_results(c, own)
+        refuse_wrong_heads(c, own)
         refuse_wrong_sides(c, own)
         _refuse_calls(c, {k.name for k in kernels_in(c)} - {f.name for f in own if '__global__' not in f.words})
         if '__syncthreads' in c.src:

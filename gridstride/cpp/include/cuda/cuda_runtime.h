@@ -322,10 +322,19 @@ cudaError_t cudaMemcpyToSymbol(
     gridstride::device_written(to, bytes);
     return cudaSuccess;
 }
+// Of `&symbol`, as of a number, nobody knows where it lies on the device.
+template <class T, std::enable_if_t<!std::is_lvalue_reference_v<T>, int> = 0>
+cudaError_t cudaMemcpyToSymbol(T &&, const void *, size_t, size_t = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
+    return gridstride::told(cudaErrorInvalidSymbol);
+}
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(
     T &symbol, const void *from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
     return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
+}
+template <class T, std::enable_if_t<!std::is_lvalue_reference_v<T>, int> = 0>
+cudaError_t cudaMemcpyFromSymbol(void *, T &&, size_t, size_t = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    return gridstride::told(cudaErrorInvalidSymbol);
 }
 template <class T>
 cudaError_t cudaMemcpyFromSymbol(

@@ -1,0 +1,45 @@
+"""Which variables of a source are the host's alone: device code may know the value of a constant, and no more."""
+
+from .code import Code
+from .declarations import read_declaration
+
+_SKIPPED = {
+    '__global__', '__device__', '__constant__', '__shared__', '__managed__', 'typedef', 'using', 'friend', 'extern',
+    'namespace', 'template', 'static_assert', 'thread_local', 'operator', 'asm', '__asm__',
+}  # fmt: skip
+
+
+def host_variables(
+    c: Code,  # C++ for the emulator
+    all_heads,  # (the class or '', a `Head`) of what is in no function
+):
+    "Generator of (first token, 'variable' or 'array', which is one of constants that the compiler knows)"
+    for owner, head in all_heads:
+        kinds = {_kind(c, d, o) for d, o in _declarators(c, owner, head)}
+        if len(kinds) == 1 and (kind := kinds.pop()):
+            yield head.start, kind
+
+
+def _declarators(c, owner, head):
+    "(`Declaration`, a declarator of it) of each variable that is declared here; nothing for what cannot be told"
+    first = head.start
+    if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
+        return
+    d = read_declaration(c, first)
+    unclear = any(len(w) > 1 and w.isupper() for w in d.words)
+    if d.start != first or unclear or d.words & _SKIPPED or owner and 'static' not in d.words:
+        return
+    if c.call(first, head.end) is None and '{' not in map(c.__getitem__, range(first, d.first)):
+        yield from ((d, o) for o in d.declarators)
+
+
+def _kind(c, d, o):
+    "What the variable is, None for what device code may read, or may be for both sides"
+    before = [c[i] for i in range(o.first, o.name)]
+    emulated = any('gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, o.past), o.init + 2))
+    if emulated or {'&', '&&', '('} & {*before} or c[o.past] not in ('[', '=', '{', ',', ';') or c[o.init + 1] == '[':
+        return None
+    known = 'constexpr' in d.words
+    if not (known or 'const' in (before if '*' in before else d.words)):
+        return 'variable'
+    return None if c[o.past] != '[' else 'array' if known else 'variable'
