@@ -1,3 +1,6 @@
 "What the lecture videos call `from utils import *`."
+from gridstride import numba_cuda as _numba_cuda
 from gridstride.utils import *
 from gridstride.cpp import cuda_kernel, load_cuda
+
+_numba_cuda.prepare()

@@ -2,10 +2,11 @@
 
 from contextlib import suppress
 from importlib import import_module
+from importlib.util import find_spec
 
 import numpy as np
 
-__all__ = ['import_numba_cuda']
+__all__ = ['import_numba_cuda', 'prepare']
 
 
 # numba-cuda 0.30 names `np.row_stack` when it compiles its first kernel, and NumPy 2.5 has it no more. So it finds one
@@ -22,3 +23,10 @@ def import_numba_cuda():
     finally:
         del np.row_stack
     return cuda
+
+
+def prepare():
+    "`from numba import cuda` of other people's code works from now on, too, where NumPy lacks what Numba names"
+    if not hasattr(np, 'row_stack') and find_spec('numba'):
+        with suppress(ImportError):
+            import_numba_cuda()

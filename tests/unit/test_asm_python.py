@@ -1,5 +1,6 @@
 "Types of examples, the key of a kernel in Python, and what the compilers are told."
 import importlib, subprocess, sys
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -114,6 +115,21 @@ import numba.cuda.np.arrayobj
 assert cuda.jit and not hasattr(np, 'row_stack')
 """
     done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_a_lecture_s_own_import_of_numba_works_behind_utils_where_numpy_has_no_row_stack():
+    pytest.importorskip('numba_cuda')
+    code = """
+import numpy as np
+if hasattr(np, 'row_stack'): del np.row_stack
+from utils import show_img, load_cuda
+from numba import cuda
+import numba.cuda.np.arrayobj
+assert cuda.jit and show_img and load_cuda and not hasattr(np, 'row_stack')
+"""
+    done = subprocess.run([sys.executable, '-W', 'ignore', '-c', code], capture_output=True, text=True,
+                          cwd=Path(__file__).parents[2])
     assert done.returncode == 0, done.stderr
 
 
