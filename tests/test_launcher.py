@@ -7,6 +7,7 @@ from types import SimpleNamespace
 import pytest
 import torch
 from gridstride.cpp import driver as nvidia, kernel as kernels, launcher
+from gridstride.cpp.reader import Param
 from gridstride.findings import LaunchError
 from gridstride.kernels import calling, choice, ladder, rung
 from gridstride.kernels.choice import using
@@ -185,6 +186,16 @@ def test_a_table_knows_what_is_alike_and_nothing_else(driver):
         with pytest.raises(TypeError): t(*wrong)
 
 
+def test_a_table_leaves_to_torch_what_it_is_told_to_leave(driver):
+    a, b, t = torch.randn(6, 4), torch.randn(4, 5), driver.module.Table(allocate)
+    t.leave(a, b)
+    assert t(a.clone(), b) is NotImplemented is t(a, b, torch.empty(6, 5)) and len(t) == 1 and not t.knows(a, b)
+    assert t(a[:5], b) is None and not driver.launches
+    t.clear()
+    assert t(a, b) is None
+    with pytest.raises(TypeError, match='no key'): t.leave(a, [1])
+
+
 def test_a_table_writes_where_it_is_told(driver):
     a, b, out = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5)
     t = table_of(driver, a, b)
@@ -254,7 +265,7 @@ def kernel(driver, monkeypatch):
     "A kernel (float *x, int n), compiled by nobody; `checked` notes what went the long way"
     monkeypatch.setattr(kernels, 'launcher', lambda: driver.module)
     driver.sizes = [8, 4]
-    params = [SimpleNamespace(type='float *', name='x'), SimpleNamespace(type='int', name='n')]
+    params = [Param('float *', 'x', ''), Param('int', 'n', '')]
     class Run:
         checked = []
         def __call__(self, *how): self.checked.append(how)
@@ -399,6 +410,29 @@ def test_the_short_way_is_taken(monkeypatch):
     with torch.autocast('cpu'): assert calling.matmul(a, b).dtype is torch.bfloat16
     assert len(known.asked) == 2
     with pytest.raises(RuntimeError): calling.matmul(a, b.clone().requires_grad_(), out)
+
+
+def test_what_torch_multiplies_goes_there_by_the_short_way(monkeypatch):
+    class Left(Known):
+        def knows(self, a, b): return False
+        def __call__(self, a, b, out=None): return self.asked.append(out) or NotImplemented
+    a, b, out, known = torch.randn(6, 4), torch.randn(4, 5), torch.empty(6, 5), Left()
+    monkeypatch.setattr(calling, '_known', known)
+    monkeypatch.setattr(calling, 'multiply', None)
+    check(calling.matmul(a, b), a@b, 0, 0)
+    assert calling.matmul(a, b, out) is out and known.asked == [None, out]
+    check(out, a@b, 0, 0)
+
+
+def test_it_is_kept_that_no_kernel_is_for_such_operands(monkeypatch):
+    "But not what depends on more than their shapes, strides and type"
+    a, b, told = torch.randn(6, 4), torch.randn(4, 5), []
+    choice.multiply(a, b, keep=lambda *o: told.append(o))
+    assert choice.why_torch(a, b) and not told
+    monkeypatch.setattr(choice, 'why_torch', lambda a, b: None)
+    monkeypatch.setattr(choice, '_plan_for', lambda a, b: (choice.Plan(None, 'torch is faster'), None, None))
+    check(choice.multiply(a, b, keep=lambda *o: told.append(o)), a@b, 0, 0)
+    assert told == [(a, b, None, None, None, None)]
 
 
 def test_gradients_go_the_short_way_too(monkeypatch):

@@ -314,6 +314,7 @@ struct Step {
 struct Recipe {
     std::vector<Step> steps;
     std::vector<int64_t> shape;         // of the result
+    bool left = false;                  // to torch, whatever is launched there
     PyObject *out = nullptr, *room = nullptr;   // with what they are allocated
     Recipe() = default;
     Recipe(const Recipe &) = delete;
@@ -342,6 +343,8 @@ PyObject *key_of(PyObject *a, PyObject *b, DLTensor *t) {
     if (!add_to_key(key, t[0]) || !add_to_key(key, t[1])) return nullptr;
     return PyBytes_FromStringAndSize((char *)key.words, key.n * sizeof(int64_t));
 }
+
+Recipe &recipe_of(PyObject *capsule) { return *(Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
 
 // The capsule of the recipe, to be held while it is followed: other threads may clear the table meanwhile.
 PyObject *look_up(Table *table, PyObject *a, PyObject *b, DLTensor *t) {
@@ -391,7 +394,7 @@ PyObject *follow(const Recipe &r, PyObject *allocate, PyObject *given, void *str
     Py_RETURN_NONE;
 }
 
-// table(a, b, out=None): the result, or None if this is left to Python
+// table(a, b, out=None): the result; NotImplemented if torch is faster, None if this is left to Python
 PyObject *table_called(PyObject *self, PyObject *const *args, size_t flags, PyObject *names) {
     auto table = (Table *)self;
     size_t n = PyVectorcall_NARGS(flags);
@@ -401,17 +404,21 @@ PyObject *table_called(PyObject *self, PyObject *const *args, size_t flags, PyOb
     void *stream;
     PyObject *recipe = look_up(table, args[0], args[1], t);
     if (!recipe && PyErr_Occurred()) return nullptr;
+    if (recipe && recipe_of(recipe).left) {
+        Py_DECREF(recipe);
+        return Py_NewRef(Py_NotImplemented);
+    }
     if (!recipe || !current(&device, &stream) || device != t->device.device_id) {
         Py_XDECREF(recipe);
         Py_RETURN_NONE;
     }
     PyObject *given = n == 3 && args[2] != Py_None ? args[2] : nullptr;
-    PyObject *out = follow(*(Recipe *)PyCapsule_GetPointer(recipe, nullptr), table->allocate, given, stream, t);
+    PyObject *out = follow(recipe_of(recipe), table->allocate, given, stream, t);
     Py_DECREF(recipe);
     return out;
 }
 
-void recipe_dropped(PyObject *capsule) { delete (Recipe *)PyCapsule_GetPointer(capsule, nullptr); }
+void recipe_dropped(PyObject *capsule) { delete &recipe_of(capsule); }
 
 bool add_steps(Recipe &r, PyObject *steps) {
     for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(steps); i++) {
@@ -431,19 +438,9 @@ bool add_steps(Recipe &r, PyObject *steps) {
     return true;
 }
 
-// table.keep(a, b, steps, shape, out, room): what is done from now on for such tensors
-PyObject *table_keep(PyObject *self, PyObject *args) {
-    PyObject *a, *b, *steps, *shape, *out, *room;
-    if (!PyArg_ParseTuple(args, "OOO!O!O!O", &a, &b, &PyTuple_Type, &steps, &PyTuple_Type, &shape, &PyTuple_Type,
-                          &out, &room))
-        return nullptr;
+// Under the key of such tensors
+PyObject *put_down(PyObject *self, PyObject *a, PyObject *b, std::unique_ptr<Recipe> r) {
     DLTensor t[2];
-    auto r = std::make_unique<Recipe>();
-    r->out = Py_NewRef(out);
-    r->room = room == Py_None ? nullptr : Py_NewRef(room);
-    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); i++)
-        r->shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
-    if (PyErr_Occurred() || !add_steps(*r, steps)) return nullptr;
     PyObject *key = key_of(a, b, t);
     if (!key) return PyErr_Occurred() ? nullptr : PyErr_Format(PyExc_TypeError, "these tensors have no key");
     PyObject *capsule = PyCapsule_New(r.release(), nullptr, recipe_dropped);
@@ -454,15 +451,39 @@ PyObject *table_keep(PyObject *self, PyObject *args) {
     Py_RETURN_NONE;
 }
 
-// table.knows(a, b): was something put there for such tensors?
+// table.keep(a, b, steps, shape, out, room): what is done from now on for such tensors
+PyObject *table_keep(PyObject *self, PyObject *args) {
+    PyObject *a, *b, *steps, *shape, *out, *room;
+    if (!PyArg_ParseTuple(args, "OOO!O!O!O", &a, &b, &PyTuple_Type, &steps, &PyTuple_Type, &shape, &PyTuple_Type,
+                          &out, &room))
+        return nullptr;
+    auto r = std::make_unique<Recipe>();
+    r->out = Py_NewRef(out);
+    r->room = room == Py_None ? nullptr : Py_NewRef(room);
+    for (Py_ssize_t i = 0; i < PyTuple_GET_SIZE(shape); i++)
+        r->shape.push_back(PyLong_AsLongLong(PyTuple_GET_ITEM(shape, i)));
+    return PyErr_Occurred() || !add_steps(*r, steps) ? nullptr : put_down(self, a, b, std::move(r));
+}
+
+// table.leave(a, b): torch multiplies such tensors from now on
+PyObject *table_leave(PyObject *self, PyObject *args) {
+    PyObject *a, *b;
+    if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
+    auto r = std::make_unique<Recipe>();
+    r->left = true;
+    return put_down(self, a, b, std::move(r));
+}
+
+// table.knows(a, b): is there something to launch for such tensors?
 PyObject *table_knows(PyObject *self, PyObject *args) {
     PyObject *a, *b;
     DLTensor t[2];
     if (!PyArg_ParseTuple(args, "OO", &a, &b)) return nullptr;
     PyObject *recipe = look_up((Table *)self, a, b, t);
     if (!recipe && PyErr_Occurred()) return nullptr;
+    bool knows = recipe && !recipe_of(recipe).left;
     Py_XDECREF(recipe);
-    return PyBool_FromLong(recipe != nullptr);
+    return PyBool_FromLong(knows);
 }
 
 PyObject *table_clear(PyObject *self, PyObject *) {
@@ -505,7 +526,8 @@ PyObject *table_new(PyTypeObject *type, PyObject *args, PyObject *) {
 
 PyMethodDef table_methods[] = {
     {"keep", table_keep, METH_VARARGS, "keep(a, b, steps, shape, out, room): what to do from now on for such tensors"},
-    {"knows", table_knows, METH_VARARGS, "knows(a, b): was something put there for such tensors?"},
+    {"leave", table_leave, METH_VARARGS, "leave(a, b): torch multiplies such tensors from now on"},
+    {"knows", table_knows, METH_VARARGS, "knows(a, b): is there something to launch for such tensors?"},
     {"clear", table_clear, METH_NOARGS, "Forget all that was kept"},
     {}};
 PySequenceMethods table_sequence = {table_size};

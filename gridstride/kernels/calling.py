@@ -57,23 +57,28 @@ def _table():
 
 
 def _can_be_kept(a, b, kernel, m, n):
-    "Are these the operands as they lie, no copies, for a kernel that needs no other launch to end first?"
+    "Are these the operands as they lie, no copies, for a kernel that needs no other launch to end first, or for torch?"
+    if kernel is None:
+        return a.is_cuda
     if not (a.is_cuda and isinstance(kernel, Product)) or kernel.alone:
         return False
     return m.data_ptr() == a.data_ptr() and n.data_ptr() == b.data_ptr()
 
 
 def _keep(a, b, kernel, m, n, out):
-    "Have the table know what was just done, where it may be done again without Python"
+    "Have the table know what was just done, by torch if there is no kernel, where it may be done again without Python"
     global _known
     table = _table() if _can_be_kept(a, b, kernel, m, n) else None
     if table is None:
         return
     if len(table) >= KEPT:
         table.clear()
-    steps, size = kernel.ready(m, n).steps(m, n, out)
-    room = ((size,), (1,), torch.uint8) if size else None
-    table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), room)
+    if kernel is None:
+        table.leave(a, b)
+    else:
+        steps, size = kernel.ready(m, n).steps(m, n, out)
+        room = ((size,), (1,), torch.uint8) if size else None
+        table.keep(a, b, steps, tuple(out.shape), (tuple(out.shape), out.stride(), out.dtype), room)
     _known = table
 
 
@@ -173,7 +178,7 @@ def matmul(
     asks = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
     if _known is not None and _is_ordinary(a):
         if not asks and (done := _known(a, b, out)) is not None:
-            return done
+            return _by_torch(a, b, out) if done is NotImplemented else done
         if asks and out is None and _known.knows(a, b):
             return _Product.apply(a, b)
     if not asks:

@@ -282,10 +282,13 @@ def multiply(
     a,
     b,
     out=None,
-    keep=None,  # told of operands for which there is a kernel, of the kernel, and of the operands as it takes them
+    keep=None,  # told of operands, of their kernel (None: torch is better), and of the operands as it takes them
 ):
     "`a @ b` by a kernel or by torch, without a gradient"
-    p, m, n = (None, None, None) if why_torch(a, b) else _plan_for(a, b)
+    why = why_torch(a, b)
+    p, m, n = (None, None, None) if why else _plan_for(a, b)
+    if keep and m is None and not why:
+        keep(a, b, None, None, None, out)
     if m is None or out is not None and not _can_take(out, a, b):
         return _torch().matmul(a, b) if out is None else _torch().matmul(a, b, out=out)
     if out is not None:
