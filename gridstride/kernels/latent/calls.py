@@ -23,6 +23,7 @@ class Case(NamedTuple):
 SCALE = 192**-0.5  # of heads of 128 + 64 numbers, before they were absorbed
 _TALL, _STEP = 32, 32  # of `mma.sync`: rows of q in a block, keys of a step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
+_PAGES, _PARTS = 4, 32  # a part has so many pages, if there are more than so many parts: measured on an H100
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
@@ -36,10 +37,12 @@ def parts_of(
     tall,  # rows of q in a block
     at_once,  # blocks that run at the same time
 ) -> int:
-    """Parts into which all pages are cut: as many as blocks run at once, for each tile of rows. Where that is hardly
-    more than the batch, one for each of it: if all are of one length nothing is cut, and nothing merged"""
-    fit = max(1, at_once // cdiv(c.rows, tall))
-    return splits or (c.batch if 0.95 * fit <= c.batch <= fit else min(fit, max(1, c.batch * c.wide)))
+    """Parts into which all pages are cut: as many as blocks run at once, for each tile of rows, but no more than have a
+    few pages each, unless there are few parts. Where that is hardly more than the batch, one for each of it: if all are
+    of one length nothing is cut, and nothing merged"""
+    fit, pages = max(1, at_once // cdiv(c.rows, tall)), max(1, c.batch * c.wide)
+    whole = c.batch if 0.95 * fit <= c.batch <= fit else 0
+    return splits or whole or min(fit, pages, max(_PARTS, cdiv(pages, _PAGES)))
 
 
 def _factor(scale):
@@ -77,7 +80,8 @@ def decode_hopper(c, scale, splits, on) -> tuple:  # `Call`, boxes of q and of t
 def merge(c, parts, on) -> Call:
     "What makes results of parts"
     arrays = 'out', 'lse', 'part_out', 'part_lse', 'lens'
-    src, grid = merge_source(c.dtype, on.hopper), (c.batch, c.rows // 8)
+    split = 4 if c.batch * c.rows // 8 <= on.sms else 1
+    src, grid = merge_source(c.dtype, on.hopper, split), (c.batch, c.rows // 8, split)
     return Call(src, 'merge_parts', arrays, _numbers(c, parts), grid, (256,), early=on.hopper)
 
 

@@ -47,6 +47,12 @@ __device__ void tell_cluster(u32 bar) {
     else if (threadIdx.x%32 < CLUSTER) barrier_arrive_at(bar, threadIdx.x%32);
 }
 
+// Descriptors lie in uniform registers. They are computed there, by one addition each, if the compiler knows that what
+// they begin with is the same in all lanes; else each takes 13 instructions, and a product of 64 columns 32 cycles.
+__device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
+__device__ u32 half_descriptor(u32 at, u32 lead) { return uniform((at & 0x3ffff) >> 4 | lead >> 4 << 16); }
+__device__ u64 behind(u32 first, int more) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (first + more/16); }    // bytes
+
 // The producer: copies that it orders, in the order in which they are used
 __device__ void load_part(const Shared &s, const TensorMap &cache, int page, int part, const Place &at) {
     u32 full = barrier_of(s.full, at, part), to = s.pages + at.stage*BYTES;
@@ -84,7 +90,7 @@ __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4
 
 // The first warpgroup
 __device__ void find_scores(float (&x)[32], const Shared &s, const Place &at) {
-    u32 keys = s.pages + at.stage*BYTES;
+    u32 keys = half_descriptor(s.pages + at.stage*BYTES, 16), qs = half_descriptor(s.q, 16);
     #pragma unroll
     for (int c = 0; c < CHUNKS; c++) {
         if (c%(COLUMNS/64) == 0) {                             // a part begins
@@ -94,7 +100,7 @@ __device__ void find_scores(float (&x)[32], const Shared &s, const Place &at) {
         }
         #pragma unroll
         for (int i = 0; i < 4; i++)                            // 16 columns: 32 bytes on
-            wgmma<false, false>(x, descriptor(s.q + c*CHUNK + i*32, 16), descriptor(keys + c*CHUNK + i*32, 16),
+            wgmma<false, false>(x, behind(qs, c*CHUNK + i*32), behind(keys, c*CHUNK + i*32),
                                 c + i > 0);
     }
     wgmma_commit();
@@ -165,9 +171,10 @@ __device__ void score(const Shared &s, const Work &work) {
     Place at;
     Walk w = work.walk;
     int last = work.z.rows - 1, row = work.row + row_of_thread();
-    for (int turn = 0; w.more(); turn++) {
+    for (int turn = 0; uniform(w.more()); turn++) {
         Piece p = w.next(work.lens, work.z);
-        int len = work.lens[p.b];
+        int len = uniform(work.lens[p.b]);
+        p.first = uniform(p.first); p.last = uniform(p.last);
         int ends[2] = {end_of(min(row, last), len, work.z), end_of(min(row + 8, last), len, work.z)};
         int least = end_of(work.row, len, work.z);             // of all 64
         Rows r = {{LOWEST, LOWEST}, {0, 0}, {1, 1}};
@@ -203,14 +210,15 @@ __device__ void clear_values(u32 values, int from, int half) {
     named_sync(1 + half, 128);
 }
 __device__ void add_values(float (&o)[2][COLUMNS/4], u32 shares, u32 values) {
+    u32 p = half_descriptor(shares, 16), v = half_descriptor(values, CHUNK);
     fence_sums(o);
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < PAGE/16; i++)                          // 16 keys: 32 bytes of shares, 16 rows of values
         #pragma unroll
         for (int h = 0; h < 2; h++)
-            wgmma<false, true>(o[h], descriptor(shares + i*32, 16),
-                               descriptor(values + h*(COLUMNS/128)*CHUNK + i*16*128, CHUNK), 1);
+            wgmma<false, true>(o[h], behind(p, i*32),
+                               behind(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
     wgmma_commit();
     wgmma_wait<0>();
     fence_sums(o);
@@ -218,9 +226,10 @@ __device__ void add_values(float (&o)[2][COLUMNS/4], u32 shares, u32 values) {
 __device__ void sum_up(const Shared &s, const Work &work, int half) {
     Place at;
     Walk w = work.walk;
-    for (int turn = 0; w.more(); turn++) {
+    for (int turn = 0; uniform(w.more()); turn++) {
         Piece p = w.next(work.lens, work.z);
-        int rest = work.lens[p.b]%PAGE;
+        int rest = uniform(work.lens[p.b]%PAGE);
+        p.first = uniform(p.first); p.last = uniform(p.last); p.all = uniform(p.all);
         float o[2][COLUMNS/4] = {}, each[2];
         #pragma unroll 1
         for (int j = p.first; j < p.last; j++, at.next()) {
@@ -257,8 +266,9 @@ decode(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap ca
     Sizes z = {batch, rows, heads, pages, wide, parts};
     Work work = {walk_of_block(lens, z), table, lens, {out, lse, part_out, part_lse}, factor, (int)blockIdx.x*64, z};
     if (CLUSTER > 1) cluster_sync();                           // the other block's barriers are there, too
-    if (threadIdx.x < 128) { registers_down<112>(); score(s, work); }
-    else if (threadIdx.x < 384) { registers_up<176>(); sum_up(s, work, threadIdx.x/128 - 1); }
+    int wg = uniform(threadIdx.x/128);
+    if (wg == 0) { registers_down<112>(); score(s, work); }
+    else if (wg < 3) { registers_up<176>(); sum_up(s, work, wg - 1); }
     else {
         registers_down<48>();
         if (threadIdx.x == 384) produce(s, q, cache, work);

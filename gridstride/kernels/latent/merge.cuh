@@ -1,10 +1,13 @@
-// Results of those of the batch whose pages were cut, from their parts: a warp a row.
-constexpr int EACH = VALUES/32;                                // columns of a lane, four at a time
+// Results of those of the batch whose pages were cut, from their parts: a warp a row, or 1/SPLIT of its columns.
+constexpr int COLUMNS = VALUES/SPLIT, EACH = COLUMNS/32;       // of a warp; of a lane, four at a time
 
 __device__ float warp_max(float x) {
     for (int far = 16; far; far /= 2) x = fmaxf(x, __shfl_xor_sync(~0u, x, far));
     return x;
 }
+
+// Its first column of those from c*32 on
+__device__ int column(int c) { return blockIdx.z*COLUMNS + c*32 + threadIdx.x%32*4; }
 
 // What a row knows so far, relative to its highest lse
 struct Merged { float o[EACH], top, sum; };
@@ -17,14 +20,14 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
     m.top = top;
     #pragma unroll
     for (int c = 0; c < EACH; c++) m.o[c] *= less;
-    #pragma unroll 4
+    #pragma unroll (4*SPLIT)
     for (int k = 0; k < count; k++) {
         float weight = __shfl_sync(~0u, mine, k);
         long long at = (long long)__shfl_sync(~0u, slot, k)*z.rows + i;
         #pragma unroll
         for (int c = 0; c < EACH; c += 4) {
             float4 x = make_float4(0, 0, 0, 0);
-            if (weight > 0) x = *(const float4 *)(part_out + at*VALUES + c*32 + threadIdx.x%32*4);
+            if (weight > 0) x = *(const float4 *)(part_out + at*VALUES + column(c));
             m.o[c] += x.x*weight;
             m.o[c + 1] += x.y*weight;
             m.o[c + 2] += x.z*weight;
@@ -35,10 +38,10 @@ __device__ void add_parts(Merged &m, float lse, int slot, int count, const float
 
 __device__ void store_merged(const Merged &m, Number *out, float *lse, long long at) {
     float each = m.sum > 0 ? 1/m.sum : 0;
-    if (threadIdx.x%32 == 0) lse[at] = (m.top + log2f(m.sum))*LN2;
+    if (threadIdx.x%32 == 0 && blockIdx.z == 0) lse[at] = (m.top + log2f(m.sum))*LN2;
     #pragma unroll
     for (int c = 0; c < EACH; c += 4)
-        *(uint2 *)(out + at*VALUES + c*32 + threadIdx.x%32*4) =
+        *(uint2 *)(out + at*VALUES + column(c)) =
             make_uint2(pack(m.o[c]*each, m.o[c + 1]*each), pack(m.o[c + 2]*each, m.o[c + 3]*each));
 }
 

@@ -42,6 +42,7 @@ def hopper_source(dtype, constants) -> str:
 def merge_source(
     dtype,
     early,  # is it launched before the parts are there? On a Hopper GPU
+    split,  # warps for a row
 ) -> str:
     "CUDA C of what merges parts, ready to be compiled"
-    return _text(dtype, 'merge', (('EARLY', early),), _WORDS + primitives('pack'))
+    return _text(dtype, 'merge', (('EARLY', early), ('SPLIT', split)), _WORDS + primitives('pack'))
