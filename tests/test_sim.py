@@ -1,4 +1,5 @@
 "The simulator: right kernels give right results in silence, wrong kernels say what, where and by whom."
+from collections import namedtuple
 import linecache, math, operator, re, runpy, types
 
 import numpy as np
@@ -917,6 +918,26 @@ def outcome(body, n=8, head='', **names):
 def test_and_or_give_values(src): assert outcome(f'out[i] = {src}')==[float(eval(src, dict(i=i))) for i in range(8)]
 
 def test_unsigned_index(): assert outcome('out[np.uint64(i)] = i')==list(range(8))
+
+def test_an_argument_may_be_a_named_tuple():
+    Pair = namedtuple('Pair', 'scale shift')
+    @cuda.jit
+    def k(p, out):
+        i = cuda.grid(1)
+        if i < out.size: out[i] = p.scale[i]*p.shift + p[1]
+    scale,out = np.random.randn(9).astype(np.float32),np.full(9, np.nan, np.float32)
+    k[1,16](Pair(scale, 3), out)
+    np.testing.assert_allclose(out, scale*3 + 3, rtol=1e-6, atol=1e-6)   # one product, one sum
+
+def test_a_complex_number_has_a_conjugate():
+    @cuda.jit
+    def k(z, out):
+        i = cuda.grid(1)
+        if i < out.size: out[i] = z[i].conjugate()
+    z = np.random.randn(9) + 1j*np.random.randn(9)
+    out = np.full(9, np.nan, complex)
+    k[1,16](z, out)
+    assert (out==z.conj()).all()
 
 def test_in_a_tuple(): assert outcome('out[i] = i in (1,2,3)')==[0,1,1,1,0,0,0,0]
 

@@ -39,7 +39,8 @@ def _argument(
     if isinstance(v, np.ndarray):
         return wrap(v, name, known)
     if isinstance(v, tuple):
-        return tuple(_argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v))
+        found = [_argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v)]
+        return v._make(found) if hasattr(v, '_make') else tuple(found)
     if isinstance(v, int) and not fits(v):
         raise wrong(f'is {v}, which needs more than 64 bits; give a float')
     if isinstance(v, (bool, int, float, complex, np.generic)):

@@ -85,6 +85,8 @@ def call(run, m, f, args, kw, site):
         return cast(np.dtype(str(f)), *args)  # one of Numba's types
     if isinstance(f, type) and issubclass(f, tuple):
         return f(*args, **kw)
+    if getattr(f, '__name__', '') == 'conjugate' and isinstance(f.__self__, (np.ndarray, np.number, complex)):
+        return f()
     raise refusal(run, m, f, site)
 
 
