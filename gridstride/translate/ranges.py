@@ -6,6 +6,8 @@ between the sums of the bounds. Conditions narrow the intervals in their branche
 nothing grows any more.
 """
 
+from functools import lru_cache
+
 import numpy as np
 
 from .tree import ZERO, E, blocks, every, expressions, functions, number, statements, walk
@@ -32,6 +34,7 @@ def clip(lo, hi):
     return (lo, hi) if LOW <= lo and hi <= HIGH else ALL
 
 
+@lru_cache
 def of_dtype(dtype):
     "All values of a whole number of type `dtype`"
     if dtype == 'bool':

@@ -29,9 +29,9 @@ def verify(unit, settled=False):
         _Order(f)
 
 
-def _need(holds, what):
+def _need(holds, what):  # a text, or what makes it: that of a large expression takes longer than all that is asked
     if not holds:
-        raise Malformed(what)
+        raise Malformed(what() if callable(what) else what)
 
 
 # Statements: the fields that belong to their kind, and no others
@@ -62,7 +62,8 @@ def _verify_statement(s, unit, settled):
     for k, kind in fields.items():
         _need(hasattr(s, k) or kind.endswith('?'), f'{s.kind} has no {k}')
         v = getattr(s, k, None)
-        _need(not hasattr(s, k) or _FIELDS[kind.rstrip('?')](v), f'{k} of {s.kind} is {v!r}, and no {kind}')
+        fits = not hasattr(s, k) or _FIELDS[kind.rstrip('?')](v)
+        _need(fits, lambda: f'{k} of {s.kind} is {v!r}, and no {kind}')
     for k in vars(s).keys() - _COMMON - fields.keys():
         raise Malformed(f'{s.kind} has a {k}')
     if s.kind == 'assign' and not settled:  # a Python float may settle wider than what it is assigned to
@@ -89,15 +90,15 @@ def verify_expression(e, settled=False):
     "Raise `Malformed` unless `e` is as the table of operations has it; its operands are looked at by their type only"
     _need(e.op in operations.OPERATIONS, f'no operation is called {e.op}')
     o = operations.OPERATIONS[e.op]
-    _need(any(_is_of(k, e.type) for k in o.gives.split()), f'{e!r} is of type {e.type}, and gives {o.gives}')
-    _need(not settled or e.type != WEAK, f'{e!r} has no precision yet')
+    _need(any(_is_of(k, e.type) for k in o.gives.split()), lambda: f'{e!r} is of type {e.type}, and gives {o.gives}')
+    _need(not settled or e.type != WEAK, lambda: f'{e!r} has no precision yet')
     kinds = _expect(o.takes.split(), len(e.args))
-    _need(kinds is not None, f'{e!r} has {len(e.args)} operands, and takes {o.takes or "none"}')
+    _need(kinds is not None, lambda: f'{e!r} has {len(e.args)} operands, and takes {o.takes or "none"}')
     for k, a in zip(kinds, e.args):
         k = k if k != 'same' else 'whole' if e.type in WHOLE else 'number'
-        _need(_is_of(k, a.type), f'{a!r} in {e!r} is of type {a.type}, and no {k}')
-    _need(isinstance(e.value, o.value or type(None)), f'{e.op} has the value {e.value!r}')
-    _need(o.rule(e), f'{e!r} is not as {e.op} must be')
+        _need(_is_of(k, a.type), lambda: f'{a!r} in {e!r} is of type {a.type}, and no {k}')
+    _need(isinstance(e.value, o.value or type(None)), lambda: f'{e.op} has the value {e.value!r}')
+    _need(o.rule(e), lambda: f'{e!r} is not as {e.op} must be')
 
 
 def _expect(kinds, n):
