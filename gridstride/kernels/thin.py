@@ -314,6 +314,7 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
 # The constants follow from the width: the registers hold `R*W` sums. The slabs follow from the shared memory
 # and from the number of SMs.
 SHARED = 200 * 1024  # bytes of shared memory that a block may take
+LONG = 1792  # numbers in a row of `m` from which on few warps have room for theirs beside 13 columns or more
 _ARRAYS = 'm', 'n', 'out'
 
 
@@ -336,14 +337,15 @@ class Thin(Product):
         "The constants for a width, and rows of so many numbers"
         vec = next(v for v in (4, 2, 1) if row % v == 0)
         few = dict(LANES=32, R=2, WARPS=16, STAGES=3) if vec == 4 else dict(LANES=32, R=4, WARPS=16, STAGES=6)
-        return {'W': w, 'VEC': vec, **(few if w <= 12 else dict(LANES=8, R=4, WARPS=8, STAGES=4)), **self.constants}
+        many = dict(LANES=8 if w > 16 or vec < 4 or row < LONG else 32, R=4, WARPS=8, STAGES=4)
+        return {'W': w, 'VEC': vec, **(few if w <= 12 else many), **self.constants}
 
     def by_rows(self, w, k):
         """The constants for whole rows by bulk copies; None if these are not rows of whole 16 bytes, or too long for
-        4 warps, or if `n` is too wide"""
+        4 warps, or if `n` is too wide; 13 columns and more are faster by the ring where rows are long"""
         R = 4 if k * w <= 2048 and w <= 10 else 2  # rows of a warp: more where they are short, or `n` narrow
         WARPS = min(16, (SHARED - k * w * 4) // (R * k * 4))
-        if k % 4 == 0 and WARPS >= 4 and w <= 20:
+        if k % 4 == 0 and WARPS >= 4 and w <= 20 and not (12 < w <= 16 and k >= LONG):
             return dict(W=w, VEC=4, LANES=32, R=R, WARPS=WARPS)
 
     def rows(self, h, w, k, on):

@@ -53,6 +53,14 @@ def test_rows_compile_without_spills(w, k):
     assert (took.spill_stores, took.spill_loads) == (0, 0) and took.occupancy.blocks >= 1
 
 
+def test_long_rows_and_many_columns_go_through_the_ring():
+    "Four rows at a time for each piece of n, where whole rows leave room for four warps of two"
+    call, = THIN.recipe(20000, 16, 2048, H100).calls
+    assert call.name == 'thin' and THIN.numbers(16, 2048)['LANES'] == 32 and THIN.numbers(20, 2048)['LANES'] == 8
+    assert call.shared == (8*4*4*128 + 16*2048)*4 and THIN.recipe(20000, 16, 1600, H100).calls[0].name == 'thin_rows'
+    right(THIN, 67, 16, 2048)
+
+
 def test_rows_that_bulk_copies_do_not_take():
     assert [THIN.by_rows(10, k) for k in (785, 8000)] + [THIN.by_rows(21, 784)] == [None]*3
 
