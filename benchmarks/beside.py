@@ -148,8 +148,7 @@ def head_line(row):
 def lines(row):
     "A row as text"
     if 'failed' in row: return [head_line(row)]
-    res = [head_line(row), *(column_line(row, o) for o in row['columns'])]
-    return res + [f'    {o}: {", ".join(names)}' for o, names in row.get('kernels', {}).items()]
+    return [head_line(row), *(column_line(row, o) for o in row['columns'])]
 
 
 # Names of kernels. The profiler stays attached to the process and slows launches, so it comes last; a kernel that

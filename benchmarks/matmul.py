@@ -183,7 +183,7 @@ def goal_lines(r):
 
 
 def verdicts(part, rows):
-    "Lines below the rows of a part"
+    "What all rows of a part say together"
     def kind_of(o): return o['dtype'], o.get('layout', 'nn')
     if part in ('bfloat16', 'float16', 'float32', 'tuned'):
         for kind in dict.fromkeys(map(kind_of, rows)):
@@ -214,7 +214,11 @@ def head(made):
           "the interval;\nthe clock, counted; errors against float64: torch's, ours, cublasLt's", flush=True)
 
 
-def keep(res, path): path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
+def keep(res, path):
+    "Write what was measured, a line for each row"
+    def text(o): return json.dumps(o, ensure_ascii=False)
+    def rows(o): return '[\n' + ',\n'.join(map(text, o)) + ']' if isinstance(o, list) else text(o)
+    path.write_text('{' + ',\n'.join(f'{text(k)}: {rows(v)}' for k, v in res.items()) + '}\n')
 
 
 def run(parts, args, res, path):
@@ -261,7 +265,7 @@ def show(res):
     "All that was kept, as text"
     head(res['made'])
     for part in (o for o in PARTS if o in res):
-        print(f'\n{part}', *(o for r in res[part] for o in lines(r)), *verdicts(part, res[part]), sep='\n')
+        print(f'\n{part}', *verdicts(part, res[part]), *(o for r in res[part] for o in lines(r)), sep='\n')
     show_kernels(res)
 
 
