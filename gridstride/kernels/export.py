@@ -11,7 +11,7 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
-from . import finals, fp32, hopper, split, standalone, tensor_cores, thin, transposed
+from . import costs, finals, fp32, hopper, split, standalone, tensor_cores, thin, transposed
 from .ladder import ragged_shapes
 from .flash.programs import list_attention_programs
 from .fused.programs import list_passes
@@ -64,7 +64,8 @@ def _float32():
 def _bfloat16():
     "All that `matmul` picks in bfloat16"
     large = 8192, 8192, 8192
-    for p in [finals.final(*tile) for tile in finals.FINAL] + transposed.every():
+    of_the_lesson = [finals.final(*o) for o in finals.FINAL]
+    for p in dict.fromkeys([*of_the_lesson, *map(costs.kernel_of, costs.FACTORS), *transposed.every()]):
         yield _export(p, *ragged_shapes(p)[1:4], large)
 
 

@@ -7,7 +7,7 @@ import pytest
 import torch
 from gridstride import kernels
 from gridstride.cpp.cache import build
-from gridstride.kernels import choice, export, finals, fp32, hopper, rung, split, standalone, tensor_cores
+from gridstride.kernels import choice, costs, export, finals, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
 from gridstride.kernels.fused import activations, losses, norms, softmax_programs, softmaxes, training_programs
 from gridstride.kernels.fused import programs as passes
@@ -48,6 +48,7 @@ def test_whatever_matmul_picks_is_there():
 def test_every_kernel_that_is_chosen_from_is_there():
     names = {e.product.name for e in ALL.values()}
     assert {p.name for p in split.every()} <= names and {finals.final(*o).name for o in finals.FINAL} <= names
+    assert {costs.kernel_of(o).name for o in costs.FACTORS} <= names
     forms = {tuple(export.sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
     assert forms == {('thin_rows',), ('thin',), ('thin', 'add_slabs'), ('thin_turned', 'add_slabs')}
 
