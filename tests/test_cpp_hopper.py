@@ -1038,5 +1038,14 @@ def test_final_tiles_on_ragged_shapes(tile):
     for order,shape in ('forward',(70,136,72)),('shuffle',(8,16,200)),('reverse',(200,136,712)):
         with cpp.options(order=order, seed=1): assert right(rung, *shape)
 
+def test_a_final_kernel_that_begins_early():
+    "Right one after the other, each on what the one before has made"
+    rung, plain = finals.final_early(64,64,2,1,0,0,0), finals.final(64,64,2,1,0,0,0)
+    m, n = (torch.randn(*o).bfloat16() for o in ((70, 72), (72, 72)))
+    for _ in range(2):
+        got, want = rung(m, n, torch.full((70, 72), float('nan'), dtype=m.dtype)), plain(m, n)
+        assert torch.equal(got, want) and right(rung, 70, 72, 200)
+        m = got
+
 @pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
 def test_float32_by_tensor_cores(tile, order): assert right(Split(*tile), 70, 131, 101, torch.float32)

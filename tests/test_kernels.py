@@ -301,6 +301,14 @@ def test_a_launch_may_begin_early(fake):
     assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0), (4, 1, 2, 1)]]
 
 
+def test_a_rung_may_begin_early(fake):
+    r = tiled()
+    for o in (r, r.tuned(early=True), r.tuned(early=True).tuned('other')):
+        prepared(o, 8, 8, 8)(*[torch.ones(8, 8)]*3, 0)
+        assert o.recipe(8, 8, 8, H100).calls[0].early is o.early
+    assert fake.attributes == [[], [(6, 1, 0, 0)], [(6, 1, 0, 0)]]
+
+
 class Stream:
     "Notes which streams it waits for"
     def __init__(self, raw, waits): self.raw, self.waits = raw, waits
@@ -958,6 +966,7 @@ def made_on_demand():
     that it counts on an SM)"""
     large = 8192, 8192, 8192
     kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n turned or not, k shared or not
+    kinds += [finals.final_early(64, 64, 1, 1, 0, 0, 0), finals.final_early(128, 256, 2, 1, 0, 0, 1)]
     wanted = [(p, large, {}) for p in (*kinds, *transposed.every(), thin.SMALL)]
     wanted += [(split.Split(BM, BN, 4, layout), large, dict(multiply_planes=blocks, split_planes=8))
                for (BM, BN), (blocks, *_) in split.TILES.items() for layout in ('nn', 'tn')]

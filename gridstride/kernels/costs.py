@@ -171,10 +171,16 @@ FACTORS = {
 }
 
 
-def kernel_of(cut, dtype='bfloat16', layout='nn'):
-    "What multiplies so"
+# What takes fewer cycles, by estimate, begins before the kernel ahead of it has ended: see `finals.begin_early`. 0:
+# nothing does, as chains of such products have not been tried on a GPU.
+EARLY = 0
+
+
+def kernel_of(cut, dtype='bfloat16', layout='nn', early=False):
+    "What multiplies so; a kernel of lesson 22 may begin `early`"
     if cut.family == 'final':
-        return finals.final(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
+        make = finals.final_early if early else finals.final
+        return make(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
     from .products.tiled import tile_of, tiled  # late: it needs torch
 
     return tiled(tile_of(cut[:6], layout), dtype, layout)
@@ -192,7 +198,7 @@ def _order(h, w, k, sms):
 
 def ranked(h, w, k, sms=132, n=6) -> list:
     "The kernels of bfloat16 with the `n` lowest estimates for h x k @ k x w, the lowest first"
-    return [kernel_of(o) for o in _order(h, w, k, sms)[:n]]
+    return [kernel_of(o, early=estimate(h, w, k, o, sms) < EARLY) for o in _order(h, w, k, sms)[:n]]
 
 
 def choose(h, w, k, sms=132):

@@ -350,6 +350,32 @@ def final(BM, BN, CM, CN, TURNED, BESIDE, SPLIT):
     )
 
 
+# A kernel that begins early shares the GPU with kernels ahead of it: they may still write what it reads, read what it
+# writes, or use memory that was freed since and is `out` now. So every thread waits before its first access to global
+# memory, a store as well as a load; ahead of the wait are only barriers and shared memory of the cluster, arithmetic
+# on sizes, and prefetches of tensor maps, which are arguments. The wait lasts until the grid ahead has ended and all
+# that it wrote is to be seen. One grid is enough: in a chain A, B, C of which B and C begin early, C may begin while A
+# runs, as B lets it; but B ends only after each of its threads has waited for A. Nobody is kept out, either: a grid
+# lets the next one in when all its blocks are on SMs, so what C takes no block of A or B still needs, not even with a
+# split, where blocks wait for each other. Boxes, sums and flags are read past an SM's own cache, so nothing from
+# before the wait is seen after it. Behind a kernel that lets nobody in, the launch is as any other.
+def begin_early(text):
+    "The text of a final kernel with the wait where producer and consumers part"
+    before, after = text.split(_ROLES)
+    control = ''.join(f'\n    asm volatile("griddepcontrol.{o};" ::: "memory");' for o in ('launch_dependents', 'wait'))
+    return before + control + _ROLES + after
+
+
+_ROLES = '\n    if (wg == WGS) {                                        // producer\n'
+
+
+@cache
+def final_early(*tile):
+    "As `final`, but it begins before the kernel ahead of it has ended, and lets the next one in"
+    rung = final(*tile)
+    return rung.tuned(f'{rung.name}, early', src=begin_early(rung.text), early=True)
+
+
 # BM, BN, CM, CN, TURNED, BESIDE, SPLIT: its measured time, in units of what `cost` says without it
 FINAL = {
     (256, 192, 1, 2, 0, 0, 0): 1.03,

@@ -264,7 +264,8 @@ class _Launch(Mapped):
 
     def __init__(self, rung, h, w, k):
         mapped = [(i, *rung.maps[o]) for i, o in enumerate(('m', 'n', 'out')) if o in rung.maps]
-        super().__init__(rung.kernel, mapped, 3, (h, w, k), rung.grid_for(h, w, k), rung.threads, rung.shared)
+        how = rung.grid_for(h, w, k), rung.threads, rung.shared, rung.early
+        super().__init__(rung.kernel, mapped, 3, (h, w, k), *how)
 
     def __call__(self, m, n, out, stream):
         super().__call__([m, n, out], stream)
@@ -546,10 +547,12 @@ class Rung(Product):
         grid=None,  # a function of h, w, k, sms and the constants, as far as it names them; None: a block for each tile
         supports=None,  # (h, w, k) -> True, or False or a sentence that says why not; None: every shape of at least 1
         alone=False,  # does it keep something in global memory while it runs, such as partial sums? See `Product`
+        early=False,  # may it begin before the kernel ahead has ended? Its source then waits by griddepcontrol.wait
         layout='nn',  # 'tn': m is given as k x h, row-major, and 'nt': n as w x k
         **constants,
     ):  # BM, BN, BK, ...: the numbers in the source
         self.name, self.dtype, self.layout, self.alone, self.constants = name, dtype, layout, alone, constants
+        self.early = early
         self._given = dict(
             src=src,
             threads=threads,
@@ -559,6 +562,7 @@ class Rung(Product):
             grid=grid,
             supports=supports,
             alone=alone,
+            early=early,
             layout=layout,
         )
         self.src, self.threads, self.shared = (
@@ -612,7 +616,7 @@ class Rung(Product):
     def recipe(self, h, w, k, on):
         name, arrays = _last_kernel(self.src), ('m', 'n', 'out')
         grid = self.grid_for(h, w, k, on)
-        return Recipe([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared)])
+        return Recipe([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.early)])
 
     @property
     def kernel(self):

@@ -1,8 +1,11 @@
-"The last kernel of lesson 22: who makes which steps of which tile."
+"The last kernel of lesson 22: who makes which steps of which tile; what is before the wait of one that begins early."
+import re
+
 import pytest
 import torch
 from gridstride.cpp import cuda_kernel, on_emulator
-from gridstride.kernels.finals import schedule
+from gridstride.kernels import costs, rung
+from gridstride.kernels.finals import FINAL, final, final_early, schedule
 from gridstride.kernels.hopper import order, types
 from gridstride.utils import cdiv
 
@@ -33,3 +36,40 @@ def test_each_step_of_each_tile_is_made_once_and_each_sum_added(counting, h, w, 
     counting[66, 1](times, h, w, k)
     made, owed = times.split([tiles*steps, tiles])
     assert (made == 1).all() and (owed == 0).all()
+
+
+BEFORE = """    if (threadIdx.x == WGS*128) {
+        prefetch(m); prefetch(n);
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
+        barriers_ready();
+    }
+    if (CLUSTER > 1) cluster_arrive();
+    Schedule work(h, w, k, blockIdx.x/CLUSTER, gridDim.x/CLUSTER);          // while the others come
+    Piece p;
+    if (CLUSTER > 1) cluster_wait(); else __syncthreads();
+"""
+CONTROL = """    asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+    asm volatile("griddepcontrol.wait;" ::: "memory");
+"""
+
+
+@pytest.mark.parametrize('tile', FINAL)
+def test_one_that_begins_early_waits_before_all_global_memory(tile):
+    "What stands before the wait is known word by word; matrices, sums and flags are named, by whoever, only behind it"
+    plain, early = final(*tile), final_early(*tile)
+    before, after = early.src.split(CONTROL)
+    assert before.endswith(BEFORE) and before + after == plain.src and early.constants == plain.constants
+    begun = before[before.index('final_k('):].split('{', 1)[1].removesuffix(BEFORE)
+    assert not re.search(r'\b(m|n|out|partial|ready)\b|\basm\b|\*\w+ *=', begun), begun
+    assert not re.search(r'\b(return|break|goto)\b', BEFORE + begun), 'who leaves before the wait lets the grid end'
+    assert early.early and not plain.early and early.name == f'{plain.name}, early'
+
+
+def test_none_begins_early_but_by_the_switch(monkeypatch):
+    shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
+    assert not any(p.early for s in shapes for p in costs.ranked(*s) if isinstance(p, rung.Rung))
+    now = [costs.choose(*s) for s in shapes]
+    monkeypatch.setattr(costs, 'EARLY', costs.estimate(*shapes[2], costs._order(*shapes[2], 132)[0]) + 1)
+    then = [costs.choose(*s) for s in shapes]
+    assert [p.early for p in then] == [True, True, True, False] and then[3] is now[3]
+    assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]
