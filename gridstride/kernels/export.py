@@ -65,7 +65,8 @@ def _bfloat16():
     "All that `matmul` picks in bfloat16"
     large = 8192, 8192, 8192
     of_the_lesson = [finals.final(*o) for o in finals.FINAL]
-    for p in dict.fromkeys([*of_the_lesson, *map(costs.kernel_of, costs.FACTORS), *transposed.every()]):
+    picked = [costs.kernel_of(o, early=early) for o in costs.FACTORS for early in {False, costs.EARLY > 0}]
+    for p in dict.fromkeys([*of_the_lesson, *picked, *transposed.every()]):
         yield _export(p, *ragged_shapes(p)[1:4], large)
 
 

@@ -49,6 +49,16 @@ def test_every_kernel_that_is_chosen_from_is_there():
     names = {e.product.name for e in ALL.values()}
     assert {p.name for p in split.every()} <= names and {finals.final(*o).name for o in finals.FINAL} <= names
     assert {costs.kernel_of(o).name for o in costs.FACTORS} <= names
+
+
+def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
+    early = {costs.kernel_of(o, early=True).name for o in costs.FACTORS}
+    for cycles, there in ((0, set()), (1, early)):
+        monkeypatch.setattr(costs, 'EARLY', cycles)
+        assert {e.product.name for e in export.list_exports()} & early == there
+
+
+def test_the_forms_of_thin_products():
     forms = {tuple(export.sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
     assert forms == {('thin_rows',), ('thin',), ('thin', 'add_slabs'), ('thin_turned', 'add_slabs')}
 

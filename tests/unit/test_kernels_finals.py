@@ -65,9 +65,10 @@ def test_one_that_begins_early_waits_before_all_global_memory(tile):
     assert early.early and not plain.early and early.name == f'{plain.name}, early'
 
 
-def test_none_begins_early_but_by_the_switch(monkeypatch):
+def test_the_switch_says_which_begin_early(monkeypatch):
     shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
-    assert not any(p.early for s in shapes for p in costs.ranked(*s) if isinstance(p, rung.Rung))
+    monkeypatch.setattr(costs, 'EARLY', 0)
+    assert not any(p.early for s in shapes for p in costs.ranked(*s, n=60) if isinstance(p, rung.Rung))
     now = [costs.choose(*s) for s in shapes]
     monkeypatch.setattr(costs, 'EARLY', costs.estimate(*shapes[2], costs._order(*shapes[2], 132)[0]) + 1)
     then = [costs.choose(*s) for s in shapes]
