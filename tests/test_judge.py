@@ -5,7 +5,8 @@ from pathlib import Path
 
 import pytest
 import torch
-from gridstride.judge import TASKS, FormError, Task, cheats, honest, judge, read_submission, write_submission
+from gridstride.judge import (TASKS, FormError, Task, cheats, honest, judge, processes, read_submission,
+                              write_submission)
 from gridstride.judge.__main__ import main
 from gridstride.judge.closeness import miss
 
@@ -182,6 +183,20 @@ def test_a_kernel_that_breaks_the_rules_of_memory_is_found_out():
 def test_a_thread_of_a_library_is_none_of_the_submission():
     head = 'from concurrent.futures import ThreadPoolExecutor\npool = ThreadPoolExecutor(1)'
     assert (v := verdict('pool.submit(int).result(); return torch.softmax(data, -1)', head)), str(v)
+
+
+def test_threads_are_told_apart_by_whose_code_they_run(tmp_path, monkeypatch):
+    "A library may lie anywhere on the path, as torch.compile's own may"
+    (tmp_path/'beside.py').write_text('import threading, time\n\ndef nap(): time.sleep(1)\n\n'
+                                      'def begin(f=nap): threading.Thread(target=f, daemon=True).start()\n')
+    monkeypatch.setenv('PYTHONPATH', str(tmp_path))
+    monkeypatch.setattr(processes, '_servers', {})                             # one that begins with this path
+    body = 'begin({})\n    return torch.softmax(data, dim=-1)'
+    head = 'import time\nfrom beside import begin\n\ndef nap(): time.sleep(1)'
+    assert (v := verdict(body.format(''), head)), str(v)
+    v = verdict(body.format('nap'), head)
+    assert v.code == 'late' and 'submission.py, line ' in v.why, str(v)
+    processes.stop()
 
 
 def test_times_are_taken_in_turn():

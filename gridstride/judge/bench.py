@@ -80,7 +80,7 @@ def _plan(task, rng):
 
 
 # What a submission's process says of a call. It is that process that says it, so each is of its type, or was not said
-_FACTS = dict(launches=dict, threads=int, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
+_FACTS = dict(launches=dict, threads=str, streams=int, alias=int, event=float, after=float, returned=str, odd=str)
 
 
 def _facts_of(answer):
@@ -184,8 +184,8 @@ class Bench:
 
     def look_at_ends(self, facts):
         "Was it done when it returned?"
-        if facts.get('threads'):
-            raise Refused('late', f'{self.at()} {facts["threads"]} of its threads still ran when it returned')
+        if threads := facts.get('threads'):
+            raise Refused('late', f'{self.at()} a thread of it still ran when it returned: {threads}')
         if facts.get('streams'):
             raise Refused('stream', f'{self.at()} {facts["streams"]} streams of its own, which nothing waited for')
         if (after := facts.get('after', 0)) > _AFTER:

@@ -12,6 +12,7 @@ import json
 import os
 import signal
 import sys
+import tempfile
 import time
 import traceback
 import types
@@ -52,8 +53,22 @@ _SPYING = {
     'sys.setprofile': 'traces what its callers do',
 }
 _TORCH = os.path.dirname(torch.__file__)
-_LIBRARIES = os.path.dirname(os.__file__), os.path.dirname(_TORCH), '<frozen'
-_LIBRARIES += (os.path.dirname(os.path.dirname(__file__)),)
+
+
+def _libraries():
+    "How the files begin whose code is no submission's: Python, torch, what was on the path, what torch.compile writes"
+    room = tempfile.gettempdir()  # submissions lie there, too
+    on_path = (
+        os.path.join(o, '')
+        for o in sys.path
+        if os.path.isabs(o) and not (room + os.sep).startswith(os.path.join(o, ''))
+    )
+    written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(room, 'torchinductor_')
+    beside = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
+    return *beside, *on_path, written, '<frozen'
+
+
+_LIBRARIES = _libraries()
 
 
 def _asked_by_submission():
@@ -65,9 +80,10 @@ def _asked_by_submission():
 
 
 def _own_threads(before):
-    "How many threads are new and at work in the submission; libraries keep some of their own"
+    "Where new threads are at work in the submission, as text; libraries keep some of their own"
     new = (f for ident, f in sys._current_frames().items() if ident not in before)
-    return sum(any(not o.f_code.co_filename.startswith(_LIBRARIES) for o in _stack(f)) for f in new)
+    own = ([o for o in _stack(f) if not o.f_code.co_filename.startswith(_LIBRARIES)] for f in new)
+    return '; '.join(f'{os.path.basename(o[0].f_code.co_filename)}, line {o[0].f_lineno}' for o in own if o)
 
 
 def _stack(frame):
