@@ -26,7 +26,8 @@ for _name in ('test_dtypes','test_recursion','test_grid_barrier','test_float32_s
               'test_a_plain_function_is_refused_as_numba_does','test_arrays_have_no_methods_in_a_kernel',
               'test_enumerate_zip_modf_and_operators','test_wrong','test_what_numba_would_not_compile_is_told',
               'test_an_error_of_pythons_in_a_kernel_is_shown_with_its_line_alone',
-              'test_an_argument_may_be_a_named_tuple','test_a_position_without_its_axis_is_told_so'):
+              'test_an_argument_may_be_a_named_tuple','test_a_position_without_its_axis_is_told_so',
+              'test_a_complex_number_has_a_conjugate','test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have'):
     assert callable(globals().pop(_name))
 
 @pytest.fixture(params=['forward'], autouse=True)

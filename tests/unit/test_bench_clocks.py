@@ -58,6 +58,7 @@ def events(queue):
     class Event:
         def __init__(self, **kw): pass
         def record(self): queue.append('event')
+        def query(self): return False
         def elapsed_time(self, other): return 2.5
     e = object.__new__(Events)
     e.torch = SimpleNamespace(Event=Event, _sleep=note('pause'), synchronize=note('wait'))
