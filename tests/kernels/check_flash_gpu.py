@@ -3,10 +3,9 @@
     python tests/kernels/check_flash_gpu.py             # all; some minutes: it compiles
     compute-sanitizer --tool memcheck python tests/kernels/check_flash_gpu.py small   # small sizes
 
-memcheck, initcheck and synccheck find nothing. racecheck does where a ring comes round: a warp's first lane gives a
-stage back for all of its lanes, behind __syncwarp, and racecheck knows only of what that lane itself has read. So it
-names what other lanes read: in backward the logarithms of the rows' sums, in forward with heads of 256 the number of
-the tile. Where each lane gives the stage back it finds nothing, either.
+memcheck, initcheck, racecheck and synccheck find nothing: each lane gives a stage of a ring back for itself. (Where a
+warp's first lane did so for all, behind __syncwarp, racecheck named what the others had read; ten timings do not tell
+the two apart, but for one of 256 numbers, causal, 1.07.)
 """
 import math, random
 
