@@ -238,3 +238,14 @@ def test_prints_reach_python(capfd):
     cell('@cuda.jit\ndef k(x):\n    i = cuda.grid(1)\n    if i < 2: print("thread", i, x[i])\n', 'prints').k[1,4](
         np.arange(4.))
     assert [l.split()[:2] for l in capfd.readouterr().out.splitlines()]==[['thread','0'],['thread','1']]
+
+
+def test_a_loop_that_never_ends_is_told_at_its_line_wherever_its_time_is_over():
+    "Mostly that is where an index is looked up, in a function of ours"
+    @cuda.jit
+    def waits(x):
+        n = 0
+        while x[0,0,0]==0.: n += 1
+    for _ in range(8):
+        with sim.options(seconds=.02), pytest.raises(KernelError) as e: waits[1,32](np.zeros((3,3,3)))
+        assert 'while x[0,0,0]==0.: n += 1' in str(e.value)

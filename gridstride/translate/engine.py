@@ -168,7 +168,9 @@ def _mark(lines, where, files):
 
 
 _HEADERS = ('emulator.h',)
-_PRELUDE = r'''#include "emulator.h"
+_PRELUDE = (
+    f'#include "emulator.h"\n{_UNSEEN}'
+    + r'''
 struct gs_piece {
     char *host; size_t bytes, itemsize; const unsigned char *known; unsigned char *written; char *device;
 };
@@ -212,6 +214,7 @@ static inline long long gs_at(const char *array, int line, const long long (&i)[
     return at;
 }
 '''
+)
 
 
 class Compiled:
