@@ -176,14 +176,10 @@ FACTORS = {
 EARLY = 0
 
 
-def kernel_of(cut, dtype='bfloat16', layout='nn', early=False):
-    "What multiplies so; a kernel of lesson 22 may begin `early`"
-    if cut.family == 'final':
-        make = finals.final_early if early else finals.final
-        return make(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
-    from .products.tiled import tile_of, tiled  # late: it needs torch
-
-    return tiled(tile_of(cut[:6], layout), dtype, layout)
+def kernel_of(cut, early=False):
+    "The kernel of lesson 22 that multiplies so; it may begin `early`"
+    make = finals.final_early if early else finals.final
+    return make(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
 
 
 def estimate(h, w, k, cut, sms=132) -> float:

@@ -3,7 +3,7 @@
 
     with using(*ranked(1264, 416, 8080)): tune(a, b)            # measures them, and has `matmul` take the fastest
 
-`matmul` picks those that `..costs` has measured.
+`matmul` picks none by itself: as measured on an H100 they gain nothing over lesson 22's kernels in the mean.
 """
 
 from functools import cache, lru_cache
@@ -11,6 +11,7 @@ from itertools import product
 
 from .calls import BK, Case, Tile, most_registers, product_call, registers, stage_bytes
 from .launches import why_not
+from .. import costs
 from ..rung import H100, Product, here
 from ..sparse.launches import ready
 from ...utils import backend, cdiv
@@ -130,40 +131,10 @@ def every_tile(layout='nn') -> tuple:
     return tuple(found)
 
 
-@lru_cache
-def tile_of(
-    cut,  # BM, BN, CM, CN, CK, BLOCKS
-    layout='nn',
-) -> Tile:
-    "The tile that cuts so, with all the stages that it has room for"
-    return next(o for o in every_tile(layout) if (o.BM, o.BN, o.CM, o.CN, o.CK, o.BLOCKS) == tuple(cut))
-
-
-def _lines(rows, length):
-    "Rows as the L2 cache counts them: one that does not begin with a line has parts of two"
-    return rows * (1.67 if length % 64 else 1)
-
-
-def _step_cycles(tile, c):
-    "About how many cycles 64 k take: of the tensor cores, of shared memory and of L2, as `finals.cost` has them"
-    turned = [o == 't' for o in c.layout]
-    loaded = tile.BN if turned[1] else cdiv(tile.BN, 64) * 64
-    tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + loaded)
-    m_rows = _lines(tile.BM / tile.CN, c.h if turned[0] else c.k)
-    n_rows = _lines(loaded / tile.CM, c.k if turned[1] else c.w)
-    return (tensor**4 + shared**4 + ((m_rows + n_rows) * 128 / 63) ** 4) ** 0.25
-
-
 def estimate(tile, c, sms=132) -> float:
-    "About how many cycles a plain product takes; not fitted to measurements of its own"
-    size = tile.CM * tile.CN * tile.CK
-    tiles = cdiv(c.h, tile.BM * tile.CM) * cdiv(c.w, tile.BN * tile.CN) * c.count
-    slots = sms * tile.BLOCKS // size if size < 4 else sms * tile.BLOCKS * 10 // 11 // size
-    step = _step_cycles(tile, c) * min(tile.BLOCKS, cdiv(tiles * size, sms))
-    end = 1000 + tile.BM * tile.BN / 16 + (2000 + tile.BM * tile.BN / 8) * (tile.CK > 1)
-    computed = cdiv(tiles, slots) * (cdiv(cdiv(c.k, BK), tile.CK) * step + end)
-    moved = (c.h * c.k + c.k * c.w + c.h * c.w) * c.count * 2 / 1500
-    return 6000 + 3000 * (size > 1) + (computed**4 + moved**4) ** 0.25
+    "About how many cycles a product of bfloat16 or float16 takes, as `costs` has it from an H100's measurements"
+    cut = costs.Cut(tile.BM, tile.BN, tile.CM, tile.CN, tile.CK, tile.BLOCKS, family='tiled')
+    return costs.cycles(costs.FITTED, (c.h, c.w, c.k), c.layout, cut, sms)
 
 
 @lru_cache(256)
