@@ -9,6 +9,7 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | `a[i] = e`, `a[i]` | `store(run, __m, a, i, e, site)`, `load(run, __m, a, i, site)` |
 | `if c: ... else: ...` | both branches, each under its part of the mask, if anybody takes it |
 | `for i in range(n): ...` | a loop until no lane wants another turn |
+| `for i in range(n): ... else: ...` | a variable that remembers `break`, and an `if` behind the loop (`definition`) |
 | `p and q` | `q` only in the lanes where `p` holds |
 | `f(x)` | `call(run, __m, f, ..., site)`: one of CUDA's, one of Python's, or a device function, rewritten in its turn |
 
@@ -30,6 +31,7 @@ import numpy as np
 from ..findings import NotSimulated
 from .arithmetic import as_numba
 from .constants import check_constants, folded, outside
+from .definition import definition
 from .memory import freeze
 from .operations import Operations
 from .waits import waits
@@ -260,8 +262,6 @@ class _Rewriter(ast.NodeTransformer):
         return res + after + self.make(node, f'__m = __gs.union({n}y, {n}n)\n__d = {back}')
 
     def visit_While(self, node):
-        if node.orelse:
-            self.fail(node, 'while with an else')
         L = self.fresh('L')
         outer, self.pre = self.pre, []
         c = self.visit(node.test)
@@ -287,8 +287,6 @@ class _Rewriter(ast.NodeTransformer):
         )
 
     def visit_For(self, node):
-        if node.orelse:
-            self.fail(node, 'for with an else')
         it, L, v = node.iter, self.fresh('L'), self.fresh('v')
         if isinstance(it, ast.Call) and isinstance(it.func, ast.Name) and it.func.id in ('range', 'prange'):
             make = ast.Call(_expr('__gs.Range'), [_expr('__m'), _expr('__d'), *(self.visit(a) for a in it.args)], [])
@@ -500,11 +498,12 @@ def _read(f):
     return textwrap.dedent(''.join(lines)), inspect.getsourcefile(f) or f.__code__.co_filename, first
 
 
-def _definition(tree, name):
-    "The `def` that the tree of a kernel's source consists of"
-    if not isinstance(tree.body[0], ast.FunctionDef):
-        raise NotSimulated('a kernel is a function made with def', kernel=name)
-    return tree.body[0]
+def _definition(src, f):
+    "The `def` of a function"
+    if (fn := definition(src, f)) is None:
+        what = 'a kernel is a function made with def, or by the one lambda with its parameters that a line has'
+        raise NotSimulated(what, kernel=f.__name__)
+    return fn
 
 
 def _rewritten(fn, rewriter):
@@ -526,8 +525,7 @@ class Program:
 
     def __init__(self, f, kernel=False):
         src, file, first = _read(f)
-        tree = ast.parse(src)
-        fn = _definition(tree, f.__name__)
+        fn = _definition(src, f)
         self.waits = waits(fn, f)
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits, kernel)
         check_constants(fn, outside(f), kernel, rewriter.fail)

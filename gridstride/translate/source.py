@@ -1,6 +1,5 @@
 """A kernel's source: its tree, its comments, what its names mean, and the error that points into it."""
 
-import ast
 import builtins
 import inspect
 import io
@@ -9,6 +8,7 @@ import textwrap
 import tokenize
 
 from ..findings import KernelError
+from ..sim.definition import definition
 
 
 class Untranslatable(KernelError, NotImplementedError):
@@ -50,16 +50,14 @@ class Source:
             ) from None
         text = textwrap.dedent(''.join(lines))
         self.file, self.first, self.lines = inspect.getsourcefile(f) or f.__code__.co_filename, first, text.splitlines()
-        try:
-            self.tree = ast.parse(text).body[0]
-        except SyntaxError:
-            self.tree = None
-        if not isinstance(self.tree, ast.FunctionDef):
+        self.tree = definition(text, f)
+        if self.tree is None:
             raise Untranslatable(
                 f'{self.name} is not made with def: only such a function has statements to translate',
                 'Write it with def.',
                 kernel=self.name,
             )
+        self.name = self.tree.name
         self.comments, self.blank = _comments(text)
 
     def segment(self, node):

@@ -9,7 +9,6 @@ from . import convert
 from .assignments import Assignments
 
 _TURNS = 20  # a type can only become wider, and there are few
-_LEFT_BY_BREAK = 'Remember in a variable whether the loop was left by break.'
 
 
 def _is_text(s):
@@ -157,15 +156,11 @@ class Lowering(Assignments):
 
     def s_While(self, s):
         "`while ...`"
-        if s.orelse:
-            raise self.error(s, 'a while with an else cannot be written in CUDA C', _LEFT_BY_BREAK)
         test = convert.truth(self.alone(s, lambda: self.x(s.test)))
         self.emit('while', s, test=test, body=self.block(s.body))
 
     def s_For(self, s):
         "`for`, over `range(...)` or a tuple"
-        if s.orelse:
-            raise self.error(s, 'a for with an else cannot be written in CUDA C', _LEFT_BY_BREAK)
         if isinstance(s.iter, ast.Call) and self.callee_name(s.iter) in ('range', 'prange'):
             return self.loop_over_range(s, s.iter)
         items = self.need_tuple(s, self.x(s.iter))

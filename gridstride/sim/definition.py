@@ -1,0 +1,96 @@
+"""The `def` of a kernel, in fewer forms: a `lambda` has become one, and a loop's `else` an `if` behind the loop.
+
+for i in range(n):                  broke = False
+    if x[i] == 0: break             for i in range(n):
+else: out[0] = 1                        if x[i] == 0: broke = True; break
+                                    if not broke: out[0] = 1
+"""
+
+import ast
+
+__all__ = ['definition']
+
+_LOOPS = ast.For, ast.While
+
+
+def definition(
+    source,  # the lines where a function is made
+    f,  # the function
+):
+    "The `def` of `f` as a syntax tree; None where there is none to be read"
+    try:
+        tree = ast.parse(source)
+    except SyntaxError:
+        return None
+    made = _lambda(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
+    if not isinstance(made, ast.FunctionDef):
+        return None
+    taken = {o.id for o in ast.walk(made) if isinstance(o, ast.Name)}
+    return _WithoutElse(taken | {o.arg for o in ast.walk(made) if isinstance(o, ast.arg)}).visit(made)
+
+
+def _lambda(tree, f):
+    "The `lambda` that `f` is, as a `def`; None if these lines have none, or several with these parameters"
+    names = f.__code__.co_varnames[: f.__code__.co_argcount]
+    found = [o for o in ast.walk(tree) if isinstance(o, ast.Lambda)]
+    found = [o for o in found if tuple(a.arg for a in o.args.args) == names]
+    if len(found) != 1:
+        return None
+    body = ast.copy_location(ast.Return(found[0].body), found[0].body)
+    made = ast.FunctionDef('lambda_', found[0].args, [body], [])
+    return ast.fix_missing_locations(ast.copy_location(made, found[0]))
+
+
+class _WithoutElse(ast.NodeTransformer):
+    "Rewrites loops, the inner ones first; `taken`: names that the tree has"
+
+    def __init__(self, taken):
+        self.taken = taken
+
+    def fresh(self):
+        "A name that nobody has"
+        name = next(o for n in range(1, len(self.taken) + 2) if (o := f'broke{n if n > 1 else ""}') not in self.taken)
+        self.taken.add(name)
+        return name
+
+    def visit_For(self, loop):
+        self.generic_visit(loop)
+        if not loop.orelse:
+            return loop
+        last, loop.orelse = loop.orelse, []
+        found = _breaks(loop.body)
+        if not found:
+            return [loop, *last]  # nobody leaves early
+        name = self.fresh()
+        for body, at in found:
+            body.insert(at, _set(name, True, body[at]))
+        no = ast.UnaryOp(ast.Not(), ast.Name(name, ast.Load()))
+        return [_set(name, False, loop), loop, _at(last[0], ast.If(no, last, []))]
+
+    visit_While = visit_For
+
+
+def _at(place, new):
+    "`new`, whose parts without a line of their own stand where `place` begins"
+    for o in ast.walk(new):
+        if not hasattr(o, 'lineno'):
+            o.lineno = o.end_lineno = place.lineno
+            o.col_offset = o.end_col_offset = place.col_offset
+    return new
+
+
+def _set(name, value, place):
+    return _at(place, ast.Assign([ast.Name(name, ast.Store())], ast.Constant(value)))
+
+
+def _breaks(body):
+    "(statements, place of a `break` among them) for each that leaves the loop of this body, the last ones first"
+    res = []
+    for at in reversed(range(len(body))):
+        s = body[at]
+        if isinstance(s, ast.Break):
+            res.append((body, at))
+        elif not isinstance(s, _LOOPS):
+            for part in ('orelse', 'body'):
+                res += _breaks(getattr(s, part, []))
+    return res
