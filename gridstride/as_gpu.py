@@ -124,12 +124,22 @@ def _swap(stack, owner, name, new):
     stack.callback(lambda: delattr(owner, name) if old is missing else setattr(owner, name, old))
 
 
+def _for_a_gpu(simulated, original):
+    "`vectorize`: the simulator's where the target is a GPU, else Numba's own"
+
+    def decorator(*args, target='cpu', **how):
+        return (simulated if target == 'cuda' else original)(*args, target=target, **how)
+
+    return decorator
+
+
 def _numba(stack):
     "`from numba import cuda` is the simulator's"
     try:
         import numba
     except ImportError:
         return
+    from . import sim
     from .sim import cuda
 
     module = types.ModuleType('numba.cuda', cuda.__doc__)
@@ -140,6 +150,8 @@ def _numba(stack):
     sys.modules['numba.cuda'] = module
     stack.callback(lambda: (sys.modules.pop('numba.cuda', None), sys.modules.update(old)))
     _swap(stack, numba, 'cuda', module)
+    for name in ('vectorize', 'guvectorize'):
+        _swap(stack, numba, name, _for_a_gpu(getattr(sim, name), getattr(numba, name)))
 
 
 @contextmanager

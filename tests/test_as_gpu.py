@@ -4,9 +4,11 @@ import subprocess, sys
 from pathlib import Path
 
 import nbformat
+import numpy as np
 import pytest
 import torch
 from gridstride import as_gpu
+from gridstride.findings import NotSimulated
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
 
@@ -88,6 +90,21 @@ def test_numba_is_the_simulators():
         x, out = torch.randn(40, device='cuda'), torch.full((40,), float('nan'), device='cuda')
         add[2, 32](as_cuda_array(x), as_cuda_array(out))
     assert torch.equal(out, x + 1)
+
+
+def test_vectorize_for_a_gpu_is_the_simulators_and_for_a_cpu_numbas_own():
+    numba = pytest.importorskip('numba')
+    own = numba.vectorize
+    with as_gpu.as_gpu():
+        from numba import float32, guvectorize, vectorize
+
+        f = vectorize([float32(float32, float32)], target='cuda')(lambda a, b: a * b + a)
+        x = np.arange(5, dtype=np.float32)
+        assert (f(x, x) == x * x + x).all() and type(f).__module__.startswith('gridstride')
+        assert isinstance(vectorize(['float32(float32)'])(lambda a: a + 1), own(['f4(f4)'])(lambda a: a).__class__)
+        with pytest.raises(NotSimulated, match='guvectorize'):
+            guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')
+    assert numba.vectorize is own
 
 
 def run(*words, folder):

@@ -1,9 +1,12 @@
-"What public programs of Numba use beside CUDA's own names: loops with an else"
+"What public programs of Numba use beside CUDA's own names: loops with an else, kernels that Numba writes itself"
+import math
+
 import numpy as np
 import pytest
 
 from gridstride import sim, to_cuda
 from gridstride.sim import cuda
+from gridstride.sim.types import float64
 
 
 @pytest.fixture(params=['lanes', 'c'])
@@ -87,3 +90,64 @@ def test_the_else_of_a_loop_in_c_is_an_if_behind_it():
     text = to_cuda(first_zero, np.zeros((2, 2), int), np.zeros(2, int)).split('#ifndef')[0]
     assert 'bool broke = false;' in text and 'if (!broke) out[r] = -1;' in text
     assert 'broke' in to_cuda(nobody_leaves, np.zeros(2, int)) and 'broke2' in to_cuda(nobody_leaves, np.zeros(2, int))
+
+
+# kernels that Numba writes itself
+
+
+@pytest.mark.parametrize('n', [0, 1, 2, 3, 255, 256, 257, 5000])
+def test_reduce_folds_an_array(engine, n):
+    x = np.random.default_rng(n).integers(-99, 99, n)
+
+    @cuda.reduce
+    def total(a, b):
+        return a + b
+
+    largest = cuda.Reduce(lambda a, b: max(a, b))
+    assert total(x) == x.sum() and total(cuda.to_device(x), init=5) == x.sum() + 5
+    assert total(x, size=n // 2) == x[: n // 2].sum()
+    assert largest(x, init=-1000) == max([-1000, *x]) and largest(x.astype('f4'), init=-1000).dtype == np.float32
+    res = cuda.device_array(3, x.dtype)
+    assert total(x, res=res) is None and res.copy_to_host()[0] == x.sum()
+
+
+def test_reduce_says_what_it_does_not_take():
+    total = cuda.Reduce(lambda a, b: a + b)
+    with pytest.raises(TypeError, match='one dimension, and this one has 2'):
+        total(np.zeros((2, 2)))
+    with pytest.raises(TypeError, match='cuda.device_array'):
+        total(np.zeros(2), res=np.zeros(1))
+
+
+def slope(x, y):
+    return math.sqrt(x * x + y * y) / (x + 3)
+
+
+def test_vectorize_takes_arrays_that_broadcast(engine):
+    f = sim.vectorize(['float32(float32, float32)', float64(float64, float64)], target='cuda')(slope)
+    rng = np.random.default_rng(1)
+    for t in (np.float32, np.float64):
+        x, y = rng.random((30, 1)).astype(t), rng.random(20).astype(t)
+        want = np.sqrt(x * x + y * y) / (x + t(3))
+        got = f(x, y)
+        assert got.dtype == t and got.shape == (30, 20)
+        np.testing.assert_allclose(got, want, rtol=3e-7 if t is np.float32 else 1e-15)
+    out = np.full((30, 20), np.nan)
+    assert f(x, y, out=out) is out and (out == got).all()
+    on_device = f(cuda.to_device(x), cuda.to_device(y))
+    assert cuda.is_cuda_array(on_device) and (on_device.copy_to_host() == got).all()
+    assert (sim.vectorize(float64(float64, float64))(slope)(x, y) == got).all()
+    assert (f(x, 2.0) == f(x, np.float64(2))).all() and f(2.0, 1.5).shape == ()
+
+
+def test_vectorize_reduces_and_refuses_as_numba_does():
+    add = sim.vectorize(['int64(int64, int64)'], target='cuda')(lambda a, b: a + b)
+    assert add.reduce(np.arange(77)) == 77 * 38
+    with pytest.raises(TypeError, match=r'\(int32, int32\) fits none of its signatures: int64, int64'):
+        add(np.zeros(2, 'i4'), np.zeros(2, 'i4'))
+    with pytest.raises(TypeError, match='needs signatures'):
+        sim.vectorize(slope)
+    with pytest.raises(TypeError, match="the result's type"):
+        sim.vectorize(['(float32,)'])(slope)
+    with pytest.raises(sim.NotSimulated, match=r'guvectorize(.|\n)*@cuda.jit'):
+        sim.guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')

@@ -13,12 +13,14 @@
   `numbers`;
 - a kernel at work: `signatures` (what it is declared to take), `arguments`, `launch`, `residents` (blocks that wait for
   others), `run` (one launch, as all of these see it);
-- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events);
+- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `elementwise` (kernels that Numba writes
+  itself);
 - beside it: `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own simulator).
 """
 
 from . import cuda
 from .counters import trace
+from .elementwise import guvectorize, vectorize
 from ..findings import (
     Access,
     DeviceAssert,
@@ -40,6 +42,8 @@ from ..options import options
 __all__ = [
     'cuda',
     'trace',
+    'guvectorize',
+    'vectorize',
     'in_numbas',
     'Access',
     'DeviceAssert',

@@ -24,6 +24,7 @@ from types import FunctionType
 
 from . import atomics, host, intrinsics, numbers, types, warps
 from .atomics import *  # noqa: F403, a module of these names is what this one is
+from .elementwise import Reduce, reduce  # noqa: F401, two of its names
 from .host import *  # noqa: F403
 from .host import DeviceArray
 from .intrinsics import *  # noqa: F403
@@ -39,7 +40,7 @@ from ..utils import cdiv
 
 _ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
 _ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
-__all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing', 'types', *_ASKED_FOR]
+__all__ = ['Device', 'Kernel', 'Reduce', 'declare_device', 'jit', 'reduce', 'tracing', 'types', *_ASKED_FOR]
 __all__ += [*atomics.__all__, *host.__all__, *intrinsics.__all__, *numbers.__all__, *warps.__all__]
 
 
