@@ -1,4 +1,4 @@
-"What public programs of Numba use beside CUDA's own names: loops with an else, kernels that Numba writes itself"
+"What public programs of Numba use beside CUDA's own names: loops with an else, kernels that Numba writes itself, records"
 import math
 
 import numpy as np
@@ -151,3 +151,119 @@ def test_vectorize_reduces_and_refuses_as_numba_does():
         sim.vectorize(['(float32,)'])(slope)
     with pytest.raises(sim.NotSimulated, match=r'guvectorize(.|\n)*@cuda.jit'):
         sim.guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')
+
+
+# records
+
+PAIR = np.dtype([('a', 'f4'), ('b', 'i4')])
+
+
+def particles(n, align, seed=0):
+    fields = [('x', 'f4'), ('mass', 'f8'), ('n', 'i4'), ('cell', [('a', 'i2'), ('b', 'f8')])]
+    if align:
+        fields.append(('v', 'f4', (3,)))
+    rng = np.random.default_rng(seed)
+    p = np.zeros(n, np.dtype(fields, align=align))
+    p['x'], p['mass'], p['n'] = rng.random(n), rng.random(n), rng.integers(-9, 9, n)
+    p['cell']['a'], p['cell']['b'] = rng.integers(0, 99, n), rng.random(n)
+    return p
+
+
+@cuda.jit
+def move(p, q, out):
+    i = cuda.grid(1)
+    if i < p.size:
+        r = p[i]
+        r.x = r.x * 2 + p['n'][i]
+        p[i]['mass'] += 1
+        r.n -= i
+        c = r.cell
+        c.b = c.a + r['cell']['b'] * p.mass[i]
+        if i % 3 == 1:
+            other = q[i]
+            q[i] = r
+            other.n += 100
+        out[i] = p[i].x
+
+
+@pytest.mark.parametrize('align', [False, True])
+def test_records_have_fields_that_are_read_and_written(align):
+    p, q = particles(70, align), particles(70, align, 1)
+    before, other, out, i = p.copy(), q.copy(), np.full(70, np.nan), np.arange(70)
+    move[3, 32](p, q, out)
+    assert (p['x'] == (before['x'] * 2 + before['n']).astype('f4')).all() and (out == p['x']).all()
+    assert (p['mass'] == before['mass'] + 1).all() and (p['n'] == before['n'] - i).all()
+    assert (p['cell']['b'] == before['cell']['a'] + before['cell']['b'] * p['mass']).all()
+    moved = i % 3 == 1
+    assert (q[~moved] == other[~moved]).all() and (q['n'][moved] == p['n'][moved] + 100).all()
+    assert (q['x'][moved] == p['x'][moved]).all()
+
+
+def test_records_of_a_block_a_thread_and_the_device():
+    T = np.dtype([('key', 'i8'), ('v', 'f4', (2,)), ('hits', 'i4')], align=True)
+
+    @cuda.jit
+    def k(p, counts, out):
+        s, own = cuda.shared.array(32, T), cuda.local.array(1, T)
+        t, i = cuda.threadIdx.x, cuda.grid(1)
+        own[0].key = p[i].key
+        for j in range(2):
+            own[0].v[j] = p[i].v[j]
+        s[t] = p[i]
+        cuda.syncthreads()
+        other = s[(t + 1) % 32]
+        out[i] = other.key + other.v[1] + own[0].v[0]
+        cuda.atomic.add(counts.hits, 0, 1)
+
+    p = np.zeros(64, T)
+    p['key'], p['v'] = np.arange(64), np.arange(128).reshape(64, 2) * 0.5
+    out, on_device = np.zeros(64), cuda.to_device(p)
+    k[2, 32](p, on_device, out)
+    j = np.arange(64) // 32 * 32 + (np.arange(64) + 1) % 32
+    assert (out == p['key'][j] + p['v'][j, 1] + p['v'][:, 0]).all()
+    assert on_device.copy_to_host()['hits'][0] == 64
+
+
+def test_what_is_wrong_with_records_is_found_in_their_fields():
+    @cuda.jit
+    def outside(p):
+        p[cuda.grid(1)].x = 1
+
+    @cuda.jit
+    def race(p):
+        p[0].n += cuda.grid(1)
+
+    @cuda.jit
+    def unwritten(out):
+        s = cuda.shared.array(8, PAIR)
+        s[cuda.threadIdx.x].a = 1
+        out[0] = s[3].b
+
+    with pytest.raises(sim.MemcheckError, match=r'p\.x') as e:
+        outside[1, 32](particles(31, True))
+    assert e.value.index == (31,)
+    with pytest.raises(sim.RacecheckError, match=r'p\.n'):
+        race[1, 32](particles(3, False))
+    with pytest.raises(sim.InitcheckError, match=r's\.b'):
+        unwritten[1, 8](np.zeros(1))
+
+
+@cuda.jit
+def no_such_field(p):
+    p[0].y = 1
+
+
+@pytest.mark.parametrize(
+    'engine,error,match',
+    [('lanes', AttributeError, 'p has no field .y.; it has x, mass'), ('c', sim.NotSimulated, "engine='lanes'")],
+)
+def test_records_are_refused_where_they_are_not_known(engine, error, match):
+    with sim.options(engine=engine), pytest.raises(error, match=match):
+        no_such_field[1, 1](particles(2, True))
+
+
+def test_records_are_no_arguments_of_cuda_c():
+    with pytest.raises(sim.KernelError, match=r"array of records(.|\n)*np.ascontiguousarray\(a\['x'\]\)"):
+        to_cuda(no_such_field, particles(2, True))
+    with pytest.raises(TypeError, match='lone record'):
+        no_such_field[1, 1](particles(2, True)[0])

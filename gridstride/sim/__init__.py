@@ -3,7 +3,7 @@
 `sim.cuda` is the dialect, whatever the machine. The modules, in the order in which they are read best:
 
 - threads and what they compute with: `lanes` (threads under masks), `arithmetic` (Numba's numbers), `types` (what these
-  are called), `memory` (arrays);
+  are called), `memory` (arrays), `records`;
 - what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `errors` (what Python
   says);
 - from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `waits` (does it

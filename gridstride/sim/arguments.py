@@ -9,6 +9,7 @@ from ..launching import argument_error
 from .arithmetic import as_numba
 from .constants import fits
 from .memory import wrap
+from .records import wrap_array
 
 __all__ = ['arguments']
 
@@ -37,7 +38,9 @@ def _argument(
     if hasattr(v, 'detach'):
         return _tensor(v, name, known)
     if isinstance(v, np.ndarray):
-        return wrap(v, name, known)
+        return wrap_array(v, name, known)
+    if isinstance(v, np.void):
+        raise wrong('is a lone record; give an array of one, such as a[i:i+1]')
     if isinstance(v, tuple):
         found = [_argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v)]
         return v._make(found) if hasattr(v, '_make') else tuple(found)

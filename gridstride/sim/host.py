@@ -8,6 +8,7 @@ import numpy as np
 
 from ..options import settings
 from .memory import Mem, address, as_dtype, wrap
+from .records import wrap_array
 
 __all__ = [
     'DeviceArray',
@@ -69,7 +70,7 @@ class DeviceArray:
         known[address(base), base.size, base.dtype.str] = self.mem
         if self.mem.name is None:
             self.mem.name = name
-        return wrap(self.data, name, known)
+        return wrap_array(self.data, name, known)
 
     def copy_to_host(self, ary=None, stream=0):
         "A copy as a NumPy array, or in `ary`"

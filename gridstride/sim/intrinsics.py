@@ -6,10 +6,12 @@ from types import SimpleNamespace
 
 import numpy as np
 
+from ..findings import NotSimulated
 from ..launching import LIMITS, launch_error
 from ..utils import cdiv
 from .lanes import truth
-from .memory import Mem, View, as_dtype, fresh_view, wrap
+from .memory import Mem, View, as_dtype, wrap
+from .records import fresh_array
 from .run import Run
 
 __all__ = ['blockDim', 'blockIdx', 'cg', 'const', 'grid', 'gridDim', 'gridsize', 'laneid', 'local', 'nanosleep']
@@ -111,6 +113,8 @@ def _shape(run, m, site, shape):
 
 def _dynamic(run, dtype):
     "The block's dynamic shared memory, as an array of `dtype`"
+    if dtype.names:
+        raise NotSimulated('dynamic shared memory as records', 'Give its size: cuda.shared.array(32, dtype).')
     pad = cdiv(run.dynamic, 16) * 16
     raw = run.shared.setdefault(('dynamic', 'bytes'), np.zeros((run.g.count, pad), np.uint8))
     mem = Mem(raw.reshape(-1).view(dtype), None, 'shared', fresh=True)
@@ -125,7 +129,7 @@ def _shared_array(run, m, site, shape, dtype):
     key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
     if key not in run.shared:
         g = run.g
-        fresh = _dynamic(run, dtype) if shape == (0,) else fresh_view(shape, dtype, None, 'shared', g.count, g.local)
+        fresh = _dynamic(run, dtype) if shape == (0,) else fresh_array(shape, dtype, 'shared', g.count, g.local)
         run.shared[key] = fresh
         if run.shared_bytes > LIMITS.shared:
             raise run.finding('launch', 'shared_arrays', site, bytes=run.shared_bytes, most=LIMITS.shared)
@@ -137,7 +141,7 @@ def _local_array(run, m, site, shape, dtype):
     key, n = ('local', run.program, site), run.g.size
     if key not in run.shared:
         shape = _shape(run, m, site, shape)
-        run.shared[key] = fresh_view(shape, as_dtype(dtype), None, 'local', n, np.arange(n))
+        run.shared[key] = fresh_array(shape, as_dtype(dtype), 'local', n, np.arange(n))
     return run.shared[key].again()
 
 

@@ -75,6 +75,15 @@ class View:
         "The same elements with the axes reversed"
         return View(self.mem, self.off, self.shape[::-1], self.strides[::-1], self.name)
 
+    @property
+    def nbytes(self):
+        "Bytes of its memory, all of it"
+        return self.mem.data.nbytes
+
+    def rename(self, name):
+        "Call it `name`"
+        self.name = self.mem.name = name
+
     def again(self):
         "The same view, for whoever gives it a name of its own"
         return View(self.mem, self.off, self.shape, self.strides, self.name)
@@ -149,8 +158,6 @@ def wrap(
     if a.dtype.kind not in 'biufc':
         mend = f'A kernel computes with numbers: {name}.astype(np.float32), if they are such.'
         raise NotSimulated(f'arrays of {a.dtype}', mend)
-    if any(s % a.itemsize for s in a.strides):
-        raise NotSimulated(f'the layout of {name}, whose elements do not lie on a grid; pass a copy')
     base = base_of(a) if whole is None else whole
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         whole = base.reshape(-1, order='A')
@@ -241,8 +248,10 @@ def no_array(run, v, site):
 
 
 def load(run, m, v, idx, site):
-    "The elements `v[idx]` in the lanes of `m`; `v` may be a tuple, too"
+    "The elements `v[idx]` in the lanes of `m`; `v` may be a tuple, too, or what loads by itself"
     if not isinstance(v, View):
+        if hasattr(v, 'load'):
+            return v.load(run, m, idx, site)
         if isinstance(v, np.generic):
             raise no_array(run, v, site)
         if np.ndim(idx):
@@ -273,6 +282,8 @@ def refuse_to_write(run, m, v, off, site):
 def store(run, m, v, idx, value, site):
     "Write `value` to `v[idx]` in the lanes of `m`; where lanes meet, the last in the chosen order wins"
     if not isinstance(v, View):
+        if hasattr(v, 'store'):
+            return v.store(run, m, idx, value, site)
         raise no_array(run, v, site)
     off = locate(run, m, v, idx, site)
     if isinstance(off, View):

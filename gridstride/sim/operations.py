@@ -11,6 +11,7 @@ from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, k
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
+from .records import Records, attribute, store_attribute
 from .types import is_number_type
 
 __all__ = ['Operations']
@@ -18,8 +19,8 @@ __all__ = ['Operations']
 
 def give_name(v, name):
     "Give an array that has no name yet the name of the variable it is assigned to"
-    if isinstance(v, View) and v.name is None:
-        v.name = v.mem.name = name
+    if isinstance(v, (View, Records)) and v.name is None:
+        v.rename(name)
     return v
 
 
@@ -122,6 +123,6 @@ _OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shar
 
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, contains)  # numbers
-_CALLED += (load, store, give_name)  # arrays
+_CALLED += (load, store, attribute, store_attribute, give_name)  # arrays
 _CALLED += (fork, again, leave, holds, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

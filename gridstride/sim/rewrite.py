@@ -86,7 +86,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def __init__(self, name, file, lines, offset, waits, kernel):
         self.name, self.file, self.lines, self.offset, self.waits = name, file, lines, offset, waits
-        self.kernel = kernel
+        self.kernel, self.own = kernel, frozenset()  # own: names of parameters and variables
         self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
 
     def fail(self, node, what, mend=''):
@@ -211,6 +211,14 @@ class _Rewriter(ast.NodeTransformer):
             for i, t in enumerate(target.elts):
                 res += self.bind(node, t, _expr(f'{v}[{i}]'))
             return res
+        if isinstance(target, ast.Attribute):
+            return self.make(
+                node,
+                f'__gs.store_attribute(__run, __m, A__, {target.attr!r}, V__, S__)',
+                A__=self.visit(target.value),
+                V__=value,
+                S__=self.site(target),
+            )
         self.fail(node, f'assigning to {type(target).__name__.lower()}')
 
     def visit_AnnAssign(self, node):
@@ -220,6 +228,16 @@ class _Rewriter(ast.NodeTransformer):
         t = node.target
         if isinstance(t, ast.Name):
             return self.bind(node, t, self.binop(node, ast.Name(t.id, ast.Load()), node.op, self.visit(node.value)))
+        if isinstance(t, ast.Attribute):
+            a = self.fresh('a')
+            res = self.make(node, f'{a} = A__', A__=self.visit(t.value))
+            old = self.make(node, f'__gs.attribute(__run, __m, {a}, {t.attr!r}, S__)', S__=self.site(t))[0].value
+            return res + self.make(
+                node,
+                f'__gs.store_attribute(__run, __m, {a}, {t.attr!r}, V__, S__)',
+                V__=self.binop(node, old, node.op, self.visit(node.value)),
+                S__=self.site(t),
+            )
         if not isinstance(t, ast.Subscript):
             self.fail(node, f'changing {type(t).__name__.lower()} in place')
         a, i = self.fresh('a'), self.fresh('i')
@@ -361,6 +379,16 @@ class _Rewriter(ast.NodeTransformer):
                 self.site(node),
             ),
         )
+
+    def visit_Attribute(self, node):
+        of = node
+        while isinstance(of, ast.Attribute):
+            of = of.value
+        if isinstance(of, ast.Name) and of.id not in self.own:  # cuda.threadIdx.x
+            return self.generic_visit(node)
+        get = '__gs.attribute(__run, __m, V__, K__, S__)'
+        value, name = self.visit(node.value), ast.Constant(node.attr)
+        return self.make(node, get, V__=value, K__=name, S__=self.site(node))[0].value
 
     def visit_Constant(self, node):
         return self.const(node, node.value) if isinstance(node.value, (int, float, complex)) else node
@@ -510,6 +538,7 @@ def _rewritten(fn, rewriter):
     "The function for lanes: first the run and the mask, then the parameters; all variables exist from the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments')
+    rewriter.own = _locals(fn).union(o.arg for o in fn.args.args)
     body = rewriter.block(fn.body)
     params = [o.arg for o in fn.args.args]
     start = [f'{o} = __gs.UNDEF' for o in sorted(_locals(fn) - set(params))]
@@ -586,6 +615,10 @@ def _names(f):
 
 def _as_seen(name, v):
     "How a kernel sees what lies outside of it"
+    if isinstance(v, np.ndarray) and v.dtype.names:
+        raise NotSimulated(
+            f'{name}, an array of records outside of the kernel', 'Give it to the kernel as an argument.'
+        )
     if isinstance(v, np.ndarray) and v.ndim and v.dtype.kind in 'biufc':
         return freeze(v, name)
     return as_numba(v)

@@ -55,7 +55,7 @@ class Run:
     @property
     def shared_bytes(self):
         "Shared memory of a block: its arrays, and what the launch gave"
-        arrays = (v.mem.data.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
+        arrays = (v.nbytes for k, v in self.shared.items() if k[0] not in ('local', 'dynamic'))
         return self.dynamic + sum(arrays) // self.g.count
 
     @property

@@ -30,6 +30,7 @@ from ..options import checking, settings
 from ..sim.arguments import arguments
 
 from ..sim.memory import View, address
+from ..sim.records import Records
 from .expressions import PRIMARY, Expressions, Text
 from .kernel import translate
 from .lowering import Unit, convert
@@ -449,6 +450,9 @@ def launch(kernel, grid, block, shared, args, trace=None):
     count_arguments(kernel.__name__, params, len(args), len(defaults))
     rest = defaults[len(defaults) - len(params) + len(args) :]
     views = arguments(kernel.__name__, params, (*args, *rest))
+    if any(isinstance(v, Records) for v in views):
+        mend = "They need the simulator's own engine: sim.options(engine='lanes')."
+        raise NotSimulated("arrays of records with engine='c'", mend, kernel=kernel.__name__)
     given = [_to_arrays(v) for v in views]
     made = _get_made(kernel, views, given)
     _run(made, views, given, grid, block, shared)

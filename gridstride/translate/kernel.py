@@ -134,7 +134,7 @@ def _describe_argument(source, name, x):
     try:
         return example(x)
     except Untranslatable as e:
-        raise Untranslatable(f'{name} is {e.what}', kernel=source.name) from None
+        raise Untranslatable(f'{name} is {e.what}', e.mend, kernel=source.name) from None
 
 
 def _wrong_number(kernel, names, n, are_examples):

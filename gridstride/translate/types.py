@@ -117,6 +117,9 @@ def _array(a):
     "What is known of an array-like example"
     a = getattr(a, 'data', a) if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
     dtype = str(a.dtype).removeprefix('torch.')
+    if getattr(a.dtype, 'names', None):
+        mend = f"Give the kernel an array of each field: np.ascontiguousarray(a['{a.dtype.names[0]}'])."
+        raise Untranslatable('an array of records, which kernels in CUDA C get as a struct', mend)
     if dtype not in C_NAMES:
         raise Untranslatable(
             f'an array of {dtype}: CUDA C has no such elements here',

@@ -1,0 +1,150 @@
+"""Arrays of records in a kernel, `np.dtype([('x', 'f4'), ('n', 'i4')])`: a `View` for each field.
+
+`a[i]` is a record, `a[i].x` and `a[i]['x']` its field, `a['x']` and `a.x` the array of this field of all. A field
+may be an array, or a record. Memory is touched where a field is; so each has its own shadow, and findings name
+it, `a.x`. initcheck knows records that a kernel makes, and takes those of arguments for written.
+"""
+
+import numpy as np
+
+from ..findings import NotSimulated
+from .lanes import merge
+from .memory import Mem, View, fresh_view, load, store, strides_of, wrap
+
+__all__ = ['Record', 'Records', 'attribute', 'fresh_array', 'store_attribute', 'wrap_array']
+
+
+class Records:
+    "Records in a kernel; the first `ndim` axes of each field are theirs"
+
+    def __init__(self, name, fields, ndim):
+        self.name, self.fields, self.ndim = name, fields, ndim  # fields: name -> `View` or `Records`
+
+    first = property(lambda self: next(iter(self.fields.values())))
+    shape = property(lambda self: self.first.shape[: self.ndim])
+    size = property(lambda self: np.prod(self.shape, dtype=np.int64))
+    nbytes = property(lambda self: sum(v.nbytes for v in self.fields.values()))
+
+    def __len__(self):
+        return int(self.shape[0])
+
+    def __getattr__(self, k):
+        raise AttributeError(f'records in a kernel have no {k!r}: their fields are {", ".join(self.fields)}')
+
+    def again(self):
+        "The same records, for whoever gives them a name of their own"
+        return Records(self.name, {k: v.again() for k, v in self.fields.items()}, self.ndim)
+
+    def rename(self, name):
+        "Call them `name`, and their fields by it"
+        self.name = name
+        for k, v in self.fields.items():
+            v.rename(f'{name}.{k}')
+
+    def merge(self, m, old):
+        "These records in the lanes of `m`, `old` in the others"
+        if not isinstance(old, Records) or old.fields.keys() != self.fields.keys():
+            raise NotSimulated('a variable that holds different arrays in different threads')
+        return Records(self.name, {k: v.merge(m, old.fields[k]) for k, v in self.fields.items()}, self.ndim)
+
+    def field(self, k):
+        "The field of this name"
+        if k not in self.fields:
+            raise AttributeError(f'{self.name} has no field {k!r}; it has {", ".join(self.fields)}')
+        return self.fields[k]
+
+    def load(self, run, m, idx, site):
+        "A field of all, a record, or a part of the records"
+        if isinstance(idx, str):
+            return self.field(idx)
+        at = idx if isinstance(idx, tuple) else (idx,)
+        if len(at) == self.ndim and not any(isinstance(i, slice) for i in at):
+            return Record(self, at)
+        fields = {k: load(run, m, v, idx, site) for k, v in self.fields.items()}
+        return Records(self.name, fields, self.ndim - sum(not isinstance(i, slice) for i in at))
+
+    def store(self, run, m, idx, value, site):
+        "A record, whole"
+        to = self.load(run, m, idx, site)
+        if not isinstance(to, Record) or not isinstance(value, Record):
+            raise run.refusal(site, m, f'assigning to {self.name} what is no record; write its fields one by one')
+        _copy(run, m, to, value, site)
+
+
+class Record:
+    "One of `records`, or one for each lane"
+
+    def __init__(self, records, at):
+        self.records, self.at = records, at  # at: its index, for each axis
+
+    def merge(self, m, old):
+        "This record in the lanes of `m`, `old` in the others"
+        if not isinstance(old, Record) or old.records is not self.records:
+            raise NotSimulated('a variable that is a record of different arrays in different threads')
+        return Record(self.records, merge(m, self.at, old.at))
+
+    def load(self, run, m, k, site):
+        "The field `k`"
+        return load(run, m, self.records.field(k), self.at, site)
+
+    def store(self, run, m, k, value, site):
+        "Write the field `k`"
+        store(run, m, self.records.field(k), self.at, value, site)
+
+
+def _copy(run, m, to, value, site):
+    "Write a record, or an array in one, as a whole"
+    for k in to.records.fields if isinstance(to, Record) else np.ndindex(*map(int, to.shape)):
+        new = value.load(run, m, k, site) if isinstance(value, Record) else load(run, m, value, k, site)
+        if isinstance(new, (Record, View)):
+            _copy(run, m, to.load(run, m, k, site), new, site)
+        else:
+            store(run, m, to, k, new, site)
+
+
+def attribute(run, m, v, k, site):
+    "`v.k`"
+    if isinstance(v, Record) or isinstance(v, Records) and k in v.fields:
+        return v.load(run, m, k, site)
+    return getattr(v, k)
+
+
+def store_attribute(run, m, v, k, value, site):
+    "`v.k = value`"
+    if not isinstance(v, Record):
+        raise run.refusal(site, m, f'assigning to .{k} of what is no record')
+    v.store(run, m, k, value, site)
+
+
+def wrap_array(
+    a,  # a NumPy array of any layout
+    name,  # what messages call it
+    known,  # memory that was wrapped already, and its `Mem`
+):
+    "The array `a` of numbers or of records as a kernel sees it"
+    if a.dtype.names is None:
+        return _off_grid(a, name) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
+    return Records(name, {k: wrap_array(a[k], f'{name}.{k}', known) for k in a.dtype.names}, a.ndim)
+
+
+def _off_grid(a, name):
+    "A field of packed records: its elements are the memory, whatever lies between them"
+    flat = a.reshape(-1)
+    if not np.shares_memory(flat, a) and a.size:
+        what = f'the layout of {name}, whose elements do not lie on a grid'
+        raise NotSimulated(what, 'Pass a copy; records of np.dtype(..., align=True) are on one.')
+    mem = Mem(flat, name, 'global')
+    if not a.flags.writeable:
+        mem.sealed.add(name)
+    return View(mem, np.int64(0), tuple(np.int64(o) for o in a.shape), strides_of(a.shape), name)
+
+
+def fresh_array(shape, dtype, space, copies, which):
+    "A new, unwritten array of numbers or of records; `copies` of it, and lane i has number `which[i]`"
+    if dtype.subdtype is not None:
+        dtype, inner = dtype.subdtype
+        shape = (*shape, *inner)
+    if dtype.names is None:
+        return fresh_view(shape, dtype, None, space, copies, which)
+    fields = {k: fresh_array(shape, dtype[k], space, copies, which) for k in dtype.names}
+    return Records(None, fields, len(shape))
