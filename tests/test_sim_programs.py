@@ -1,4 +1,4 @@
-"What public programs of Numba use beside CUDA's own names: loops with an else, kernels that Numba writes itself, records"
+"What public programs of Numba use: loops with an else, kernels that Numba writes itself, and records"
 import math
 
 import numpy as np
