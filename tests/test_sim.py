@@ -901,6 +901,13 @@ def test_checks_can_be_switched_off():
         _,src,_,config,args,_,_ = WRONG[name]
         with sim.options(checks=checks): cell(src, name).k[config](*args())
 
+def test_racecheck_alone_sees_a_race_in_shared_memory_of_another_block():
+    "Without memcheck an index may reach there, and the barriers of two blocks order nothing between them"
+    src = (HEAD % 'x'+'    s = cuda.shared.array(64, np.float64)\n    if cuda.blockIdx.x == 0: s[t+64] = t\n'
+                      '    cuda.syncthreads()\n    if cuda.blockIdx.x == 1: x[t] = s[t]\n')
+    with sim.options(checks='racecheck'), pytest.raises(sim.RacecheckError, match='No barrier orders blocks'):
+        cell(src, 'of another block').k[2,64](np.zeros(64))
+
 def test_what_is_not_simulated_says_so():
     with pytest.raises(sim.NotSimulated) as e:
         cell(HEAD % 'x'+'    x[t] = sorted([1])[0] # here\n', 'not simulated').k[1,1](np.zeros(1))

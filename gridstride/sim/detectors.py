@@ -92,8 +92,8 @@ def in_order(lanes, off):
 class Racecheck:
     "Of two accesses of one element by two threads, one of them a write, one is ordered before the other"
 
-    def __init__(self, on):
-        self.on = on
+    def __init__(self, on, inside):  # inside: is it sure that every index lies inside of its array?
+        self.on, self.inside = on, inside
         self.history = []  # (time, place) of each access
         self.warned = set()  # places where several threads wrote the same value
 
@@ -101,65 +101,74 @@ class Racecheck:
         "Remember the place of the access that happens now"
         self.history.append((run.now, run.program.sites[site]))
 
+    def settled(self, order, mem):
+        "The time up to which every access of `mem` is ordered before all that its threads do now"
+        return max(order.start, order.met) if self.inside and mem.space == 'shared' else order.start
+
     def read(self, run, lanes, v, off, wrote, site):
         "`lanes` read the elements at `off`, last written at the times `wrote`"
-        order, shadow = run.order, v.mem.shadow
-        recent = wrote > order.start
+        shadow, settled = v.mem.shadow, self.settled(run.order, v.mem)
+        recent = wrote > settled
         if recent.any():
             writer = shadow.writer[off]
-            bad = recent & ~order.ordered(run.g, lanes, wrote, writer)
-            if bad.any():
-                self.race(run, lanes, v, off, bad, wrote, writer, 'written', 'read', site)
-        self.remember_readers(run, shadow, lanes, off)
+            bad = self.unordered(run, lanes, recent, wrote, writer)
+            if bad.size:
+                self.race(run, lanes, v, off, bad[0], wrote, writer, 'written', 'read', site)
+        self.remember_readers(run, shadow, lanes, off, settled)
 
-    def remember_readers(self, run, shadow, lanes, off):
+    def unordered(self, run, lanes, recent, time, thread):
+        "The numbers of those of the `lanes` where the `recent` access by `thread` at `time` has no order"
+        bad = np.flatnonzero(recent & (thread != run.g.id[lanes]))
+        return bad[~run.order.ordered(run.g, lanes[bad], time[bad], thread[bad])] if bad.size else bad
+
+    def remember_readers(self, run, shadow, lanes, off, settled):
         "Who read since the last barrier: the time, and the lowest and the highest thread"
         lanes, off = in_order(lanes, off)
         lowest = highest = me = run.g.id[lanes] << 32 | run.now
         time = shadow.read[off]
-        if (time > run.order.start).any():
+        if (time > settled).any():
             lo, hi = shadow.lo[off], shadow.hi[off]
             old = run.order.forgotten(run.g, lanes, lo >> 32, hi >> 32, time)
             lowest, highest = np.where(old, me, np.minimum(lo, me)), np.where(old, me, np.maximum(hi, me))
-        shadow.lo[off[::-1]] = lowest[::-1]  # where lanes meet, the last is kept
+        shadow.lo[off[::-1].copy()] = lowest[::-1].copy()  # where lanes meet, the last is kept
         shadow.hi[off] = highest
         shadow.read[off] = run.now
 
     def write(self, run, lanes, v, off, wrote, value, site, atomic):
         "`lanes` write `value` to the elements at `off`, last written at the times `wrote`"
-        shadow, me = v.mem.shadow, run.g.id[lanes]
-        self.against_readers(run, lanes, v, off, site, 'changed atomically' if atomic else 'written')
-        self.against_writers(run, lanes, v, off, wrote, value, site, atomic)
+        shadow, me, settled = v.mem.shadow, run.g.id[lanes], self.settled(run.order, v.mem)
+        self.against_readers(run, lanes, v, off, settled, site, 'changed atomically' if atomic else 'written')
+        self.against_writers(run, lanes, v, off, settled, wrote, value, site, atomic)
         shadow.writer[off] = me
         if not atomic:
-            met = shadow.writer[off] != me
-            if met.any():
+            met = np.flatnonzero(shadow.writer[off] != me)
+            if met.size:
                 self.at_once(run, lanes, v, off, met, value, site)
         shadow.wrote[off], shadow.atomic[off] = run.now, atomic
         if not atomic:
             run.order.forget(v.mem, off)
 
-    def against_readers(self, run, lanes, v, off, site, now):
+    def against_readers(self, run, lanes, v, off, settled, site, now):
         "Nobody has read what is written now without being ordered before"
-        shadow, order = v.mem.shadow, run.order
+        shadow = v.mem.shadow
         time = shadow.read[off]
-        readers = time > order.start
-        if readers.any():
+        recent = time > settled
+        if recent.any():
             for reader in (shadow.lo[off], shadow.hi[off]):
-                bad = readers & ~order.ordered(run.g, lanes, time, reader >> 32)
-                if bad.any():
-                    self.race(run, lanes, v, off, bad, reader & (2**32 - 1), reader >> 32, 'read', now, site)
+                bad = self.unordered(run, lanes, recent, time, reader >> 32)
+                if bad.size:
+                    self.race(run, lanes, v, off, bad[0], reader & (2**32 - 1), reader >> 32, 'read', now, site)
 
-    def against_writers(self, run, lanes, v, off, wrote, value, site, atomic):
+    def against_writers(self, run, lanes, v, off, settled, wrote, value, site, atomic):
         "Nobody has written what is written now without being ordered before"
-        shadow, order = v.mem.shadow, run.order
-        recent = wrote > order.start
+        shadow = v.mem.shadow
+        recent = wrote > settled
         if atomic:
             recent = recent & ~shadow.atomic[off]  # atomic against atomic is in order
         if recent.any():
             writer = shadow.writer[off]
-            bad = recent & ~order.ordered(run.g, lanes, wrote, writer)
-            if bad.any():
+            bad = self.unordered(run, lanes, recent, wrote, writer)
+            if bad.size:
                 self.two_writes(run, lanes, v, off, bad, wrote, writer, value, v.mem.data[off], site)
 
     def at_once(self, run, lanes, v, off, met, value, site):
@@ -171,15 +180,18 @@ class Racecheck:
 
     def two_writes(self, run, lanes, v, off, bad, time, writer, value, there, site):
         "Two threads wrote one place: different values are a race, the same value is worth a warning"
-        differ = bad & ~((there == value) | (there != there) & (value != value)) if value is not None else bad
-        if differ.any():
-            self.race(run, lanes, v, off, differ, time, writer, 'written', 'written', site)
+        if value is not None:
+            same = (there == value) | (there != there) & (value != value)
+            differ = bad[~same[bad]]
         else:
-            self.same_value(run, v, off[np.argmax(bad)], site)
+            differ = bad
+        if differ.size:
+            self.race(run, lanes, v, off, differ[0], time, writer, 'written', 'written', site)
+        else:
+            self.same_value(run, v, off[bad[0]], site)
 
-    def race(self, run, lanes, v, off, bad, times, threads, before, now, site):
-        "Raise: the first of the lanes where `bad` holds, against the thread of `threads` at its time"
-        i = int(np.argmax(bad))
+    def race(self, run, lanes, v, off, i, times, threads, before, now, site):
+        "Raise: number `i` of the lanes, against the thread of `threads` at its time"
         block, thread = run.g.who_is(threads[i])
         there = next((s for t, s in reversed(self.history) if t == times[i]), run.program.sites[site])
         other = Access(there.line, block, thread, there.source, there.file)
@@ -330,7 +342,8 @@ class Detectors:
     "The four, as the options have them now; `shadowed`: does one of them want to know of every access?"
 
     def __init__(self):
-        self.memcheck, self.racecheck = Memcheck(checking('memcheck')), Racecheck(checking('racecheck'))
+        self.memcheck = Memcheck(checking('memcheck'))
+        self.racecheck = Racecheck(checking('racecheck'), inside=self.memcheck.on)
         self.initcheck, self.synccheck = Initcheck(checking('initcheck')), Synccheck(checking('synccheck'))
         self.shadowed = self.racecheck.on or self.initcheck.on
 

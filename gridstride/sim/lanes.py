@@ -91,6 +91,21 @@ class Group:
 
         return at(b, self.grid), at(t, self.block)
 
+    @cached_property
+    def _starts(self):
+        "For each lane, the numbers in the grid of the first thread of its block, and of its warp"
+        return self.id - self.t, self.id - self.lane
+
+    def in_block(self, lanes, threads):
+        "Which of the `threads`, numbers in the grid, one for each of the `lanes`, are in the lane's block?"
+        first = self._starts[0][lanes]
+        return (threads >= first) & (threads < first + self.threads)
+
+    def in_warp(self, lanes, threads):
+        "Which of the `threads`, numbers in the grid, one for each of the `lanes`, are in the lane's warp?"
+        first = self._starts[1][lanes]
+        return self.in_block(lanes, threads) & (threads >= first) & (threads < first + self.width)
+
     def rows(self):
         "Lane numbers as (warps, lanes of a warp); -1 where the last warp of a block has no thread"
         return self._lanes.rows

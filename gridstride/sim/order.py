@@ -103,14 +103,14 @@ class Order:
         if alone and not self.fenced:
             self.start = now
         self.began = now
-        self.synced = np.full(g.count, now, np.int64)
+        self.synced, self.met = np.full(g.count, now, np.int64), now  # met: the earliest of them
         self.warp_synced = np.full(g.count * g.warps, now, np.int64)
         self.fences = None
         # clocks by lane, by block; what flags that a lane has read publish, within the block and to all; by block,
         # within any
         self.known, self.known_block, self.seen, self.narrow = {}, {}, ({}, {}), {}
 
-    _OF_GROUP = 'began', 'synced', 'warp_synced', 'fences', 'known', 'known_block', 'seen', 'narrow'
+    _OF_GROUP = 'began', 'synced', 'met', 'warp_synced', 'fences', 'known', 'known_block', 'seen', 'narrow'
 
     def leave(self):
         "What is known of the group at work: another one begins or goes on"
@@ -134,6 +134,7 @@ class Order:
             if clocks:
                 self.share(g, blocks, clocks, self.known_block)
         self.synced[blocks] = now
+        self.met = int(self.synced.min())
 
     def share(self, g, blocks, clocks, of_block):
         "What lanes of the `blocks` have in `clocks` becomes the block's"
@@ -229,13 +230,11 @@ class Order:
 
     def ordered(self, g, lanes, time, thread):
         "Is the access by `thread` at `time` ordered before one by `lanes` now? One answer for each lane"
-        b = thread // g.threads - g.first
-        mine = b == g.local[lanes]
-        res = (time <= self.start) | (thread == g.id[lanes]) | mine & (time <= self.synced[g.local[lanes]])
+        synced = g.in_block(lanes, thread) & (time <= self.synced[g.local[lanes]])
+        res = (time <= self.start) | (thread == g.id[lanes]) | synced
         if res.all():
             return res
-        warp = g.local[lanes] * g.warps + (thread % g.threads) // g.width
-        res |= mine & (warp == g.warp[lanes]) & (time <= self.warp_synced[g.warp[lanes]])
+        res |= g.in_warp(lanes, thread) & (time <= self.warp_synced[g.warp[lanes]])
         if self.known or self.known_block:
             for i in np.flatnonzero(~res):
                 clocks = self.known.get(int(lanes[i])), self.known_block.get(int(g.local[lanes[i]]))
@@ -258,14 +257,11 @@ class Order:
 
     def forgotten(self, g, lanes, lo, hi, time):
         "Need the readers `lo` to `hi`, who read at `time`, be remembered no more when `lanes` read?"
-        b = g.b[lanes]
-        mine = (lo // g.threads == b) & (hi // g.threads == b)
-        old = (time <= self.start) | mine & (time <= self.synced[g.local[lanes]])
+        synced = g.in_block(lanes, lo) & g.in_block(lanes, hi) & (time <= self.synced[g.local[lanes]])
+        old = (time <= self.start) | synced
         if old.all():
             return old
-        warp = g.t[lanes] // g.width
-        same = mine & (lo % g.threads // g.width == warp) & (hi % g.threads // g.width == warp)
-        old |= same & (time <= self.warp_synced[g.warp[lanes]])
+        old |= g.in_warp(lanes, lo) & g.in_warp(lanes, hi) & (time <= self.warp_synced[g.warp[lanes]])
         if (self.known or self.known_block) and not old.all():
             old |= self.ordered(g, lanes, time, lo) & self.ordered(g, lanes, time, hi)
         return old
