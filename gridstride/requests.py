@@ -14,11 +14,10 @@ import numpy as np
 def sectors(warp, byte, size):
     "(requests, sectors, ideal sectors) when lanes of `warp` touch `size` bytes at `byte`, both one number a lane"
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
-    requests = np.unique(warp)
     first, last = byte // 32, (byte + size - 1) // 32
-    pairs = np.unique(np.concatenate([warp * 2**40 + first, warp * 2**40 + last]))
-    filled = np.bincount(np.searchsorted(requests, warp), minlength=len(requests)) * size
-    return len(requests), len(pairs), int((-(-filled // 32)).sum())
+    touched, _ = _distinct(np.concatenate([warp * 2**40 + first, warp * 2**40 + last]))
+    filled = np.bincount(warp) * size
+    return np.count_nonzero(filled), len(touched), int((-(-filled // 32)).sum())
 
 
 def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
@@ -27,10 +26,16 @@ def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
     parts = max(1, size // 4)  # 8 bytes: half a warp at a time, 16 bytes: a quarter
     together = 32 // parts  # lanes that 32 banks serve at once: 64 lanes of 4 bytes come in two halves
     part = warp * (width // together) + lane // together
-    words = np.concatenate([part * 2**40 + byte // 4 + k for k in range(parts)])
-    words = np.unique(words)  # lanes with the same word share it
-    groups, where = np.unique(words >> 40, return_inverse=True)
-    load = np.zeros((len(groups), 32), np.int64)
-    np.add.at(load, (where, (words & (2**40 - 1)) % 32), 1)
+    words, _ = _distinct(np.concatenate([part * 2**40 + byte // 4 + k for k in range(parts)]))  # one word is shared
+    groups, which = _distinct(words >> 40)
+    load = np.bincount(which * 32 + words % 32, minlength=len(groups) * 32).reshape(-1, 32)
     total = int(load.max(1).sum())
-    return len(np.unique(warp)), total, total - len(groups)
+    return np.count_nonzero(np.bincount(warp)), total, total - len(groups)
+
+
+def _distinct(numbers):
+    "The different ones of them, sorted; and for each of the sorted numbers which of those it is"
+    numbers = np.sort(numbers, kind='stable')  # as quick as can be where they come in order, as lanes' addresses do
+    new = np.ones(len(numbers), bool)
+    new[1:] = numbers[1:] != numbers[:-1]
+    return numbers[new], np.cumsum(new) - 1
