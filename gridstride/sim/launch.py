@@ -20,6 +20,10 @@ __all__ = ['launch', 'other_engine']
 
 _one_at_a_time = threading.RLock()  # there is one simulated device
 
+# glibc's malloc hands free memory back to the system once there is twice as much as the largest array had that it has
+# seen freed: two arrays of some thousand lanes, and every access would fetch their pages anew. So it sees a large one.
+np.empty(2**22, np.uint8)
+
 
 def other_engine():
     "The module that runs kernels instead of this one, or None"
