@@ -1,5 +1,6 @@
 """Which kernel multiplies two matrices of 16-bit floats the fastest: a model of what each takes, as it was measured.
 
+Kernels are lesson 22's `finals`, for bfloat16 row after row, and `halves`, for either type in each layout.
 `benchmarks/cost.py` measures products on a GPU and fits the model, `benchmarks/cost.json` is what it measured. Lesson
 22's `finals.cost` has the same thoughts with numbers that were found by hand; what a pick by either loses against the
 fastest kernel that was measured is what `python cost.py fit` prints.
@@ -8,7 +9,7 @@ fastest kernel that was measured is what `python cost.py fit` prints.
 from functools import lru_cache
 from typing import NamedTuple
 
-from . import finals
+from . import finals, halves
 from ..utils import cdiv
 
 
@@ -24,7 +25,7 @@ class Cut(NamedTuple):
     turned: int = 0  # the product of the transposes?
     beside: int = 0  # two warpgroups side by side?
     split: int = 0  # is the last wave shared, by parts of k?
-    family: str = 'final'  # lesson 22's last rung; 'tiled': `products.tiled`
+    family: str = 'final'  # lesson 22's last rung; 'half': `halves`; 'tiled': `products.tiled`
 
 
 # All are positive: what is fitted are their logarithms
@@ -56,9 +57,8 @@ def _step_cycles(m, shape, layout, cut):
     a_row, b_row = h if ta else k, k if tb else w
     if cut.turned:
         a_row, b_row = b_row, a_row
-    loaded = (
-        cut.BN if cut.turned or tb else cdiv(cut.BN, 64) * 64
-    )  # an n that does not lie along k comes in whole boxes
+    whole = ta if cut.turned else not tb  # a second tile whose k goes down its columns comes in whole boxes
+    loaded = cdiv(cut.BN, 64) * 64 if whole else cut.BN
 
     def rows(n, length):
         return n * (m.lines if length % 64 else 1)
@@ -176,27 +176,39 @@ FACTORS = {
 EARLY = 0
 
 
-def kernel_of(cut, early=False):
-    "The kernel of lesson 22 that multiplies so; it may begin `early`"
+def kernel_of(cut, early=False, dtype='bfloat16', layout='nn'):
+    "The kernel that multiplies so; it may begin `early`"
+    if cut.family == 'half':
+        return halves.half(cut, dtype, layout, early)
     make = finals.final_early if early else finals.final
     return make(cut.BM, cut.BN, cut.CM, cut.CN, cut.turned, cut.beside, cut.split)
 
 
-def estimate(h, w, k, cut, sms=132) -> float:
+@lru_cache
+def known(dtype='bfloat16', layout='nn') -> tuple:
+    "The cuts of which there is a kernel for a type and a layout"
+    plain = (dtype, layout) == ('bfloat16', 'nn')
+    return tuple(o for o in FACTORS if (plain if o.family == 'final' else not halves.why_not(o, layout)))
+
+
+def estimate(h, w, k, cut, sms=132, layout='nn') -> float:
     "About how many cycles a kernel takes for h x k @ k x w"
-    return FACTORS[cut] * cycles(FITTED, (h, w, k), 'nn', cut, sms)
+    return FACTORS[cut] * cycles(FITTED, (h, w, k), layout, cut, sms)
 
 
 @lru_cache(4096)
-def _order(h, w, k, sms):
-    return sorted((o for o in FACTORS if o.CK <= cdiv(k, 64)), key=lambda o: estimate(h, w, k, o, sms))
+def order(h, w, k, sms=132, dtype='bfloat16', layout='nn') -> list:
+    "How kernels cut h x k @ k x w, that with the lowest estimate first"
+    every = [o for o in known(dtype, layout) if o.CK <= cdiv(k, 64)]
+    return sorted(every, key=lambda o: estimate(h, w, k, o, sms, layout))
 
 
-def ranked(h, w, k, sms=132, n=6) -> list:
-    "The kernels of bfloat16 with the `n` lowest estimates for h x k @ k x w, the lowest first"
-    return [kernel_of(o, early=estimate(h, w, k, o, sms) < EARLY) for o in _order(h, w, k, sms)[:n]]
+def ranked(h, w, k, sms=132, n=6, dtype='bfloat16', layout='nn') -> list:
+    "The kernels with the `n` lowest estimates for h x k @ k x w, the lowest first"
+    best = order(h, w, k, sms, dtype, layout)[:n]
+    return [kernel_of(o, estimate(h, w, k, o, sms, layout) < EARLY, dtype, layout) for o in best]
 
 
-def choose(h, w, k, sms=132):
-    "The kernel of bfloat16 for h x k @ k x w"
-    return ranked(h, w, k, sms, 1)[0]
+def choose(h, w, k, sms=132, dtype='bfloat16', layout='nn'):
+    "The kernel for h x k @ k x w"
+    return ranked(h, w, k, sms, 1, dtype, layout)[0]

@@ -101,7 +101,7 @@ template<int M, int R> __device__ void add_up(float (&d)[M][R], int slot) {
 
 # If several blocks of a cluster want the same box, each fetches a part of it and sends that to all. i and j are a
 # block's places in its cluster along wgmma's rows and columns; the quotient has every CM-th bit set.
-parts = r'''
+sharing = r'''
 __device__ void prefetch(const TensorMap &x) { asm volatile("prefetch.tensormap [%0];" :: "l"(&x) : "memory"); }
 __device__ void cluster_arrive() { asm volatile("barrier.cluster.arrive;" ::: "memory"); }
 __device__ void cluster_wait() { asm volatile("barrier.cluster.wait;" ::: "memory"); }
@@ -112,7 +112,10 @@ __device__ void load_part(u32 to, const TensorMap &x, int r, int c, u32 bar, int
     if (PARTS == 1) tma_load(to, x, r, c, bar);
     else tma_load_for(to + part*(ROWS/PARTS)*128, x, r + part*(ROWS/PARTS), c, bar, blocks);
 }
-
+'''
+parts = (
+    sharing
+    + r'''
 // a step's tiles, from `at` on along k, for the block in row i and column j of its cluster
 __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, int x, int y, int at, u32 bar,
                           int i, int j) {
@@ -126,6 +129,7 @@ __device__ void load_step(u32 a, u32 b, const TensorMap &m, const TensorMap &n, 
     }
 }
 '''
+)
 
 
 # Turned, the transpose of `out` is computed, so that wgmma's small steps, of 8 columns, go along its rows: the tile

@@ -1,0 +1,149 @@
+// out = m @ n of 16-bit floats that are summed in float32; each matrix lies row after row, or memory holds its transpose.
+// Above: BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks of a cluster: along wgmma's rows,
+// along its columns, and for parts of k), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one that multiplies), TURNED (is the
+// transpose of out computed, so that wgmma's first tile is n's and its second m's?), BESIDE (do two warpgroups work side
+// by side?), EARLY (does the kernel begin before the one ahead has ended?), M_TURNED, N_TURNED (does memory hold the
+// transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns that it stores of them), OUT_COLS (columns
+// that leave at once), GROUP; wgmma, and of lesson 22 `place`, `load_part` and `store_results`.
+constexpr bool A_DOWN = TURNED ? !N_TURNED : M_TURNED, B_DOWN = TURNED ? M_TURNED : !N_TURNED;  // k: down the columns?
+constexpr int BOX = 64*128, ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;                                   // CM parts of whole eights
+constexpr int A_BYTES = BM*128, B_BYTES = B_DOWN ? (BN + 63)/64*BOX : ROWS*128;                 // boxes come whole
+constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
+constexpr int A_STEP = A_DOWN ? 16*128 : 32, B_STEP = B_DOWN ? 16*128 : 32;                     // bytes to 16 k on
+constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : B_DOWN ? COLUMNS/64*BOX : COLUMNS*128;
+constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;                     // what a cluster computes
+constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                         // of each descriptor
+
+// LONG rows of wgmma's tile, from `row` on, 64 k from `at` on, for those of the cluster that want them
+template<bool DOWN, int PARTS, int LONG>
+__device__ void load_tile(u32 to, const TensorMap &x, int row, int at, u32 bar, int part, short blocks) {
+    if (DOWN) for (int r = 0; r < LONG; r += 64) load_part<PARTS, BK>(to + r/64*BOX, x, at, row + r, bar, part, blocks);
+    else load_part<PARTS, LONG>(to, x, row, at, bar, part, blocks);
+}
+
+// starts d (+)= a step's product; da and db: the lower halves of its tiles' descriptors
+__device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 da, u32 db, bool more) {
+    fence_sums(d);
+    wgmma_fence();
+    #pragma unroll
+    for (int i = 0; i < BK/16; i++)
+        #pragma unroll
+        for (int x = 0; x < M; x++)
+            wgmma<A_DOWN, B_DOWN>(d[x], UPPER | (da + (x*64*128 + i*A_STEP)/16), UPPER | (db + i*B_STEP/16),
+                                  more || i > 0);
+    wgmma_commit();
+}
+
+__device__ float4 four_of_block(u32 at, int block) {        // what lies in the same place of another block
+    float4 v;
+    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %4, %5;\n"
+                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there]; }"
+                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at), "r"(block) : "memory");
+    return v;
+}
+
+// Each of CK blocks has multiplied its part of k, and gets all sums of N columns, from `first` on, added in one order.
+// Sums lie where the stages were; a thread finds its own rows and columns where its like has left them.
+__device__ void add_up(float (&all)[M][N/2], float (&d)[M][COLUMNS/2], float4 *sums, int i, int j, int first) {
+    constexpr int LINES = WGS*128;
+    asm volatile("bar.sync 3, %0;" :: "n"(LINES) : "memory");                   // nobody here needs the stages
+    #pragma unroll
+    for (int e = 0; e < M*COLUMNS/2; e += 4) {
+        float *from = &d[e/(COLUMNS/2)][e%(COLUMNS/2)];
+        sums[e/4*LINES + threadIdx.x] = make_float4(from[0], from[1], from[2], from[3]);
+    }
+    cluster_sync();
+    #pragma unroll
+    for (int e = 0; e < M*N/2; e += 4) {
+        int x = e/(N/2), c = e%(N/2)/4;
+        u32 at = address(sums + (x*(COLUMNS/8) + first/8 + c)*LINES + threadIdx.x);
+        float *to = &all[x][c*4];
+        to[0] = to[1] = to[2] = to[3] = 0;
+        #pragma unroll
+        for (int b = 0; b < CK; b++) {
+            float4 v = four_of_block(at, b*SHARERS + j*CM + i);
+            to[0] += v.x; to[1] += v.y; to[2] += v.z; to[3] += v.w;
+        }
+    }
+}
+
+__global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
+halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
+         const __grid_constant__ TensorMap out, int h, int w, int k) {
+    static_assert(CK == 1 || BM*BN*4 <= STAGES*(A_BYTES + B_BYTES), "sums take the place of the stages");
+    static_assert(TURNED || N%16 == 0, "boxes of results have whole sixteens of columns");
+    static_assert(!BESIDE || !B_DOWN || COLUMNS%64 == 0, "each warpgroup has whole boxes");
+    extern __shared__ __align__(1024) char shared[];
+    u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
+    u32 full = o + WGS*64*OUT_COLS*2, empty = full + 8*STAGES;
+    int me = blockIdx.x%CLUSTER, q = me/SHARERS, i = me%CM, j = me%SHARERS/CM;
+    int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0;
+    int cluster = blockIdx.x/CLUSTER, clusters = gridDim.x/CLUSTER;
+    int tall = (h + HIGH-1)/HIGH, wide = (w + WIDE-1)/WIDE, steps = (k + BK-1)/BK, tr, tc;
+    int begin = q*steps/CK, end = (q + 1)*steps/CK;
+    if (threadIdx.x == WGS*128) {
+        prefetch(m); prefetch(n); prefetch(out);
+        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
+        barriers_ready();
+    }
+    if (CLUSTER > 1) cluster_sync(); else __syncthreads();
+    if (EARLY) {                                            // from here on all that kernels ahead wrote is there
+        asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
+        asm volatile("griddepcontrol.wait;" ::: "memory");
+    }
+    if (wg == WGS) {                                        // producer
+        registers_down<DOWN>();
+        short same_i = ((1 << SHARERS) - 1)/((1 << CM) - 1) << i << q*SHARERS;  // who wants the first tile, the second
+        short same_j = ((1 << CM) - 1) << j*CM << q*SHARERS;
+        if (threadIdx.x == WGS*128) for (int tile = cluster; tile < tall*wide; tile += clusters) {
+            place(tile, tall, wide, tr, tc);
+            int x = ((TURNED ? tc : tr)*CM + i)*BM, y = ((TURNED ? tr : tc)*CN + j)*BN;
+            bool back = tile/clusters%2;                    // what was last is still in the L2 cache
+            for (int step = begin; step < end; step++) {
+                int at = (back ? begin + end-1 - step : step)*BK;
+                u32 bar = full + 8*s;
+                barrier_wait(empty + 8*s, turn-1);
+                barrier_expect(bar, A_BYTES + B_BYTES);
+                load_tile<A_DOWN, CN, BM>(a + s*A_BYTES, TURNED ? n : m, x, at, bar, j, same_i);
+                load_tile<B_DOWN, CM, B_DOWN ? BN : ROWS>(b + s*B_BYTES, TURNED ? m : n, y, at, bar, i, same_j);
+                if (++s == STAGES) { s = 0; turn++; }
+            }
+        }
+        if (CK > 1) cluster_sync();                         // the others leave their sums
+    } else {                                                // consumers
+        registers_up<UP>();
+        int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
+        bool tells = t < CLUSTER && t/SHARERS == q && (t%CM == i || t%SHARERS/CM == j);       // thread t tells block t
+        bool sends = TURNED ? t == 0 : t%32 == 0;           // for the warpgroup, for the warp
+        u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2;
+        u32 da = descriptor(a + wg*A_OWN, A_DOWN ? BOX : 16), db = descriptor(b + wg*B_OWN, B_DOWN ? BOX : 16);
+        float d[M][COLUMNS/2];
+        for (int tile = cluster; tile < tall*wide; tile += clusters) {
+            for (int step = begin; step < end; step++) {
+                barrier_wait(full + 8*s, turn);
+                multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > begin);
+                wgmma_wait<1>();                            // the step before is done, and its stage is free
+                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, t);
+                last = s;
+                if (++s == STAGES) { s = 0; turn++; }
+            }
+            wgmma_wait<0>();
+            fence_sums(d);
+            place(tile, tall, wide, tr, tc);
+            int x = ((TURNED ? tc : tr)*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16);
+            int y = ((TURNED ? tr : tc)*CN + j)*BN + (BESIDE ? wg*COLUMNS : 0);
+            if constexpr (CK > 1) {                         // a cluster has one tile
+                int first = min(q*N, COLUMNS - N);          // shares may overlap
+                float all[M][N/2];
+                add_up(all, d, (float4 *)shared, i, j, first);
+                store_results(all, out, x, y + first, h, w, mine, sends, wg);
+            } else {
+                if (tells) barrier_arrive_at(empty + 8*last, t);
+                last = -1;
+                store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, mine, sends, wg);
+            }
+        }
+        if (sends) stores_have_read();
+    }
+    if (CLUSTER > 1) cluster_sync();                        // others may still arrive at my barriers, or read my sums
+}
