@@ -171,9 +171,10 @@ FACTORS = {
 }
 
 
-# What takes fewer cycles, by estimate, begins before the kernel ahead of it has ended: see `finals.begin_early`. 0:
-# nothing does, as chains of such products have not been tried on a GPU.
-EARLY = 0
+# What takes fewer cycles, by estimate, begins before the kernel ahead of it has ended: see `finals.begin_early`. In
+# CUDA graphs of an H100 that was 1.19 times as fast in the mean of eight products below 12,000 cycles, 1.14 up to
+# 20,000, 1.09 up to 30,000 and 1.06 up to 50,000; above, 1.01, and one of 21 took 1.28 times as long.
+EARLY = 50_000
 
 
 def kernel_of(cut, early=False, dtype='bfloat16', layout='nn'):

@@ -70,7 +70,7 @@ def test_the_switch_says_which_begin_early(monkeypatch):
     monkeypatch.setattr(costs, 'EARLY', 0)
     assert not any(p.early for s in shapes for p in costs.ranked(*s, n=60) if isinstance(p, rung.Rung))
     now = [costs.choose(*s) for s in shapes]
-    monkeypatch.setattr(costs, 'EARLY', costs.estimate(*shapes[2], costs._order(*shapes[2], 132)[0]) + 1)
+    monkeypatch.setattr(costs, 'EARLY', costs.estimate(*shapes[2], costs.order(*shapes[2], 132)[0]) + 1)
     then = [costs.choose(*s) for s in shapes]
     assert [p.early for p in then] == [True, True, True, False] and then[3] is now[3]
     assert [p.name for p in then[:3]] == [f'{p.name}, early' for p in now[:3]]
