@@ -3,7 +3,7 @@
 An array is described by the memory that it lies in (`size` elements, filled by a formula or given as bytes), its shape,
 its strides and the offset of its first element, in elements. So a case is JSON, and the same on every machine.
 """
-import base64, hashlib, linecache, math, re
+import base64, hashlib, linecache, math, os, pickle, re, sys, tempfile
 from collections import namedtuple
 
 import numpy as np
@@ -117,6 +117,18 @@ def difference(got, want, case):
         at = int(np.argmin(same)) if w.size else 0
         if not same.all():
             return f'array {n} at {at}: {g[at]!r}, not {w[at]!r} ({np.count_nonzero(~same)} of {len(w)} differ)'
+
+def kept(name, decides, make):
+    "What `make()` gives, where that takes long: it lies in the cache until one of the texts that decide it changes"
+    from gridstride.cpp.cache import one_at_a_time
+    from gridstride.utils import cache_dir
+    key = hashlib.sha256(repr((decides, sys.version_info, np.__version__)).encode()).hexdigest()[:20]
+    path = cache_dir()/name/f'{key}.pickle'
+    with one_at_a_time(path):
+        if not path.exists():
+            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f: pickle.dump(make(), f)
+            os.replace(f.name, path)
+    return pickle.loads(path.read_bytes())
 
 def as_json(case): return case._asdict()
 def from_json(d): return Case(**d)

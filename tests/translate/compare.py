@@ -1,5 +1,5 @@
 "Cases as CUDA C on the emulator, many in one compilation, against the simulator."
-import hashlib, os, pickle, re, sys, tempfile, warnings
+import os, re, tempfile, warnings
 from itertools import islice
 from pathlib import Path
 
@@ -8,13 +8,12 @@ os.environ.setdefault('GRIDSTRIDE_VERIFY', '1')     # every tree that is transla
 import hypothesis
 from hypothesis import HealthCheck, Phase, given, settings
 
-from cases import arguments, difference, kernel, simulated
+from cases import arguments, difference, kept, kernel, simulated
 from generator import kernels
 from gridstride import sim
-from gridstride.cpp.cache import one_at_a_time
 from gridstride.cpp.emulator import last_exception
 from gridstride.translate import Untranslatable, engine, to_cuda
-from gridstride.utils import cache_dir, dim3
+from gridstride.utils import dim3
 
 HERE = Path(__file__).parent
 TOGETHER = 100   # kernels in one compilation: starting the compiler costs as much as a dozen of them
@@ -90,13 +89,7 @@ def visit(f, most, phases):
 def generated(most):
     "The different ones among the first `most` cases; making them takes long, so they are kept"
     texts = [(HERE/f'{o}.py').read_bytes() for o in ('cases','compare','generator')]
-    key = hashlib.sha256(repr((texts, most, sys.version_info, hypothesis.__version__)).encode()).hexdigest()[:20]
-    path = cache_dir()/'generated'/f'{key}.pickle'
-    with one_at_a_time(path):
-        if not path.exists():
-            with tempfile.NamedTemporaryFile(dir=path.parent, delete=False) as f: pickle.dump(_generated(most), f)
-            os.replace(f.name, path)
-    return pickle.loads(path.read_bytes())
+    return kept('generated', [texts, most, hypothesis.__version__], lambda: _generated(most))
 
 def _generated(most):
     found = {}

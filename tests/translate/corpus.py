@@ -12,7 +12,7 @@ from unittest.mock import patch
 
 import numpy as np
 
-from cases import Case, array, described
+from cases import Case, array, described, kept
 from gridstride import options, sim
 from gridstride.sim import cuda
 
@@ -207,5 +207,9 @@ def refused(case): return any(o in case.source + json.dumps(case.args) for o in 
 
 @lru_cache
 def all_cases():
-    "Of all three; the same in every call, as running the tests of the simulator takes seconds"
-    return [*lessons(), *as_cases('ncu', counted_kernels()), *as_cases('sim', simulator_tests())]
+    "Of all three; the same in every call and process, as running the tests of the simulator takes seconds"
+    files = [*(TESTS.parent/'gridstride').rglob('*.py'), *NOTEBOOKS.glob('0[1-6]*.ipynb'), TESTS/'test_sim.py',
+             *(TESTS/'ncu').glob('*.py'), *Path(__file__).parent.glob('*.py')]
+    return kept('corpus', [(str(p), p.read_bytes()) for p in sorted(files)], _all_cases)
+
+def _all_cases(): return [*lessons(), *as_cases('ncu', counted_kernels()), *as_cases('sim', simulator_tests())]
