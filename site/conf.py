@@ -1,12 +1,13 @@
 "What Sphinx makes of the pages that `pages.py` writes."
 
-import sys
+import functools, sys
 from configparser import ConfigParser
 from pathlib import Path
 
 from docutils import nodes
 from docutils.utils.math.latex2mathml import tex2mathml
 from myst_nb import sphinx_ext
+from sphinx.search.en import SearchEnglish
 
 HERE = Path(__file__).resolve().parent
 sys.path.insert(0, str(HERE))
@@ -73,8 +74,15 @@ def name_folds(app, page, template, context, doctree):
     )
 
 
+class English(SearchEnglish):
+    "Sphinx's own, but what a word is reduced to is found out once, not on each page again"
+
+    stem = functools.cache(SearchEnglish.stem)
+
+
 def setup(app):
     "Formulas without a script; CUDA C in Python's strings in its own colours"
+    app.add_search_language(English)
     app.add_html_math_renderer('mathml', (visit_math, None), (lambda self, node: visit_math(self, node, 'block'), None))
     app.connect('html-page-context', name_folds, priority=900)  # after the theme
     for name in ('python', 'ipython3', 'ipython'):

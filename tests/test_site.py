@@ -28,8 +28,8 @@ def site(pytestconfig, tmp_path_factory):
     with open(folder/'lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not built.exists():
-            res = subprocess.run([sys.executable, 'site/build.py', '--to', folder, '--no-lite'], cwd=ROOT, text=True,
-                                 capture_output=True, timeout=300)
+            cmd = [sys.executable, 'site/build.py', '--to', folder, '--no-lite', '--jobs', '1']  # others are at work
+            res = subprocess.run(cmd, cwd=ROOT, text=True, capture_output=True, timeout=300)
             assert res.returncode == 0, f'{res.stdout}\n{res.stderr[-5000:]}'
             built.touch()
     return folder/'_build'
