@@ -651,6 +651,19 @@ def test_who_brings_the_library_of_cpp(tmp_path, monkeypatch, there, shared):
     monkeypatch.setenv('CXX', str(tmp_path/'mine++'))
     assert ('-nodefaultlibs' in build.link_flags()) == shared
 
+@pytest.mark.skipif(sys.platform == 'darwin', reason="macOS has no archive of C++'s library")
+def test_pieces_of_an_archive_stay_inside(tmp_path):
+    "The runtime is open to all modules: its pieces of C++'s library made a later `import matplotlib` fail"
+    mine = tmp_path/'mine++'
+    mine.write_text('#!/bin/sh\ncase "$*" in -print-file-name=libstdc++.so) echo libstdc++.so;;\n'
+                    '*-shared*) exec g++ "$@" -static-libstdc++ -static-libgcc;; *) exec g++ "$@";; esac\n')
+    mine.chmod(0o755)
+    env = {**os.environ, 'CXX':str(mine), 'XDG_CACHE_HOME':str(tmp_path), 'PYTHONPATH':str(REPO)}
+    lib = subprocess.check_output([sys.executable, '-c', 'from gridstride.cpp import build; print(build.runtime())'],
+                                  env=env, text=True).strip()
+    def names(*how): return subprocess.check_output(['nm', *how, '--defined-only', lib], text=True)
+    assert '__cxa_throw' in names() and 'gridstride_finding' in names('-D') and '__cxa_throw' not in names('-D')
+
 @pytest.mark.skipif(not shutil.which('clang++'), reason='clang++ is not installed')
 def test_clang():
     "The detectors, the crashes and some programs once more, with the other compiler"

@@ -137,7 +137,12 @@ def link_flags() -> list:
     So are C++'s own libraries, which the runtime brings: a linker takes longest for looking through their names."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
-    return ['-Wl,-Bsymbolic', *(['-nodefaultlibs', '-lgcc'] if _shares_libraries(compiler().path) else [])]
+    shared = _shares_libraries(compiler().path)
+    return ['-Wl,-Bsymbolic', *(['-nodefaultlibs', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
+
+
+# What comes of an archive is nobody else's: exceptions of Matplotlib went wrong where they met C++'s library in ours.
+_ARCHIVES_INSIDE = ['-Wl,--exclude-libs,ALL'] if sys.platform == 'linux' else []
 
 
 @lru_cache
@@ -181,7 +186,17 @@ def _steps_of_runtime(*more):
     flags = [*common_flags(c), *more, '-fvisibility=hidden']
     units = 'inside', 'around', 'border'
     compile_all = [[c.path, *flags, '-c', str(here / f'runtime/{o}.cpp'), '-o', f'{o}.o'] for o in units]
-    link = [c.path, *flags, '-shared', *(f'{o}.o' for o in units), '-o', _LIBRARY, '-ldl', '-pthread']
+    link = [
+        c.path,
+        *flags,
+        '-shared',
+        *(f'{o}.o' for o in units),
+        '-o',
+        _LIBRARY,
+        '-ldl',
+        '-pthread',
+        *_ARCHIVES_INSIDE,
+    ]
     decides = c, cpu(), headers_hash(here / 'runtime'), headers_hash(here / 'include')
     return {}, [[_without_place(o) for o in compile_all], _without_place(link)], *decides
 

@@ -244,6 +244,7 @@ void *exception_alloc(size_t bytes, void *pc) {
     if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
     return abi::__cxa_allocate_exception(bytes);
 }
+void exception_free(void *thrown) { abi::__cxa_free_exception(thrown); }
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }

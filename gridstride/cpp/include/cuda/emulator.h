@@ -134,17 +134,17 @@ using ::gridstride_puts;
 
 // What a kernel throws nobody catches on a GPU.
 #ifdef GRIDSTRIDE_CHECKED
-extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN void *
-__cxa_allocate_exception(size_t bytes) noexcept {
+#define GRIDSTRIDE_CALLED extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
+GRIDSTRIDE_CALLED void *__cxa_allocate_exception(size_t bytes) noexcept {
     return gridstride::exception_alloc(bytes, __builtin_return_address(0));
 }
+// A linker that took this one from an archive would find the other beside it.
+GRIDSTRIDE_CALLED void __cxa_free_exception(void *thrown) noexcept { gridstride::exception_free(thrown); }
 #endif
 
 // Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make
 // no builtins of them (../../build.py); clang calls __tsan_memcpy and its kin by itself, from its version 16 on.
 #if defined(GRIDSTRIDE_CHECKED) && (!defined(__clang__) || (!defined(__apple_build_version__) && __clang_major__ < 16))
-#define GRIDSTRIDE_CALLED __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
-extern "C" {
 GRIDSTRIDE_CALLED void *memcpy(void *to, const void *from, size_t n) noexcept {
     return gridstride::copy_memory(to, from, n, __builtin_return_address(0));
 }
@@ -153,7 +153,6 @@ GRIDSTRIDE_CALLED void *memmove(void *to, const void *from, size_t n) noexcept {
 }
 GRIDSTRIDE_CALLED void *memset(void *to, int value, size_t n) noexcept {
     return gridstride::fill_memory(to, value, n, __builtin_return_address(0));
-}
 }
 #endif
 
