@@ -201,18 +201,17 @@ extern "C" int gs_call(gs_launch *l) {
     gridstride::give_back();
     return ok ? 0 : 1;
 }
-// Where an element lies: indices `i` of an array with the sizes `n` and the strides `step`
-template <int N>
-static inline long long gs_at(const char *array, int line, const long long (&i)[N], const long long (&n)[N],
-                              const long long (&step)[N]) {
-    long long at = 0;
-    bool outside = false;
-    for (int k = 0; k < N; k++) {
-        at += i[k]*step[k];
-        outside |= static_cast<unsigned long long>(i[k]) >= static_cast<unsigned long long>(n[k]);
+// Where an element lies. Scalars alone: what lies in an array of the stack is told to the detectors, for nothing.
+struct gs_axis {
+    long long i, n, step;                  // an index, the size of its axis, the stride there
+};
+template <class... Axes> static inline long long gs_at(const char *array, int line, Axes... axes) {
+    const bool inside = (... & (static_cast<unsigned long long>(axes.i) < static_cast<unsigned long long>(axes.n)));
+    if (__builtin_expect(!inside, 0)) {
+        const long long i[] = {axes.i...}, n[] = {axes.n...};
+        gridstride::index_outside(array, i, n, sizeof...(axes), line);
     }
-    if (__builtin_expect(outside, 0)) gridstride::index_outside(array, i, n, N, line);
-    return at;
+    return (... + (axes.i*axes.step));
 }
 '''
 )
@@ -339,12 +338,9 @@ class CheckedExpressions(Expressions):
     def x_inside(self, e):
         "An index that `gs_at` checks against sizes, and multiplies by strides"
         n = len(e.args) // 3
-        parts = [
-            ', '.join(f'(long long)({self.fit(a, "long long").text})' for a in e.args[k * n : k * n + n])
-            for k in range(3)
-        ]
-        text = f'gs_at<{n}>("{e.value}", __LINE__, {{{parts[0]}}}, {{{parts[1]}}}, {{{parts[2]}}})'
-        return Text(text, PRIMARY, 'long long')
+        args = [f'(long long)({self.fit(a, "long long").text})' for a in e.args]
+        axes = [f'gs_axis{{{", ".join(args[k::n])}}}' for k in range(n)]
+        return Text(f'gs_at("{e.value}", __LINE__, {", ".join(axes)})', PRIMARY, 'long long')
 
     def place(self, memory, idx):
         "The element at an index that counts from the first element of all"
