@@ -21,6 +21,25 @@ def test_sectors_of_a_request(byte, want): assert sectors(LANE * 0, byte, 4) == 
 def test_wavefronts_of_a_request(byte, size, want): assert wavefronts(LANE * 0, LANE, byte, size) == want
 
 
+@pytest.mark.parametrize('width', [32, 64])
+@pytest.mark.parametrize('size', [1, 2, 4, 8, 16])
+def test_requests_of_many_warps_are_counted_as_by_hand_in_whatever_order_the_lanes_come(size, width):
+    rng = np.random.default_rng(size + width)
+    for n in (1, 31, 100, 300):
+        thread = rng.permutation(400)[:n]                # some warps lack lanes, some are not there
+        warp, lane, byte = thread//width, thread % width, rng.integers(0, 40*n, n)//16*16
+        here = set(warp.tolist())
+        touched = {(w, (b + k)//32) for w, b in zip(warp, byte) for k in range(size)}
+        assert sectors(warp, byte, size) == (len(here), len(touched), sum(-(-size*(warp == w).sum()//32) for w in here))
+        banks = {}                                       # the words of each bank, for lanes that are served at once
+        for w, l, b in zip(warp, lane, byte):
+            for word in range(b//4, (b + max(4, size))//4):
+                served = w, l//(128//max(4, size))
+                banks.setdefault(served, {}).setdefault(word % 32, set()).add(word)
+        waves = sum(max(map(len, o.values())) for o in banks.values())
+        assert wavefronts(warp, lane, byte, size, width) == (len(here), waves, waves - len(banks))
+
+
 def test_a_transpose_writes_eight_times_the_sectors_that_it_reads():
     @cuda.jit
     def transpose(x, out):
