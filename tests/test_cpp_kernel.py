@@ -564,7 +564,7 @@ def test_exceptions_and_children_of_kernels_of_python():
     assert (e.value.line, e.value.thread) == (5, (3, 0, 0))
     # where C++'s library comes of an archive, its throw is seen like one's own
     with pytest.raises(KernelCrash, match='threw an exception|an exception was thrown') as e: k.library[1, 8](x)
-    assert (e.value.line, e.value.thread) == (13, (3, 0, 0))
+    assert 'line 13' in str(e.value) and e.value.thread == (3, 0, 0)
     for n in 1, 31, 32, 33, 100:
         a, y = rng.standard_normal(n).astype(np.float32), np.full(n, np.nan, np.float32)
         k.parent[1, 32](a, y, n)

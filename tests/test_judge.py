@@ -102,7 +102,8 @@ def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
     return torch.zeros_like(data)"""
     for text in "b'x'*100", "b'\\x02' + bytes(7) + b'{}'", "b'[1]\\n'*999", "b'\\0\\0\\1' + bytes(5) + b'['*65536":
         v = judge(softmax(shout.format(text=text), 'import os'), 'softmax')
-        assert v.code in ('type', 'wrong', 'patched'), str(v)
+        # 'time': it wrote into a full pipe that nobody reads, as processes with a GPU have
+        assert v.code in ('type', 'wrong', 'patched', 'time'), str(v)
 
 
 @pytest.mark.parametrize('whom,what', [('warden', 'SIGSTOP'), ('server', 'SIGKILL')])

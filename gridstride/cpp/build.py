@@ -138,7 +138,8 @@ def link_flags() -> list:
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
     shared = _shares_libraries(compiler().path)
-    return ['-Wl,-Bsymbolic', *(['-nodefaultlibs', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
+    seen = '-Wl,--wrap=__cxa_allocate_exception'  # what a kernel throws: include/cuda/emulator.h
+    return ['-Wl,-Bsymbolic', seen, *(['-nodefaultlibs', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
 
 
 # What comes of an archive is nobody else's: exceptions of Matplotlib went wrong where they met C++'s library in ours.

@@ -132,14 +132,18 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// What a kernel throws nobody catches on a GPU.
+// What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (../../build.py): where
+// C++'s library comes of an archive, its own function would win.
+#ifdef __APPLE__
+#define GRIDSTRIDE_THROWN __cxa_allocate_exception
+#else
+#define GRIDSTRIDE_THROWN __wrap___cxa_allocate_exception
+#endif
 #ifdef GRIDSTRIDE_CHECKED
 #define GRIDSTRIDE_CALLED extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
-GRIDSTRIDE_CALLED void *__cxa_allocate_exception(size_t bytes) noexcept {
+GRIDSTRIDE_CALLED void *GRIDSTRIDE_THROWN(size_t bytes) noexcept {
     return gridstride::exception_alloc(bytes, __builtin_return_address(0));
 }
-// A linker that took this one from an archive would find the other beside it.
-GRIDSTRIDE_CALLED void __cxa_free_exception(void *thrown) noexcept { gridstride::exception_free(thrown); }
 #endif
 
 // Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make

@@ -68,7 +68,6 @@ GRIDSTRIDE_API void fence(Scope, Order = Order::seq_cst);
 
 // Memory for what is thrown; a kernel that throws ends by it.
 GRIDSTRIDE_API void *exception_alloc(size_t bytes, void *pc);
-GRIDSTRIDE_API void exception_free(void *thrown);
 
 // Device memory: apart from the host's, with unmapped pages around every piece.
 // host: the CPU may touch it, too
