@@ -174,7 +174,7 @@ class Unit(NamedTuple):
 _SAID = re.compile(
     r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*\).*)' is deprecated: "
     r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<is>variable|array)|"
-    r"variable length array '(?P<vla>.*)' is used) ",
+    r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
     re.M,
 )
 _FIRST = re.compile(r'^([^\s:][^:\n]*):(\d+):(\d+): note: .*first required here', re.M)  # of what a compiler makes
@@ -216,7 +216,7 @@ def without_marked(
     kept, skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC.search(line):
-            skipping = "' is deprecated: gridstride, " in line or '[-Wvla]' in line
+            skipping = "' is deprecated: gridstride, " in line or '[-Wvla' in line
             while skipping and kept and _CONTEXT.search(kept[-1]):
                 kept.pop()
         if not skipping or _CONTEXT.search(line):
@@ -341,9 +341,17 @@ _LENGTH = (
 
 def _tell(m, at, unit):
     "The `WrongSource`; `at`: the match that says where"
-    words = _LENGTH if m['vla'] else _VARIABLE if m['is'] else _CONSTEXPR if m['kind'] == 'constexpr' else _HOST
+    words = (
+        _LENGTH
+        if m['vla'] or m['clang']
+        else _VARIABLE
+        if m['is']
+        else _CONSTEXPR
+        if m['kind'] == 'constexpr'
+        else _HOST
+    )
     file, line = os.path.normpath(at[1]), int(at[2])
-    what = m['what'] or m['variable'] or m['vla']
+    what = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it
     return wrong(words.format(what=re.sub(r' \[with .*\]', '', what)), file, line, unit)
 
 

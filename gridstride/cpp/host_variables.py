@@ -14,8 +14,9 @@ def host_variables(
     all_heads,  # (the class or '', a `Head`) of what is in no function
 ):
     "Generator of (first token, 'variable' or 'array', which is one of constants that the compiler knows)"
+    constant = _names_of_constants(c)
     for owner, head in all_heads:
-        kinds = {_kind(c, d, o) for d, o in _declarators(c, owner, head)}
+        kinds = {_kind(c, d, o, constant) for d, o in _declarators(c, owner, head)}
         if len(kinds) == 1 and (kind := kinds.pop()):
             yield head.start, kind
 
@@ -33,13 +34,28 @@ def _declarators(c, owner, head):
         yield from ((d, o) for o in d.declarators)
 
 
-def _kind(c, d, o):
-    "What the variable is, None for what device code may read, or may be for both sides"
+def _names_of_constants(c):
+    "Names that `typedef` and `using` give to types whose `const` they hide: of a pointer it is the one behind the `*`"
+    found = set()
+    for i in sorted([*c.find('typedef'), *c.find('using')]):
+        end = next((j for j in range(i, len(c.tokens)) if c[j] == ';'), i)
+        words = [c[j] for j in range(i, end)]
+        if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
+            continue
+        name, of = (words[1], words[3:]) if words[0] == 'using' else (words[-1], words[1:-1])
+        behind = of[len(of) - of[::-1].index('*') :] if '*' in of else of
+        if 'const' in behind or '*' not in of and found & {*of}:
+            found.add(name)
+    return found
+
+
+def _kind(c, d, o, constant):
+    "What the variable is, None for what device code may read, or may be for both sides; `constant`: types that are so"
     before = [c[i] for i in range(o.first, o.name)]
     emulated = any('gridstride' in c[i] or c[i].startswith('gs_') for i in (*range(d.start, o.past), o.init + 2))
     if emulated or {'&', '&&', '('} & {*before} or c[o.past] not in ('[', '=', '{', ',', ';') or c[o.init + 1] == '[':
         return None
     known = 'constexpr' in d.words
-    if not (known or 'const' in (before if '*' in before else d.words)):
+    if not (known or {'const', *constant} & {*(before if '*' in before else d.words)}):
         return 'variable'
     return None if c[o.past] != '[' else 'array' if known else 'variable'

@@ -2,6 +2,7 @@
 finds: that is in test_cpp_judge."""
 import pytest
 
+from gridstride.cpp.callers import Unit, without_marked, wrong_callers
 from gridstride.cpp.edits import WrongSource
 from gridstride.cpp.rewrite import to_cpp
 
@@ -39,3 +40,15 @@ def test_wrong_sides(src, says):
 
 @pytest.mark.parametrize('src', RIGHT)
 def test_right_sides(src): to_cpp(src)
+
+
+@pytest.mark.parametrize('said', [
+    "variable length array 'a' is used [-Wvla]", 'variable length arrays are a C99 feature [-Wvla-extension]',
+    'variable length arrays in C++ are a Clang extension [-Wvla-cxx-extension]'])
+def test_an_array_whose_length_is_not_known_is_told_whatever_the_compiler_calls_it(said):
+    src = K % 'float a[n]; a[0] = 1; x[0] = a[0];'
+    log = f'k.cu:1:47: warning: {said}\n{src}'
+    text = f'#line 1 "k.cu"\n{to_cpp(src)}'
+    found = list(wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1))
+    assert len(found) == 1 and 'a size that is known only when the program runs' in str(found[0])
+    assert 'warning' not in without_marked(log)
