@@ -7,6 +7,7 @@ import torch
 from gridstride.cpp import cuda_kernel, program
 from gridstride.kernels import rung, tool
 from gridstride.kernels.flash import launches
+from gridstride.kernels.ptx import PTX, wgmma
 from gridstride.kernels.sparse import launches as sparse_launches
 
 INCLUDE = re.compile(r'^#include .*\n', re.M)
@@ -25,12 +26,29 @@ def noted(tests):
     return calls
 
 
+# What needs nothing that stands above it
+SHARED = [o.replace('bf16', half) for half in ('bf16', 'f16') for o in (PTX, *map(wgmma, range(8, 257, 8)))]
+FUNCTION = re.compile(r'__device__ \w+ (\w+)\(')
+
+
+def without(source, there):
+    """The source without the texts that are `there`, number -> text, in their namespaces: it uses those, and functions
+    of a name that it has, too, by that name, or it would hide them"""
+    mine = [i for i, text in there.items() if text in source]
+    for i in mine: source = source.replace(there[i], '')
+    own = {*FUNCTION.findall(source)}
+    using = [f'using shared_{i}::{o};' for i in mine for o in sorted(own & {*FUNCTION.findall(there[i])})]
+    return ' '.join([*(f'using namespace shared_{i};' for i in mine), *using, '\n']) + source
+
+
 def compiled(calls):
     "{(source, name): kernel} for what is called; each source has a namespace of its own"
     sources = list(dict.fromkeys(c.src for c in calls))
     names = {(c.src, c.name): f'unit_{sources.index(c.src)}::{c.name}' for c in calls}
-    spaces = [f'namespace unit_{i} {{\n{INCLUDE.sub("", src)}\n}}\n' for i, src in enumerate(sources)]
     includes = dict.fromkeys(o for src in sources for o in INCLUDE.findall(src))
+    there = {i: text for i, text in enumerate(SHARED) if sum(text in src for src in sources) > 1}
+    spaces = [f'namespace shared_{i} {{\ntypedef unsigned long long u64;\n{text}\n}}\n' for i, text in there.items()]
+    spaces += [f'namespace unit_{i} {{\n{without(INCLUDE.sub("", o), there)}\n}}\n' for i, o in enumerate(sources)]
     made = cuda_kernel(''.join([*includes, *spaces]), list(names.values()))
     return {key: made[o] for key, o in names.items()}
 
