@@ -142,6 +142,15 @@ def test_large_scores_do_not_overflow():
     both((q*30, k, v), causal=True, lens=torch.tensor([260]))
 
 
+def test_scores_that_rise_from_tile_to_tile():
+    "By so little that shares stay in their unit, or by more"
+    for rise in (.5, 3, 40):                                   # of 260 keys
+        q, k, v = qkv(1, 1, 1, 70, 260, 64)
+        k[..., 0] = torch.linspace(0, rise, 260)
+        q[..., 0] = 8                                          # over the square root of 64
+        both((q, k, v))
+
+
 def test_heads_that_lie_between_rows():
     q, k, v = (x.transpose(1, 2).contiguous().transpose(1, 2) for x in qkv(2, 4, 2, 191, 129, 64))
     both((q, k, v))

@@ -94,7 +94,7 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     Rows r[2];
     #pragma unroll
     for (int m = 0; m < 2; m++) {
-        r[m] = {{LOWEST, LOWEST}, {0, 0}, {1, 1}};
+        r[m] = {{LEAST, LEAST}, {0, 0}, {1, 1}};
         #pragma unroll
         for (int i = 0; i < HD/2; i++) o[m][i] = 0;
     }
@@ -110,8 +110,7 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
         for (int m = 0; m < 2; m++) {
             add_bias(s[m], row + 16*m, j*BN, t, factor);
             if (!looks_at_all(t.row + threadIdx.x/32*32, 32, j*BN, t, window)) mask(s[m], row + 16*m, j*BN, t, window);
-            take_shares(s[m], r[m], factor);
-            rescale(o[m], r[m]);
+            if (take_shares(s[m], r[m], factor)) rescale(o[m], r[m]);
             keep_shares(p[m], s[m]);
         }
         add_values(o, p, ks + K_BYTES);

@@ -66,7 +66,7 @@ __device__ void start_scores(float (&s)[BN/2], u32 q, u32 k) {
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < HD/16; i++)                        // 16 columns: 32 bytes on, or the next box
-        wgmma<false, false>(s, descriptor(q + i/4*64*128 + i%4*32, 16), descriptor(k + i/4*BN*128 + i%4*32, 16), i > 0);
+        wgmma<false, false>(s, behind(q, i/4*64*128 + i%4*32), behind(k, i/4*BN*128 + i%4*32), i > 0);
     wgmma_commit();
 }
 __device__ void start_sums(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
@@ -74,7 +74,7 @@ __device__ void start_sums(float (&o)[HD/2], const u32 (&p)[BN/4], u32 v) {
     wgmma_fence();
     #pragma unroll
     for (int i = 0; i < BN/16; i++)                        // 16 keys: 16 rows of 128 bytes on
-        wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], descriptor(v + i*16*128, BN*128), 1);
+        wgmma_kept<true>(o, p[4*i], p[4*i + 1], p[4*i + 2], p[4*i + 3], behind(v, i*16*128), 1);
     wgmma_commit();
 }
 
@@ -86,13 +86,14 @@ struct Work { const Sizes &z; const int *lens; Out out; float factor; };
 // warpgroup computes exponentials; warpgroups take turns, so that one's exponentials run beside another's products.
 __device__ void consume(const Shared &m, const Work &work, volatile int *which) {
     const Sizes &z = work.z;
-    int wg = threadIdx.x/128, tiles = count_tiles(z), turn = 0;
+    int wg = uniform(threadIdx.x/128), tiles = count_tiles(z), turn = 0;
     bool tells = threadIdx.x%128 == 0;
+    u32 ks = half_descriptor(m.k, 16), vs = half_descriptor(m.v, BN*128);
     Place key, value;
     if (WGS > 1 && wg == WGS - 1) named_arrive(TURNS, 256);              // the first turn is warpgroup 0's
     for (;; turn++) {
         int place = turn%AHEAD;
-        u32 q = m.q + (place*WGS + wg)*Q_BYTES;
+        u32 q = half_descriptor(m.q + (place*WGS + wg)*Q_BYTES, 16);
         barrier_wait(m.q_full + 8*place, turn/AHEAD);
         int n = which[place];
         if (n >= tiles) return;
@@ -100,12 +101,12 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
         int row = t.row + wg*64 + row_of_thread();
         float s[BN/2], o[HD/2];
         u32 p[BN/4];
-        Rows r = {{LOWEST, LOWEST}, {0, 0}, {1, 1}};
+        Rows r = {{LEAST, LEAST}, {0, 0}, {1, 1}};
         #pragma unroll
         for (int i = 0; i < HD/2; i++) o[i] = 0;
         if (t.first < t.last) {
             barrier_wait(m.k_full + 8*key.stage, key.turn);
-            start_scores(s, q, m.k + key.stage*K_BYTES);
+            start_scores(s, q, ks + key.stage*(K_BYTES/16));
             wgmma_wait<0>();
             fence_sums(s);
             if (tells) barrier_arrive(m.k_empty + 8*key.stage);
@@ -119,9 +120,9 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
         for (int j = t.first + 1; j < t.last; j++) {
             barrier_wait(m.k_full + 8*key.stage, key.turn);
             if (WGS > 1) named_sync(TURNS + wg, 256);
-            start_scores(s, q, m.k + key.stage*K_BYTES);
+            start_scores(s, q, ks + key.stage*(K_BYTES/16));
             barrier_wait(m.v_full + 8*value.stage, value.turn);
-            start_sums(o, p, m.v + value.stage*K_BYTES);
+            start_sums(o, p, vs + value.stage*(K_BYTES/16));
             if (WGS > 1) named_arrive(TURNS + (wg + 1)%WGS, 256);
             wgmma_wait<1>();                               // the scores are there; the sums may still run
             fence_sums(s);
@@ -129,20 +130,20 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
             key.next();
             add_bias(s, row, j*BN, t, work.factor);
             if (!looks_at_all(t.row + wg*64, 64, j*BN, t, z.window)) mask(s, row, j*BN, t, z.window);
-            take_shares(s, r, work.factor);
-            keep_before(r.sum[0] + r.sum[1], q);
+            bool rises = take_shares(s, r, work.factor);
+            keep_before(r.sum[0] + r.sum[1], m.q);
             wgmma_wait<0>();
             fence_sums(o);
             fence_sums(s);                                 // p is free only now
             if (tells) barrier_arrive(m.v_empty + 8*value.stage);
             value.next();
-            rescale(o, r);
+            if (rises) rescale(o, r);
             keep_shares(p, s);
         }
         barrier_arrive(m.q_empty + 8*place);
         if (t.first < t.last) {
             barrier_wait(m.v_full + 8*value.stage, value.turn);
-            start_sums(o, p, m.v + value.stage*K_BYTES);
+            start_sums(o, p, vs + value.stage*(K_BYTES/16));
             wgmma_wait<0>();
             fence_sums(o);
             if (tells) barrier_arrive(m.v_empty + 8*value.stage);

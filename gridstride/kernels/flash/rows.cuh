@@ -19,28 +19,40 @@ __device__ float of_quad_sum(float x) {
     return x + __shfl_xor_sync(~0u, x, 2);
 }
 
-// The online softmax of two rows: scores become shares of the highest so far; `less`: what the shares before are worth
-struct Rows { float top[2], sum[2], less[2]; };
+// The online softmax of two rows: scores become shares of 2^base; `less`: what those before are worth, if it has risen
+struct Rows { float base[2], sum[2], less[2]; };
+constexpr float LEAST = -3.402823466e38f, SLACK = 1;       // the base of a row that looks at nothing yet: no NaN
 
-__device__ void take_shares(float (&s)[BN/2], Rows &r, float factor) {
+// A base need not be the highest score: the sum divides by what it is in the end. So it rises only where a score of the
+// warp's rows is more than SLACK above it, and in 9 of 10 steps of random normal numbers nothing is rescaled (in 6 of 10
+// with a slack of 0). But a row's largest share, which was 1, is then rounded as all others are: with a slack of 8 errors
+// are up to 1.18 times as large, with 1 up to 1.02 times.
+__device__ bool take_shares(float (&s)[BN/2], Rows &r, float factor) {
+    float top[2];
     #pragma unroll
     for (int y = 0; y < 2; y++) {
-        float top = r.top[y];
+        top[y] = s[2*y];
         #pragma unroll
-        for (int i = 2*y; i < BN/2; i += 4) top = fmaxf(top, fmaxf(s[i], s[i + 1]));
-        top = of_quad_max(top);
-        float base = top == LOWEST ? 0 : top*factor;       // of a row that looks at nothing yet: no NaN
-        r.less[y] = exp2_fast(r.top[y]*factor - base);
-        r.top[y] = top;
-        float sum = r.sum[y]*r.less[y];
+        for (int i = 2*y; i < BN/2; i += 4) top[y] = fmaxf(top[y], fmaxf(s[i], s[i + 1]));
+        top[y] = of_quad_max(top[y])*factor;
+    }
+    bool rises = __any_sync(~0u, top[0] > r.base[0] + SLACK || top[1] > r.base[1] + SLACK);
+    #pragma unroll
+    for (int y = 0; y < 2; y++) {
+        if (rises) {
+            float base = fmaxf(r.base[y], top[y]);
+            r.less[y] = exp2_fast(r.base[y] - base);
+            r.sum[y] *= r.less[y];
+            r.base[y] = base;
+        }
         #pragma unroll
         for (int i = 2*y; i < BN/2; i += 4) {
-            s[i] = exp2_fast(s[i]*factor - base);
-            s[i + 1] = exp2_fast(s[i + 1]*factor - base);
-            sum += s[i] + s[i + 1];
+            s[i] = exp2_fast(s[i]*factor - r.base[y]);
+            s[i + 1] = exp2_fast(s[i + 1]*factor - r.base[y]);
+            r.sum[y] += s[i] + s[i + 1];
         }
-        r.sum[y] = sum;
     }
+    return rises;
 }
 __device__ void keep_shares(u32 (&p)[BN/4], const float (&s)[BN/2]) {      // as the first operand of a product
     #pragma unroll
@@ -61,7 +73,7 @@ __device__ void store_rows(const float (&o)[HD/2], const Rows &r, const Out &out
         float sum = of_quad_sum(r.sum[y]), each = i < t.rows && sum > 0 ? 1/sum : 0;
         if (i < z.rows && threadIdx.x%4 == 0)
             out.lse[((long long)t.batch*z.heads + t.head)*z.rows + i] =
-                each > 0 ? r.top[y]*factor*LN2 + logf(sum) : LOWEST;
+                each > 0 ? r.base[y]*LN2 + logf(sum) : LOWEST;
         store_row(out.at + t.batch*out.batch + t.head*out.head + i*out.row, o, y, each, i < z.rows);
     }
 }

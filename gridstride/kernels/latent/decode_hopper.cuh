@@ -47,12 +47,6 @@ __device__ void tell_cluster(u32 bar) {
     else if (threadIdx.x%32 < CLUSTER) barrier_arrive_at(bar, threadIdx.x%32);
 }
 
-// Descriptors lie in uniform registers. They are computed there, by one addition each, if the compiler knows that what
-// they begin with is the same in all lanes; else each takes 13 instructions, and a product of 64 columns 32 cycles.
-__device__ int uniform(int x) { return __shfl_sync(~0u, x, 0); }
-__device__ u32 half_descriptor(u32 at, u32 lead) { return uniform((at & 0x3ffff) >> 4 | lead >> 4 << 16); }
-__device__ u64 behind(u32 first, int more) { return (u64)(1 << 30 | 1024 >> 4) << 32 | (first + more/16); }    // bytes
-
 // The producer: copies that it orders, in the order in which they are used
 __device__ void load_part(const Shared &s, const TensorMap &cache, int page, int part, const Place &at) {
     u32 full = barrier_of(s.full, at, part), to = s.pages + at.stage*BYTES;
