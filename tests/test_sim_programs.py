@@ -1,4 +1,4 @@
-"What public programs of Numba use: loops with an else, kernels that Numba writes itself, and records"
+"What public programs of Numba use: loops with an else, kernels that Numba writes itself, records, complex numbers"
 import math
 
 import numpy as np
@@ -267,3 +267,27 @@ def test_records_are_no_arguments_of_cuda_c():
         to_cuda(no_such_field, particles(2, True))
     with pytest.raises(TypeError, match='lone record'):
         no_such_field[1, 1](particles(2, True)[0])
+
+
+# complex numbers
+
+
+@cuda.jit
+def phase(z, out):
+    i = cuda.grid(1)
+    out[i] = z[i] * 2
+
+
+@cuda.jit
+def phase_sum(z, out):
+    cuda.atomic.add(out, 0, z[cuda.grid(1)])
+
+
+@pytest.mark.parametrize('kernel', [phase, phase_sum])
+def test_a_complex_number_in_an_array_of_floats_is_refused_as_by_numba(kernel):
+    z = np.arange(4) * (1 + 2j)
+    with pytest.raises(sim.NotSimulated, match=r'complex number in out, whose elements are float32(.|\n)*z\.real'):
+        kernel[1, 4](z, np.zeros(4, 'f4'))
+    out = np.zeros(4, 'c16')
+    phase[1, 4](z, out)
+    assert (out == 2 * z).all()

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from .intrinsics import intrinsic
-from .memory import locate, refuse_to_write
+from .memory import as_element, locate, refuse_to_write
 
 __all__ = ['atomic']
 
@@ -57,7 +57,7 @@ def _atomic(name, operate, reads=True, writes=_always):
         refuse_to_write(run, m, ary, off, site)
         lanes, data = run.active(m), ary.mem.data
         off = run.spread(m, off)
-        values = [run.spread(m, np.asarray(v).astype(data.dtype)) for v in values]
+        values = [as_element(run, m, ary, v, site) for v in values]
         if run.watched:
             run.access(m, ary, off, site, 'atomic', None if reads else values[0])
         else:

@@ -27,6 +27,7 @@ __all__ = [
     'locate',
     'load',
     'refuse_to_write',
+    'as_element',
     'store',
 ]
 
@@ -279,6 +280,15 @@ def refuse_to_write(run, m, v, off, site):
         raise WrongArgument(f'{what}\n  Give the kernel a copy: {v.name}.copy()')
 
 
+def as_element(run, m, v, value, site):
+    "`value` for each lane, as an element of `v`; `NotSimulated` for a complex number where Numba has none"
+    value, dtype = np.asarray(value), v.dtype
+    if value.dtype.kind == 'c' != dtype.kind:
+        what = f'a complex number in {v.name}, whose elements are {dtype}, which Numba does not compile'
+        raise run.refusal(site, m, what, 'Write z.real, or abs(z); or let the array be of np.complex64.')
+    return run.spread(m, value.astype(dtype))
+
+
 def store(run, m, v, idx, value, site):
     "Write `value` to `v[idx]` in the lanes of `m`; where lanes meet, the last in the chosen order wins"
     if not isinstance(v, View):
@@ -290,7 +300,7 @@ def store(run, m, v, idx, value, site):
         raise run.refusal(site, m, f'assigning to a part of {v.name}; write its elements one by one')
     mem = v.mem
     refuse_to_write(run, m, v, off, site)
-    off, value = run.spread(m, off), run.spread(m, np.asarray(value).astype(mem.data.dtype))
+    off, value = run.spread(m, off), as_element(run, m, v, value, site)
     if run.watched:
         run.access(m, v, off, site, 'written', value)
     mem.data[off] = value
