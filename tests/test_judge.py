@@ -239,6 +239,13 @@ def test_a_text_of_one_line_is_taken_for_a_path():
         assert said in judge(text, 'add').why
 
 
+def test_what_torch_compile_notes_on_a_tensor_is_no_method():
+    "It notes by sets, on a GPU from the second size on, which sizes vary"
+    body = 'out = torch.softmax(data, -1); out._dynamo_{} = {}; return out'
+    assert (v := verdict(body.format('weak_dynamic_indices', '{0}'))), str(v)
+    assert verdict(body.format('method', 'out.cpu')).code == 'subclass'
+
+
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path/'latin.py').write_bytes(b'# \xe9\n')
     assert 'no text in UTF-8' in judge(tmp_path/'latin.py', 'sum').why

@@ -449,8 +449,9 @@ def _plain(x):
     "Why this is no plain tensor; None if it is one"
     if type(x) is not torch.Tensor:
         return f'{type(x).__module__}.{type(x).__qualname__}'
-    if vars(x):
-        return f'a tensor with a {next(iter(vars(x)))} of its own'
+    for name, v in vars(x).items():
+        if type(v) is not set or not name.startswith('_dynamo_'):  # by these torch.compile notes sizes that vary
+            return f'a tensor with a {name} of its own'
     return None if x.layout is torch.strided else f'a tensor with the layout {x.layout}'
 
 
