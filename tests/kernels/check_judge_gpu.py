@@ -55,8 +55,8 @@ def custom_kernel(data):
     {before}
     out = torch.empty_like(data)
     with torch.cuda.stream(side):
-        {work}
         torch.softmax(data, -1, out=out)
+        {work}
     {after}
     return out
 '''
@@ -78,7 +78,8 @@ def cheats_are_refused():
 
 
 def streams():
-    "Work on another stream is accepted if both wait for each other, and else refused, however long it takes"
+    """Work on another stream is accepted if both wait for each other, and else refused, however long it takes. What is
+    long stands behind the softmax: before it, its length would be the wait for inputs, and the answer right"""
     for before in '', WAIT:
         for work in '', LONG:
             for join in '', JOIN:
