@@ -16,7 +16,7 @@ def sectors(warp, byte, size):
     warp, byte = np.asarray(warp, np.int64), np.asarray(byte, np.int64)
     first, last = byte // 32, (byte + size - 1) // 32
     touched, _ = _distinct(np.concatenate([warp * 2**40 + first, warp * 2**40 + last]))
-    filled = np.bincount(warp) * size
+    filled = _counts(warp) * size
     return np.count_nonzero(filled), len(touched), int((-(-filled // 32)).sum())
 
 
@@ -28,9 +28,14 @@ def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
     part = warp * (width // together) + lane // together
     words, _ = _distinct(np.concatenate([part * 2**40 + byte // 4 + k for k in range(parts)]))  # one word is shared
     groups, which = _distinct(words >> 40)
-    load = np.bincount(which * 32 + words % 32, minlength=len(groups) * 32).reshape(-1, 32)
+    load = _counts(which * 32 + words % 32, len(groups) * 32).reshape(-1, 32)
     total = int(load.max(1).sum())
-    return np.count_nonzero(np.bincount(warp)), total, total - len(groups)
+    return np.count_nonzero(_counts(warp)), total, total - len(groups)
+
+
+def _counts(numbers, least=0):
+    "How often each number comes up; where NumPy's own integers have 32 bits, as in a browser, it counts no longer ones"
+    return np.bincount(numbers.astype(np.int32), minlength=least)
 
 
 def _distinct(numbers):
