@@ -44,7 +44,7 @@ def described(a):
     if isinstance(a, (tuple,list)): return dict(tuple=[described(o) for o in a])
     if not isinstance(a, np.ndarray):
         return dict(number=type(a).__name__, value=a.item() if isinstance(a, np.generic) else a)
-    low = a[tuple(slice(None,None,-1) if s<0 else slice(None) for s in a.strides)]
+    low = a[(*(slice(None,None,-1) if s<0 else slice(None) for s in a.strides), ...)]      # a view, also of no axis
     size = 1+sum((n-1)*s for n,s in zip(low.shape,low.strides))//a.itemsize if a.size else 0
     flat = np.lib.stride_tricks.as_strided(low, (size,), (a.itemsize,))
     offset = (a.__array_interface__['data'][0]-low.__array_interface__['data'][0])//a.itemsize
