@@ -216,7 +216,9 @@ def test_parts_are_as_many_as_blocks_or_as_texts():
     def parts(batch, rows, splits=0, wide=128):
         return calls.parts_of(Case('bfloat16', batch, rows, rows, 2**14, wide), splits, 64, 132)
     assert parts(128, 64) == 128                                       # of 132: a text each, and nothing to merge
-    assert (parts(100, 64), parts(140, 64), parts(128, 128)) == (132, 132, 66)
+    assert (parts(128, 128), parts(264, 64)) == (64, 132)              # two texts each
+    assert parts(128, 128, wide=512) == 66                             # whose merge takes less than two idle SMs
+    assert (parts(100, 64), parts(140, 64), parts(120, 128)) == (132, 132, 66)
     assert parts(128, 64, splits=5) == 5 and parts(1, 64, wide=3) == 3
 
 

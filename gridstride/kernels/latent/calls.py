@@ -24,6 +24,7 @@ SCALE = 192**-0.5  # of heads of 128 + 64 numbers, before they were absorbed
 _TALL, _STEP = 32, 32  # of `mma.sync`: rows of q in a block, keys of a step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
 _PAGES, _PARTS = 4, 32  # a part has so many pages, if there are more than so many parts: measured on an H100
+_WHOLE = 256  # pages of a part that is not cut, at most: 128 texts of 8,192 keys won by it, of 32,768 they lost
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
@@ -38,11 +39,13 @@ def parts_of(
     at_once,  # blocks that run at the same time
 ) -> int:
     """Parts into which all pages are cut: as many as blocks run at once, for each tile of rows, but no more than have a
-    few pages each, unless there are few parts. Where that is hardly more than the batch, one for each of it: if all are
-    of one length nothing is cut, and nothing merged"""
+    few pages each, unless there are few parts. Where hardly fewer have one of the batch each, or two or more, those: if
+    all are of one length nothing is cut, and nothing merged. Of many pages the merge takes less than the idle SMs"""
     fit, pages = max(1, at_once // cdiv(c.rows, tall)), max(1, c.batch * c.wide)
-    whole = c.batch if 0.95 * fit <= c.batch <= fit else 0
-    return splits or whole or min(fit, pages, max(_PARTS, cdiv(pages, _PAGES)))
+    whole = c.batch / cdiv(c.batch, fit)
+    if not splits and whole.is_integer() and whole >= 0.95 * fit and pages <= _WHOLE * whole:
+        return int(whole)
+    return splits or min(fit, pages, max(_PARTS, cdiv(pages, _PAGES)))
 
 
 def _factor(scale):
