@@ -12,15 +12,18 @@ measured, for shapes that the fit had not seen (a fifth at a time), beside what 
 """
 import argparse, json, math, sys, time
 from collections import defaultdict
+from functools import lru_cache
+from itertools import product
 from pathlib import Path
 from random import Random
 
 import numpy as np
-from gridstride.kernels import costs
+from gridstride.kernels import costs, halves
 from gridstride.kernels.costs import Cut, Model, cycles
+from gridstride.utils import cdiv
 
 HERE = Path(__file__).parent
-SEED, SHAPES, LAYOUTS, DRAWN, SHY = 1, 40, ('nn',), 3, 4
+SEED, SHAPES, LAYOUTS, DRAWN, SHY = 1, 40, ('nn',), 3, 2
 SMS = 132
 
 
@@ -166,29 +169,36 @@ def drawn(n=SHAPES):
     return [tuple(size(i) for _ in range(3)) for i in range(n)]
 
 
-def of_final(kernel):
+def cut_of(kernel):
     c = kernel.constants
-    return Cut(c['BM'], c['BN'], c['CM'], c['CN'], turned=c['TURNED'], beside=c['BESIDE'], split=c['SPLIT'])
+    numbers = {o: c[o] for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS') if o in c}
+    return Cut(**numbers, turned=c['TURNED'], beside=c['BESIDE'], split=c.get('SPLIT', 0),
+               family='half' if 'CK' in c else 'final')
 
 
-def of_tiled(kernel):
-    t = kernel.tile
-    return Cut(t.BM, t.BN, t.CM, t.CN, t.CK, t.BLOCKS, family='tiled')
+ROWS = (64, 0), (128, 0), (256, 0), (128, 1), (192, 1), (320, 1)    # of wgmma; are two warpgroups side by side?
+SHARING = (1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)
 
 
-def cut_of(kernel): return of_tiled(kernel) if hasattr(kernel, 'tile') else of_final(kernel)
+@lru_cache
+def halves_for(layout):
+    "Cuts of `halves` in many sizes"
+    every = (Cut(BM, BN, CM, CN, CK, blocks, turned, beside, family='half')
+             for (BM, beside), BN, (CM, CN), CK, blocks, turned
+             in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1)))
+    return [o for o in every if not halves.why_not(o, layout)]
 
 
 def candidates(shape, layout, rng, n=8):
     "(kernel, its cut, its rank by today's rules)"
     from gridstride.kernels import finals
-    from gridstride.kernels.products import tiled
-    known = costs.ranked(*shape, SMS, 2*n) if layout == 'nn' else []
+    known = costs.ranked(*shape, SMS, 2*n, 'bfloat16', layout)
     if layout == 'nn':
         every = finals.ranked(*shape, SMS, len(finals.FINAL) - 1)           # without what is not made for the shape
         known += every[:n] + rng.sample(every[n:-1], DRAWN)
-    every = tiled.ranked(*shape, SMS, 80, 'bfloat16', layout)
-    known += every[:n] + rng.sample(every[n:], DRAWN)
+    every = [o for o in halves_for(layout) if o.CK <= cdiv(shape[2], 64)]
+    every.sort(key=lambda o: cycles(costs.FITTED, shape, layout, o, SMS))
+    known += [halves.half(o, layout=layout) for o in every[:n] + rng.sample(every[n:80], DRAWN)]
     return [(o, cut_of(o), rank) for rank, o in enumerate(dict.fromkeys(known))]
 
 

@@ -7,8 +7,7 @@ The modules, in the order in which they are read best:
   (checked and timed beside the library), `climb` (with a guess first), `lecture` and `fp32` (lessons 06 and 13),
   `tensor_cores` (21), `hopper` and `finals` (22), `trials` (what its rungs are tried with), `pictures`, `alone` (an
   instruction with nothing to wait for);
-- more products: `split` (float32 by tensor cores), `thin` (a few columns), `transposed` (gradients), `halves` (16-bit
-  floats in each layout);
+- more products: `split` (float32 by tensor cores), `thin` (a few columns), `halves` (16-bit floats in each layout);
 - the tool: `choice` (which kernel, and why), `costs` (what kernels of bfloat16 take), `kept` (what `tune` measured, on
   disk), `calling` (`matmul` itself);
 - what they are written with: `ptx` (instructions as functions), `tma` (models of who holds what), `maps` (tensor maps);

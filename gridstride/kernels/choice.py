@@ -2,9 +2,9 @@
 
 from collections import namedtuple
 from contextlib import contextmanager
-from functools import lru_cache
+from functools import lru_cache, partial
 
-from . import costs, kept, split, transposed
+from . import costs, kept, split
 from ..cpp.launcher import torch_has
 from ..utils import backend, gpu_count
 
@@ -17,11 +17,11 @@ CHOOSE = {
     ('float32', 'nn'): split.choose,
     ('float32', 'tn'): split.choose_tn,  # the first matrix lies column after column, as a transpose does
     ('float32', 'nt'): split.choose_nt,  # the second one does
-    ('bfloat16', 'nn'): costs.choose,
-    ('bfloat16', 'tn'): transposed.choose_tn,
-    ('bfloat16', 'nt'): transposed.choose_nt,
 }
-RANKED = {('bfloat16', 'nn'): costs.ranked}  # called with (h, w, k, sms, n): the `n` that `tune` shall measure
+_HALVES = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
+CHOOSE |= {o: partial(costs.choose, dtype=o[0], layout=o[1]) for o in _HALVES}
+# called with (h, w, k, sms, n): the `n` that `tune` shall measure
+RANKED = {o: partial(costs.ranked, dtype=o[0], layout=o[1]) for o in _HALVES}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
 KEPT, EVERY = 4096, 1000  # plans; more kernels than there are for any shape
 
@@ -154,7 +154,7 @@ def _measured_plan(*key):
 # autocast, TF32 if it is allowed, what `torch.compile` traces.
 #
 # Bytes and operations a second, as measured on an H100: what torch's copy of a transpose costs beside the product.
-COPY, RATES = 6e11, dict(float32=5e13, bfloat16=7e14)
+COPY, RATES = 6e11, dict(float32=5e13, bfloat16=7e14, float16=7e14)
 
 _NAMES = {}  # torch's types -> names, filled when torch is here
 

@@ -11,7 +11,7 @@ import re
 from collections import namedtuple
 from pathlib import Path
 
-from . import costs, finals, fp32, hopper, split, standalone, tensor_cores, thin, transposed
+from . import costs, finals, fp32, hopper, split, standalone, tensor_cores, thin
 from .ladder import ragged_shapes
 from .flash.programs import list_attention_programs
 from .fused.programs import list_passes
@@ -62,11 +62,12 @@ def _float32():
 
 
 def _bfloat16():
-    "All that `matmul` picks in bfloat16"
+    "All that `matmul` picks in bfloat16; in float16 it is the same text, with the other type in its instructions"
     large = 8192, 8192, 8192
-    of_the_lesson = [finals.final(*o) for o in finals.FINAL]
-    picked = [costs.kernel_of(o, early=early) for o in costs.FACTORS for early in {False, costs.EARLY > 0}]
-    for p in dict.fromkeys([*of_the_lesson, *picked, *transposed.every()]):
+    of_the_lesson, begins = [finals.final(*o) for o in finals.FINAL], {False, costs.EARLY > 0}
+    forms = [('bfloat16', layout) for layout in ('nn', 'tn', 'nt')]
+    picked = [costs.kernel_of(o, early, *form) for form in forms for o in costs.known(*form) for early in begins]
+    for p in dict.fromkeys([*of_the_lesson, *picked]):
         yield _export(p, *ragged_shapes(p)[1:4], large)
 
 

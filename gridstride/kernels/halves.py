@@ -71,11 +71,13 @@ def _rooms(cut, layout):
 
 def why_not(cut, layout):  # None if there is one
     "Why there is no kernel that cuts products so, in a few words"
-    size, (_, down) = cut.CM * cut.CN * cut.CK, downs(cut.turned, layout)
+    size, (first, down) = cut.CM * cut.CN * cut.CK, downs(cut.turned, layout)
     if size > 8:
         return 'a cluster has at most eight blocks'
     if not cut.turned and stored(cut) % 16 or cut.BN // (1 + cut.beside) % 8:
         return 'its columns are no multiple of those that leave together'
+    if not first and cut.BM // cut.CN > 256 or not down and rows(cut, layout) // cut.CM > 256:
+        return 'a box of TMA has at most 256 rows'
     if cut.beside and down and cut.BN // 2 % 64:
         return 'each of two warpgroups needs whole boxes'
     if not cut.beside and cut.BM // 64 % _warpgroups(cut):
@@ -83,7 +85,7 @@ def why_not(cut, layout):  # None if there is one
     columns = cut.BN // (1 + cut.beside)
     sums = cut.BM // 64 // (1 if cut.beside else _warpgroups(cut)) * columns // 2
     each = 65536 // (cut.BLOCKS * 128 * (_warpgroups(cut) + 1)) // 8 * 8
-    if sums + 24 > _registers(cut)['UP'] or columns // 2 + 26 > each:
+    if columns > 256 or sums + 32 > _registers(cut)['UP'] or columns // 2 + 26 > each:
         return 'a thread has too few registers for its sums'
     stages, columns = _rooms(cut, layout)
     if stages < 3 or not columns:
@@ -116,7 +118,6 @@ def _name(cut, dtype, layout, early):
 
 # With CK > 1 a cluster has one tile, and the grid has as many clusters as there are; else those that run at once take
 # turns at the tiles.
-@cache  # asked for again, it gives the same rung, which is compiled once
 def half(
     cut,  # a `costs.Cut`
     dtype='bfloat16',
@@ -124,6 +125,11 @@ def half(
     early=False,  # does it begin before the kernel ahead of it has ended? See `finals.begin_early`
 ) -> Rung:
     "The rung that cuts products so; `ValueError` if there is none"
+    return _half(cut, dtype, layout, bool(early))
+
+
+@cache  # asked for again, it gives the same rung, which is compiled once
+def _half(cut, dtype, layout, early):
     if why := why_not(cut, layout):
         raise ValueError(f'there is no {_name(cut, dtype, layout, early)}: {why}')
     (stages, columns), size = _rooms(cut, layout), cut.CM * cut.CN * cut.CK
