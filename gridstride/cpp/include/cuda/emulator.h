@@ -135,13 +135,13 @@ using ::gridstride_puts;
 // What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (../../build.py): where
 // C++'s library comes of an archive, its own function would win.
 #ifdef __APPLE__
-#define GRIDSTRIDE_THROWN __cxa_allocate_exception
+#define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
 #else
-#define GRIDSTRIDE_THROWN __wrap___cxa_allocate_exception
+#define GRIDSTRIDE_ALLOCATE_THROWN __wrap___cxa_allocate_exception
 #endif
 #ifdef GRIDSTRIDE_CHECKED
 #define GRIDSTRIDE_CALLED extern "C" __attribute__((used, weak, noinline, visibility("hidden"))) GRIDSTRIDE_UNSEEN
-GRIDSTRIDE_CALLED void *GRIDSTRIDE_THROWN(size_t bytes) noexcept {
+GRIDSTRIDE_CALLED void *GRIDSTRIDE_ALLOCATE_THROWN(size_t bytes) noexcept {
     return gridstride::exception_alloc(bytes, __builtin_return_address(0));
 }
 #endif
