@@ -1,17 +1,23 @@
-// out = m @ n of 16-bit floats that are summed in float32; each matrix lies row after row, or memory holds its transpose.
+// out = m @ n of 16-bit floats that are summed in float32; each matrix lies row after row, or memory holds its
+// transpose.
 // Above: BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks of a cluster: along wgmma's rows,
-// along its columns, and for parts of k), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one that multiplies), TURNED (is the
-// transpose of out computed, so that wgmma's first tile is n's and its second m's?), BESIDE (do two warpgroups work side
+// along its columns, and for parts of k), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of
+// one that multiplies), TURNED (is the
+// transpose of out computed, so that wgmma's first tile is n's and its second m's?), BESIDE (do two warpgroups work
+// side
 // by side?), EARLY (does the kernel begin before the one ahead has ended?), M_TURNED, N_TURNED (does memory hold the
-// transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns that it stores of them), OUT_COLS (columns
+// transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns that it stores of them), OUT_COLS
+// (columns
 // that leave at once), GROUP; wgmma, and of lesson 22 `place`, `load_part` and `store_results`.
 constexpr bool A_DOWN = TURNED ? !N_TURNED : M_TURNED, B_DOWN = TURNED ? M_TURNED : !N_TURNED;  // k: down the columns?
-constexpr int BOX = 64*128, ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;                                   // CM parts of whole eights
+// CM parts of whole eights
+constexpr int BOX = 64*128, ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
 constexpr int A_BYTES = BM*128, B_BYTES = B_DOWN ? (BN + 63)/64*BOX : ROWS*128;                 // boxes come whole
 constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
 constexpr int A_STEP = A_DOWN ? 16*128 : 32, B_STEP = B_DOWN ? 16*128 : 32;                     // bytes to 16 k on
 constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : B_DOWN ? COLUMNS/64*BOX : COLUMNS*128;
-constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;                     // what a cluster computes
+// what a cluster computes
+constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;
 constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                         // of each descriptor
 
 // LONG rows of wgmma's tile, from `row` on, 64 k from `at` on, for those of the cluster that want them
