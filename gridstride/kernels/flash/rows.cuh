@@ -24,8 +24,10 @@ struct Rows { float base[2], sum[2], less[2]; };
 constexpr float LEAST = -3.402823466e38f, SLACK = 1;       // the base of a row that looks at nothing yet: no NaN
 
 // A base need not be the highest score: the sum divides by what it is in the end. So it rises only where a score of the
-// warp's rows is more than SLACK above it, and in 9 of 10 steps of random normal numbers nothing is rescaled (in 6 of 10
-// with a slack of 0). But a row's largest share, which was 1, is then rounded as all others are: with a slack of 8 errors
+// warp's rows is more than SLACK above it, and in 9 of 10 steps of random normal numbers nothing is rescaled (in 6
+// of 10
+// with a slack of 0). But a row's largest share, which was 1, is then rounded as all others are: with a slack of 8
+// errors
 // are up to 1.18 times as large, with 1 up to 1.02 times.
 __device__ bool take_shares(float (&s)[BN/2], Rows &r, float factor) {
     float top[2];

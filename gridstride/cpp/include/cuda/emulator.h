@@ -132,7 +132,8 @@ using ::gridstride_puts;
 #define exit gridstride_exit
 #define abort gridstride_abort
 
-// What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (../../build.py): where
+// What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (../../build.py):
+// where
 // C++'s library comes of an archive, its own function would win.
 #ifdef __APPLE__
 #define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
