@@ -25,10 +25,8 @@ constexpr float LEAST = -3.402823466e38f, SLACK = 1;       // the base of a row 
 
 // A base need not be the highest score: the sum divides by what it is in the end. So it rises only where a score of the
 // warp's rows is more than SLACK above it, and in 9 of 10 steps of random normal numbers nothing is rescaled (in 6
-// of 10
-// with a slack of 0). But a row's largest share, which was 1, is then rounded as all others are: with a slack of 8
-// errors
-// are up to 1.18 times as large, with 1 up to 1.02 times.
+// of 10 with a slack of 0). But a row's largest share, which was 1, is then rounded as all others are: with a slack of
+// 8 errors are up to 1.18 times as large, with 1 up to 1.02 times.
 __device__ bool take_shares(float (&s)[BN/2], Rows &r, float factor) {
     float top[2];
     #pragma unroll

@@ -133,8 +133,7 @@ using ::gridstride_puts;
 #define abort gridstride_abort
 
 // What a kernel throws nobody catches on a GPU. Linkers but Apple's are asked for the other name (../../build.py):
-// where
-// C++'s library comes of an archive, its own function would win.
+// where C++'s library comes of an archive, its own function would win.
 #ifdef __APPLE__
 #define GRIDSTRIDE_ALLOCATE_THROWN __cxa_allocate_exception
 #else
