@@ -1,14 +1,12 @@
 // out = m @ n of 16-bit floats that are summed in float32; each matrix lies row after row, or memory holds its
 // transpose.
 // Above: BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks of a cluster: along wgmma's rows,
-// along its columns, and for parts of k), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of
-// one that multiplies), TURNED (is the
-// transpose of out computed, so that wgmma's first tile is n's and its second m's?), BESIDE (do two warpgroups work
-// side
-// by side?), EARLY (does the kernel begin before the one ahead has ended?), M_TURNED, N_TURNED (does memory hold the
-// transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns that it stores of them), OUT_COLS
-// (columns
-// that leave at once), GROUP; wgmma, and of lesson 22 `place`, `load_part` and `store_results`.
+// along its columns, and for parts of k), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one
+// that multiplies), TURNED (is the transpose of out computed, so that wgmma's first tile is n's and its second m's?),
+// BESIDE (do two warpgroups work side by side?), EARLY (does the kernel begin before the one ahead has ended?),
+// M_TURNED, N_TURNED (does memory hold the transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns
+// that it stores of them), OUT_COLS (columns that leave at once), GROUP; wgmma, and of lesson 22 `place`, `load_part`
+// and `store_results`.
 constexpr bool A_DOWN = TURNED ? !N_TURNED : M_TURNED, B_DOWN = TURNED ? M_TURNED : !N_TURNED;  // k: down the columns?
 // CM parts of whole eights
 constexpr int BOX = 64*128, ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
