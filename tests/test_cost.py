@@ -131,8 +131,7 @@ def test_the_lowest_estimates_come_first():
         best = sorted(costs.estimate(*shape, o) for o in costs.FACTORS)
         assert len(set(kernels)) == 6 and costs.choose(*shape) is kernels[0] and best[5] < math.inf
         first = min(costs.FACTORS, key=lambda o: costs.estimate(*shape, o))
-        early = first.family in costs.BEGINS and costs.estimate(*shape, first) < costs.EARLY
-        assert costs.kernel_of(first, early) is kernels[0]
+        assert costs.kernel_of(first, costs.estimate(*shape, first) < costs.EARLY) is kernels[0]
 
 
 def test_candidates_are_those_that_rules_like_and_others(cost):

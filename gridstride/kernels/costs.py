@@ -240,10 +240,9 @@ FACTORS = {
 
 
 # What takes fewer cycles, by estimate, begins before the kernel ahead of it has ended: see `finals.begin_early`. In
-# CUDA graphs of an H100 that was 1.19 times as fast in the mean of eight products below 12,000 cycles, 1.14 up to
-# 20,000, 1.09 up to 30,000 and 1.06 up to 50,000; above, 1.01, and one of 21 took 1.28 times as long.
+# CUDA graphs of an H100 that is 1.25 times as fast in the mean of eight products below 12,000 cycles, 1.12 up to 30,000
+# and 1.05 up to 50,000; above, 1.01 (`benchmarks/early.txt`, after chains of such kernels were compared bit by bit).
 EARLY = 50_000
-BEGINS = ('final',)  # families that were tried in chains, bit by bit: `benchmarks/early.py`
 
 
 def kernel_of(cut, early=False, dtype='bfloat16', layout='nn'):
@@ -276,7 +275,7 @@ def order(h, w, k, sms=132, dtype='bfloat16', layout='nn') -> list:
 def ranked(h, w, k, sms=132, n=6, dtype='bfloat16', layout='nn') -> list:
     "The kernels with the `n` lowest estimates for h x k @ k x w, the lowest first"
     best = order(h, w, k, sms, dtype, layout)[:n]
-    begin = [o.family in BEGINS and estimate(h, w, k, o, sms, layout) < EARLY for o in best]
+    begin = [estimate(h, w, k, o, sms, layout) < EARLY for o in best]
     return [kernel_of(o, early, dtype, layout) for o, early in zip(best, begin)]
 
 

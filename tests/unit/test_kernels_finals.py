@@ -67,7 +67,6 @@ def test_one_that_begins_early_waits_before_all_global_memory(tile):
 
 def test_the_switch_says_which_begin_early(monkeypatch):
     shapes = [(64, 64, 64), (272, 496, 72), (360, 1024, 304), (4096, 4096, 4096)]
-    monkeypatch.setattr(costs, 'BEGINS', ('final', 'half'))
     monkeypatch.setattr(costs, 'EARLY', 0)
     assert not any(p.early for s in shapes for p in costs.ranked(*s, n=60) if isinstance(p, rung.Rung))
     now = [costs.choose(*s) for s in shapes]
