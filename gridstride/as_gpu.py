@@ -6,11 +6,17 @@
     %load_ext gridstride.as_gpu                        # the first cell of a notebook that you run yourself
 
 Tensors "on the GPU" lie in the CPU's memory, copied as `.cuda()` copies: results are real, times are not, and a tensor
-that was forgotten on the CPU is not noticed. On a machine with a GPU nothing is changed."""
+that was forgotten on the CPU is not noticed. On a machine with a GPU nothing is changed.
+
+What a kernel does is looked at, by all detectors, and `--unchecked`, before the file's name, leaves that out: compiled
+kernels run several times as fast, and what they do wrong is no longer told. In a notebook that you run yourself
+`from gridstride import as_gpu; as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than
+`--seconds` is interrupted."""
 
 import argparse, os, re, runpy, shutil, sys, types
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from time import perf_counter
 
 from .doors import require
 from .utils import backend
@@ -52,8 +58,6 @@ class _Event:
         self.time = None
 
     def record(self, stream=None):
-        from time import perf_counter
-
         self.time = perf_counter()
 
     def elapsed_time(self, end):  # ms
@@ -116,6 +120,23 @@ def _load_inline(original):
     return load_inline
 
 
+_calls = types.SimpleNamespace(n=0, seconds=0.0)  # of compiled code, since the cell began
+
+
+def _timed(original):
+    "`Emulated.call`, which notes in `_calls` what it took"
+
+    def call(self, entry, args):
+        start = perf_counter()
+        _calls.n += 1
+        try:
+            return original(self, entry, args)
+        finally:
+            _calls.seconds += perf_counter() - start
+
+    return call
+
+
 def _swap(stack, owner, name, new):
     "`owner.name` is `new` until the stack ends"
     missing = object()
@@ -155,7 +176,9 @@ def _numba(stack):
 
 
 @contextmanager
-def as_gpu():
+def as_gpu(
+    unchecked=False,  # without detectors: faster, and what a kernel does wrong is not told
+):
     "Inside of the `with` block the program finds a GPU: the emulator. With a real one nothing is changed"
     if backend() == 'gpu':
         yield
@@ -164,29 +187,35 @@ def as_gpu():
     import torch
     from torch.utils import cpp_extension
 
-    from .cpp import emulator
+    from .cpp import emulator, load
 
     with ExitStack() as stack:
-        stack.enter_context(emulator.options(seconds=3600))  # what a GPU does in 2 ms takes minutes, and is not endless
+        # what a GPU does in 2 ms takes minutes, and is not endless
+        stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
         for name, new in _functions().items():
             _swap(stack, torch.cuda, name, new)
+        _swap(stack, load.Emulated, 'call', _timed(load.Emulated.call))
         _numba(stack)
         stack.enter_context(_mode())
         yield
 
 
+UNCHECKED = 'unchecked: what a kernel does wrong is not told'
 _entered = []  # what `enable` entered, never left
 
 
-def enable() -> bool:  # is it the emulator?
+def enable(
+    unchecked=False,  # without detectors
+) -> bool:  # is it the emulator?
     "From now on this process finds a GPU: the emulator, told in one line. With a real one nothing is changed"
     if backend() == 'gpu':
         return False
     if not _entered:
-        _entered.append(as_gpu())
+        _entered.append(as_gpu(unchecked))
         _entered[0].__enter__()
-        print("gridstride: no GPU is here; .cuda(), device='cuda', load_inline and numba.cuda are emulated, on the CPU")
+        how = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
+        print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline and numba.cuda are {how}")
     return True
 
 
@@ -203,15 +232,32 @@ def _timed_once(shell):
     shell.register_magic_function(timeit, 'line_cell', 'timeit')
 
 
+# For who asks how long a cell would take that was interrupted
+def _count_calls(shell):
+    "A cell that is interrupted tells how many calls of compiled code it made, and what they took"
+
+    def begin(info):
+        _calls.n = _calls.seconds = 0
+
+    def end(result):
+        if isinstance(result.error_in_exec, KeyboardInterrupt) and _calls.n > 1:
+            print(f'gridstride: in call {_calls.n:,} of compiled code, {_calls.seconds / _calls.n:.2g} s each')
+
+    shell.events.register('pre_run_cell', begin)
+    shell.events.register('post_run_cell', end)
+
+
 def load_ipython_extension(shell):
-    "`%load_ext gridstride.as_gpu`"
-    if enable():
+    "`%load_ext gridstride.as_gpu`; `AsGPU.unchecked=True` in IPython's configuration is `--unchecked`"
+    if enable('AsGPU' in shell.config and str(shell.config.AsGPU.unchecked) == 'True'):
         _timed_once(shell)
+        _count_calls(shell)
 
 
 def execute(
     path,  # a notebook
     seconds=300,  # after which a cell is interrupted
+    unchecked=False,  # without detectors
 ) -> Path:  # the executed copy, beside it
     "Run a notebook in a fresh kernel, its folder the current one, all its cells even if one fails"
     import nbformat
@@ -229,7 +275,11 @@ def execute(
         interrupt_on_timeout=True,
         allow_errors=True,
         resources=dict(metadata=dict(path=str(path.parent))),
-        extra_arguments=['--IPKernelApp.extra_extensions=gridstride.as_gpu', '--IPKernelApp.log_level=ERROR'],
+        extra_arguments=[
+            '--IPKernelApp.extra_extensions=gridstride.as_gpu',
+            f'--AsGPU.unchecked={unchecked}',
+            '--IPKernelApp.log_level=ERROR',
+        ],
         on_cell_start=start,
     ).execute()
     print(file=sys.stderr)
@@ -238,34 +288,50 @@ def execute(
     return out
 
 
-def _failures(path, seconds):
+def _too_long(outputs, seconds, unchecked):
+    "What is told of a cell that was interrupted"
+    printed = ''.join(o.text for o in outputs if o.output_type == 'stream')
+    calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
+    faster = '' if unchecked else '; --unchecked is faster'
+    where = f'{calls[1]}: how many are there to be' if calls else 'does it launch a kernel many times, to time it'
+    return f'interrupted after {seconds:g} s (--seconds){"," if calls else ";"} {where}?{faster}'
+
+
+def _failures(cells, seconds, unchecked):
     "(number of a cell, what went wrong in words) for each that failed"
+    for i, c in enumerate(cells):
+        for o in c.get('outputs', []):
+            if o.output_type == 'error' and o.ename == 'KeyboardInterrupt':
+                yield i, _too_long(c.outputs, seconds, unchecked)
+            elif o.output_type == 'error':
+                yield i, f'{o.ename}: {next(iter(o.evalue.splitlines()), "")}'
+
+
+def _report(path, seconds, unchecked):
+    "Print what became of an executed notebook; the number of cells that failed"
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
-    errors = [(i, o) for i, c in enumerate(cells) for o in c.get('outputs', []) if o.output_type == 'error']
-    long = f'interrupted after {seconds:g} s (--seconds); does it launch a kernel many times, to time it?'
-    return [
-        (i, long if o.ename == 'KeyboardInterrupt' else f'{o.ename}: {next(iter(o.evalue.splitlines()), "")}')
-        for i, o in errors
-    ]
+    failed, n = list(_failures(cells, seconds, unchecked)), sum(c.cell_type == 'code' for c in cells)
+    print(f'{path}: {len(failed)} of {n} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
+    for i, why in failed:
+        print(f'cell {i}: {why}')
+    return len(failed)
 
 
 def main(argv=None) -> int:  # exit status
     "What the command does: the program's own status, or the number of cells that failed"
     p = argparse.ArgumentParser(prog='python -m gridstride.as_gpu', description='Run a program that expects a GPU.')
     p.add_argument('--seconds', type=float, default=300, help='after which a cell of a notebook is interrupted')
+    p.add_argument('--unchecked', action='store_true', help='do not look for races and stray accesses: faster')
     p.add_argument('file', type=Path, help='a Python program, or a notebook')
     p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments")
     a = p.parse_args(argv)
     if not a.file.is_file():
         p.error(f'{a.file} is no file')
     if a.file.suffix == '.ipynb':
-        out = execute(a.file, a.seconds)
-        failed = _failures(out, a.seconds)
-        print(f'{out}: {len(failed)} cells failed', *(f'cell {i}: {why}' for i, why in failed), sep='\n')
-        return min(len(failed), 125)
-    enable()
+        return min(_report(execute(a.file, a.seconds, a.unchecked), a.seconds, a.unchecked), 125)
+    enable(a.unchecked)
     sys.argv = [str(a.file), *a.args]
     sys.path.insert(0, str(a.file.resolve().parent))
     runpy.run_path(str(a.file), run_name='__main__')

@@ -14,6 +14,7 @@ __all__ = [
     'change',
     'checking',
     'parse_checks',
+    'checks_to_compile',
     'check_order',
     'check_warp',
     'check_whole_number',
@@ -98,6 +99,13 @@ def parse_checks(
             "as a list or in one text with commas, or 'no racecheck' for all the others"
         )
     return tuple(o for o in CHECKS if o in names)
+
+
+def checks_to_compile(
+    checks,  # as `parse_checks` takes them
+):  # tuple of names
+    "The detectors that code is compiled for. For None: all, or none where the options let none look on"
+    return (CHECKS if settings.checks else ()) if checks is None else parse_checks(checks)
 
 
 def checking(kind):

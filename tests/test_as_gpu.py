@@ -1,6 +1,6 @@
 "Programs and notebooks that expect a GPU run without one, and nothing of that stays behind"
 
-import subprocess, sys
+import re, subprocess, sys
 from pathlib import Path
 
 import nbformat
@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride import as_gpu
-from gridstride.findings import NotSimulated
+from gridstride.findings import NotSimulated, RacecheckError
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
 
@@ -107,6 +107,41 @@ def test_vectorize_for_a_gpu_is_the_simulators_and_for_a_cpu_numbas_own():
     assert numba.vectorize is own
 
 
+RACE = r'''
+#include <torch/extension.h>
+__global__ void last_k(int *out) { out[0] = threadIdx.x; }
+torch::Tensor last(torch::Tensor out) { last_k<<<1, 8>>>(out.data_ptr<int>()); return out; }
+'''
+DECLARED = 'torch::Tensor last(torch::Tensor out);'
+RACES = f'''
+import torch
+from numba import cuda
+from torch.utils.cpp_extension import load_inline
+
+m = load_inline('race_ext', [{DECLARED!r}], [{RACE!r}], functions=['last'])
+
+@cuda.jit
+def last(out): out[0] = cuda.threadIdx.x
+'''
+COMPILED = "print(m.last(torch.zeros(1, dtype=torch.int32, device='cuda')))"
+SIMULATED = "a = torch.zeros(1, dtype=torch.int32).cuda(); last[1, 8](cuda.as_cuda_array(a)); print(a)"
+
+
+def test_unchecked_code_is_compiled_without_detectors_and_its_race_is_not_told():
+    from gridstride.cpp import load_cuda, options
+
+    x = torch.zeros(1, dtype=torch.int32)
+    with as_gpu.as_gpu(unchecked=True):
+        m = cpp_extension.load_inline('race_ext', [DECLARED], [RACE], functions=['last'])
+        m.last(x)
+    assert '-fsanitize=thread' not in m.command and 0 <= x.item() < 8
+    with options(checks='racecheck'):  # some of them: compiled for all, so that others may look later
+        m = load_cuda(RACE)
+    assert '-fsanitize=thread' in m.command
+    with pytest.raises(RacecheckError):
+        m.last(x)
+
+
 def run(*words, folder):
     return subprocess.run(
         [sys.executable, '-m', 'gridstride.as_gpu', *map(str, words)], capture_output=True, text=True, cwd=folder
@@ -147,6 +182,59 @@ def test_a_notebook_runs_to_its_end(tmp_path):
     cells = nbformat.read(tmp_path / 'n.emulated.ipynb', as_version=4).cells
     assert 'timed once' in cells[2].outputs[0].text and cells[5].outputs[0].text.strip() == 'tensor(1.)'
     assert not Path(tmp_path / 'n.ipynb').read_text().count('tensor(4.)')
+
+
+@pytest.mark.parametrize('unchecked', [False, True])
+def test_a_notebook_without_detectors_says_so(tmp_path, unchecked):
+    pytest.importorskip('numba')
+    cells = [nbformat.v4.new_code_cell(o) for o in (RACES, COMPILED, SIMULATED)]
+    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / 'n.ipynb')
+    r = run(*['--unchecked'] * unchecked, 'n.ipynb', folder=tmp_path)
+    if unchecked:
+        assert r.returncode == 0, r
+        assert '0 of 3 cells failed; unchecked: what a kernel does wrong is not told\n' in r.stdout
+    else:
+        assert r.returncode == 2 and '2 of 3 cells failed\n' in r.stdout and 'unchecked' not in r.stdout, r
+        assert r.stdout.count('RacecheckError') == 2
+
+
+def test_a_program_without_detectors_says_so(tmp_path):
+    pytest.importorskip('numba')
+    (tmp_path / 'p.py').write_text('\n'.join([RACES, COMPILED, SIMULATED, 'import sys; print(sys.argv[1:])']))
+    r = run('--unchecked', 'p.py', '--unchecked', folder=tmp_path)
+    assert r.returncode == 0 and r.stdout.startswith('gridstride: no GPU is here'), r
+    assert 'unchecked: what a kernel does wrong is not told' in r.stdout.splitlines()[0]
+    assert r.stdout.splitlines()[-1] == "['--unchecked']" and r.stdout.count('tensor([') == 2
+    r = run('p.py', '--unchecked', folder=tmp_path)
+    assert r.returncode and 'RacecheckError' in r.stderr and 'unchecked' not in r.stdout, r
+
+
+def test_a_cell_that_is_interrupted_tells_its_calls_and_what_they_took(tmp_path, capsys):
+    from IPython.core.interactiveshell import InteractiveShell
+
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance()
+    with as_gpu.as_gpu(unchecked=True):
+        as_gpu._count_calls(shell)
+        m = cpp_extension.load_inline('race_ext', [DECLARED], [RACE], functions=['last'])
+        shell.user_ns.update(m=m, x=torch.zeros(1, dtype=torch.int32))
+        shell.run_cell('for _ in range(7): m.last(x)')
+        assert 'in call' not in capsys.readouterr().out
+        shell.run_cell('for _ in range(1200): m.last(x)\nraise KeyboardInterrupt')
+    printed = capsys.readouterr().out
+    line = re.search(r'^gridstride: in call 1,200 of compiled code, (\S+) s each$', printed, re.M)
+    assert 0 < float(line[1]) < 0.1, printed
+    v4 = nbformat.v4
+    outputs = [v4.new_output('error', ename='KeyboardInterrupt', evalue='')]
+    outputs.append(v4.new_output('stream', text=f'{line[0]}\n'))
+    cells = [v4.new_markdown_cell('Two'), v4.new_code_cell('loop', outputs=outputs), v4.new_code_cell('x')]
+    nbformat.write(v4.new_notebook(cells=cells), tmp_path / 'n.ipynb')
+    for unchecked, ends in ((False, 'be?; --unchecked is faster'), (True, 'be?')):
+        assert as_gpu._report(tmp_path / 'n.ipynb', 20, unchecked) == 1
+        first, second = capsys.readouterr().out.splitlines()
+        assert '1 of 2 cells failed' in first
+        assert second.startswith('cell 1: interrupted after 20 s (--seconds), in call 1,200 of')
+        assert second.endswith(ends)
 
 
 def test_get_sig_as_the_lectures_call_it():

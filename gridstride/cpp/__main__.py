@@ -81,7 +81,7 @@ def main(argv=None) -> int:  # exit status
         with emulator.options(a.checks, a.order, a.seed, seconds=a.seconds, memory=a.memory):
             where = a.file.resolve().parent, include, a.define, units, a.file.suffix != '.cu'
             takes = [short for _, short, _ in _TAKES if getattr(a, short)]
-            status = run(src, name, args, not a.unchecked, *where, takes)
+            status = run(src, name, args, False if a.unchecked else None, *where, takes)
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)
         return 1

@@ -20,7 +20,7 @@ from .reader import functions, kernels
 from .rewrite import to_cpp, without_line_numbers
 from ..findings import LaunchError
 from ..launching import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
-from ..options import CHECKS, parse_checks
+from ..options import checks_to_compile, parse_checks
 from ..utils import backend, dim3
 
 _ALONE = dim3(1)  # blocks of a cluster, unless a launch has clusters
@@ -167,7 +167,7 @@ def _file(wanted):
 def cuda_kernel(
     src: str,  # CUDA C with `__global__` functions, and whatever these call
     name=None,  # which one, or a list; `'k<float>'` for a template; None: all
-    checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, where it can be had
+    checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, if `options` let any look
 ):  # a `Kernel`; `Kernels` if there are several
     "Kernels without host code; `CompileError` shows the line"
     wanted, checks = _find_wanted(src, name), parse_checks(checks)
@@ -183,7 +183,7 @@ def _export(o, f):
 
 
 def _by_emulator(src, wanted, checks):
-    checks = CHECKS if checks is None else checks
+    checks = checks_to_compile(checks)
     exports, file = ' '.join(_export(o, f) for o, f in wanted), _file(wanted)
     text = to_cpp(without_line_numbers(src))
     built = emulate(f'{text}\n{exports}\n', file, bool(checks), original=src, takes=('std', 'lambda'))

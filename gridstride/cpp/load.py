@@ -10,7 +10,7 @@ from .driver import arch, show_prints, warn_unchecked
 from .reader import functions, host_functions, not_on_host
 from .rewrite import to_cpp, without_line_numbers
 from .values import FINDING, Library
-from ..options import CHECKS, parse_checks
+from ..options import checks_to_compile, parse_checks
 from ..utils import backend, cuda_begin
 
 
@@ -108,7 +108,7 @@ def load_cuda(
     opt=True,  # optimise?
     verbose=False,  # print what is done?
     name=None,  # of the module; None: the first function's
-    checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, where it can be had
+    checks=None,  # what to look for: True, False, 'racecheck, memcheck', a list; None: all, if `options` let any look
 ) -> Module:  # its attributes are the functions; they take and return torch tensors
     """Compile `cuda_src` for the GPU, or for the emulator where there is none; `CompileError` shows the line.
 
@@ -118,7 +118,7 @@ def load_cuda(
     flags = () if opt else ('-O0',)
     if backend() == 'gpu':
         return _on_gpu(source, flags, verbose, checks)
-    checks = CHECKS if checks is None else checks
+    checks = checks_to_compile(checks)
     text = f'{to_cpp(source.text)}\n{source.exports}\n'
     built = emulate(text, source.name, bool(checks), flags, source.cuda_src, takes=('constexpr', 'lambda'))
     if verbose:

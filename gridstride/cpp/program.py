@@ -8,7 +8,7 @@ from .build import emulate
 from .load import Emulated
 from .rewrite import to_cpp, without_line_numbers
 from ..findings import KernelCrash
-from ..options import CHECKS, parse_checks
+from ..options import checks_to_compile
 
 
 # The program's `main` is called like any function of a library, so that a crash in it can be told.
@@ -40,7 +40,7 @@ def run(
     src: str,  # a program in CUDA C
     name,  # what it is called
     args=(),  # its arguments
-    checks=True,  # what to look for, as `cuda_kernel` takes it
+    checks=None,  # what to look for, as `cuda_kernel` takes it
     folder=None,  # with headers of its own; None: the current one
     include=(),  # more such folders
     defines=(),  # macros: 'NAME' or 'NAME=VALUE'
@@ -49,7 +49,7 @@ def run(
     takes=(),  # 'constexpr', 'lambda': as nvcc with --expt-relaxed-constexpr, --extended-lambda
 ) -> int:  # what `main` returned
     "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
-    checks = CHECKS if checks is None else parse_checks(checks)
+    checks = checks_to_compile(checks)
     not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
     text = not_nvcc + to_cpp(without_line_numbers(src)) + _ENTRY
     how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines)

@@ -333,8 +333,8 @@ def here() -> Device:
 
 @lru_cache
 def compiled(src, name, backend):
-    "A kernel of a source, compiled once for the GPU and once for the emulator"
-    return cuda_kernel(src, name)
+    "A kernel of a source, compiled once for the GPU and once for the emulator: there for all detectors, at any time"
+    return cuda_kernel(src, name, checks=None if backend == 'gpu' else True)
 
 
 def launcher_of(call, backend) -> Launcher:
@@ -641,7 +641,7 @@ class Rung(Product):
 
     def _compile(self):
         self.need_gpu()
-        kernel = cuda_kernel(self.src)
+        kernel = compiled(self.src, None, backend())
         if len(kernel.params) != 6:
             raise TypeError(
                 f'{self.name}: a rung takes (m, n, out, int h, int w, int k), and this kernel {kernel.__doc__}'
