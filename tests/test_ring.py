@@ -1,5 +1,5 @@
 "The ring on processes of this machine, against attention in float64; and what becomes of a rank that fails."
-import math, multiprocessing, os, signal, sys, time, types
+import math, multiprocessing, os, signal, subprocess, sys, time, types
 
 import pytest
 import torch
@@ -38,6 +38,20 @@ def test_processes_start_beside_a_shell_of_ipython(monkeypatch):
     del main.__spec__
     monkeypatch.setitem(sys.modules, '__main__', main)
     assert ring.launch(lambda rank: rank, 1, backend='gloo') == [0]
+
+
+def test_a_program_that_is_started_whole_is_not_started_again(tmp_path):
+    program = tmp_path/'program.py'
+    program.write_text("""print('begins')
+from dataclasses import dataclass
+from gridstride import ring
+@dataclass
+class Place: rank: int
+def f(rank, first): return Place(first + rank)
+print(ring.launch(f, 2, 3, backend='gloo') == [Place(3), Place(4)])
+""")
+    done = subprocess.run([sys.executable, program], capture_output=True, text=True, timeout=120)
+    assert (done.stdout, done.returncode) == ('begins\nTrue\n', 0), done.stderr
 
 
 def loaded(rank):
@@ -116,7 +130,13 @@ def test_what_does_not_fit_is_refused():
     with pytest.raises(ValueError, match='10 places do not make 4 equal parts, as zigzag wants'):
         ring.split(torch.zeros(10, 2), 'zigzag', 2)
     with pytest.raises(ValueError, match="order is 'spiral'"): ring.places('spiral', 8, 2, 0)
+    with pytest.raises(ValueError, match='rank is 2, and 2 ranks are 0 to 1'): ring.places('zigzag', 8, 2, 2)
+    with pytest.raises(ValueError, match='ranks is 0, and it needs to be'): ring.places('zigzag', 8, 0, 0)
     with pytest.raises(ValueError, match='whole number from 1 on'): ring.launch(print, 0)
+    with pytest.raises(TypeError, match='fn is 2, and it needs to be a function of the rank'): ring.launch(2, print)
+    x = torch.zeros(1, 1, 8, 16)
+    for way in (ring.attention, ring.gathered_attention, ring.ulysses_attention, ring.tree_decode):
+        with pytest.raises(RuntimeError, match=r'this process is no rank.*ring\.launch\(f, 4\)'): way(x, x, x)
     with pytest.raises(ValueError, match="way is 'pigeon'"): ring.bytes_sent('pigeon', 8, 2)
 
 

@@ -7,7 +7,7 @@ from functools import lru_cache
 import torch
 import torch.distributed as dist
 
-from .processes import waiting
+from .processes import rank_and_ranks, waiting
 from ..cpp.driver import current_stream
 
 _KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both under way
@@ -33,7 +33,7 @@ class Messages:
     gradients of another one's goes straight home"""
 
     def __init__(self, patience=10.0):
-        self.me, self.ranks, self.patience = dist.get_rank(), dist.get_world_size(), patience
+        (self.me, self.ranks), self.patience = rank_and_ranks(), patience
 
     def open(self, *tensors):
         "Begin: these are what this rank has"
@@ -119,7 +119,7 @@ class Copies:
     _READY, _GIVEN, _TAKEN, _FREE = range(4)  # numbers that each rank tells each other one
 
     def __init__(self):
-        self.me, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.me, self.ranks = rank_and_ranks()
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.side, self.call, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.told = _Shared((4, self.ranks), torch.int32, self.device)

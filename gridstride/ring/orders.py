@@ -20,6 +20,8 @@ _ALL = slice(None)
 
 def check_order(order, length, ranks):
     "Raise unless the sequence can be split so"
+    if not isinstance(ranks, int) or ranks < 1:
+        raise ValueError(f'ring: ranks is {ranks!r}, and it needs to be a whole number from 1 on')
     if order not in ORDERS:
         raise ValueError(f'ring: order is {order!r}, and it may be {", ".join(map(repr, ORDERS))}')
     parts = 2 * ranks if order == 'zigzag' else ranks
@@ -36,6 +38,8 @@ def places(
     """The places of the sequence that a rank has. Contiguous: one part after the other; striped: every `ranks`-th
     place; zigzag: two of 2*ranks parts, one from the front and one from the end"""
     check_order(order, length, ranks)
+    if not 0 <= rank < ranks:
+        raise ValueError(f'ring: rank is {rank}, and {ranks} ranks are 0 to {ranks - 1}')
     every = torch.arange(length)
     if order == 'striped':
         return every[rank::ranks]

@@ -5,6 +5,7 @@ import torch.distributed as dist
 
 from .orders import join, split
 from .parts import kernels_for, merge
+from .processes import rank_and_ranks
 
 
 def _to_heads(x, order):
@@ -48,7 +49,7 @@ def ulysses_attention(
     forward; `ValueError` for heads that the ranks cannot share evenly.
 
     After Jacobs and others, DeepSpeed Ulysses (2023)"""
-    ranks = dist.get_world_size()
+    _, ranks = rank_and_ranks()
     if q.shape[1] % ranks:
         raise ValueError(f'ulysses_attention: {q.shape[1]} heads cannot be shared by {ranks} ranks evenly')
     q, k, v = (_to_heads(x, order) for x in (q, k, v))
@@ -67,7 +68,7 @@ def tree_decode(
     """Attention of few rows to keys that are split over ranks: each attends to its own keys, then pairs of ranks
     swap what they know, over distances 1, 2, 4, ...; ranks must be a power of two. After Shyam and others, Tree
     Attention (2024)"""
-    me, ranks = dist.get_rank(), dist.get_world_size()
+    me, ranks = rank_and_ranks()
     if ranks & ranks - 1:
         raise ValueError(f'tree_decode: {ranks} ranks are no power of two')
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)

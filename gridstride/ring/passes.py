@@ -9,6 +9,7 @@ from torch.autograd.function import once_differentiable
 from .carriers import Messages
 from .orders import check_order, piece
 from .parts import kernels_for, merge
+from .processes import rank_and_ranks
 
 _WIDE = torch.float32, torch.float64
 
@@ -36,7 +37,7 @@ class _Job:
     def __init__(self, order, causal, scale, kernels, carrier, stamp):
         self.order, self.causal, self.scale, self.kernels = order, causal, scale, kernels
         self.carrier, self.stamp = carrier, stamp
-        self.me, self.ranks = dist.get_rank(), dist.get_world_size()
+        self.me, self.ranks = rank_and_ranks()
 
     def piece(self, step, x):
         "What this rank computes in a step"
@@ -202,8 +203,7 @@ def attention(
 
     After Liu, Zaharia and Abbeel, Ring Attention (2023), and Brandon and others, Striped Attention (2023)."""
     carrier = carrier or Messages()
-    ranks = dist.get_world_size()
-    _check(q, k, v, order, ranks)
+    _check(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     job = _Job(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _unmarked)
     both = _Ring.apply(q, k, v, job)
@@ -221,7 +221,7 @@ def gathered_attention(
     stamp=None,
 ):  # like q
     "The same, forward: all keys and values are brought to each rank first, and lie there together"
-    _check(q, k, v, order, dist.get_world_size())
+    _check(q, k, v, order, rank_and_ranks()[1])
     stamp, scale = stamp or _unmarked, q.shape[-1] ** -0.5 if scale is None else float(scale)
     job = _Job(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)
     with stamp('wait', 0):

@@ -14,6 +14,7 @@ from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import timedelta
 from io import StringIO
 from multiprocessing import connection, get_all_start_methods, get_context
+from types import ModuleType
 from typing import NamedTuple
 
 import cloudpickle
@@ -56,6 +57,16 @@ class _Rank(NamedTuple):
 
 
 # In a rank
+def rank_and_ranks() -> tuple:
+    "This rank, and how many there are; `RuntimeError` in a process that is none"
+    if not dist.is_initialized():
+        raise RuntimeError(
+            'ring: this process is no rank, and ranks send each other keys; write a function whose first argument is '
+            'the rank, and start it: ring.launch(f, 4)'
+        )
+    return dist.get_rank(), dist.get_world_size()
+
+
 _NOT_OWN = os.path.dirname(torch.__file__), os.path.dirname(__file__), contextlib.__file__
 _waits = []  # what this rank waits for, in words
 
@@ -174,13 +185,24 @@ def _context():
     return context
 
 
+@contextmanager
+def _no_program():
+    """Where a process that starts would import the program again, and so start ranks of its own: what ranks need of it
+    they are sent"""
+    main = sys.modules['__main__']
+    sys.modules['__main__'] = ModuleType('__main__')
+    try:
+        yield
+    finally:
+        sys.modules['__main__'] = main
+
+
 def _start(context, rank, *args):
     "Start the process of a rank"
     ours, theirs = context.Pipe()
-    # a shell of IPython within a program stands for `__main__`, and does not say where that is from
-    vars(sys.modules['__main__']).setdefault('__spec__', None)
     process = context.Process(target=_rank_main, args=(rank, *args, theirs), daemon=True, name=f'rank {rank}')
-    process.start()
+    with _no_program():
+        process.start()
     theirs.close()
     return _Rank(rank, process, ours)
 
@@ -284,6 +306,8 @@ def launch(
 
     What a rank prints is printed here. If one raises, dies or hangs, all are ended, and `RankError` says who, why,
     and what the others were waiting for. An interrupt ends them, too."""
+    if not callable(fn):
+        raise TypeError(f'launch: fn is {fn!r}, and it needs to be a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:
         raise ValueError(f'launch: ranks is {ranks!r}, and it needs to be a whole number from 1 on')
     backend = backend or ('nccl' if torch.cuda.device_count() >= ranks else 'gloo')
