@@ -228,6 +228,7 @@ def test_a_cell_that_is_interrupted_tells_its_calls_and_what_they_took(tmp_path,
     outputs = [v4.new_output('error', ename='KeyboardInterrupt', evalue='')]
     outputs.append(v4.new_output('stream', text=f'{line[0]}\n'))
     cells = [v4.new_markdown_cell('Two'), v4.new_code_cell('loop', outputs=outputs), v4.new_code_cell('x')]
+    cells.append(v4.new_code_cell(' '))  # which does not run
     nbformat.write(v4.new_notebook(cells=cells), tmp_path / 'n.ipynb')
     for unchecked, ends in ((False, 'be?; --unchecked is faster'), (True, 'be?')):
         assert as_gpu._report(tmp_path / 'n.ipynb', 20, unchecked) == 1
