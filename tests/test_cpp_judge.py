@@ -90,21 +90,36 @@ def find(parts, monkeypatch):
     return {of_line[int(re.search(r'line (\d+)', str(e))[1])] for e in found}
 
 
+def refused(): return {k for k, v in NVCC.items() if bool(v['nvcc']) != (k in sources.DIFFERS)}
+
+
 def test_sources_are_refused_as_by_nvcc_or_it_is_known_why(monkeypatch):
     assert {k: v['source'] for k, v in NVCC.items()} == {k: sources.digest(v) for k, v in sources.SOURCES.items()}, (
         'sources have changed since nvcc judged them: run tests/cuda/sources.py --new')
-    refused = {k for k, v in NVCC.items() if bool(v['nvcc']) != (k in sources.DIFFERS)}
     parts = {k: read(v) for k, v in sources.SOURCES.items()}
     left = {k for k, v in parts.items() if v is not None}
-    assert not [k for k in parts if k not in left and k not in refused]
-    text, _ = together({k: parts[k] for k in left - refused})
+    assert not [k for k in parts if k not in left and k not in refused()]
+    text, _ = together({k: parts[k] for k in left - refused()})
     build.emulate(text, 'accepted', False)
-    early = left & refused - sources.SIDES.keys()
+    early = left & refused() - sources.SIDES.keys()
     text, of_line = together({k: parts[k] for k in parts if k in early})
     with pytest.raises(CompileError) as e: build.emulate(text, 'refused', False)
     assert {of_line[o.line] for o in e.value.errors} == early
-    late = left & refused & sources.SIDES.keys()
+    late = left & refused() & sources.SIDES.keys()
     assert find({k: parts[k] for k in parts if k in late}, monkeypatch) == late
+
+
+CLANG = next(filter(shutil.which, ('clang++', *(f'clang++-{n}' for n in range(19, 13, -1)))), None)
+SAYS_NOTHING = {'inherited constructor'}  # of these uses clang does not warn
+
+
+@pytest.mark.skipif(not CLANG, reason='no clang++, nor clang++-14 to -19, is here')
+def test_clang_tells_the_same_uses(monkeypatch):
+    monkeypatch.setenv('CXX', CLANG)
+    monkeypatch.setattr(build, '_prepare_all', lambda *_: None)  # the headers are read once
+    parts = {k: read(v) for k, v in sources.SIDES.items() if k in refused()}
+    late = {k: v for k, v in parts.items() if v is not None}
+    assert find(late, monkeypatch) == late.keys() - SAYS_NOTHING
 
 
 @pytest.mark.skipif(not shutil.which('nvcc'), reason='nvcc is not here')

@@ -172,7 +172,7 @@ class Unit(NamedTuple):
 
 
 _SAID = re.compile(
-    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*\).*)' is deprecated: "
+    r"^(?P<file>[^\s:][^:\n]*):(?P<line>\d+):(?P<column>\d+): warning: (?:'(?P<what>.*)' is deprecated: "
     r"gridstride, (?P<kind>host|constexpr)|'(?P<variable>.*)' is deprecated: gridstride, (?P<is>variable|array)|"
     r"variable length array '(?P<vla>.*)' is used|variable length arrays (?P<clang>are a C99|in C\+\+ are)) ",
     re.M,

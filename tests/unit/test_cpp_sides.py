@@ -52,3 +52,15 @@ def test_an_array_whose_length_is_not_known_is_told_whatever_the_compiler_calls_
     found = list(wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1))
     assert len(found) == 1 and 'a size that is known only when the program runs' in str(found[0])
     assert 'warning' not in without_marked(log)
+
+
+@pytest.mark.parametrize('named', ['int f(int)', 'f', 'T f(T) [with T = int]', 'f<int>'])
+def test_a_use_of_the_hosts_function_is_told_however_the_compiler_names_it(named):
+    src = HOST + K % 'x[0] = f(n);'
+    log = f"k.cu:2:45: warning: '{named}' is deprecated: gridstride, host [-Wdeprecated-declarations]\n{src}"
+    text = f'#line 1 "k.cu"\n{to_cpp(src)}'
+    said = [str(o).splitlines() for o in wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1)]
+    what = named.partition(' [with')[0]
+    assert said == [[f'{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it',
+                     '  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']]
+    assert 'warning' not in without_marked(log)
