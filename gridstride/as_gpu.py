@@ -312,7 +312,8 @@ def _report(path, seconds, unchecked):
     import nbformat
 
     cells = nbformat.read(path, as_version=4).cells
-    failed, n = list(_failures(cells, seconds, unchecked)), sum(c.cell_type == 'code' and bool(c.source.strip()) for c in cells)
+    failed = list(_failures(cells, seconds, unchecked))
+    n = sum(c.cell_type == 'code' and bool(c.source.strip()) for c in cells)
     print(f'{path}: {len(failed)} of {n} cells failed{f"; {UNCHECKED}" if unchecked else ""}')
     for i, why in failed:
         print(f'cell {i}: {why}')
