@@ -177,14 +177,21 @@ def test_bad_input_is_named():
     for given, how, error, says in (
             (([1], k, v), {}, TypeError, 'q is a list'), ((q, k.int(), v), {}, TypeError, 'k is int32'),
             ((q, k, v[0]), {}, ValueError, r'v has the shape .*needs \[batch'), ((q, k, v[:1]), {}, ValueError, 'v'),
-            ((q, k.float(), v), {}, ValueError, 'k is torch.float32'), ((q[:1], k, v), {}, ValueError, 'batch and dim'),
+            ((q, k.float(), v), {}, ValueError, r'k is torch.float32.*k\.to\(q\) makes'),
+            ((q[:1], k, v), {}, ValueError, 'batch and dim'),
             ((q[:, :3], k, v), {}, ValueError, '3 heads of q cannot share 2'),
             ((q, k, v), dict(scale=-1), ValueError, 'scale'),
             ((q, k, v), dict(window=0), ValueError, 'window is 0'),
             ((q, k, v), dict(gradients='mine'), ValueError, "'sdpa' or 'kernel'"),
             ((q, k, v), dict(gradients='sdpa', deterministic=True), ValueError, 'only our gradients come'),
             ((q, k, v), dict(lens=torch.tensor([1, 2])), ValueError, 'different lengths'),
-            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 whole')):
+            ((q, k, v), dict(lens=(torch.tensor([1]),)*2), ValueError, 'lens needs 2 whole'),
+            ((q, k, v), dict(lens=[torch.tensor([1, 2])]), ValueError, 'lens has 1 items'),
+            ((q, k, v), dict(lens=(torch.tensor([9, 5]), torch.tensor([1, 2]))), ValueError, r'\[9, 5\] rows, and 0'),
+            ((q, k, v), dict(lens=(torch.tensor([5, 5]), torch.tensor([-1, 2]))), ValueError, r'\[-1, 2\] keys, and'),
+            ((q, k, v), dict(scale='large'), ValueError, "scale is 'large', and it must be a number above 0"),
+            ((q, k, v), dict(window=True), ValueError, 'window is True'),
+            ((q, k, v), dict(bias=torch.ones(8, 8)), TypeError, 'bias is a Tensor, and CUDA C is needed')):
         with pytest.raises(error, match=says): attention(*given, **how)
 
 

@@ -59,7 +59,8 @@ def _check(q, k, v):
         if x.dim() != 4:
             raise ValueError(f'attention: {name} has the shape {tuple(x.shape)}, and needs [batch, heads, rows, dim]')
         if x.dtype != q.dtype or x.device != q.device:
-            raise ValueError(f'attention: {name} is {x.dtype} on {x.device}, and q is {q.dtype} on {q.device}')
+            where = f'{x.dtype} on {x.device}, and q is {q.dtype} on {q.device}'
+            raise ValueError(f'attention: {name} is {where}; {name}.to(q) makes it the same')
     if k.shape != v.shape:
         raise ValueError(f'attention: k has the shape {tuple(k.shape)} and v {tuple(v.shape)}; they must be the same')
     if q.shape[0] != k.shape[0] or q.shape[3] != k.shape[3]:
@@ -70,10 +71,12 @@ def _check(q, k, v):
 
 def _scale(q, scale):
     "What scores are multiplied by"
-    scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
-    if not 0 < scale < math.inf:
-        raise ValueError(f'attention: scale is {scale}, and it must be above 0: the highest score is sought unscaled')
-    return scale
+    scale = q.shape[-1] ** -0.5 if scale is None else scale
+    if isinstance(scale, str) or not 0 < float(scale) < math.inf:
+        raise ValueError(
+            f'attention: scale is {scale!r}, and it must be a number above 0: the highest score is sought unscaled'
+        )
+    return float(scale)
 
 
 def _lens(q, k, lens):
@@ -84,16 +87,20 @@ def _lens(q, k, lens):
         if q.shape[2] != k.shape[2]:
             raise ValueError('attention: q and k have different lengths; give lens as a pair (of rows, of keys)')
         lens = lens, lens
-    for x in lens:
+    if len(lens) != 2:
+        raise ValueError(f'attention: lens has {len(lens)} items; give one tensor, or a pair (of rows, of keys)')
+    for x, given, what in zip(lens, (q, k), ('rows', 'keys')):
         if not hasattr(x, 'data_ptr') or x.is_floating_point() or x.shape != (q.shape[0],):
             raise ValueError(f'attention: lens needs {q.shape[0]} whole numbers in a tensor, one for each of the batch')
+        if not (x.is_cuda or torch.compiler.is_compiling()) and ((x < 0) | (x > given.shape[2])).any():
+            raise ValueError(f'attention: lens has {x.tolist()} {what}, and 0 to {given.shape[2]} are there')
     return torch.stack([x.to(device=q.device, dtype=torch.int32) for x in lens])
 
 
 def _window(window):
     if window is None:
         return 0
-    if not isinstance(window, int) or window < 1:
+    if not isinstance(window, int) or window is True or window < 1:
         raise ValueError(
             f'attention: window is {window!r}, and it may be a whole number from 1 on: keys nearer than that'
         )
@@ -284,9 +291,11 @@ def attention(
     bfloat16 heads of 64, 128 or 256 numbers are computed by our kernels, all else by SDPA: `attention_way` says which,
     and why. SDPA's gradients compute the result again, ours do not.
 
-    `TypeError` and `ValueError` say what does not fit. After Dao, FlashAttention-2 (2023), and Shah and others,
-    FlashAttention-3 (2024)."""
+    `TypeError` and `ValueError` say what does not fit. What `lens` holds is looked at where it lies on the CPU: to look
+    would wait for a GPU. After Dao, FlashAttention-2 (2023), and Shah and others, FlashAttention-3 (2024)."""
     _check(q, k, v)
+    if not isinstance(bias, str):
+        raise TypeError(f"attention: bias is a {type(bias).__name__}, and CUDA C is needed: bias='-0.5f*(row - key)'")
     if gradients not in ('sdpa', 'kernel'):
         raise ValueError(f"attention: gradients is {gradients!r}, and it may be 'sdpa' or 'kernel'")
     scale, window, lens = _scale(q, scale), _window(window), _lens(q, k, lens)
