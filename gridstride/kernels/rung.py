@@ -614,7 +614,7 @@ class Rung(Product):
         return _of(self._given['grid'], dict(self.constants, h=h, w=w, k=k, sms=on.sms if on else sms()))
 
     def recipe(self, h, w, k, on):
-        name, arrays = _last_kernel(self.src), ('m', 'n', 'out')
+        name, arrays = _last_kernel(self.text), ('m', 'n', 'out')  # whatever its constants are
         grid = self.grid_for(h, w, k, on)
         return Recipe([Call(self.src, name, arrays, (h, w, k), grid, self.threads, self.shared, self.early)])
 
