@@ -1004,6 +1004,75 @@ def test_a_result_that_nobody_waited_for_is_nothing(wrong, order):
         try: assert ring(wrong, checks=checks)[0].isnan().all()
         except RacecheckError: assert checks
 
+# Several warpgroups multiply one stage. `early`: those that give it back as soon as the product before it is over
+
+SHARED_STAGES = RING[:RING.index('__global__ void ring')] + r'''
+__device__ void wait_for_the_one_before() { asm volatile("wgmma.wait_group.sync.aligned 1;" ::: "memory"); }
+__device__ void warpgroup_sync(int wg) { asm volatile("bar.sync %0, 128;" :: "r"(1 + wg) : "memory"); }
+
+__global__ void shared_stages(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n, float *out,
+                              int steps, int early) {
+    __shared__ alignas(1024) Stage s[2];
+    __shared__ u64 full[2], empty[2];
+    int t = threadIdx.x, wg = t/128, consumers = blockDim.x/128;
+    if (t == 0) {
+        for (int i = 0; i < 2; i++) { init(full+i, 1); init(empty+i, consumers); }
+        ready();
+    }
+    __syncthreads();
+    if (wg == consumers) {
+        if (t%128 == 0) for (int i = 0; i < steps; i++) {
+            wait(empty + i%2, i/2 - 1);
+            expect(full + i%2, sizeof(Stage));
+            tensor_load(s[i%2].m, &m, 0, i*64, full + i%2);
+            tensor_load(s[i%2].n, &n, 0, i*64, full + i%2);
+        }
+        return;
+    }
+    float d[16];
+    for (int i = 0; i < 16; i++) d[i] = 0;
+    for (int i = 0; i < steps; i++) {
+        wait(full + i%2, i/2);
+        wgmma_fence();
+        for (int kk = 0; kk < 64; kk += 16)
+            wgmma(d, descriptor(&s[i%2].m[0][kk]), descriptor(&s[i%2].n[0][kk]), i + kk);
+        wgmma_commit();
+        warpgroup_sync(wg);
+        wait_for_the_one_before();
+        if (t%128 == 0 && early >> wg & 1) arrive(empty + i%2);
+        wgmma_wait();
+        if (t%128 == 0 && !(early >> wg & 1)) arrive(empty + i%2);
+    }
+    for (int i = 0; i < 16; i++) out[(t/32*16 + t%32/4 + i/2%2*8)*32 + i/4*8 + t%4*2 + i%2] = d[i];
+}
+'''
+# A second group of products reads the same stage
+READ_TWICE = SHARED_STAGES.replace('        wgmma_commit();\n', """        wgmma_commit();
+        for (int kk = 0; kk < 64; kk += 16)
+            wgmma(d, descriptor(&s[i%2].m[0][kk]), descriptor(&s[i%2].n[0][kk]), 1);
+        wgmma_commit();
+""")
+
+def shared_stages(consumers, early, source=SHARED_STAGES, times=1):
+    gen = torch.Generator().manual_seed(consumers)
+    m,n = torch.randn(64, 264, generator=gen).bfloat16(),torch.randn(32, 264, generator=gen).bfloat16()
+    out = torch.full((consumers,64,32), float('nan'))
+    compiled(source)[1,128*consumers+32](tensor_map(m, (64,64)), tensor_map(n, (32,64)), out, 5, early)
+    m,n = m.double(),n.double()*times
+    assert ((out-m@n.t()).abs() <= (m.abs()@n.abs().t())*2**-24*18*times).all()     # each wgmma rounds once
+
+@pytest.mark.parametrize('consumers', [1,2,3,5])
+def test_stages_that_several_warpgroups_multiply(consumers, order): shared_stages(consumers, 0)
+
+@pytest.mark.parametrize('consumers,early', [(1,1), (2,1), (2,2), (2,3), (3,1), (3,2), (3,4), (3,6), (3,7), (5,16)])
+def test_each_warpgroup_must_have_read_a_stage(consumers, early, order):
+    with pytest.raises(RacecheckError, match='after what read it|may still read') as e: shared_stages(consumers, early)
+    assert e.value.line==line(SHARED_STAGES, 'tensor_load'), str(e.value)
+
+def test_the_last_of_two_products_must_have_read_a_stage(order):
+    shared_stages(2, 0, READ_TWICE, 2)
+    with pytest.raises(RacecheckError, match='after what read it|may still read'): shared_stages(2, 2, READ_TWICE, 2)
+
 def test_nothing_stays_of_a_launch_that_failed():
     for i in range(12):
         for call in (lambda: ring(1+i), lambda: neighbours(1+i%6), lambda: copies(1+i%12)):

@@ -152,13 +152,13 @@ void tensor_store(const void *map, const int32_t *at, int rank, uint32_t from, i
 }
 void bulk_commit() { asked().store_groups++; }
 // What an engine read in groups that are over, it has read now.
-void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
+static void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups) {
     const auto over = [&](const Copy &c) { return c.group + groups < committed; };
     ++detector.now;                                          // later than all that threads have told each other
     for (const Copy &c : reads)
         if (over(c)) detector.has_read(c);
     reads.erase(std::remove_if(reads.begin(), reads.end(), over), reads.end());
-    detector.knows(++detector.now);
+    detector.knows(detector.me, ++detector.now);
 }
 void bulk_wait(uint32_t groups) {
     if (detector.on) finish_reads(asked().stores, asked().store_groups, groups);

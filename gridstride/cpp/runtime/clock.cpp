@@ -16,6 +16,7 @@ void Detector::begin_block(Worker &worker) {
         told = fresh = false;
     }
     partial.clear();
+    for (auto &o : products_over) o.clear();
     for (auto &c : copies) {                // of the block before, or of a launch that was ended
         for (auto &o : c.open) landed(o);
         c.open.clear(), c.group = 0;

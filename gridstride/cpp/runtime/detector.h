@@ -33,6 +33,10 @@ struct BlockClock {
     uint32_t engines_see[max_threads], engines_see_warp[max_warps], engines_see_block = 0;
     Known engines_see_others;
     Access used_by_others = {};            // the last use of the shared memory by another block of the cluster
+    // what products of the tensor cores read, by warpgroup and place, empty before the first; and by warpgroup, when
+    // each group was known to be over, by whoever waited first
+    std::vector<ProductRead> product_reads;
+    std::vector<uint32_t> products_over[max_threads / 128];
     // [thread][lane]: up to when a lane's accesses are ordered before the thread's, by barriers of some lanes
     std::vector<uint32_t> partial;
     // what its threads have been told of others: by flags, mbarriers and their kin, or by a barrier of the block
@@ -106,8 +110,9 @@ struct Detector : BlockClock {
     Told tell();
     void hear(const Told &);
     Told met(int from, int to, uint32_t lanes = ~0u);
-    // What engines did is in order for who has waited for them, and for who has met such a thread since.
-    void knows(uint32_t time) { sight().waited = std::max(sight().waited, time); }
+    // What engines did for `who` before `time` is in order for who has waited for it, and for who has met such a thread
+    // since.
+    void knows(uint32_t who, uint32_t time) { sight().waited.add(who, {time, 0, 0}); }
     Sight &sight() {
         if (sights.empty()) sights.resize(size_t(w->n));
         told = fresh = true;
@@ -128,7 +133,8 @@ struct Detector : BlockClock {
     bool ordered(const Access &a, uint32_t since) const {
         if (a.when < since) return true;
         const uint32_t mine = me % max_threads;
-        if (is_engine(a)) return told && a.when < std::max(all.waited, sights[mine].waited);
+        if (is_engine(a))
+            return told && (all.waited.covers(a.who, a.when) || sights[mine].waited.covers(a.who, a.when));
         if (a.who == me) return true;
         if (a.who / max_threads == me / max_threads) {
             if (a.when < block_floor) return true;
@@ -166,6 +172,9 @@ struct Detector : BlockClock {
     void wait_for_copies(unsigned groups);
     void landed(const Copy &);
     void has_read(const Copy &);
+    void read_by_product(uintptr_t a, uint32_t where, uint32_t group, Access &fine);
+    void products_waited_for(uint32_t groups);
+    void after_products(const Access &before, const Access &mine, uintptr_t a, unsigned owner);
     void fence_engines();
     bool engines_saw(const Access &) const;
     static bool changes(uint32_t where) { return (where & (atomic_bit | volatile_bit)) == atomic_bit; }
@@ -180,7 +189,7 @@ struct Detector : BlockClock {
         if (c.split | !c.owner | (c.write.when >= block_floor)) return false;
         const bool read = c.read.when >= block_floor, read2 = c.read2.when >= block_floor;
         if (write) {
-            if (read | read2) return false;
+            if (read | read2 | (c.in_product != 0)) return false;
             c.write = {me, now, where};
             return true;
         }
@@ -259,24 +268,31 @@ struct Detector : BlockClock {
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
         const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) ? under_way : now, where};
         const uint32_t since = p ? launch_start : block_start;
-        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, write ? "written" : "read", a, owner, p);
         if (!write) {
-            if (conflicts(c, c.write, mine, since, a, false)) race(c.write, mine, "written", "read", a, owner, p);
-            if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
-                p || is_engine(mine) ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
-            if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
+            check_read(c, owner, host_wrote, a, mine, p);
             note_read(c, mine, since);
             return;
         }
+        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, "written", a, owner, p);
         if (conflicts(c, c.write, mine, since, a, true)) two_writes(c.write, mine, a, n, owner, p);
         for (const Access *r : {&c.read, &c.read2})
             if (conflicts(c, *r, mine, since, a, true))
                 race(*r, mine, "read", changes(where) ? "changed atomically" : "written", a, owner, p);
+        if (__builtin_expect(c.in_product, 0) && !p) after_products(c.write, mine, a, owner), c.in_product = 0;
         // An atomic change after one's own plain write: for the others the plain one still has nothing between it and
         // them.
         if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? since : block_floor) &&
                 !(c.write.where & atomic_bit)))
             c.write = mine;
+    }
+    inline void check_read(
+        Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &mine, const Piece *p) {
+        if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, "read", a, owner, p);
+        if (conflicts(c, c.write, mine, p ? launch_start : block_start, a, false))
+            race(c.write, mine, "written", "read", a, owner, p);
+        if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
+            p || is_engine(mine) ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
+        if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
     }
     // The read of a change is one with its write. An atomic read after one's own plain one: as above.
     bool is_noted(const Cell &c, const Access &mine) const {

@@ -33,7 +33,7 @@ struct Held { // a thread's part of d
 };
 struct Asked { // what one thread has asked for
     std::vector<Held> held;
-    std::vector<Copy> reads, stores; // shared memory that wgmma, or a bulk store, may still read
+    std::vector<Copy> stores; // shared memory that a bulk store may still read
     std::vector<uint32_t> groups; // of products: how many there were when each was committed
     uint32_t products = 0, store_groups = 0;
     bool fenced = false;
@@ -66,7 +66,6 @@ Barrier &barrier_at(uint32_t at, const char *what, int line); // the mbarrier th
 // begins the next phase, if nothing of this one is to come
 void maybe_over(Barrier &);
 void must_be_own(uint32_t at, const char *what, int line); // shared memory of the block itself
-void finish_reads(std::vector<Copy> &reads, uint32_t committed, uint32_t groups);
 void thread_ends(Worker &);
 void begin_engines(Worker &);
 }

@@ -158,18 +158,17 @@ private:
 };
 
 // What barriers hand on: what is ordered before; of which atomic accesses beside these; what was ordered before a fence
-// (of whatever scope, of the device's); what flags publish within some block; and up to when
-// engines are known to have done their work.
+// (of whatever scope, of the device's); what flags publish within some block; and up to when engines are known to have
+// done what each thread, or warpgroup, has asked them for.
 struct Told {
-    Known known, strong, fenced[2], narrow;
-    uint32_t waited = 0;
+    Known known, strong, fenced[2], narrow, waited;
     bool any() const { return waited || known || strong || narrow || fenced[0] || fenced[1]; }
     void add(const Told &o) {
         if (!o.any()) return;
         const bool same = fenced[0].is(fenced[1]) && o.fenced[0].is(o.fenced[1]);
-        known.add(o.known), strong.add(o.strong), narrow.add(o.narrow), fenced[0].add(o.fenced[0]);
+        known.add(o.known), strong.add(o.strong), narrow.add(o.narrow), waited.add(o.waited);
+        fenced[0].add(o.fenced[0]);
         same ? void(fenced[1] = fenced[0]) : fenced[1].add(o.fenced[1]);
-        waited = std::max(waited, o.waited);
     }
 };
 // What one thread has been told beside its block. seen: what the flags that it has read publish within its block, to
@@ -198,9 +197,9 @@ struct Sight : Told {
 };
 // A place that is used atomically: what its writers have published, since the last plain write.
 struct Flag {
-    Known wide, any;                                   // to all of the device; within some block
+    Known wide, any, waited;                           // to all of the device; within some block; as in Told
     std::unordered_map<uint32_t, Known> near;          // within each
-    uint32_t waited = 0, who = 0, when = 0;
+    uint32_t who = 0, when = 0;
     bool fenced = false;               // the last write has a fence before it
 };
 }

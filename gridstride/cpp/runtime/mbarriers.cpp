@@ -1,5 +1,6 @@
 // mbarriers, in shared memory.
 #include <string.h>
+#include <utility>
 #include "clusters.h"
 #include "engines.h"
 #include "findings.h"
@@ -109,8 +110,11 @@ bool mbarrier_over(uint32_t at, uint32_t parity, bool waits, int line) {
     }
     if (!b.there.empty()) {
         for (const Copy &c : b.there) detector.landed(c);
+        const uint32_t time = ++detector.now;
+        uint32_t who = 0;
+        for (const Copy &c : b.there)
+            if (c.who != std::exchange(who, c.who)) b.told.waited.add(who, {time, 0, 0});
         b.there.clear();
-        b.told.waited = ++detector.now;
     }
     detector.hear(b.told);
     return true;

@@ -97,7 +97,7 @@ void Detector::look(uintptr_t a, gridstride::Scope scope, bool acquires) {
     if (scope != gridstride::Scope::block) take(f->wide, 1);
     if (const auto own = f->near.find(block); own != f->near.end()) take(own->second, 0);
     s.narrow.add(f->any);
-    s.waited = std::max(s.waited, f->waited);
+    s.waited.add(f->waited);
 }
 void Detector::publish(uintptr_t a, Use use, gridstride::Scope scope, bool releases) {
     const Known *fenced = told ? sight_now().fenced : all.fenced;
@@ -117,7 +117,7 @@ void Detector::publish(uintptr_t a, Use use, gridstride::Scope scope, bool relea
         k.add(mine.fenced[wide]);
         if (!wide) f->any.add(k);
     }
-    f->waited = std::max(f->waited, mine.waited);
+    f->waited.add(mine.waited);
     f->who = me, f->when = now, f->fenced = releases || behind_fence;
 }
 

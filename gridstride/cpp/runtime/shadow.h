@@ -26,7 +26,14 @@ constexpr uint32_t under_way = ~0u;   // the time of an asynchronous access, unt
 struct Cell {
     Access write, read, read2;     // two readers, of different warps where there are such
     uint16_t owner;                // shared memory: 1 + the number of the array
-    uint8_t split, written;        // split: its bytes have cells of their own; written: by the host
+    uint8_t split;                 // its bytes have cells of their own
+    union {
+        uint8_t written, in_product;       // global memory: by the host; shared: the tensor cores read it since
+    };
+};
+// Sixteen bytes of shared memory that a product of a warpgroup reads: when it was asked for, where, and in which group
+struct ProductRead {
+    uint32_t when, where, group;
 };
 
 // Cells for a range of addresses; pages that nobody touches cost nothing.

@@ -90,15 +90,13 @@ static const char *operand_at(const Operand &o, int row, int i, int line) {
     if (offset >= shared_cap) fail(Code::descriptor, {}, line);
     return worker->shared + offset;
 }
-static void note_operand(
-    const Operand &o, int first, int rows, int k, std::vector<Copy> &reads, uint32_t group, int line) {
+static void note_operand(const Operand &o, int first, int rows, int k, uint32_t group, int line) {
     const int step = 16 / o.size;                        // of 16 bytes that lie together
+    Access fine = {0, under_way, 0};                     // no write that is over
     for (int r = 0; r < rows; r += o.turned ? step : 1)
-        for (int i = 0; i < k; i += o.turned ? 1 : step) {
-            const uintptr_t a = reinterpret_cast<uintptr_t>(operand_at(o, first + r, i, line));
-            detector.access(a, 16, false, engine_line(line));
-            reads.push_back({a, 16, detector.me, engine_line(line), group});
-        }
+        for (int i = 0; i < k; i += o.turned ? 1 : step)
+            detector.read_by_product(
+                reinterpret_cast<uintptr_t>(operand_at(o, first + r, i, line)), engine_line(line), group, fine);
 }
 
 void check_metadata(const char *operation, uint32_t word, bool halves, bool ordered, int line) {
@@ -134,11 +132,9 @@ static void multiply_rows(void *const *all) {
         const Sight before = detector.sight();
         detector.hear(mine);
         detector.engines_see[first_thread] = std::max(sees, detector.engines_see[me % max_threads]);
-        Engines &e = engines_of(*worker);
-        auto &reads = e.asked[first_thread].reads;
-        const uint32_t group = uint32_t(e.asked[size_t(warp * 32)].groups.size());
-        if (!w.a_registers) note_operand(a, first, 16, k, reads, group, line);
-        if (warp % 4 == 0) note_operand(b, 0, w.n, b_k, reads, group, line);
+        const uint32_t group = uint32_t(engines_of(*worker).asked[size_t(warp * 32)].groups.size());
+        if (!w.a_registers) note_operand(a, first, 16, k, group, line);
+        if (warp % 4 == 0) note_operand(b, 0, w.n, b_k, group, line);
         detector.sight() = before, detector.engines_see[first_thread] = sees, detector.me = me;
     }
     float as[16][32], bs[32][256];
@@ -226,6 +222,6 @@ void wgmma_wait(uint32_t groups, int line) {
         for (size_t i = 0; i < h.places.size(); i++)
             if (is_promise(h.places[i], i)) *h.places[i] = h.values[i];
     }
-    if (detector.on) finish_reads(wait.first->reads, all, groups);
+    if (detector.on && due) detector.products_waited_for(due);
 }
 }
