@@ -2,6 +2,7 @@
 is said where a package that a room needs is not installed."""
 
 import sys
+from difflib import get_close_matches
 from importlib import import_module
 from importlib.util import find_spec
 
@@ -30,7 +31,8 @@ def front_door(
 
     def find(name):
         if name not in home:
-            raise AttributeError(f'module {room!r} has no attribute {name!r}')
+            near = ''.join(f'; there is {o!r}' for o in get_close_matches(name, home, 1))
+            raise AttributeError(f'module {room!r} has no attribute {name!r}{near}')
         try:
             return getattr(import_module(f'{room}.{home[name]}'), name)
         except ModuleNotFoundError as e:

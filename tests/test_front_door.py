@@ -1,8 +1,10 @@
 "`import gridstride`: a dozen names, looked up when they are asked for."
-import json, os, subprocess, sys
+import importlib.util, json, os, subprocess, sys
 from pathlib import Path
 
 import pytest
+from gridstride import kernels
+from gridstride.__main__ import COMMANDS, main
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -47,6 +49,23 @@ def test_a_folder_on_the_path_knows_its_version():
 
 def test_an_unknown_name_is_an_import_error():
     with pytest.raises(AssertionError, match="cannot import name 'cduv'"): run('from gridstride import cduv')
+
+
+def test_a_room_says_which_of_its_names_is_near():
+    with pytest.raises(AttributeError, match="has no attribute 'atention'; there is 'attention'"): kernels.atention
+    with pytest.raises(AttributeError, match="has no attribute 'zzz'$"): kernels.zzz
+
+
+def test_the_package_lists_commands_that_there_are(capsys):
+    main()
+    said = capsys.readouterr().out
+    for command in COMMANDS:
+        room, *rest = command.split()
+        found = importlib.util.find_spec(f'gridstride.{room}')
+        text = Path(found.origin).with_name('__main__.py') if found.submodule_search_locations else Path(found.origin)
+        assert '__main__' in text.read_text() and f'python -m gridstride.{command} ' in said
+        for o in rest:
+            if o.isalpha() and o.islower(): assert f"'{o}'" in text.read_text()
 
 
 def test_all_names_what_is_public():

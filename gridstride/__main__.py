@@ -1,0 +1,25 @@
+"""python -m gridstride: the commands that the package has."""
+
+import gridstride
+
+COMMANDS = {
+    'cpp program.cu': 'compile and run a CUDA program, checked where there is no GPU',
+    'as_gpu program.py': 'run Python, or a notebook, that expects a GPU, without one',
+    'judge submission.py': 'is a kernel right? Refused with the reason if not',
+    'kernels export DIR': 'write each kernel as one .cu that checks and times itself',
+    'kernels tuned': 'what `tune` has measured; `kernels forget` throws it away',
+    'lessons run 01': 'execute lessons; `lessons progress` shows which exercises are solved',
+    'doctor': 'what is here, what is missing, and the command that mends it',
+}
+
+
+def main():
+    "Print the commands"
+    print(f'gridstride {gridstride.__version__}\n')
+    for command, does in COMMANDS.items():
+        print(f'python -m gridstride.{command:<20} {does}')
+    print("\nIn Python: help('gridstride'); the README says which room has what.")
+
+
+if __name__ == '__main__':
+    main()
