@@ -161,6 +161,7 @@ X = torch.ones(3, 4)
     (lambda: histogram(X, 4, 1, 1), ValueError, 'the second the larger'),
     (lambda: histogram(X.int(), 4, 0, 1), ValueError, 'x is int32, whose numbers are their own bins'),
     (lambda: transpose(X[0]), ValueError, r'transpose: x has the shape \(4,\)'),
+    (lambda: transpose([[1, 2]]), TypeError, 'x is a list'),
     (lambda: transpose(torch.ones(2, 2, dtype=torch.complex128)), TypeError, 'x is complex128')])
 def test_the_rest_is_refused_in_words(call, error, words):
     with pytest.raises(error, match=words): call()

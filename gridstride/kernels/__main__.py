@@ -11,7 +11,7 @@ from ..doors import require
 def main(args=None):
     "Read the command line, and do what it says"
     p = argparse.ArgumentParser(prog='python -m gridstride.kernels')
-    commands = p.add_subparsers(required=True, metavar='COMMAND')
+    commands = p.add_subparsers(required=True, dest='command')
     one = commands.add_parser('export', help='write each kernel as one .cu that checks and times itself')
     one.add_argument('folder', metavar='DIR', help='is made if it is not there')
     one.add_argument('--match', default='', help='only kernels with this in their name')
@@ -26,7 +26,10 @@ def _export(given):
     require('torch', 'gridstride.kernels export')
     from .export import export
 
-    written = export(given.folder, given.match)
+    try:
+        written = export(given.folder, given.match)
+    except ValueError as e:
+        return str(e)
     print(f'{len(written)} kernels in {given.folder}; to compile and run them: sh {given.folder}/run.sh')
     return 0 if written else f'no kernel has {given.match!r} in its name'
 

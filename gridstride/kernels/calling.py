@@ -175,7 +175,10 @@ def matmul(
         return multiply_with(a, b, epilogue, out)
     if torch.compiler.is_compiling():
         return _multiply_traced(a, b) if out is None and _is_ours(a, b) else _by_torch(a, b, out)
-    asks = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    try:
+        asks = torch.is_grad_enabled() and (a.requires_grad or b.requires_grad)
+    except AttributeError:
+        return _by_torch(a, b, out)  # it raises: an operand is no tensor
     if _known is not None and _is_ordinary(a):
         if not asks and (done := _known(a, b, out)) is not None:
             return _by_torch(a, b, out) if done is NotImplemented else done

@@ -176,6 +176,8 @@ echo "$passed of $all pass"
 def export(folder, match='') -> list:  # of the files written
     "Write a `.cu` for each kernel with `match` in its name into `folder`, and `run.sh`, which compiles and runs them"
     folder = Path(folder)
+    if folder.exists() and not folder.is_dir():
+        raise ValueError(f'export: {folder} is a file, and the programs need a folder; give another name')
     folder.mkdir(parents=True, exist_ok=True)
     programs = {f'{e.name}.cu': program(e) for e in list_exports() if match in e.name}
     others = {

@@ -16,6 +16,7 @@ from ..utils import cdiv
 
 _SM, _OWN, _MOST = 228 * 1024, 1024, 16  # bytes of an SM, and those that a block keeps for itself; stages
 _IN_PTX = dict(bfloat16='bf16', float16='f16')
+_LAYOUTS = 'nn', 'tn', 'nt'
 
 
 def downs(turned, layout):
@@ -125,6 +126,11 @@ def half(
     early=False,  # does it begin before the kernel ahead of it has ended? See `finals.begin_early`
 ) -> Rung:
     "The rung that cuts products so; `ValueError` if there is none"
+    if dtype not in _IN_PTX or layout not in _LAYOUTS:
+        raise ValueError(
+            f'half: {dtype!r} in the layout {layout!r}; the type may be {", ".join(_IN_PTX)}, the layout '
+            f'{", ".join(_LAYOUTS)}'
+        )
     return _half(cut, dtype, layout, bool(early))
 
 

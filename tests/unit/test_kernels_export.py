@@ -180,6 +180,8 @@ def test_the_command(tmp_path, capsys):
             == [f'matmul_thin_{o}.cu' for o in ('ring', 'rows', 'slabs', 'turned', 'wide')]+['run.sh'])
     assert '5 kernels in' in capsys.readouterr().out
     assert "no kernel has 'nothing'" in main(['export', str(tmp_path), '--match', 'nothing'])
+    (tmp_path/'file').touch()
+    assert 'is a file, and the programs need a folder' in main(['export', str(tmp_path/'file')])
 
 
 def test_the_script_counts_what_passes(tmp_path):

@@ -60,6 +60,12 @@ def test_what_there_is_no_kernel_for(cut, layout, why):
     with pytest.raises(ValueError, match=why): half(cut, layout=layout)
 
 
+def test_a_type_or_a_layout_that_there_is_none_for():
+    with pytest.raises(ValueError, match="'float32' in the layout 'nn'; the type may be bfloat16, float16"):
+        half(Cut(64, 64), 'float32')
+    with pytest.raises(ValueError, match="in the layout 'tt'.*the layout nn, tn, nt"): half(Cut(64, 64), layout='tt')
+
+
 def test_a_k_that_is_too_short_to_share():
     r = half(Cut(64, 64, CK=4, turned=1))
     assert r.why_not(64, 64, 192) == 'k is too short for 4 blocks' and r.supports(64, 64, 200)

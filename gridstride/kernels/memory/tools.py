@@ -335,7 +335,8 @@ def transpose(
 
     `TypeError` and `ValueError` say what of `x` is not covered."""
     torch = the_torch()
-    _check('transpose', x, [type_of(x)] if getattr(x, 'dtype', torch.float32).itemsize in _WORDS else SIZES)
+    covered = hasattr(x, 'data_ptr') and x.element_size() in _WORDS
+    _check('transpose', x, [type_of(x)] if covered else SIZES)
     if x.dim() < 2:
         raise ValueError(f'transpose: x has the shape {tuple(x.shape)}, and a matrix has rows and columns')
     (h, w), matrices = x.shape[-2:], math.prod(x.shape[:-2])
