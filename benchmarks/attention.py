@@ -162,10 +162,6 @@ def numbers():
     for causal in (False, True): yield Job('numerics', (1, 4, 4096, 128), causal, {})
 
 
-def geometric_mean(rs):
-    return math.exp(sum(math.log(r['ratio']) for r in rs)/len(rs))
-
-
 if __name__ == '__main__':
     rows.run(__doc__, dict(forward=forward, shapes=shapes, backward=backward, plain=plain, numerics=numbers), measure,
              line, HERE/'attention.json', .25, HEAD)
