@@ -117,6 +117,10 @@ def test_reduce_says_what_it_does_not_take():
         total(np.zeros((2, 2)))
     with pytest.raises(TypeError, match='cuda.device_array'):
         total(np.zeros(2), res=np.zeros(1))
+    with pytest.raises(TypeError, match=r'this is a list: use np.asarray'):
+        total([1, 2])
+    with pytest.raises(TypeError, match='a function of two numbers, and this is a int'):
+        cuda.reduce(3)
 
 
 def slope(x, y):
@@ -149,6 +153,9 @@ def test_vectorize_reduces_and_refuses_as_numba_does():
         sim.vectorize(slope)
     with pytest.raises(TypeError, match="the result's type"):
         sim.vectorize(['(float32,)'])(slope)
+    for wrong in ('float33(float32)', 'float32(float32'):
+        with pytest.raises(TypeError, match='is no signature, such as'):
+            sim.vectorize([wrong])(slope)
     with pytest.raises(sim.NotSimulated, match=r'guvectorize(.|\n)*@cuda.jit'):
         sim.guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')
 
@@ -267,6 +274,86 @@ def test_records_are_no_arguments_of_cuda_c():
         to_cuda(no_such_field, particles(2, True))
     with pytest.raises(TypeError, match='lone record'):
         no_such_field[1, 1](particles(2, True)[0])
+
+
+# what is no number
+
+
+@cuda.jit(device=True)
+def forgets_to_return(v):
+    v * 2
+
+
+@cuda.jit(device=True)
+def returns_nothing(v):
+    return None
+
+
+@cuda.jit
+def store_of_nothing(x, out):
+    out[cuda.grid(1)] = forgets_to_return(x[0])
+
+
+@cuda.jit
+def store_of_none(x, out):
+    out[cuda.grid(1)] = returns_nothing(x[0])
+
+
+@cuda.jit
+def store_of_a_pair(x, out):
+    out[cuda.grid(1)] = (1, 2)
+
+
+@cuda.jit
+def store_of_an_array(x, out):
+    out[cuda.grid(1)] = x
+
+
+@cuda.jit
+def sum_of_none(x, out):
+    cuda.atomic.add(out, cuda.grid(1), None)
+
+
+@cuda.jit
+def sum_in_a_tuple(x, out):
+    cuda.atomic.add((1, 2), 0, 1)
+
+
+@pytest.mark.parametrize('kernel,says', [
+    (store_of_nothing, 'what has no value is written to out, whose elements are float32'),
+    (store_of_none, 'None is written to out, whose elements are float32'),
+    (store_of_a_pair, 'a tuple is written to out'), (store_of_an_array, 'an array is written to out'),
+    (sum_of_none, 'None is written to out'), (sum_in_a_tuple, 'a tuple is indexed')])  # fmt: skip
+def test_what_is_no_number_is_not_written(kernel, says):
+    out = np.zeros(4, 'f4')
+    with pytest.raises(TypeError, match=f'{kernel.__name__}, line .*{says}'):
+        kernel[1, 4](np.zeros(4, 'f4'), out)
+    assert not out.any()
+
+
+def test_a_record_is_no_number_and_an_atomic_takes_a_field():
+    @cuda.jit
+    def whole(a, out):
+        out[0] = a[0]
+
+    @cuda.jit
+    def changed(a, out):
+        cuda.atomic.add(a, 0, 1)
+
+    given = np.zeros(2, PAIR), np.zeros(2, 'f4')
+    with pytest.raises(TypeError, match=r'a record is written to out(.|\n)*Write one of its fields'):
+        whole[1, 1](*given)
+    with pytest.raises(sim.NotSimulated, match=r'an atomic on a, which has records(.|\n)*Give it a field'):
+        changed[1, 1](*given)
+
+
+def test_an_atomic_needs_an_index_for_each_axis():
+    @cuda.jit
+    def half_indexed(out):
+        cuda.atomic.add(out, 0, 1)
+
+    with pytest.raises(sim.NotSimulated, match=r'a part of out(.|\n)*an index for each axis'):
+        half_indexed[1, 1](np.zeros((2, 2)))
 
 
 # complex numbers

@@ -8,7 +8,7 @@ from types import SimpleNamespace
 import numpy as np
 
 from .intrinsics import intrinsic
-from .memory import as_element, locate, refuse_to_write
+from .memory import View, as_element, locate, no_array, refuse_to_write
 
 __all__ = ['atomic']
 
@@ -53,7 +53,13 @@ def _always(found, *_):
 def _atomic(name, operate, reads=True, writes=_always):
     def change(run, m, site, ary, idx, *values):
         "`ary[idx]` is changed, and nobody comes between; returns what was there"
+        if not isinstance(ary, View):
+            if hasattr(ary, 'fields'):
+                raise run.refusal(site, m, f'an atomic on {ary.name}, which has records', 'Give it a field of them.')
+            raise no_array(run, ary, site)
         off = locate(run, m, ary, idx, site)
+        if isinstance(off, View):
+            raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it an index for each axis.')
         refuse_to_write(run, m, ary, off, site)
         lanes, data = run.active(m), ary.mem.data
         off = run.spread(m, off)

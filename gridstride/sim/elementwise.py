@@ -40,6 +40,8 @@ class Reduce:
     "All elements of an array, folded into one by `f`, a function of two numbers whose order does not matter"
 
     def __init__(self, f):
+        if not callable(f):
+            raise TypeError(f'cuda.reduce takes a function of two numbers, and this is a {type(f).__name__}')
         self.py_func, f = f, _jit(f, device=True)
 
         def fold(x, n, half):
@@ -59,6 +61,8 @@ class Reduce:
         stream=0,  # not needed here
     ):
         "The result, of the type of `arr`, or None with `res`; `init` for an array without elements"
+        if not hasattr(arr, 'ndim'):
+            raise TypeError(f'cuda.reduce takes an array, and this is a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:
             raise TypeError(
                 f'cuda.reduce takes an array of one dimension, and this one has {arr.ndim}: use arr.ravel()'
@@ -133,7 +137,11 @@ def _takes(dtype, arg):
 
 def _signature(s):
     "(dtypes of what is taken, dtype of the result) of one signature, as text or as Numba's object"
-    s = eval(s, dict(vars(types))) if isinstance(s, str) else s  # as Numba reads it
+    if isinstance(s, str):
+        try:
+            s = eval(s, dict(vars(types)))  # as Numba reads it
+        except (NameError, SyntaxError) as e:
+            raise TypeError(f"vectorize: {s!r} is no signature, such as 'float32(float32, float32)': {e}") from None
     result = getattr(s, 'result', None) or getattr(s, 'return_type', None)
     if result is None:
         raise TypeError(f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)', not {s}")

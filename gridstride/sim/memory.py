@@ -26,6 +26,7 @@ __all__ = [
     'freeze',
     'locate',
     'load',
+    'no_array',
     'refuse_to_write',
     'as_element',
     'store',
@@ -280,9 +281,30 @@ def refuse_to_write(run, m, v, off, site):
         raise WrongArgument(f'{what}\n  Give the kernel a copy: {v.name}.copy()')
 
 
+_NO_NUMBERS = {  # type -> what it is called, and what to do about it
+    'NoneType': ('None', 'A function that returns nothing gives None: let it return a number.'),
+    'Undefined': ('what has no value', 'A variable needs one before, and a function has to `return` what it computes.'),
+    'Record': ('a record', 'Write one of its fields.'),
+    'Records': ('an array of records', 'Write a field of one of them.'),
+    'View': ('an array', 'Write one of its elements.'),
+    'tuple': ('a tuple', 'Write its elements one by one.'),
+}
+
+
+def no_number(run, v, value, site):
+    "The `TypeError` for what is written to an array of numbers and is none"
+    s, kind = run.program.sites[site], type(value).__name__
+    called, mend = _NO_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
+    where = f'{run.kernel}, line {s.line}: {s.source}'
+    return TypeError(f'{where}: {called} is written to {v.name}, whose elements are {v.dtype}\n  {mend}')
+
+
 def as_element(run, m, v, value, site):
-    "`value` for each lane, as an element of `v`; `NotSimulated` for a complex number where Numba has none"
-    value, dtype = np.asarray(value), v.dtype
+    """`value` for each lane, as an element of `v`; `NotSimulated` for a complex number where Numba has none,
+    `TypeError` for what is no number"""
+    given, value, dtype = value, np.asarray(value), v.dtype
+    if value.dtype.kind not in 'biufc' or isinstance(given, (tuple, list)):
+        raise no_number(run, v, given, site)
     if value.dtype.kind == 'c' != dtype.kind:
         what = f'a complex number in {v.name}, whose elements are {dtype}, which Numba does not compile'
         raise run.refusal(site, m, what, 'Write z.real, or abs(z); or let the array be of np.complex64.')
