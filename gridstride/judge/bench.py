@@ -4,7 +4,9 @@ import random
 import secrets
 import time
 from collections import namedtuple
+from itertools import count
 
+import numpy as np
 import torch
 
 from . import wire
@@ -17,7 +19,7 @@ from .processes import Ended, Process
 _AFTER = 2e-3
 _TEXT = 200  # characters of what a submission's process says that are repeated
 
-Call = namedtuple('Call', 'sizes data got facts seconds')  # one that was made; got: the answer's tensors
+Call = namedtuple('Call', 'sizes data got facts seconds')  # got: the answer's tensors, while they are looked at
 
 
 class Refused(Exception):
@@ -102,7 +104,7 @@ class Bench:
     def __init__(self, submission, task, device, limit):
         self.submission, self.task, self.device, self.limit = submission, task, device, limit
         self.rng, self.calls = random.Random(secrets.randbits(64)), []
-        self.process, self.imported, self.launched = None, False, False
+        self.process, self.imported, self.launched, self.rooms = None, False, False, {}
 
     # A call
     def data(self, what, sizes):
@@ -116,10 +118,9 @@ class Bench:
 
     def wants(self, data):
         "The right answer, in float64, and its scale, on the device: they are made anew where they are needed again"
-        wants = _items(self.task.ref_kernel(_wide(data, self.device)))
-        scales = [w.abs() for w in wants]
-        if len(wants) == 1:
-            scales = [self.task.scale(_wide(data, self.device), wants[0])]
+        data = _wide(data, self.device)
+        wants = _items(self.task.ref_kernel(_wide(data, self.device)))  # which may write to what it gets
+        scales = [self.task.scale(data, wants[0])] if len(wants) == 1 else [w.abs() for w in wants]
         if self.device == 'cuda':
             torch.cuda.synchronize()  # the GPU is the submission's now
         return wants, scales
@@ -131,20 +132,31 @@ class Bench:
         header = dict(op='call', data=described, tuple=isinstance(data, tuple), writes=list(self.task.writes))
         return header, [wire.bytes_of(x) for x in items if isinstance(x, torch.Tensor)]
 
-    def call(self, data, sizes):
-        "One call, timed from here: from the first byte of the inputs to the last one of the answer"
-        wants, scale = self.wants(data)
+    def call(self, data, sizes, right=None):
+        "One call, timed from here: from the first byte of the inputs to the last one of the answer; right: its `wants`"
+        wants, scale = right or self.wants(data)
         header, blobs = self.send(data)
         begin = time.perf_counter()
         answer, parts = self.process.ask(header, blobs, _room(wants))
         seconds = time.perf_counter() - begin
         self.look_around()
-        _, now = self.process.hear(sum(len(b) for b in blobs))
+        _, now = self.process.hear(sum(map(len, blobs)), room=self.room_again())
         self.look_around()
         call = Call(sizes, data, self.tensors(answer, parts), _facts_of(answer), seconds)
         self.look_at(call, blobs, now, wants, scale)
-        self.calls.append(call)
-        return call
+        self.calls.append(call._replace(got=()))
+
+    def room_again(self):
+        "room(n), for what is looked at and forgotten: memory of the call before, as new pages take longer than copies"
+        i = count()
+
+        def room(n):
+            place = next(i)
+            if len(self.rooms.get(place, '')) != n:
+                self.rooms[place] = bytearray(n)
+            return self.rooms[place]
+
+        return room
 
     def tensors(self, answer, parts):
         "The tensors of an answer; `Refused` if they are none"
@@ -197,7 +209,7 @@ class Bench:
         if [len(o) for o in now] != [len(o) for o in sent]:
             raise Refused('inputs', f'{self.at()} the inputs that came back have other sizes')
         for (i, x), before, after in zip(places, sent, now, strict=True):
-            if i not in self.task.writes and before != memoryview(after):
+            if i not in self.task.writes and not np.array_equal(np.frombuffer(before, 'B'), np.frombuffer(after, 'B')):
                 n = int((x != wire.tensor_of(after, **wire.describe(x))).sum())
                 raise Refused('inputs', f'{self.at()} {n} elements of input {i} are not what they were')
 

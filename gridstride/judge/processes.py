@@ -139,11 +139,11 @@ class Process:
             wire.send(self.talk, header, blobs)
         return self.hear(most, patience)
 
-    def hear(self, most=0, patience=None):
-        "The next message, within so many seconds"
+    def hear(self, most=0, patience=None, room=bytearray):
+        "The next message, within so many seconds; its blobs lie in what room(n) gives"
         patience = patience or self.patience
         with self._ending(patience):
-            header, blobs = wire.receive(self.talk, most, time.monotonic() + patience)
+            header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, room)
         if header.get('op') == 'error':
             raise Ended('raised', str(header.get('text'))[:_TEXT])
         return header, blobs

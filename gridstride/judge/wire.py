@@ -25,9 +25,9 @@ class Garbled(Exception):
     "What came is no message, or longer than was agreed"
 
 
-def _take(sock, n, end):
+def _take(sock, n, end, room=bytearray):
     "The next `n` bytes"
-    room = memoryview(bytearray(n))
+    room = memoryview(room(n))
     done = 0
     while done < n:
         left = None if end is None else end - time.monotonic()
@@ -65,7 +65,8 @@ def receive(
     sock,
     most=None,  # bytes that the blobs may have together; None: any number
     end=None,  # when to give up, by `time.monotonic()`
-) -> tuple:  # (dict, list of bytearray)
+    room=bytearray,  # room(n): where n bytes of a blob are put
+) -> tuple:  # (dict, list of what `room` gave)
     "The next message; `Gone`, `Late`, `Garbled`"
     n = _LENGTH.unpack(_take(sock, 8, end))[0]
     if n > _HEADER:
@@ -77,7 +78,7 @@ def receive(
         raise Garbled('no header of a message') from None
     if min(sizes, default=0) < 0 or most is not None and sum(sizes) > most:
         raise Garbled(f'{sum(sizes)} bytes where at most {most} belong')
-    return header, [_take(sock, o, end) for o in sizes]
+    return header, [_take(sock, o, end, room) for o in sizes]
 
 
 # Tensors as bytes

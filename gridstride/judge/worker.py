@@ -296,6 +296,8 @@ def _types():
 class _Cpu:
     "Calls on the CPU"
 
+    blob = bytearray  # blob(n): where n bytes of a message are put
+
     def __init__(self):
         with suppress(OSError, AttributeError):
             ctypes.CDLL(None).mallopt(_PERTURB, _NAN_BYTES)
@@ -317,6 +319,10 @@ class _Cpu:
     def take(self, items):
         "The answer as it is when the call returns, and what was counted"
         return items, dict(launches=dict(_COUNTS), streams=len(_Stream.pending))
+
+    def here(self, x):
+        "A tensor in the CPU's memory"
+        return x.cpu()
 
     def settle(self):
         "Until all is done"
@@ -357,9 +363,18 @@ class _Gpu:
         self.synchronize, self.sleep, self.clock = cuda.synchronize, cuda._sleep, time.perf_counter
         self.record, self.wait, self.elapsed = cuda.Event.record, cuda.Event.synchronize, cuda.Event.elapsed_time
         self.copy, self.zero, self.clone = torch.Tensor.copy_, torch.Tensor.zero_, torch.Tensor.clone
+        self.empty = torch.empty
         self.start, self.stop, self.copied = (cuda.Event(enable_timing=True) for _ in range(3))
         size = max(2**28, 2 * cuda.get_device_properties().L2_cache_size)
         self.flush, self.waiting, self.skipped = torch.empty(size, dtype=torch.uint8, device='cuda'), [], []
+
+    def blob(self, n):
+        "Where n bytes of a message are put: memory that torch keeps, and that the GPU reads and writes by itself"
+        return self.empty(n, dtype=torch.uint8, pin_memory=True).numpy()
+
+    def here(self, x):
+        "A tensor in the CPU's memory, of the same kind"
+        return self.copy(self.empty(x.shape, dtype=x.dtype, pin_memory=True), x)
 
     def room(self, x):
         "Memory for an input"
@@ -540,11 +555,11 @@ class _Worker:
             copies, facts = self.device.take(self.last)
             self.give('answer', copies, {**facts, **odd, 'threads': threads})
             self.report()
-            wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(x.cpu()) for x in _leaves(data)])
+            wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(self.device.here(x)) for x in _leaves(data)])
 
     def give(self, op, items, facts):
         "Send an answer"
-        items = [x.resolve_conj().resolve_neg().cpu() for x in items]
+        items = [self.device.here(x.resolve_conj().resolve_neg()) for x in items]
         header = dict(op=op, facts=facts, answer=[wire.describe(x) for x in items])
         wire.send(self.sock, header, [wire.bytes_of(x) for x in items])
 
@@ -562,7 +577,7 @@ class _Worker:
     def run(self):
         "Do what the judge says, until it is gone"
         while True:
-            header, blobs = wire.receive(self.sock)
+            header, blobs = wire.receive(self.sock, room=self.device.blob)
             try:
                 getattr(self, header['op'])(header, blobs)
             except BaseException as e:

@@ -5,15 +5,27 @@ import torch
 
 
 def run(checks, named):
-    "Each check, or those that the command names out of `named`, with what it found; the exit status tells if any did"
+    """Each check, or those that the command names out of `named`, with what it found; the exit status tells if any did.
+    What stands behind a colon, with commas between, is given to the check: `python check_judge_gpu.py streams:late`"""
     failed = 0
-    for f in [named[o] for o in sys.argv[1:]] or checks:
-        start = time.time()
-        try: found = list(f())
+    for name, _, rest in [o.partition(':') for o in sys.argv[1:]] or [(f.__name__, '', '') for f in checks]:
+        f, start = named[name], time.time()
+        try: found = list(f(*filter(None, rest.split(','))))
         except Exception: found = [traceback.format_exc()]
         failed += bool(found)
         print(f'{"FAIL" if found else "ok"}    {f.__name__}, {time.time() - start:.1f} s', *found[:19], sep='\n  ')
     sys.exit(failed)
+
+
+def chosen(there, names):
+    "Of {name: anything} what is named, in this order; all without names; `name...` stands for it and all behind it"
+    wanted = []
+    for name in names or [f'{next(iter(there))}...']:
+        if (first := name.removesuffix('...')) not in there:
+            raise ValueError(f'no {first}; {", ".join(there)} are there')
+        rest = list(there)[list(there).index(first):]
+        wanted += rest if name.endswith('...') else rest[:1]
+    return {name: there[name] for name in wanted}
 
 
 def differs_elsewhere(f, x):
