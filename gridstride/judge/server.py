@@ -134,9 +134,9 @@ def serve(
 
 def _prepare(device):
     "Import what submissions would import, and start nothing that a fork cannot take along: no thread, no CUDA"
-    worker = import_module('gridstride.judge.worker')
+    import_module('gridstride.judge.worker')
     if device == 'cpu':
-        worker.emulate()
+        import_module('gridstride.judge.machines').emulate()
 
 
 if __name__ == '__main__':

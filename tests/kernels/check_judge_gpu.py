@@ -98,11 +98,11 @@ def streams():
 def events_that_lie():
     "Whoever makes the events short is refused by the judge's clock, if what is hidden is long enough"
     text = '''import sys, torch
-worker = sys.modules['gridstride.judge.worker']
-def take(self, items, old=worker._Gpu.take):
+machines = sys.modules['gridstride.judge.machines']
+def take(self, items, old=machines.Gpu.take):
     items, facts = old(self, items)
     return items, {**facts, 'event': 1e-6}
-worker._Gpu.take.__code__ = (lambda self, items: ([x.clone() for x in items], dict(event=1e-6, after=0.0))).__code__
+machines.Gpu.take.__code__ = (lambda self, items: ([x.clone() for x in items], dict(event=1e-6, after=0.0))).__code__
 
 
 def custom_kernel(data):

@@ -1,0 +1,143 @@
+"""What is noticed in a submission's process: looks for what is not its own, functions that it replaces, threads that go
+on. It only gives a refusal its reason, as a submission could defeat it."""
+
+import gc
+import json
+import os
+import signal
+import sys
+import tempfile
+import time
+from collections.abc import Mapping
+
+import torch
+
+
+# What is told at once, through a pipe that is never read here, cannot be taken back.
+class Teller:
+    "Tells the judge what the submission does, as it does it"
+
+    def __init__(self, fd):
+        self.fd, self.told = fd, set()
+
+    def __call__(self, what, text):
+        if (what, text) not in self.told:
+            self.told.add((what, text))
+            os.write(self.fd, (json.dumps([what, text[:300]]) + '\n').encode())
+
+
+_SPYING = {
+    'gc.get_objects': 'looks through all objects of the process (gc.get_objects)',
+    'gc.get_referrers': 'looks for who holds an object (gc.get_referrers)',
+    'gc.get_referents': 'looks for what an object holds (gc.get_referents)',
+    'sys._getframe': "looks into its callers' frames",
+    'sys._current_frames': 'looks into the frames of all threads',
+    'sys.settrace': 'traces what its callers do',
+    'sys.setprofile': 'traces what its callers do',
+}
+_TORCH = os.path.dirname(torch.__file__)
+
+
+def _libraries():
+    "How the files begin whose code is no submission's: Python, torch, what was on the path, what torch.compile writes"
+    room = tempfile.gettempdir()  # submissions lie there, too
+    on_path = (
+        os.path.join(o, '')
+        for o in sys.path
+        if os.path.isabs(o) and not (room + os.sep).startswith(os.path.join(o, ''))
+    )
+    written = os.environ.get('TORCHINDUCTOR_CACHE_DIR') or os.path.join(room, 'torchinductor_')
+    beside = os.path.dirname(os.__file__), os.path.dirname(_TORCH), os.path.dirname(os.path.dirname(__file__))
+    return *beside, *on_path, written, '<frozen'
+
+
+_LIBRARIES = _libraries()
+
+
+def _asked_by_submission():
+    "Whether the nearest caller is the submission, `inspect` in between or not"
+    f = sys._getframe(2)
+    while f and (f.f_code.co_filename.endswith(('inspect.py', '/gc.py')) or f.f_globals is globals()):
+        f = f.f_back
+    return bool(f) and not f.f_code.co_filename.startswith(_LIBRARIES)
+
+
+def own_threads(before):
+    "Where new threads are at work in the submission, as text; libraries keep some of their own"
+    new = (f for ident, f in sys._current_frames().items() if ident not in before)
+    own = ([o for o in _stack(f) if not o.f_code.co_filename.startswith(_LIBRARIES)] for f in new)
+    return '; '.join(f'{os.path.basename(o[0].f_code.co_filename)}, line {o[0].f_lineno}' for o in own if o)
+
+
+def _stack(frame):
+    "A frame and all that called it"
+    while frame:
+        yield frame
+        frame = frame.f_back
+
+
+def watch(tell):
+    "From now on the judge is told when the submission looks for what is not its own"
+    busy = []
+
+    def hook(event, args):
+        if busy or event != 'import' and event not in _SPYING:
+            return
+        busy.append(event)
+        try:
+            if event == 'import':
+                _imported(args[0], tell)
+            elif _asked_by_submission():
+                tell('spied', f'it {_SPYING[event]}')
+        finally:
+            busy.clear()
+
+    sys.addaudithook(hook)
+
+
+def _imported(name, tell):
+    "The judge and its references are not for submissions"
+    if name == 'reference' or name.startswith('gridstride.judge.'):
+        tell('reference', f'it imports {name}, where the reference is')
+        raise ImportError(f'{name} is not there for a submission')
+
+
+# Functions that a clock or a comparison in this process would need. The judge needs none of them, but whoever replaces
+# one wants to deceive somebody.
+def _watched():
+    "{name: namespace} that a submission has no business to change, beside the judge's own"
+    res = {'time': time, 'torch': torch, 'torch.Tensor': torch.Tensor, 'torch.cuda': torch.cuda, 'json': json, 'os': os}
+    res |= {'torch.cuda.Event': torch.cuda.Event, 'torch.testing': torch.testing, 'builtins': __builtins__}
+    return res | {'gc': gc, 'signal': signal}
+
+
+def _names(o):
+    return o if isinstance(o, Mapping) else vars(o)
+
+
+def _callables(o):
+    return {k: v for k, v in dict(_names(o)).items() if callable(v)}
+
+
+def _is_wrapped(new, old):
+    "Is this torch's own wrapper around a function of its own, as `torch.compile` puts one around `torch.manual_seed`?"
+    code = getattr(new, '__code__', None)
+    return getattr(new, '__wrapped__', None) is old and code and code.co_filename.startswith(_TORCH)
+
+
+class Guard:
+    "Remembers functions, and says which were replaced"
+
+    def __init__(
+        self,
+        own: dict,  # {name: namespace} of the judge
+    ):
+        self.were = {name: (o, _callables(o)) for name, o in {**_watched(), **own}.items()}
+
+    def changed(self):
+        "The names that are not what they were"
+        res = []
+        for name, (o, were) in self.were.items():
+            now = _names(o)
+            res += [f'{name}.{k}' for k, v in were.items() if now.get(k) is not v and not _is_wrapped(now.get(k), v)]
+        return res
