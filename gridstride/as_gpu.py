@@ -13,7 +13,7 @@ kernels run several times as fast, and what they do wrong is no longer told. In 
 `from gridstride import as_gpu; as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than
 `--seconds` is interrupted."""
 
-import argparse, os, re, runpy, shutil, sys, types
+import argparse, inspect, os, re, runpy, shutil, sys, types
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -109,13 +109,16 @@ def _load_inline(original):
     "torch's `load_inline`, with the emulator for what has CUDA sources"
     from .cpp import load_cuda
 
-    def load_inline(name, cpp_sources, cuda_sources=None, functions=None, verbose=False, **options):
-        if not cuda_sources:
-            return original(name, cpp_sources, functions=functions, verbose=verbose, **options)
-        names = list(functions) if functions is not None else None
-        cuda_src, cpp_src = ('\n'.join(_listed(o)) for o in (cuda_sources, cpp_sources))
+    order = inspect.signature(original)  # torch has put `sycl_sources` before `functions` since
+
+    def load_inline(*args, **options):
+        given = order.bind(*args, **options).arguments
+        if not given.get('cuda_sources') or given.get('sycl_sources'):
+            return original(*args, **options)
+        names = list(given['functions']) if given.get('functions') is not None else None
+        cuda_src, cpp_src = ('\n'.join(_listed(given[o])) for o in ('cuda_sources', 'cpp_sources'))
         with _compiler_there():
-            return load_cuda(cuda_src, cpp_src or None, names, verbose=verbose, name=name)
+            return load_cuda(cuda_src, cpp_src or None, names, verbose=given.get('verbose', False), name=given['name'])
 
     return load_inline
 

@@ -1,6 +1,6 @@
 "Programs and notebooks that expect a GPU run without one, and nothing of that stays behind"
 
-import re, subprocess, sys
+import inspect, re, subprocess, sys
 from pathlib import Path
 
 import nbformat
@@ -73,6 +73,17 @@ def test_load_inline_compiles_for_the_emulator(monkeypatch, capsys):
         x = torch.randn(70, device='cuda')
         assert torch.equal(m.twice(x).cpu(), 2 * x)
     assert 'g++-of-somebody-else (from the variable CXX) is not here' in capsys.readouterr().out
+
+
+def test_load_inline_takes_its_arguments_in_the_order_of_the_torch_that_is_here():
+    order = list(inspect.signature(cpp_extension.load_inline).parameters)
+    args = ['twice_ext', ['torch::Tensor twice(torch::Tensor x);'], [TWICE]]
+    args += [['twice'] if o == 'functions' else None for o in order[3:order.index('functions') + 1]]
+    with as_gpu.as_gpu():
+        x = torch.randn(70, device='cuda')
+        assert torch.equal(cpp_extension.load_inline(*args).twice(x).cpu(), 2*x)
+        if 'sycl_sources' in order:                     # as written submissions once gave the functions
+            with pytest.raises(AssertionError, match='SYCL'): cpp_extension.load_inline(*args[:3], ['twice'])
 
 
 def test_numba_is_the_simulators():

@@ -58,7 +58,7 @@ _LOAD = '''{name}_src = r\'\'\'
 {src}
 \'\'\'
 {name}_module = load_inline(
-    '{name}_{kind}', {declarations!r}, {name}_src, {functions!r}
+    '{name}_{kind}', {declarations!r}, {name}_src, functions={functions!r}
 )
 '''
 _CALLABLE = '''

@@ -1,7 +1,7 @@
 """What only a GPU can check of the judge: times by events, work on other streams, kernels by the profiler. By hand,
 from the root of the repository:
 
-    python tests/kernels/check_judge_gpu.py             # all; some ten minutes, one of them load_inline's compiler
+    python tests/kernels/check_judge_gpu.py             # all; some six minutes, one of them load_inline's compiler
     python tests/kernels/check_judge_gpu.py streams     # one of them
     python tests/kernels/check_judge_gpu.py cheats_are_refused:constant times_are_those_of_the_gpu:add,sum
     python tests/kernels/check_judge_gpu.py honest_ones_are_accepted:matmul_triton...   # this one and all behind it
