@@ -284,6 +284,7 @@ class Gpu:
 
 
 def leaves(data):
+    "The tensors of a call's data"
     return [x for x in (data if isinstance(data, tuple) else (data,)) if isinstance(x, torch.Tensor)]
 
 
