@@ -147,6 +147,7 @@ def fails(rank, how, began):
     if rank == 1:
         if how == 'dies': os.kill(os.getpid(), signal.SIGKILL)
         if how == 'leaves': os._exit(3)
+        if how == 'aborts': os.abort()
         if how == 'raises': raise KeyError('nobody')
         if how == 'hangs': time.sleep(1000)
     if how == 'late' and rank == 2: time.sleep(1000)
@@ -155,14 +156,15 @@ def fails(rank, how, began):
 
 
 @pytest.mark.parametrize('how, rank, why', [
-    ('dies', 1, 'died: SIGKILL'), ('leaves', 1, 'died: it left with exit code 3'), ('raises', 1, "KeyError: 'nobody'"),
+    ('dies', 1, 'died: SIGKILL'), ('aborts', 1, 'SIGABRT; gloo does so where ranks call with tensors of different'),
+    ('leaves', 1, 'died: it left with exit code 3'), ('raises', 1, "KeyError: 'nobody'"),
     ('hangs', 1, 'time.sleep(1000)'), ('late', 2, 'time.sleep(1000)')])
 def test_a_rank_that_fails_is_named_and_none_is_left(how, rank, why, tmp_path):
     before, began = set(multiprocessing.active_children()), tmp_path/'began'
     with pytest.raises(ring.RankError) as e: ring.launch(fails, 3, how, began, backend='gloo', patience=1.5)
     assert time.time() - began.stat().st_mtime < 8
     assert e.value.rank == rank and why in str(e.value) and sorted({rank, *e.value.others}) == [0, 1, 2]
-    if how in ('dies', 'leaves', 'hangs'):
+    if how in ('dies', 'leaves', 'aborts', 'hangs'):
         assert all('waited in vain for' in o or 'was waiting for' in o for o in e.value.others.values()), str(e.value)
         assert any('waited in vain for' in o for o in e.value.others.values()), str(e.value)
     assert set(multiprocessing.active_children()) == before

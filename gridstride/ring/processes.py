@@ -211,6 +211,8 @@ def _how_it_ended(process):
     "An exit in words"
     process.join(_GRACE)
     code = process.exitcode
+    if code == -signal.SIGABRT:
+        return 'died: SIGABRT; gloo does so where ranks call with tensors of different shapes'
     return f'died: {signal.Signals(-code).name}' if code and code < 0 else f'died: it left with exit code {code}'
 
 
