@@ -11,7 +11,7 @@ from gridstride.asm import CompilerMissing, resources
 from gridstride.kernels import Activation, Epilogue, bmm, explain, explain_with, grouped_mm, matmul, mlp, split, tune
 from gridstride.kernels import using
 from gridstride.kernels.products import batches, launches, mlps, programs
-from gridstride.kernels.products.calls import TILES as KNOWN, Case, Tile, choose, product_call
+from gridstride.kernels.products.calls import BATCHES, TILES as KNOWN, Case, Tile, choose, product_call
 from gridstride.kernels.products.launches import run
 from gridstride.kernels.products.tiled import Tiled, every_tile, ranked, tiled
 from gridstride.kernels.rung import H100
@@ -67,7 +67,7 @@ def given(a, b, layout):
 # tile, layout, type, products, h, w, k: each kind of tile, each layout; ends that are no whole tiles, a ring that turns
 PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 136, 536, 72),
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
-            (TILES[6], 'tn', HALF, 5, 72, 136, 72)]
+            (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCHES)[3], 'nn', HALF, 3, 72, 264, 600)]
 # widths that are no multiples of 64; parts of k, of which some blocks have none; warpgroups that go ahead, also for
 # more steps than there are
 PRODUCTS += [(Tile(128, 72, 3, 2, 1, 1, 1, CK=4, EARLY=1), 'nt', torch.float16, 2, 136, 152, 72),
@@ -339,6 +339,8 @@ def test_tiles_are_chosen_by_size():
     def of(*sizes, **more): return choose(Case(HALF, HALF, 'nn', *sizes, **more))
     assert of(1, 8192, 8192, 8192).BM*of(1, 8192, 8192, 8192).BN == 2**15
     assert of(256, 128, 128, 128).BM <= 128 and of(64, 64, 64, 512).BM == of(64, 64, 64, 512).BN == 64
+    assert of(2, 512, 512, 512).EARLY and not of(1, 512, 512, 512).EARLY
+    assert not of(8, 512, 512, 512, grouped=True).EARLY
 
 
 # Exported programs
@@ -380,7 +382,8 @@ BEYOND = [(Tile(128, 248, 3, 2, 1, 1, 1, CK=4), {}), (Tile(128, 168, 2, 1, 1, 1,
           (Tile(128, 256, 4, 2, 2, 1, 1, LEAD=2, EARLY=1), {})]
 
 
-@pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST), *BEYOND], ids=str)
+@pytest.mark.parametrize('tile,more', [*zip([TILES[0], TILES[0], TILES[5], TILES[6]], MOST), *BEYOND,
+                                       *((o, dict(layout='nn', count=4)) for o in BATCHES)], ids=str)
 def test_the_compiler_spills_nothing(tile, more):
     case = Case(**dict(dtype='bfloat16', out='bfloat16', layout='nt', count=1, h=8192, w=8192, k=4096) | more)
     call, boxes = product_call(case, 1., H100, tile)

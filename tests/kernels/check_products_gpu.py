@@ -3,6 +3,7 @@
     python tests/kernels/check_products_gpu.py            # all; half a minute
     compute-sanitizer --tool racecheck python tests/kernels/check_products_gpu.py small   # small sizes
 """
+import random
 from functools import partial
 
 import torch
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from checking import differs_elsewhere, run
 from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp
 from gridstride.kernels.products import launches
-from gridstride.kernels.products.calls import TILES
+from gridstride.kernels.products.calls import BATCHES, TILES
 
 HALF, NAN = torch.bfloat16, float('nan')
 LAST = {torch.float32: 2**-24, torch.float16: 2**-11, torch.bfloat16: 2**-8}    # half a unit of the last place
@@ -32,7 +33,7 @@ def exact(a, b): return a.double() @ b.double(), a.double().abs() @ b.double().a
 
 def each_tile_is_right(sizes=SIZES, layouts=('nn', 'tn', 'nt'), dtypes=(HALF, torch.float16)):
     for i, (count, h, w, k) in enumerate(sizes):
-        for j, tile in enumerate(TILES):
+        for j, tile in enumerate(dict.fromkeys([*TILES, *BATCHES])):
             dtype, layout = dtypes[j%len(dtypes)], layouts[(i + j)%len(layouts)]
             a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
             m, n = (x.mT.contiguous() if t == 't' else x for x, t in zip((a, b), layout))
@@ -87,6 +88,62 @@ def batches_of_float32_are_right():
         if why := differs(bmm(a, b), *exact(a, b), torch.float32): yield f'{count} {h} {w} {k}: {why}'
 
 
+class Chain:
+    """x @ w0 @ w1 @ ... of batches, each by a kernel that may begin early, some with a kernel of torch behind it: each
+    product reads what the one before wrote, and writes what that one read"""
+    def __init__(self, tiles, count, h, d, by_torch):
+        rng = random.Random(count)
+        self.tiles = rng.sample(tiles, len(tiles))
+        self.behind = [rng.choice(['', '', 'relu', 'sleep', 'bmm', 'copy'] if by_torch else ['']) for _ in tiles]
+        self.weights = [normal(count, d, d, dtype=torch.float32).mul(1.4*d**-.5).to(HALF) for _ in tiles]
+        self.places = [normal(count, h, d) for _ in range(2)]
+
+    def __call__(self, x0, out, early):
+        "`early`: of one, all; of two, every other; of none, none"
+        x, spare = self.places
+        x.copy_(x0)
+        for i, (tile, behind, w) in enumerate(zip(self.tiles, self.behind, self.weights)):
+            launches.run(x, w, spare, tile=tile._replace(EARLY=int(bool(early) and i%early == 0)))
+            x, spare = spare, x
+            if behind == 'relu': x.relu_()
+            if behind == 'sleep': torch.cuda._sleep(3000)
+            if behind == 'bmm': torch.bmm(x, w, out=spare)
+            if behind == 'copy': spare.copy_(x)
+            if behind in ('bmm', 'copy'): x, spare = spare, x
+        out.copy_(x)
+
+
+def captured(f):
+    f()
+    torch.cuda.synchronize()
+    graph = torch.cuda.CUDAGraph()
+    with torch.cuda.graph(graph): f()
+    return graph.replay
+
+
+def those_that_begin_early_are_right(tiles=list(BATCHES), rounds=12, inputs=8):
+    "In streams and in graphs, launched so that they follow each other: each number is that of none early, to the bit"
+    for *sizes, by_torch in ((1, 512, 768, False), (12, 264, 328, True), (40, 136, 72, True), (3, 1032, 520, False)):
+        chain, xs = Chain(tiles*3, *sizes, by_torch), normal(inputs, *sizes)
+        want, outs = torch.full_like(xs, NAN), torch.empty_like(xs)
+        for x, o in zip(xs, want): chain(x, o, 0)
+        if not want.isfinite().all() or len({float(o.float().sum()) for o in want}) < inputs:
+            yield 'the chain says nothing'
+        bad = torch.zeros((), dtype=torch.int64, device='cuda')
+        for early in (1, 2):
+            def each():
+                for x, o in zip(xs, outs): chain(x, o, early)
+            for f in (each, captured(each)):
+                for _ in range(rounds):
+                    outs.fill_(NAN)
+                    torch.cuda._sleep(3_000_000)                # launches wait behind it, then follow each other
+                    f()
+                    bad += (outs.view(torch.int16) != want.view(torch.int16)).sum()
+        n = 4*rounds*inputs*len(chain.tiles)
+        print(f'  {sizes}: {n} launches, wrong numbers: {int(bad)}')
+        if bad: yield f'{sizes}: {int(bad)} numbers of {n} launches are not those of kernels that wait'
+
+
 def an_mlp_is_the_same_elsewhere():
     inputs = x, up, down, b1, b2 = normal(1000, 512), normal(2048, 512), normal(512, 2048), normal(2048), normal(512)
     if not torch.equal(mlp(*inputs, residual=True), mlp(*inputs, residual=True)): yield 'twice is not the same'
@@ -101,6 +158,6 @@ def small():
 
 
 CHECKS = [each_tile_is_right, epilogues_are_right, accumulation_is_right, groups_are_right,
-          batches_of_float32_are_right, an_mlp_is_the_same_elsewhere]
+          batches_of_float32_are_right, those_that_begin_early_are_right, an_mlp_is_the_same_elsewhere]
 
 if __name__ == '__main__': run(CHECKS, globals())

@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from .calls import TILES, Case, Tile, is_staged, product_call, sum_rows
+from .calls import BATCHES, TILES, Case, Tile, is_staged, product_call, sum_rows
 from ..rung import H100
 from ..standalone import in_spaces, program, start, switch
 from ..texts import IN_C
@@ -42,8 +42,8 @@ def _programs():
     onto = dict(out='float32', onto=True, layout='tn')
     yield 'product_onto', _Program(said.format('added to float32'), _cases((*small, (1, 4096, 4096, 8192)), **onto))
     batch = (1, 8, 8, 8), (3, 136, 72, 72), (16, 520, 264, 136), (64, 1024, 1024, 64)
-    for tile in TILES:
-        name = f'bmm_{tile.BM}x{tile.BN}' + '_below' * (tile.CM == 2) + '_beside' * (tile.CN == 2)
+    for tile in BATCHES:
+        name = f'bmm_{tile.BM}x{tile.BN}' + '_below' * (tile.CM == 2) + f'_{tile.BLOCKS}_an_SM' * (tile.BLOCKS > 1)
         yield name, _Program(f'`bmm`, tiles of {tile.BM}x{tile.BN}.', _cases(batch), tile)
     groups = (1, 8, 8, 8), (5, 290, 88, 136), (16, 8192, 14336, 4096)
     yield 'grouped_mm', _Program('`grouped_mm`.', _cases(groups, grouped=True), list(TILES)[1])
