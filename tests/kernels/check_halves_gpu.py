@@ -1,0 +1,85 @@
+"""What only a Hopper GPU can check of the kernels that multiply 16-bit floats for `matmul`. By hand, from the
+repository's root:
+
+    python tests/kernels/check_halves_gpu.py             # every kernel of `costs` in each type and layout; a minute
+    compute-sanitizer --tool racecheck python tests/kernels/check_halves_gpu.py small   # one of each kind, small sizes
+
+A result may be off by what `gridstride.kernels.ladder.Reference` allows: half a unit of its last place, and 16
+roundings to float32 of the sum of the products' absolute values. Each is written into memory full of NaN.
+"""
+import os
+from concurrent.futures import ThreadPoolExecutor
+
+import torch
+from checking import differs_elsewhere, run
+from gridstride.kernels import costs, right
+from gridstride.kernels.finals import at_once
+from gridstride.kernels.ladder import ragged_shapes
+from gridstride.kernels.rung import sms
+from gridstride.utils import cdiv
+
+FORMS = [(dtype, layout) for dtype in ('bfloat16', 'float16') for layout in ('nn', 'tn', 'nt')]
+
+
+def every():
+    "(cut, kernel) of all that can be picked, those that begin early, too"
+    return [(o, costs.kernel_of(o, early, *form)) for form in FORMS for o in costs.known(*form)
+            for early in (False, True)]
+
+
+def one_of_each_kind():
+    "As many as differ in more than a size; of each type, early or not, in turns"
+    found = {}
+    for o, kernel in every():
+        kind = (o.family, kernel.layout, kernel.constants.get('WGS', 2), o.CM > 1, o.CN > 1, o.CK > 1, o.BLOCKS > 1,
+                o.turned, o.beside, o.split)
+        found.setdefault(kind, []).append((o, kernel))
+    return [kernels[7*i % len(kernels)] for i, kernels in enumerate(found.values())]
+
+
+def least(cut): return 8, 8, 64*cut.CK
+
+
+def beyond(cut):
+    "More tiles than run at once, and more steps than any kernel has stages; ragged at all ends"
+    high, wide = (cut.BN*cut.CN, cut.BM*cut.CM) if cut.turned else (cut.BM*cut.CM, cut.BN*cut.CN)
+    tiles = 3*at_once(cut.CM*cut.CN*cut.CK, sms())*cut.BLOCKS//2
+    return 2*high + 8, cdiv(tiles, 3)*wide + 8, 64*17*cut.CK + 8
+
+
+def wrong(kernels, shapes_of):
+    "What is wrong: compiled by many threads, and run one after the other"
+    def compiled(o):
+        torch.zeros(1, device='cuda')                               # the thread enters the GPU's context
+        try: o[1].kernel
+        except Exception as e: return e
+    compiled(kernels[0])                                            # what is imported for it, once
+    with ThreadPoolExecutor(os.cpu_count()) as pool: list(pool.map(compiled, kernels))
+    for cut, kernel in kernels:
+        try: right(kernel, [s for s in shapes_of(cut, kernel) if kernel.supports(*s)])
+        except Exception as e: yield f'{kernel.name}: {type(e).__name__}: {e}'.splitlines()[0]
+    print(f'  {len(kernels)} kernels')
+
+
+def each_kernel_is_right(): yield from wrong(every(), lambda cut, kernel: [least(cut), *ragged_shapes(kernel)])
+
+
+def each_kernel_is_right_beyond_one_wave(): yield from wrong(every(), lambda cut, kernel: [beyond(cut)])
+
+
+def each_kind_is_the_same_elsewhere():
+    for cut, kernel in one_of_each_kind():
+        layout, (h, w, k) = kernel.layout, (264, 520, 1096)
+        a, b = (torch.randn(s, device='cuda').to(getattr(torch, kernel.dtype)) for s in ((h, k), (k, w)))
+        m, n = (x.t().contiguous() if t == 't' else x for x, t in zip((a, b), layout))
+        yield from (f'{kernel.name}: {o}' for o in differs_elsewhere(lambda m: kernel(m, n), m))
+
+
+def small():
+    "One of each kind, in few tiles: for compute-sanitizer"
+    yield from wrong(one_of_each_kind(), lambda cut, kernel: [least(cut), (200, 136, 64*cut.CK + 136)])
+
+
+CHECKS = [each_kernel_is_right, each_kernel_is_right_beyond_one_wave, each_kind_is_the_same_elsewhere]
+
+if __name__ == '__main__': run(CHECKS, globals())
