@@ -14,6 +14,7 @@ from gridstride.kernels.split import Split
 from gridstride.findings import *
 from gridstride.kernels.maps import tensor_map
 from gridstride.kernels.tma import swizzled, wgmma_d
+from gridstride.variants import changed
 
 PTX = r'''
 typedef unsigned u32;
@@ -1118,3 +1119,11 @@ def test_a_final_kernel_that_begins_early():
 
 @pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
 def test_float32_by_tensor_cores(tile, order): assert right(Split(*tile), 70, 131, 101, torch.float32)
+
+@pytest.mark.parametrize('early', [0,1])
+def test_one_consumer_of_a_cluster_gives_stages_back_early(early, order):
+    wait = '                wgmma_wait<0>();\n                fence_sums(d);\n'
+    back = '                if (threadIdx.x%128 < 2) barrier_arrive_at(empty + 8*s, threadIdx.x%128);\n'
+    first,then = (back.replace('if (', f'if (wg {which} {early} && ') for which in ('==','!='))
+    with pytest.raises(RacecheckError, match='after what read it|may still read'):
+        right(changed(hopper.stored, wait+back, first+wait+then), 256, 256, 512)
