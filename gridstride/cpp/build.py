@@ -134,12 +134,14 @@ def checked_flags(c, src):
 def link_flags() -> list:
     """Flags for linking a module whose runtime is found when it is loaded.
 
-    So are C++'s own libraries, which the runtime brings: a linker takes longest for looking through their names."""
+    So are C++'s own libraries, which the runtime brings: a linker takes longest for looking through their names. Not
+    libm: whoever names no version of `expf`, `powf` and the like gets the oldest, which sets `errno` and takes twice as
+    long."""
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
     shared = _shares_libraries(compiler().path)
     seen = '-Wl,--wrap=__cxa_allocate_exception'  # what a kernel throws: include/cuda/emulator.h
-    return ['-Wl,-Bsymbolic', seen, *(['-nodefaultlibs', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
+    return ['-Wl,-Bsymbolic', seen, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
 
 
 # What comes of an archive is nobody else's: exceptions of Matplotlib went wrong where they met C++'s library in ours.

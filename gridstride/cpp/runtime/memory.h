@@ -97,6 +97,9 @@ struct Memory {
         if (used + 2 * gap + whole > size) return nullptr;
         char *start = base + used + gap;
         if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
+#ifdef MADV_HUGEPAGE
+        if (whole >= size_t(4) << 20) madvise(start, whole, MADV_HUGEPAGE);    // else each 4 KB costs a fault
+#endif
         used += gap + whole;
         char *p = start + (whole - n - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);

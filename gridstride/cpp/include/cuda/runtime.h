@@ -17,9 +17,12 @@ typedef struct GridstrideStream *cudaStream_t;
 #define GRIDSTRIDE_NOT_READ(n) __attribute__((access(none, n)))     // looks at the address alone, whatever lies there
 #endif
 
-// The built-in variables; the scheduler sets them whenever it switches to a thread.
-extern GRIDSTRIDE_API __thread uint3 threadIdx, blockIdx;
-extern GRIDSTRIDE_API __thread dim3 blockDim, gridDim;
+// The built-in variables; the scheduler sets them whenever it switches to a thread. Their places are known when a
+// module is loaded: otherwise each look at one is a call.
+#define GRIDSTRIDE_BUILTIN extern GRIDSTRIDE_API __attribute__((tls_model("initial-exec"))) __thread
+GRIDSTRIDE_BUILTIN uint3 threadIdx, blockIdx;
+GRIDSTRIDE_BUILTIN dim3 blockDim, gridDim;
+#undef GRIDSTRIDE_BUILTIN
 static constexpr int warpSize = 32;
 
 // in device code it returns how many arguments were printed
