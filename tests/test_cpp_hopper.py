@@ -622,6 +622,38 @@ def test_threads_that_have_left_are_not_waited_for(order):
         in_cluster('gone', (out,), 4, 4, checks=checks)
         assert out.tolist()==([2]*16 + [1]*16)*3
 
+TOLD = PTX + r"""
+__device__ void store_async(u32 to, int a, int b, u32 bar) {
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.s32 [%0], {%1, %2}, [%3];"
+                 :: "r"(to), "r"(a), "r"(b), "r"(bar) : "memory");
+}
+__global__ void told(int *out, int wrong) {  // each block hears from all, and ends when it has
+    __shared__ u64 bar;
+    __shared__ int2 got[8];
+    const int r = rank(), n = blocks(), t = threadIdx.x;
+    if (t == 0) { init(&bar, 1); ready(); expect(&bar, n*8); }
+    cluster_sync();
+    if (t < n && (wrong != 1 || r)) store_async(map(&got[r], t), r, 10*t, map(&bar, wrong == 2 ? 0 : t));
+    if (wrong != 3) wait(&bar, 0);
+    if (t < n) out[blockIdx.x*n + t] = got[t].x + got[t].y;  // out
+}
+"""
+
+def told(wrong=0, checks=True):
+    out = torch.full((8, 4), -1, dtype=torch.int32)
+    compiled(TOLD, checks).launch((out, wrong), 8, 32, cluster=(4, 1, 1))
+    return out.tolist() == [[r + 10*block for r in range(4)] for block in [*range(4)]*2]
+
+def test_stores_whose_bytes_another_block_counts(order): assert told() and told(checks=False)
+
+@pytest.mark.parametrize('wrong,kinds,says', [
+    (1, SynccheckError, 'phase 0 lacks 8 bytes'),
+    (2, SynccheckError, 'st.async, whose numbers go to another block, at a place where no mbarrier is'),
+    (3, RacecheckError, r'got\[\d\] is')])
+def test_mistakes_with_stores_whose_bytes_are_counted(wrong, kinds, says, order):
+    with pytest.raises(kinds, match=says): told(wrong)
+
+
 # wgmma
 
 K = dict(tf32=8, e4m3=32)                                   # of a product; of others 16

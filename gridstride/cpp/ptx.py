@@ -153,6 +153,10 @@ _CALLS = [
             rf'cp\.async\.bulk{_SHARED}\.global\.mbarrier::complete_tx::bytes(?:\.multicast::cluster)?',
             lambda to, at, bytes, bar, *blocks: _ptx('bulk_load', to, at, bytes, bar, *blocks),
         ),
+        (
+            r'st\.async(?:\.weak)?\.shared::cluster\.mbarrier::complete_tx::bytes(?:\.v[24])?\.[bsuf](?:32|64)',
+            lambda to, *o: _ptx('store_async', to, o[-1], *o[:-1]),
+        ),
         (r'cp\.async\.bulk\.global\.shared\.bulk_group', lambda to, at, bytes: _ptx('bulk_store', to, at, bytes)),
         (
             rf'cp\.async\.bulk\.tensor\.([1-5])d{_SHARED}\.global(?:\.tile)?'
@@ -248,7 +252,7 @@ KNOWN = (
     'fence.proxy.async; wgmma of '
     'm64nNk16 for bf16 and f16, of m64nNk8 for tf32, of m64nNk32 for e4m3 and s8, wgmma.mma_async.sp of m64nNk32 for '
     'bf16 and f16; setmaxnreg; mapa, barrier.cluster, '
-    'ld and st of shared::cluster; '
+    'ld and st of shared::cluster, st.async; '
     'elect.sync'
 )
 

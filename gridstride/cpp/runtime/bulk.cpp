@@ -54,6 +54,17 @@ void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint
         memcpy(p, from, bytes);
     });
 }
+void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line) {
+    Worker &b = block_at(to, line);
+    char *p = shared_at(to, bytes, "st.async", line);
+    if (&block_at(bar, line) != &b)
+        fail(Code::no_mbarrier, {{"operation", "st.async, whose numbers go to another block,"}}, line);
+    // a use for which the block stays: it waits for the bytes, or its end is a finding of its own
+    const Access used = detector.on ? b.clock->used_by_others : Access{};
+    comes(b, to, bytes, bar, line);
+    if (detector.on) b.clock->used_by_others = used;
+    memcpy(p, from, bytes);
+}
 // The block's own shared memory from which a copy to global memory reads, until it has been waited for.
 static char *stored_from(uint32_t from, uint32_t bytes, unsigned alignment, const char *what, int line) {
     must_be_own(from, what, line);

@@ -128,6 +128,11 @@ template <class A, class P> bool over(int line, bool waits, A at, P phase) {
     return waits ? mbarrier_try(window(at), uint32_t(phase), line)
                  : mbarrier_over(window(at), uint32_t(phase), false, line);
 }
+template <class A, class B, class... S> void store_async(int line, A to, B bar, S... s) {
+    char bytes[(sizeof(S) + ...)], *p = bytes;
+    ((__builtin_memcpy(p, &s, sizeof s), p += sizeof s), ...);
+    ::gridstride::store_async(window(to), bytes, sizeof bytes, window(bar), line);
+}
 template <class A, class B> void bulk_load(int line, A to, uint64_t from, uint32_t bytes, B bar, uint32_t blocks = 0) {
     ::gridstride::bulk_load(window(to), reinterpret_cast<const void *>(from), bytes, window(bar), blocks, line);
 }

@@ -201,6 +201,8 @@ struct alignas(64) TensorMap {
 inline bool is_tensor_map(const TensorMap &map) { return !__builtin_memcmp(map.mark, "gs tmap", sizeof map.mark); }
 // Bulk copies: `blocks` has a bit for each block of the cluster that gets the box; 0: the one that asks.
 GRIDSTRIDE_API void bulk_load(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, uint32_t blocks, int line);
+// st.async: to shared memory of a block of the cluster, whose mbarrier at `bar` counts the bytes
+GRIDSTRIDE_API void store_async(uint32_t to, const void *from, uint32_t bytes, uint32_t bar, int line);
 GRIDSTRIDE_API void bulk_store(void *to, uint32_t from, uint32_t bytes, int line);
 GRIDSTRIDE_API void tensor_load(
     uint32_t to, const void *map, const int32_t *at, int rank, uint32_t bar, uint32_t blocks, int line);
