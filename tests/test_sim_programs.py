@@ -356,6 +356,77 @@ def test_an_atomic_needs_an_index_for_each_axis():
         half_indexed[1, 1](np.zeros((2, 2)))
 
 
+# what Python takes and a kernel must not: it went on with a number that nobody meant
+
+
+@cuda.jit
+def index_of_a_number(x, out):
+    out[cuda.grid(1)] = x[cuda.grid(1)][0]
+
+
+@cuda.jit
+def length_of_a_number(x, out):
+    out[0] = len(cuda.grid(1))
+
+
+@cuda.jit
+def truth_of_an_array(x, out):
+    if x:
+        out[0] = 1
+
+
+@cuda.jit
+def equal_arrays(x, out):
+    if x == out:
+        out[0] = 1
+
+
+@cuda.jit
+def root_of_an_array(x, out):
+    out[0] = math.sqrt(x)
+
+
+@cuda.jit
+def barrier_that_is_not_called(x, out):
+    out[0] = x[0]
+    cuda.syncthreads  # noqa: B018
+
+
+@cuda.jit
+def fourth_axis(x, out):
+    out[0] = cuda.grid(4)[0]
+
+
+@cuda.jit
+def no_axis(x, out):
+    out[0] = cuda.grid()
+
+
+@cuda.jit
+def array_of_lists(x, out):
+    s = cuda.shared.array(4, list)
+    out[0] = s[0]
+
+
+@cuda.jit
+def comprehension(x, out):
+    out[0] = sum([o for o in (1, 2)])
+
+
+@pytest.mark.parametrize('kernel,error,says', [
+    (index_of_a_number, TypeError, 'a number is indexed'), (length_of_a_number, TypeError, r'a number has no len\(\)'),
+    (truth_of_an_array, TypeError, r'takes it for a number: if x:(.|\n)*Take one of its elements, as in x\[i\]'),
+    (equal_arrays, TypeError, 'x, is an array'), (root_of_an_array, TypeError, 'x, is an array'),
+    (barrier_that_is_not_called, sim.NotSimulated, r'not calling it(.|\n)*Write cuda.syncthreads\(\)'),
+    (fourth_axis, ValueError, '1, 2 or 3 axes, and ndim is 4'),
+    (no_axis, TypeError, r"cuda\.grid\(ndim\): missing .*'ndim'"),
+    (array_of_lists, TypeError, 'no type of numbers'),
+    (comprehension, sim.NotSimulated, r'a list comprehension in a kernel(.|\n)*Write a loop')])  # fmt: skip
+def test_what_python_takes_and_a_kernel_must_not(kernel, error, says):
+    with pytest.raises(error, match=says):
+        kernel[1, 4](np.ones(4, 'f4'), np.zeros(4, 'f4'))
+
+
 # complex numbers
 
 

@@ -22,7 +22,7 @@ def with_its_line(prog, values, error):
         return NotSimulated(error.what, error.mend, **place)
     if isinstance(error, ShownBriefly) or not number:
         return error
-    if isinstance(error, TypeError) and "'View'" in str(error):
+    if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):
         return _number_error(prog, values, error)
     cuda = sys.modules[f'{__package__}.cuda']
     meant = get_close_matches(getattr(error, 'name', None) or '', dir(cuda), 1, 0.8)
@@ -45,7 +45,8 @@ def _number_error(prog, values, error):
         if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
             shape = tuple(map(int, v.shape))
             what = f'is an array of shape {shape}, and line {number} takes it for a number: {line}'
-            return argument_error(prog.name, i, name, f'{what}\n  Give the number itself: {name}.item()')
+            mend = 'Give the number itself: {}.item()' if v.size == 1 else 'Take one of its elements, as in {}[i].'
+            return argument_error(prog.name, i, name, f'{what}\n  {mend.format(name)}')
     what, mend = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
     return NotSimulated(what, mend, kernel=prog.name, file=prog.file, line=number or None, source=line)
 

@@ -37,6 +37,12 @@ def _tuple(v):
     raise NotSimulated(f'enumerate or zip over {type(v).__name__}; loop over range(len(...))')
 
 
+def _len(v):
+    if isinstance(v, (np.ndarray, np.generic)):
+        raise TypeError('a number has no len(); an array or a tuple has')
+    return np.int64(len(v))
+
+
 def _enumerate(a, start=0):
     return tuple((np.int64(start + i), o) for i, o in enumerate(_tuple(a)))
 
@@ -73,7 +79,7 @@ FUNCTIONS = {
     min: _least(np.minimum),
     max: _least(np.maximum),
     abs: np.abs,
-    len: lambda v: np.int64(len(v)),
+    len: _len,
     int: _int,
     float: _float,
     bool: truth,

@@ -87,6 +87,8 @@ laneid = _LaneId()
 
 
 def _axes(n, f):
+    if np.ndim(n) or n not in (1, 2, 3):
+        raise ValueError(f'a grid has 1, 2 or 3 axes, and ndim is {n}')
     res = tuple(f(a) for a in 'xyz'[: int(n)])
     return res[0] if len(res) == 1 else res
 

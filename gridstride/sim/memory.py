@@ -64,6 +64,12 @@ class View:
     def __getattr__(self, k):
         raise AttributeError(f'an array in a kernel has no {k!r}: work on its elements')
 
+    def _is_no_number(self, *_):
+        raise TypeError("a 'View' is no number")  # `errors` finds its name, and says what to do
+
+    __eq__ = __ne__ = __bool__ = _is_no_number
+    __hash__ = object.__hash__
+
     @property
     def size(self):
         "How many elements it has"
@@ -106,11 +112,14 @@ class View:
 
 
 def as_dtype(d):
-    "NumPy's dtype for what kernels write: np.float32, numba.float32, 'float32'"
+    "NumPy's dtype for what kernels write: np.float32, numba.float32, 'float32'; `TypeError` for what is no number"
     try:
-        return np.dtype(d)
+        dtype = np.dtype(d)
     except TypeError:
-        return np.dtype(str(d))
+        dtype = np.dtype(str(d))
+    if dtype.kind == 'O':
+        raise TypeError(f'{d} is no type of numbers; np.float32 is one')
+    return dtype
 
 
 def strides_of(shape):
@@ -243,10 +252,8 @@ def locate(run, m, v, idx, site):
 
 def no_array(run, v, site):
     "The `TypeError` for what is indexed as if it were an array"
-    s = run.program.sites[site]
-    return TypeError(
-        f'{run.kernel}, line {s.line}: {s.source}: a {type(v).__name__} is indexed; an array or a tensor can be'
-    )
+    s, what = run.program.sites[site], 'number' if isinstance(v, (np.ndarray, np.generic)) else type(v).__name__
+    return TypeError(f'{run.kernel}, line {s.line}: {s.source}: a {what} is indexed; an array or a tensor can be')
 
 
 def load(run, m, v, idx, site):
@@ -254,7 +261,7 @@ def load(run, m, v, idx, site):
     if not isinstance(v, View):
         if hasattr(v, 'load'):
             return v.load(run, m, idx, site)
-        if isinstance(v, np.generic):
+        if isinstance(v, (np.ndarray, np.generic)):
             raise no_array(run, v, site)
         if np.ndim(idx):
             raise run.refusal(site, m, 'a tuple indexed differently in different threads')

@@ -1,6 +1,7 @@
 """What a rewritten kernel calls: all of it, and nothing else, in one object, which kernels know as `__gs`."""
 
 import functools
+import inspect
 import operator
 import sys
 import types
@@ -67,7 +68,12 @@ def divide(run, m, op, a, b, site):
 def call(run, m, f, args, kw, site):
     "Call what a kernel calls: one of CUDA's functions, one of Python's, or a device function"
     if hasattr(f, 'lanes'):
-        return f.lanes(run, m, site, *args, **kw)
+        try:
+            return f.lanes(run, m, site, *args, **kw)
+        except TypeError as e:
+            if e.__traceback__.tb_next is None:  # it was not even begun
+                raise _wrong_call(f, e, args, kw) from None
+            raise
     if f is divmod:
         return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
     if isinstance(getattr(f, 'py_func', None), types.FunctionType):
@@ -89,6 +95,16 @@ def call(run, m, f, args, kw, site):
     if getattr(f, '__name__', '') == 'conjugate' and isinstance(f.__self__, (np.ndarray, np.number, complex)):
         return f()
     raise refusal(run, m, f, site)
+
+
+def _wrong_call(f, error, args, kw):
+    "The error for arguments that one of CUDA's functions does not take, in its own words"
+    signature = inspect.signature(f)
+    try:
+        signature.bind(*args, **kw)
+    except TypeError as e:
+        return TypeError(f'cuda.{f.__name__}{signature}: {e}')
+    return error
 
 
 @functools.lru_cache

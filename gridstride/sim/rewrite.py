@@ -81,6 +81,30 @@ def _expr(src):
     return _bare(ast.parse(src, mode='eval')).body
 
 
+_OUTSIDE = 'Define it outside, with @cuda.jit(device=True) above it.'
+_LOOP = 'Write a loop; what it makes has room in cuda.local.array(size, dtype).'
+_ARRAY = 'Use an array, or a tuple.'
+_REFUSED = {  # part of the language -> what it is called, and what to write instead
+    ast.FunctionDef: ('a def', _OUTSIDE),
+    ast.Lambda: ('a lambda', _OUTSIDE),
+    ast.ListComp: ('a list comprehension', _LOOP),
+    ast.SetComp: ('a set comprehension', _LOOP),
+    ast.DictComp: ('a dict comprehension', _LOOP),
+    ast.GeneratorExp: ('a generator', _LOOP),
+    ast.Dict: ('a dict', _ARRAY),
+    ast.Set: ('a set', _ARRAY),
+    ast.JoinedStr: ('an f-string', 'print takes several values: print(i, x[i]).'),
+    ast.Raise: ('raise', 'assert stops a kernel.'),
+    ast.Try: ('try', 'Test with `if` what could go wrong.'),
+    ast.Global: ('global', 'Write to an array that the kernel is given.'),
+    ast.Await: ('await', ''),
+    ast.Yield: ('yield', ''),
+    ast.YieldFrom: ('yield', ''),
+    ast.Starred: ('a * before an argument', 'Name the values one by one.'),
+    ast.NamedExpr: (':=', 'Assign in a line of its own.'),
+}
+
+
 class _Rewriter(ast.NodeTransformer):
     "Rewrites one function; `sites` collects the places where memory is touched or something is called"
 
@@ -111,6 +135,8 @@ class _Rewriter(ast.NodeTransformer):
         "Statements from `src`, whose names in `parts` stand for expressions; they get the line of `node`"
         parts = {name: self.at(node, o) for name, o in parts.items()}
         place = {k: getattr(node, k, None) for k in ast.expr._attributes}
+        if place['end_lineno'] != place['lineno']:  # a call over many lines is told at its last: where it begins
+            place |= dict(end_lineno=place['lineno'], end_col_offset=place['col_offset'])
         return [_filled(o, parts, place) for o in ast.parse(src).body]
 
     def at(self, node, new):
@@ -142,27 +168,11 @@ class _Rewriter(ast.NodeTransformer):
         return res
 
     def generic_visit(self, node):
+        if type(node) in _REFUSED:
+            what, mend = _REFUSED[type(node)]
+            self.fail(node, f'{what} in a kernel', mend)
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Pass, ast.Expr)):
             self.fail(node, f'the statement {type(node).__name__.lower()} in a kernel')
-        if isinstance(
-            node,
-            (
-                ast.Lambda,
-                ast.ListComp,
-                ast.SetComp,
-                ast.DictComp,
-                ast.GeneratorExp,
-                ast.Dict,
-                ast.Set,
-                ast.JoinedStr,
-                ast.Await,
-                ast.Yield,
-                ast.YieldFrom,
-                ast.Starred,
-                ast.NamedExpr,
-            ),
-        ):
-            self.fail(node, f'{type(node).__name__} in a kernel')
         return super().generic_visit(node)
 
     # statements
@@ -174,6 +184,9 @@ class _Rewriter(ast.NodeTransformer):
             node.value.func, 'id', getattr(node.value.func, 'attr', '')
         ) in ('breakpoint', 'set_trace'):
             return node
+        if isinstance(node.value, ast.Attribute):
+            called = ast.unparse(node.value)
+            self.fail(node, f'naming {called} and not calling it, which does nothing', f'Write {called}().')
         return self.at(node, ast.Expr(self.visit(node.value)))
 
     def visit_Pass(self, node):
