@@ -398,6 +398,16 @@ def fourth_axis(x, out):
 
 
 @cuda.jit
+def sum_without_an_index(x, out):
+    cuda.atomic.add(out, 1)
+
+
+@cuda.jit
+def swap_of_one_value(x, out):
+    cuda.atomic.cas(out, 0, 1)
+
+
+@cuda.jit
 def no_axis(x, out):
     out[0] = cuda.grid()
 
@@ -421,6 +431,8 @@ def comprehension(x, out):
     (fourth_axis, ValueError, '1, 2 or 3 axes, and ndim is 4'),
     (no_axis, TypeError, r"cuda\.grid\(ndim\): missing .*'ndim'"),
     (array_of_lists, TypeError, 'no type of numbers'),
+    (sum_without_an_index, TypeError, r'atomic\.add takes \(ary, idx, val\), and got 2 of these'),
+    (swap_of_one_value, TypeError, r'atomic\.cas takes \(ary, idx, old, val\), and got 3 of these'),
     (comprehension, sim.NotSimulated, r'a list comprehension in a kernel(.|\n)*Write a loop')])  # fmt: skip
 def test_what_python_takes_and_a_kernel_must_not(kernel, error, says):
     with pytest.raises(error, match=says):

@@ -50,9 +50,13 @@ def _always(found, *_):
 
 
 # reads: does what it leaves depend on what was there? writes: from what it found, does it write?
-def _atomic(name, operate, reads=True, writes=_always):
+def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
     def change(run, m, site, ary, idx, *values):
         "`ary[idx]` is changed, and nobody comes between; returns what was there"
+        if len(values) != len(takes):
+            raise TypeError(
+                f'cuda.atomic.{name} takes (ary, idx, {", ".join(takes)}), and got {2 + len(values)} of these'
+            )
         if not isinstance(ary, View):
             if hasattr(ary, 'fields'):
                 raise run.refusal(site, m, f'an atomic on {ary.name}, which has records', 'Give it a field of them.')
@@ -95,7 +99,7 @@ _UPDATES = dict(
     dec=_turns(lambda a, v: v if a == 0 or a > v else a - 1),
 )
 _swap_if = _turns(lambda a, old, v: v if a == old else a)
-_cas = _atomic('cas', _swap_if, writes=lambda found, old, v: found == old)
+_cas = _atomic('cas', _swap_if, writes=lambda found, old, v: found == old, takes=('old', 'val'))
 
 
 def _compare_and_swap(run, m, site, ary, old, val):
