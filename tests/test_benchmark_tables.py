@@ -1,5 +1,5 @@
 """The committed tables of benchmarks say what their JSON says, in the words of the programs that made both."""
-import importlib.util, json, sys
+import importlib.util, json, re, sys
 from pathlib import Path
 
 import pytest
@@ -27,6 +27,37 @@ def test_a_table_is_what_its_json_says(name, program):
     text = (FOLDER/f'{name}.txt').read_text().splitlines()
     lines = [o for o in text if any(mark in o for mark in ('/s  ', ' ratio ', ' FAILED '))]
     assert len(rows) > 20 and [program(name).line(r) for r in rows] == lines
+
+
+def claims():
+    "(what, times as fast, goal or '', file of the table) of each row of the tables of claims, here and in the README"
+    for row in (FOLDER/'README.md').read_text().splitlines():
+        if found := re.fullmatch(r'\| (.*) \| \[.*\]\((\w+\.txt)\) \|', row):
+            what, _, times, *goal = found[1].split(' | ')
+            yield what, times, ''.join(goal), (FOLDER/found[2]).read_text()
+    for what, times, table in re.findall(r'^\| (.*) \| .* \| \[(.*?)\]\(benchmarks/(\w+\.txt)\)',
+                                         (FOLDER.parent/'README.md').read_text(), re.M):
+        yield what, times, '', (FOLDER/table).read_text()
+
+
+def is_there(claimed, text):
+    "Is what is claimed a number of the table, rounded? A table of calls has times over the other's"
+    digits, every = len(claimed.partition('.')[2]), map(float, re.findall(r'\d+(?:\.\d+)?', text))
+    return any(claimed in (f'{o:.{digits}f}', f'{1/o:.{digits}f}' if o else '') for o in every)
+
+
+def test_the_readme_claims_what_the_tables_say():
+    rows = list(claims())
+    assert len(rows) > 50
+    for what, times, goal, text in rows:
+        lost = [o for o in re.findall(r'\d+(?:\.\d+)?', times) if not is_there(o, text)]
+        assert not lost, f'{what}: its table has no {lost}'
+        for o in re.findall(r'(?:^|[,;] |at most )(\d[\d.]*)(?: of its time| and none below 0.9)?(?=[:,;])', goal):
+            assert f'goal {float(o)}' in text, f'{what}: its table has no goal {o}'
+
+
+def test_a_claim_that_no_table_has_is_found():
+    assert is_there('1.14', 'x 1.135 y') and is_there('1.9', '0.52 of torch') and not is_there('0.717', '0.727 0.7')
 
 
 def test_a_run_prints_and_keeps_its_rows(program, tmp_path, monkeypatch, capsys):
