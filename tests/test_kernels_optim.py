@@ -429,6 +429,7 @@ P = torch.ones(3, 4, requires_grad=True)
     (lambda: AdamW([P], lr=torch.tensor(.1)), ValueError, 'lr is a tensor, and reading it would wait for the GPU'),
     (lambda: AdamW([P], lr=-1), ValueError, 'lr is -1; it is a number of 0 or more'),
     (lambda: AdamW([P], eps=float('nan')), ValueError, 'eps is nan'),
+    (lambda: AdamW([P], betas=.9), ValueError, 'betas are 0.9; they are two numbers'),
     (lambda: AdamW([P], betas=(.9, 1)), ValueError, r'betas are \(0.9, 1\); they are two numbers from 0 to below 1'),
     (lambda: AdamW([P.detach().to(torch.complex64).requires_grad_()]), TypeError, 'a parameter is complex64, and it'),
     (lambda: AdamW([P.detach().double().requires_grad_()]), TypeError, 'is float64, and it may be float32, bfloat16'),

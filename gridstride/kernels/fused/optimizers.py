@@ -137,14 +137,14 @@ _TORCHS = 'torch.optim.AdamW(..., fused=True) has it'
 
 
 def _check_group(group):
-    lr, (beta1, beta2) = group['lr'], group['betas']
+    lr, betas = group['lr'], group['betas']
     if isinstance(lr, torch.Tensor):
         _refuse('lr is a tensor, and reading it would wait for the GPU', 'give a float, which a scheduler may change')
     for name, x in dict(lr=lr, eps=group['eps'], weight_decay=group['weight_decay']).items():
         if not 0 <= x < float('inf'):
             _refuse(f'{name} is {x}', 'it is a number of 0 or more')
-    if not (0 <= beta1 < 1 and 0 <= beta2 < 1):
-        _refuse(f'betas are {group["betas"]}', 'they are two numbers from 0 to below 1')
+    if not (isinstance(betas, (tuple, list)) and len(betas) == 2 and all(0 <= o < 1 for o in betas)):
+        _refuse(f'betas are {betas}', 'they are two numbers from 0 to below 1')
     for name in ('amsgrad', 'capturable', 'differentiable'):
         if group.get(name):
             _refuse(f'{name} is not covered', _TORCHS if name != 'differentiable' else 'torch.optim.AdamW has it')
