@@ -7,8 +7,9 @@ course's goals for `mlp`, `bmm` and `grouped_mm`.
 
 Each result is first compared with torch's own, or one in float64. All sides are captured in CUDA graphs, so that no
 Python is timed; then they take turns. Figures are medians of GPU time, ratios medians over the rounds with their 95%
-interval; the L2 cache is overwritten before each run. `eager` is torch as it is, `compiled` torch.compile with
-max-autotune, `torch` torch.bmm and torch._grouped_mm. float32 is without TF32.
+interval; the L2 cache is overwritten before each run, but in rows that say `graph`: there calls follow each other, as
+those of a model do. `eager` is torch as it is, `compiled` torch.compile with max-autotune, `torch` torch.bmm and
+torch._grouped_mm. float32 is without TF32.
 
 mlp: x + F.linear(F.gelu(F.linear(x, up, up_bias)), down, down_bias), rows x width x hidden; `both` is forward and the
 gradients of all five. bmm: products x rows x columns x k. grouped_mm: rows x columns x k, 16 ragged groups.
@@ -20,6 +21,7 @@ from types import SimpleNamespace
 import torch
 import torch.nn.functional as F
 from gridstride.bench import compare
+from gridstride.bench.columns import COLUMNS, by_column
 from gridstride.kernels import bmm, grouped_mm, mlp
 from gridstride.kernels.ladder import Gpu
 
@@ -87,23 +89,35 @@ def of_mlp(seconds, shape=(8192, 4096, 14336)):
 
 # Batches and groups
 
+def graph_row(dtype, shape, ways, flops, seconds):
+    "The row of calls that follow each other in a CUDA graph, with nothing between them"
+    sides = by_column(ways, seconds, 1, dict(graph=COLUMNS['graph']))['graph']['sides']
+    ours, torchs = sides['ours'], sides['torch']
+    both = dict(zip(('seconds', 'other_seconds'), (ours['seconds'], torchs['seconds'])))
+    rates = dict(zip(('gbs', 'other_gbs'), (flops/1e12/o for o in both.values())))
+    times = dict(ratio=1/torchs['ratio'], low=1/torchs['high'], high=1/torchs['low'])
+    return dict(tool='bmm, graph', dtype=str(dtype)[6:], shape=list(shape), other='torch', **both, **rates, **times,
+                goal=None, doubts=[])
+
+
 def mean_of(found, goal):
     "A row with the geometric means of others"
     def mean(key): return math.exp(sum(math.log(r[key]) for r in found)/len(found))
     means = {o: mean(o) for o in ('seconds', 'other_seconds', 'gbs', 'other_gbs', 'ratio', 'low', 'high')}
-    return dict(found[0], tool='bmm, mean', shape=[len(found)], goal=goal, doubts=[], **means)
+    return dict(found[0], tool=f"{found[0]['tool']}, mean", shape=[len(found)], goal=goal, doubts=[], **means)
 
 
 def of_bmm(seconds, dtype):
     torch.manual_seed(0)
-    found = []
+    found, graphs = [], []
     for shape in BATCHES:
         count, h, w, k = shape
         a, b = normal(count, h, k, dtype=dtype), normal(count, k, w, dtype=dtype)
         check(bmm(a, b), a.double() @ b.double(), 2**-8 if dtype == HALF else 2**-20)
         ways = dict(ours=lambda: bmm(a, b), torch=lambda: torch.bmm(a, b))
         found += rows_of('bmm', dtype, shape, ways, 2*count*h*w*k, {}, seconds/4)
-    return [*found, mean_of(found, 1.)]
+        graphs.append(graph_row(dtype, shape, ways, 2*count*h*w*k, seconds/4))
+    return [*found, mean_of(found, 1.), *graphs, mean_of(graphs, 1.)]
 
 
 def sizes_of(n, count=16):
@@ -135,7 +149,7 @@ def measure(name, seconds):
     except Exception as e: return [rows.failed(name, SimpleNamespace(dtype=HALF, shape=()), e)]
 
 
-def line(r): return rows.line(r, tool=12, dtype=9, shape=17, other=8, us=8, gbs=6).replace('GB/s', 'TFLOP/s')
+def line(r): return rows.line(r, tool=16, dtype=9, shape=17, other=8, us=8, gbs=6).replace('GB/s', 'TFLOP/s')
 
 
 if __name__ == '__main__':
