@@ -909,6 +909,7 @@ exec('def hidden(x, out): x[0] = 1', HIDDEN)
     ('cuda.atomic.add(x, 0)', 'does not take these arguments', ''),
     ('x[0] = tree_sum(x, x)', 'tree_sum is a kernel', 'device=True'),
     ('x[0] = cuda.syncthreads()', 'cannot hold this', ''),
+    ('cuda.syncthreads', 'naming cuda.syncthreads and not calling it does nothing', r'Write cuda.syncthreads'),
     ('x[0] = x[1]+cuda.syncthreads()', 'a call that gives nothing beside \\+', ''),
     ('if cuda.syncthreads(): x[0] = 1', 'a call that gives nothing where a number is needed', ''),
     ('x[cuda.syncthreads()] = 1', 'a call that gives nothing where a number is needed', ''),

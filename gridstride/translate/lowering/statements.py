@@ -77,6 +77,9 @@ class Lowering(Assignments):
         "An expression as a statement: a docstring, `print(...)`, a call"
         if isinstance(s.value, ast.Constant):
             return
+        if isinstance(s.value, ast.Attribute):
+            called = ast.unparse(s.value)
+            self.refuse(s, f'naming {called} and not calling it does nothing', f'Write {called}().')
         if isinstance(s.value, ast.Call) and self.callee_name(s.value) == 'print':
             return self.print(s, s.value)
         self.evaluate(s, self.x(s.value))
