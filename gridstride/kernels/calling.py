@@ -165,7 +165,8 @@ def matmul(
     """`a @ b`, by the fastest kernel of the course that covers it, else by torch; `explain(a, b)` says which.
 
     Products of float32 have float32's errors, infinities and NaN, also where tensor cores make them; but numbers below
-    1e-33 lose bits there (`split`). Where sums overflow on the way, their order decides what is infinite, as ever.
+    1e-33 lose bits there (`split`, `thin`). Where sums overflow on the way, their order decides what is infinite, as
+    ever.
 
     The first product of a shape is planned and compiled; those that follow are looked up and launched. For
     `torch.compile` it is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is."""

@@ -175,6 +175,131 @@ thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
 '''
 
 
+# Where columns are more, arithmetic takes long: with 32 of them the multiply-adds of 50000x784 alone take 74,000
+# cycles, and what is read of `n` and `m` in shared memory 57,000. So tensor cores multiply what both are in three
+# planes of bf16, as `split` has it: six products, small ones first, of 32 k at a time, whose sums are then added by
+# float32 additions, which round; and results that may be unsound are computed again. On an H100 that takes 71 µs after
+# other memory was read, where torch takes 76, and to read `m` alone 53.
+#
+# A warp takes 16 rows of `m`, and a ring of its own, as above. Its lanes take apart what they have read: lane 4g+q the
+# k from 8q to 8q+7 of a step in rows g and g+8, where it finds all banks. The planes of `n` are made once by each
+# block, and lie as the lanes read them. They are asked for before `m`, and made while that is on its way.
+#
+# That rows come in pieces of 128 bytes costs more than all else: with 10 columns it takes 66 µs. Whole rows by bulk
+# copies, whose k the warps of a block shared, each with its planes of `n` in registers, took 59 µs with 16 columns,
+# where multiply-adds take 67, but 79 with 32, and a k that is a little more than warps have room for costs a turn.
+planes_src = r'''
+constexpr int TILES = (W+7)/8, PIECE = 16*32, BATCH = 7;            // of columns; a step's numbers; pieces of n at once
+constexpr float SOUND = 0x1p127f;                                   // sums of planes are what they should be below
+
+// two numbers as three planes, each rounds what is left over
+__device__ void take_apart(float x, float y, u32 &hi, u32 &mid, u32 &lo) {
+    hi = pack(x, y);
+    x -= __uint_as_float(hi << 16); y -= __uint_as_float(hi & 0xffff0000u);
+    mid = pack(x, y);
+    lo = pack(x - __uint_as_float(mid << 16), y - __uint_as_float(mid & 0xffff0000u));
+}
+
+// a row of m times a column of n, by a chain of multiply-adds, which a NaN ends
+__device__ float chain(const float *row, const float *column, int k) {
+    float o = 0;
+    for (size_t i = 0; i < k && !isnan(o); i++) o = fmaf(row[i], column[i*W], o);
+    return o;
+}
+
+__global__ void __launch_bounds__(32*WARPS, 1)
+thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
+    extern __shared__ __align__(16) float shared[];
+    int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4;
+    int steps = (k+31)/32, groups = (h+15)/16, all = gridDim.x*WARPS, first = blockIdx.x + gridDim.x*warp;
+    float *ring = shared + warp*STAGES*PIECE;                       // of this warp
+    uint4 *planes = (uint4 *)(shared + WARPS*STAGES*PIECE);         // of n: eight k of a column for each lane
+    int ahead = first, step = 0, into = 0, from = 0;
+    auto fetch = [&] {                                              // STAGES-1 steps ahead, past the end of a row too
+        if (ahead < groups)
+            #pragma unroll
+            for (int i = lane; i < PIECE/4; i += 32) {
+                int y = i/8, x = i%8, r = ahead*16+y, c = step*32 + x*4;
+                bool there = r < h && c < k;
+                copy_async<16>(ring + into*PIECE + y*32 + (x ^ y%8)*4, there ? m + (size_t)r*k + c : m, there);
+            }
+        copies_commit();
+        if (++step == steps) step = 0, ahead += all;
+        if (++into == STAGES) into = 0;
+    };
+    float x[BATCH][8];
+    auto ask = [&](int begin) {
+        #pragma unroll
+        for (int b = 0; b < BATCH; b++)
+            #pragma unroll
+            for (int v = 0; v < 8; v++) {
+                int i = begin + b*WARPS, r = i/TILES*32 + q*8+v, c = i%TILES*8 + g;
+                x[b][v] = r < k && c < W ? __ldg(n + (size_t)r*W + c) : 0;
+            }
+    };
+    ask(warp);
+    for (int s = 0; s < STAGES-1; s++) fetch();
+    for (int i = warp; i < steps*TILES; i += BATCH*WARPS) {
+        #pragma unroll
+        for (int b = 0; b < BATCH; b++) {
+            int at = i + b*WARPS;
+            uint4 p[3];
+            take_apart(x[b][0], x[b][1], p[0].x, p[1].x, p[2].x);
+            take_apart(x[b][2], x[b][3], p[0].y, p[1].y, p[2].y);
+            take_apart(x[b][4], x[b][5], p[0].z, p[1].z, p[2].z);
+            take_apart(x[b][6], x[b][7], p[0].w, p[1].w, p[2].w);
+            #pragma unroll
+            for (int y = 0; y < 3; y++)
+                if (at < steps*TILES) planes[((at/TILES*3 + y)*TILES + at%TILES)*32 + lane] = p[y];
+        }
+        if (i + BATCH*WARPS < steps*TILES) ask(i + BATCH*WARPS);
+    }
+    __syncthreads();                                                // n is there
+    for (int u = first; u < groups; u += all) {
+        float sum[TILES][4] = {};
+        for (int c = 0; c < steps; c++) {
+            copies_wait<STAGES-2>();
+            __syncwarp();                                           // what the other lanes copied is there, too
+            u32 a[3][2][4];
+            #pragma unroll
+            for (int i = 0; i < 4; i++) {                           // 16 k, a row
+                int j = i/2, y = i%2;
+                float4 v = *(float4 *)(ring + from*PIECE + (g + y*8)*32 + ((2*q+j) ^ g)*4);
+                take_apart(v.x, v.y, a[0][j][y], a[1][j][y], a[2][j][y]);
+                take_apart(v.z, v.w, a[0][j][2+y], a[1][j][2+y], a[2][j][2+y]);
+            }
+            if (++from == STAGES) from = 0;
+            fetch();
+            uint4 b[3][TILES];
+            #pragma unroll
+            for (int i = 0; i < 3*TILES; i++) b[i/TILES][i%TILES] = planes[(c*3*TILES + i)*32 + lane];
+            float part[TILES][4] = {};
+            // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
+            constexpr int P[6] = {2, 0, 1, 1, 0, 0}, Q[6] = {0, 2, 1, 0, 1, 0};
+            #pragma unroll
+            for (int i = 0; i < 6; i++) {
+                #pragma unroll
+                for (int t = 0; t < TILES; t++) mma(part[t], a[P[i]][0], b[Q[i]][t].x, b[Q[i]][t].y);
+                #pragma unroll
+                for (int t = 0; t < TILES; t++) mma(part[t], a[P[i]][1], b[Q[i]][t].z, b[Q[i]][t].w);
+            }
+            // the tensor core cuts its sums off, an ordinary addition rounds them
+            #pragma unroll
+            for (int i = 0; i < TILES*4; i++) sum[i/4][i%4] += part[i/4][i%4];
+        }
+        #pragma unroll
+        for (int i = 0; i < TILES*4; i++) {
+            int r = u*16 + g + i%4/2*8, c = i/4*8 + q*2 + i%2;
+            float o = sum[i/4][i%4];
+            if (r >= h || c >= W) continue;
+            if (!(fabsf(o) < SOUND)) o = chain(m + (size_t)r*k, n + c, k);     // NaN is here, too
+            out[(size_t)r*W + c] = o;
+        }
+    }
+}
+'''
+
+
 add_src = r'''
 __global__ void add_slabs(const float *parts, float *out, int size, int slabs) {
     int i = blockIdx.x*blockDim.x + threadIdx.x;
@@ -314,6 +439,9 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
 # The constants follow from the width: the registers hold `R*W` sums. The slabs follow from the shared memory
 # and from the number of SMs.
 SHARED = 200 * 1024  # bytes of shared memory that a block may take
+PLANES = 226 * 1024  # bytes for the planes of `n` and the rings
+FEW = 16  # columns up to which multiply-adds are as fast
+LARGE = 2**24  # numbers of `m` from which on planes were measured
 LONG = 1792  # numbers in a row of `m` from which on few warps have room for theirs beside 13 columns or more
 _ARRAYS = 'm', 'n', 'out'
 
@@ -356,6 +484,25 @@ class Thin(Product):
         src, shared = with_constants(PTX + piece_src + sums_src + rows_src, c), (c['WARPS'] * c['R'] + w) * k * 4
         return Call(src, 'thin_rows', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
 
+    def by_planes(self, h, w, k, on):
+        """The constants for tensor cores, where a block keeps the planes of `n`; None where that cannot be, or where it
+        is not known to be faster"""
+        WARPS = 8
+        STAGES = (PLANES - self._plane_bytes(w, k)) // (WARPS * 2048)
+        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and STAGES >= 3
+        if can and FEW < w <= self.WIDEST and h >= on.sms * WARPS * 16 and h * k >= LARGE:
+            return dict(W=w, WARPS=WARPS, STAGES=min(STAGES, 7))
+
+    def _plane_bytes(self, w, k):
+        return cdiv(k, 32) * cdiv(w, 8) * 1536
+
+    def planes(self, h, w, k, on):
+        "The launch by tensor cores, if there is one"
+        if c := self.by_planes(h, w, k, on):
+            shared = c['WARPS'] * c['STAGES'] * 2048 + self._plane_bytes(w, k)
+            src = with_constants(PTX + planes_src, c)
+            return Call(src, 'thin_planes', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
+
     def slabs(self, h, w, k, on):
         "(the launch by slabs of k, how many of these there are)"
         turned = self.layout == 'tn'
@@ -369,8 +516,8 @@ class Thin(Product):
 
     def recipe(self, h, w, k, on):
         "One call, or one by slabs of k and one that adds these up"
-        if by_rows := self.rows(h, w, k, on):
-            return Recipe([by_rows])
+        if at_once := self.planes(h, w, k, on) or self.rows(h, w, k, on):
+            return Recipe([at_once])
         call, slabs = self.slabs(h, w, k, on)
         if slabs == 1:
             return Recipe([call])

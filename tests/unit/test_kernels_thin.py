@@ -1,10 +1,11 @@
 "Products of a few columns, and small ones."
-import sys
+import math, sys
 
 import pytest
 import torch
 from gridstride.asm import CompilerMissing, resources
-from gridstride.cpp import on_emulator
+from gridstride.cpp import on_emulator, options
+from gridstride.kernels import thin
 from gridstride.kernels.rung import H100, here
 from gridstride.kernels.thin import SHARED, SMALL, THIN, THIN_TN
 from gridstride.utils import cdiv
@@ -42,10 +43,12 @@ def test_whole_rows_by_bulk_copies(shape):
     right(THIN, *shape)
 
 
-@pytest.mark.parametrize('w,k', [(10, 784), (1, 784), (10, 128), (20, 784)])
-def test_rows_compile_without_spills(w, k):
-    call, = THIN.recipe(50000, w, k, H100).calls
-    assert call.name == 'thin_rows'
+@pytest.mark.parametrize('h,w,k,name', [
+    (50000, 10, 784, 'thin_rows'), (50000, 1, 784, 'thin_rows'), (50000, 10, 128, 'thin_rows'),
+    (10000, 20, 784, 'thin_rows'), (50000, 17, 784, 'thin_planes'), (50000, 32, 784, 'thin_planes')])
+def test_they_compile_without_spills(h, w, k, name):
+    call, = THIN.recipe(h, w, k, H100).calls
+    assert call.name == name
     try: took = resources(call.src, block=call.block[0], shared_bytes=call.shared, arch='sm_90a')
     except CompilerMissing as e:
         if sys.platform == 'linux': raise
@@ -63,6 +66,39 @@ def test_long_rows_and_many_columns_go_through_the_ring():
 
 def test_rows_that_bulk_copies_do_not_take():
     assert [THIN.by_rows(10, k) for k in (785, 8000)] + [THIN.by_rows(21, 784)] == [None]*3
+
+
+@pytest.fixture
+def planes_anywhere(monkeypatch): monkeypatch.setattr(thin, 'LARGE', 0)
+
+
+@pytest.mark.parametrize('i,shape', [*enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])])
+def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
+    "In planes, in any order of the warps; groups of rows beyond those that begin"
+    assert THIN.recipe(*shape, here()).calls[0].name == 'thin_planes'
+    with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
+
+
+def test_planes_know_no_bounds_but_those_of_floats(planes_anywhere):
+    "What is infinite, no number, or overflows in planes alone is computed again by multiply-adds"
+    m, n, out = torch.randn(1024, 40), torch.randn(40, 17), torch.empty(1024, 17)
+    m[3, 5], m[3, 39], m[7, 2], n[5, 16], n[39, 16] = math.inf, 1, math.nan, 1, -math.inf
+    m[20], m[21, 1:] = 3e38, 0
+    m[21, 0], n[0, 3], n[0, 4] = 3.4e38, 1, -1
+    THIN(m, n, out)
+    want = m.double() @ n.double()
+    want = torch.where(want.abs() > torch.finfo(torch.float32).max, want.sign()*math.inf, want)
+    bound = 40*2**-24*(m.double().abs() @ n.double().abs())
+    same = (out == want) | (out.isnan() & want.isnan()) | ((out.double() - want).abs() <= bound)
+    assert same[torch.arange(1024) != 20].all() and not out[20].isfinite().any()
+    assert out[21, 3] == torch.tensor(3.4e38) == -out[21, 4] and want[3].isnan().tolist() == [False]*16 + [True]
+
+
+def test_planes_need_room_and_rows():
+    def name(*shape): return THIN.recipe(*shape, H100).calls[0].name
+    assert [name(21400, 32, 784), name(21399, 32, 784), name(50000, 32, 928), name(50000, 32, 932),
+            name(50000, 32, 786), name(50000, 16, 784)] == ['thin_planes', 'thin']*2 + ['thin', 'thin_rows']
+    assert THIN_TN.by_planes(50000, 32, 784, H100) is None
 
 
 def test_what_is_no_thin_product():
