@@ -14,6 +14,7 @@ constexpr int A_BYTES = BM*128, B_BYTES = B_DOWN ? (BN + 63)/64*BOX : ROWS*128; 
 constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
 constexpr int A_STEP = A_DOWN ? 16*128 : 32, B_STEP = B_DOWN ? 16*128 : 32;                     // bytes to 16 k on
 constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : B_DOWN ? COLUMNS/64*BOX : COLUMNS*128;
+constexpr bool MOVED = WGS > 1 || BLOCKS > 1;       // do registers move to who multiplies? Else all have enough
 // what a cluster computes
 constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;
 constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                         // of each descriptor
@@ -71,6 +72,16 @@ __device__ void add_up(float (&all)[M][N/2], float (&d)[M][COLUMNS/2], float4 *s
     }
 }
 
+// Says that this thread is there, without a wait for all that it wrote, which takes a thousand cycles: what others need
+// of that they get by barriers
+__device__ void cluster_here() { asm volatile("barrier.cluster.arrive.relaxed;" ::: "memory"); }
+
+// `place` here and now, and not where its results are needed first: that is where everybody waits for them
+__device__ void first_place(int tile, int tall, int wide, int &tr, int &tc) {
+    place(tile, tall, wide, tr, tc);
+    asm volatile("" : "+r"(tr), "+r"(tc));
+}
+
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
          const __grid_constant__ TensorMap out, int h, int w, int k) {
@@ -83,26 +94,25 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     int me = blockIdx.x%CLUSTER, q = me/SHARERS, i = me%CM, j = me%SHARERS/CM;
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0;
     int cluster = blockIdx.x/CLUSTER, clusters = gridDim.x/CLUSTER;
-    int tall = (h + HIGH-1)/HIGH, wide = (w + WIDE-1)/WIDE, steps = (k + BK-1)/BK, tr, tc;
+    if (threadIdx.x == 32) { prefetch(m); prefetch(n); prefetch(out); }      // three begin, each in a warp of its own
+    int tall = (h + HIGH-1)/HIGH, wide = (w + WIDE-1)/WIDE, tiles = tall*wide, steps = (k + BK-1)/BK, tr, tc;
     int begin = q*steps/CK, end = (q + 1)*steps/CK;
-    if (threadIdx.x == WGS*128) {
-        prefetch(m); prefetch(n); prefetch(out);
+    if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
         barriers_ready();
-    }
-    if (CLUSTER > 1) cluster_sync(); else __syncthreads();
+    } else if (threadIdx.x == WGS*128) first_place(cluster, tall, wide, tr, tc);    // divides meanwhile
+    if (CLUSTER > 1) { cluster_here(); cluster_wait(); } else __syncthreads();
     if (EARLY) {                                            // from here on all that kernels ahead wrote is there
         asm volatile("griddepcontrol.launch_dependents;" ::: "memory");
         asm volatile("griddepcontrol.wait;" ::: "memory");
     }
     if (wg == WGS) {                                        // producer
-        registers_down<DOWN>();
+        if (MOVED) registers_down<DOWN>();
         short same_i = ((1 << SHARERS) - 1)/((1 << CM) - 1) << i << q*SHARERS;  // who wants the first tile, the second
         short same_j = ((1 << CM) - 1) << j*CM << q*SHARERS;
-        if (threadIdx.x == WGS*128) for (int tile = cluster; tile < tall*wide; tile += clusters) {
-            place(tile, tall, wide, tr, tc);
+        bool back = false;                                  // what was last is still in the L2 cache
+        if (threadIdx.x == WGS*128) for (int tile = cluster; tile < tiles; back = !back) {
             int x = ((TURNED ? tc : tr)*CM + i)*BM, y = ((TURNED ? tr : tc)*CN + j)*BN;
-            bool back = tile/clusters%2;                    // what was last is still in the L2 cache
             for (int step = begin; step < end; step++) {
                 int at = (back ? begin + end-1 - step : step)*BK;
                 u32 bar = full + 8*s;
@@ -112,28 +122,32 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
                 load_tile<B_DOWN, CM, B_DOWN ? BN : ROWS>(b + s*B_BYTES, TURNED ? m : n, y, at, bar, i, same_j);
                 if (++s == STAGES) { s = 0; turn++; }
             }
+            if ((tile += clusters) < tiles) place(tile, tall, wide, tr, tc);
         }
         if (CK > 1) cluster_sync();                         // the others leave their sums
+        if (CLUSTER > 1) cluster_here();
     } else {                                                // consumers
-        registers_up<UP>();
+        if (MOVED) registers_up<UP>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
         bool tells = t < CLUSTER && t/SHARERS == q && (t%CM == i || t%SHARERS/CM == j);       // thread t tells block t
         bool sends = TURNED ? t == 0 : t%32 == 0;           // for the warpgroup, for the warp
         u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2;
         u32 da = descriptor(a + wg*A_OWN, A_DOWN ? BOX : 16), db = descriptor(b + wg*B_OWN, B_DOWN ? BOX : 16);
         float d[M][COLUMNS/2];
-        for (int tile = cluster; tile < tall*wide; tile += clusters) {
+        first_place(cluster, tall, wide, tr, tc);           // while the first numbers come
+        // Who fills a stage again waits for all; others might be gone when they are told
+        int refills = CLUSTER > 1 ? (tiles - cluster + clusters-1)/clusters*(end - begin) - STAGES : 1 << 30;
+        for (int tile = cluster; tile < tiles;) {
             for (int step = begin; step < end; step++) {
                 barrier_wait(full + 8*s, turn);
                 multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > begin);
                 wgmma_wait<1>();                            // the step before is done, and its stage is free
-                if (last >= 0 && tells) barrier_arrive_at(empty + 8*last, t);
+                if (last >= 0 && refills-- > 0 && tells) barrier_arrive_at(empty + 8*last, t);
                 last = s;
                 if (++s == STAGES) { s = 0; turn++; }
             }
             wgmma_wait<0>();
             fence_sums(d);
-            place(tile, tall, wide, tr, tc);
             int x = ((TURNED ? tc : tr)*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16);
             int y = ((TURNED ? tr : tc)*CN + j)*BN + (BESIDE ? wg*COLUMNS : 0);
             if constexpr (CK > 1) {                         // a cluster has one tile
@@ -141,13 +155,16 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
                 float all[M][N/2];
                 add_up(all, d, (float4 *)shared, i, j, first);
                 store_results(all, out, x, y + first, h, w, mine, sends, wg);
+                cluster_here();                             // what others left was read: it is stored
             } else {
-                if (tells) barrier_arrive_at(empty + 8*last, t);
+                if (refills-- > 0 && tells) barrier_arrive_at(empty + 8*last, t);
                 last = -1;
+                if (CLUSTER > 1 && tile + clusters >= tiles) cluster_here();
                 store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, mine, sends, wg);
             }
+            if ((tile += clusters) < tiles) place(tile, tall, wide, tr, tc);
         }
         if (sends) stores_have_read();
     }
-    if (CLUSTER > 1) cluster_sync();                        // others may still arrive at my barriers, or read my sums
+    if (CLUSTER > 1) cluster_wait();                        // others may still fill my stages, or read my sums
 }

@@ -46,11 +46,17 @@ def _warpgroups(cut):
     return 1 if cut.BM == 64 else 2
 
 
+def _sums(cut):
+    "Of a thread that multiplies"
+    columns = cut.BN // (1 + cut.beside)
+    return cut.BM // 64 // (1 if cut.beside else _warpgroups(cut)) * columns // 2
+
+
 def _registers(cut):
     "Of a thread that copies, and of one that multiplies"
     wgs = _warpgroups(cut)
     each = 65536 // (cut.BLOCKS * 128 * (wgs + 1)) // 8 * 8  # with which all begin
-    down = (40 if each > 80 else 24) + 16 * (cut.CK > 1)
+    down = (24 if each <= 80 else 40 if _sums(cut) > 176 else 56) + 16 * (cut.CK > 1)
     return dict(DOWN=down, UP=min(240, (each * (wgs + 1) - down) // wgs // 8 * 8))
 
 
@@ -83,8 +89,7 @@ def why_not(cut, layout):  # None if there is one
         return 'each of two warpgroups needs whole boxes'
     if not cut.beside and cut.BM // 64 % _warpgroups(cut):
         return 'its rows are not the same for both warpgroups'
-    columns = cut.BN // (1 + cut.beside)
-    sums = cut.BM // 64 // (1 if cut.beside else _warpgroups(cut)) * columns // 2
+    columns, sums = cut.BN // (1 + cut.beside), _sums(cut)
     each = 65536 // (cut.BLOCKS * 128 * (_warpgroups(cut) + 1)) // 8 * 8
     if columns > 256 or sums + 32 > _registers(cut)['UP'] or columns // 2 + 26 > each:
         return 'a thread has too few registers for its sums'
