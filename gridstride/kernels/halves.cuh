@@ -9,21 +9,30 @@
 // and `store_results`.
 constexpr bool A_DOWN = TURNED ? !N_TURNED : M_TURNED, B_DOWN = TURNED ? M_TURNED : !N_TURNED;  // k: down the columns?
 // CM parts of whole eights
-constexpr int BOX = 64*128, ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
-constexpr int A_BYTES = BM*128, B_BYTES = B_DOWN ? (BN + 63)/64*BOX : ROWS*128;                 // boxes come whole
+constexpr int ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
+constexpr int A_BYTES = BM*128, B_BYTES = (B_DOWN ? (BN + BOX-1)/BOX*BOX : ROWS)*128;           // boxes come whole
 constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
-constexpr int A_STEP = A_DOWN ? 16*128 : 32, B_STEP = B_DOWN ? 16*128 : 32;                     // bytes to 16 k on
-constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = !BESIDE ? 0 : B_DOWN ? COLUMNS/64*BOX : COLUMNS*128;
+constexpr int A_STEP = A_DOWN ? 16*128 : 32, B_STEP = B_DOWN ? 16*2*BOX : 32;                   // bytes to 16 k on
+constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = BESIDE ? COLUMNS*128 : 0;
 constexpr bool MOVED = WGS > 1 || BLOCKS > 1;       // do registers move to who multiplies? Else all have enough
 // what a cluster computes
 constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;
-constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;                                         // of each descriptor
+constexpr u64 UPPER = (u64)(1024 >> 4 | 1 << 30) << 32;       // of each descriptor: eight rows of 128 bytes, or of 64
+constexpr u64 B_UPPER = B_DOWN && BOX == 32 ? (u64)(512 >> 4 | 2u << 30) << 32 : UPPER;
 
-// LONG rows of wgmma's tile, from `row` on, 64 k from `at` on, for those of the cluster that want them
-template<bool DOWN, int PARTS, int LONG>
+// My part of a box of ROWS rows, each of WIDTH bytes, for all `blocks` of the cluster that want it
+template<int PARTS, int ROWS, int WIDTH>
+__device__ void load_box(u32 to, const TensorMap &x, int row, int column, u32 bar, int part, short blocks) {
+    constexpr int OWN = ROWS/PARTS;
+    if (PARTS == 1) tma_load(to, x, row, column, bar);
+    else tma_load_for(to + part*OWN*WIDTH, x, row + part*OWN, column, bar, blocks);
+}
+// LONG rows of wgmma's tile, from `row` on, 64 k from `at` on; where these go down, in boxes of COLS columns
+template<bool DOWN, int PARTS, int LONG, int COLS>
 __device__ void load_tile(u32 to, const TensorMap &x, int row, int at, u32 bar, int part, short blocks) {
-    if (DOWN) for (int r = 0; r < LONG; r += 64) load_part<PARTS, BK>(to + r/64*BOX, x, at, row + r, bar, part, blocks);
-    else load_part<PARTS, LONG>(to, x, row, at, bar, part, blocks);
+    if (!DOWN) load_box<PARTS, LONG, 128>(to, x, row, at, bar, part, blocks);
+    else for (int r = 0; r < LONG; r += COLS)
+        load_box<PARTS, BK, 2*COLS>(to + r*128, x, at, row + r, bar, part, blocks);
 }
 
 // starts d (+)= a step's product; da and db: the lower halves of its tiles' descriptors
@@ -34,7 +43,7 @@ __device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 da, u32 db, bool mor
     for (int i = 0; i < BK/16; i++)
         #pragma unroll
         for (int x = 0; x < M; x++)
-            wgmma<A_DOWN, B_DOWN>(d[x], UPPER | (da + (x*64*128 + i*A_STEP)/16), UPPER | (db + i*B_STEP/16),
+            wgmma<A_DOWN, B_DOWN>(d[x], UPPER | (da + (x*64*128 + i*A_STEP)/16), B_UPPER | (db + i*B_STEP/16),
                                   more || i > 0);
     wgmma_commit();
 }
@@ -87,7 +96,7 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
          const __grid_constant__ TensorMap out, int h, int w, int k) {
     static_assert(CK == 1 || BM*BN*4 <= STAGES*(A_BYTES + B_BYTES), "sums take the place of the stages");
     static_assert(TURNED || N%16 == 0, "boxes of results have whole sixteens of columns");
-    static_assert(!BESIDE || !B_DOWN || COLUMNS%64 == 0, "each warpgroup has whole boxes");
+    static_assert(!BESIDE || !B_DOWN || COLUMNS%BOX == 0, "each warpgroup has whole boxes");
     extern __shared__ __align__(1024) char shared[];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = o + WGS*64*OUT_COLS*2, empty = full + 8*STAGES;
@@ -118,8 +127,8 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
                 u32 bar = full + 8*s;
                 barrier_wait(empty + 8*s, turn-1);
                 barrier_expect(bar, A_BYTES + B_BYTES);
-                load_tile<A_DOWN, CN, BM>(a + s*A_BYTES, TURNED ? n : m, x, at, bar, j, same_i);
-                load_tile<B_DOWN, CM, B_DOWN ? BN : ROWS>(b + s*B_BYTES, TURNED ? m : n, y, at, bar, i, same_j);
+                load_tile<A_DOWN, CN, BM, 64>(a + s*A_BYTES, TURNED ? n : m, x, at, bar, j, same_i);
+                load_tile<B_DOWN, CM, B_DOWN ? BN : ROWS, BOX>(b + s*B_BYTES, TURNED ? m : n, y, at, bar, i, same_j);
                 if (++s == STAGES) { s = 0; turn++; }
             }
             if ((tile += clusters) < tiles) place(tile, tall, wide, tr, tc);
@@ -132,7 +141,7 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
         bool tells = t < CLUSTER && t/SHARERS == q && (t%CM == i || t%SHARERS/CM == j);       // thread t tells block t
         bool sends = TURNED ? t == 0 : t%32 == 0;           // for the warpgroup, for the warp
         u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2;
-        u32 da = descriptor(a + wg*A_OWN, A_DOWN ? BOX : 16), db = descriptor(b + wg*B_OWN, B_DOWN ? BOX : 16);
+        u32 da = descriptor(a + wg*A_OWN, A_DOWN ? 64*128 : 16), db = descriptor(b + wg*B_OWN, B_DOWN ? BOX*128 : 16);
         float d[M][COLUMNS/2];
         first_place(cluster, tall, wide, tr, tc);           // while the first numbers come
         // Who fills a stage again waits for all; others might be gone when they are told

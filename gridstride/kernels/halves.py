@@ -25,9 +25,15 @@ def downs(turned, layout):
     return (n, m) if turned else (m, n)
 
 
+def box(cut):
+    "Columns of the boxes in which wgmma's second tile comes where k goes down: 64, which is faster, or 32"
+    columns = cut.BN // 2 if cut.beside else cut.BN
+    return 32 if columns <= 32 or cut.beside and columns % 64 else 64
+
+
 def rows(cut, layout):
-    "Rows of wgmma's second tile that are loaded: in whole boxes of 64 where k goes down, else in parts of whole eights"
-    least = 64 if downs(cut.turned, layout)[1] else 8 * cut.CM
+    "Rows of wgmma's second tile that are loaded: in whole boxes where k goes down, else in parts of whole eights"
+    least = box(cut) if downs(cut.turned, layout)[1] else 8 * cut.CM
     return cdiv(cut.BN, least) * least
 
 
@@ -85,7 +91,7 @@ def why_not(cut, layout):  # None if there is one
         return 'its columns are no multiple of those that leave together'
     if not first and cut.BM // cut.CN > 256 or not down and rows(cut, layout) // cut.CM > 256:
         return 'a box of TMA has at most 256 rows'
-    if cut.beside and down and cut.BN // 2 % 64:
+    if cut.beside and down and cut.BN // 2 % box(cut):
         return 'each of two warpgroups needs whole boxes'
     if not cut.beside and cut.BM // 64 % _warpgroups(cut):
         return 'its rows are not the same for both warpgroups'
@@ -108,9 +114,9 @@ def _boxes(cut, layout, columns):
     "Rows and columns of TMA's boxes: the blocks of a cluster share the loads of m and n"
     first, second = downs(cut.turned, layout)
     a = (64 // cut.CN if first else cut.BM // cut.CN, 64)
-    b = (64 // cut.CM if second else rows(cut, layout) // cut.CM, 64)
-    box = box_out(stored(cut))
-    out = (columns, 64) if cut.turned else (16, box, 2 * box)
+    b = (64 // cut.CM, box(cut), 2 * box(cut)) if second else (rows(cut, layout) // cut.CM, 64)
+    each = box_out(stored(cut))
+    out = (columns, 64) if cut.turned else (16, each, 2 * each)
     return dict(m=b, n=a, out=out) if cut.turned else dict(m=a, n=b, out=out)
 
 
@@ -177,6 +183,7 @@ def _half(cut, dtype, layout, early):
         STAGES=stages,
         STAGE=stage_bytes(cut, layout),
         OUT_COLS=columns,
+        BOX=box(cut),
         GROUP=8,
         **_registers(cut),
         **each,

@@ -6,7 +6,7 @@ import torch
 from gridstride import cpp
 from gridstride.cpp import on_emulator
 from gridstride.kernels.costs import Cut
-from gridstride.kernels.halves import _rooms, downs, half, stage_bytes, stored, why_not
+from gridstride.kernels.halves import _rooms, box, downs, half, rows, stage_bytes, stored, why_not
 from gridstride.kernels.ladder import right
 
 CUTS = [  # of each kind: turned, beside, shared along rows, columns and k, several of an SM; all with ragged columns
@@ -14,7 +14,8 @@ CUTS = [  # of each kind: turned, beside, shared along rows, columns and k, seve
     (Cut(64, 72, CK=2, turned=1), 'nt'), (Cut(64, 88, 1, 2, 4, turned=1), 'nn'), (Cut(64, 96, 2, 1, 2), 'nn'),
     (Cut(64, 48, CK=3, BLOCKS=2), 'nt'), (Cut(128, 128, CM=2, CK=2), 'tn'), (Cut(64, 80, BLOCKS=2), 'tn'),
     (Cut(192, 160, 1, 2, turned=1, beside=1), 'nn'), (Cut(128, 256, 2, turned=1, beside=1), 'tn'),
-    (Cut(256, 160, turned=1), 'nt'), (Cut(128, 192, 2, 2), 'nt')]
+    (Cut(256, 160, turned=1), 'nt'), (Cut(128, 192, 2, 2), 'nt'),
+    (Cut(64, 32, 2, 4, turned=1), 'tn'), (Cut(192, 192, 1, 2, turned=1, beside=1), 'tn')]     # boxes of 32 columns
 ORDERS = 'forward', 'reverse', 'shuffle'
 
 
@@ -28,7 +29,8 @@ def test_each_kind_is_right_in_any_order(i):
 
 def test_tiles_beyond_the_first_take_turns():
     "More tiles than blocks: the emulator has eight SMs"
-    with on_emulator(): assert right(half(Cut(64, 32, turned=1), layout='tn', early=True), [(200, 328, 136)])
+    for cut in (Cut(64, 32, turned=1), Cut(64, 32, 2, 2, turned=1)):
+        with on_emulator(): assert right(half(cut, layout='tn', early=True), [(200, 328, 136)])
 
 
 @pytest.mark.parametrize('cut,layout', CUTS)
@@ -41,6 +43,13 @@ def test_a_block_has_room_for_its_stages(cut, layout):
     assert (c['STAGES'], c['OUT_COLS']) == _rooms(cut, layout)
     threads, each = r.threads[0], 65536//(cut.BLOCKS*r.threads[0])//8*8
     assert 128*(c['DOWN'] + c['WGS']*c['UP']) <= each*threads, 'a warpgroup would wait for registers for ever'
+
+
+def test_boxes_are_wide_but_for_few_columns():
+    def loaded(cut, layout='tn'): return box(cut), rows(cut, layout)
+    assert [loaded(Cut(64, o, turned=1)) for o in (24, 32, 48, 72)] == [(32, 32), (32, 32), (64, 64), (64, 128)]
+    assert loaded(Cut(192, 192, turned=1, beside=1)) == (32, 192) and rows(Cut(64, 72, turned=1), 'nn') == 72
+    assert loaded(Cut(192, 128, turned=1, beside=1)) == (64, 128)
 
 
 def test_which_way_k_goes():
