@@ -117,7 +117,7 @@ def test_a_committed_run_says_how_we_stand_beside_the_library(tmp_path):
 
 
 def test_the_committed_run_has_forty_shapes():
-    assert len(trials.beside_library(ROOT/'benchmarks/matmul_halves.json').ratios) == 40
+    assert len(trials.beside_library(ROOT/'benchmarks/matmul_bfloat16.json').ratios) == 40
 
 
 def test_speeds_are_bars_in_panels():
