@@ -59,8 +59,8 @@ def test_every_type(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
-    for name, value in dict(_PART=2**10, _MOST_PART=2**10, _PLAIN_PART=2**10, _SHARE=2**10).items():
-        monkeypatch.setattr(softmaxes, name, value)
+    few = dict(_HELD={2**8: 32}, _PART=2**10, _MOST_PART=2**10, _PLAIN_PART=2**10, _SHARE=2**10)
+    for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
     softmaxes.softmax_calls.cache_clear()
     yield monkeypatch
     softmaxes.softmax_calls.cache_clear()
@@ -68,6 +68,15 @@ def small(monkeypatch):
 
 def calls(width, of='softmax', on=None):
     return softmaxes.softmax_calls(of, 'float32', 3, width, 4, False, on or softmaxes.here())[0]
+
+
+def test_rows_in_registers():
+    "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
+    for width in (20, 200, 1000, 5000, 2**14): assert 'Sum kept[HELD][V]' in calls(width)[0].src
+    assert 'kept[HELD]' not in calls(2**14 + 4)[0].src and 'kept[HELD]' not in calls(200, 'softmax_back')[0].src
+    for width in (1, 20, 203, 1000, 5000): both_ways(softmax, normal(3, width))
+    for width in (5000, 2**14): both_ways(log_softmax, normal(2, width))
+    for dtype in (torch.bfloat16, torch.float64): both_ways(softmax, normal(3, 3000, dtype=dtype))
 
 
 def test_rows_of_a_cluster(small):

@@ -5,8 +5,13 @@ struct Part { Sum most, sum; };                             // the largest numbe
 #define LOWEST Sum(__int_as_float(0xff800000))               // minus infinity
 __device__ Sum base_of(Sum most) { return most == LOWEST ? Sum(0) : most; }  // to be subtracted: no inf - inf
 
-// 16 bits leave room for a power whose last bits are wrong
-__device__ float power(float x) { return sizeof(From) == 2 ? __expf(x) : expf(x); }
+// 16 bits leave room for a power whose last bits are wrong, and which is 0 below 2^-126
+__device__ float power(float x) {
+    if (sizeof(From) > 2) return expf(x);
+    float y;
+    asm("ex2.approx.ftz.f32 %0, %1;" : "=f"(y) : "f"(x * 1.44269504f));
+    return y;
+}
 __device__ double power(double x) { return exp(x); }
 
 template<int LANES> __device__ Part join_lanes(Part part) { // LANES neighbours of a warp; the order is always one

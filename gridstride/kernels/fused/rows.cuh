@@ -1,5 +1,6 @@
-// Rows that are read once: GROUP threads of each of CLUSTER blocks keep a row in shared memory, `packs` packs of a
-// thread, until all of it is known. A thread reads only what it has copied there itself, and so waits for nobody.
+// Rows that are read once, and of which registers keep too little (or two inputs): GROUP threads of each of CLUSTER
+// blocks keep a row in shared memory, `packs` packs of a thread, until all of it is known. A thread reads only what it
+// has copied there itself, and so waits for nobody.
 // Above: GROUP, and ASYNC: do copies go past the registers, so that all of them are under way at once?
 __device__ void copy(Pack *to, const Pack *from) {
     if constexpr (ASYNC && sizeof(Pack) >= 4) copy_async<sizeof(Pack)>(to, from, true);

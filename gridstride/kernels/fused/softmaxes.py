@@ -1,5 +1,5 @@
-"""`softmax` and `log_softmax` along the last axis, as torch knows them: each row is read once, as long as the shared
-memory of a cluster can keep it."""
+"""`softmax` and `log_softmax` along the last axis, as torch knows them: each row is read once, as long as the registers
+of a block or the shared memory of a cluster can keep it."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -13,6 +13,9 @@ from ..rung import Call, Long, here
 from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
+# Registers, forward: bytes of a row that a block keeps, at most -> of these, those of a thread
+_HELD = {2**12: 32, 2**16: 64}
+# Shared memory, of longer rows and backward
 _KEPT = 64, 128, 256  # bytes that a thread keeps: of rows up to 32 KiB, up to 64 KiB, and of longer ones
 _PART = 2**16  # bytes of a row that a block keeps, and at most, of the longest rows:
 _MOST_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's shared memory
@@ -29,18 +32,40 @@ class Shape(NamedTuple):
     group: int  # threads of a block that share a row
     threads: int  # of a block
     blocks: int  # of a cluster, which share a row
+    held: bool = False  # in registers, or in shared memory?
 
 
 def _power_above(n):
     return 1 << max(0, n - 1).bit_length()
 
 
+def _held(
+    packs,  # of a row
+    size,  # bytes of a pack
+) -> Shape:  # None where the row is too long
+    "How rows are kept in registers"
+    row = _power_above(packs) * size
+    of_thread = next((o for most, o in _HELD.items() if row <= most), None)
+    if of_thread is None:
+        return None
+    group = max(row // of_thread, 1)
+    return Shape(row // size // group, group, group if group > 32 else _LEAST, 1, True)
+
+
+def _registers(numbers, dtype):
+    "Of a thread that keeps so many numbers: as few as suffice"
+    return 64 if dtype == 'float64' else 32 if numbers <= 16 else 56
+
+
 def shape_of(
     packs,  # of a row
     size,  # bytes of a pack, or of one of each input where two are kept
     on,  # a `Device`
+    held=False,  # may registers keep rows?
 ) -> Shape:  # None where nothing keeps a row
-    "How rows are kept in shared memory"
+    "How rows are kept in registers or in shared memory"
+    if held and (shape := _held(packs, size)):
+        return shape
     row = packs * size
     blocks = min(_MOST_BLOCKS, _power_above(cdiv(row, _PART))) if on.hopper else 1
     if row > blocks * (_MOST_PART if on.hopper else _PLAIN_PART):
@@ -54,7 +79,7 @@ def shape_of(
 
 
 def _text(of, how, dtype, v, threads, blocks, **numbers):
-    "The source of softmax (`of` 'softmax' or 'softmax_back') whose rows are read in one of two ways (`how`)"
+    "The source of softmax (`of` 'softmax' or 'softmax_back') whose rows are read in one of three ways (`how`)"
     names = 'pack', 'joined', 'in_cluster' if blocks > 1 else 'in_block', of, how
     numbers = dict(V=v, THREADS=threads, **numbers)
     needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'rows' else []
@@ -77,12 +102,16 @@ def softmax_calls(
     "What computes softmax of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
     size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_back')), ('x', 'dy', 'out')
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
-    if shape := shape_of(width // v, size, on):
-        packs, group, threads, blocks = shape
-        src = _text(of, 'rows', dtype, v, threads, blocks, **kind, GROUP=group, ASYNC=on.hopper)
-        grid, numbers = (blocks * cdiv(rows, threads // group),), (Long(rows), width, packs)
-        shared, cluster = threads * packs * size, (blocks, 1, 1)
-        return [Call(src, 'keep_rows', arrays, numbers, grid, (threads,), shared, cluster=cluster)], 0
+    if shape := shape_of(width // v, size, on, of == 'softmax'):
+        packs, group, threads, blocks, held = shape
+        numbers, room, kind['GROUP'] = (Long(rows), width), 0, group
+        if held:
+            kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * v, dtype)))
+        else:
+            kind['ASYNC'], numbers, room = on.hopper, (*numbers, packs), threads * packs * size
+        src = _text(of, 'held' if held else 'rows', dtype, v, threads, blocks, **kind)
+        grid = (blocks * cdiv(rows, threads // group),)
+        return [Call(src, 'keep_rows', arrays, numbers, grid, (threads,), room, cluster=(blocks, 1, 1))], 0
     parts = min(_PARTS, cdiv(width // v * size, _SHARE))
     src = _text(of, 'long_rows', dtype, v, _MOST, 1, **kind)
     numbers, grid = (Long(width), Long(cdiv(width // v, parts)), parts), (rows * parts,)

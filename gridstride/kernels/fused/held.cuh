@@ -1,0 +1,42 @@
+// Rows that are read once: GROUP threads of a block keep a row in registers, HELD packs of a thread. A power is taken
+// once, over the largest number of the thread; what all of the row know makes a share of it.
+// Above: GROUP, HELD, BLOCKS (of an SM)
+__global__ void __launch_bounds__(THREADS, BLOCKS)
+keep_rows(const From *x, const From *, From *out, long long rows, int width) {
+    const int count = width / V, first = threadIdx.x % GROUP;
+    const long long row = blockIdx.x * (long long)(THREADS / GROUP) + threadIdx.x / GROUP;
+    const int own = row < rows ? count - first : 0;         // packs of the row, from the thread's first one on
+    const Pack *from = (const Pack *)x + row * count + first;
+    Pack *to = (Pack *)out + row * count + first, held[HELD];
+    #pragma unroll
+    for (int h = 0; h < HELD; h++)
+        if (h * GROUP < own) held[h] = from[h * GROUP];
+
+    Sum kept[HELD][V];
+    Part all = {LOWEST, 0};
+    #pragma unroll
+    for (int h = 0; h < HELD; h++)
+        #pragma unroll
+        for (int v = 0; v < V; v++) {
+            kept[h][v] = h * GROUP < own ? Sum(held[h].at[v]) : LOWEST;
+            all.most = max(all.most, kept[h][v]);
+        }
+    const Sum base = base_of(all.most);
+    #pragma unroll
+    for (int h = 0; h < HELD; h++)
+        #pragma unroll
+        for (int v = 0; v < V; v++) {
+            const Sum e = power(kept[h][v] - base);
+            all.sum += e;
+            if (!LOG) kept[h][v] = e;
+        }
+    all = finish(GROUP <= 32 ? join_lanes<GROUP < 32 ? GROUP : 32>(all) : join_block(all));
+    const Sum share = power(base - all.most) * all.sum;
+    #pragma unroll
+    for (int h = 0; h < HELD; h++) {
+        Pack made;
+        #pragma unroll
+        for (int v = 0; v < V; v++) made.at[v] = From(LOG ? kept[h][v] - all.most - all.sum : kept[h][v] * share);
+        if (h * GROUP < own) store(to + h * GROUP, made);
+    }
+}
