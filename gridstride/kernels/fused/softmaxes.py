@@ -14,7 +14,7 @@ from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
 # Registers, forward: bytes of a row that a block keeps, at most -> of these, those of a thread
-_HELD = {2**12: 32, 2**16: 64}
+_HELD = {2**11: 64, 2**12: 32, 2**14: 64, 2**15: 32, 2**16: 64}
 # Shared memory, of longer rows and backward
 _KEPT = 64, 128, 256  # bytes that a thread keeps: of rows up to 32 KiB, up to 64 KiB, and of longer ones
 _PART = 2**16  # bytes of a row that a block keeps, and at most, of the longest rows:
