@@ -29,11 +29,6 @@ def test_a_table_is_what_its_json_says(name, program):
     assert len(rows) > 20 and [program(name).line(r) for r in rows] == lines
 
 
-def test_the_table_of_long_softmaxes_is_what_its_json_says(program):
-    rows, text = (json.loads((FOLDER/'softmax_long.json').read_text())['rows'], (FOLDER/'softmax_long.txt').read_text())
-    assert rows and [program('softmax').line(r) for r in rows] == [o for o in text.splitlines() if '/s  ' in o]
-
-
 def claims():
     "(what, times as fast, goal or '', file of the table) of each row of the tables of claims, here and in the README"
     for row in (FOLDER/'README.md').read_text().splitlines():
