@@ -496,6 +496,21 @@ __global__ void k(float *x) {
         assert e.value.called is None and 'called' not in str(e.value)
 
 
+def test_a_finding_in_a_function_in_ptx_names_both_lines():
+    "Also where that is the first function, before which others are not compiled, as nobody calls them"
+    f = '''__device__ void %s(float *x, int i) {
+    asm("add.s32 %%0, %%0, 1;" : "+r"(i));
+    x[i] = 1;
+}
+'''
+    with cpp.on_emulator():
+        for before in ('', f%'unused', f%'unused' + f%'other'):
+            src = before + f%'put' + '__global__ void k(float *x) {\n    put(x, threadIdx.x);\n}'
+            with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,4](torch.zeros(2))
+            assert (e.value.line, e.value.called) == (before.count('\n') + 3, before.count('\n') + 6)
+            assert f'line {e.value.line}: x[i] = 1;' in str(e.value)
+
+
 def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
     "A header that is included: its line 4, and lines 4 and 5 of the source"
     monkeypatch.chdir(tmp_path)

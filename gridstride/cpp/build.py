@@ -329,6 +329,14 @@ _EXTRA = {
 _BY_NVCC = '#define __CUDACC__ 1\n#define __NVCC__ 1\n'
 
 
+# addr2line, 2.40 at least, takes the first function for one of the file that the compiler was given. Where that could
+# be a function of the source, one of that file comes first.
+_BEFORE_OWN = dict(
+    gcc='__attribute__((used, no_reorder)) static void gridstride_before() {}\n',
+    clang='__attribute__((used)) static void gridstride_before() {}\n',
+)
+
+
 def _include_first(sources):
     "The lines with which a source of the emulator begins, for all the `sources` that it consists of"
     extra = [name for name, used in _EXTRA.items() if any(map(used.search, sources))]
@@ -395,12 +403,16 @@ def emulate(
     plain = dict(compiled.values()) | {k: to_cpp(v, names=False) for k, v in own.items()}
     originals = {**own, **given}
     _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], takes)
-    marked = {k: mark(text) for k, text in plain.items()}
+    # A finding shall know who called.
+    own_to_it = 'static __attribute__((noinline)) ' if checks else 'static '
+    alone = len(read) == 1 and not (own or others)
+    marked = {k: mark(text, own_to_it if alone else '') for k, text in plain.items()}
     sources = {**given, **{k: marked[k] for k in own}, **({FIRST: OUTPUT} if hosts else {})}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
-        first = f'{_include_first(texts)}{at}\n{by_nvcc}{macros}'
+        before = _BEFORE_OWN[c.kind] if own_to_it in marked[shown_as] else ''
+        first = f'{_include_first(texts)}{at}\n{by_nvcc}{macros}{before}'
         sources[f'{unit}.cpp'] = f'{first}#line 1 "{shown_as}"\n{marked[shown_as]}'
 
     def warn(log):

@@ -39,8 +39,11 @@ class _Declared(NamedTuple):
 @lru_cache(16)  # of a few files each
 def mark(
     text: str,  # C++ for the emulator
+    own='',  # what makes a function this source's own, if it is all that is compiled but for headers of ours
 ) -> str:
-    "`text`, in which functions and variables of the host alone are marked: the compiler tells where they are used"
+    """`text`, in which functions and variables of the host alone are marked: the compiler tells where they are used.
+
+    What is written in PTX becomes longest: where nobody else can call it, what nobody calls is not compiled."""
     try:
         c = read(text).main
     except ValueError:
@@ -51,11 +54,36 @@ def mark(
     hosts = [f for f in found if _is_host(c, f) and _key(c, f) not in others and (f.owner or c[f.p - 1] in defined)]
     marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
     marks += host_variables(c, _all_heads(c))
-    return apply(text, [(at := c.tokens[i].start, at, _mark(kind)) for i, kind in sorted(marks)])
+    texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
+    return apply(text, [(at := c.tokens[i].start, at, text) for i, text in texts])
 
 
 def _mark(kind):
     return f'__attribute__((deprecated("gridstride, {kind}"))) '
+
+
+_SAYS_WHOSE = {'extern', 'static', 'inline', '__inline__', '__forceinline__', 'constexpr', 'operator', '__global__'}
+
+
+def _own(c, found):
+    "The first tokens of plain functions of the device, of `found`, that are written in PTX and declared only once"
+    in_ptx = [i for i in c.find('ptx') if (c[i - 2], c[i - 1]) == ('gridstride', '::')]
+    defined = {f.p - 1 for f in found if f.defined}
+    for f in found:
+        plainly = '__device__' in map(c.__getitem__, range(f.first, f.p))  # not as a macro
+        if not (f.defined and plainly) or f.owner or f.words & _SAYS_WHOSE or _is_unclear(f):
+            continue
+        if c[f.first - 1] not in ('', ';', '{', '}') or not any(f.p < i < _end(c, f.p) for i in in_ptx):
+            continue
+        name, space = c[f.p - 1], namespace_of(c, f.p)
+        before = [i for i in c.find(name) if i < f.p - 1 and i not in defined and _may_declare(c, i)]
+        if name not in KNOWN | BUILTIN and not any(namespace_of(c, i) == space for i in before):
+            yield f.first
+
+
+def _may_declare(c, i):
+    "Stands before the name at token `i` what may be a type?"
+    return c[i - 1] in ('*', '&', '&&', '>', ']', ')') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS
 
 
 def _declared(c):

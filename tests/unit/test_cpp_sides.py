@@ -2,7 +2,7 @@
 finds: that is in test_cpp_judge."""
 import pytest
 
-from gridstride.cpp.callers import Unit, without_marked, wrong_callers
+from gridstride.cpp.callers import Unit, mark, without_marked, wrong_callers
 from gridstride.cpp.edits import WrongSource
 from gridstride.cpp.rewrite import to_cpp
 
@@ -40,6 +40,25 @@ def test_wrong_sides(src, says):
 
 @pytest.mark.parametrize('src', RIGHT)
 def test_right_sides(src): to_cpp(src)
+
+
+PTX = DEVICE.replace('{', '{ asm("add.s32 %0, %0, 1;" : "+r"(n));')
+OWN = [  # source, the lines of functions that nobody else can call
+    (PTX + K % 'x[0] = f(n);', [1]), (PTX + PTX.replace('int n', 'int n, int m'), [1, 2]), ('__host__ ' + PTX, [1]),
+    ('__device__ int g(int n);\n' + PTX + PTX.replace('f(', 'g('), [2]), (DEVICE + K % 'x[0] = f(n);', []),
+    ('struct S { friend int f(int n); };\n' + PTX, []), ('#define GPU __device__\nGPU ' + PTX[11:], []),
+    ('template <class T> ' + PTX, []), ('struct S {\n' + PTX + '};\n', []), ('extern "C" ' + PTX, []),
+    ('namespace a {\n' + PTX + '}\nnamespace b {\n' + PTX + '}\n', [2, 5]), (PTX.replace('f(', 'max('), []),
+    *((f'{o} {PTX}', []) for o in ('inline', 'static', '__forceinline__', 'constexpr', 'extern')),
+    ('__global__ void k(int n) { asm("add.s32 %0, %0, 1;" : "+r"(n)); }\n', []),
+]
+
+@pytest.mark.parametrize('src,lines', OWN)
+def test_a_function_in_ptx_that_nobody_else_can_call_is_this_sources_own(src, lines):
+    text = to_cpp(src)
+    own = mark(text, 'OWN ')
+    assert [n for n, line in enumerate(own.splitlines(), 1) if 'OWN' in line] == lines
+    assert own.replace('OWN ', '') == mark(text) and 'OWN' not in mark(text)
 
 
 @pytest.mark.parametrize('said', [
