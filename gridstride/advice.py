@@ -122,6 +122,9 @@ def _assigned(element, value):
 
 
 def _of_race(code, fields, line, number, other, above):
+    if second := fields.get('second'):
+        name, index = second
+        return 'two_names', dict(second_element=f'{name}[{", ".join(map(str, index))}]')
     loop = code == 'race' and any(re.search(r'\b(for|while)\b', o) for o in (line, *above))
     if other.line != number:
         if found := _update_apart(fields, line, _code_of(other.source)):

@@ -894,6 +894,8 @@ MENDS = {
     'update_apart': {d: _TWO_LINES + o for d, o in _ATOMIC.items()},
     'update_other': _ONE_LINE + _NO_ATOMIC,
     'update_other_apart': _TWO_LINES + _NO_ATOMIC,
+    'two_names': '{element} is {second_element}, too: these arrays share memory. Give one as a copy, '
+    'or let each thread keep to elements that no other one has by either name.',
     'one_place': 'Both are this one line: give each thread a place of its own, or let one thread write.',
     'same_line': dict(
         python='Both are line {line}, in different rounds of a loop: put a cuda.syncthreads() '

@@ -276,6 +276,164 @@ def test_records_are_no_arguments_of_cuda_c():
         no_such_field[1, 1](particles(2, True)[0])
 
 
+# the device's records, and initcheck
+
+PACKED = np.dtype([('a', 'f4'), ('b', 'f8'), ('c', 'i1')])
+
+
+@cuda.jit
+def write_a(p):
+    p[cuda.grid(1)].a = 1
+
+
+@cuda.jit
+def write_b(p):
+    p[cuda.grid(1)].b = 1
+
+
+@cuda.jit
+def copy_a(p, out):
+    out[cuda.grid(1)] = p[cuda.grid(1)].a
+
+
+@cuda.jit
+def copy_b(p, out):
+    out[cuda.grid(1)] = p[cuda.grid(1)].b
+
+
+@cuda.jit
+def copy(x, out):
+    out[cuda.grid(1)] = x[cuda.grid(1)]
+
+
+@pytest.mark.parametrize('records', [PAIR, PACKED])
+def test_initcheck_knows_the_fields_of_records_on_the_device(records):
+    d, out = cuda.device_array(8, records), np.zeros(8)
+    with pytest.raises(sim.InitcheckError, match=r'p\.a\[0\]'):
+        copy_a[1, 8](d, out)
+    write_a[1, 4](d)
+    copy_a[1, 4](d, out)
+    copy[1, 4](d['a'], out)
+    with pytest.raises(sim.InitcheckError, match=r'p\.a\[4\]'):
+        copy_a[1, 8](d, out)
+    with pytest.raises(sim.InitcheckError, match=r'p\.b\[0\]'):
+        copy_b[1, 4](d, out)
+    with pytest.raises(sim.InitcheckError, match=r'x\[0\]'):
+        copy[1, 4](d['b'], out)
+    d[2:4] = np.zeros(2, records)  # the host may have written it all
+    copy_b[1, 8](d, out)
+    copy_b[1, 8](cuda.to_device(np.zeros(8, records)), out)
+
+
+def test_initcheck_is_silent_where_it_did_not_look():
+    d, out = cuda.device_array(8, PAIR), np.zeros(8)
+    write_a[1, 8](d)
+    with sim.options(checks='no initcheck'):
+        write_b[1, 8](d)
+    copy_b[1, 8](d, out)
+    other_type = cuda.device_array(8, 'f4')
+    write_first[1, 8](other_type.view('i4'))
+    copy[1, 8](other_type, out)
+    overlapping = np.dtype(dict(names=['a', 'b'], formats=['i4', 'i4'], offsets=[0, 2], itemsize=16))
+    for records in (overlapping, np.dtype([('inner', overlapping)])):
+        d = cuda.device_array(8, records)
+        fields = d if records is overlapping else d['inner']
+        write_a[1, 8](fields)
+        copy_b[1, 8](fields, out)
+
+
+@cuda.jit
+def write_first(x):
+    x[cuda.grid(1)] = 1
+
+
+# one memory by two names
+
+
+@cuda.jit
+def shift(a, b):
+    i = cuda.grid(1)
+    b[i] = a[i] + 1
+
+
+@cuda.jit
+def shift_records(p, q):
+    i = cuda.grid(1)
+    value = p[i].a
+    q[i].a = value + 1
+
+
+@cuda.jit
+def halve(a, b):
+    i = cuda.grid(1)
+    a[i // 2] = b[i]
+
+
+X, Q, LINES = np.arange(40.0), np.arange(40.0).reshape(5, 8), np.zeros(40, PACKED)
+
+
+@pytest.mark.parametrize('kernel,args,says', [
+    (shift, (X[:32], X[1:33]), r'b\[\d+\] is a\[\d+\], too: these arrays share memory'),
+    (shift, (X[:32], X[4:36][::-1]), r'b\[\d+\] is a\[\d+\], too'),
+    (shift, (X.view('i4')[:32], X.view('i4')[1:33]), r'b\[\d+\] is a\[\d+\], too'),
+    (shift_records, (LINES[:32], LINES[1:33]), r'q\.a\[\d+\] is p\.a\[\d+\], too'),
+    (halve, (X[:32], X[:32].copy()), 'Both are this one line')])  # fmt: skip
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+def test_a_race_through_two_names_says_both(kernel, args, says, order):
+    with sim.options(order=order), pytest.raises(sim.RacecheckError, match=says) as e:
+        kernel[1, 32](*args)
+    if second := e.value.fields.get('second'):
+        at = dict(zip('abpq', (*args, *args)))  # its parameters
+        array, index = second
+        there, here = at[array[0]][index[0] :], at[e.value.array[0]][e.value.index[0] :]
+        assert there.__array_interface__['data'] == here.__array_interface__['data']
+
+
+@pytest.mark.parametrize('args', [(X[:20], X[20:]), (X[::2], X[1::2]), (X, X)])
+def test_views_that_do_not_meet_are_no_race(args):
+    shift[1, len(args[0])](*args)
+
+
+@cuda.jit
+def one_element(x):
+    x[1, 2] = cuda.threadIdx.x
+
+
+@cuda.jit
+def one_of_a_row(x):
+    row = x[1]
+    row[2] = cuda.threadIdx.x
+
+
+@cuda.jit
+def one_of_shared_rows(x):
+    s = cuda.shared.array((3, 4), np.float32)
+    row = s[1]
+    row[2] = cuda.threadIdx.x
+
+
+@cuda.jit
+def one_of_dynamic(x):
+    s = cuda.shared.array(0, np.float32)
+    if cuda.blockIdx.x == 2:
+        s[4] = cuda.threadIdx.x
+
+
+@pytest.mark.parametrize('x', [Q, Q.T, Q[::-1], Q[:, ::-1].T, Q[1:, 2:], np.asfortranarray(Q)])
+@pytest.mark.parametrize('kernel', [one_element, one_of_a_row])
+def test_a_race_names_its_element_however_the_array_lies(kernel, x):
+    with pytest.raises(sim.RacecheckError) as e:
+        kernel[1, 8](x)
+    assert e.value.array == 'x' and e.value.index == (1, 2)
+
+
+@pytest.mark.parametrize('kernel,index', [(one_of_shared_rows, (1, 2)), (one_of_dynamic, (4,))])
+def test_a_race_in_shared_memory_names_its_element_in_every_block(kernel, index):
+    with pytest.raises(sim.RacecheckError) as e:
+        kernel[3, 8, 0, 20](Q)
+    assert e.value.array == 's' and e.value.index == index
+
+
 # what is no number
 
 

@@ -26,14 +26,18 @@ class Shadow:
 
 
 def element_at(v, off):
-    "The element at `off` in the view `v`, as a finding's fields `array` and `index`"
-    rest, idx = int(off) - (0 if np.ndim(v.off) else int(v.off)), []
-    if v.mem.space in ('shared', 'local'):
-        rest %= int(np.prod([int(o) for o in v.shape])) or 1
-    for s in v.strides:
-        idx.append(rest // s if s else 0)
-        rest = rest % s if s else rest
-    return dict(array=v.name, index=tuple(idx))
+    "The element at `off` of the memory of the view `v`, as a finding's fields `array` and `index`"
+    v = v.mem.views.get(v.name, v)  # of a row or a slice: in the array that has this name
+    axes = [(int(s), int(np.max(n)) - 1) for s, n in zip(v.strides, v.shape)]  # (stride, last index)
+    first = np.asarray(v.off) + sum(s * last for s, last in axes if s < 0)
+    rest = int(off) - int(first[first <= off].max(initial=0))  # of a shared or local array: in this copy of it
+    index = [0] * v.ndim
+    for a in sorted(range(v.ndim), key=lambda a: -abs(axes[a][0])):
+        s, last = axes[a]
+        steps = min(rest // abs(s), last) if s else 0
+        rest -= steps * abs(s)
+        index[a] = steps if s >= 0 else last - steps
+    return dict(array=v.name, index=tuple(index))
 
 
 class Memcheck:
@@ -94,12 +98,12 @@ class Racecheck:
 
     def __init__(self, on, inside):  # inside: is it sure that every index lies inside of its array?
         self.on, self.inside = on, inside
-        self.history = []  # (time, place) of each access
+        self.history = []  # (time, place, name of the array) of each access
         self.warned = set()  # places where several threads wrote the same value
 
-    def note(self, run, site):
+    def note(self, run, v, site):
         "Remember the place of the access that happens now"
-        self.history.append((run.now, run.program.sites[site]))
+        self.history.append((run.now, run.program.sites[site], v.name))
 
     def settled(self, order, mem):
         "The time up to which every access of `mem` is ordered before all that its threads do now"
@@ -193,10 +197,13 @@ class Racecheck:
     def race(self, run, lanes, v, off, i, times, threads, before, now, site):
         "Raise: number `i` of the lanes, against the thread of `threads` at its time"
         block, thread = run.g.who_is(threads[i])
-        there = next((s for t, s in reversed(self.history) if t == times[i]), run.program.sites[site])
+        itself = run.program.sites[site], v.name
+        there, name = next((o for t, *o in reversed(self.history) if t == times[i]), itself)
         other = Access(there.line, block, thread, there.source, there.file)
         code = run.order.lacks(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
+        if name != v.name:
+            fields['second'] = tuple(element_at(v.mem.views[name], off[i]).values())
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
 
     def same_value(self, run, v, off, site):
@@ -353,7 +360,7 @@ class Detectors:
         self.initcheck.read(run, lanes, v, off, wrote, site)
         if self.racecheck.on:
             self.racecheck.read(run, lanes, v, off, wrote, site)
-            self.racecheck.note(run, site)
+            self.racecheck.note(run, v, site)
 
     def write(self, run, lanes, v, off, value, site, atomic=False):
         "`lanes` write `value` to the elements at `off` of the view `v`; None: an atomic operation that reads them, too"
@@ -363,6 +370,6 @@ class Detectors:
             self.initcheck.read(run, lanes, v, off, wrote, site)
         if self.racecheck.on:
             self.racecheck.write(run, lanes, v, off, wrote, value, site, atomic)
-            self.racecheck.note(run, site)
+            self.racecheck.note(run, v, site)
         else:
             shadow.wrote[off] = run.now

@@ -2,12 +2,13 @@
 
 import time
 from contextlib import contextmanager
+from itertools import pairwise
 from types import SimpleNamespace
 
 import numpy as np
 
 from ..options import settings
-from .memory import Mem, address, as_dtype, wrap
+from .memory import Mem, address, as_dtype, key_of, wrap
 from .records import wrap_array
 
 __all__ = [
@@ -50,6 +51,13 @@ __all__ = [
 ]
 
 
+def _has_fields_apart(dtype):
+    "Are these records, whose fields share no bytes?"
+    fields = sorted((at, at + kind.itemsize, kind.base) for kind, at, *_ in (dtype.fields or {}).values())
+    inner = all(_has_fields_apart(base) for *_, base in fields if base.names)
+    return bool(fields) and inner and all(end <= start for (_, end, _), (start, *_) in pairwise(fields))
+
+
 class DeviceArray:
     "An array on the simulated device; `copy_to_host` brings it back"
 
@@ -66,11 +74,20 @@ class DeviceArray:
 
     def device_view(self, name, known):
         "This array as a kernel sees it, a `View`; `known`: memory that was wrapped already"
-        base = self.mem.data
-        known[address(base), base.size, base.dtype.str] = self.mem
-        if self.mem.name is None:
-            self.mem.name = name
-        return wrap_array(self.data, name, known)
+        whole = self.mem
+        own = {key_of(whole.data): whole, **whole.fields}
+        for key in own.keys() - known.keys():
+            own[key].views = {}
+        known.update(own)
+        before = set(known)
+        if whole.name is None:
+            whole.name = name
+        view = wrap_array(self.data, name, known)
+        if _has_fields_apart(whole.data.dtype):  # what kernels write of them is known from launch to launch
+            whole.fields |= {key: known[key] for key in known.keys() - before}
+            for field in whole.fields.values():
+                field.fresh = whole.fresh
+        return view
 
     def copy_to_host(self, ary=None, stream=0):
         "A copy as a NumPy array, or in `ary`"
@@ -92,6 +109,9 @@ class DeviceArray:
 
     def __setitem__(self, i, v):
         self.data[i] = v.data if isinstance(v, DeviceArray) else v
+        if self.mem.data.dtype.names:  # records count as written whole
+            self.mem.fresh = False
+            return
         at = (address(self.data) - address(self.mem.data)) // self.data.itemsize
         places = at + sum(
             np.arange(n).reshape([-1 if k == j else 1 for j in range(self.ndim)]) * (s // self.data.itemsize)
@@ -121,8 +141,10 @@ class DeviceArray:
         return [self._of(self.data[i : i + section]) for i in range(0, self.size, section)]
 
     def view(self, dtype):
-        "The same memory as elements of another type"
-        return self._of(self.data.view(dtype))
+        "The same memory as elements of another type; initcheck does not follow what is written so"
+        res = self._of(self.data.view(dtype))
+        self.mem.fresh &= res.dtype == self.dtype
+        return res
 
     def is_c_contiguous(self):
         "Does it lie row by row, without gaps?"

@@ -42,6 +42,8 @@ class Mem:
         self.dynamic = False  # of the size that the launch gave
         self.frozen = False  # as it was when the kernel was compiled
         self.sealed = set()  # names under which it must not be written
+        self.views = {}  # name -> `View`: the arrays that lie here, by their names in this launch
+        self.fields = {}  # of records on the device: as `known` has them in `wrap`
 
     @cached_property
     def shadow(self):
@@ -91,6 +93,7 @@ class View:
     def rename(self, name):
         "Call it `name`"
         self.name = self.mem.name = name
+        self.mem.views[name] = self
 
     def again(self):
         "The same view, for whoever gives it a name of its own"
@@ -139,7 +142,7 @@ def fresh_view(shape, dtype, name, space, copies=1, which=0):
 
 
 # An argument is wrapped where it lies: what the kernel writes, the caller sees. Two arguments that overlap
-# share one `Mem`, so a race through two names is found, too.
+# share one `Mem`, so a race through two names is found, too; so do all fields of records that are of one type.
 def base_of(a):
     "The array that owns the memory of `a`"
     while isinstance(a.base, np.ndarray):
@@ -172,20 +175,38 @@ def wrap(
     base = base_of(a) if whole is None else whole
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         whole = base.reshape(-1, order='A')
+    elif whole is None and base.flags.c_contiguous and not (base.dtype.hasobject or base.nbytes % a.itemsize):
+        whole = base.reshape(-1).view(np.uint8).view(a.dtype)
     if whole is None or (address(a) - address(whole)) % a.itemsize:
         whole = span(a)
-    key = address(whole), whole.size, a.dtype.str
+    return part_of(whole, a, name, known)
+
+
+def key_of(whole):
+    "What `known` calls a memory, given as a flat array"
+    return address(whole), whole.size, whole.dtype.str, whole.strides[0]
+
+
+def part_of(
+    whole,  # the memory: a flat array whose elements lie at any distance from each other
+    a,  # an array of some of these elements
+    name,
+    known,
+):
+    "A `View` of `a`"
+    key, step = key_of(whole), whole.strides[0]
     if key not in known:
         known[key] = Mem(whole, name, 'global')
     if not a.flags.writeable:
         known[key].sealed.add(name)
-    return View(
+    known[key].views[name] = view = View(
         known[key],
-        np.int64((address(a) - address(whole)) // a.itemsize),
+        np.int64((address(a) - address(whole)) // step),
         tuple(np.int64(o) for o in a.shape),
-        tuple(s // a.itemsize for s in a.strides),
+        tuple(s // step for s in a.strides),
         name,
     )
+    return view
 
 
 def freeze(a, name):

@@ -2,14 +2,14 @@
 
 `a[i]` is a record, `a[i].x` and `a[i]['x']` its field, `a['x']` and `a.x` the array of this field of all. A field
 may be an array, or a record. Memory is touched where a field is; so each has its own shadow, and findings name
-it, `a.x`. initcheck knows records that a kernel makes, and takes those of arguments for written.
+it, `a.x`. initcheck knows records that a kernel makes and those of the device, and takes others for written.
 """
 
 import numpy as np
 
 from ..findings import NotSimulated
 from .lanes import merge
-from .memory import Mem, View, fresh_view, load, store, strides_of, wrap
+from .memory import Mem, View, address, base_of, fresh_view, load, part_of, store, strides_of, wrap
 
 __all__ = ['Record', 'Records', 'attribute', 'fresh_array', 'store_attribute', 'wrap_array']
 
@@ -123,12 +123,18 @@ def wrap_array(
 ):
     "The array `a` of numbers or of records as a kernel sees it"
     if a.dtype.names is None:
-        return _off_grid(a, name) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
+        return _off_grid(a, name, known) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
     return Records(name, {k: wrap_array(a[k], f'{name}.{k}', known) for k in a.dtype.names}, a.ndim)
 
 
-def _off_grid(a, name):
+def _off_grid(a, name, known):
     "A field of packed records: its elements are the memory, whatever lies between them"
+    base = base_of(a)
+    step = base.itemsize
+    if base.flags.c_contiguous and base.dtype.names and not any(s % step for s in a.strides):
+        phase = (address(a) - address(base)) % step
+        whole = np.ndarray(base.size, a.dtype, base.reshape(-1).view(np.uint8), phase, (step,))
+        return part_of(whole, a, name, known)
     flat = a.reshape(-1)
     if not np.shares_memory(flat, a) and a.size:
         what = f'the layout of {name}, whose elements do not lie on a grid'
