@@ -171,9 +171,10 @@ def matmul(
     The first product of a shape is planned and compiled; those that follow are looked up and launched. For
     `torch.compile` it is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is."""
     if epilogue is not None:
-        from .products.epilogues import multiply_with
-
-        return multiply_with(a, b, epilogue, out)
+        if not hasattr(epilogue, 'product'):
+            what = f'matmul: epilogue is a {type(epilogue).__name__}, and an Epilogue is needed'
+            raise TypeError(f'{what}: Epilogue(bias=...)')
+        return epilogue.product(a, b, out)
     if torch.compiler.is_compiling():
         return _multiply_traced(a, b) if out is None and _is_ours(a, b) else _by_torch(a, b, out)
     try:

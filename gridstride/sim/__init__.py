@@ -11,8 +11,8 @@
   `functions` (Python's own);
 - CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `numbers`;
-- a kernel at work: `signatures` (what it is declared to take), `arguments`, `launch`, `residents` (blocks that wait for
-  others), `run` (one launch, as all of these see it);
+- a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,
+  `residents` (blocks that wait for others), `run` (one launch, as all of these see it);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `elementwise` (kernels that Numba writes
   itself);
 - beside it: `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own simulator).

@@ -7,7 +7,7 @@ import numpy as np
 
 from .. import counting
 from ..requests import sectors, wavefronts
-from . import cuda
+from .kernel import tracing
 
 
 class Counters(counting.Counters):
@@ -107,8 +107,8 @@ class Trace:
 def trace(keep=200_000):  # how many accesses of single threads to remember, for pictures
     "Record what the kernels launched in the `with` block do"
     t = Trace(keep)
-    cuda.tracing.append(t)
+    tracing.append(t)
     try:
         yield t
     finally:
-        cuda.tracing.remove(t)
+        tracing.remove(t)

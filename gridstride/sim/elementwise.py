@@ -13,18 +13,13 @@ import numpy as np
 from . import types
 from .host import DeviceArray, to_device
 from .intrinsics import grid
+from .kernel import jit
 from ..findings import NotSimulated
 from ..utils import cdiv
 
 __all__ = ['Reduce', 'reduce', 'vectorize', 'guvectorize']
 
 _THREADS = 256  # of a block
-
-
-def _jit(f, **how):
-    from .cuda import jit  # which offers what is here
-
-    return jit(**how)(f)
 
 
 def _on_each(kernel, n, *args):
@@ -42,7 +37,7 @@ class Reduce:
     def __init__(self, f):
         if not callable(f):
             raise TypeError(f'cuda.reduce takes a function of two numbers, and this is a {type(f).__name__}')
-        self.py_func, f = f, _jit(f, device=True)
+        self.py_func, f = f, jit(device=True)(f)
 
         def fold(x, n, half):
             "The second half of x onto the first"
@@ -50,7 +45,7 @@ class Reduce:
             if i < n - half:
                 x[i] = f(x[i], x[i + half])
 
-        self._kernel = _jit(fold)
+        self._kernel = jit(fold)
 
     def __call__(
         self,
@@ -92,7 +87,7 @@ class _Vectorized:
     def __init__(self, f, signatures):
         self.py_func, self._results = f, dict(map(_signature, signatures))  # {dtypes of what it takes: of the result}
         functools.update_wrapper(self, f)
-        self._kernel = _jit(_kernel_on_arrays(f, len(next(iter(self._results)))))
+        self._kernel = jit(_kernel_on_arrays(f, len(next(iter(self._results)))))
 
     def __call__(self, *args, out=None, stream=0):
         "`f` of each element: an array on the device if one of `args` is there, or `out`, else one of the host"
@@ -158,7 +153,7 @@ def _kernel_on_arrays(f, n):
         '    if i < out.size:\n',
         f'        out[i] = f({", ".join(f"{o}[i]" for o in names)})\n',
     ]
-    file, space = f'<vectorized, {n}>', dict(grid=grid, f=_jit(f, device=True))
+    file, space = f'<vectorized, {n}>', dict(grid=grid, f=jit(device=True)(f))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
     exec(compile(''.join(lines), file, 'exec'), space)
     return space['vectorized']

@@ -29,6 +29,10 @@ class Epilogue(NamedTuple):
     scale: float = 1.0
     accumulate: bool = False  # is the result added to what `out` holds, which may be float32? It has no gradient
 
+    def product(self, a, b, out=None):
+        "`matmul(a, b, out, epilogue=self)`"
+        return multiply_with(a, b, self, out)
+
 
 # By torch, where no kernel is: the activation, and the gradient of what it was given
 _BY_TORCH = dict(
