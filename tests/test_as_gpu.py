@@ -1,6 +1,6 @@
 "Programs and notebooks that expect a GPU run without one, and nothing of that stays behind"
 
-import inspect, re, subprocess, sys
+import inspect, re, sys
 from pathlib import Path
 
 import nbformat
@@ -11,6 +11,7 @@ from gridstride import as_gpu
 from gridstride.findings import NotSimulated, RacecheckError
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
+from warm import run_python
 
 pytestmark = pytest.mark.skipif(backend() == 'gpu', reason='with a GPU nothing is emulated')
 
@@ -154,9 +155,21 @@ def test_unchecked_code_is_compiled_without_detectors_and_its_race_is_not_told()
 
 
 def run(*words, folder):
-    return subprocess.run(
-        [sys.executable, '-m', 'gridstride.as_gpu', *map(str, words)], capture_output=True, text=True, cwd=folder
-    )
+    return run_python('-m', 'gridstride.as_gpu', *words, cwd=folder)
+
+
+@pytest.fixture
+def run_notebook(tmp_path, monkeypatch, capsys, warm_kernels):
+    "What the command does with a notebook, n.ipynb: its status, and what it prints"
+
+    def run(*words, sources):
+        nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(o) for o in sources])
+        nb.metadata['kernelspec'] = dict(name='py3.8-of-somebody', display_name='x', language='python')
+        nbformat.write(nb, tmp_path / 'n.ipynb')
+        monkeypatch.chdir(tmp_path)
+        return as_gpu.main([*words, 'n.ipynb']), capsys.readouterr().out
+
+    return run
 
 
 def test_a_program_gets_its_arguments(tmp_path):
@@ -172,7 +185,7 @@ def test_a_program_gets_its_arguments(tmp_path):
     assert r.returncode == 2 and 'q.py is no file' in r.stderr
 
 
-def test_a_notebook_runs_to_its_end(tmp_path):
+def test_a_notebook_runs_to_its_end(tmp_path, run_notebook):
     sources = [
         'import torch, time',
         'x = torch.ones(4).cuda()\nprint(x.sum())',
@@ -181,32 +194,24 @@ def test_a_notebook_runs_to_its_end(tmp_path):
         'time.sleep(60)',
         'print(x.mean())',
     ]
-    nb = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(o) for o in sources])
-    nb.metadata['kernelspec'] = dict(name='py3.8-of-somebody', display_name='x', language='python')
-    nbformat.write(nb, tmp_path / 'n.ipynb')
-    r = run('--seconds', 3, 'n.ipynb', folder=tmp_path)
-    assert (
-        r.returncode == 2
-        and "cell 3: NameError: name 'undefined'" in r.stdout
-        and 'cell 4: interrupted after 3 s' in r.stdout
-    ), r
+    status, said = run_notebook('--seconds', '3', sources=sources)
+    assert status == 2 and "cell 3: NameError: name 'undefined'" in said, said
+    assert 'cell 4: interrupted after 3 s' in said
     cells = nbformat.read(tmp_path / 'n.emulated.ipynb', as_version=4).cells
     assert 'timed once' in cells[2].outputs[0].text and cells[5].outputs[0].text.strip() == 'tensor(1.)'
     assert not Path(tmp_path / 'n.ipynb').read_text().count('tensor(4.)')
 
 
 @pytest.mark.parametrize('unchecked', [False, True])
-def test_a_notebook_without_detectors_says_so(tmp_path, unchecked):
+def test_a_notebook_without_detectors_says_so(run_notebook, unchecked):
     pytest.importorskip('numba')
-    cells = [nbformat.v4.new_code_cell(o) for o in (RACES, COMPILED, SIMULATED)]
-    nbformat.write(nbformat.v4.new_notebook(cells=cells), tmp_path / 'n.ipynb')
-    r = run(*['--unchecked'] * unchecked, 'n.ipynb', folder=tmp_path)
+    status, said = run_notebook(*['--unchecked'] * unchecked, sources=(RACES, COMPILED, SIMULATED))
     if unchecked:
-        assert r.returncode == 0, r
-        assert '0 of 3 cells failed; unchecked: what a kernel does wrong is not told\n' in r.stdout
+        assert status == 0, said
+        assert '0 of 3 cells failed; unchecked: what a kernel does wrong is not told\n' in said
     else:
-        assert r.returncode == 2 and '2 of 3 cells failed\n' in r.stdout and 'unchecked' not in r.stdout, r
-        assert r.stdout.count('RacecheckError') == 2
+        assert status == 2 and '2 of 3 cells failed\n' in said and 'unchecked' not in said, said
+        assert said.count('RacecheckError') == 2
 
 
 def test_a_program_without_detectors_says_so(tmp_path):

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import numpy as np, pytest, torch
 
-from warm import Python, can_fork
+import warm
 from gridstride import cpp
 from gridstride.cpp import build, cache, load_cuda
 from gridstride.cpp.build import CompileError, CompilerMissing
@@ -533,9 +533,7 @@ def python(code, timeout=120, **env):
     (env := {**os.environ, 'GRIDSTRIDE_BACKEND':'sim',
              'PYTHONPATH':os.pathsep.join([str(REPO), str(Path(__file__).parent)]), **env})
     code = 'from test_cpp_load import *\n' + textwrap.dedent(code)
-    if can_fork(): return Python(code, env)
-    return subprocess.Popen([sys.executable, '-c', code], env=env, stdout=subprocess.PIPE,
-                            stderr=subprocess.PIPE, text=True)
+    return warm.python('-c', code, env=env)
 
 def said(process, timeout=120):
     out,err = process.communicate(timeout=timeout)

@@ -2,10 +2,11 @@
 
 Two of the seconds that each lesson takes would go into that. The package is not among what is imported
 beforehand, nor is what a lesson prepares by variables of the environment: Numba, Triton, pyplot."""
-import gc, multiprocessing, os, subprocess, sys
+import gc, multiprocessing, os, runpy, subprocess, sys, types
 from concurrent.futures import ThreadPoolExecutor
 from functools import lru_cache
 from multiprocessing import forkserver
+from pathlib import Path
 
 import psutil
 import pytest
@@ -87,24 +88,38 @@ class Forked:
     def send_signal(self, number): os.kill(self.pid, number)
 
 
-def become_python(code, env, path, pipes, ready):
-    "What `python -c code` would do, in a process that has just been forked"
+def become_python(args, env, cwd, path, pipes, ready):
+    "What `python *args` would do, in a process that has just been forked"
     for at, pipe in enumerate(pipes, 1): os.dup2(pipe.fileno(), at)
     os.environ.clear()
     os.environ.update(env)
+    os.chdir(cwd)
     sys.path = path
     ready.send(True)
-    exec(compile(code, '<string>', 'exec'), {'__name__': '__main__'})
+    if args[0] == '-c':
+        sys.argv = ['-c', *args[2:]]
+        main = sys.modules['__main__'] = types.ModuleType('__main__')
+        exec(compile(args[1], '<string>', 'exec'), main.__dict__)
+    elif args[0] == '-m':
+        sys.argv = args[1:]
+        runpy.run_module(args[1], run_name='__main__', alter_sys=True)
+    else:
+        sys.argv = args
+        sys.path[0] = str(Path(args[0]).resolve().parent)
+        runpy.run_path(args[0], run_name='__main__')
     sys.stdout.flush()
 
 
 class Python:
-    "`subprocess.Popen([sys.executable, '-c', code], env=env, ...)` with pipes of text, where torch is imported already"
+    """`subprocess.Popen([sys.executable, *args], env=env, cwd=cwd, ...)` with pipes of text, where torch is imported
+    already; `args` are the path of a program, or '-c', or '-m', and what follows"""
 
-    def __init__(self, code, env):
+    def __init__(self, *args, env=None, cwd=None):
+        self.args = [str(o) for o in args]
+        env = dict(os.environ if env is None else env)
         (self.stdout, out), (self.stderr, err), (ready, theirs) = (multiprocessing.Pipe(False) for _ in range(3))
         path = ['', *fresh_path(env.get('PYTHONPATH'))]
-        self.process = started(become_python, code, env, path, (out, err), theirs)
+        self.process = started(become_python, self.args, env, str(cwd or Path.cwd()), path, (out, err), theirs)
         for pipe in (out, err, theirs): pipe.close()
         self.stdout, self.stderr = (os.fdopen(os.dup(o.fileno()), encoding='utf-8') for o in (self.stdout, self.stderr))
         ready.recv()
@@ -120,6 +135,20 @@ class Python:
         with ThreadPoolExecutor(2) as pool: out, err = pool.map(lambda o: o.read(), (self.stdout, self.stderr))
         self.process.join(timeout)
         return out, err
+
+
+def python(*args, env=None, cwd=None):
+    "A Python that has just begun, forked where the system can: `Python`, or `subprocess.Popen`"
+    if can_fork(): return Python(*args, env=env, cwd=cwd)
+    return subprocess.Popen([sys.executable, *args], env=env, cwd=cwd, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+                            text=True)
+
+
+def run_python(*args, env=None, cwd=None, timeout=120):
+    "What became of such a Python, as `subprocess.run(..., capture_output=True, text=True)` tells it"
+    process = python(*args, env=env, cwd=cwd)
+    out, err = process.communicate(timeout=timeout)
+    return subprocess.CompletedProcess(process.args, process.returncode, out, err)
 
 
 def launch_kernel(cmd, env, cwd, **others):
