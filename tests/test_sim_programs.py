@@ -394,6 +394,18 @@ def test_views_that_do_not_meet_are_no_race(args):
     shift[1, len(args[0])](*args)
 
 
+def test_arrays_without_elements_are_arguments():
+    torch = pytest.importorskip('torch')
+    for empty in (np.zeros(0), np.zeros((0, 3)).T, np.zeros(0, PACKED)['b'], torch.zeros(0), torch.zeros(0, 3).T):
+        count_rows[1, 1](empty, out := np.ones(1))
+        assert out[0] == len(empty)
+
+
+@cuda.jit
+def count_rows(x, out):
+    out[0] = x.shape[0]
+
+
 @cuda.jit
 def one_element(x):
     x[1, 2] = cuda.threadIdx.x

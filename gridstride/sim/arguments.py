@@ -17,13 +17,16 @@ __all__ = ['arguments']
 def _tensor(v, name, known):
     "A `View` of a torch tensor: the whole of its memory is known, whatever part of it the tensor is"
     if str(v.device) != 'cpu':
-        raise NotSimulated(f'{name} is on {v.device}; the simulator takes CPU tensors')
+        raise NotSimulated(f'{name} is on {v.device}; the simulator takes CPU tensors', f'Give it {name}.cpu().')
+    if str(v.layout) != 'torch.strided':
+        raise NotSimulated(f'{name} is sparse: its numbers do not lie in rows', f'Give the kernel {name}.to_dense().')
     v = v.detach()
     whole = v.as_strided((v.untyped_storage().nbytes() // v.element_size(),), (1,), 0)
     try:
         return wrap(v.numpy(), name, known, whole.numpy())
     except TypeError:
-        raise NotSimulated(f'{name}: NumPy has no {v.dtype}') from None
+        mend = f'Give the kernel a copy, {name}.float(), or write it in CUDA C.'
+        raise NotSimulated(f'{name}: NumPy has no {v.dtype}', mend) from None
 
 
 def _argument(
@@ -37,6 +40,8 @@ def _argument(
         return v.device_view(name, known)
     if hasattr(v, 'detach'):
         return _tensor(v, name, known)
+    if isinstance(v, np.ma.MaskedArray):
+        raise wrong(f'is a masked array, and a kernel knows no masks; give {name}.filled(...), and the mask beside it')
     if isinstance(v, np.ndarray):
         return wrap_array(v, name, known)
     if isinstance(v, np.void):

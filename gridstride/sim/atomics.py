@@ -3,11 +3,9 @@
 Sums are done for all lanes at once; the others one lane after the other.
 """
 
-from types import SimpleNamespace
-
 import numpy as np
 
-from .intrinsics import intrinsic
+from .intrinsics import Room, intrinsic
 from .memory import View, as_element, locate, no_array, refuse_to_write
 
 __all__ = ['atomic']
@@ -107,7 +105,7 @@ def _compare_and_swap(run, m, site, ary, old, val):
     return _cas.lanes(run, m, site, ary, np.int64(0), old, val)
 
 
-atomic = SimpleNamespace(
+atomic = Room(
     **{name: _atomic(name, f) for name, f in _UPDATES.items()},
     exch=_atomic('exch', _turns(lambda a, v: v), reads=False),
     cas=_cas,

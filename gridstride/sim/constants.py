@@ -27,7 +27,7 @@ _BINARY = {
 
 SIZE = 'the size of this array is not known when the kernel is compiled'
 SIZE_MEND = (
-    'Use numbers, or names of numbers outside of the kernel; for a size that an argument says, '
+    'Use whole numbers, or names of such outside of the kernel; for a size that an argument says, '
     'cuda.shared.array(0, dtype).'
 )
 LARGE_MEND = 'Numba refuses it, too. As a float it is in range: 1e30 rather than 10**30.'

@@ -24,11 +24,17 @@ def with_its_line(prog, values, error):
         return error
     if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):
         return _number_error(prog, values, error)
-    cuda = sys.modules[f'{__package__}.cuda']
-    meant = get_close_matches(getattr(error, 'name', None) or '', dir(cuda), 1, 0.8)
-    mend = f'\n  cuda.{meant[0]} is what Numba calls it.' if meant else ''
-    error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{mend}']
+    error.__notes__ = [f'  line {number}: {source}\n  in {prog.name}{_meant(error)}']
     return briefly(error)
+
+
+def _meant(error):
+    "The line that says which name is near to one that is not there"
+    name, cuda = getattr(error, 'name', None) or '', sys.modules[f'{__package__}.cuda']
+    if near := get_close_matches(name, dir(cuda), 1, 0.75):
+        return f'\n  cuda.{near[0]} is what Numba calls it.'
+    near = get_close_matches(name, dir(getattr(error, 'obj', None)), 1, 0.7)
+    return f'\n  There is {near[0]!r}.' if near else ''
 
 
 def _number_error(prog, values, error):

@@ -56,7 +56,7 @@ class _Index(_Parts):
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
-            raise AttributeError(axis)
+            raise AttributeError(f'cuda.{self.name} has .x, .y and .z, and no .{axis}')
         return _run().g.idx(self.of, axis)
 
 
@@ -65,8 +65,20 @@ class _Dim(_Parts):
 
     def __getattr__(self, axis):
         if axis not in ('x', 'y', 'z'):
-            raise AttributeError(axis)
+            raise AttributeError(f'cuda.{self.name} has .x, .y and .z, and no .{axis}')
         return np.int64(getattr(getattr(_run(), self.of), axis))
+
+
+class Room(SimpleNamespace):
+    "Functions of kernels that share a first name: cuda.shared.array, cuda.atomic.add"
+
+    def __repr__(self):
+        return 'cuda.' + next(iter(vars(self).values())).__name__.partition('.')[0]
+
+    def __getattr__(self, k):
+        raise AttributeError(f'{self} has no {k!r}')
+
+    __hash__ = object.__hash__
 
 
 threadIdx, blockIdx = _Index('threadIdx', 'thread'), _Index('blockIdx', 'block')
@@ -110,6 +122,8 @@ def _shape(run, m, site, shape):
     shape = shape if isinstance(shape, tuple) else (shape,)
     if any(np.ndim(o) for o in shape):
         raise run.refusal(site, m, 'an array whose size differs from thread to thread')
+    if any(int(o) < 0 for o in shape):
+        raise run.refusal(site, m, f'an array of {" x ".join(map(str, shape))} elements', 'No size is below 0.')
     return tuple(int(o) for o in shape)
 
 
@@ -152,9 +166,9 @@ def _const_like(run, m, site, a):
     return a if isinstance(a, View) else wrap(np.asarray(a), 'const', {})
 
 
-shared = SimpleNamespace(array=intrinsic(_shared_array, 'shared.array'))
-local = SimpleNamespace(array=intrinsic(_local_array, 'local.array'))
-const = SimpleNamespace(array_like=intrinsic(_const_like, 'const.array_like'))
+shared = Room(array=intrinsic(_shared_array, 'shared.array'))
+local = Room(array=intrinsic(_local_array, 'local.array'))
+const = Room(array_like=intrinsic(_const_like, 'const.array_like'))
 
 
 @intrinsic

@@ -1,7 +1,7 @@
 """A function under `cuda.jit`: a kernel that is launched, or a device function that kernels call."""
 
 import functools
-from types import FunctionType
+from types import BuiltinFunctionType, FunctionType
 
 from .host import DeviceArray
 from .launch import launch, other_engine
@@ -14,6 +14,13 @@ from ..utils import cdiv
 
 __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing']
 
+
+def need_function(f):
+    "`TypeError` unless a kernel can be made of `f`"
+    if not isinstance(f, FunctionType):
+        raise TypeError(f'cuda.jit makes a kernel of a Python function, and {f!r} is none')
+
+
 tracing = []  # traces that are recording, the innermost last
 
 
@@ -21,6 +28,7 @@ class Kernel:
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` runs it"
 
     def __init__(self, f, signatures=()):
+        need_function(f)
         self.py_func, self._signatures = f, signatures
         functools.update_wrapper(self, f)
 
@@ -39,6 +47,10 @@ class Kernel:
 
     def __call__(self, *args):
         raise launch_error(self.__name__, 'no_brackets')
+
+    def load(self, run, m, config, site):
+        "A kernel's brackets inside of a kernel: nothing that is simulated"
+        raise run.refusal(site, m, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.')
 
     def _launch(self, grid, block, dynamic, /, *args, **named):
         refuse_names(self.__name__, named)
@@ -84,6 +96,8 @@ class Device:
     def __call__(self, *args):
         raise RuntimeError(f'{self.__name__} is a device function: call it from a kernel')
 
+    __getitem__ = __call__
+
     def lanes(self, run, m, site, *args, **kw):
         "Call it for the lanes of the mask `m`"
         return self.program(run, m, *args, **kw)
@@ -112,4 +126,6 @@ def jit(
     device functions. What a kernel's do, `signatures` tells"""
     if isinstance(func_or_sig, FunctionType):
         return (Device if device else Kernel)(func_or_sig)
+    if isinstance(func_or_sig, (int, type, BuiltinFunctionType)):
+        need_function(func_or_sig)
     return Device if device else functools.partial(Kernel, signatures=declared(func_or_sig))

@@ -114,14 +114,21 @@ class View:
         )
 
 
+def _dtype_named(name):
+    try:
+        return np.dtype(name)
+    except TypeError:
+        return None
+
+
 def as_dtype(d):
     "NumPy's dtype for what kernels write: np.float32, numba.float32, 'float32'; `TypeError` for what is no number"
     try:
         dtype = np.dtype(d)
     except TypeError:
-        dtype = np.dtype(str(d))
-    if dtype.kind == 'O':
-        raise TypeError(f'{d} is no type of numbers; np.float32 is one')
+        dtype = _dtype_named(str(d))
+    if dtype is None or dtype.kind == 'O':
+        raise TypeError(f'{d!r} is no type of numbers; np.float32 is one')
     return dtype
 
 
@@ -169,9 +176,9 @@ def wrap(
     whole=None,  # flat array of all the memory that `a` is a part of, where that is known
 ):
     "A `View` of the array `a`"
-    if a.dtype.kind not in 'biufc':
-        mend = f'A kernel computes with numbers: {name}.astype(np.float32), if they are such.'
-        raise NotSimulated(f'arrays of {a.dtype}', mend)
+    if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
+        mend = f'A kernel computes with numbers as a GPU has them: {name}.astype(np.float32), if they are such.'
+        raise NotSimulated(f'{name} is an array of {a.dtype}', mend)
     base = base_of(a) if whole is None else whole
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         whole = base.reshape(-1, order='A')
@@ -194,7 +201,7 @@ def part_of(
     known,
 ):
     "A `View` of `a`"
-    key, step = key_of(whole), whole.strides[0]
+    key, step = key_of(whole), whole.strides[0] or a.itemsize  # of one without elements it may be 0
     if key not in known:
         known[key] = Mem(whole, name, 'global')
     if not a.flags.writeable:

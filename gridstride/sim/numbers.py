@@ -1,11 +1,11 @@
 """CUDA's functions of numbers: bits, the few that Python has not, and 16-bit floats."""
 
 import inspect
-from types import FunctionType, SimpleNamespace
+from types import FunctionType
 
 import numpy as np
 
-from .intrinsics import intrinsic
+from .intrinsics import Room, intrinsic
 from .lanes import truth
 
 __all__ = ['brev', 'cbrt', 'clz', 'ffs', 'fma', 'fp16', 'popc', 'rsqrt', 'selp']
@@ -92,4 +92,4 @@ _HALF |= dict(hexp10=_half(lambda v: np.float16(10) ** v), hrsqrt=_half(lambda v
 _HALF |= dict(hrcp=_half(lambda v: 1 / v))
 _HALF |= dict(hfma=lambda a, b, c: (np.asarray(a, np.float32) * b + c).astype(np.float16))
 _HALF |= dict(heq=np.equal, hne=np.not_equal, hlt=np.less, hle=np.less_equal, hgt=np.greater, hge=np.greater_equal)
-fp16 = SimpleNamespace(**{name: _of_numbers(f, f'fp16.{name}') for name, f in _HALF.items()})
+fp16 = Room(**{name: _of_numbers(f, f'fp16.{name}') for name, f in _HALF.items()})

@@ -9,6 +9,7 @@ import types
 import numpy as np
 
 from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, kind_of, negate, unary
+from .intrinsics import Room
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
@@ -23,6 +24,14 @@ def give_name(v, name):
     if isinstance(v, (View, Records)) and v.name is None:
         v.rename(name)
     return v
+
+
+def need_parts(v, n):
+    "`TypeError` or `ValueError` unless `v` is `n` values, which as many names are given"
+    if not isinstance(v, (tuple, list)):
+        raise TypeError(f'{n} names are given one value: cuda.grid(2) and .shape are several, cuda.grid(1) is one')
+    if len(v) != n:
+        raise ValueError(f'{n} names are given {len(v)} values')
 
 
 def fork(run, m, c, site):
@@ -74,6 +83,8 @@ def call(run, m, f, args, kw, site):
             if e.__traceback__.tb_next is None:  # it was not even begun
                 raise _wrong_call(f, e, args, kw) from None
             raise
+    if not callable(f):
+        raise _no_function(f)
     if f is divmod:
         return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
     if isinstance(getattr(f, 'py_func', None), types.FunctionType):
@@ -95,6 +106,14 @@ def call(run, m, f, args, kw, site):
     if getattr(f, '__name__', '') == 'conjugate' and isinstance(f.__self__, (np.ndarray, np.number, complex)):
         return f()
     raise refusal(run, m, f, site)
+
+
+def _no_function(v):
+    "The `TypeError` for a call of what is none"
+    if isinstance(v, Room):
+        return TypeError(f'{v} is no function, but has some: {", ".join(f"{v}.{k}" for k in vars(v))}')
+    what = dict(View='an array', ndarray='a number', Records='an array of records').get(type(v).__name__, f'{v!r}')
+    return TypeError(f'{what} is called, as if it were a function; an element is x[i], in square brackets')
 
 
 def _wrong_call(f, error, args, kw):
@@ -130,15 +149,22 @@ def refusal(run, m, f, site):
         what = f'{f.__name__} is a plain Python function, which Numba does not compile'
         return run.refusal(site, m, what, for_kernels(f))
     name = getattr(f, '__name__', f)
-    return run.refusal(site, m, f'calling {name!r} in a kernel', _OWN_ARRAYS if name in _MAKE_ARRAYS else '')
+    return run.refusal(site, m, f'calling {name!r} in a kernel', _MENDS.get(name, _CALLED_BY_KERNELS))
 
 
-_MAKE_ARRAYS = 'array', 'empty', 'full', 'ones', 'zeros'  # NumPy's and torch's
 _OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
+_LOOP = 'A thread computes with numbers: write a loop over the elements.'
+_RANDOM = 'Give the kernel an array of random numbers.'
+_CALLED_BY_KERNELS = "A kernel calls what cuda and math have, NumPy's functions of numbers, and @cuda.jit(device=True)."
+_MENDS = {
+    **dict.fromkeys(('append', 'array', 'empty', 'full', 'list', 'ones', 'zeros'), _OWN_ARRAYS),  # NumPy's and torch's
+    **dict.fromkeys('all any argmax argmin cumsum dot matmul max mean min prod sort sorted std sum'.split(), _LOOP),
+    **dict.fromkeys('choice normal rand randint randn random uniform'.split(), _RANDOM),
+}
 
 
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, contains)  # numbers
-_CALLED += (load, store, attribute, store_attribute, give_name)  # arrays
+_CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
 _CALLED += (fork, again, leave, holds, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

@@ -84,6 +84,7 @@ def _expr(src):
 _OUTSIDE = 'Define it outside, with @cuda.jit(device=True) above it.'
 _LOOP = 'Write a loop; what it makes has room in cuda.local.array(size, dtype).'
 _ARRAY = 'Use an array, or a tuple.'
+_RETURNS = 'Write it to an array: `out[i] = ...`.'
 _REFUSED = {  # part of the language -> what it is called, and what to write instead
     ast.FunctionDef: ('a def', _OUTSIDE),
     ast.Lambda: ('a lambda', _OUTSIDE),
@@ -98,8 +99,11 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
     ast.Try: ('try', 'Test with `if` what could go wrong.'),
     ast.Global: ('global', 'Write to an array that the kernel is given.'),
     ast.Await: ('await', ''),
-    ast.Yield: ('yield', ''),
-    ast.YieldFrom: ('yield', ''),
+    ast.Yield: ('yield', _RETURNS),
+    ast.YieldFrom: ('yield', _RETURNS),
+    ast.With: ('with', 'A thread has no files and no contexts: open them around the launch.'),
+    ast.Match: ('match', 'Write if and elif.'),
+    ast.Delete: ('del', 'Leave it out: a variable ends with its thread.'),
     ast.Starred: ('a * before an argument', 'Name the values one by one.'),
     ast.NamedExpr: (':=', 'Assign in a line of its own.'),
 }
@@ -221,6 +225,8 @@ class _Rewriter(ast.NodeTransformer):
         if isinstance(target, (ast.Tuple, ast.List)):
             v = self.fresh('v')
             res = self.make(node, f'{v} = V__', V__=value)
+            if not isinstance(value, ast.Tuple) or len(value.elts) != len(target.elts):
+                res += self.make(node, f'__gs.need_parts({v}, {len(target.elts)})')
             for i, t in enumerate(target.elts):
                 res += self.bind(node, t, _expr(f'{v}[{i}]'))
             return res
@@ -232,7 +238,8 @@ class _Rewriter(ast.NodeTransformer):
                 V__=value,
                 S__=self.site(target),
             )
-        self.fail(node, f'assigning to {type(target).__name__.lower()}')
+        what = {ast.Starred: 'a name with a *'}.get(type(target), type(target).__name__.lower())
+        self.fail(node, f'assigning to {what}', 'Give each value a name of its own.')
 
     def visit_AnnAssign(self, node):
         return self.bind(node, node.target, self.visit(node.value)) if node.value else None
@@ -344,7 +351,7 @@ class _Rewriter(ast.NodeTransformer):
     def visit_Return(self, node):
         value = self.visit(node.value) if node.value else ast.Constant(None)
         if self.kernel and not (isinstance(value, ast.Constant) and value.value is None):
-            self.fail(node, 'a kernel that returns something', 'Write it to an array: `out[i] = ...`.')
+            self.fail(node, 'a kernel that returns something', _RETURNS)
         code = '__ret = __gs.leave(__run, __kernel, __m, V__, __ret)\n__m = None'
         return self.make(node, code, V__=value)
 
@@ -550,7 +557,7 @@ def _definition(src, f):
 def _rewritten(fn, rewriter):
     "The function for lanes: first the run and the mask, then the parameters; all variables exist from the start"
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
-        rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments')
+        rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.own = _locals(fn).union(o.arg for o in fn.args.args)
     body = rewriter.block(fn.body)
     params = [o.arg for o in fn.args.args]

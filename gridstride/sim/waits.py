@@ -7,10 +7,12 @@ it is over or looks in vain: then the next one begins beside it.
 import ast
 import inspect
 import textwrap
+import types
 
 __all__ = ['waits']
 
 LOCKS = 'cas', 'compare_and_swap', 'exch'
+_HAVE_FUNCTIONS = types.ModuleType, types.SimpleNamespace, type
 _IDLE = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 
 
@@ -67,9 +69,10 @@ class _Reader:
                 yield _Reader(f, self.seen | {f}), tree
 
     def value(self, node):
-        "What a name, or a name of a module, stands for; None where that is a local variable"
+        "What a name, or a name of a module or a class, stands for; None where that is a local variable"
         if isinstance(node, ast.Attribute):
-            return getattr(self.value(node.value), node.attr, None)
+            of = self.value(node.value)
+            return getattr(of, node.attr, None) if isinstance(of, _HAVE_FUNCTIONS) else None
         name = node.id if isinstance(node, ast.Name) else None
         if name not in self.closure:
             return self.f.__globals__.get(name)

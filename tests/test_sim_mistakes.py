@@ -1,0 +1,158 @@
+"What a newcomer to the simulator writes by mistake, and what it says: which line, and what to write instead"
+import math
+import re
+import sys
+
+import numpy as np
+import pytest
+
+from gridstride import sim
+from gridstride.sim import cuda
+
+
+@cuda.jit
+def write_one(x):
+    x[cuda.grid(1)] = 1
+
+
+@cuda.jit(device=True)
+def twice(v):
+    return v * 2
+
+
+@cuda.jit
+def part_called(x):
+    x[cuda.threadIdx.x()] = 1
+
+
+@cuda.jit
+def array_called(x):
+    x[0] = x(1)
+
+
+@cuda.jit
+def room_called(x):
+    s = cuda.shared(4, np.float32)
+    x[0] = s[0]
+
+
+@cuda.jit
+def one_grid_for_two(x):
+    i, j = cuda.grid(1)
+    x[i] = j
+
+
+@cuda.jit
+def two_of_three(x):
+    i, j = cuda.grid(3)
+    x[i] = j
+
+
+@cuda.jit
+def below_zero(x):
+    s = cuda.shared.array((4, -4), np.float32)
+    x[0] = s[0, 0]
+
+
+@cuda.jit
+def no_such_type(x):
+    s = cuda.local.array(4, 'floot32')
+    x[0] = s[0]
+
+
+@cuda.jit
+def no_such_atomic(x):
+    cuda.atomic.addd(x, 0, 1)
+
+
+@cuda.jit
+def no_such_root(x):
+    x[0] = math.sqroot(x[1])
+
+
+@cuda.jit
+def no_mask(x):
+    x[0] = cuda.shfl_down(0xFFFFFFFF, x[0], 1)
+
+
+@cuda.jit
+def no_such_axis(x):
+    x[cuda.threadIdx.w] = 1
+
+
+@cuda.jit
+def sum_of_all(x):
+    x[0] = np.sum(x)
+
+
+@cuda.jit
+def launches(x):
+    write_one[1, 1](x)
+
+
+@cuda.jit
+def yields(x):
+    yield x[0]
+
+
+@cuda.jit
+def any_number(*xs):
+    xs[0][0] = 1
+
+
+@cuda.jit
+def rest_of_it(x):
+    i, *_rest = (1, 2, 3)
+    x[0] = i
+
+
+@pytest.mark.parametrize('kernel,says', [
+    (part_called, r'a number is called, as if it were a function'), (array_called, 'an array is called'),
+    (room_called, 'cuda.shared is no function, but has some: cuda.shared.array'),
+    (one_grid_for_two, r'2 names are given one value: cuda.grid\(2\)'), (two_of_three, '2 names are given 3 values'),
+    (below_zero, 'an array of 4 x -4 elements'), (no_such_type, "'floot32' is no type of numbers; np.float32 is one"),
+    (no_such_atomic, "cuda.atomic has no 'addd'(.|\n)*There is 'add'"), (no_such_root, "There is 'sqrt'"),
+    (no_mask, 'cuda.shfl_down_sync is what Numba calls it'), (no_such_axis, 'cuda.threadIdx has .x, .y and .z'),
+    (sum_of_all, 'write a loop over the elements'), (launches, 'a launch of write_one by a kernel'),
+    (yields, 'Write it to an array'), (any_number, 'Name its parameters'),
+    (rest_of_it, 'Give each value a name of its own')])  # fmt: skip
+@pytest.mark.parametrize('threads', [1, 32])
+def test_a_mistake_in_a_kernel_says_what_to_write(kernel, says, threads):
+    with pytest.raises((TypeError, ValueError, AttributeError, sim.NotSimulated)) as e:
+        kernel[1, threads](np.zeros(64, 'f4'))
+    assert re.search(says, '\n'.join([str(e.value), *getattr(e.value, '__notes__', ())]))
+
+
+@pytest.mark.parametrize('given,says', [
+    (np.zeros(4, '>f4' if sys.byteorder == 'little' else '<f4'), r'x is an array of .f4(.|\n)*astype'),
+    (np.zeros(4, np.longdouble), r'x is an array of (float|long)(.|\n)*astype'),
+    (np.ma.zeros(4), r'masked array.*x\.filled')])  # fmt: skip
+def test_an_array_that_no_gpu_has_is_refused_as_by_numba(given, says):
+    if given.dtype == np.float64 and not np.ma.isMaskedArray(given):
+        pytest.skip('a long double is a double here')
+    with pytest.raises((TypeError, sim.NotSimulated), match=says):
+        write_one[1, 4](given)
+
+
+def test_a_tensor_that_numpy_does_not_have_is_refused():
+    torch = pytest.importorskip('torch')
+    for given, says in (
+        (torch.zeros(4).to_sparse(), r'x\.to_dense'),
+        (torch.zeros(4, dtype=torch.bfloat16), r'x\.float\(\)'),
+        (torch.zeros(4, device='meta'), r'x\.cpu\(\)'),
+    ):
+        with pytest.raises(sim.NotSimulated, match=says):
+            write_one[1, 4](given)
+
+
+@pytest.mark.parametrize('given', [print, 3, int])
+def test_only_a_function_becomes_a_kernel(given):
+    with pytest.raises(TypeError, match='cuda.jit makes a kernel of a Python function, and .* is none'):
+        cuda.jit(given)
+    with pytest.raises(TypeError, match='is none'):
+        cuda.jit('void(float32[:])')(given)
+
+
+def test_a_device_function_has_no_brackets():
+    with pytest.raises(RuntimeError, match='is a device function: call it from a kernel'):
+        twice[1, 1](2)
