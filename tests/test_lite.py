@@ -420,6 +420,22 @@ def first_picture():
     return '\n'.join(code[:shows+1])
 
 
+# Two threads wake each other without end, and the one that waits for nothing goes on when its time is over.
+IN_TIME = """
+import threading
+here, there, over = threading.Semaphore(1), threading.Semaphore(0), threading.Event()
+def play(mine, other):
+    while not over.is_set():
+        mine.acquire()
+        other.release()
+players = [threading.Thread(target=play, args=o) for o in ((here, there), (there, here))]
+for p in players: p.start()
+assert not over.wait(.2)
+over.set()
+for p in players: p.join()
+"""
+
+
 @needs_chromium
 @pytest.mark.takes(50)
 def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
@@ -432,7 +448,7 @@ def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
         page = open_page(context, server.url, TOLD['scratch'])
         cells = json.loads((LITE/'scratch.ipynb').read_text())['cells']
         assert run_all(page, sum(c['cell_type'] == 'code' for c in cells)) == []
-        done = type_into(page, 'def mine', f'{first_picture()}\n'
+        done = type_into(page, 'def mine', f'{first_picture()}\n{IN_TIME}'
                                            'from gridstride.lessons import read_progress\n'
                                            'print(": right", *read_progress())')
         assert set(done.split()[2:]) == set(solved), 'what was solved is kept for every page'

@@ -1,15 +1,14 @@
 """Python's threads in the browser, where there are none: each is a stack that is laid aside while it waits.
 
 `threading` is written in Python over a few functions of `_thread`: those to start a thread, to make a lock and to tell
-which thread this is. They are made here of `run_sync`, which suspends a stack of WebAssembly (JSPI) until a promise of
-JavaScript is kept. Only one thread runs at any time, up to where it waits; who goes on then is left to chance, as
-it is to a system, so that a schedule that was only lucky shows.
+which thread this is. They are made here of `run_sync`, which suspends a stack of WebAssembly (JSPI) until a future has
+its result. Only one thread runs at any time, up to where it waits; who goes on then is left to chance, as it is to a
+system, so that a schedule that was only lucky shows.
 """
 
 import random, threading
 from itertools import count
 
-from js import Promise
 from pyodide.code import run_js
 from pyodide.ffi import can_run_sync, create_once_callable, create_proxy, run_sync
 
@@ -18,7 +17,13 @@ MISSING = (
     'Firefox from 153. The cells that start no thread work here, too, as do lessons 01 to 03.'
 )
 
-soon = run_js('f => { Promise.resolve().then(() => f.callPromising()) }')  # on a stack of its own
+# At once, but for one call in 50 ms, before which the browser has its turn: what is to come after a time comes then.
+soon = run_js("""(last => f => {
+    const now = performance.now()
+    if (now - last < 50) Promise.resolve().then(() => f())
+    else setTimeout(() => { last = performance.now(); f() })
+})(0)""")
+apart = run_js('f => { Promise.resolve().then(() => f.callPromising()).finally(() => f.destroy()) }')  # on a stack
 after = run_js('(seconds, f) => { setTimeout(f, 1000*seconds) }')
 chance, ready, ends, idents = random.Random(), [], {}, count(2)
 current = 1  # the thread of the cells
@@ -53,7 +58,7 @@ def start(f, args, kwargs={}):
 
     if not can_run_sync():
         raise RuntimeError(MISSING)
-    go(body)
+    go(lambda: apart(create_proxy(body)))
     return ident
 
 
@@ -65,6 +70,34 @@ def end():
     "`_thread._set_sentinel`: a lock that is released when this thread ends"
     ends[current] = lock = Lock()
     return lock
+
+
+class Turn:
+    """A future for `run_sync` alone. Asyncio's own tells of its result by way of the browser's event loop, which goes
+    around five times for each wait."""
+
+    _asyncio_future_blocking = False  # by this a future is known
+
+    def __init__(self):
+        self.ended, self.tell = [], None
+
+    def __await__(self):
+        yield self
+        return self.result()
+
+    def add_done_callback(self, f):
+        self.tell = f
+        if self.ended:
+            f(self)
+
+    def end(self, result):
+        "Let the stack that waits go on, where `run_sync` returns `result`"
+        self.ended.append(result)
+        if self.tell:
+            self.tell(self)
+
+    def result(self):
+        return self.ended[0]
 
 
 class Lock:
@@ -88,17 +121,17 @@ class Lock:
         global current
         if not can_run_sync():
             raise RuntimeError(MISSING)
-        me, turn = current, Promise.withResolvers()
+        me, turn = current, Turn()
 
         def late():
             if turn in self.waiting:
                 self.waiting.remove(turn)
-                turn.resolve(False)
+                turn.end(False)
 
         self.waiting.append(turn)
         if timeout > 0:
             after(timeout, create_once_callable(late))
-        got = run_sync(turn.promise)
+        got = run_sync(turn)
         current = me
         return got
 
@@ -107,7 +140,7 @@ class Lock:
         if not self.taken:
             raise RuntimeError('release unlocked lock')
         if self.waiting:
-            go(lambda turn=self.waiting.pop(0): turn.resolve(True))
+            go(lambda turn=self.waiting.pop(0): turn.end(True))
         else:
             self.taken = False
 
