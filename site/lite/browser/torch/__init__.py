@@ -26,6 +26,8 @@ def _memory(a):
 class Tensor(np.ndarray):
     "An array with torch's methods and types"
 
+    layout = 'torch.strided'  # not sparse
+
     def __array_ufunc__(self, ufunc, method, *inputs, out=None, **kw):
         plain = [np.asarray(o) if isinstance(o, Tensor) else o for o in inputs]
         if out is not None:
