@@ -1,5 +1,7 @@
 """python -m gridstride: the commands that the package has."""
 
+import sys
+
 import gridstride
 
 COMMANDS = {
@@ -13,13 +15,17 @@ COMMANDS = {
 }
 
 
-def main():
+def main(
+    argv=(),  # none are taken
+):
     "Print the commands"
     print(f'gridstride {gridstride.__version__}\n')
     for command, does in COMMANDS.items():
         print(f'python -m gridstride.{command:<20} {does}')
     print("\nIn Python: help('gridstride'); the README says which room has what.")
+    if argv:
+        sys.exit(f'python -m gridstride does nothing else: is python -m gridstride.{argv[0]} meant, with a dot?')
 
 
 if __name__ == '__main__':
-    main()
+    main(sys.argv[1:])

@@ -438,6 +438,9 @@ def main(
         runs = _apart(run(args.paths, args.save, args.jobs))
     except (ValueError, LookupError, RuntimeError) as e:
         return print(e, file=sys.stderr) or 2
+    except ModuleNotFoundError as e:
+        what = f'{e.name} is missing, which lessons need: python3 course.py run sets up all that they do,'
+        return print(f'{what} python -m pip install {e.name} brings that alone', file=sys.stderr) or 2
     except KeyboardInterrupt:
         return print('\nStopped.', file=sys.stderr) or 130
     print(table(runs))

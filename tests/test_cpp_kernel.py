@@ -195,6 +195,8 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
      'argument 1, .*x, takes float32, and the array is float64; convert it with .astype.np.float32.$'),
     ('square', (X,torch.zeros(4,4)[:,:2],4), 'argument 2, .*is not contiguous.*copy beforehand with .contiguous()'),
     ('square', (X,np.zeros((4,4),'f4').T[1:],4), 'is not contiguous.*copy beforehand with np.ascontiguousarray'),
+    ('square', (X.to_sparse(),X,4), r'argument 1, .*is sparse.*\.to_dense\(\)'),
+    ('square', (np.ma.zeros(4, 'f4'),X,4), r'argument 1, .*is a masked array.*\.filled'),
     ('square', (X,[1.,2.],2), 'takes a tensor or an array, and a list was given'),
     ('square', (X,3,2), 'takes a tensor or an array, and a int was given'),
     ('square', (X,X,4.), r'argument 3, int n, is a whole number, and 4.0 was given; use int\(...\) or //'),
@@ -208,6 +210,17 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
 def test_wrong_arguments(k, name, args, what):
     assert re.search(what, str(fails(LaunchError if 'arguments' in what else TypeError, k[name][1,4], *args)))
     assert not X.any()
+
+@pytest.mark.parametrize('params,what', [
+    ('float &x', 'k takes a reference, float & x, .*pointer'),
+    ('const float &x, int n', 'a reference, const float & x'),
+    ('int n, std::vector<float> x', r'k takes std::vector<float> x, which is of the host: take a pointer')])
+def test_parameters_that_python_cannot_give(params, what):
+    src = f'#include <vector>\n__global__ void k({params}) {{}}'
+    assert re.search(what, str(fails(ValueError, cpp.cuda_kernel, src)))
+
+def test_a_path_is_no_source(tmp_path):
+    assert 'give its .read_text()' in str(fails(TypeError, cpp.cuda_kernel, tmp_path/'k.cu'))
 
 # Launches
 
@@ -388,6 +401,13 @@ def test_command_finds(program):
     assert err.startswith('MemcheckError: memcheck: x[4] is outside: x has shape (4,)\n  line 5: __global__ void k')
     assert 'Traceback' not in err
     assert command(program, 0, 'races')[0]==1 and command('--unchecked', program, 0, 'races')==(0, '0|races|012\n', '')
+
+def test_command_takes_files_that_begin_as_editors_of_windows_write_them(tmp_path):
+    "By a mark of their encoding, which a compiler passes over at the beginning of a file alone"
+    src = ('#include "half.h"\n#include <cstdio>\n__global__ void k() { printf("%d\\n", N); }\n'
+           'int main() { k<<<1,1>>>(); }\n')
+    for name, text in (('main.cu', src), ('half.h', '#define N 7\n')): (tmp_path/name).write_text(text, 'utf-8-sig')
+    assert command(tmp_path/'main.cu')==(0, '7\n', '')
 
 def test_command_without_a_file(tmp_path):
     status,out,err = command(tmp_path/'none.cu')

@@ -68,6 +68,11 @@ def test_the_package_lists_commands_that_there_are(capsys):
             if o.isalpha() and o.islower(): assert f"'{o}'" in text.read_text()
 
 
+def test_a_command_without_its_dot_is_told(capsys):
+    with pytest.raises(SystemExit, match=r'python -m gridstride\.doctor meant'): main(['doctor'])
+    assert 'python -m gridstride.doctor ' in capsys.readouterr().out
+
+
 def test_all_names_what_is_public():
     listed = json.loads(run('import json, gridstride; print(json.dumps([gridstride.__all__, dir(gridstride)]))'))
     assert len(listed[0]) < 20 and set(listed[0]) <= set(listed[1])

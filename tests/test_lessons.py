@@ -113,6 +113,12 @@ def test_a_backend_that_is_not_there(tmp_path):
     assert res.returncode == 2 and "'tpu'" in res.stderr and 'Traceback' not in res.stderr, res
 
 
+def test_a_package_that_lessons_lack_is_told(monkeypatch, capsys):
+    monkeypatch.setitem(sys.modules, 'tqdm', None)  # as if it were not installed
+    assert L.main(['run', '01']) == 2
+    assert 'tqdm is missing, which lessons need: python3 course.py run sets up' in capsys.readouterr().err
+
+
 def test_a_file_that_is_no_notebook(tmp_path):
     (tmp_path/'01_a.ipynb').write_text('{"cells": [')
     res = run(tmp_path, 'run')

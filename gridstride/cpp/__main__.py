@@ -69,7 +69,7 @@ def main(argv=None) -> int:  # exit status
     files, args = _split(a)
     if gone := [o for o in a.include if not o.is_dir()] or [o for o in files if not o.is_file()]:
         p.error(f'{gone[0]}: No such file or directory')
-    src, *others = [o.read_text(errors='replace') for o in files]
+    src, *others = [o.read_text(encoding='utf-8-sig', errors='replace') for o in files]
     units = {o.name: text for o, text in zip(files[1:], others)}
     name = ''.join(c if c.isalnum() else '_' for c in a.file.stem)
     if {f'{name}.cpp', f'{name}.cu'} & units.keys():

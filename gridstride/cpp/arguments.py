@@ -111,6 +111,8 @@ def _check_array(x, dtype, wrong, device, const):
     if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
         what = 'array' if isinstance(x, np.ndarray) else 'tensor'
         raise wrong(f'takes {dtype}, and the {what} is {_dtype_name(x)}; convert it {_mend(x, dtype, const)}')
+    if isinstance(x, np.ma.MaskedArray):
+        raise wrong('is a masked array, and a kernel knows no masks; give its .filled(...), and the mask beside it')
     if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
         raise wrong('is read-only, and the kernel may write to it; give it a copy, as np.array(...) makes one')
     where = str(getattr(x, 'device', 'cpu')).split(':')[0]
@@ -118,6 +120,8 @@ def _check_array(x, dtype, wrong, device, const):
         raise wrong(f'is on {where}, and the kernel runs on {device}; move it with .to({device!r})')
     contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not contiguous:
+        if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
+            raise wrong('is sparse: its numbers do not lie in rows; give its .to_dense()')
         why = 'is not contiguous: the kernel would read its memory in another order'
         raise wrong(f'{why}; make a copy {_mend(x, None, const)}')
 

@@ -103,6 +103,8 @@ def describe(
     most=3,  # shown
 ) -> str:
     "The lines of the source with what the compiler says of them"
+    last = len(src.splitlines())
+    found = [d for d in found if d.line <= last] or found  # what stands behind it is ours, and follows from these
     res = [line for d in found[:most] for line in _describe(d, src.splitlines(), name)]
     more = len(found) - most
     if more > 0:
@@ -156,6 +158,27 @@ _HINTS = (
         r'no matching function for call to|no instance of function template',
         'Is it a template? Then its arguments in angle brackets are numbers that the compiler knows: '
         '`kernel<16><<<blocks, threads>>>(...)`.',
+    ),
+    (
+        r'#\s*include',
+        r'No such file|file not found|cannot open source',
+        'A header of your own is looked for where Python runs, and beside a program; '
+        '`python -m gridstride.cpp -I FOLDER program.cu` names more folders.',
+    ),
+    (
+        r'\b(__)?half2?\b',
+        r"unknown type name ['\"](__)?half|['\"](__)?half2?['\"].*(not declared|undefined)",
+        'A line above says what it is: `#include <cuda_fp16.h>`.',
+    ),
+    (
+        r'\b(__)?nv_bfloat162?\b',
+        r"unknown type name ['\"](__)?nv_bf|['\"](__)?nv_bfloat162?['\"].*(not declared|undefined)",
+        'A line above says what it is: `#include <cuda_bf16.h>`.',
+    ),
+    (
+        r'__global__',
+        r'with no type|explicit type is missing|type specifier|must have a (return )?type|requires a type',
+        'A kernel begins with `__global__ void`.',
     ),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
 )

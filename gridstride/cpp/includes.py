@@ -21,7 +21,7 @@ def read_headers(
         if path is None or path in seen:
             continue
         seen.add(path)
-        text = path.read_text(errors='replace')
+        text = path.read_text(encoding='utf-8-sig', errors='replace')
         below = [] if '..' in name else [str(path.relative_to(o)) for o in roots if path.is_relative_to(o)]
         own.update({o: text for o in below if o not in own})  # one file may include it from another folder
         if not below:

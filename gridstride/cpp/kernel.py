@@ -133,7 +133,8 @@ def _base(name):
 def _find_wanted(src, name):
     "(name as it was asked for, `Function`) of each kernel that is meant"
     if not isinstance(src, str):
-        raise TypeError(f'src is CUDA C as text, not {type(src).__name__}')
+        mend = ': give its .read_text()' if hasattr(src, 'read_text') else ''
+        raise TypeError(f'src is CUDA C as text, not {type(src).__name__}{mend}')
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
@@ -153,7 +154,21 @@ def _find_wanted(src, name):
         if known[_base(o)].template and '<' not in o:
             raise ValueError(f"{o} is a template: name its arguments, as in name='{o}<float>'")
     scoped = {f'{k.scope}::{k.name}': k for k in found}
-    return [(o, scoped.get(o.split('<')[0].strip(), known[_base(o)])) for o in names]
+    wanted = [(o, scoped.get(o.split('<')[0].strip(), known[_base(o)])) for o in names]
+    for _, k in wanted:
+        _refuse_parameters(k)
+    return wanted
+
+
+def _refuse_parameters(kernel):
+    "`ValueError` for a parameter that Python has nothing for"
+    for p in kernel.params:
+        if p.type.endswith('&'):
+            what = f'a reference, {p.type} {p.name}, which Python cannot give'
+            raise ValueError(f'{kernel.name} takes {what}: take the value itself, or a pointer to an array')
+        if re.match(r'(const )?std::(vector|string|array)\b', p.type):
+            what = f'{p.type} {p.name}, which is of the host'
+            raise ValueError(f'{kernel.name} takes {what}: take a pointer to an array, and how many elements it has')
 
 
 def _identifier(o):

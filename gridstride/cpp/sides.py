@@ -34,6 +34,8 @@ def refuse_wrong_sides(
         body = range(head.end + 1, c.mate.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_exceptions(c, body)
+            if '__host__' not in words:
+                _refuse_host_library(c, body)
         unclear = {'__global__', '__device__', 'template', 'constexpr'}
         if not words & unclear and '__device__' not in map(c.__getitem__, body):
             _refuse_calls(c, body, {k for k, v in names.items() if v == 'device'})
@@ -64,6 +66,25 @@ def _refuse_exceptions(c, body):
             raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return a value that tells', i)
         if c[i] in _NO_GPU_HAS and c.is_word(i):
             raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NO_GPU_HAS[c[i]]}', i)
+
+
+_ARRAYS = 'it has arrays, whose size is known when it is compiled, and those that it is given'
+_STREAMS = 'cout', 'cerr', 'clog', 'cin'
+_LIBRARY = {  # of C++, for the host alone -> what a kernel has instead
+    **dict.fromkeys(_STREAMS, 'it writes by printf'),
+    **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _ARRAYS),
+}
+
+
+def _refuse_host_library(c, body):
+    "`WrongSource` for `std::cout << x`, `std::vector<int> v` and the like"
+    used = 'using namespace std' in c.src
+    for i in body:
+        named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
+        if c[i] in _LIBRARY and c.is_word(i) and named:
+            end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
+            if c[i] in _STREAMS and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
+                raise c.error(WrongSource, f'std::{c[i]} is of the host, and a GPU has none: {_LIBRARY[c[i]]}', i)
 
 
 def _side(f):

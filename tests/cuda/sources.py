@@ -866,7 +866,6 @@ DIFFERS = {
     'using std::min': STD,
     'using namespace std, swap': STD,
     'using namespace std, numeric_limits': STD,
-    'using namespace std, vector': STD,
     'using namespace std, sort': STD,
     'constexpr variable by reference': VALUE,
     'constexpr variable by address': VALUE,

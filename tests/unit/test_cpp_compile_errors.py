@@ -91,9 +91,27 @@ def test_warnings_of_the_learners_lines_only():
     ('    k<<<blocks, tpb>>>(x, n);', 'no suitable conversion function from "at::Tensor" to "float *" exists',
      'x.data_ptr<float>()'),
     ('    k<<<blocks, tpb>>>(x, n);', "no matching function for call to 'k(float*&, int&)'", 'kernel<16><<<'),
+    ('#include <mine.h>', 'mine.h: No such file or directory', '-I FOLDER'),
+    ('#include "mine.h"', "'mine.h' file not found", '-I FOLDER'),
+    ('#include "mine.h"', 'cannot open source file "mine.h"', '-I FOLDER'),
+    ('__global__ void k(half *x) {}', "'half' was not declared in this scope", '`#include <cuda_fp16.h>`'),
+    ('__global__ void k(__half2 *x) {}', "unknown type name '__half2'", '`#include <cuda_fp16.h>`'),
+    ('__global__ void k(half *x) {}', 'identifier "half" is undefined', '`#include <cuda_fp16.h>`'),
+    ('__global__ void k(half *x, int n) {}', "'m' was not declared in this scope", None),
+    ('__nv_bfloat16 x = y;', "'__nv_bfloat16' was not declared in this scope", '`#include <cuda_bf16.h>`'),
+    ('__nv_bfloat16 x = y;', "'y' was not declared in this scope", None),
+    ('__global__ k(float *x) { }', "ISO C++ forbids declaration of 'k' with no type", '`__global__ void`'),
+    ('__global__ k(float *x) { }', 'a type specifier is required for all declarations', '`__global__ void`'),
+    ('__global__ k(float *x) { }', 'explicit type is missing ("int" assumed)', '`__global__ void`'),
     ('    k<<<blocks, tpb>>>(x, n);', "'blocks' was not declared in this scope", None),
     ('    __shared__ float ms[16]', 'expected a ";"', None),
     ('    y = total + 1;', "'total' was not declared in this scope", None)])
 def test_habits_of_python_get_a_hint(line, said, hint):
     *_, last = describe([Diagnostic(1, 0, said)], line, 'mine.cu').splitlines()
     assert hint in last if hint else last.strip() == line.strip()
+
+
+def test_what_follows_behind_the_source_is_not_told():
+    log = 'mine.cu:3:1: error: no y\nmine.cu:7:2: error: of what was put behind it'
+    assert str(CompileError(SRC, 'mine.cu', log)).splitlines() == ['mine.cu, line 3: no y', '  }', '  ^']
+    assert 'put behind it' in str(CompileError(SRC, 'mine.cu', log.splitlines()[1]))
