@@ -1,5 +1,5 @@
 "`cuda_kernel`, `%%cuda` and `python -m gridstride.cpp` without a GPU."
-import re, subprocess, sys
+import re
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -12,6 +12,7 @@ from gridstride.cpp.edits import WrongSource
 from gridstride.cpp.kernel import Kernel, Kernels
 from gridstride.findings import *
 from gridstride.utils import check, dim3
+from warm import run_python
 
 REPO = Path(__file__).parent.parent
 SRC = r'''
@@ -385,8 +386,7 @@ def program(tmp_path_factory):
     return path
 
 def command(*args):
-    done = subprocess.run([sys.executable, '-m', 'gridstride.cpp', *map(str, args)], cwd=REPO, capture_output=True,
-                          text=True, timeout=120)
+    done = run_python('-m', 'gridstride.cpp', *args, cwd=REPO)
     return done.returncode,done.stdout,done.stderr
 
 @pytest.mark.parametrize('args,want',
