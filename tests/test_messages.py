@@ -1,5 +1,5 @@
 "The kernels on the pages of messages: each wrong one gives the finding of its page, each right one none."
-import linecache, re, subprocess, sys, warnings
+import linecache, re, sys, warnings
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -10,6 +10,7 @@ from gridstride.findings import WARNINGS, WORDS, KernelError
 
 sys.path.insert(0, str(Path(__file__).parents[1]/'site'))
 import findings_pages
+from warm import run_python
 
 PAGES = findings_pages.examples()
 BLOCKS = [(*key, side, code) for key, (_, *sides) in PAGES.items() for side, code in zip(('wrong', 'right'), sides)]
@@ -105,7 +106,7 @@ except Exception as e: print(e.kind, e.code)
 @pytest.mark.parametrize('code', ['no_addresses', 'no_stack'])
 def test_findings_of_a_limited_process(code, tmp_path):
     (tmp_path/'limited.py').write_text(LIMITED)
-    said = subprocess.run([sys.executable, tmp_path/'limited.py', code], capture_output=True, text=True)
+    said = run_python(tmp_path/'limited.py', code)
     assert said.stdout == f'crash {code}\n', said.stderr
 
 

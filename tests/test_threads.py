@@ -5,6 +5,7 @@ import sys
 import time
 
 import pytest
+from warm import run_python
 
 START = '''
 import threading, sys
@@ -73,7 +74,7 @@ print(found)
 
 def output(tmp_path, script):
     (tmp_path/'script.py').write_text(START + script)
-    p = subprocess.run([sys.executable, tmp_path/'script.py'], capture_output=True, text=True)
+    p = run_python(tmp_path/'script.py')
     assert p.returncode == 0, p.stderr[-2000:]
     return p.stdout.splitlines()[-1]
 
