@@ -8,17 +8,15 @@ import os, re
 from functools import lru_cache
 from typing import NamedTuple
 
-from .code import Code
 from .declarations import BUILTIN, KEYWORDS
 from .edits import WrongSource, apply
 from .host_variables import host_variables
 from .reader import Head, heads, namespace_of, parameter, read
-from .sides import KNOWN
+from .sides import HOST, KNOWN
 
 _TYPES = 'struct', 'class', 'union'
 _FOR_GPU = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _NO_MARK = _FOR_GPU | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
-_UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _ACCESS = {'public', 'private', 'protected'}
 
 
@@ -298,7 +296,7 @@ def _is_in_device_code(text, at, said):
     c, found = device_code(text)
     i = next((i for i, t in enumerate(c.tokens) if t.end > at), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
-    if within is None or not is_evaluated(c, i) or said['is'] and _is_idle_template(c, c.mate[within[0]]):
+    if within is None or not c.is_evaluated(i) or said['is'] and _is_idle_template(c, c.mate[within[0]]):
         return False
     return said['is'] != 'array' or not _is_constant(c, i)
 
@@ -328,14 +326,6 @@ def _is_constant(c, i):
     return any(c[j] == '<' and (c.angle(j) or 0) > i for j in before)
 
 
-def is_evaluated(c: Code, i: int):
-    "Is token `i` in no operand of `sizeof` and the like?"
-    while (i := c.outer[i]) >= 0:
-        if c[i - 1] in _UNEVALUATED:
-            return False
-    return True
-
-
 def _end(c, p):
     "Index behind the body of the function with its parameters at `p`, and behind what initialises its members"
     i = c.until(c.mate[p] + 1, (':', '{', ';'))
@@ -350,7 +340,6 @@ def _is_conditional(c, a, b):
     return any('CUDA' in d.text for i, ds in c.directives.items() if a < i <= b for d in ds)
 
 
-_HOST = '{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it'
 _CONSTEXPR = (
     '{what} alone is no function of the GPU: write `__host__ __device__` in front of it, '
     'or compile with --expt-relaxed-constexpr'
@@ -376,7 +365,7 @@ def _tell(m, at, unit):
         if m['is']
         else _CONSTEXPR
         if m['kind'] == 'constexpr'
-        else _HOST
+        else HOST
     )
     file, line = os.path.normpath(at[1]), int(at[2])
     what = m['what'] or m['variable'] or m['vla'] or 'this array'  # clang does not name it

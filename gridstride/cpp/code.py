@@ -20,6 +20,7 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
+_UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
 
@@ -165,6 +166,13 @@ class Code:
             if self[i] == '<':
                 i = self.angle(i) or i
             i = self.mate.get(i, i) + 1
+
+    def is_evaluated(self, i):
+        "Is token `i` in no operand of `sizeof` and the like?"
+        while (i := self.outer[i]) >= 0:
+            if self[i - 1] in _UNEVALUATED:
+                return False
+        return True
 
     def _goes_on(self, i, b):
         "Does another name follow at `i`, so that what came before was an attribute or a macro?"

@@ -1,6 +1,6 @@
 """What of the standard libraries a GPU has, as nvcc 13 has it: it refuses the rest in device code, g++ does not."""
 
-from .callers import Unit, device_code, is_evaluated, wrong
+from .callers import Unit, device_code, wrong
 from .declarations import KEYWORDS
 from .reader import read
 
@@ -75,7 +75,7 @@ def wrong_uses(
     c, bodies = device_code(unit.text)
     for a, b in bodies:
         for i in range(a, b):
-            if c.is_word(i) and (words := _refusal(c, i, own, takes)) and is_evaluated(c, i):
+            if c.is_word(i) and (words := _refusal(c, i, own, takes)) and c.is_evaluated(i):
                 what = words.format(name=c[i], instead=_INSTEAD.get(c[i], ''))
                 yield wrong(what, unit.file, c.line(i), unit)
         for i in [] if 'std' in takes else _parameters_used(c, a, b):

@@ -9,7 +9,7 @@ import math
 from .code import Code
 from .declarations import BUILTIN, KEYWORDS
 from .edits import WrongSource
-from .reader import heads, parenthesis
+from .reader import heads, namespace_of, parenthesis
 
 KNOWN = {*dir(math), *(f'{o}f' for o in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too
 
@@ -18,10 +18,11 @@ def refuse_wrong_sides(
     c: Code,
     functions: list,  # of `Function`: those that it has
 ):
-    "`WrongSource` for a launch of what is no kernel, a call of what is for the other side only, and for exceptions"
+    """`WrongSource` for a launch of what is no kernel, for a call of what is for the other side only, also where a
+    template of the device is given it to call, and for exceptions"""
     sides = {}
     for f in functions:
-        sides.setdefault(f'{f.scope}::{f.name}' if f.scope else f.name, set()).add(_side(f))
+        sides.setdefault(_joined(f.scope, f.name), set()).add(_side(f))
     names = {k: v.pop() for k, v in sides.items() if len(v) == 1 and k not in KNOWN | BUILTIN}
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
@@ -39,9 +40,15 @@ def refuse_wrong_sides(
         unclear = {'__global__', '__device__', 'template', 'constexpr'}
         if not words & unclear and '__device__' not in map(c.__getitem__, body):
             _refuse_calls(c, body, {k for k, v in names.items() if v == 'device'})
+    _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
 
 
+HOST = '{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it'
 _DEVICE = '{name} is a function of the GPU, which the host cannot call: write `__host__ __device__` in front of it'
+
+
+def _joined(scope, name):
+    return f'{scope}::{name}' if scope else name
 
 
 def _qualified(c, i):
@@ -112,3 +119,44 @@ def _refuse_calls(c, body, names):
         name = _qualified(c, i)
         if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names - own:
             raise c.error(WrongSource, _DEVICE.format(name=name), i)
+
+
+def _refuse_arguments(c, functions, hosts):
+    "g++ 13 does not warn of a marked function where it is a template's argument, as 12 does and clang"
+    if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
+        return  # a specialization may not call it
+    template = {}
+    for f in functions:
+        for_gpu = f.words & {'__global__', '__device__'} and '__host__' not in f.words
+        template.setdefault(_joined(f.scope, f.name), []).append(f.template.count('<') and for_gpu)
+    called = {}  # name of a template for the GPU -> numbers of the arguments that it calls
+    for head in heads(c):
+        p = parenthesis(c, head) if head.defines and c[head.start] == 'template' else None
+        name = p and _joined(namespace_of(c, p), c[p - 1])
+        if name and all(template.get(name, [False])):
+            body = range(head.end + 1, c.mate.get(head.end, head.end))
+            names = {c[i] for i in body if c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i)}
+            called[name] = {n for n, o in enumerate(_of_angle(c, head.start + 1)) if _declared(c, *o) in names}
+    for i in c.find('<'):
+        numbers = called.get(_qualified(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
+        for n, (a, b) in enumerate(_of_angle(c, i)) if numbers else ():
+            name = ''.join(c[j] for j in range(a + (c[a] == '&'), b))
+            if n in numbers and name in hosts:
+                raise c.error(WrongSource, HOST.format(what=name), a)
+
+
+def _of_angle(c, i):
+    "(start, end) of what commas part behind the `<` at `i`"
+    res, end = [], c.angle(i) or i
+    while i < end:
+        a, i = i + 1, min(c.until(i + 1, (',', '>')), end)
+        res.append((a, i))
+    return res
+
+
+def _declared(c, a, b):
+    "The name of the parameter of a template that the tokens `a:b` declare, if its arguments are no types"
+    if c[a] in ('class', 'typename', 'template'):
+        return None
+    b = min(c.until(a, ('=',)), b)
+    return next((c[i] for i in range(a + 1, b) if c[i - 1] in ('*', '&') and c[i + 1] == ')'), c[b - 1])

@@ -9,6 +9,7 @@ from gridstride.cpp.rewrite import to_cpp
 K = '__global__ void k(float *x, int n) { %s }\n'
 HOST, DEVICE = 'int f(int n) { return n + 1; }\n', '__device__ int f(int n) { return n + 1; }\n'
 TEMPLATE = 'template <class T> T f(T n) { return n; }\n'
+CALLS = 'template <%s> __global__ void k(float *x, int n) { x[0] = %s; } '
 
 WRONG = [
     (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a function of the GPU.*`__host__ __device__`'),
@@ -18,6 +19,11 @@ WRONG = [
     ('using namespace std;\n' + K % 'cerr << n;', 'cerr is of the host.*printf'),
     (K % 'std::vector<std::pair<int, int>> v(n);', 'std::vector is of the host.*arrays'),
     ('__device__ int f(int n) { std::string s = "a"; return n; }\n', 'std::string is of the host'),
+    *((HOST + CALLS % (f'int (*F)(int){more}', body) + 'void go(float *x) { k<%s><<<1, 1>>>(x, 3); }\n' % given,
+       'f is a function of the host.*`__device__`')
+      for more, body, given in (('', 'F(n)', 'f'), (' = nullptr', '1 + F(n)', '&f'), (', int N', 'F(N)', 'f, 2'))),
+    ('namespace a { int f(int n); }\n' + CALLS % ('int N, op F', 'F(n)') + 'auto p = k<3, a::f>;\n', 'a::f is a'),
+    (HOST + CALLS.replace('__global__ void k', '__device__ void h') % ('auto F', 'F(n)') + K % 'h<f>(x, n);', 'f is a'),
     (K % '' + 'void go(float *x) { k<<<8>>>(x, 1); }\n', 'how many blocks, and not of how many threads'),
     (K % '' + 'void go(float *x) { k<<<1, 2, 3, 4, f(1, 2)>>>(x, 1); }\n', 'a stream, not 5 things'),
 ]
@@ -39,6 +45,14 @@ RIGHT = [
     DEVICE + 'void go(int n) { each([=] __device__ (int i) { return f(i); }); }\n',
     'typedef void kernel(float *, int);\n' + K % '' + 'void go(kernel *p, float *x) { p<<<1, 2, 3, 4>>>(x, 1); }\n',
     DEVICE + '__device__ int (*const table[])(int) = {f};\nint go(int (*h)(int)) { return int(3.f); }\n',
+    *(given + CALLS % (takes, body) + 'auto p = k<f>;\n' for given, takes, body in (
+        (DEVICE, 'auto F', 'F(n)'), (HOST, 'auto F', 'n'), ('__host__ ' + DEVICE, 'auto F', 'F(n)'),
+        (HOST, 'auto F', 'sizeof(F(n))'), (HOST + DEVICE, 'auto F', 'F(n)'),
+        ('struct f { int a; };\n', 'class F', 'F(n).a'),
+        ('constexpr ' + HOST, 'auto F', 'F(n)'), (HOST + '#define F(n) n\n', 'auto G', 'F(n)'))),
+    HOST + CALLS.replace('__global__', '__host__ __device__') % ('auto F', 'F(n)') + 'auto p = k<f>;\n',
+    HOST + CALLS % ('auto F', 'F(n)') + 'template <> __global__ void k<f>(float *x, int n) {}\nauto p = k<f>;\n',
+    HOST + 'template <auto F> int each(int n) { return F(n); }\nauto p = each<f>;\n',
     '#define CONFIG 1, 32\n' + K % '' + 'void go(float *x) { k<<<CONFIG>>>(x, 1); }\n',
     K % '' + 'void go(float *x) { k<<<dim3(1, 2, 3), pair<int, 4>(), 0>>>(x, 1); }\n',
 ]
