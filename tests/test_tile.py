@@ -385,6 +385,10 @@ REFUSED = {
     'x = cdiv(tl.program_id(0), 2)': 'cdiv is a function of Python',
     'x = math.sqrt(2.)': 'math.sqrt is a function of Python',
     'x = tl.mean(tl.arange(0, 8))': 'Triton has no tl.mean',
+    'x = tl.arrange(0, 8)': 'There is tl.arange.',
+    'x = tl.arange(8)': "missing 1 required positional argument: 'end'",
+    'x = tl.program_id()': "missing 1 required positional argument: 'axis'",
+    "x = tl.program_id(0) + 'a'": "the text 'a' stands where a value belongs",
     'x = tl.arange(0, 4) < out_ptr': 'a comparison of int32 and pointer<fp32>',
     'x = out_ptr[tl.arange(0, 4)]': 'x[<[4], int32>] of an address',
     'x = tl.arange(0, 16/2)': 'its bounds are whole numbers',
@@ -443,6 +447,10 @@ def test_arguments_are_counted_and_named():
         run(copy_kernel, (1,), x, x)
     with pytest.raises(LaunchError, match='unexpected keyword'): run(copy_kernel, (1,), x, x, 8, BLOCK=8, BLOK=8)
     with pytest.raises(WrongArgument, match='x_ptr is list'): run(copy_kernel, (1,), [1.], x, 8, BLOCK=8)
+    with pytest.raises(LaunchError, match='num_warps is 3, and it is a power of 2'):
+        run(copy_kernel, (1,), x, x, 8, BLOCK=8, num_warps=3)
+    with pytest.raises(WrongArgument, match=r'pass x_ptr.to_dense\(\)'):
+        run(copy_kernel, (1,), x.to_sparse(), x, 8, BLOCK=8)
     with pytest.raises(WrongArgument, match='complex64'): run(copy_kernel, (1,), x.to(torch.complex64), x, 8, BLOCK=8)
     with pytest.raises(LaunchError, match='without a grid'): tile.checked(copy_kernel)(x, x, 8, 8)
     taken = dict(num_warps=2, num_stages=3, num_ctas=1)

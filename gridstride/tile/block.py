@@ -294,7 +294,7 @@ def block_of(x):
 def _described(x):
     if isinstance(x, np.ndarray) or type(x).__module__.startswith('torch'):
         return 'an array of the host'
-    return 'None' if x is None else f'{type(x).__name__} {x!r}'
+    return 'None' if x is None else f'the text {str(x)!r}' if isinstance(x, str) else f'{type(x).__name__} {x!r}'
 
 
 def pair(a, b, division=False):

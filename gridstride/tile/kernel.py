@@ -11,7 +11,7 @@ from .block import scalar
 from .descriptors import of_host
 from .memory import is_array, wrap
 from .rebind import Bound, function_of, unwrapped
-from .run import Run, enter
+from .run import Run, enter, not_begun
 from .trace import recorder
 from .types import const, named
 
@@ -72,6 +72,9 @@ class Checked:
             values = self.signature.bind_partial(*args, **given).arguments
         except TypeError as e:
             raise self._wrong(f'{self.__name__}: {e}') from None
+        warps = meta.get('num_warps', 4)
+        if 'num_warps' not in self.names and warps not in (1, 2, 4, 8, 16, 32):
+            raise self._wrong(f'{self.__name__}: num_warps is {warps!r}, and it is a power of 2, 32 at most')
         values = {**values, **self._chosen(values)}
         for k, p in self.signature.parameters.items():
             if k not in values and p.default is not p.empty:
@@ -228,5 +231,8 @@ class _Launch:
         run.in_time()
         if run.trace:
             run.trace.program()
-        self.f(*self.args)
+        try:
+            self.f(*self.args)
+        except TypeError as e:
+            raise not_begun(e) from e.__cause__
         return True

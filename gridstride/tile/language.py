@@ -5,6 +5,7 @@ A name that Triton has and this module has not says so when a kernel asks for it
 import builtins
 import sys
 import types
+from difflib import get_close_matches
 
 import numpy as np
 
@@ -32,7 +33,9 @@ def __getattr__(k):
         raise AttributeError(k)
     theirs = sys.modules.get('triton.language')
     if theirs and not hasattr(theirs, k):
-        raise no_name_of_triton(f'tl.{k}', 'A mean is tl.sum(x) / n.' if k == 'mean' else '')
+        near = get_close_matches(k, dir(theirs), 1, 0.7)
+        mend = 'A mean is tl.sum(x) / n.' if k == 'mean' else f'There is tl.{near[0]}.' if near else ''
+        raise no_name_of_triton(f'tl.{k}', mend)
     raise no_such_name(f'tl.{k}')
 
 

@@ -91,7 +91,9 @@ def _memory_of_tensor(a, name):
     if a.device.type != 'cpu':
         raise WrongArgument(f'{name} is on {a.device}: kernels run checked on the CPU; pass {name}.cpu()')
     a = a.detach()
-    if a.is_conj() or a.is_neg() or a.layout is not sys.modules['torch'].strided:
+    if a.layout is not sys.modules['torch'].strided:
+        raise WrongArgument(f'{name} is sparse: its numbers do not lie in rows; pass {name}.to_dense()')
+    if a.is_conj() or a.is_neg():
         raise WrongArgument(f'{name} is a tensor that is not plain memory; pass a copy')
     bits, dt = _TORCH_BITS.get(str(a.dtype).split('.')[-1], (None, None))
     flat = a.as_strided((a.untyped_storage().nbytes() // a.element_size(),), (1,), 0)

@@ -6,7 +6,7 @@ import time
 
 import numpy as np
 
-from ..findings import Access, NotCompiled, NotSimulated, Place, exception_of, warn_of
+from ..findings import Access, KernelError, NotCompiled, NotSimulated, Place, exception_of, warn_of
 
 __all__ = ['Names', 'Run', 'current', 'frame_of', 'place', 'finding', 'refuse', 'no_such_name', 'access_of', 'enter']
 
@@ -198,6 +198,19 @@ def refuse(what, mend='', line=None, function=None):
             kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), called=None
         )
     return NotCompiled(what, mend, dialect='triton', **at)
+
+
+def not_begun(error):
+    "The exception for a `TypeError`: at the learner's line, if it is a call of his that was not even begun"
+    at = error.__traceback__
+    while at.tb_next:
+        at = at.tb_next
+    f = at.tb_frame
+    if isinstance(error, KernelError) or not isinstance(f.f_globals, Names):
+        return error
+    file, line = f.f_code.co_filename, at.tb_lineno
+    where = dict(file=file, line=line, source=linecache.getline(file, line).strip())
+    return NotCompiled(str(error), kernel=_state[0].kernel.__name__, dialect='triton', **where)
 
 
 class NoSuchName(NotSimulated, AttributeError):
