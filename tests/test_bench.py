@@ -50,6 +50,15 @@ def test_a_steady_function_takes_a_tenth_of_a_second():
     assert t.doubts == [] and .1 <= sum(t.times) < .2 and t.median == .001
 
 
+@pytest.mark.parametrize('call,says', [
+    (lambda: bench(None), 'bench: what is to be timed is a NoneType, and no function.*lambda'),
+    (lambda: compare({'mine': None}), 'compare: mine is a NoneType, and no function'),
+    (lambda: compare([np.sum]), 'compare takes what it compares by name'),
+    (lambda: compare({}), 'compare takes what it compares by name')])
+def test_what_is_timed_is_a_function(call, says):
+    with pytest.raises(TypeError, match=says): call()
+
+
 def test_a_slow_steady_function_runs_twenty_times():
     t = timed(lambda i, _: .05)
     assert len(t.times) == 20 and t.doubts == []

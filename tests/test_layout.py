@@ -244,6 +244,7 @@ def test_a_tile_and_its_mends():
     assert cost(lambda r, c: linear(row=r, column=c), np.arange(32), 7).conflicts==0
     for wrong, says in [(lambda: walk(plain, 'diagonal'), "'row' or 'column'"),
                         (lambda: walk(Layout.row_major(3, 5), 'row'), 'whole warps'),
+                        (lambda: walk(Layout(64), 'row'), r'rows and columns: .* has 1 mode'),
                         (lambda: cost(plain, np.arange(64), 0), '32 lanes'),
                         (lambda: cost(plain, np.arange(32), 0, vector=3), '16 bytes'),
                         (lambda: cost(Layout(64), np.arange(32), vector=2), 'begins at byte 4')]:

@@ -31,7 +31,8 @@ def _which(src, name):
     "The kernel of this source that is meant, and its name without template arguments"
     known = {k.name: k for k in kernels(src)}
     if not known:
-        raise ValueError('this source has no __global__ function')
+        what = 'this source' if '\n' in src.strip() else f'{src!r}, taken for CUDA C,'
+        raise ValueError(f'{what} has no __global__ function')
     if name is None and len(known) > 1:
         raise ValueError(
             f"this source has {len(known)} kernels: say which one, as in name='{next(iter(known))}'. "

@@ -273,6 +273,13 @@ def unseen_doubts(clock, checks) -> list:  # of sentences
     return unchecked + waited + ([f"the GPU's clock was not noted: {why}"] if why else [])
 
 
+def need_function(fn, tool, name=''):
+    "`TypeError` unless `fn` can be called"
+    if not callable(fn):
+        what = f'{tool}: {name + " is" if name else "what is to be timed is"} a {type(fn).__name__}, and no function'
+        raise TypeError(f'{what}: instead of the result of f(x), give f and x, or lambda: f(x)')
+
+
 def bench(
     fn,  # what to time
     *args,  # what to call it with: what it works on, so that its type and place are known
@@ -288,6 +295,7 @@ def bench(
     roof=None,  # the ceilings, as `limits.ceilings` gives them
 ) -> Timing:
     "Check `fn(*args)`, then time it until the median is steady, and say what that is worth"
+    need_function(fn, 'bench')
     clock = clock or clocks.clock_for(args, flush)
     got = call_checked(fn, args, check, out)
     more = input_doubts(args, out)

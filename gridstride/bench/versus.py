@@ -18,6 +18,7 @@ from .timing import (
     Timing,
     call_checked,
     input_doubts,
+    need_function,
     peak_of,
     rate_text,
     roof_for,
@@ -153,6 +154,10 @@ def compare(
     roof=None,  # the ceilings
 ):  # a `Comparison`; with `sizes`, a `Sweep`
     "Check every candidate, then time them in turns"
+    if not isinstance(fns, dict) or not fns:
+        raise TypeError("compare takes what it compares by name: compare({'mine': f, 'torch': g}, x)")
+    for name, fn in fns.items():
+        need_function(fn, 'compare', name)
     baseline = baseline or next(iter(fns))
     if baseline not in fns:
         raise ValueError(f'{baseline!r} is none of the candidates: {", ".join(fns)}')

@@ -63,8 +63,11 @@ def walk(
     "What it costs to read a whole tile, row by row or column by column, 32 lanes side by side"
     if along not in ('row', 'column'):
         raise ValueError(f"along is 'row' or 'column', not {along!r}")
-    h, w = np.shape(layout.offsets())
-    rows, columns = np.indices((h, w))
+    shape = np.shape(layout.offsets())
+    if len(shape) != 2:
+        raise ValueError(f'walk reads a tile, which has rows and columns: {layout} has {len(shape)} mode(s), not 2')
+    h, w = shape
+    rows, columns = np.indices(shape)
     if along == 'column':
         rows, columns = rows.T, columns.T
     first = slice(None, None, vector)
