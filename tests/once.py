@@ -12,8 +12,9 @@ def made_once(compiler, *commands, sources={}):
     """The folder in which `commands` were run, beside `sources` (file name -> text); again only if a source, a header
     or the compiler changes"""
     version = subprocess.run([compiler, '--version'], check=True, capture_output=True, text=True).stdout
-    return cache.build(sources, commands, version, cache.cpu(), cache.headers_hash(here),
-                       cache.headers_hash(build.here/'include'), shared=True).folder
+    own = [(p.name, p.read_text()) for p in sorted(here.glob('*.cpp'))]
+    return cache.build(sources, commands, version, cache.cpu(), own, cache.headers_hash(build.here/'include'),
+                       shared=True).folder
 
 
 def refusal(compiler, source, *more):

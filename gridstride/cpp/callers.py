@@ -5,6 +5,7 @@ the host alone are marked as deprecated: of each use it says the place, and a us
 """
 
 import os, re
+from bisect import bisect
 from functools import lru_cache
 from typing import NamedTuple
 
@@ -71,7 +72,8 @@ def _own(c, found):
         plainly = '__device__' in map(c.__getitem__, range(f.first, f.p))  # not as a macro
         if not (f.defined and plainly) or f.owner or f.words & _SAYS_WHOSE or _is_unclear(f):
             continue
-        if c[f.first - 1] not in ('', ';', '{', '}') or not any(f.p < i < _end(c, f.p) for i in in_ptx):
+        first = bisect(in_ptx, f.p)
+        if c[f.first - 1] not in ('', ';', '{', '}') or not in_ptx[first:] or in_ptx[first] >= _end(c, f.p):
             continue
         name, space = c[f.p - 1], namespace_of(c, f.p)
         before = [i for i in c.find(name) if i < f.p - 1 and i not in defined and _may_declare(c, i)]
@@ -294,7 +296,7 @@ def device_code(
 def _is_in_device_code(text, at, said):
     "Is the token at this place in a function that only a GPU runs, where what was `said` is wrong?"
     c, found = device_code(text)
-    i = next((i for i, t in enumerate(c.tokens) if t.end > at), len(c) - 1)
+    i = min(bisect(c.tokens, at, key=lambda t: t.end), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
     if within is None or not c.is_evaluated(i) or said['is'] and _is_idle_template(c, c.mate[within[0]]):
         return False
