@@ -340,6 +340,9 @@ needs_chromium = pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
     reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
 
 
+STILL = '.jp-KernelStatus-spinner { animation: none !important }'  # it is drawn 60 times a second while cells run
+
+
 def open_page(context, url, name):
     "A notebook in a page of its own, with its cells there and nothing run"
     page = context.new_page()
@@ -348,6 +351,7 @@ def open_page(context, url, name):
     page.on('request', lambda r: page.asked.append(r.url))
     page.goto(f"{url}/{TOLD['page'].format(name=name).removeprefix('lite/')}")
     page.wait_for_selector('.jp-CodeCell')
+    page.add_style_tag(content=STILL)
     return page
 
 
