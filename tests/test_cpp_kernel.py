@@ -8,7 +8,7 @@ from IPython.core.interactiveshell import InteractiveShell
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, driver, kernel
 from gridstride.cpp.build import CompileError
-from gridstride.cpp.edits import WrongSource
+from gridstride.cpp.tokens import WrongSource
 from gridstride.cpp.kernel import Kernel, Kernels
 from gridstride.findings import *
 from gridstride.utils import check, dim3
@@ -219,6 +219,14 @@ def test_wrong_arguments(k, name, args, what):
 def test_parameters_that_python_cannot_give(params, what):
     src = f'#include <vector>\n__global__ void k({params}) {{}}'
     assert re.search(what, str(fails(ValueError, cpp.cuda_kernel, src)))
+
+@pytest.mark.parametrize('src', [
+    '__global__ void k() {', '__global__ void k( {}', '__global__ void k() {} /* no end', 'int f() { return 1; }',
+    'template <class T> __global__ void k(T *x) {}', '__global__ void k(float &x) {}',
+    '__global__ void k() {}\n__global__ void k() {}'])
+def test_a_wrong_source_is_shown_without_the_packages_inside(src):
+    with pytest.raises(WrongSource) as e: cpp.cuda_kernel(src)
+    assert hasattr(e.value, '_render_traceback_')
 
 def test_a_path_is_no_source(tmp_path):
     assert 'give its .read_text()' in str(fails(TypeError, cpp.cuda_kernel, tmp_path/'k.cu'))

@@ -5,7 +5,8 @@ import random, re, shutil
 import pytest
 
 from gridstride.cpp.callers import device_code, mark
-from gridstride.cpp.edits import NotEmulated, WrongSource
+from gridstride.cpp.edits import NotEmulated
+from gridstride.cpp.tokens import WrongSource
 from gridstride.cpp.reader import host_functions, kernels
 from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.tokens import directives, tokens

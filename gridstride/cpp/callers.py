@@ -10,7 +10,8 @@ from functools import lru_cache
 from typing import NamedTuple
 
 from .declarations import BUILTIN, KEYWORDS
-from .edits import WrongSource, apply
+from .edits import apply
+from .tokens import WrongSource
 from .host_variables import host_variables
 from .reader import Head, heads, namespace_of, parameter, read
 from .sides import HOST, KNOWN

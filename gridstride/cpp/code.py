@@ -7,7 +7,7 @@ namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
 import itertools
 
 from .preprocessor import directive_word
-from .tokens import error_at, line_at
+from .tokens import WrongSource, error_at, line_at
 
 CLOSES = {')': '(', ']': '[', '}': '{'}
 OPENS = set(CLOSES.values())
@@ -29,7 +29,7 @@ class Code:
 
     `mate[i]` is the bracket that belongs to the bracket `i`, `outer[i]` the bracket around token `i`, -1 for
     none; `c[i]` is the text of token `i`, '' past either end. `aliases` says which specifiers a macro stands
-    for. `ValueError` for brackets that do not close, if `strict`."""
+    for. `WrongSource` for brackets that do not close, if `strict`."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True):
         self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
@@ -104,7 +104,7 @@ class Code:
             if text in OPENS:
                 opened.append(i)
         if opened and self.strict:
-            raise self.error(ValueError, f'this {self[opened[-1]]!r} is never closed', opened[-1])
+            raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
 
     def _close(self, i, opened):
         if opened and self[opened[-1]] == CLOSES[self[i]]:
@@ -112,9 +112,9 @@ class Code:
             self.mate.setdefault(self.mate[i], i)
         elif self.strict and opened:
             what = f'this {self[opened[-1]]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
-            raise self.error(ValueError, what, opened[-1])
+            raise self.error(WrongSource, what, opened[-1])
         elif self.strict:
-            raise self.error(ValueError, f'this {self[i]!r} closes nothing', i)
+            raise self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
 
     # `<` and `>` are brackets only sometimes.
     def angle(self, i):

@@ -6,10 +6,6 @@ from .tokens import error_at
 from ..shown import ShownBriefly
 
 
-class WrongSource(ShownBriefly, ValueError):
-    "A source that is no CUDA C; the message names the line and repeats it"
-
-
 class NotEmulated(ShownBriefly, NotImplementedError):
     "Something that a GPU can do and the emulator cannot; the message names the line and repeats it"
 

@@ -18,6 +18,7 @@ from .load import Emulated
 from .nvrtc import FIRST, HOST, stand_ins
 from .reader import functions, kernels
 from .rewrite import to_cpp, without_line_numbers
+from .tokens import WrongSource
 from ..findings import LaunchError
 from ..launching import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
 from ..options import checks_to_compile, parse_checks
@@ -138,21 +139,21 @@ def _find_wanted(src, name):
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:
-        raise ValueError(f'no __global__ function is in {_begin(src)}: a kernel begins with `__global__ void`')
+        raise WrongSource(f'no __global__ function is in {_begin(src)}: a kernel begins with `__global__ void`')
     defined = Counter((o.scope, o.name) for o in functions(src) if '__global__' in o.words)
     if several := next((name for (_, name), n in defined.items() if n > 1), None):
         what = f'{several} is the name of several kernels, which cuda_kernel could not tell apart'
-        raise ValueError(f'{what}: give each a name of its own, or launch them from host code with load_cuda')
+        raise WrongSource(f'{what}: give each a name of its own, or launch them from host code with load_cuda')
     names = [name] if isinstance(name, str) else list(name) if name else [k for k, f in known.items() if not f.template]
     if not names:
         example = f"cuda_kernel(src, name='{next(iter(known))}<float>')"
         what = f'{", ".join(known)}: a template becomes a kernel when its arguments are named'
-        raise ValueError(f'{what}, as in {example}')
+        raise WrongSource(f'{what}, as in {example}')
     for o in names:
         if _base(o) not in known:
-            raise ValueError(f'no kernel {o!r} in this source; there are {", ".join(known)}')
+            raise WrongSource(f'no kernel {o!r} in this source; there are {", ".join(known)}')
         if known[_base(o)].template and '<' not in o:
-            raise ValueError(f"{o} is a template: name its arguments, as in name='{o}<float>'")
+            raise WrongSource(f"{o} is a template: name its arguments, as in name='{o}<float>'")
     scoped = {f'{k.scope}::{k.name}': k for k in found}
     wanted = [(o, scoped.get(o.split('<')[0].strip(), known[_base(o)])) for o in names]
     for _, k in wanted:
@@ -161,14 +162,14 @@ def _find_wanted(src, name):
 
 
 def _refuse_parameters(kernel):
-    "`ValueError` for a parameter that Python has nothing for"
+    "`WrongSource` for a parameter that Python has nothing for"
     for p in kernel.params:
         if p.type.endswith('&'):
             what = f'a reference, {p.type} {p.name}, which Python cannot give'
-            raise ValueError(f'{kernel.name} takes {what}: take the value itself, or a pointer to an array')
+            raise WrongSource(f'{kernel.name} takes {what}: take the value itself, or a pointer to an array')
         if re.match(r'(const )?std::(vector|string|array)\b', p.type):
             what = f'{p.type} {p.name}, which is of the host'
-            raise ValueError(f'{kernel.name} takes {what}: take a pointer to an array, and how many elements it has')
+            raise WrongSource(f'{kernel.name} takes {what}: take a pointer to an array, and how many elements it has')
 
 
 def _identifier(o):

@@ -1,7 +1,7 @@
 """What the head of a kernel cannot say: nvcc refuses it, and g++, for which a kernel is a function, does not."""
 
 from .code import Code
-from .edits import WrongSource
+from .tokens import WrongSource
 
 _ALONE = '{name} is a kernel, which is for the GPU alone, launched from outside: take `{word}` away from `__global__`'
 _MEMBER = 'a kernel is no member of a class: write it outside of {owner}, and give it what it needs'

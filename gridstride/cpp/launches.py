@@ -7,7 +7,8 @@ configuration is the last three of a run of `>` that has a `(` after it.
 
 from .code import CLOSES
 from .declarations import KEYWORDS
-from .edits import Edits, WrongSource
+from .edits import Edits
+from .tokens import WrongSource
 from .reader import read_functions
 
 

@@ -9,6 +9,7 @@ from .build import CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .reader import functions, host_functions, not_on_host
 from .rewrite import to_cpp, without_line_numbers
+from .tokens import WrongSource
 from .values import FINDING, Library
 from ..options import checks_to_compile, parse_checks
 from ..utils import backend, cuda_begin
@@ -166,7 +167,7 @@ def _choose(every, funcs):
     found = [f for f in known if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
     if not found:
         what = 'this source has no function that Python could call, only kernels or less'
-        raise ValueError(f'{what}. Write a host function that launches the kernel, or give the source to cuda_kernel')
+        raise WrongSource(f'{what}. Write a host function that launches the kernel, or give the source to cuda_kernel')
     return found
 
 

@@ -6,6 +6,7 @@ from .kernel import Kernels, cuda_kernel
 from .load import load_cuda
 from .program import run
 from .reader import host_functions
+from ..shown import briefly
 from ..utils import cuda_begin
 
 
@@ -15,7 +16,7 @@ class _Parser(argparse.ArgumentParser):
     "A parser whose errors are exceptions: a wrong option must not end the notebook"
 
     def error(self, message):
-        raise ValueError(f'%%cuda: {message}\n{self.format_usage()}')
+        raise briefly(ValueError(f'%%cuda: {message}\n{self.format_usage()}'))
 
 
 def _parser():

@@ -11,7 +11,7 @@ from typing import NamedTuple
 from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code
 from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
 from .preprocessor import DEFINE, live
-from .tokens import literal, tokens, tokens_of
+from .tokens import WrongSource, literal, tokens, tokens_of
 
 
 class Param(NamedTuple):
@@ -152,7 +152,7 @@ def read(
     src: str,  # CUDA C
     likely=False,  # without the branches that are probably not compiled
 ) -> Source:
-    "Read a source; `ValueError` names the line of a bracket that does not close"
+    "Read a source; `WrongSource` names the line of a bracket that does not close"
     found = list(live(tokens_of(src), likely))
     aliases, macros = {}, []
     for t in found:
@@ -231,19 +231,19 @@ def signature(
     name: str,  # of a host function defined in `src`
     src: str,  # CUDA C
 ) -> str:  # its declaration, ending in `;` (one line for each overload)
-    "The declaration of a function, read off its definition; `ValueError` names what `src` does define"
+    "The declaration of a function, read off its definition; `WrongSource` names what `src` does define"
     found = functions(src)
     if own := [f.signature for f in found if f.name == name and f.on_host]:
         return '\n'.join(f'{o};' for o in own)
     raise not_on_host(name, found)
 
 
-def not_on_host(name: str, found: list) -> ValueError:
+def not_on_host(name: str, found: list) -> WrongSource:
     "What is wrong with asking for the function `name`, given all those that were `found`"
     is_there = any(f.name == name for f in found)
     what = 'is a kernel or device function, which the host cannot call' if is_there else 'is not defined in this source'
     host = ', '.join(dict.fromkeys(f.name for f in found if f.on_host)) or 'none'
-    return ValueError(f'{name!r} {what}. Host functions it defines: {host}')
+    return WrongSource(f'{name!r} {what}. Host functions it defines: {host}')
 
 
 # NVRTC compiles for the GPU only: what the host does is no part of its language. So the host's functions

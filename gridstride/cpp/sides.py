@@ -8,7 +8,7 @@ import math
 
 from .code import Code
 from .declarations import BUILTIN, KEYWORDS
-from .edits import WrongSource
+from .tokens import WrongSource
 from .reader import heads, namespace_of, parenthesis
 
 KNOWN = {*dir(math), *(f'{o}f' for o in dir(math)), 'min', 'max', 'abs'}  # a GPU has such functions, too

@@ -3,7 +3,8 @@ takes, `malloc`, `free`, `new` and `delete`, a kernel that is called like a func
 
 from .code import Code
 from .declarations import KEYWORDS
-from .edits import Edits, WrongSource
+from .edits import Edits
+from .tokens import WrongSource
 from .kernel_heads import refuse_wrong_heads
 from .reader import kernels_in, read_functions
 from .sides import refuse_wrong_sides

@@ -10,6 +10,8 @@ from bisect import bisect_right
 from functools import lru_cache
 from typing import NamedTuple
 
+from ..shown import ShownBriefly
+
 
 class Token(NamedTuple):
     "`src[start:end]`; its kind is 'string', 'number', 'word', 'op' or 'directive', which is a whole preprocessor line"
@@ -49,7 +51,7 @@ def tokens(
     end=None,
     macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
 ):
-    "Generator of the `Token`s of `src[start:end]`; `ValueError` for a comment that is never closed"
+    "Generator of the `Token`s of `src[start:end]`; `WrongSource` for a comment that is never closed"
     end, begins = len(src) if end is None else end, start == 0  # begins: does a line begin here, but for spaces?
     while start < end:
         for m in _TOKEN.finditer(src, start, end):
@@ -62,7 +64,7 @@ def tokens(
                 yield Token('directive', m[0], *m.span())
                 break
             if text == '/*':
-                raise error_at(ValueError, 'this comment is never closed', src, m.start())
+                raise error_at(WrongSource, 'this comment is never closed', src, m.start())
             yield Token(kind, text, *m.span())
             begins = False
         start, begins = m.end(), False
@@ -87,7 +89,7 @@ def directives(
         m = _UP_TO_HASH.match(src, at)
         at, last = m.end(), max(last, m.end('last'))
         if src.startswith('/*', at):
-            raise error_at(ValueError, 'this comment is never closed', src, at)
+            raise error_at(WrongSource, 'this comment is never closed', src, at)
         line = at < len(src) and (last == 0 or '\n' in src[last:at]) and _DIRECTIVE.match(src, at)
         if line:
             res.append(Token('directive', line[0], *line.span()))
@@ -107,6 +109,10 @@ def line_at(src: str, pos: int) -> int:
     begins, said = _lines(src)
     start, first = said[bisect_right(said, (pos, math.inf)) - 1]
     return first + bisect_right(begins, pos) - bisect_right(begins, start)
+
+
+class WrongSource(ShownBriefly, ValueError):
+    "A source that is no CUDA C, or not what is wanted here; where it has a line, the message repeats it"
 
 
 def error_at(kind, what: str, src: str, pos: int) -> Exception:

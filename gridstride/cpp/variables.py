@@ -7,6 +7,7 @@ import re
 
 from .declarations import is_alignment, is_storage, of_type, past_attribute, read_declaration
 from .edits import Edits, NotEmulated
+from .tokens import WrongSource
 
 
 def rewrite_shared(e: Edits):
@@ -39,7 +40,7 @@ def _rewrite_shared(e, d, declarators):
         if o.init < o.end:
             name = c[o.name]
             what = f'{name} is in shared memory, so it cannot have an initial value here'
-            raise c.error(ValueError, f'{what}: let a thread write it, then __syncthreads()', o.name)
+            raise c.error(WrongSource, f'{what}: let a thread write it, then __syncthreads()', o.name)
         e.replace_tokens(o.first, o.end - 1, _shared_reference(e, d, o, common))
         if c[o.end] == ',':
             e.replace_tokens(o.end, o.end, ';')

@@ -3,7 +3,7 @@ finds: that is in test_cpp_judge."""
 import pytest
 
 from gridstride.cpp.callers import Unit, mark, without_marked, wrong_callers
-from gridstride.cpp.edits import WrongSource
+from gridstride.cpp.tokens import WrongSource
 from gridstride.cpp.rewrite import to_cpp
 
 K = '__global__ void k(float *x, int n) { %s }\n'
