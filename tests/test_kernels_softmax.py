@@ -59,7 +59,8 @@ def test_every_type(dtype):
 @pytest.fixture
 def small(monkeypatch):
     "Blocks that keep little, so that short rows need a cluster, and longer ones two passes"
-    few = dict(_HELD={2**8: 32}, _PART=2**10, _MOST_PART=2**10, _PLAIN_PART=2**10, _SHARE=2**10)
+    few = dict(_HELD={2**8: 32}, _HELD_PARTS={2: (2**9, 2**8, 32), 4: (2**10, 2**10, 32)}, _HELD_MOST=2)
+    few |= dict.fromkeys(('_PART', '_MOST_PART', '_PLAIN_PART', '_SHARE'), 2**10)
     for name, value in few.items(): monkeypatch.setattr(softmaxes, name, value)
     softmaxes.softmax_calls.cache_clear()
     yield monkeypatch
@@ -74,9 +75,28 @@ def test_rows_in_registers():
     "Of lanes, of a warp, of a block; the longest, and the first that shared memory keeps"
     for width in (20, 200, 1000, 5000, 2**14): assert 'Sum kept[HELD][V]' in calls(width)[0].src
     assert 'kept[HELD]' not in calls(2**14 + 4)[0].src and 'kept[HELD]' not in calls(200, 'softmax_back')[0].src
+    assert all(calls(width)[0].cluster == (1, 1, 1) for width in (20, 2**14))
     for width in (1, 20, 203, 1000, 5000): both_ways(softmax, normal(3, width))
     for width in (5000, 2**14): both_ways(log_softmax, normal(2, width))
     for dtype in (torch.bfloat16, torch.float64): both_ways(softmax, normal(3, 3000, dtype=dtype))
+
+
+def test_rows_in_registers_of_a_cluster(small):
+    "Each thread has two packs; with three, or where some had fewer, rows lie in shared memory"
+    def blocks(width): return calls(width)[0].cluster[0] if 'kept[HELD]' in calls(width)[0].src else None
+    assert [blocks(o) for o in (512, 1024, 2048, 3072, 2044)] == [2, 4, 8, None, None]
+    for width in (512, 2048):
+        for f in WAYS: both_ways(f, normal(3, width))
+    for dtype in (torch.bfloat16, torch.float16): both_ways(softmax, normal(3, 4096, dtype=dtype))
+
+
+@pytest.mark.parametrize('dtype,width,blocks', [(torch.bfloat16, 2**15, 4), (torch.float32, 2**15, 2)], ids=str)
+def test_long_rows_in_registers(dtype, width, blocks):
+    "As they are on a GPU"
+    size = torch.empty((), dtype=dtype).element_size()
+    shape = softmaxes.shape_of(width*size//16, 16, softmaxes.here(), str(dtype)[6:])
+    assert (shape.blocks, shape.held) == (blocks, True)
+    for f in WAYS: both_ways(f, normal(2, width, dtype=dtype))
 
 
 def test_rows_of_a_cluster(small):
@@ -96,9 +116,9 @@ def test_without_a_hopper_gpu(small):
     for width in (256, 260): both_ways(softmax, normal(3, width))
 
 
-@pytest.mark.parametrize('kind', ['short', 'of a cluster', 'read twice'])
-def test_infinities(kind, small):
-    inf, nan, width = float('inf'), float('nan'), {'short': 40, 'of a cluster': 900, 'read twice': 5000}[kind]
+@pytest.mark.parametrize('width', [40, 900, 2048, 5000], ids=['short', 'of a cluster', 'registers', 'read twice'])
+def test_infinities(width, small):
+    inf, nan = float('inf'), float('nan')
     x = normal(6, width)
     x[0, 1:-1] = -inf                                       # masked but for two
     x[1] = -inf                                             # nothing is left: 0 / 0

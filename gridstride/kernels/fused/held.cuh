@@ -1,11 +1,13 @@
-// Rows that are read once: GROUP threads of a block keep a row in registers, HELD packs of a thread. A power is taken
-// once, over the largest number of the thread; what all of the row know makes a share of it.
-// Above: GROUP, HELD, BLOCKS (of an SM)
+// Rows that are read once: GROUP threads of each of CLUSTER blocks keep a row in registers, HELD packs of a thread, all
+// of them where a cluster does. A power is taken once, over the largest number of the thread; what all of the row know
+// makes a share of it. Above: GROUP, HELD, BLOCKS (of an SM)
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 keep_rows(const From *x, const From *, From *out, long long rows, int width) {
-    const int count = width / V, first = threadIdx.x % GROUP;
-    const long long row = blockIdx.x * (long long)(THREADS / GROUP) + threadIdx.x / GROUP;
-    const int own = row < rows ? count - first : 0;         // packs of the row, from the thread's first one on
+    begin();
+    const int count = width / V, first = part_of_row() * GROUP * HELD + threadIdx.x % GROUP;
+    const long long row = blockIdx.x / CLUSTER * (long long)(THREADS / GROUP) + threadIdx.x / GROUP;
+    // packs of the row, from the thread's first one on
+    const int own = CLUSTER > 1 ? GROUP * HELD : row < rows ? count - first : 0;
     const Pack *from = (const Pack *)x + row * count + first;
     Pack *to = (Pack *)out + row * count + first, held[HELD];
     #pragma unroll
@@ -30,7 +32,7 @@ keep_rows(const From *x, const From *, From *out, long long rows, int width) {
             all.sum += e;
             if (!LOG) kept[h][v] = e;
         }
-    all = finish(GROUP <= 32 ? join_lanes<GROUP < 32 ? GROUP : 32>(all) : join_block(all));
+    all = finish(CLUSTER == 1 && GROUP <= 32 ? join_lanes<GROUP < 32 ? GROUP : 32>(all) : join_block(all));
     const Sum share = power(base - all.most) * all.sum;
     #pragma unroll
     for (int h = 0; h < HELD; h++) {

@@ -1,6 +1,6 @@
 // A row belongs to the CLUSTER blocks of a cluster, which reach each other's shared memory
 __device__ int part_of_row() { return rank(); }
-__device__ void begin() { cluster_arrive(); }               // tells the other blocks that this one is there
+__device__ void begin() { cluster_here(); }                 // tells the other blocks that this one is there
 
 __device__ Part join_block(Part part) {                     // all threads of all blocks get what all of them know
     constexpr int WARPS = THREADS / 32, ALL = WARPS * CLUSTER;

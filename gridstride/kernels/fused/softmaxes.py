@@ -1,5 +1,5 @@
 """`softmax` and `log_softmax` along the last axis, as torch knows them: each row is read once, as long as the registers
-of a block or the shared memory of a cluster can keep it."""
+or the shared memory of a cluster can keep it."""
 
 from functools import lru_cache
 from typing import NamedTuple
@@ -14,8 +14,12 @@ from ..tool import check_tensor, launch, type_of, vector_of
 from ...utils import cdiv
 
 # Registers, forward: bytes of a row that a block keeps, at most -> of these, those of a thread
-_HELD = {2**11: 64, 2**12: 32, 2**14: 64, 2**15: 32, 2**16: 64}
-# Shared memory, of longer rows and backward
+_HELD = {2**14: 64, 2**15: 32, 2**16: 64}
+# Bytes of a number -> of the longest row that a cluster leaves to one block, of what each of its blocks keeps if there
+# may be so many, and the threads of a block
+_HELD_PARTS = {2: (2**15, 2**14, 256), 4: (2**16, 2**16, 512)}
+_HELD_MOST = 8  # packs of a thread of a cluster
+# Shared memory, of other rows and backward
 _KEPT = 64, 128, 256  # bytes that a thread keeps: of rows up to 32 KiB, up to 64 KiB, and of longer ones
 _PART = 2**16  # bytes of a row that a block keeps, and at most, of the longest rows:
 _MOST_PART, _PLAIN_PART = 200 * 1024, 2**15  # the second without a Hopper GPU's shared memory
@@ -39,11 +43,11 @@ def _power_above(n):
     return 1 << max(0, n - 1).bit_length()
 
 
-def _held(
+def _held_by_block(
     packs,  # of a row
     size,  # bytes of a pack
 ) -> Shape:  # None where the row is too long
-    "How rows are kept in registers"
+    "How rows are kept in registers of a block"
     row = _power_above(packs) * size
     of_thread = next((o for most, o in _HELD.items() if row <= most), None)
     if of_thread is None:
@@ -52,19 +56,39 @@ def _held(
     return Shape(row // size // group, group, group if group > 32 else _LEAST, 1, True)
 
 
-def _registers(numbers, dtype):
+def _held_by_cluster(
+    packs,  # of a row
+    size,  # bytes of a pack
+    dtype,
+) -> Shape:  # None where the row is too long, too short, or does not give all threads as much
+    "How rows are kept in registers of a cluster"
+    if SIZES[dtype] not in _HELD_PARTS:
+        return None
+    left, part, threads = _HELD_PARTS[SIZES[dtype]]
+    blocks = min(_MOST_BLOCKS, _power_above(cdiv(packs * size, part)))
+    of_thread, rest = divmod(packs, blocks * threads)
+    if packs * size <= left or rest or of_thread > _HELD_MOST:
+        return None
+    return Shape(of_thread, threads, threads, blocks, True)
+
+
+def _registers(numbers, dtype, blocks):
     "Of a thread that keeps so many numbers: as few as suffice"
-    return 64 if dtype == 'float64' else 32 if numbers <= 16 else 56
+    if dtype == 'float64':
+        return 64
+    return 32 if numbers <= 16 else 80 if numbers > 32 else 56 if blocks == 1 else 48
 
 
 def shape_of(
     packs,  # of a row
     size,  # bytes of a pack, or of one of each input where two are kept
     on,  # a `Device`
-    held=False,  # may registers keep rows?
+    dtype=None,  # of one input; None where registers keep nothing
 ) -> Shape:  # None where nothing keeps a row
     "How rows are kept in registers or in shared memory"
-    if held and (shape := _held(packs, size)):
+    if dtype and on.hopper and (shape := _held_by_cluster(packs, size, dtype)):
+        return shape
+    if dtype and (shape := _held_by_block(packs, size)):
         return shape
     row = packs * size
     blocks = min(_MOST_BLOCKS, _power_above(cdiv(row, _PART))) if on.hopper else 1
@@ -80,12 +104,15 @@ def shape_of(
 
 def _text(of, how, dtype, v, threads, blocks, **numbers):
     "The source of softmax (`of` 'softmax' or 'softmax_back') whose rows are read in one of three ways (`how`)"
-    names = 'pack', 'joined', 'in_cluster' if blocks > 1 else 'in_block', of, how
+    cluster = 'told_in_cluster' if how == 'held' else 'in_cluster'
+    names = 'pack', 'joined', cluster if blocks > 1 else 'in_block', of, how
     numbers = dict(V=v, THREADS=threads, **numbers)
     needs = ['address', 'copy_async', 'copies_wait_all'] if how == 'rows' else []
     if blocks > 1:
         numbers['CLUSTER'] = blocks
-        needs += ['rank', 'cluster_arrive', 'cluster_wait', 'cluster_sync', 'into_block']
+        needs += ['rank', 'cluster_here', 'cluster_wait']
+        told = ['address', 'barrier_init', 'barriers_ready', 'barrier_expect', 'barrier_wait', 'tell_block']
+        needs += told if how == 'held' else ['cluster_sync', 'into_block']
     return whole(names, dtype, tuple(numbers.items()), tuple(needs))
 
 
@@ -102,11 +129,11 @@ def softmax_calls(
     "What computes softmax of rows of `width` numbers on the `Device` `on`, `v` of them at a load"
     size, arrays = v * SIZES[dtype] * (1 + (of == 'softmax_back')), ('x', 'dy', 'out')
     kind = dict(LOG=log, STREAM=rows * width * SIZES[dtype] > _STREAM)
-    if shape := shape_of(width // v, size, on, of == 'softmax'):
+    if shape := shape_of(width // v, size, on, dtype if of == 'softmax' else None):
         packs, group, threads, blocks, held = shape
         numbers, room, kind['GROUP'] = (Long(rows), width), 0, group
         if held:
-            kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * v, dtype)))
+            kind |= dict(HELD=packs, BLOCKS=2**16 // (threads * _registers(packs * v, dtype, blocks)), STREAM=False)
         else:
             kind['ASYNC'], numbers, room = on.hopper, (*numbers, packs), threads * packs * size
         src = _text(of, 'held' if held else 'rows', dtype, v, threads, blocks, **kind)
