@@ -387,7 +387,9 @@ def run_args(
     folder=NBS,  # where the lessons are
 ):  # the lessons' paths in `.paths`, and `.save` and `.jobs`
     "The arguments of `run`, checked; `ValueError` or `LookupError` says what is wrong with them"
-    p = argparse.ArgumentParser(prog='course.py run', description='Execute lessons, each in a fresh kernel.')
+    p = argparse.ArgumentParser(
+        prog='course.py run', description='Execute lessons, each in a fresh kernel.', allow_abbrev=False
+    )
     p.add_argument('lessons', nargs='*', metavar='NN', help='numbers of lessons; all, if there is none')
     p.add_argument(
         '--save', action='store_true', help='write the outputs back into the notebooks that ran to their end'

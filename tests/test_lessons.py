@@ -101,7 +101,9 @@ def test_all_good_is_status_0_and_each_gets_a_line(tmp_path):
     assert sorted(re.findall(r'^(\w+): ok, \d+\.\d s$', res.stdout, re.M)) == ['01_a', '03_a']
 
 
-@pytest.mark.parametrize('args,words', [(['run', '9'], 'no lesson 9'), (['run', '--jobs', '-1'], '--jobs')])
+@pytest.mark.parametrize('args,words', [
+    (['run', '9'], 'no lesson 9'), (['run', '--jobs', '-1'], '--jobs'),
+    (['run', '--sav'], 'unrecognized arguments: --sav')])  # half an option writes no files
 def test_a_question_that_makes_no_sense(tmp_path, args, words):
     res = run(tmp_path, *args)
     assert res.returncode == 2 and words in res.stderr and len(res.stderr.splitlines()) == 1, res
