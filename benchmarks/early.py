@@ -11,6 +11,7 @@ import random, time
 
 import beside
 import torch
+from gridstride.bench.clocks import capture
 from gridstride.bench.columns import by_column
 from gridstride.kernels import choice, costs, matmul
 from gridstride.kernels.costs import Cut
@@ -59,19 +60,11 @@ class Chain:
             x, spare = self.behind(kind, to, x) if to is not out else (to, x)
 
 
-def captured(f):
-    f()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph): f()
-    return graph.replay
-
-
 def wrong(run, inputs, want, rounds=ROUNDS//INPUTS, ways=('stream', 'graph')):
     "Numbers of `run(inputs, outs)` that are not those of `want`, launched and captured"
     outs, bad = torch.empty_like(want), torch.zeros((), dtype=torch.int64, device='cuda')
     for way in ways:
-        f = captured(lambda: run(inputs, outs)) if way == 'graph' else lambda: run(inputs, outs)
+        f = capture(lambda: run(inputs, outs), 1) if way == 'graph' else lambda: run(inputs, outs)
         for _ in range(rounds):
             outs.fill_(float('nan'))
             torch.cuda._sleep(QUEUED)

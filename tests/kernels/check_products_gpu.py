@@ -9,6 +9,7 @@ from functools import partial
 import torch
 import torch.nn.functional as F
 from checking import differs_elsewhere, run
+from gridstride.bench.clocks import capture
 from gridstride.kernels import Activation, Epilogue, bmm, explain_with, grouped_mm, matmul, mlp
 from gridstride.kernels.products import launches
 from gridstride.kernels.products.calls import BATCHES, TILES
@@ -113,14 +114,6 @@ class Chain:
         out.copy_(x)
 
 
-def captured(f):
-    f()
-    torch.cuda.synchronize()
-    graph = torch.cuda.CUDAGraph()
-    with torch.cuda.graph(graph): f()
-    return graph.replay
-
-
 def those_that_begin_early_are_right(tiles=list(BATCHES), rounds=12, inputs=8):
     "In streams and in graphs, launched so that they follow each other: each number is that of none early, to the bit"
     for *sizes, by_torch in ((1, 512, 768, False), (12, 264, 328, True), (40, 136, 72, True), (3, 1032, 520, False)):
@@ -133,7 +126,7 @@ def those_that_begin_early_are_right(tiles=list(BATCHES), rounds=12, inputs=8):
         for early in (1, 2):
             def each():
                 for x, o in zip(xs, outs): chain(x, o, early)
-            for f in (each, captured(each)):
+            for f in (each, capture(each, 1)):
                 for _ in range(rounds):
                     outs.fill_(NAN)
                     torch.cuda._sleep(3_000_000)                # launches wait behind it, then follow each other
