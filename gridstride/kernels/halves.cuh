@@ -5,8 +5,8 @@
 // that multiplies), TURNED (is the transpose of out computed, so that wgmma's first tile is n's and its second m's?),
 // BESIDE (do two warpgroups work side by side?), EARLY (does the kernel begin before the one ahead has ended?),
 // M_TURNED, N_TURNED (does memory hold the transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns
-// that it stores of them), OUT_COLS (columns that leave at once), GROUP; wgmma, and of lesson 22 `place`, `load_part`
-// and `store_results`.
+// that it stores of them), OUT_COLS (columns that leave at once), ROOM (bytes that a warpgroup has for these, and for
+// sums that others send), GROUP; wgmma, and of lesson 22 `place`, `load_part` and `store_results`.
 constexpr bool A_DOWN = TURNED ? !N_TURNED : M_TURNED, B_DOWN = TURNED ? M_TURNED : !N_TURNED;  // k: down the columns?
 // CM parts of whole eights
 constexpr int ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
@@ -48,34 +48,42 @@ __device__ void multiply_step(float (&d)[M][COLUMNS/2], u32 da, u32 db, bool mor
     wgmma_commit();
 }
 
-__device__ float4 four_of_block(u32 at, int block) {        // what lies in the same place of another block
-    float4 v;
-    asm volatile("{ .reg .b32 there; mapa.shared::cluster.u32 there, %4, %5;\n"
-                 "ld.shared::cluster.v4.f32 {%0, %1, %2, %3}, [there]; }"
-                 : "=f"(v.x), "=f"(v.y), "=f"(v.z), "=f"(v.w) : "r"(at), "r"(block) : "memory");
-    return v;
+__device__ u32 in_block(u32 at, int block) {                // the same place of another block
+    u32 there;
+    asm("mapa.shared::cluster.u32 %0, %1, %2;" : "=r"(there) : "r"(at), "r"(block));
+    return there;
+}
+__device__ void send_four(u32 to, const float *v, u32 bar) {        // to another block, whose barrier counts the bytes
+    asm volatile("st.async.shared::cluster.mbarrier::complete_tx::bytes.v4.f32 [%0], {%1, %2, %3, %4}, [%5];"
+                 :: "r"(to), "f"(v[0]), "f"(v[1]), "f"(v[2]), "f"(v[3]), "r"(bar) : "memory");
 }
 
-// Each of CK blocks has multiplied its part of k, and gets all sums of N columns, from `first` on, added in one order.
-// Sums lie where the stages were; a thread finds its own rows and columns where its like has left them.
-__device__ void add_up(float (&all)[M][N/2], float (&d)[M][COLUMNS/2], float4 *sums, int i, int j, int first) {
-    constexpr int LINES = WGS*128;
-    asm volatile("bar.sync 3, %0;" :: "n"(LINES) : "memory");                   // nobody here needs the stages
+// Of CK blocks each has multiplied its part of k, the q-th, and gets all sums of N columns, added in one order. The
+// others send theirs into `room` of my warp, EACH fours from each, where a thread finds its own rows and columns; no
+// barrier of the cluster and no fence is needed, which take thousands of cycles. `like`: of SHARERS, which am I?
+constexpr int EACH = M*N/8*32;
+__device__ void add_up(float (&all)[M][N/2], const float (&d)[M][COLUMNS/2], float4 *room, u32 bar, int q, int like) {
+    room += threadIdx.x%32;
     #pragma unroll
-    for (int e = 0; e < M*COLUMNS/2; e += 4) {
-        float *from = &d[e/(COLUMNS/2)][e%(COLUMNS/2)];
-        sums[e/4*LINES + threadIdx.x] = make_float4(from[0], from[1], from[2], from[3]);
+    for (int b = 0; b < CK; b++) {
+        int block = b*SHARERS + like;
+        u32 to = in_block(address(room + (q - (q > b))*EACH), block), there = in_block(bar, block);
+        #pragma unroll
+        for (int e = 0; e < M*N/2; e += 4) {
+            int x = e/(N/2), c = e%(N/2);
+            const float *from = &d[x][min(b*N, COLUMNS - N)/2 + c];         // shares may overlap
+            if (b != q) send_four(to + e/4*32*16, from, there);
+            else for (int f = 0; f < 4; f++) all[x][c + f] = from[f];
+        }
     }
-    cluster_sync();
+    barrier_wait(bar, 0);
     #pragma unroll
     for (int e = 0; e < M*N/2; e += 4) {
-        int x = e/(N/2), c = e%(N/2)/4;
-        u32 at = address(sums + (x*(COLUMNS/8) + first/8 + c)*LINES + threadIdx.x);
-        float *to = &all[x][c*4];
+        float *to = &all[e/(N/2)][e%(N/2)], mine[4] = {to[0], to[1], to[2], to[3]};
         to[0] = to[1] = to[2] = to[3] = 0;
         #pragma unroll
         for (int b = 0; b < CK; b++) {
-            float4 v = four_of_block(at, b*SHARERS + j*CM + i);
+            float4 v = b == q ? make_float4(mine[0], mine[1], mine[2], mine[3]) : room[(b - (b > q))*EACH + e/4*32];
             to[0] += v.x; to[1] += v.y; to[2] += v.z; to[3] += v.w;
         }
     }
@@ -94,12 +102,12 @@ __device__ void first_place(int tile, int tall, int wide, int &tr, int &tc) {
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
          const __grid_constant__ TensorMap out, int h, int w, int k) {
-    static_assert(CK == 1 || BM*BN*4 <= STAGES*(A_BYTES + B_BYTES), "sums take the place of the stages");
+    static_assert(ROOM >= 128*OUT_COLS && ROOM >= (CK - 1)*EACH*4*16, "results have room, and sums");
     static_assert(TURNED || N%16 == 0, "boxes of results have whole sixteens of columns");
     static_assert(!BESIDE || !B_DOWN || COLUMNS%BOX == 0, "each warpgroup has whole boxes");
     extern __shared__ __align__(1024) char shared[];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
-    u32 full = o + WGS*64*OUT_COLS*2, empty = full + 8*STAGES;
+    u32 full = o + WGS*ROOM, empty = full + 8*STAGES, added = empty + 8*STAGES;
     int me = blockIdx.x%CLUSTER, q = me/SHARERS, i = me%CM, j = me%SHARERS/CM;
     int wg = __shfl_sync(~0u, threadIdx.x/128, 0), s = 0, turn = 0;
     int cluster = blockIdx.x/CLUSTER, clusters = gridDim.x/CLUSTER;
@@ -108,6 +116,7 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     int begin = q*steps/CK, end = (q + 1)*steps/CK;
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
+        if (CK > 1) { barrier_init(added, 1); barrier_expect(added, WGS*(CK - 1)*EACH*4*16); }
         barriers_ready();
     } else if (threadIdx.x == WGS*128) first_place(cluster, tall, wide, tr, tc);    // divides meanwhile
     if (CLUSTER > 1) { cluster_here(); cluster_wait(); } else __syncthreads();
@@ -133,14 +142,13 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
             }
             if ((tile += clusters) < tiles) place(tile, tall, wide, tr, tc);
         }
-        if (CK > 1) cluster_sync();                         // the others leave their sums
         if (CLUSTER > 1) cluster_here();
     } else {                                                // consumers
         if (MOVED) registers_up<UP>();
         int warp = threadIdx.x/32, t = threadIdx.x%128, last = -1;
         bool tells = t < CLUSTER && t/SHARERS == q && (t%CM == i || t%SHARERS/CM == j);       // thread t tells block t
         bool sends = TURNED ? t == 0 : t%32 == 0;           // for the warpgroup, for the warp
-        u32 mine = o + (TURNED ? wg*64 : warp*16)*OUT_COLS*2;
+        u32 room = o + wg*ROOM + warp%4*(ROOM/4), mine = TURNED ? o + wg*ROOM : room;
         u32 da = descriptor(a + wg*A_OWN, A_DOWN ? 64*128 : 16), db = descriptor(b + wg*B_OWN, B_DOWN ? BOX*128 : 16);
         float d[M][COLUMNS/2];
         first_place(cluster, tall, wide, tr, tc);           // while the first numbers come
@@ -159,21 +167,17 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
             fence_sums(d);
             int x = ((TURNED ? tc : tr)*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16);
             int y = ((TURNED ? tr : tc)*CN + j)*BN + (BESIDE ? wg*COLUMNS : 0);
+            if (refills-- > 0 && tells) barrier_arrive_at(empty + 8*last, t);
+            last = -1;
+            if (CLUSTER > 1 && tile + clusters >= tiles) cluster_here();
             if constexpr (CK > 1) {                         // a cluster has one tile
-                int first = min(q*N, COLUMNS - N);          // shares may overlap
                 float all[M][N/2];
-                add_up(all, d, (float4 *)shared, i, j, first);
-                store_results(all, out, x, y + first, h, w, mine, sends, wg);
-                cluster_here();                             // what others left was read: it is stored
-            } else {
-                if (refills-- > 0 && tells) barrier_arrive_at(empty + 8*last, t);
-                last = -1;
-                if (CLUSTER > 1 && tile + clusters >= tiles) cluster_here();
-                store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, mine, sends, wg);
-            }
+                add_up(all, d, (float4 *)(shared + room - a), added, q, j*CM + i);
+                store_results(all, out, x, y + min(q*N, COLUMNS - N), h, w, mine, sends, wg);
+            } else store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, mine, sends, wg);
             if ((tile += clusters) < tiles) place(tile, tall, wide, tr, tc);
         }
         if (sends) stores_have_read();
     }
-    if (CLUSTER > 1) cluster_wait();                        // others may still fill my stages, or read my sums
+    if (CLUSTER > 1) cluster_wait();                        // others may still fill my stages
 }

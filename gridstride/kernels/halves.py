@@ -52,34 +52,42 @@ def _warpgroups(cut):
     return 1 if cut.BM == 64 else 2
 
 
+def _tall(cut):
+    "Products of 64 rows that a warpgroup has one below the other"
+    return cut.BM // 64 // (1 if cut.beside else _warpgroups(cut))
+
+
 def _sums(cut):
     "Of a thread that multiplies"
-    columns = cut.BN // (1 + cut.beside)
-    return cut.BM // 64 // (1 if cut.beside else _warpgroups(cut)) * columns // 2
+    return _tall(cut) * cut.BN // (1 + cut.beside) // 2
 
 
 def _registers(cut):
     "Of a thread that copies, and of one that multiplies"
     wgs = _warpgroups(cut)
     each = 65536 // (cut.BLOCKS * 128 * (wgs + 1)) // 8 * 8  # with which all begin
-    down = (24 if each <= 80 else 40 if _sums(cut) > 176 else 56) + 16 * (cut.CK > 1)
+    down = 24 if each <= 80 else 40 if _sums(cut) > 176 else 56
     return dict(DOWN=down, UP=min(240, (each * (wgs + 1) - down) // wgs // 8 * 8))
 
 
 def _rooms(cut, layout):
-    "(stages, columns of results that leave at once)"
+    "(stages, columns of results that leave at once, bytes that a warpgroup has for these, or for sums sent to it)"
     wgs, stage, n = _warpgroups(cut), stage_bytes(cut, layout), stored(cut)
     least = 8 if cut.turned else box_out(n)
-    most = _SM // cut.BLOCKS - _OWN - 16 * _MOST
+    most = _SM // cut.BLOCKS - _OWN - 16 * _MOST - 8 * (cut.CK > 1)
+    sums = (cut.CK - 1) * 256 * n * _tall(cut)
 
     def stages(columns):
-        return (most - wgs * 128 * min(n, columns)) // stage  # if so many columns of results are to have room
+        return (
+            most - wgs * max(sums, 128 * min(n, columns))
+        ) // stage  # if so many columns of results are to have room
 
     found = min(_MOST, max(stages(128), min(4, stages(64))))
     columns = (most - found * stage) // (wgs * 128) // least * least
     if found < 1 or columns < least:
-        return 0, 0
-    return found, cdiv(cdiv(n, cdiv(n, columns)), least) * least
+        return 0, 0, 0
+    columns = cdiv(cdiv(n, cdiv(n, columns)), least) * least
+    return found, columns, max(sums, 128 * columns)
 
 
 def why_not(cut, layout):  # None if there is one
@@ -99,15 +107,15 @@ def why_not(cut, layout):  # None if there is one
     each = 65536 // (cut.BLOCKS * 128 * (_warpgroups(cut) + 1)) // 8 * 8
     if columns > 256 or sums + 32 > _registers(cut)['UP'] or columns // 2 + 26 > each:
         return 'a thread has too few registers for its sums'
-    stages, columns = _rooms(cut, layout)
+    stages, columns, _ = _rooms(cut, layout)
     if stages < 3 or not columns:
         return 'there is no room for three stages'
-    if cut.CK > 1 and (stages * stage_bytes(cut, layout) < cut.BM * cut.BN * 4 or sums > 96):
+    if cut.CK > 1 and sums > 96:
         return 'there is no room for sums that are added up'
 
 
-def _shared(WGS, STAGES, STAGE, OUT_COLS):
-    return STAGES * STAGE + WGS * 128 * OUT_COLS + 16 * STAGES
+def _shared(WGS, STAGES, STAGE, ROOM, CK):
+    return STAGES * STAGE + WGS * ROOM + 16 * STAGES + 8 * (CK > 1)
 
 
 def _boxes(cut, layout, columns):
@@ -149,7 +157,7 @@ def half(
 def _half(cut, dtype, layout, early):
     if why := why_not(cut, layout):
         raise ValueError(f'there is no {_name(cut, dtype, layout, early)}: {why}')
-    (stages, columns), size = _rooms(cut, layout), cut.CM * cut.CN * cut.CK
+    (stages, columns, room), size = _rooms(cut, layout), cut.CM * cut.CN * cut.CK
 
     def grid(h, w, sms):
         tall, wide = (cut.BN * cut.CN, cut.BM * cut.CM) if cut.turned else (cut.BM * cut.CM, cut.BN * cut.CN)
@@ -164,7 +172,7 @@ def _half(cut, dtype, layout, early):
     flags = dict(TURNED=cut.turned, BESIDE=cut.beside, EARLY=early)
     flags |= dict(M_TURNED=layout[0] == 't', N_TURNED=layout[1] == 't')
     columns_each = cut.BN // 2 if cut.beside else cut.BN
-    each = dict(M=cut.BM // 64 // (1 if cut.beside else _warpgroups(cut)), N=stored(cut), COLUMNS=columns_each)
+    each = dict(M=_tall(cut), N=stored(cut), COLUMNS=columns_each)
     src = text + sharing + order + step_stores + texts_of(__package__)('halves')
     return Rung(
         _name(cut, dtype, layout, early),
@@ -183,6 +191,7 @@ def _half(cut, dtype, layout, early):
         STAGES=stages,
         STAGE=stage_bytes(cut, layout),
         OUT_COLS=columns,
+        ROOM=room,
         BOX=box(cut),
         GROUP=8,
         **_registers(cut),

@@ -40,7 +40,7 @@ def test_a_block_has_room_for_its_stages(cut, layout):
     assert 3 <= c['STAGES'] <= 16 and r.shared <= most
     assert c['STAGES'] == 16 or r.shared + 2*stage_bytes(cut, layout) > most
     assert c['OUT_COLS'] <= c['N'] == stored(cut) and cut.CK*stored(cut) >= cut.BN//(1 + cut.beside)
-    assert (c['STAGES'], c['OUT_COLS']) == _rooms(cut, layout)
+    assert (c['STAGES'], c['OUT_COLS'], c['ROOM']) == _rooms(cut, layout)
     threads, each = r.threads[0], 65536//(cut.BLOCKS*r.threads[0])//8*8
     assert 128*(c['DOWN'] + c['WGS']*c['UP']) <= each*threads, 'a warpgroup would wait for registers for ever'
 
