@@ -4,7 +4,7 @@ The samples in `prof/` were printed on an NVIDIA H100 by Nsight Compute 2025.3 (
 Proton of Triton 3.6 and 3.9, and torch 2.11; they are cut to a few kernels. `ncu_2020.1_details.csv` has the columns
 and units of the first versions around the same numbers.
 """
-import csv, gzip, json, math, os, re, shutil, subprocess, sys, textwrap, threading, types
+import csv, gzip, json, math, os, re, shlex, shutil, subprocess, sys, textwrap, threading, types
 from pathlib import Path
 from xml.etree import ElementTree
 
@@ -13,6 +13,7 @@ import pytest
 from gridstride import prof, recording
 from gridstride.prof import carry, counters, show, strip, trace, tree
 from gridstride.recording import Unavailable
+from warm import run_python
 
 SAMPLES = Path(__file__).parent/'prof'
 
@@ -214,7 +215,7 @@ print('->', eval(name, box)(4))
 @pytest.mark.parametrize('what,result', [('f', 7.0), ('g', 14.0), ('inner', 6.0)])
 def test_a_script_gives_its_function_away(tmp_path, what, result):
     (tmp_path/'script.py').write_text(SCRIPT)
-    done = subprocess.run([sys.executable, tmp_path/'script.py', what], text=True, capture_output=True, timeout=60)
+    done = run_python(tmp_path/'script.py', what)
     assert done.returncode == 0, done.stderr
     assert done.stdout.splitlines()[-1] == f'-> {result}' and 'unused' not in done.stdout
 
@@ -231,22 +232,28 @@ def test_what_cannot_travel_is_named():
 
 # ncu itself, played by a program that does what it does: runs its target, and prints the pages of a report
 
+SHELL = '''#!/bin/sh
+case "$1" in
+--version) echo 'Version 2025.3.1.0 (build 1) (public-release)';;
+--import)
+    until [ "$1" = --page ]; do shift || exit; done
+    echo '==WARNING== a note'
+    cat {samples}/ncu_2025.3_"$2".csv;;
+*) exec {python} {folder}/ncu.py "$@";;
+esac
+'''
 FAKE = '''
 import json, os, subprocess, sys
 from pathlib import Path
 args, here = sys.argv[1:], Path(__file__).parent
-if '--version' in args: print('Version 2025.3.1.0 (build 1) (public-release)'); sys.exit()
-if '--import' in args:
-    page = args[args.index('--page')+1]
-    print('==WARNING== a note'); print((Path({samples!r})/f'ncu_2025.3_{{page}}.csv').read_text()); sys.exit()
 with open(here/'log', 'a') as f: f.write(json.dumps(args)+chr(10))
 said = (here/'says').read_text() if (here/'says').exists() else ''
 target = args[args.index(str(sys.executable)):] if sys.executable in args else args[-1:]
-env = {{**os.environ, 'LD_LIBRARY_PATH':str(here)}}
+env = {**os.environ, 'LD_LIBRARY_PATH':str(here)}
 done = subprocess.run(target, env=env, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
 (here/'output').write_text(done.stdout)
 print('==PROF== Connected to process 7'); print(done.stdout); print(said)
-if done.returncode: print(f'==ERROR== The application returned an error code ({{done.returncode}}).')
+if done.returncode: print(f'==ERROR== The application returned an error code ({done.returncode}).')
 sys.exit(done.returncode or ('==ERROR==' in said))
 '''
 DRIVER = ('extern "C" {\n#include <stdio.h>\nint cuCtxSynchronize() { return 0; }\n'
@@ -270,8 +277,9 @@ def fake(tmp_path, monkeypatch, driver):
     folder = tmp_path/'ncu'
     folder.mkdir()
     shutil.copy(driver, folder)
-    (folder/'ncu.py').write_text(FAKE.format(samples=str(SAMPLES)))
-    (folder/'ncu').write_text(f'#!/bin/sh\nexec {sys.executable} {folder}/ncu.py "$@"\n')
+    (folder/'ncu.py').write_text(FAKE)
+    (folder/'ncu').write_text(SHELL.format(samples=shlex.quote(str(SAMPLES)), python=shlex.quote(sys.executable),
+                                           folder=shlex.quote(str(folder))))
     (folder/'ncu').chmod(0o755)
     monkeypatch.setattr(counters, 'gpu_count', lambda: 1)
     monkeypatch.setattr(counters, 'find_ncu', lambda: str(folder/'ncu'))
