@@ -215,7 +215,8 @@ def chromium():
     from playwright.sync_api import sync_playwright
     assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
     with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox', '--disable-gpu'])
+        here_alone = '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'
+        browser = p.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox', '--disable-gpu', here_alone])
         try: yield browser
         finally: browser.close()
 
@@ -229,9 +230,16 @@ def page_of(browser, **how):
     page.on('request', lambda r: is_here(r.url) or page.asked.append(r.url))
     page.on('console', lambda m: m.type == 'error' and page.errors.append(m.text))
     page.on('pageerror', lambda e: page.errors.append(str(e)))
-    page.route(lambda url: not is_here(url), lambda r: r.fulfill(body='<p>a film</p>', content_type='text/html'))
     yield page
     page.close()
+
+
+@contextmanager
+def films(page):
+    "Others' addresses are answered here. Only while one is asked: as long as that is so, Chromium keeps no file"
+    page.route(lambda url: not is_here(url), lambda r: r.fulfill(body='<p>a film</p>', content_type='text/html'))
+    yield
+    page.unroute_all()
 
 
 @pytest.fixture(scope='module')
@@ -272,7 +280,7 @@ GROWN = "width => document.querySelector('.video-box').getBoundingClientRect().w
 
 
 def test_the_lecture_beside_the_lesson(address, browser_page):
-    with browser_page(viewport=dict(width=1400, height=900)) as page:
+    with browser_page(viewport=dict(width=1400, height=900)) as page, films(page):
         page.goto(f'{address}/nbs/03_shared_memory.html')
         box = page.locator('.video-box')
         small = box.bounding_box()

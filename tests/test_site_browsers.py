@@ -1,18 +1,19 @@
 "The site in Chromium and in Firefox: its consoles, its pictures, the keyboard, and axe-core's rules, light and dark."
 import importlib.resources, json, shutil, subprocess, time
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
 from itertools import count
 
 import pytest
 import test_site
 import websocket
-from test_site import EVERY, chromium, is_here, page_of, to_visit
+from test_site import EVERY, chromium, films, is_here, page_of, to_visit
 
 site, address = test_site.site, test_site.address  # fixtures
 FIREFOX = next(filter(None, map(shutil.which, ('firefox-esr', 'firefox'))), None)
 
 
-# Two browsers of one interface: `go`, `js`, `press`; `asked` has the addresses of others, `errors` what went wrong
+# Two browsers of one interface: `go`, `js`, `press`, and `films`, which are answered here; `asked` has the addresses of
+# others, `errors` what went wrong
 
 class Chromium:
     "A page of Chromium"
@@ -20,6 +21,7 @@ class Chromium:
 
     def go(self, url): self.page.goto(url)
     def press(self, key): self.page.keyboard.press(key)
+    def films(self): return films(self.page)
 
 
 KEYS = dict(Tab='\ue004', Enter='\ue007')
@@ -74,6 +76,8 @@ class Firefox:
             if self.js('() => document.hasFocus()'): return
             self.open()
         raise AssertionError('no tab of Firefox gets the focus')
+
+    def films(self): return nullcontext()  # they are always answered here
 
     def js(self, function, arg=None):
         got = self.ask('script.callFunction', functionDeclaration=f'async o => JSON.stringify(await ({function})(o))',
@@ -267,9 +271,10 @@ def test_what_the_enter_key_does(browser, address):
     enter(browser, 'button.primary-toggle')
     wait(browser, '() => document.querySelector(".bd-sidebar-primary").classList.contains("pst-sidebar-hidden")')
     assert browser.asked == browser.errors == []
-    enter(browser, '.video-start')
-    wait(browser, '() => !!document.querySelector(".video-box iframe")')
-    hear(browser)
+    with browser.films():
+        enter(browser, '.video-start')
+        wait(browser, '() => !!document.querySelector(".video-box iframe")')
+        hear(browser)
     assert {url.split('/')[2] for url in browser.asked} == {'www.youtube-nocookie.com'}
 
 
