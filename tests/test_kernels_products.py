@@ -67,7 +67,8 @@ def given(a, b, layout):
 # tile, layout, type, products, h, w, k: each kind of tile, each layout; ends that are no whole tiles, a ring that turns
 PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', HALF, 2, 136, 536, 72),
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
-            (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCHES)[3], 'nn', HALF, 3, 72, 264, 600)]
+            (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCHES)[4], 'nn', HALF, 3, 72, 264, 600),
+            (list(BATCHES)[2], 'tn', HALF, 2, 264, 136, 72)]
 # widths that are no multiples of 64; parts of k, of which some blocks have none; warpgroups that go ahead, also for
 # more steps than there are
 PRODUCTS += [(Tile(128, 72, 3, 2, 1, 1, 1, CK=4, EARLY=1), 'nt', torch.float16, 2, 136, 152, 72),
@@ -340,6 +341,8 @@ def test_tiles_are_chosen_by_size():
     assert of(1, 8192, 8192, 8192).BM*of(1, 8192, 8192, 8192).BN == 2**15
     assert of(256, 128, 128, 128).BM <= 128 and of(64, 64, 64, 512).BM == of(64, 64, 64, 512).BN == 64
     assert of(2, 512, 512, 512).EARLY and not of(1, 512, 512, 512).EARLY
+    assert of(16, 512, 512, 512)[:6] == (256, 128, 4, 2, 1, 1), 'a short k is over before a cluster pays'
+    assert of(16, 1024, 1024, 1024)[:6] == (128, 256, 4, 2, 2, 1)
     assert not of(8, 512, 512, 512, grouped=True).EARLY
 
 

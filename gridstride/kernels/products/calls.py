@@ -55,13 +55,14 @@ TILES = {
     Tile(64, 64, 3, 1, 1, 1, 3): 1.21,
 }
 # The same of batches, whose kernels begin before the one ahead has ended (see `finals.begin_early`): over ten shapes
-# they are at 1.02 of `torch.bmm` in CUDA graphs, those above at 0.95. Chains of each gave the same bits on a GPU.
+# they are at 1.03 of `torch.bmm` in CUDA graphs, those above at 0.95. Chains of each gave the same bits on a GPU.
 BATCHES = {
-    Tile(128, 256, 4, 2, 2, 1, 1, EARLY=1): 0.801,
-    Tile(128, 256, 4, 2, 1, 1, 1, EARLY=1): 0.785,
-    Tile(128, 128, 6, 2, 1, 1, 1, EARLY=1): 0.667,
-    Tile(64, 128, 8, 1, 1, 1, 1, EARLY=1): 0.615,
-    Tile(64, 128, 4, 1, 1, 1, 2, EARLY=1): 0.862,
+    Tile(128, 256, 4, 2, 2, 1, 1, EARLY=1): 0.754,
+    Tile(128, 256, 4, 2, 1, 1, 1, EARLY=1): 0.762,
+    Tile(256, 128, 4, 2, 1, 1, 1, EARLY=1): 0.731,
+    Tile(128, 128, 6, 2, 1, 1, 1, EARLY=1): 0.647,
+    Tile(64, 128, 8, 1, 1, 1, 1, EARLY=1): 0.597,
+    Tile(64, 128, 4, 1, 1, 1, 2, EARLY=1): 0.742,
     Tile(64, 64, 8, 1, 1, 1, 1, EARLY=1): 0.511,
 }
 BK = 64
@@ -73,11 +74,16 @@ def cost(tile, c, sms=132) -> float:
     # each group ends somewhere in a tile
     tall = cdiv(c.h, high) + c.count // 2 if c.grouped else c.count * cdiv(c.h, high)
     tensor, shared = tile.BM * tile.BN / 32, 0.74 * (tile.BM // 64 * 4 * (16 + tile.BN / 4) + tile.BM + tile.BN)
-    l2 = (tile.BM / tile.CN + tile.BN / tile.CM) * 128 / 63
+    # where a row in memory ends within a line of the cache, the pieces of the next one lie across two lines each
+    rows = (c.h if c.layout[0] == 't' else c.k), (c.k if c.layout[1] == 't' else c.w)
+    across = [1 + 0.5 * (_tiles(c) is BATCHES and o % BK > 0) for o in rows]  # measured with batches alone
+    l2 = (tile.BM / tile.CN * across[0] + tile.BN / tile.CM * across[1]) * 128 / 63
     step = (tensor**4 + shared**4 + l2**4) ** 0.25 * tile.BLOCKS
     waves = cdiv(tall * cdiv(c.w, wide), sms * tile.BLOCKS // size)
+    # blocks of a cluster meet before their first copies, which a kernel that begins early does not hide
+    begin = 1000 + 500 * (tile.EARLY and size > 1)
     moved = (c.h * c.k * (1 if c.grouped else c.count) + c.count * c.k * c.w + c.h * c.w * c.count) * 2 / 1500
-    computed = _tiles(c)[tile] * waves * (cdiv(c.k, BK) * step + 1000 + tile.BM * tile.BN / 16)
+    computed = _tiles(c)[tile] * waves * (cdiv(c.k, BK) * step + begin + tile.BM * tile.BN / 16)
     return 5000 + (computed**4 + moved**4) ** 0.25
 
 
