@@ -16,7 +16,8 @@ __device__ void into_block(double *p, int rank, double v) {
 }
 // Two numbers, whose bytes the other block's barrier in the place of `bar` counts
 __device__ void tell_block(void *p, int rank, float a, float b, u32 bar) {
-    asm volatile("{ .reg .b32 there, over; mapa.shared::cluster.u32 there, %0, %1; mapa.shared::cluster.u32 over, %4, %1;\n"
+    asm volatile("{ .reg .b32 there, over;\n"
+                 "mapa.shared::cluster.u32 there, %0, %1; mapa.shared::cluster.u32 over, %4, %1;\n"
                  "st.async.shared::cluster.mbarrier::complete_tx::bytes.v2.f32 [there], {%2, %3}, [over]; }"
                  :: "r"(address(p)), "r"(rank), "f"(a), "f"(b), "r"(bar) : "memory");
 }
