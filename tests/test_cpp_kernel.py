@@ -490,7 +490,7 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     assert status==1 and 'the host reads x on the GPU' in err and 'line 12: printf("host' in err
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
     status, out, err = command(*files)
-    assert status==1 and err.startswith('CompileError: host.cpp, line 5: conflicting declaration')
+    assert status==1 and re.match('CompileError: host.cpp, line 5: (conflicting decl|typedef redefinition)', err)
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusparse.h>'))
     status, out, err = command(*files)
     assert status==1 and err.startswith('NotEmulated: the emulator has no cusparse.h: call torch.sparse'), err
@@ -707,10 +707,10 @@ int main() {
 @pytest.mark.parametrize('given, flags, said', [
     ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|nvcc with --extended-lambda'),
     ('twice(3)', ['--extended-lambda', '-expt-relaxed-constexpr'], 7),
-    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|constexpr int twice\\(int\\) alone is no function of the GPU'),
+    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|twice(\\(int\\))? alone is no function of the GPU'),
     ('std::max(3, 4)', ['--extended-lambda'], 'line 3|std::max is constexpr, .*: write `max`'),
-    ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|int Pair::sum\\(\\) is a function of the host'),
-    ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|int Pair::sum\\(\\) is a function of the host')])
+    ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|sum(\\(\\))? is a function of the host'),
+    ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|sum(\\(\\))? is a function of the host')])
 def test_command_refuses_what_nvcc_refuses_without_its_flags(given, flags, said, tmp_path):
     "With the same words when it is found in the cache"
     first = '__device__ int first() { return sum() - b; }' if 'first' in given else ''

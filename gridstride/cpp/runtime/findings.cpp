@@ -69,11 +69,16 @@ void locate(const void *pc, Place &at) {
     snprintf(
         command, sizeof command, "atos -i -fullPath -o '%s' -l %p %p 2>/dev/null", info.dli_fname, info.dli_fbase, pc);
 #else
-    // An access that clang has moved has no line, nor has the jump of an empty loop: what is near tells.
-    const size_t offset = size_t(static_cast<const char *>(pc) - static_cast<char *>(info.dli_fbase));
+    // An access that clang has moved has no line, nor has the jump of an empty loop: what is near tells, but for the
+    // next function, which begins behind a call that never returns.
+    const char *code = static_cast<const char *>(pc);
     int n = snprintf(command, sizeof command, "addr2line -a -f -C -i -e '%s'", info.dli_fname);
-    for (int by : {0, 8, 16, 24, -4, -8, -16, -32})
-        n += snprintf(command + n, sizeof command - size_t(n), " %#zx", offset + size_t(by));
+    for (int by : {0, 8, 16, 24, -4, -8, -16, -32}) {
+        Dl_info near;
+        if (dladdr(code + by, &near) && near.dli_saddr == info.dli_saddr)
+            n += snprintf(command + n, sizeof command - size_t(n), " %#zx",
+                size_t(code + by - static_cast<char *>(info.dli_fbase)));
+    }
     snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
 #endif
     FILE *pipe = popen(command, "r");
@@ -127,7 +132,8 @@ int find_call_in_kernel(const Worker &w, Place &at) {
     FILE *pipe = popen(command, "r");
     if (!pipe) return 0;
     const std::string name = base_name(w.launch->kernel);
-    // what is inlined comes first; a lambda of the kernel begins with the kernel's name
+    // What is inlined comes first, under clang by the kernel's name, too, so the last one is it; a lambda of the kernel
+    // begins with the kernel's name
     while (fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {     // file:line
         const bool nested = strstr(function, "::{lambda") != nullptr;
         function[strcspn(function, "(<\n")] = 0;
@@ -137,7 +143,7 @@ int find_call_in_kernel(const Worker &w, Place &at) {
         const int here = atoi(colon + 1);
         if (!at.file[0] && here == at.line && is_own(text))
             snprintf(at.file, sizeof at.file, "%.255s", text);
-        if (!line && !nested && base_name(function) == name) line = here;
+        if (here && !nested && base_name(function) == name) line = here;
     }
     pclose(pipe);
     return line;

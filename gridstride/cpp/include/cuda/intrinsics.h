@@ -253,7 +253,7 @@ inline double __uint2double_rn(unsigned x) { return x; }
 // Loads and stores that name a cache: plain ones here, and the caller's own for the detectors
 namespace gridstride {
 template <class T> constexpr bool cached = false;   // can a cached load move it?
-#define GRIDSTRIDE_CACHED(T) template <> constexpr bool cached<T> = true;
+#define GRIDSTRIDE_CACHED(T) template <> inline constexpr bool cached<T> = true;
 #define GRIDSTRIDE_CACHED_VECTORS(T) GRIDSTRIDE_CACHED(T##2) GRIDSTRIDE_CACHED(T##4)
 GRIDSTRIDE_CACHED(char) GRIDSTRIDE_CACHED(signed char) GRIDSTRIDE_CACHED(unsigned char) GRIDSTRIDE_CACHED(short)
 GRIDSTRIDE_CACHED(unsigned short) GRIDSTRIDE_CACHED(int) GRIDSTRIDE_CACHED(unsigned) GRIDSTRIDE_CACHED(long)

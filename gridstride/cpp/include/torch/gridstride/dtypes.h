@@ -50,16 +50,16 @@ constexpr bool isIntegralType(ScalarType t, bool with_bool = false) {
 }
 
 template <class T, class = void> constexpr ScalarType dtype_of = ScalarType::Undefined;
-#define X(name, code, size, T) template <> constexpr ScalarType dtype_of<T> = ScalarType::name;
+#define X(name, code, size, T) template <> inline constexpr ScalarType dtype_of<T> = ScalarType::name;
 GRIDSTRIDE_DTYPES(X)
 #undef X
-template <> constexpr ScalarType dtype_of<long long> = kLong;
-template <> constexpr ScalarType dtype_of<unsigned long long> = kUInt64;
-template <> constexpr ScalarType dtype_of<char> = kChar;
-template <> constexpr ScalarType dtype_of<__half> = kHalf;
-template <> constexpr ScalarType dtype_of<__half2> = kHalf;
-template <> constexpr ScalarType dtype_of<__nv_bfloat16> = kBFloat16;
-template <> constexpr ScalarType dtype_of<__nv_bfloat162> = kBFloat16;
+template <> inline constexpr ScalarType dtype_of<long long> = kLong;
+template <> inline constexpr ScalarType dtype_of<unsigned long long> = kUInt64;
+template <> inline constexpr ScalarType dtype_of<char> = kChar;
+template <> inline constexpr ScalarType dtype_of<__half> = kHalf;
+template <> inline constexpr ScalarType dtype_of<__half2> = kHalf;
+template <> inline constexpr ScalarType dtype_of<__nv_bfloat16> = kBFloat16;
+template <> inline constexpr ScalarType dtype_of<__nv_bfloat162> = kBFloat16;
 template <class T> constexpr ScalarType dtype_of<const T> = dtype_of<T>;
 // float4, uchar3, ...: that of their x
 template <class T>
