@@ -156,6 +156,12 @@ class _Product(torch.autograd.Function):
         return _gradients(ctx, g, matmul)
 
 
+def check_epilogue(e):
+    "`TypeError` for what is no `Epilogue`: whatever multiplies itself is one"
+    if not hasattr(e, 'product'):
+        raise TypeError(f'matmul: epilogue is a {type(e).__name__}, and an Epilogue is needed: Epilogue(bias=...)')
+
+
 def matmul(
     a,  # any tensor that torch.matmul takes; a kernel multiplies (..., k)
     b,  # by (k, w)
@@ -171,9 +177,7 @@ def matmul(
     The first product of a shape is planned and compiled; those that follow are looked up and launched. For
     `torch.compile` it is the operator `torch.ops.gridstride.matmul`, and a CUDA graph captures it as it is."""
     if epilogue is not None:
-        if not hasattr(epilogue, 'product'):
-            what = f'matmul: epilogue is a {type(epilogue).__name__}, and an Epilogue is needed'
-            raise TypeError(f'{what}: Epilogue(bias=...)')
+        check_epilogue(epilogue)
         return epilogue.product(a, b, out)
     if torch.compiler.is_compiling():
         return _multiply_traced(a, b) if out is None and _is_ours(a, b) else _by_torch(a, b, out)

@@ -10,7 +10,7 @@ from torch.autograd.function import once_differentiable
 
 from .launches import plan_for, run
 from .sources import ACTIVATIONS, Activation, pass_source
-from ..calling import matmul
+from ..calling import check_epilogue, matmul
 from ..choice import why_torch
 from ..operators import untraced
 from ..rung import Call, Long
@@ -98,8 +98,7 @@ def check_operand(tool, name, x, shape, like):
 
 def _check(a, b, e, out):
     "Raise for what does not fit"
-    if not isinstance(e, Epilogue):
-        raise TypeError(f'matmul: epilogue is a {type(e).__name__}, and an Epilogue is needed: Epilogue(bias=...)')
+    check_epilogue(e)
     check_activation('matmul', e.activation)
     if b.dim() != 2 or a.dim() < 2 or a.shape[-1] != b.shape[0]:
         raise ValueError(f'matmul: with an epilogue (..., k) @ (k, w) is needed: {tuple(a.shape)} @ {tuple(b.shape)}')
