@@ -161,35 +161,40 @@ def pieces():
 def ways_of_pieces(n, ranks):
     "(kind, kernels, what) -> what calls it"
     given, each, ways = inputs(n), n//ranks, {}
-    kinds = {'own': (each, each, True), 'earlier': (each, each//2, False), 'later': (each//2, each, False)}
-    for kind, (a, b, causal) in kinds.items():
-        q, dout = (x[:, :, :a].contiguous() for x in (given[0], given[3]))
-        k, v = (x[:, :, :b].contiguous() for x in given[1:3])
-        f, how = ring.ours, (causal, DIM**-.5)
-        out, lse = f.attend(q, k, v, *how)
-        ways[kind, 'ours', 'forward'] = lambda q=q, k=k, v=v, how=how: f.attend(q, k, v, *how)
-        ways[kind, 'ours', 'backward'] = lambda all=(dout, q, k, v, out, lse, *how): f.gradients(*all)
-    part, kept = given[1][:, :, :each].contiguous(), torch.bfloat16 if ranks == 2 else torch.float32
-    out, lse = given[0][:, :, :each].to(kept).contiguous(), torch.randn(2, 1, HEADS, each, device='cuda')
-    ways['merge', 'ours', 'forward'] = lambda x=(out, lse[0], part, lse[1]): ring.merge(*x)
-    ways['add', 'torch', 'backward'] = lambda: out.add_(part)
+    kinds = {'own': (0, each, True), 'earlier': (0, each//2, False), 'later': (each//2, each, False)}
+    f, scale, kept = ring.ours, DIM**-.5, torch.bfloat16 if ranks == 2 else torch.float32
+    q, k, v, dout = (x[:, :, :each].contiguous() for x in given)
+    out, lse = f.attend(q, k, v, True, scale)
+    rows, sums, arrived = f.part_gradients(dout, q, out, lse, scale), out.to(kept), [k, v]
+    for kind, (first, keys, causal) in kinds.items():
+        k, v = (x[:, :, :keys].contiguous() for x in arrived)
+        part = first, q[:, :, first:], k, v, causal, scale, kind == 'own'
+        ways[kind, 'ours', 'forward'] = lambda part=part: f.onto(sums, lse, *part)
+        ways[kind, 'ours', 'backward'] = lambda part=(k, v, first, causal): rows.add(*part)
+    ways['ends', 'ours', 'backward'] = lambda: f.part_gradients(dout, q, out, lse, scale).dq()
+    to = [x.to(kept) for x in arrived]
+    ways['add', 'torch', 'backward'] = lambda: torch._foreach_add_(to, arrived)
     return ways
 
 
 def profile(carrier):
-    "Each kernel and copy of one call at 64K places: from when, how long, on which stream"
+    "Each kernel and copy of the last of three calls: from when, how long, on which stream"
     from torch.profiler import ProfilerActivity, profile as profiled
-    run = ring_call(CARRIERS[carrier](), ring.ours, inputs(2**16), True)
-    for _ in range(2): run()
-    torch.cuda.synchronize()
-    dist.barrier()
-    with profiled(activities=[ProfilerActivity.CUDA]) as p:
-        run()
+    made = CARRIERS[carrier]()
+    for n in LENGTHS:
+        run = ring_call(made, ring.ours, inputs(n), True)
+        for _ in range(2): run()
         torch.cuda.synchronize()
-    events = sorted(p.profiler.kineto_results.events(), key=lambda e: e.start_ns())
-    for e in (e for e in events if e.duration_ns() > 15_000):
-        at, took = (e.start_ns() - events[0].start_ns())/1e3, e.duration_ns()/1e3
-        yield dict(part='profile', carrier=carrier, at=at, us=took, stream=e.device_resource_id(), name=e.name()[:70])
+        dist.barrier()
+        with profiled(activities=[ProfilerActivity.CUDA]) as p:
+            for _ in range(3): run()
+            torch.cuda.synchronize()
+        events = sorted(p.profiler.kineto_results.events(), key=lambda e: e.start_ns())
+        begins = [e.start_ns() for e in events if 'attention_forward' in e.name()][-2]     # two in a call of two ranks
+        for e in (e for e in events if e.end_ns() > begins and e.duration_ns() > 5_000):
+            at, took = (e.start_ns() - begins)/1e3, e.duration_ns()/1e3
+            yield dict(part='profile', carrier=carrier, length=n, at=at, us=took, stream=e.device_resource_id(),
+                       name=e.name()[:70])
 
 
 def best(rows, r, alone):
@@ -212,7 +217,7 @@ def line(r, rows):
     if r['part'] == 'pieces':
         return (f"piece  {r['length']:>6} places, ring of {r['ranks']}, {r['kind']:<8} {r['kernels']:<6} "
                 f"{r['what']:<8} {r['ms']:8.3f} ms")
-    if r['part'] == 'profile': return f"{r['carrier']:<9} {r['at']:9.0f} {r['us']:8.0f} us {r['stream']:4} {r['name']}"
+    if r['part'] == 'profile': return f"{r['carrier']:<9} {r['length']:>6} {r['at']:9.0f} {r['us']:8.0f} us {r['stream']:4} {r['name']}"
     goal = GOALS.get((r['what'], r['length'])) if r is best(rows, r, False) and r['ranks'] == 2 else None
     part, gpus = efficiency(rows, r), ' '.join(f'{o:.3f}' for o in r['gpus'])
     said = f"  goal {goal}: {'reached' if part >= goal else 'MISSED'}" if goal else ''
@@ -221,17 +226,14 @@ def line(r, rows):
 
 
 def seconds_of(rows, n, ranks, what):
-    "A function of a piece of a zigzag ring: how long one GPU takes for it, with the sums that come after it"
+    "A function of a piece of a zigzag ring: how long one GPU takes for it, and for what stands before and after it"
     def took(kind):
         of = [r['ms'] for r in rows if r['part'] == 'pieces' and (r['length'], r['ranks'], r['kind'], r['what']) ==
               (n, ranks, kind, what)]
         return min(of)/1e3
     def seconds(p, each):
         kind = 'own' if p.causal else 'earlier' if p.rows.start is None else 'later'
-        share = {'own': 0, 'earlier': 1, 'later': .5}[kind]         # of the rows that are merged
-        if what == 'forward': return took(kind) + share*took('merge')
-        keys = {'own': 1, 'earlier': .5, 'later': 1}[kind]
-        return took(kind) + (share or 1)*took('add') + 2*keys*took('add')
+        return took(kind) + (what == 'backward')*took('ends' if kind == 'own' else 'add')
     return seconds
 
 

@@ -68,8 +68,8 @@ class Messages:
 
 
 # A GPU's copy engines read and write the memory of its neighbours, and its streams wait for numbers in memory, without
-# its multiprocessors, which kernels that compute keep all for themselves. The copy within a GPU, to where others may
-# read, is likely to need some: calls that follow each other do not hide their messages (benchmarks/README.md).
+# its multiprocessors, which kernels that compute keep all for themselves. A copy within a GPU needs some, and would
+# wait for these kernels: so keys go straight from where they lie to where their neighbour will read them.
 _AT_LEAST = 0  # what a stream waits for: a number as large, or larger
 
 
@@ -98,25 +98,23 @@ class _Shared:
 
 
 class _Copied:
-    "What a copy engine is bringing"
+    "What a neighbour's copy engine is bringing: `hear` lets a stream wait for it"
 
-    def __init__(self, arriving, event=None, wait=None):
-        self.arriving, self.event, self.wait_first = arriving, event, wait
+    def __init__(self, arriving, hear):
+        self.arriving, self.hear = arriving, hear
 
     def wait(self):
         "What has arrived, for what follows on this stream"
-        if self.event:
-            torch.cuda.current_stream().wait_event(self.event)
-        if self.wait_first:
-            self.wait_first()
+        self.hear()
         return self.arriving
 
 
 class Copies:
-    """By copy engines, among GPUs that can reach each other's memory: each rank takes keys and values from where they
-    are, another rank's in each step, and puts gradients where they belong. All tensors have one shape and type"""
+    """By copy engines, among GPUs that can reach each other's memory: each rank puts its keys and values where another
+    one reads them, another one in each step, and gradients where they belong. All tensors have one shape and type"""
 
-    _READY, _GIVEN, _TAKEN, _FREE = range(4)  # numbers that each rank tells each other one
+    # Numbers that each rank tells each other one: keys are there, and their place is free; the same of gradients
+    _KEYS, _KEYS_FREE, _SLOPES, _SLOPES_FREE = range(4)
 
     def __init__(self):
         self.me, self.ranks = rank_and_ranks()
@@ -128,13 +126,12 @@ class Copies:
         dist.barrier()
 
     def _room(self, shape, dtype):
-        "Memory for tensors of a shape: what others take, what comes, and where gradients are put"
+        "Memory for tensors of a shape: two places for keys and values that come, and two for gradients"
         if self.shape != (shape, dtype):
             torch.cuda.synchronize()
             dist.barrier()  # nobody uses the memory of another shape any more
-            self.shape, two = (shape, dtype), (2, *shape)
-            self.kept, self.slots = (_Shared(size, dtype, self.device) for size in (two, (2, *two)))
-            self.places = torch.empty((2, *two), dtype=dtype, device=self.device)
+            self.shape = shape, dtype
+            self.keys, self.slopes = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
 
     def _tell(self, rank, what, value):
         _on_stream('cuStreamWriteValue32_v2', self.told.of[rank][what, self.me].data_ptr(), value)
@@ -145,49 +142,57 @@ class Copies:
     def _others(self, step):
         return (self.me - step) % self.ranks, (self.me + step) % self.ranks
 
+    def _number(self, step):
+        "Of a step, larger than those of all steps before it, also of calls before"
+        return self.call * self.ranks + step
+
     def open(self, *tensors):
         "Begin: these are what this rank has"
+        self.have = [x.contiguous() for x in tensors]
         self._room(tensors[0].shape, tensors[0].dtype)
         self.call += 1
         self.side.wait_stream(torch.cuda.current_stream())
-        with torch.cuda.stream(self.side):
-            for step in range(1, self.ranks):
-                self._hear(self._others(step)[1], self._TAKEN, self.call - 1)
-            for place, x in zip(self.kept.mine, tensors):
-                place.copy_(x)
-            for step in range(1, self.ranks):
-                self._tell(self._others(step)[1], self._READY, self.call)
+        for step in range(1, min(3, self.ranks)):  # what came in the call before has been used
+            self._tell(self._others(step)[0], self._KEYS_FREE, self._number(step))
 
     def fetch(self, step):
-        "Start to bring what rank `me - step` began with; call `wait` of what this returns before the next step"
-        source, place = self._others(step)[0], self.places[step % 2]
+        """Start to bring what rank `me - step` began with, and to send as much; call `wait` of what this returns before
+        the next step"""
+        source, to = self._others(step)
         if step > 2:  # the place is free as soon as step - 2, which was launched before this, is through
-            self.side.wait_stream(torch.cuda.current_stream())
+            self._tell(source, self._KEYS_FREE, self._number(step))
         with torch.cuda.stream(self.side):
-            self._hear(source, self._READY, self.call)
-            place.copy_(self.kept.of[source])
-            self._tell(source, self._TAKEN, self.call)
-            return _Copied(list(place), self.side.record_event())
+            self._hear(to, self._KEYS_FREE, self._number(step))
+            self._put(self.keys.of[to][step % 2], self.have)
+            self._tell(to, self._KEYS, self._number(step))
+        return self._coming(self.keys, step, source, self._KEYS)
+
+    def _put(self, places, tensors):
+        for to, x in zip(places, tensors):
+            to.copy_(x)
+            x.record_stream(self.side)
+
+    def _coming(self, shared, step, source, what):
+        number = self._number(step)
+        return _Copied(list(shared.mine[step % 2]), lambda: self._hear(source, what, number))
 
     def give(self, step, *tensors):
         "Start to send rank `me - step` its gradients; `wait` gives those that rank `me + step` has found for this one"
         owner, giver = self._others(step)
-        slot, now = step % 2, self.call * self.ranks + step
         self.side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.side):
             if step > 2:
-                self._hear(owner, self._FREE, now - 2)
-            for to, x in zip(self.slots.of[owner][slot], tensors):
-                to.copy_(x)
-                x.record_stream(self.side)
-            self._tell(owner, self._GIVEN, now)
-        return _Copied(list(self.slots.mine[slot]), wait=lambda: self._hear(giver, self._GIVEN, now))
+                self._hear(owner, self._SLOPES_FREE, self._number(step - 2))
+            self._put(self.slopes.of[owner][step % 2], tensors)
+            self._tell(owner, self._SLOPES, self._number(step))
+        return self._coming(self.slopes, step, giver, self._SLOPES)
 
     def taken(self, step):
         "What was given in this step has been used: its place is free for whom the step after the next one is for"
         if step + 2 < self.ranks:
-            self._tell(self._others(step + 2)[1], self._FREE, self.call * self.ranks + step)
+            self._tell(self._others(step + 2)[1], self._SLOPES_FREE, self._number(step))
 
     def close(self):
         "End: all that was fetched has been used"
         torch.cuda.current_stream().wait_stream(self.side)
+        self.have = None

@@ -20,6 +20,8 @@ class Kernels(NamedTuple):
 
     attend: Callable  # (q, k, v, causal, scale) -> out, lse
     gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: where they go
+    onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): as `merge`, of what it computes itself
+    part_gradients: Callable = None  # (dout, q, out, lse, scale) -> what adds dq up, as `attentions.PartGradients`
 
 
 def _scores(q, k, causal, scale):
@@ -56,7 +58,9 @@ def _attend_here(q, k, v, causal, scale):
     return attentions.attention(q, k, v, causal=causal, scale=scale, lse=True)
 
 
-ours = Kernels(_attend_here, attentions.attention_gradients)  # `kernels.attention`
+ours = Kernels(  # `kernels.attention`
+    _attend_here, attentions.attention_gradients, attentions.attention_onto, attentions.PartGradients
+)
 
 
 def _attend_cudnn(q, k, v, causal, scale):

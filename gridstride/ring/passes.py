@@ -1,6 +1,7 @@
 """Attention of a sequence that is split over ranks: by all-gather, and by a ring that sends while it computes."""
 
 from contextlib import nullcontext
+from functools import lru_cache
 
 import torch
 import torch.distributed as dist
@@ -48,15 +49,31 @@ class _Job:
         return step + 1 >= self.ranks
 
 
-def _attend_part(job, step, q, k, v):
-    "The first of a step's rows, and their out and lse; None if they see nothing"
+def _attend_own(job, q, k, v):
+    "out and lse by this rank's own keys, in the type in which they are kept"
+    kept, how = _kept_type(q, job.ranks), (job.causal, job.scale)
+    with job.stamp('attend', 0):
+        if not job.kernels.onto:
+            out, lse = job.kernels.attend(q, k, v, *how)
+            return out.to(kept).contiguous(), lse
+        out = torch.empty(q.shape, dtype=kept, device=q.device)
+        lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+        job.kernels.onto(out, lse, 0, q, k, v, *how, True)
+        return out, lse
+
+
+def _attend_more(job, step, out, lse, q, k, v):
+    "Make out and lse those of a step's keys, too"
     p = job.piece(step, q)
     if p is None:
-        return None
+        return
+    first, given = p.rows.start or 0, (q[:, :, p.rows], k[:, :, p.keys], v[:, :, p.keys], p.causal, job.scale)
     with job.stamp('attend', step):
-        return p.rows.start or 0, job.kernels.attend(
-            q[:, :, p.rows], k[:, :, p.keys], v[:, :, p.keys], p.causal, job.scale
-        )
+        if job.kernels.onto:
+            return job.kernels.onto(out, lse, first, *given, False)
+        part = job.kernels.attend(*given)
+    with job.stamp('merge', step):
+        merge(out, lse, *part, first)
 
 
 def _forward(job, q, k, v):
@@ -64,13 +81,10 @@ def _forward(job, q, k, v):
     job.carrier.open(k, v)
     for step in range(job.ranks):
         coming = None if job.last(step) else job.carrier.fetch(step + 1)
-        part = _attend_part(job, step, q, k, v)
         if step == 0:
-            out, lse = part[1]
-            out = out.to(_kept_type(q, job.ranks)).contiguous()
-        elif part:
-            with job.stamp('merge', step):
-                merge(out, lse, *part[1], part[0])
+            out, lse = _attend_own(job, q, k, v)
+        else:
+            _attend_more(job, step, out, lse, q, k, v)
         if coming:
             with job.stamp('wait', step):
                 k, v = coming.wait()
@@ -80,7 +94,8 @@ def _forward(job, q, k, v):
 
 class _Slopes:
     """Sums of the gradients of this rank's q, k and v. Two ranks have little to add up: there own gradients are
-    written to their places, and what other keys tell is added last"""
+    written to their places, and what other keys tell is added last. Half of the heads of its own keys come first,
+    while others' keys arrive, and half last, while the last gradients go home"""
 
     def __init__(self, job, dout, q, k, v, out, lse):
         self.job, self.rows, self.own, kept = job, (dout, q, out, lse), (k, v), _kept_type(q, job.ranks)
@@ -107,7 +122,20 @@ class _Slopes:
             self.sums[0][:, :, p.rows] += dq
         return p, dk, dv
 
-    def own_part(self, heads):
+    def begin(self):
+        "What others' messages hide behind first"
+        self._own(slice(0, self.rows[1].shape[1] // 2))
+
+    def between(self):
+        "Where others' keys are worked on"
+        return nullcontext()
+
+    def end(self):
+        "What they hide behind last"
+        heads = self.rows[1].shape[1]
+        self._own(slice(heads // 2, heads))
+
+    def _own(self, heads):
         "The gradients by this rank's own keys, of some heads"
         if heads.stop:
             places = [x[:, heads] for x in self.sums]
@@ -128,6 +156,60 @@ class _Slopes:
         return self.sums
 
 
+@lru_cache
+def _urgent(device):
+    "A stream whose blocks are let in before those of others"
+    return torch.cuda.Stream(device, priority=-1)
+
+
+class _SummedSlopes:
+    """The same by kernels that add up dq themselves. On a GPU two of them run beside each other: that of this rank's
+    own keys fills every gap, and blocks that work on others' are let in first"""
+
+    def __init__(self, job, dout, q, k, v, out, lse):
+        self.job, self.own, self.home = job, (k, v), None
+        self.parts = job.kernels.part_gradients(dout, q, out, lse, job.scale)
+        self.stream = _urgent(q.device) if q.is_cuda else None
+
+    @staticmethod
+    def fit(job, q):
+        "Can these kernels do what this rank has to?"
+        kind = job.kernels.part_gradients
+        pieces = [job.piece(step, q) for step in range(job.ranks)]
+        return kind is not None and all(kind.fits(p.rows.start or 0) for p in pieces if p)
+
+    def begin(self):
+        if self.stream:
+            self.stream.wait_stream(torch.cuda.current_stream())
+        with self.job.stamp('gradients', 0):
+            self.sums = self.parts.add(*self.own, 0, self.job.causal)
+
+    def between(self):
+        return torch.cuda.stream(self.stream) if self.stream else nullcontext()
+
+    def end(self):
+        if self.stream:
+            torch.cuda.current_stream().wait_stream(self.stream)
+
+    def others(self, step, k, v):
+        p = self.job.piece(step, k)
+        if p is None:
+            return None
+        with self.job.stamp('gradients', step):
+            return p, *self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
+
+    def add(self, dk, dv):
+        if self.home is None and self.job.ranks > 2:
+            self.home = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
+        torch._foreach_add_(self.home or list(self.sums), [dk, dv])
+
+    def all(self):
+        if self.home:
+            for x, to in zip(self.home, self.sums):
+                torch.add(x, to, out=to)
+        return self.parts.dq(), *self.sums
+
+
 def _whole(k, found):
     "dk and dv of all of a rank's keys, of those of a piece"
     if found is None:
@@ -142,20 +224,21 @@ def _whole(k, found):
 
 
 def _backward(job, dout, q, k, v, out, lse):
-    """The gradients of this rank's q, k and v. Half of the heads of its own keys come first, while others' keys
-    arrive, and half last, while the last gradients go home"""
-    slopes, heads = _Slopes(job, dout, q, k, v, out, lse), q.shape[1]
+    "The gradients of this rank's q, k and v"
+    kind = _SummedSlopes if _SummedSlopes.fit(job, q) else _Slopes
     job.carrier.open(k, v)
     coming, going = (job.carrier.fetch(1) if job.ranks > 1 else None), None
-    slopes.own_part(slice(0, heads // 2))
-    for step in range(1, job.ranks):
-        with job.stamp('wait', step):
-            k, v = coming.wait()
-        coming = None if job.last(step) else job.carrier.fetch(step + 1)
-        found = _whole(k, slopes.others(step, k, v))
-        _come_home(job, slopes, going)
-        going = step, job.carrier.give(step, *found)
-    slopes.own_part(slice(heads // 2, heads))
+    slopes = kind(job, dout, q, k, v, out, lse)
+    slopes.begin()
+    with slopes.between():
+        for step in range(1, job.ranks):
+            with job.stamp('wait', step):
+                k, v = coming.wait()
+            coming = None if job.last(step) else job.carrier.fetch(step + 1)
+            found = _whole(k, slopes.others(step, k, v))
+            _come_home(job, slopes, going)
+            going = step, job.carrier.give(step, *found)
+    slopes.end()
     _come_home(job, slopes, going)
     job.carrier.close()
     return [x.to(q.dtype) for x in slopes.all()]
@@ -229,13 +312,8 @@ def gathered_attention(
         for x in (k, v):
             every.append([torch.empty_like(x) for _ in range(job.ranks)])
             dist.all_gather(every[-1], x.contiguous())
-    out = lse = None
-    for step in range(job.ranks):
+    out, lse = _attend_own(job, q, every[0][job.me], every[1][job.me])
+    for step in range(1, job.ranks):
         source = (job.me - step) % job.ranks
-        part = _attend_part(job, step, q, every[0][source], every[1][source])
-        if step == 0:
-            out, lse = part[1]
-            out = out.to(_kept_type(q, job.ranks)).contiguous()
-        elif part:
-            merge(out, lse, *part[1], part[0])
+        _attend_more(job, step, out, lse, q, every[0][source], every[1][source])
     return out.to(q.dtype)

@@ -196,22 +196,42 @@ def _attention_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bi
 
 def _kernel_backward(dout, q, k, v, out, lse, causal, scale, window, lens, bias, by, slopes):
     "The gradients by our kernel, written to `slopes`"
-    heads, (dq, dk, dv) = q.shape[0] * q.shape[1], slopes
-    q, k, v, dout = map(_aligned, (q, k, v, dout))
-    if not q.is_cuda:
-        dout = dout.contiguous()
-    c, rows = _case(q, k, causal, window, lens, bias), calls.padded(q.shape[2])
-    base, delta, dq_sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
-    strides = calls.Strides(*(x.stride()[:3] for x in (out, dout, dq, dk, dv)))
-    unused = lse.view(torch.int32)
-    turns = q.new_empty(calls.turns(heads, q.shape[2]), dtype=torch.int32) if by == 'ordered' else unused
-    first, main, last = calls.backward_hopper(c, scale, strides, by == 'ordered')
-    own = dict(base=base, delta=delta, dq_sums=dq_sums, turns=turns)
-    arrays = dict(own, k=k, v=v, out=out, dout=dout, lse=lse, dq=dq, dk=dk, dv=dv)
-    launch([first], q, **arrays)
-    launch_mapped(*main, q, q=q, **arrays, lens=unused if lens is None else lens)
-    launch([last], q, **arrays)
-    return dq, dk, dv
+    dq, dk, dv = slopes
+    rows = _Rows(dout, q, out, lse, scale, dq, by == 'ordered')
+    rows.add(k, v, _case(q, k, causal, window, lens, bias), (dk, dv), lens)
+    return rows.finish(), dk, dv
+
+
+class _Rows:
+    "Rows whose gradients are computed: what is known of them beforehand, and dq as a sum in float32"
+
+    def __init__(self, dout, q, out, lse, scale, dq, ordered=False):
+        self.q, self.dout, self.dq, self.scale, self.ordered = _aligned(q), _aligned(dout), dq, scale, ordered
+        if not q.is_cuda:
+            self.dout = self.dout.contiguous()
+        heads, rows = q.shape[0] * q.shape[1], calls.padded(q.shape[2])
+        base, delta, sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
+        size = calls.turns(heads, q.shape[2]) if ordered else 1
+        turns = q.new_empty(size, dtype=torch.int32)
+        self.known = dict(base=base, delta=delta, dq_sums=sums, turns=turns)
+        strides = tuple(x.stride()[:3] for x in (out, self.dout, dq))
+        first, self.last = calls.backward_ends(_case(q, q, False, 0, None, ''), scale, strides, ordered)
+        launch([first], q, **self.known, out=out, dout=self.dout, lse=lse)
+
+    def add(self, k, v, case, into, lens=None, rows=slice(None)):
+        "dk and dv of these keys, into tensors, by some of the rows, and their part of dq"
+        q, k, v, dout = (_aligned(x) for x in (self.q[:, :, rows], k, v, self.dout[:, :, rows]))
+        if not q.is_cuda:
+            q, dout = q.contiguous(), dout.contiguous()
+        strides, place = tuple(x.stride()[:3] for x in into), calls.Place(rows.start or 0, self.q.shape[2])
+        main = calls.backward_products(case, self.scale, strides, self.ordered, place)
+        arrays = dict(self.known, q=q, k=k, v=v, dout=dout, dk=into[0], dv=into[1])
+        launch_mapped(*main, q, **arrays, lens=self.known['turns'] if lens is None else lens)
+
+    def finish(self):
+        "dq"
+        launch([self.last], self.q, **self.known, dq=self.dq)
+        return self.dq
 
 
 def _sdpa_backward(dout, q, k, v, *how):
@@ -237,6 +257,12 @@ class _Attention(torch.autograd.Function):
         return *_attention_backward(dout, *given, *ctx.how, lens, *ctx.rest), *[None] * 6
 
 
+def _need_kernel(q):
+    "Raise unless our kernel can compute gradients of rows like q"
+    if _way(q).name != 'hopper' or q.shape[3] > 128:
+        raise ValueError(f'attention_gradients: {_way(q).why or "heads of 64 or 128 numbers on a Hopper GPU"}')
+
+
 def attention_gradients(
     dout,  # [batch, heads, rows, dim]: the gradient of the result
     q,
@@ -252,11 +278,80 @@ def attention_gradients(
     and `lse` of a row of more keys than are given they add up, part by part; `ValueError` where the kernel cannot be
     had"""
     _check(q, k, v)
-    if _way(q).name != 'hopper' or q.shape[3] > 128:
-        raise ValueError(f'attention_gradients: {_way(q).why or "heads of 64 or 128 numbers on a Hopper GPU"}')
+    _need_kernel(q)
     into = into or tuple(map(_empty_out, (q, k, v)))
     how = bool(causal), _scale(q, scale), 0, None, '', 'kernel'
     return _kernel_backward(dout, q, k, v, out, lse, *how, into)
+
+
+class PartGradients:
+    """The gradients of rows of attention by parts of their keys that come one after the other: dk and dv of each, and
+    dq, which is summed over all of them in float32. Like `attention_gradients`, `ValueError` where the kernel cannot
+    be had"""
+
+    def __init__(
+        self,
+        dout,  # as for `attention_gradients`
+        q,
+        out,
+        lse,
+        scale=None,
+    ):
+        _need_kernel(q)
+        self.rows = _Rows(dout, q, out, lse, _scale(q, scale), _empty_out(q))
+
+    @staticmethod
+    def fits(first) -> bool:
+        "May a part be of the rows from `first` on?"
+        return calls.fits_backward(first)
+
+    def add(
+        self,
+        k,  # [batch, heads, keys, dim], with the heads of q, or fewer
+        v,  # like k
+        first=0,  # row: those before see none of these keys; `fits` says which may be the first
+        causal=False,  # does row first + i look at keys 0 to i alone?
+        into=None,  # two tensors like k and v, with any strides; None: new ones
+    ):  # dk, dv
+        "Go on with these keys. Parts may be computed beside each other, on two streams"
+        if not self.fits(first):
+            raise ValueError(f'PartGradients: first is {first}, and it has to be the first of a tile of 64 rows')
+        q = self.rows.q[:, :, first:]
+        _check(q, k, v)
+        into = into or tuple(map(_empty_out, (k, v)))
+        self.rows.add(k, v, _case(q, k, bool(causal), 0, None, ''), into, rows=slice(first, None))
+        return into
+
+    def dq(self):  # like q
+        "Of all keys that have been added, once all of that stands before this on its stream"
+        return self.rows.finish()
+
+
+def attention_onto(
+    out,  # [batch, heads, rows, dim], contiguous, bfloat16 or float32: what these rows make of other keys; is changed
+    lse,  # float32 [batch, heads, rows], contiguous: likewise
+    first,  # row: those before stay as they are
+    q,  # [batch, heads, rows - first, dim]: this and what follows, as for `attention`
+    k,
+    v,
+    causal=False,
+    scale=None,
+    fresh=False,  # does nothing lie there yet?
+):
+    """`attention` of more keys: makes `out` and `lse` those of all of them, in the kernel that computes the new ones.
+    bfloat16 heads of 64, 128 or 256 numbers on a Hopper GPU; `ValueError` elsewhere"""
+    _check(q, k, v)
+    if _way(q).name != 'hopper':
+        raise ValueError(f'attention_onto: {_way(q).why or "this needs a Hopper GPU"}')
+    shape = *q.shape[:2], first + q.shape[2], q.shape[3]
+    for name, x, want in (('out', out, shape), ('lse', lse, shape[:3])):
+        if x.shape != want or not x.is_contiguous():
+            raise ValueError(f'attention_onto: {name} is {tuple(x.shape)}, and it has to be {want}, row after row')
+    q, k, v = map(_aligned, (q, k, v))
+    place = calls.Place(first, out.shape[2], not fresh, out.dtype == torch.float32)
+    case = _case(q, k, bool(causal), 0, None, '')
+    call, boxes = calls.forward_hopper(case, _scale(q, scale), out.stride()[:3], here(), place)
+    launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
 def attention_way(

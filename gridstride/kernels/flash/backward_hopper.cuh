@@ -35,12 +35,13 @@ __device__ Keys keys_of(int n, const Sizes &z, const int *lens) {
     return k;
 }
 
-struct Rest { const float *base, *delta; int padded; };          // a number for each row, as prepare_backward has it
+// A number for each row, as prepare_backward has it: of `padded` rows of a head, this launch has those from `first` on.
+struct Rest { const float *base, *delta; int first, padded; };
 
 __device__ void load_step(const Shared &s, const TensorMap &q, const TensorMap &dout, const Rest &rest, int row,
                           int head, int batch, int heads, Place &at) {
     u32 q_full = s.q_full + 8*at.stage, dout_full = s.dout_full + 8*at.stage;
-    long long first = ((long long)batch*heads + head)*rest.padded + row;
+    long long first = ((long long)batch*heads + head)*rest.padded + rest.first + row;
     barrier_wait(s.empty + 8*at.stage, at.turn - 1);
     barrier_expect(q_full, TILE + BM*4);
     for (int c = 0; c < PARTS; c++) tma_load(s.q + at.stage*TILE + c*BM*128, q, c*64, row, head, batch, q_full);
@@ -172,10 +173,10 @@ __device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const f
     }
 }
 
-__device__ void consume(const Shared &m, char *room, const Keys &keys, const Sizes &z, float4 *dq_sums, int *turns,
-                        const Out &out, float factor, float scale) {
+__device__ void consume(const Shared &m, char *room, const Keys &keys, const Sizes &z, const Rest &rest, float4 *dq_sums,
+                        int *turns, const Out &out, float factor, float scale) {
     int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, turn = 0;
-    int tiles = cdiv(z.rows, BM);
+    int tiles = rest.padded/BM, before = rest.first/BM;
     u32 put = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;
     int *owed = nullptr;
     Place at;
@@ -215,7 +216,7 @@ __device__ void consume(const Shared &m, char *room, const Keys &keys, const Siz
             barrier_arrive(m.empty + 8*at.stage);
             at.next();
             long long head = (long long)keys.t.batch*z.heads + keys.head*z.group + g;
-            long long part = (head*tiles + i)*2 + wg;
+            long long part = (head*tiles + before + i)*2 + wg;
             if (ORDERED) {
                 if (owed) end_turn(owed);
                 owed = turns + part;
@@ -232,12 +233,13 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
                    const __grid_constant__ TensorMap v, const __grid_constant__ TensorMap dout, const float *base,
                    const float *delta, float4 *dq_sums, int *turns, bf16 *dk, bf16 *dv, const int *lens,
                    float factor, float scale, int batch, int heads, int group, int rows, int keys, int window,
-                   int section, int padded, long long k_batch, long long k_head, long long k_row,
+                   int section, int first, int padded, long long k_batch, long long k_head, long long k_row,
                    long long v_batch, long long v_head, long long v_row) {
     extern __shared__ __align__(1024) char room[];
     Shared s = lay_out(room);
     Sizes z = {batch, heads, group, rows, keys, window, section};
     Keys mine = keys_of(blockIdx.x, z, lens);
+    Rest rest = {base, delta, first, padded};
     if (threadIdx.x == 256) {
         prefetch(q); prefetch(k); prefetch(v); prefetch(dout);
         barrier_init(s.kv_full, 1);
@@ -249,10 +251,10 @@ attention_backward(const __grid_constant__ TensorMap q, const __grid_constant__ 
     __syncthreads();
     if (threadIdx.x >= 256) {
         registers_down<24>();
-        if (threadIdx.x == 256 && mine.first < mine.last) produce(s, q, k, v, dout, {base, delta, padded}, mine, z);
+        if (threadIdx.x == 256 && mine.first < mine.last) produce(s, q, k, v, dout, rest, mine, z);
     } else {
         registers_up<240>();
-        consume(s, room, mine, z, dq_sums, turns, {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row}, factor,
-                scale);
+        Out out = {dk, dv, k_batch, k_head, k_row, v_batch, v_head, v_row};
+        consume(s, room, mine, z, rest, dq_sums, turns, out, factor, scale);
     }
 }

@@ -27,6 +27,15 @@ class Case(NamedTuple):
     bias: str = ''  # C of what is added to a scaled score
 
 
+class Place(NamedTuple):
+    "Where results go, and what lies there"
+
+    first: int  # row
+    all: int  # rows that lie there
+    onto: bool = False  # do they lie there by other keys, and become those of all of these?
+    wide: bool = False  # in float32?
+
+
 class Tile(NamedTuple):
     "How a kernel for a Hopper GPU cuts the work"
 
@@ -68,22 +77,26 @@ def forward_hopper(
     scale,
     out_strides,  # of batch, heads and rows, in numbers
     on,  # a `Device`
+    place=None,  # a `Place` among the rows of the results; None: they are those of q
 ) -> tuple:  # a `Call`, and the boxes of q, k and v
     "What computes attention on a Hopper GPU"
+    place = place or Place(0, c.rows)
     tile = _TILES[c.dim]
     tall = 64 * tile.warpgroups
     numbers = dict(_kind(c), BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead)
+    numbers |= dict(ONTO=place.onto)
     src = hopper_source(
         ('hopper', 'tiles', 'fragments', 'rows', 'forward_hopper'),
         (tile.keys,),
         (c.dim,),
         tuple(numbers.items()),
         c.bias,
+        'float' if place.wide else '__nv_bfloat16',
     )
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
     grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
     shared = 2 * c.dim * (tile.ahead * tall + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
-    given = factor_of(scale), *_sizes(c), *map(Long, out_strides)
+    given = factor_of(scale), *_sizes(c), *map(Long, out_strides), place.first, place.all
     call = Call(src, 'attention_forward', arrays, given, grid, (128 * (tile.warpgroups + 1),), shared)
     return call, ((1, 1, 64, 64), *[(1, 1, tile.keys, 64)] * 2)
 
@@ -96,7 +109,7 @@ def forward_ampere(
 ) -> Call:
     "What computes attention by `mma.sync`"
     tall, step, blocks = _PLAIN[c.dim]
-    numbers = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks)
+    numbers = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks, ONTO=False)
     src = ampere_source(('tiles', 'fragments', 'rows', 'forward_ampere'), tuple(numbers.items()), c.bias)
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
@@ -131,30 +144,59 @@ class Strides(NamedTuple):
 
 
 @lru_cache(1024)
-def backward_hopper(
+def backward_ends(
+    c,  # a `Case`; of its keys nothing counts
+    scale,
+    strides,  # of out, dout and dq, each of batch, heads and rows
+    ordered=False,  # is dq added in a fixed order?
+) -> tuple:  # two `Call`s
+    "What stands before the products, makes a number for each row and dq of zeros, and what stands after them"
+    ends, all_rows, heads = ends_source(c.dim, ordered), padded(c.rows), c.batch * c.heads
+    out, dout, dq = (tuple(map(Long, o)) for o in strides)
+    given = c.heads, c.rows, all_rows, *out, *dout
+    arrays = 'out', 'dout', 'lse', 'base', 'delta', 'dq_sums', 'turns'
+    first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
+    given = scale, c.heads, c.rows, all_rows // _BACK_ROWS, *dq
+    last = Call(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
+    return first, last
+
+
+def fits_backward(first) -> bool:  # of the rows that were prepared
+    "May products be of the rows from `first` on?"
+    return first % _BACK_ROWS == 0
+
+
+@lru_cache(1024)
+def backward_products(
     c,  # a `Case` with heads of 64 or 128 numbers
     scale,
-    strides,  # `Strides`
-    ordered=False,  # is dq added in a fixed order?
-) -> tuple:  # `Call`s: what stands before, the products with their boxes of q, k, v and dout, what stands after
-    "What computes the gradients on a Hopper GPU"
+    strides,  # of dk and dv, each of batch, heads and rows
+    ordered=False,
+    place=None,  # a `Place` of these rows among those that were prepared; None: these are all
+) -> tuple:  # a `Call`, and the boxes of q, k, v and dout
+    "What computes dk and dv, and adds to dq"
+    place = place or Place(0, c.rows)
     numbers = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
     products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
     src = hopper_source(
         ('hopper', 'tiles', 'fragments', 'backward_hopper'), products, (c.dim,), tuple(numbers.items()), c.bias
     )
-    ends, all_rows, heads = ends_source(c.dim, ordered), padded(c.rows), c.batch * c.heads
-    out, dout, dq, dk, dv = (tuple(map(Long, o)) for o in strides)
-    given = c.heads, c.rows, all_rows, *out, *dout
-    arrays = 'out', 'dout', 'lse', 'base', 'delta', 'dq_sums', 'turns'
-    first = Call(ends, 'prepare_backward', arrays, given, (all_rows // 8, heads), (256,))
+    dk, dv = (tuple(map(Long, o)) for o in strides)
     arrays = 'q', 'k', 'v', 'dout', 'base', 'delta', 'dq_sums', 'turns', 'dk', 'dv', 'lens'
-    given = factor_of(scale), scale, *_sizes(c), all_rows, *dk, *dv
+    given = factor_of(scale), scale, *_sizes(c), place.first, padded(place.all), *dk, *dv
     shared = 4 * c.dim * (_BACK_KEYS + _BACK_STAGES * _BACK_ROWS) + 4 * _BACK_KEYS * _BACK_ROWS
     shared += _BACK_STAGES * (8 * _BACK_ROWS + 24) + 8
-    grid = (cdiv(c.keys, _BACK_KEYS) * heads // c.group,)
-    main = Call(src, 'attention_backward', arrays, given, grid, (384,), shared)
-    given = scale, c.heads, c.rows, all_rows // _BACK_ROWS, *dq
-    last = Call(ends, 'finish_dq', ('dq_sums', 'dq'), given, (all_rows // _BACK_ROWS, heads, 2), (128,))
+    grid = (cdiv(c.keys, _BACK_KEYS) * c.batch * c.heads // c.group,)
     rows, keys = (1, 1, _BACK_ROWS, 64), (1, 1, _BACK_KEYS, 64)
-    return first, (main, (rows, keys, keys, rows)), last
+    return Call(src, 'attention_backward', arrays, given, grid, (384,), shared), (rows, keys, keys, rows)
+
+
+def backward_hopper(
+    c,  # as for `backward_products`, and what follows
+    scale,
+    strides,  # `Strides`
+    ordered=False,
+) -> tuple:  # `Call`s: what stands before, the products with their boxes, what stands after
+    "What computes the gradients on a Hopper GPU"
+    first, last = backward_ends(c, scale, strides[:3], ordered)
+    return first, backward_products(c, scale, strides[3:], ordered), last

@@ -117,5 +117,5 @@ attention_forward(const bf16 *q_at, const bf16 *k_at, const bf16 *v_at, bf16 *ou
     }
     #pragma unroll
     for (int m = 0; m < 2; m++)
-        store_rows(o[m], r[m], {out_at, lse, out_batch, out_head, out_row}, t, row + 16*m, z, factor);
+        store_rows(o[m], r[m], {out_at, lse, out_batch, out_head, out_row, 0, rows}, t, row + 16*m, z, factor);
 }

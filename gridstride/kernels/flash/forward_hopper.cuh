@@ -155,9 +155,9 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
 
 __global__ void __launch_bounds__(128*(WGS + 1), 1)
 attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
-                  const __grid_constant__ TensorMap v, bf16 *out, float *lse, const int *lens, unsigned *taken,
+                  const __grid_constant__ TensorMap v, out_t *out, float *lse, const int *lens, unsigned *taken,
                   float factor, int batch, int heads, int group, int rows, int keys, int window, int section,
-                  long long out_batch, long long out_head, long long out_row) {
+                  long long out_batch, long long out_head, long long out_row, int first, int all) {
     extern __shared__ __align__(1024) char room[];
     __shared__ int which[AHEAD];
     Shared s = lay_out(room);
@@ -169,6 +169,6 @@ attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ T
         if (threadIdx.x == WGS*128) produce(s, q, k, v, z, lens, taken, which);
     } else {
         registers_up<WGS == 2 ? 240 : WGS == 3 ? 160 : 232>();
-        consume(s, {z, lens, {out, lse, out_batch, out_head, out_row}, factor}, which);
+        consume(s, {z, lens, {out, lse, out_batch, out_head, out_row, first, all}, factor}, which);
     }
 }

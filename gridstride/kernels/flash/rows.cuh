@@ -63,17 +63,59 @@ __device__ void rescale(float (&o)[HD/2], const Rows &r) {
     for (int i = 0; i < HD/2; i++) o[i] *= r.less[i/2%2];
 }
 
-struct Out { bf16 *at; float *lse; long long batch, head, row; };      // steps from one to the next, in numbers
+// Where results go: steps from one to the next, in numbers. The first row is number `first` of `all` that lie there.
+struct Out { out_t *at; float *lse; long long batch, head, row; int first, all; };
 
-__device__ void store_rows(const float (&o)[HD/2], const Rows &r, const Out &out, const Tile &t, int row,
-                           const Sizes &z, float factor) {
+__device__ void store_row(float *to, const float (&o)[HD/2], int y, float each, bool there) {
+    #pragma unroll
+    for (int i = 2*y; i < HD/2; i += 4)
+        if (there) *(float2 *)(to + column_of(i)) = each != 0 ? make_float2(o[i]*each, o[i + 1]*each) : make_float2(0, 0);
+}
+// one of a thread's two rows, `each` times, and `before` times what lies in memory, as `store_row` puts it there
+__device__ void add_row(float (&o)[HD/2], const float *from, int y, float each, float before, bool there) {
+    #pragma unroll
+    for (int i = 2*y; i < HD/2; i += 4) {
+        float2 x = there && before > 0 ? *(const float2 *)(from + column_of(i)) : make_float2(0, 0);
+        o[i] = o[i]*each + x.x*before;
+        o[i + 1] = o[i + 1]*each + x.y*before;
+    }
+}
+__device__ void add_row(float (&o)[HD/2], const bf16 *from, int y, float each, float before, bool there) {
+    #pragma unroll
+    for (int c = 0; c < HD/8; c += 4) {
+        uint4 found = make_uint4(0, 0, 0, 0);
+        if (there && before > 0) found = *(const uint4 *)(from + (c + threadIdx.x%4)*8);
+        u32 x[4] = {found.x, found.y, found.z, found.w};
+        turn_quad(x);
+        #pragma unroll
+        for (int j = 0; j < 4; j++) {                              // a bfloat16 is the upper half of a float
+            float *e = &o[(c + j)*4 + 2*y];
+            e[0] = e[0]*each + __uint_as_float(x[j] << 16)*before;
+            e[1] = e[1]*each + __uint_as_float(x[j] & 0xffff0000)*before;
+        }
+    }
+}
+
+// ONTO: what lies there is of other keys, and each of the two is worth its sum of exponentials
+__device__ void store_rows(float (&o)[HD/2], const Rows &r, const Out &out, const Tile &t, int row, const Sizes &z,
+                           float factor) {
     #pragma unroll
     for (int y = 0; y < 2; y++) {
         int i = row + 8*y;
+        bool there = i < z.rows, leads = there && threadIdx.x%4 == 0;
         float sum = of_quad_sum(r.sum[y]), each = i < t.rows && sum > 0 ? 1/sum : 0;
-        if (i < z.rows && threadIdx.x%4 == 0)
-            out.lse[((long long)t.batch*z.heads + t.head)*z.rows + i] =
-                each > 0 ? r.base[y]*LN2 + logf(sum) : LOWEST;
-        store_row(out.at + t.batch*out.batch + t.head*out.head + i*out.row, o, y, each, i < z.rows);
+        float now = each > 0 ? r.base[y]*LN2 + logf(sum) : LOWEST;
+        float *lse = out.lse + ((long long)t.batch*z.heads + t.head)*out.all + out.first + i;
+        out_t *at = out.at + t.batch*out.batch + t.head*out.head + (out.first + i)*out.row;
+        if (ONTO) {
+            float old = __shfl_sync(~0u, leads ? *lse : LOWEST, threadIdx.x%32/4*4), top = fmaxf(old, now);
+            float a = old > LOWEST ? __expf(old - top) : 0, b = now > LOWEST ? __expf(now - top) : 0;
+            float part = a + b > 0 ? 1/(a + b) : 0;
+            add_row(o, at, y, each*b*part, a*part, there);
+            if (part > 0) now = top + logf(a + b);
+            each = 1;
+        }
+        if (leads) *lse = now;
+        store_row(at, o, y, each, there);
     }
 }

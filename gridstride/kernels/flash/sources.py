@@ -40,10 +40,12 @@ def hopper_source(
     kept,  # and of those whose first operand is in registers
     constants,  # ((name in the text, int), ...)
     bias='',  # C of what is added to a scaled score
+    out='__nv_bfloat16',  # C's type of what attention writes
 ) -> str:
     "CUDA C of kernels for a Hopper GPU, ready to be compiled"
     products = ''.join([*map(wgmma, scores), *map(wgmma_kept, kept)])
-    return with_types(PTX + products + _bias_function(bias) + '\n'.join(map(source, names)), _TYPES, constants)
+    text = PTX + products + _bias_function(bias) + '\n'.join(map(source, names))
+    return with_types(text, (*_TYPES, ('out_t', out)), constants)
 
 
 @lru_cache(1024)
@@ -56,7 +58,7 @@ def ampere_source(
     words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
     needs = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
     text = _bias_function(bias) + '\n'.join(map(source, names))
-    return with_types(text, _TYPES, constants, words + primitives(*needs))
+    return with_types(text, (*_TYPES, ('out_t', 'bf16')), constants, words + primitives(*needs))
 
 
 @lru_cache
