@@ -10,7 +10,7 @@ of them. Efficiency is the time of the fastest way of one GPU, over the ring's, 
 messages and copies, `pieces` what one GPU takes for the products of rings of 2, 4 and 8, `profile` each kernel.
 Attention is causal, 16 heads of 128 numbers in bfloat16. A part that fails says so, and the others go on.
 """
-import argparse, json, math, statistics, sys, tempfile
+import argparse, json, math, statistics, sys, tempfile, time
 from pathlib import Path
 
 import torch
@@ -101,7 +101,7 @@ def everywhere(x):
     return [o.item() for o in every]
 
 
-def turns(ways, rounds, seconds=.06):
+def turns(ways, rounds, seconds):
     "Milliseconds of each way by rank, round after round, in turns"
     times, ms = {}, {name: [] for name in ways}
     for name, run in ways.items():
@@ -129,7 +129,7 @@ def times(carrier, rounds):
             given, back = inputs(n), what == 'both'
             ways = {f'one GPU, {k}': single_call(KERNELS[k], given, back) for k in KERNELS}
             ways |= {f'{carrier}, {k}': ring_call(made, KERNELS[k], given, back) for k in KERNELS}
-            for name, every in turns(those_that_run(ways), rounds).items():
+            for name, every in turns(those_that_run(ways), rounds, .4 if n > 2**15 else .1).items():
                 alone = name.startswith('one')
                 ms = [statistics.mean(o) if alone else max(o) for o in every]
                 yield dict(part='times', carrier=carrier, what=what, length=n, way=name, gpus=every[-1],
@@ -165,12 +165,16 @@ def ways_of_pieces(n, ranks):
     f, scale, kept = ring.ours, DIM**-.5, torch.bfloat16 if ranks == 2 else torch.float32
     q, k, v, dout = (x[:, :, :each].contiguous() for x in given)
     out, lse = f.attend(q, k, v, True, scale)
+    there = torch.ones(1, device='cuda', dtype=torch.int32)
     rows, sums, arrived = f.part_gradients(dout, q, out, lse, scale), out.to(kept), [k, v]
     for kind, (first, keys, causal) in kinds.items():
         k, v = (x[:, :, :keys].contiguous() for x in arrived)
         part = first, q[:, :, first:], k, v, causal, scale, kind == 'own'
         ways[kind, 'ours', 'forward'] = lambda part=part: f.onto(sums, lse, *part)
         ways[kind, 'ours', 'backward'] = lambda part=(k, v, first, causal): rows.add(*part)
+        if kind != 'own' and ranks == 2:                # a kernel of the own keys and of these
+            pair = q, *arrived, k, v, first, there, there, True, scale, False
+            ways[f'own+{kind}', 'ours', 'forward'] = lambda pair=pair: f.pair(*pair)
     ways['ends', 'ours', 'backward'] = lambda: f.part_gradients(dout, q, out, lse, scale).dq()
     to = [x.to(kept) for x in arrived]
     ways['add', 'torch', 'backward'] = lambda: torch._foreach_add_(to, arrived)
@@ -178,7 +182,7 @@ def ways_of_pieces(n, ranks):
 
 
 def profile(carrier):
-    "Each kernel and copy of the last of three calls: from when, how long, on which stream"
+    "Each kernel and copy of one of many calls on each rank: from when, how long, on which stream; and Python's time"
     from torch.profiler import ProfilerActivity, profile as profiled
     made = CARRIERS[carrier]()
     for n in LENGTHS:
@@ -187,14 +191,22 @@ def profile(carrier):
         torch.cuda.synchronize()
         dist.barrier()
         with profiled(activities=[ProfilerActivity.CUDA]) as p:
-            for _ in range(3): run()
+            python = []
+            for _ in range(12):
+                python.append(time.perf_counter())
+                run()
             torch.cuda.synchronize()
         events = sorted(p.profiler.kineto_results.events(), key=lambda e: e.start_ns())
-        begins = [e.start_ns() for e in events if 'attention_forward' in e.name()][-2]     # two in a call of two ranks
-        for e in (e for e in events if e.end_ns() > begins and e.duration_ns() > 5_000):
-            at, took = (e.start_ns() - begins)/1e3, e.duration_ns()/1e3
-            yield dict(part='profile', carrier=carrier, length=n, at=at, us=took, stream=e.device_resource_id(),
-                       name=e.name()[:70])
+        firsts = [e.start_ns() for e in events if 'prepare_backward' in e.name()]
+        begins, ends = firsts[8:10]                                # one of each call
+        rows = [dict(at=0, us=statistics.median(b - a for a, b in zip(python, python[1:]))*1e6, stream=0, name='Python')]
+        rows += [dict(at=(e.start_ns() - begins)/1e3, us=e.duration_ns()/1e3, stream=e.device_resource_id(),
+                      name=e.name()[:70]) for e in events
+                 if e.end_ns() > begins and e.start_ns() < ends and e.duration_ns() > 3_000]
+        every = [None]*dist.get_world_size()
+        dist.all_gather_object(every, rows)
+        for rank, rows in enumerate(every):
+            for r in rows: yield dict(part='profile', carrier=carrier, length=n, rank=rank, **r)
 
 
 def best(rows, r, alone):
@@ -217,7 +229,7 @@ def line(r, rows):
     if r['part'] == 'pieces':
         return (f"piece  {r['length']:>6} places, ring of {r['ranks']}, {r['kind']:<8} {r['kernels']:<6} "
                 f"{r['what']:<8} {r['ms']:8.3f} ms")
-    if r['part'] == 'profile': return f"{r['carrier']:<9} {r['length']:>6} {r['at']:9.0f} {r['us']:8.0f} us {r['stream']:4} {r['name']}"
+    if r['part'] == 'profile': return f"{r['carrier']:<9} {r['length']:>6} rank {r['rank']} {r['at']:9.0f} {r['us']:8.0f} us {r['stream']:4} {r['name']}"
     goal = GOALS.get((r['what'], r['length'])) if r is best(rows, r, False) and r['ranks'] == 2 else None
     part, gpus = efficiency(rows, r), ' '.join(f'{o:.3f}' for o in r['gpus'])
     said = f"  goal {goal}: {'reached' if part >= goal else 'MISSED'}" if goal else ''
@@ -233,7 +245,8 @@ def seconds_of(rows, n, ranks, what):
         return min(of)/1e3
     def seconds(p, each):
         kind = 'own' if p.causal else 'earlier' if p.rows.start is None else 'later'
-        return took(kind) + (what == 'backward')*took('ends' if kind == 'own' else 'add')
+        if what == 'backward': return took(kind) + took('ends' if kind == 'own' else 'add')
+        return took(f'own+{kind}') - took('own') if ranks == 2 and kind != 'own' else took(kind)
     return seconds
 
 

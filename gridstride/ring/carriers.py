@@ -98,10 +98,11 @@ class _Shared:
 
 
 class _Copied:
-    "What a neighbour's copy engine is bringing: `hear` lets a stream wait for it"
+    """What a neighbour's copy engine is bringing: `hear` lets a stream wait for it, and `watch` gives two numbers in
+    memory, what the neighbour has told and what has to be told, for a kernel that waits by itself"""
 
-    def __init__(self, arriving, hear):
-        self.arriving, self.hear = arriving, hear
+    def __init__(self, arriving, hear, watch):
+        self.arriving, self.hear, self.watch = arriving, hear, watch
 
     def wait(self):
         "What has arrived, for what follows on this stream"
@@ -122,6 +123,7 @@ class Copies:
         self.side, self.call, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.told = _Shared((4, self.ranks), torch.int32, self.device)
         self.told.mine.zero_()
+        self.wanted = torch.zeros(1, dtype=torch.int32, device=self.device)
         torch.cuda.synchronize()
         dist.barrier()
 
@@ -174,7 +176,12 @@ class Copies:
 
     def _coming(self, shared, step, source, what):
         number = self._number(step)
-        return _Copied(list(shared.mine[step % 2]), lambda: self._hear(source, what, number))
+
+        def watch():
+            _on_stream('cuStreamWriteValue32_v2', self.wanted.data_ptr(), number)
+            return self.told.mine[what, source : source + 1], self.wanted
+
+        return _Copied(list(shared.mine[step % 2]), lambda: self._hear(source, what, number), watch)
 
     def give(self, step, *tensors):
         "Start to send rank `me - step` its gradients; `wait` gives those that rank `me + step` has found for this one"

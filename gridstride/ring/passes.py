@@ -76,18 +76,29 @@ def _attend_more(job, step, out, lse, q, k, v):
         merge(out, lse, *part, first)
 
 
+def _attend_first(job, coming, q, k, v):
+    """(out, lse, how many steps that is): this rank's own keys and, where a kernel can wait for them by itself, those
+    that are coming"""
+    p = job.piece(1, q) if job.kernels.pair and hasattr(coming, 'watch') else None
+    if p is None or p.causal and job.causal:
+        return *_attend_own(job, q, k, v), 1
+    others, wide = [x[:, :, p.keys] for x in coming.arriving], _kept_type(q, job.ranks) != q.dtype
+    with job.stamp('attend', 0):
+        how = p.rows.start or 0, *coming.watch(), job.causal, job.scale, wide
+        return *job.kernels.pair(q, k, v, *others, *how), 2
+
+
 def _forward(job, q, k, v):
     "out and lse of this rank's rows: all ranks call it"
     job.carrier.open(k, v)
-    for step in range(job.ranks):
+    coming = job.carrier.fetch(1) if job.ranks > 1 else None
+    out, lse, steps = _attend_first(job, coming, q, k, v)
+    for step in range(1, job.ranks):
+        with job.stamp('wait', step - 1):
+            k, v = coming.wait()
         coming = None if job.last(step) else job.carrier.fetch(step + 1)
-        if step == 0:
-            out, lse = _attend_own(job, q, k, v)
-        else:
+        if step >= steps:
             _attend_more(job, step, out, lse, q, k, v)
-        if coming:
-            with job.stamp('wait', step):
-                k, v = coming.wait()
     job.carrier.close()
     return out.to(q.dtype), lse
 

@@ -354,6 +354,35 @@ def attention_onto(
     launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
+def attention_pair(
+    q,  # [batch, heads, rows, dim]: this and what follows, as for `attention`
+    k,
+    v,
+    other_k,  # more keys, of another array
+    other_v,
+    first,  # of the rows that look at these; all keys of it, whatever `causal` says of the others
+    told,  # int32 [1], which somebody else will make as large as `wanted` when other_k and other_v are there
+    wanted,  # int32 [1]
+    causal=False,
+    scale=None,
+    wide=False,  # out in float32?
+):  # like q, row after row, and lse, float32 [batch, heads, rows]
+    """`attention` of two arrays of keys, the second of which may still be on its way: the kernel waits for it when it
+    has nothing else to do. bfloat16 heads of 64, 128 or 256 numbers on a Hopper GPU; `ValueError` elsewhere"""
+    _check(q, k, v)
+    _check(q, other_k, other_v)
+    if _way(q).name != 'hopper':
+        raise ValueError(f'attention_pair: {_way(q).why or "this needs a Hopper GPU"}')
+    q, k, v, other_k, other_v = map(_aligned, (q, k, v, other_k, other_v))
+    out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
+    lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
+    case = _case(q, k, bool(causal), 0, None, '')
+    call, boxes = calls.forward_pair(case, _scale(q, scale), here(), first, other_k.shape[2], bool(wide))
+    arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, told=told, wanted=wanted)
+    launch_mapped(call, boxes, q, **arrays)
+    return out, lse
+
+
 def attention_way(
     q,  # as for `attention`, like the next
     k,

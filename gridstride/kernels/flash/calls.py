@@ -48,6 +48,7 @@ class Tile(NamedTuple):
 # numbers of a head -> the fastest of those that fit into registers and shared memory. For 128 numbers, two warpgroups
 # with steps of 128 keys took 1.08 times as long on an H100, three with 64 keys 1.06 times; a third stage wins nothing.
 _TILES = {64: Tile(3, 128, 2, 2), 128: Tile(3, 80, 2, 2), 256: Tile(2, 80, 2, 1)}
+_OUT = {False: '__nv_bfloat16', True: 'float'}  # C of what results are kept in
 _PLAIN = {64: (128, 96, 2), 128: (128, 64, 2)}  # of `mma.sync`: rows of a block, keys of a step, blocks of an SM
 
 
@@ -63,12 +64,26 @@ def _sizes(c):
 
 def _kind(c):
     "Constants that every text has"
-    return dict(HD=c.dim, CAUSAL=c.causal, WINDOW=c.window > 0, LENS=c.lens, BIASED=c.bias != '')
+    return dict(HD=c.dim, CAUSAL=c.causal, PAIR=False, WINDOW=c.window > 0, LENS=c.lens, BIASED=c.bias != '')
 
 
 def factor_of(scale) -> float:  # what scores are multiplied by
     "Powers of 2 take less time than those of e"
     return scale / math.log(2)
+
+
+def _forward(c, kernel, on, numbers, out):
+    "The text of a forward kernel, its grid, block and shared memory, and the boxes of q, and of keys"
+    tile = _TILES[c.dim]
+    tall = 64 * tile.warpgroups
+    all_numbers = _kind(c) | dict(
+        BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead, **numbers
+    )
+    names = 'hopper', 'tiles', 'fragments', 'rows', 'forward_hopper', kernel
+    src = hopper_source(names, (tile.keys,), (c.dim,), tuple(all_numbers.items()), c.bias, out)
+    grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
+    shared = 2 * c.dim * (tile.ahead * tall + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
+    return src, (grid, (128 * (tile.warpgroups + 1),), shared), ((1, 1, 64, 64), (1, 1, tile.keys, 64))
 
 
 @lru_cache(1024)
@@ -81,24 +96,26 @@ def forward_hopper(
 ) -> tuple:  # a `Call`, and the boxes of q, k and v
     "What computes attention on a Hopper GPU"
     place = place or Place(0, c.rows)
-    tile = _TILES[c.dim]
-    tall = 64 * tile.warpgroups
-    numbers = dict(_kind(c), BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead)
-    numbers |= dict(ONTO=place.onto)
-    src = hopper_source(
-        ('hopper', 'tiles', 'fragments', 'rows', 'forward_hopper'),
-        (tile.keys,),
-        (c.dim,),
-        tuple(numbers.items()),
-        c.bias,
-        'float' if place.wide else '__nv_bfloat16',
-    )
+    src, size, (rows, keys) = _forward(c, 'forward_one', on, dict(ONTO=place.onto), _OUT[place.wide])
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens', 'taken'
-    grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
-    shared = 2 * c.dim * (tile.ahead * tall + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
     given = factor_of(scale), *_sizes(c), *map(Long, out_strides), place.first, place.all
-    call = Call(src, 'attention_forward', arrays, given, grid, (128 * (tile.warpgroups + 1),), shared)
-    return call, ((1, 1, 64, 64), *[(1, 1, tile.keys, 64)] * 2)
+    return Call(src, 'attention_forward', arrays, given, *size), (rows, keys, keys)
+
+
+@lru_cache(1024)
+def forward_pair(
+    c,  # a `Case`
+    scale,
+    on,  # a `Device`
+    first,  # of the rows that look at others' keys, too
+    others,  # keys
+    wide,  # are the results kept in float32?
+) -> tuple:  # a `Call`, and the boxes of q, k, v, and of others' k and v
+    "What computes attention of two arrays of keys on a Hopper GPU, the second of which may still be on its way"
+    src, size, (rows, keys) = _forward(c, 'forward_pair', on, dict(ONTO=False, PAIR=True), _OUT[wide])
+    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'told', 'wanted', 'taken'
+    given = factor_of(scale), *_sizes(c), first, others
+    return Call(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
 
 
 @lru_cache(1024)

@@ -25,11 +25,12 @@ __device__ void make_barriers(const Shared &s) {
 }
 
 // The producer: copies that it orders, in the order in which they are used
-__device__ void load_keys(u32 to, const TensorMap &x, int key, int head, int batch, u32 full, u32 empty, Place &at) {
+__device__ void load_keys(u32 to, const TensorMap &x, int key, int head, const Tile &t, u32 full, u32 empty,
+                          Place &at) {
     barrier_wait(empty + 8*at.stage, at.turn - 1);
     barrier_expect(full + 8*at.stage, K_BYTES);
     for (int c = 0; c < PARTS; c++)
-        tma_load(to + at.stage*K_BYTES + c*BN*128, x, c*64, key, head, batch, full + 8*at.stage);
+        tma_load(to + at.stage*K_BYTES + c*BN*128, x, c*64, key, head, t.batch, full + 8*at.stage);
     at.next();
 }
 __device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
@@ -38,8 +39,9 @@ __device__ void load_rows(u32 to, const TensorMap &q, const Tile &t, u32 full) {
         for (int c = 0; c < PARTS; c++)
             tma_load(to + w*Q_BYTES + c*64*128, q, c*64, t.row + w*64, t.head, t.batch, full);
 }
-__device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k, const TensorMap &v, const Sizes &z,
-                        const int *lens, unsigned *taken, volatile int *which) {
+template<class Map>
+__device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, const Sizes &z, const int *lens,
+                        unsigned *taken, volatile int *which) {
     Place key, value;
     int tiles = count_tiles(z), turn = 0;
     for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(taken, tiles - 1), turn++) {    // all of them: 0 again
@@ -47,15 +49,15 @@ __device__ void produce(const Shared &s, const TensorMap &q, const TensorMap &k,
         int place = turn%AHEAD;
         Tile t = tile_of(more ? n : 0, z, lens);
         int head = t.head/z.group;
-        if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t.batch, s.k_full, s.k_empty, key);
+        if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
         barrier_wait(s.q_empty + 8*place, turn/AHEAD - 1);
         which[place] = n;
         if (!more) { barrier_arrive(s.q_full + 8*place); return; }
         load_rows(s.q + place*WGS*Q_BYTES, q, t, s.q_full + 8*place);
         #pragma unroll 1
         for (int j = t.first; j < t.last; j++) {
-            if (j + 1 < t.last) load_keys(s.k, k, (j + 1)*BN, head, t.batch, s.k_full, s.k_empty, key);
-            load_keys(s.v, v, j*BN, head, t.batch, s.v_full, s.v_empty, value);
+            if (j + 1 < t.last) load_keys(s.k, k, (j + 1)*BN, head, t, s.k_full, s.k_empty, key);
+            load_keys(s.v, v, j*BN, head, t, s.v_full, s.v_empty, value);
         }
     }
 }
@@ -153,22 +155,16 @@ __device__ void consume(const Shared &m, const Work &work, volatile int *which) 
     }
 }
 
-__global__ void __launch_bounds__(128*(WGS + 1), 1)
-attention_forward(const __grid_constant__ TensorMap q, const __grid_constant__ TensorMap k,
-                  const __grid_constant__ TensorMap v, out_t *out, float *lse, const int *lens, unsigned *taken,
-                  float factor, int batch, int heads, int group, int rows, int keys, int window, int section,
-                  long long out_batch, long long out_head, long long out_row, int first, int all) {
-    extern __shared__ __align__(1024) char room[];
-    __shared__ int which[AHEAD];
+template<class Map>
+__device__ void attend(char *room, int *which, const TensorMap &q, Map &k, Map &v, const Work &work, unsigned *taken) {
     Shared s = lay_out(room);
-    Sizes z = {batch, heads, group, rows, keys, window, section};
     if (threadIdx.x == WGS*128) { prefetch(q); prefetch(k); prefetch(v); make_barriers(s); }
     __syncthreads();
     if (threadIdx.x >= WGS*128) {
         registers_down<WGS == 2 ? 24 : 32>();
-        if (threadIdx.x == WGS*128) produce(s, q, k, v, z, lens, taken, which);
+        if (threadIdx.x == WGS*128) produce(s, q, k, v, work.z, work.lens, taken, which);
     } else {
         registers_up<WGS == 2 ? 240 : WGS == 3 ? 160 : 232>();
-        consume(s, {z, lens, {out, lse, out_batch, out_head, out_row, first, all}, factor}, which);
+        consume(s, work, which);
     }
 }

@@ -24,9 +24,9 @@ __device__ void turn_quad(u32 (&x)[4]) {
 }
 
 // one of a thread's two rows, times `each`: 32 columns at a time, 8 of them a thread
-__device__ void store_row(bf16 *to, const float (&o)[HD/2], int y, float each, bool there) {
+template<int N> __device__ void store_row(bf16 *to, const float (&o)[N], int y, float each, bool there) {
     #pragma unroll
-    for (int c = 0; c < HD/8; c += 4) {
+    for (int c = 0; c < N/4; c += 4) {
         u32 x[4];
         #pragma unroll
         for (int j = 0; j < 4; j++) {

@@ -48,6 +48,11 @@ def hopper_source(
     return with_types(text, (*_TYPES, ('out_t', out)), constants)
 
 
+def _words(*names):
+    "Types of words, and instructions"
+    return 'typedef unsigned u32;\ntypedef unsigned long long u64;\n' + primitives(*names)
+
+
 @lru_cache(1024)
 def ampere_source(
     names,  # of files, one after the other
@@ -55,10 +60,9 @@ def ampere_source(
     bias='',  # as for `hopper_source`
 ) -> str:
     "CUDA C of kernels for GPUs from Ampere on, ready to be compiled"
-    words = 'typedef unsigned u32;\ntypedef unsigned long long u64;\n'
-    needs = 'address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack'
+    words = _words('address', 'copy_async', 'copies_commit', 'copies_wait', 'ldmatrix', 'mma', 'pack')
     text = _bias_function(bias) + '\n'.join(map(source, names))
-    return with_types(text, (*_TYPES, ('out_t', 'bf16')), constants, words + primitives(*needs))
+    return with_types(text, (*_TYPES, ('out_t', 'bf16')), constants, words)
 
 
 @lru_cache
@@ -67,4 +71,5 @@ def ends_source(
     ordered,  # is dq added in a fixed order?
 ) -> str:
     "CUDA C of what stands before and after the gradients' products"
-    return with_types(source('backward_ends'), _TYPES, (('HD', dim), ('ORDERED', ordered)))
+    text = source('fragments') + source('backward_ends')
+    return with_types(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _words('pack'))

@@ -1,6 +1,8 @@
 // Which rows a block takes next, and which keys they look at.
-struct Sizes { int batch, heads, group, rows, keys, window, section; };    // group: heads of q that share one of k
-struct Tile { int batch, head, row, rows, keys, first, last; };            // keys in steps of BN, `first` to `last`
+// group: heads of q that share one of k. PAIR: rows from `from` on look at as many `others`, which lie elsewhere, too.
+struct Sizes { int batch, heads, group, rows, keys, window, section, from, others; };
+struct Tile { int batch, head, row, rows, keys, first, last, own, from, others; };  // keys in steps of BN, `first` to
+                                                                                   // `last`; from `own` on, others'
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 __device__ int count_tiles(const Sizes &z) { return z.batch*z.heads*cdiv(z.rows, BM); }
@@ -10,19 +12,21 @@ __device__ int count_tiles(const Sizes &z) { return z.batch*z.heads*cdiv(z.rows,
 __device__ Tile tile_of(int n, const Sizes &z, const int *lens) {
     int down = cdiv(z.rows, BM), all = z.batch*z.heads, section = n/(z.section*down), in = n%(z.section*down);
     int heads = min(z.section, all - section*z.section), head = section*z.section + in%heads;
-    Tile t = {head/z.heads, head%z.heads, (down - 1 - in/heads)*BM, z.rows, z.keys, 0, 0};
+    Tile t = {head/z.heads, head%z.heads, (down - 1 - in/heads)*BM, z.rows, z.keys, 0, 0, 0, z.from, z.others};
     if (LENS) {
         t.rows = min(z.rows, lens[t.batch]);
         t.keys = min(z.keys, lens[z.batch + t.batch]);
     }
     int end = CAUSAL ? min(t.keys, t.row + BM) : WINDOW ? min(t.keys, t.row + BM - 1 + z.window) : t.keys;
     if (WINDOW) t.first = max(0, t.row - z.window + 1)/BN;
-    t.last = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
+    t.last = t.own = t.row < t.rows ? max(t.first, cdiv(end, BN)) : t.first;
+    if (PAIR && t.row < t.rows && t.row + BM > z.from) t.last += cdiv(z.others, BN);
     return t;
 }
 
 // Does row i look at key j?
 __device__ bool looks_at(int i, int j, const Tile &t, int window) {
+    if (PAIR && j >= t.own*BN) return i >= t.from && j - t.own*BN < t.others;
     return j < t.keys && (!CAUSAL || j <= i) && (!WINDOW || (j > i - window && j < i + window));
 }
 // Do all of `rows` rows from i on look at all BN keys from j on?
