@@ -246,3 +246,81 @@ def test_gradients_of_parts_of_the_keys_add_up():
     wants = torch.autograd.grad(exact(*given)[0], given, dout.double())
     is_near(sum(p[0].double() for p in parts), wants[0])
     for i in (1, 2): is_near(torch.cat([p[i] for p in parts], 2), wants[i])
+
+
+def scores(q, k): return q.double() @ k.double().mT*q.shape[-1]**-.5
+
+
+def attend_all(s, *values):
+    "out and lse by scores of several arrays of keys"
+    return s.softmax(-1) @ torch.cat(values, 2).double(), s.logsumexp(-1)
+
+
+@pytest.mark.parametrize('rows, first, keys, dim, causal, wide', [
+    (200, 70, 130, 64, False, False), (200, 1, 90, 128, False, True), (70, 0, 70, 64, True, True)])
+def test_more_keys_are_merged_by_the_kernel_itself(rows, first, keys, dim, causal, wide):
+    q, k, v = qkv(1, 2, 1, rows, keys, dim)
+    before = [x[:, :, :50].flip(2).contiguous() for x in (k, v)]
+    out, lse = attend_all(scores(q, before[0]), before[1])
+    out, lse = out.to(torch.float32 if wide else torch.bfloat16).contiguous(), lse.float().contiguous()
+    attentions.attention_onto(out, lse, first, q[:, :, first:].contiguous(), k, v, causal)
+    more = scores(q, k)
+    if causal: more = more.masked_fill(torch.ones(rows, keys, dtype=torch.bool).triu(1), -math.inf)
+    more[:, :, :first] = -math.inf
+    want, wanted = attend_all(torch.cat([scores(q, before[0]), more], -1), before[1], v)
+    is_near(out, want)
+    torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_keys_of_nobody_become_those_of_somebody():
+    "Rows that have seen nothing yet, whose place may hold anything; and a fresh result"
+    q, k, v = qkv(1, 1, 1, 70, 66, 64)
+    want, wanted = attend_all(scores(q, k), v)
+    for fresh, lse in ((False, torch.full((1, 1, 70), -math.inf)), (True, torch.full((1, 1, 70), torch.nan))):
+        out = torch.full((1, 1, 70, 64), torch.nan, dtype=torch.bfloat16)
+        attentions.attention_onto(out, lse, 0, q, k, v, fresh=fresh)
+        is_near(out, want)
+        torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('rows, first, others, dim, causal, wide', [
+    (200, 70, 130, 64, True, False), (260, 130, 260, 128, True, True), (130, 0, 65, 64, False, False)])
+def test_two_arrays_of_keys(rows, first, others, dim, causal, wide):
+    q, k, v = qkv(1, 2, 1, rows, rows, dim)
+    more = [x.flip(2).contiguous() for x in qkv(1, 2, 1, rows, others, dim)[1:]]
+    there = torch.tensor([7], dtype=torch.int32)
+    out, lse = attentions.attention_pair(q, k, v, *more, first, there, there.clone(), causal, wide=wide)
+    own, other = scores(q, k), scores(q, more[0])
+    if causal: own = own.masked_fill(torch.ones(rows, rows, dtype=torch.bool).triu(1), -math.inf)
+    other[:, :, :first] = -math.inf
+    want, wanted = attend_all(torch.cat([own, other], -1), v, more[1])
+    assert out.dtype == (torch.float32 if wide else torch.bfloat16)
+    is_near(out, want)
+    torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+def test_dq_of_parts_is_summed_in_one_place():
+    "All rows see 40 keys, those from 64 on the others, too"
+    q, k, v = qkv(2, 2, 1, 150, 150, 64)
+    dout = normal(2, 2, 150, 64, seed=3)
+    given = [x.double().requires_grad_() for x in (q, k, v)]
+    s = scores(*given[:2])
+    s = s.masked_fill((torch.arange(150)[:, None] < 64) & (torch.arange(150) >= 40), -math.inf)
+    out, lse = attend_all(s, given[2])
+    wants = torch.autograd.grad(out, given, dout.double())
+    rows = attentions.PartGradients(dout, q, out.detach().bfloat16(), lse.detach().float())
+    parts = [rows.add(k[:, :, p].contiguous(), v[:, :, p].contiguous(), first)
+             for p, first in ((slice(40), 0), (slice(40, None), 64))]
+    is_near(rows.dq(), wants[0])
+    for i in (0, 1): is_near(torch.cat([p[i] for p in parts], 2), wants[1 + i])
+    with pytest.raises(ValueError, match='first is 63, and it has to be the first of a tile of 64 rows'):
+        rows.add(k, v, 63)
+
+
+def test_places_of_results_that_do_not_fit():
+    q, k, v = qkv(1, 1, 1, 70, 66, 64)
+    with pytest.raises(ValueError, match=r'out is \(1, 1, 70, 64\), and it has to be \(1, 1, 71, 64\), row after row'):
+        attentions.attention_onto(torch.empty_like(q), torch.empty(1, 1, 70), 1, q, k, v)
+    wide = [x.float() for x in (q, k, v)]
+    with pytest.raises(ValueError, match='our kernels multiply bfloat16, and this is float32'):
+        attentions.attention_onto(wide[0], torch.empty(1, 1, 70), 0, *wide)

@@ -1,6 +1,7 @@
 """How keys and values come to a rank while it computes, and how gradients go home: as messages, or by copy engines."""
 
 import ctypes
+import math
 from datetime import timedelta
 from functools import lru_cache
 
@@ -18,13 +19,14 @@ class _Post:
 
     def __init__(self, works, names, arriving, patience):
         self.works, self.names, self.arriving, self.patience = works, names, arriving, patience
+        self.on_gpu = dist.get_backend() == 'nccl'
 
     def wait(self):
         "What has arrived; on a GPU, what follows on this stream waits instead of the caller"
         works, self.works = self.works, []
         for o, name in zip(works, self.names):
             with waiting(name, self.patience):
-                o.wait() if self.arriving[0].is_cuda else o.wait(timedelta(seconds=self.patience))
+                o.wait() if self.on_gpu else o.wait(timedelta(seconds=self.patience))
         return self.arriving
 
 
@@ -35,29 +37,32 @@ class Messages:
     def __init__(self, patience=10.0):
         (self.me, self.ranks), self.patience = rank_and_ranks(), patience
 
-    def open(self, *tensors):
-        "Begin: these are what this rank has"
+    def open(self, *tensors, needs=None):
+        "Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a slice"
         self.have = [x.contiguous() for x in tensors]
 
-    def _exchange(self, tensors, to, source, tag, what):
-        to, source, arriving = to % self.ranks, source % self.ranks, [torch.empty_like(x) for x in tensors]
+    def _exchange(self, tensors, arriving, to, source, tag, what):
+        to, source = to % self.ranks, source % self.ranks
         sends = [dist.P2POp(dist.isend, x, to, tag=tag) for x in tensors]
         takes = [dist.P2POp(dist.irecv, x, source, tag=tag) for x in arriving]
         names = [f'{what} of rank {source}'] * len(takes) + [f'rank {to} to take {what}'] * len(sends)
         with waiting(f'ranks {to} and {source}', self.patience):
-            works = dist.batch_isend_irecv(takes + sends)
+            works = dist.batch_isend_irecv(takes + sends) if takes + sends else []
         return _Post(works, names, arriving, self.patience)
 
     def fetch(self, step):
         "Start to bring what rank `me - step` began with; call `wait` of what this returns before the next step"
-        post = self._exchange(self.have, self.me + 1, self.me - 1, _KEYS, f'the keys of step {step}')
+        arriving = [torch.empty_like(x) for x in self.have]
+        post = self._exchange(self.have, arriving, self.me + 1, self.me - 1, _KEYS, f'the keys of step {step}')
         self.have = post.arriving
         return post
 
-    def give(self, step, *tensors):
-        "Start to send rank `me - step` its gradients; `wait` gives those that rank `me + step` has found for this one"
-        mine = [x.contiguous() for x in tensors]
-        return self._exchange(mine, self.me - step, self.me + step, _SLOPES, f'the gradients of step {step}')
+    def give(self, step, tensors, arriving):
+        """Start to send rank `me - step` its gradients, one or more of one shape, or none; `wait` gives those that rank
+        `me + step` has found for this one. `arriving`: how many these are, and their shape"""
+        mine, (count, shape) = [x.contiguous() for x in tensors], arriving
+        room = [self.have[0].new_empty(shape) for _ in range(count)]
+        return self._exchange(mine, room, self.me - step, self.me + step, _SLOPES, f'the gradients of step {step}')
 
     def taken(self, step):
         "What was given in this step has been used"
@@ -78,12 +83,46 @@ def _driver():
     return ctypes.CDLL('libcuda.so.1')
 
 
-def _on_stream(name, address, value):
-    "Let the current stream write or wait for a number of 32 bits in memory"
-    stream = current_stream(torch.cuda.current_device())
-    args = ctypes.c_void_p(stream), ctypes.c_uint64(address), ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST)
+def _call(name, *args):
+    "A function of the driver, for the current stream, which it takes first or last"
     if code := getattr(_driver(), name)(*args):
         raise RuntimeError(f'{name}: the driver answers {code}')
+
+
+def _stream():
+    return ctypes.c_void_p(current_stream(torch.cuda.current_device()))
+
+
+def _on_stream(name, address, value):
+    "Let the current stream write or wait for a number of 32 bits in memory"
+    _call(name, _stream(), ctypes.c_uint64(address), ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST))
+
+
+class _Rows(ctypes.Structure):
+    "The driver's CUDA_MEMCPY2D"
+
+    _side = [('x', ctypes.c_size_t), ('y', ctypes.c_size_t), ('type', ctypes.c_uint), ('host', ctypes.c_void_p)]
+    _side += [('device', ctypes.c_uint64), ('array', ctypes.c_void_p), ('pitch', ctypes.c_size_t)]
+    _fields_ = [(f'{which}_{o}', c) for which, side in (('from', _side), ('to', _side)) for o, c in side]
+    _fields_ += [('width', ctypes.c_size_t), ('height', ctypes.c_size_t)]
+
+
+_UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the address says whose memory that is
+
+
+def _copy_keys(to, x, keys):
+    "Some keys of all heads, [batch, heads, keys, dim], on the current stream: by a copy engine, which knows strides"
+    if keys == slice(None):
+        return to.copy_(x)
+    pitch = x.stride(1) * x.element_size()
+    start, stop, _ = keys.indices(x.shape[2])
+    if start == stop:
+        return
+    first, width = (n * x.stride(2) * x.element_size() for n in (start, stop - start))
+    rows = _Rows(width=width, height=x.shape[0] * x.shape[1], from_pitch=pitch, to_pitch=pitch)
+    rows.from_type = rows.to_type = _UNIFIED
+    rows.from_device, rows.to_device = x.data_ptr() + first, to.data_ptr() + first
+    _call('cuMemcpy2DAsync_v2', ctypes.byref(rows), _stream())
 
 
 class _Shared:
@@ -95,6 +134,7 @@ class _Shared:
         self.mine = symmetric.empty(shape, dtype=dtype, device=device)
         self.handle = symmetric.rendezvous(self.mine, dist.group.WORLD)  # kept: `of` is mapped as long as this is
         self.of = [self.handle.get_buffer(rank, shape, dtype) for rank in range(dist.get_world_size())]  # rank by rank
+        self.at = [x.data_ptr() for x in self.of]
 
 
 class _Copied:
@@ -126,6 +166,7 @@ class Copies:
         self.wanted = torch.zeros(1, dtype=torch.int32, device=self.device)
         torch.cuda.synchronize()
         dist.barrier()
+        self._free_all()
 
     def _room(self, shape, dtype):
         "Memory for tensors of a shape: two places for keys and values that come, and two for gradients"
@@ -136,26 +177,29 @@ class Copies:
             self.keys, self.slopes = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
 
     def _tell(self, rank, what, value):
-        _on_stream('cuStreamWriteValue32_v2', self.told.of[rank][what, self.me].data_ptr(), value)
+        _on_stream('cuStreamWriteValue32_v2', self.told.at[rank] + 4 * (what * self.ranks + self.me), value)
 
     def _hear(self, rank, what, value):
-        _on_stream('cuStreamWaitValue32_v2', self.told.mine[what, rank].data_ptr(), value)
+        _on_stream('cuStreamWaitValue32_v2', self.told.at[self.me] + 4 * (what * self.ranks + rank), value)
 
     def _others(self, step):
         return (self.me - step) % self.ranks, (self.me + step) % self.ranks
 
-    def _number(self, step):
+    def _number(self, step, call=None):
         "Of a step, larger than those of all steps before it, also of calls before"
-        return self.call * self.ranks + step
+        return (self.call if call is None else call) * self.ranks + step
 
-    def open(self, *tensors):
-        "Begin: these are what this rank has"
-        self.have = [x.contiguous() for x in tensors]
+    def _free_all(self):
+        "Whoever is first to send in the next call may do so"
+        for step in range(1, min(3, self.ranks)):
+            self._tell(self._others(step)[0], self._KEYS_FREE, self._number(step, self.call + 1))
+
+    def open(self, *tensors, needs=None):
+        "Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a slice"
+        self.have, self.needs = [x.contiguous() for x in tensors], needs or (lambda step: slice(None))
         self._room(tensors[0].shape, tensors[0].dtype)
         self.call += 1
         self.side.wait_stream(torch.cuda.current_stream())
-        for step in range(1, min(3, self.ranks)):  # what came in the call before has been used
-            self._tell(self._others(step)[0], self._KEYS_FREE, self._number(step))
 
     def fetch(self, step):
         """Start to bring what rank `me - step` began with, and to send as much; call `wait` of what this returns before
@@ -165,34 +209,37 @@ class Copies:
             self._tell(source, self._KEYS_FREE, self._number(step))
         with torch.cuda.stream(self.side):
             self._hear(to, self._KEYS_FREE, self._number(step))
-            self._put(self.keys.of[to][step % 2], self.have)
+            for place, x in zip(self.keys.of[to][step % 2], self.have):
+                _copy_keys(place, x, self.needs(step))
+                x.record_stream(self.side)
             self._tell(to, self._KEYS, self._number(step))
-        return self._coming(self.keys, step, source, self._KEYS)
+        return self._coming(list(self.keys.mine[step % 2]), step, source, self._KEYS)
 
-    def _put(self, places, tensors):
-        for to, x in zip(places, tensors):
-            to.copy_(x)
-            x.record_stream(self.side)
-
-    def _coming(self, shared, step, source, what):
-        number = self._number(step)
+    def _coming(self, arriving, step, source, what):
+        number, at = self._number(step), self.told.mine[what, source : source + 1]
 
         def watch():
             _on_stream('cuStreamWriteValue32_v2', self.wanted.data_ptr(), number)
-            return self.told.mine[what, source : source + 1], self.wanted
+            return at, self.wanted
 
-        return _Copied(list(shared.mine[step % 2]), lambda: self._hear(source, what, number), watch)
+        return _Copied(arriving, lambda: self._hear(source, what, number), watch)
 
-    def give(self, step, *tensors):
-        "Start to send rank `me - step` its gradients; `wait` gives those that rank `me + step` has found for this one"
+    def give(self, step, tensors, arriving):
+        """Start to send rank `me - step` its gradients, one or two of one shape, or none; `wait` gives those that rank
+        `me + step` has found for this one. `arriving`: how many these are, and their shape"""
         owner, giver = self._others(step)
         self.side.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(self.side):
             if step > 2:
                 self._hear(owner, self._SLOPES_FREE, self._number(step - 2))
-            self._put(self.slopes.of[owner][step % 2], tensors)
+            for place, x in zip(self.slopes.of[owner][step % 2], tensors):
+                place.view(-1)[: x.numel()].view(x.shape).copy_(x)
+                x.record_stream(self.side)
             self._tell(owner, self._SLOPES, self._number(step))
-        return self._coming(self.slopes, step, giver, self._SLOPES)
+        count, shape = arriving
+        places = self.slopes.mine[step % 2][:count]
+        room = [x.view(-1)[: math.prod(shape)].view(shape) for x in places]
+        return self._coming(room, step, giver, self._SLOPES)
 
     def taken(self, step):
         "What was given in this step has been used: its place is free for whom the step after the next one is for"
@@ -201,5 +248,6 @@ class Copies:
 
     def close(self):
         "End: all that was fetched has been used"
+        self._free_all()
         torch.cuda.current_stream().wait_stream(self.side)
         self.have = None

@@ -44,6 +44,15 @@ class _Job:
         "What this rank computes in a step"
         return piece(self.order, self.me, (self.me - step) % self.ranks, x.shape[2], self.causal)
 
+    def needed(self, step, x):
+        "Those of this rank's keys at which rank `me + step` looks, a slice; None for none"
+        p = piece(self.order, (self.me + step) % self.ranks, self.me, x.shape[2], self.causal)
+        return p and p.keys
+
+    def open(self, k, v):
+        "Begin to send: others read what they look at"
+        self.carrier.open(k, v, needs=lambda step: self.needed(step, k) or slice(0))
+
     def last(self, step):
         "Whether nothing is to be fetched any more"
         return step + 1 >= self.ranks
@@ -90,7 +99,7 @@ def _attend_first(job, coming, q, k, v):
 
 def _forward(job, q, k, v):
     "out and lse of this rank's rows: all ranks call it"
-    job.carrier.open(k, v)
+    job.open(k, v)
     coming = job.carrier.fetch(1) if job.ranks > 1 else None
     out, lse, steps = _attend_first(job, coming, q, k, v)
     for step in range(1, job.ranks):
@@ -101,6 +110,14 @@ def _forward(job, q, k, v):
             _attend_more(job, step, out, lse, q, k, v)
     job.carrier.close()
     return out.to(q.dtype), lse
+
+
+def _add_keys(sums, keys, slopes):
+    "Add to some keys of [batch, heads, keys, dim]; each head's lie together, and all are added in one launch"
+    if keys == slice(None):
+        return torch._foreach_add_(list(sums), list(slopes))
+    heads = [[o for x in some for o in x.flatten(0, 1)] for some in ([x[:, :, keys] for x in sums], slopes)]
+    torch._foreach_add_(*heads)
 
 
 class _Slopes:
@@ -122,16 +139,16 @@ class _Slopes:
             return self.job.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *how, into=into)
 
     def others(self, step, k, v):
-        "Adds to dq what a step's keys tell; (the piece, dk and dv of its keys), or None if no row sees them"
+        "Adds to dq what a step's keys tell; dk and dv of those that are looked at, or nothing if none is"
         p = self.job.piece(step, k)
         if p is None:
-            return None
+            return ()
         dq, dk, dv = self._of(step, p, k, v, slice(None))
         if self.direct:
             self.later.append((p.rows, dq))
         else:
             self.sums[0][:, :, p.rows] += dq
-        return p, dk, dv
+        return dk, dv
 
     def begin(self):
         "What others' messages hide behind first"
@@ -155,10 +172,9 @@ class _Slopes:
                 for to, x in zip(places, found):
                     to += x
 
-    def add(self, dk, dv):
-        "Add to the gradients of this rank's keys and values"
-        self.sums[1] += dk
-        self.sums[2] += dv
+    def add(self, keys, slopes):
+        "Add to the gradients of some of this rank's keys and values"
+        _add_keys(self.sums[1:], keys, slopes)
 
     def all(self):
         "dq, dk and dv, once everything has been added"
@@ -205,14 +221,14 @@ class _SummedSlopes:
     def others(self, step, k, v):
         p = self.job.piece(step, k)
         if p is None:
-            return None
+            return ()
         with self.job.stamp('gradients', step):
-            return p, *self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
+            return self.parts.add(k[:, :, p.keys], v[:, :, p.keys], p.rows.start or 0, p.causal)
 
-    def add(self, dk, dv):
+    def add(self, keys, slopes):
         if self.home is None and self.job.ranks > 2:
-            self.home = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in (dk, dv)]
-        torch._foreach_add_(self.home or list(self.sums), [dk, dv])
+            self.home = [torch.zeros(x.shape, dtype=torch.float32, device=x.device) for x in self.own]
+        _add_keys(self.home or self.sums, keys, slopes)
 
     def all(self):
         if self.home:
@@ -221,23 +237,10 @@ class _SummedSlopes:
         return self.parts.dq(), *self.sums
 
 
-def _whole(k, found):
-    "dk and dv of all of a rank's keys, of those of a piece"
-    if found is None:
-        return torch.zeros_like(k), torch.zeros_like(k)
-    p, *slopes = found
-    if slopes[0].shape == k.shape:
-        return slopes
-    whole = [torch.zeros_like(k) for _ in slopes]
-    for to, x in zip(whole, slopes):
-        to[:, :, p.keys] = x
-    return whole
-
-
 def _backward(job, dout, q, k, v, out, lse):
     "The gradients of this rank's q, k and v"
     kind = _SummedSlopes if _SummedSlopes.fit(job, q) else _Slopes
-    job.carrier.open(k, v)
+    job.open(k, v)
     coming, going = (job.carrier.fetch(1) if job.ranks > 1 else None), None
     slopes = kind(job, dout, q, k, v, out, lse)
     slopes.begin()
@@ -246,22 +249,30 @@ def _backward(job, dout, q, k, v, out, lse):
             with job.stamp('wait', step):
                 k, v = coming.wait()
             coming = None if job.last(step) else job.carrier.fetch(step + 1)
-            found = _whole(k, slopes.others(step, k, v))
+            found = slopes.others(step, k, v)
             _come_home(job, slopes, going)
-            going = step, job.carrier.give(step, *found)
+            going = _go_home(job, step, k, found)
     slopes.end()
     _come_home(job, slopes, going)
     job.carrier.close()
     return [x.to(q.dtype) for x in slopes.all()]
 
 
+def _go_home(job, step, k, found):
+    "Start to send what was found, and to receive: (step, what is under way, which of this rank's keys that will be of)"
+    keys = job.needed(step, k)
+    shape = k[:, :, keys or slice(0)].shape
+    return step, job.carrier.give(step, found, (2 if keys else 0, shape)), keys
+
+
 def _come_home(job, slopes, going):
     "Add what another rank has found for this one's keys"
     if going:
-        step, post = going
+        step, post, keys = going
         with job.stamp('wait', step):
-            slopes_of_mine = post.wait()
-        slopes.add(*slopes_of_mine)
+            arrived = post.wait()
+        if keys:
+            slopes.add(keys, arrived)
         job.carrier.taken(step)
 
 
