@@ -1,8 +1,9 @@
 // The online softmax of rows, and where the results go.
 __device__ void mask(float (&s)[BN/2], int row, int key, const Tile &t, int window) {
+    int ends[2] = {end_of(row, key, t) - key, end_of(row + 8, key, t) - key};
     #pragma unroll
     for (int i = 0; i < BN/2; i++)
-        if (!looks_at(row + i/2%2*8, key + column_of(i), t, window)) s[i] = LOWEST;
+        if (PAIR ? column_of(i) >= ends[i/2%2] : !looks_at(row + i/2%2*8, key + column_of(i), t, window)) s[i] = LOWEST;
 }
 // what is added to scaled scores; they are scaled later
 __device__ void add_bias(float (&s)[BN/2], int row, int key, const Tile &t, float factor) {

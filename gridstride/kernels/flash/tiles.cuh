@@ -24,9 +24,14 @@ __device__ Tile tile_of(int n, const Sizes &z, const int *lens) {
     return t;
 }
 
+// PAIR: where do those end of the keys from j on, of one of the two arrays, at which row i looks?
+__device__ int end_of(int i, int j, const Tile &t) {
+    if (j >= t.own*BN) return i >= t.from ? t.own*BN + t.others : 0;
+    return CAUSAL ? min(i + 1, t.keys) : t.keys;
+}
 // Does row i look at key j?
 __device__ bool looks_at(int i, int j, const Tile &t, int window) {
-    if (PAIR && j >= t.own*BN) return i >= t.from && j - t.own*BN < t.others;
+    if (PAIR) return j < end_of(i, j, t);
     return j < t.keys && (!CAUSAL || j <= i) && (!WINDOW || (j > i - window && j < i + window));
 }
 // Do all of `rows` rows from i on look at all BN keys from j on?
