@@ -101,14 +101,17 @@ def everywhere(x):
     return [o.item() for o in every]
 
 
-def turns(ways, rounds, seconds):
-    "Milliseconds of each way by rank, round after round, in turns"
+def turns(ways, rounds, seconds, before=0):
+    """Milliseconds of each way by rank, round after round, in turns; `before` each, as many seconds of the same: at the
+    power limit a clock follows what was there a while ago"""
     times, ms = {}, {name: [] for name in ways}
     for name, run in ways.items():
         milliseconds(run, 2)
         times[name] = max(2, math.ceil(seconds*1e3/max(everywhere(milliseconds(run, 1)))))
     for i in range(rounds):
-        for name in list(ways)[::(-1)**i]: ms[name].append(everywhere(milliseconds(ways[name], times[name])))
+        for name in list(ways)[::(-1)**i]:
+            if before: milliseconds(ways[name], math.ceil(times[name]*before/seconds))
+            ms[name].append(everywhere(milliseconds(ways[name], times[name])))
     return ms
 
 
@@ -128,8 +131,8 @@ def times(carrier, rounds):
         for what in ('forward', 'both'):
             given, back = inputs(n), what == 'both'
             ways = {f'one GPU, {k}': single_call(KERNELS[k], given, back) for k in KERNELS}
-            ways |= {f'{carrier}, {k}': ring_call(made, KERNELS[k], given, back) for k in KERNELS}
-            for name, every in turns(those_that_run(ways), rounds, .4 if n > 2**15 else .1).items():
+            ways[f'{carrier}, ours'] = ring_call(made, KERNELS['ours'], given, back)
+            for name, every in turns(those_that_run(ways), rounds, .5, .4).items():
                 alone = name.startswith('one')
                 ms = [statistics.mean(o) if alone else max(o) for o in every]
                 yield dict(part='times', carrier=carrier, what=what, length=n, way=name, gpus=every[-1],

@@ -114,7 +114,9 @@ def forward_pair(
     "What computes attention of two arrays of keys on a Hopper GPU, the second of which may still be on its way"
     src, size, (rows, keys) = _forward(c, 'forward_pair', on, dict(ONTO=False, PAIR=True), _OUT[wide])
     arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'told', 'wanted', 'taken'
-    given = factor_of(scale), *_sizes(c), first, others
+    # All heads at once, not as many as the L2 cache keeps: rows that see others' keys differ most from those that see
+    # none, and what is short should come last. On an H100 8,192 rows took 0.84 ms, with eight heads at once 0.93.
+    given = factor_of(scale), *_sizes(c)[:-1], c.batch * c.heads, first, others
     return Call(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
 
 
