@@ -152,7 +152,10 @@ class _Copied:
 
 class Copies:
     """By copy engines, among GPUs that can reach each other's memory: each rank puts its keys and values where another
-    one reads them, another one in each step, and gradients where they belong. All tensors have one shape and type"""
+    one reads them, another one in each step, and gradients where they belong. All tensors have one shape and type.
+
+    A kernel that waits for keys keeps the multiprocessors that it has: what a neighbour does before it sends them must
+    not wait for these"""
 
     # Numbers that each rank tells each other one: keys are there, and their place is free; the same of gradients
     _KEYS, _KEYS_FREE, _SLOPES, _SLOPES_FREE = range(4)

@@ -79,7 +79,7 @@ def _forward(c, kernel, on, numbers, out):
     all_numbers = _kind(c) | dict(
         BM=tall, BN=tile.keys, WGS=tile.warpgroups, STAGES=tile.stages, AHEAD=tile.ahead, **numbers
     )
-    names = 'hopper', 'tiles', 'fragments', 'rows', 'forward_hopper', kernel
+    names = 'hopper', 'tiles', 'fragments', 'stores', 'rows', 'forward_hopper', kernel
     src = hopper_source(names, (tile.keys,), (c.dim,), tuple(all_numbers.items()), c.bias, out)
     grid = (min(on.sms, c.batch * c.heads * cdiv(c.rows, tall)),)
     shared = 2 * c.dim * (tile.ahead * tall + 2 * tile.stages * tile.keys) + 16 * tile.ahead + 32 * tile.stages
@@ -129,7 +129,7 @@ def forward_ampere(
     "What computes attention by `mma.sync`"
     tall, step, blocks = _PLAIN[c.dim]
     numbers = dict(_kind(c), BM=tall, BN=step, BLOCKS=blocks, ONTO=False)
-    src = ampere_source(('tiles', 'fragments', 'rows', 'forward_ampere'), tuple(numbers.items()), c.bias)
+    src = ampere_source(('tiles', 'fragments', 'stores', 'rows', 'forward_ampere'), tuple(numbers.items()), c.bias)
     arrays = 'q', 'k', 'v', 'out', 'lse', 'lens'
     given = factor_of(scale), *_sizes(c), *(Long(s) for three in strides for s in three)
     grid, shared = c.batch * c.heads * cdiv(c.rows, tall), 2 * c.dim * (tall + 4 * step)
@@ -197,9 +197,8 @@ def backward_products(
     place = place or Place(0, c.rows)
     numbers = dict(_kind(c), BM=_BACK_ROWS, BN=_BACK_KEYS, STAGES=_BACK_STAGES, ORDERED=ordered)
     products = tuple(sorted({_BACK_ROWS, c.dim // 2}))
-    src = hopper_source(
-        ('hopper', 'tiles', 'fragments', 'backward_hopper'), products, (c.dim,), tuple(numbers.items()), c.bias
-    )
+    names = 'hopper', 'tiles', 'fragments', 'stores', 'backward_hopper'
+    src = hopper_source(names, products, (c.dim,), tuple(numbers.items()), c.bias)
     dk, dv = (tuple(map(Long, o)) for o in strides)
     arrays = 'q', 'k', 'v', 'dout', 'base', 'delta', 'dq_sums', 'turns', 'dk', 'dv', 'lens'
     given = factor_of(scale), scale, *_sizes(c), place.first, padded(place.all), *dk, *dv

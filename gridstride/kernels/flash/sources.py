@@ -71,5 +71,5 @@ def ends_source(
     ordered,  # is dq added in a fixed order?
 ) -> str:
     "CUDA C of what stands before and after the gradients' products"
-    text = source('fragments') + source('backward_ends')
+    text = source('stores') + source('backward_ends')
     return with_types(text, _TYPES, (('HD', dim), ('ORDERED', ordered)), _words('pack'))
