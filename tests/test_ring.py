@@ -2,11 +2,14 @@
 import math, multiprocessing, os, random, signal, subprocess, sys, time, types
 from contextlib import contextmanager
 
+import cloudpickle
 import pytest
 import torch
 import torch.distributed as dist
 from gridstride import ring
 from gridstride.ring import carriers
+
+cloudpickle.register_pickle_by_value(sys.modules[__name__])  # or each rank imports this file, and pytest with it
 
 
 def given(n, dim=16, heads=2, batch=1):

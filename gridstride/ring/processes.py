@@ -24,7 +24,11 @@ import torch.distributed as dist
 _HOST = '127.0.0.1'
 _GRACE = 2.0  # seconds in which the other ranks answer after a failure or meet a lost connection, and in which they end
 _SETTLE = 0.6  # seconds in which their own errors arrive otherwise
-_LOADED = 'processes', 'passes', 'others', 'stamps'  # what ranks need, loaded before they are forked
+# What ranks need, loaded before they are forked; the last one torch itself loads in each that is given gradients.
+_LOADED = (
+    *(f'{__package__}.{o}' for o in ('processes', 'passes', 'others', 'stamps')),
+    'torch.fx.experimental.symbolic_shapes',
+)
 
 
 class RankError(RuntimeError):
@@ -181,7 +185,7 @@ def _context():
     if 'forkserver' not in get_all_start_methods():
         return get_context('spawn')
     context = get_context('forkserver')
-    context.set_forkserver_preload([f'{__package__}.{o}' for o in _LOADED])
+    context.set_forkserver_preload(list(_LOADED))
     return context
 
 
