@@ -8,11 +8,10 @@ from functools import lru_cache
 from multiprocessing import forkserver
 from pathlib import Path
 
-import psutil
 import pytest
 
-KNOWN = ['torch', 'matplotlib.axes', 'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style',
-         'ipykernel.kernelapp']
+KNOWN = ['torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes', 'matplotlib.backends.backend_agg',
+         'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp', 'ipykernel.debugger']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
 
 
@@ -21,20 +20,24 @@ def can_fork(): return 'forkserver' in multiprocessing.get_all_start_methods() a
 
 @lru_cache
 def nursery():
-    "The process that kernels are forked from"
-    context = multiprocessing.get_context('forkserver')
-    context.set_forkserver_preload(KNOWN)
+    "The process that kernels are forked from: not the one that a test's own processes, such as ranks, come from"
+    server = forkserver.ForkServer()
+    server.set_forkserver_preload(KNOWN)
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('MPLBACKEND', INLINE)
-        forkserver.ensure_running()
-    return context
+        patch.setenv('PYDEVD_DISABLE_FILE_VALIDATION', '1')  # or the debugger has something to say
+        server.ensure_running()
+    return server
+
+
+TICK = 1/os.sysconf('SC_CLK_TCK')
 
 
 def used_by_kernels():
     "For how many seconds the kernels that are over used the processor: they are no children of who runs the tests"
     if not nursery.cache_info().currsize: return 0
-    times = psutil.Process(forkserver._forkserver._forkserver_pid).cpu_times()
-    return times.children_user + times.children_system
+    fields = Path(f'/proc/{nursery()._forkserver_pid}/stat').read_text().rpartition(')')[2].split()
+    return TICK*(int(fields[13]) + int(fields[14]))
 
 
 @lru_cache
@@ -65,7 +68,8 @@ def started(target, *args):
         # IPython's shell, which some tests make, stands for `__main__` and does not say where that is from
         if not hasattr(sys.modules['__main__'], '__spec__'):
             patch.setattr(sys.modules['__main__'], '__spec__', None, raising=False)
-        process = nursery().Process(target=target, args=args)
+        patch.setattr(forkserver, 'connect_to_new_process', nursery().connect_to_new_process)
+        process = multiprocessing.get_context('forkserver').Process(target=target, args=args)
         process.start()
     return process
 
