@@ -142,19 +142,23 @@ def _resolve(p, mask):
 
 def _elsewhere(run, address):
     "Tensors of torch that this launch was not given, whose memory holds an address: a kernel may be told of them by it"
-    if run.others is None:
-        run.others = list(_tensors_alive())
-    for low, high, o in run.others:
-        if low <= address < high:
-            wrap(o, 'a tensor known by its address', run.regions)
-            yield run.regions[-1]
+    for age in _AGES:
+        if age not in run.others:
+            run.others[age] = list(_tensors_alive(age))
+        for low, high, o in run.others[age]:
+            if low <= address < high:
+                wrap(o, 'a tensor known by its address', run.regions)
+                yield run.regions[-1]
 
 
-def _tensors_alive():
-    "(first byte, byte behind the last, tensor) of the memory of each CPU tensor that there is now"
+_AGES = 0, 1, None  # of Python's objects, None: any; what is young is found in a moment, and to look at all takes .1 s
+
+
+def _tensors_alive(age):
+    "(first byte, byte behind the last, tensor) of the memory of each CPU tensor of this age that there is now"
     torch = sys.modules.get('torch')
     plain = (torch.Tensor, torch.nn.Parameter) if torch else ()
-    for o in gc.get_objects() if torch else ():
+    for o in gc.get_objects(age) if torch else ():
         if type(o) in plain and o.device.type == 'cpu' and o.layout is torch.strided and o.numel():
             storage = o.untyped_storage()
             yield storage.data_ptr(), storage.data_ptr() + storage.nbytes(), o

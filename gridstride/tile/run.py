@@ -31,7 +31,7 @@ class Run:
         self.start = 1  # the running program's accesses have this stamp or a later one
         self.known, self.over = (), None  # what atomics told the running program, and what that makes of all others
         self.regions = []
-        self.others = None  # tensors that it was not given, once an address asks for them
+        self.others = {}  # age -> tensors that it was not given, once an address asks for them
         self.trace = None
         self.lacking = 0  # the line of the running program that left lanes without a value
         self.recent = []  # what the running program has stored since its last barrier
