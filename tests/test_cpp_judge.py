@@ -86,7 +86,7 @@ def find(parts, monkeypatch):
     for name in ('wrong_callers', 'wrong_uses'):
         real = getattr(build, name)
         monkeypatch.setattr(build, name, lambda *args, real=real: iter(found.extend(real(*args)) or ()))
-    build.emulate(text, 'late', False)
+    build.emulate_rewritten(text, 'late', False)
     return {of_line[int(re.search(r'line (\d+)', str(e))[1])] for e in found}
 
 
@@ -100,10 +100,10 @@ def test_sources_are_refused_as_by_nvcc_or_it_is_known_why(monkeypatch):
     left = {k for k, v in parts.items() if v is not None}
     assert not [k for k in parts if k not in left and k not in refused()]
     text, _ = together({k: parts[k] for k in left - refused()})
-    build.emulate(text, 'accepted', False)
+    build.emulate_rewritten(text, 'accepted', False)
     early = left & refused() - sources.SIDES.keys()
     text, of_line = together({k: parts[k] for k in parts if k in early})
-    with pytest.raises(CompileError) as e: build.emulate(text, 'refused', False)
+    with pytest.raises(CompileError) as e: build.emulate_rewritten(text, 'refused', False)
     assert {of_line[o.line] for o in e.value.errors} == early
     late = left & refused() & sources.SIDES.keys()
     assert find({k: parts[k] for k in parts if k in late}, monkeypatch) == late

@@ -574,7 +574,7 @@ def own_cache(tmp_path, monkeypatch):
     (tmp_path/'cache/headers').symlink_to(headers)
     return tmp_path/'cache'
 
-def compiled(folder): return [p for p in folder.iterdir() if p.name!='headers']
+def compiled(folder): return [p for p in folder.iterdir() if p.name not in ('headers', 'known')]
 
 TINY = 'int tiny() { return 1; }'
 
@@ -589,6 +589,24 @@ def test_cache(own_cache):
     # nothing half done is left
     assert fails(CompileError, load_cuda, BAD, cuda_begin).line==3
     assert not [o for o in own_cache.iterdir() if '.' in o.name]
+
+def test_what_a_source_became_is_looked_up(own_cache, monkeypatch):
+    "Unless that is gone, or there is something to tell again, or a header that is not ours may have changed"
+    first,real,rewritten = load_cuda(TINY),build.to_cpp,[]
+    monkeypatch.setattr(build, 'to_cpp', lambda src, **kw: rewritten.append(src) or real(src, **kw))
+    again = load_cuda(TINY)
+    assert again.cached and again.command==first.command and again.tiny()==1 and not rewritten
+    for note in (own_cache/'known').iterdir(): note.write_text('half')
+    assert load_cuda(TINY).cached and len(rewritten)==1
+    shutil.rmtree(first.build_directory)
+    assert not load_cuda(TINY).cached and len(rewritten)==2
+    for n in (3,4):
+        with pytest.warns(CompileWarning): load_cuda(DOUBTFUL, cuda_begin)
+        assert len(rewritten)==n
+    monkeypatch.chdir(own_cache)
+    for n in (5,6):
+        Path('mine.h').write_text(f'#define MINE {n}')
+        assert load_cuda('#include "mine.h"\nint tiny() { return MINE; }').tiny()==n
 
 def test_two_processes_fill_the_cache(own_cache):
     runtime = build.runtime().parent

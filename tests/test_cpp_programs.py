@@ -8,7 +8,8 @@ import pytest
 
 from gridstride import cpp, load_cuda
 from gridstride.cpp import emulator
-from gridstride.cpp.build import CompileError, compiler, emulate
+from gridstride.cpp.build import CompileError, compiler, emulate_rewritten, here
+from gridstride.cpp.cache import cpu, headers_hash, remembered
 from gridstride.cpp.edits import NotEmulated
 from gridstride.cpp.load import Emulated
 from gridstride.cpp.program import run
@@ -57,7 +58,9 @@ def compiled(kind, at, checks):
     paths = sorted((HERE/kind).glob('*.cu'))[at:at+TOGETHER]
     nm = f'programs_{kind}_{at}'
     less = [] if checks or (kind, at) == ('same', 0) else ['-Og' if compiler().kind == 'gcc' else '-O1']
-    built = emulate(joined(paths), nm, checks, less, takes=('constexpr', 'lambda'))
+    asked = [p.read_text() for p in paths], Path(__file__).read_text(), less, checks, nm
+    built = remembered((*asked, compiler(), cpu(), headers_hash(here/'include')),
+                       lambda: emulate_rewritten(joined(paths), nm, checks, less, takes=('constexpr', 'lambda')))
     assert kind=='wrong' or not (built.folder/'log.txt').exists(), 'the compiler warns of a right program'
     return nm,built
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 from . import headers
 from .absent import absent
-from .cache import Built, build, cpu, first_use, folder_of, headers_hash, run_command
+from .cache import TOLD, Built, build, cpu, first_use, folder_of, headers_hash, remembered, run_command
 from .callers import Unit, mark, without_marked, wrong_callers
 from .compile_errors import WARNINGS, CompileError, read_log, warn_of
 from .edits import NotEmulated
@@ -269,13 +269,13 @@ def compile_module(
         else:
             status, log = compile_it(command, folder)
         if log and not status:
-            with open(folder / ('log.txt' if ': warning: ' in without_marked(log) else _OF_MARKED), 'a') as f:
+            with open(folder / (TOLD if ': warning: ' in without_marked(log) else _OF_MARKED), 'a') as f:
                 f.write(log)
         return status, log
 
     built = build(sources, commands, *decides, fail=lambda log: fail(log, commands[0]), run=run)
     if warn:
-        logs = [built.folder / o for o in ('log.txt', _OF_MARKED)]
+        logs = [built.folder / o for o in (TOLD, _OF_MARKED)]
         warn(''.join(o.read_text() for o in logs if o.exists()))
     return built
 
@@ -371,7 +371,7 @@ def _macros(defines):
 
 
 def emulate(
-    src: str,  # C++ for the emulator
+    src: str,  # CUDA C
     name: str,  # of the source, in messages: `name.cu`
     checks: bool,  # tell the detectors of every access?
     more=(),  # more flags
@@ -381,10 +381,27 @@ def emulate(
     units=(),  # dict: file name -> CUDA C that becomes part of it
     takes=(),  # more than nvcc without options does: see `callers` and `library`
     defines=(),  # macros for all of it: 'NAME' or 'NAME=VALUE'
+    before='',  # C++ that stands before it
+    behind='',  # C++ that stands behind it
 ) -> Built:  # with `name.so` in its folder
-    """Compile for the emulator; `CompileError` shows the learner's lines, `WrongSource` what nvcc refuses, too.
+    """Rewrite and compile for the emulator; `CompileError` shows the learner's lines, `WrongSource` what nvcc refuses.
 
     Headers of the learner's own are looked for in `folder` and `include`, and compiled as CUDA C, too."""
+
+    def make():
+        text = f'{before}{to_cpp(src)}{behind}'
+        return emulate_rewritten(text, name, checks, more, original or src, folder, include, units, takes, defines)
+
+    if units or '__has_include' in src or any(read_headers(src, folder or Path.cwd(), include)):
+        return make()  # it depends on other files
+    asked = src, name, checks, more, original, takes, defines, before, behind
+    return remembered((*asked, compiler(), cpu(), headers_hash(here / 'include')), make)
+
+
+def emulate_rewritten(
+    src: str, name: str, checks: bool, more=(), original='', folder=None, include=(), units=(), takes=(), defines=()
+) -> Built:
+    "`emulate` for a source that is C++ already"
     c, file, shown = compiler(), f'{name}.cu', original or src
     given = {file: shown, **dict(units)}
     early, macros = _macros(defines)

@@ -17,7 +17,7 @@ from .launcher import launcher
 from .load import Emulated
 from .nvrtc import FIRST, HOST, stand_ins
 from .reader import functions, kernels
-from .rewrite import to_cpp, without_line_numbers
+from .rewrite import without_line_numbers
 from .tokens import WrongSource
 from ..findings import LaunchError
 from ..launching import Ready, argument_error, configure, launch_error, read_brackets, refuse_names
@@ -201,8 +201,8 @@ def _export(o, f):
 def _by_emulator(src, wanted, checks):
     checks = checks_to_compile(checks)
     exports, file = ' '.join(_export(o, f) for o, f in wanted), _file(wanted)
-    text = to_cpp(without_line_numbers(src))
-    built = emulate(f'{text}\n{exports}\n', file, bool(checks), original=src, takes=('std', 'lambda'))
+    how = dict(original=src, takes=('std', 'lambda'), behind=f'\n{exports}\n')
+    built = emulate(without_line_numbers(src), file, bool(checks), **how)
     emulator.device()
     module = Emulated(built, file, {}, checks)
 

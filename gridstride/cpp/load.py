@@ -8,7 +8,7 @@ from . import emulator
 from .build import CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .reader import functions, host_functions, not_on_host
-from .rewrite import to_cpp, without_line_numbers
+from .rewrite import without_line_numbers
 from .tokens import WrongSource
 from .values import FINDING, Library
 from ..options import checks_to_compile, parse_checks
@@ -120,8 +120,8 @@ def load_cuda(
     if backend() == 'gpu':
         return _on_gpu(source, flags, verbose, checks)
     checks = checks_to_compile(checks)
-    text = f'{to_cpp(source.text)}\n{source.exports}\n'
-    built = emulate(text, source.name, bool(checks), flags, source.cuda_src, takes=('constexpr', 'lambda'))
+    how = dict(original=source.cuda_src, takes=('constexpr', 'lambda'), behind=f'\n{source.exports}\n')
+    built = emulate(source.text, source.name, bool(checks), flags, **how)
     if verbose:
         _print_commands(built, source.name)
     emulator.device()

@@ -6,7 +6,7 @@ from pathlib import Path
 from . import emulator
 from .build import emulate
 from .load import Emulated
-from .rewrite import to_cpp, without_line_numbers
+from .rewrite import without_line_numbers
 from ..findings import KernelCrash
 from ..options import checks_to_compile
 
@@ -51,9 +51,9 @@ def run(
     "Compile a program for the emulator and run it; `CompileError` or a `KernelError` says what is wrong with it"
     checks = checks_to_compile(checks)
     not_nvcc = f'#undef __CUDACC__\n#undef __NVCC__\n#line 1 "{name}.cu"\n' if host else ''
-    text = not_nvcc + to_cpp(without_line_numbers(src)) + _ENTRY
     how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines)
-    built = emulate(text, name, bool(checks), ['-I.'], original=src, **how)
+    how.update(original=src, before=not_nvcc, behind=_ENTRY)
+    built = emulate(without_line_numbers(src), name, bool(checks), ['-I.'], **how)
     emulator.device()
     with tempfile.TemporaryDirectory() as folder:  # a copy, so that its variables are new even if it has run before
         shutil.copytree(built.folder, folder, dirs_exist_ok=True)
