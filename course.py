@@ -33,10 +33,8 @@ import argparse, errno, hashlib, json, os, re, secrets, shutil, socket, subproce
 import time, webbrowser
 from configparser import ConfigParser
 from contextlib import contextmanager, suppress
-from http.client import HTTPException
 from importlib.util import find_spec
 from pathlib import Path
-from urllib.request import urlopen
 
 try:
     import fcntl
@@ -345,6 +343,8 @@ def is_torch_there():
 
 def answers(address, seconds=2):
     "Whether an index of packages at `address` has a page on PyTorch, and gives it within so many seconds"
+    from http.client import HTTPException  # a third of what a start takes, and only asked here
+    from urllib.request import urlopen
     def ask():
         with suppress(OSError, ValueError, HTTPException):
             with urlopen(f"{address.rstrip('/')}/torch/", timeout=seconds) as page: found.append(page.status)

@@ -2,11 +2,10 @@
 
 `python3 course.py run` and `python3 course.py progress` end up here. Both must answer on a machine where
 nothing is set up yet, if only to say that there is no lesson 42. So what is imported at the top comes with
-Python; nbclient and tqdm are imported where they are used.
+Python; nbclient and tqdm are imported where they are used, and so is asyncio, which each start would wait for.
 """
 
 import argparse
-import asyncio
 import hashlib
 import json
 import os
@@ -15,7 +14,6 @@ import sys
 import tempfile
 import time
 from collections import namedtuple
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import gridstride
@@ -296,6 +294,7 @@ async def run(
     jobs=1,  # how many at a time
 ) -> list:  # a `Run` for each, in the order of the lessons
     "Execute lessons, each in a fresh kernel, and show how far it is"
+    import asyncio
     from tqdm import tqdm
     from gridstride.utils import backend
 
@@ -407,6 +406,9 @@ def run_args(
 
 def _apart(coro):
     "The result of `coro`, computed in another thread: in this one nbclient would keep Ctrl-C for itself"
+    import asyncio
+    from concurrent.futures import ThreadPoolExecutor
+
     box = {}
 
     async def go():
