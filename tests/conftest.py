@@ -36,8 +36,15 @@ gc.disable()
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtestloop():
     gc.freeze()
-    gc.set_threshold(20_000)
+    gc.set_threshold(50_000)
     gc.enable()
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_sessionfinish():
+    "Pytest looks through all for garbage five times at the end; once is enough"
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser):
@@ -70,6 +77,12 @@ def order(request):
     "The order in which the emulator runs blocks and threads: the test is run in each"
     from gridstride import cpp
     with cpp.options(order=request.param, seed=3): yield request.param
+
+
+@pytest.fixture
+def young():
+    "From now on garbage is looked for among what the test makes, not through all that was made before"
+    gc.freeze()
 
 
 @pytest.fixture(scope='session')

@@ -398,7 +398,7 @@ def test_kinds_of_errors(lib):
 
 # References
 
-def test_nothing_leaks(lib):
+def test_nothing_leaks(lib, young):
     x = torch.ones(2,2)
     def work():
         lib.same(x); lib.swap([x,x]); lib.item(x); lib.computed(x); lib.in_place(x); lib.new_tensors(x); lib.has(x)
@@ -594,7 +594,7 @@ def test_kernels(emu):
     raises(TypeError, 'takes 4 arguments, not 3', emu.launch, 'scale', 1, 2, (x,y,3))
     raises(Stopped, 'scale', emu.launch, 'scale', 1, 4, (x,y,3,4))
 
-def test_nothing_leaks_on_the_emulated_device(emu):
+def test_nothing_leaks_on_the_emulated_device(emu, young):
     x = torch.ones(4)
     def work():
         emu.copied(x); emu.moved(x, torch.zeros(4)); emu.back_and_forth(torch.zeros(4))

@@ -49,11 +49,18 @@ def fresh_path(given):
     return said.stdout.splitlines()
 
 
+def stay():
+    """What was imported before is shared with other forks as long as nobody touches it, looking for garbage; and what
+    is imported now stays, too, so that is done as rarely as in `conftest`"""
+    gc.freeze()
+    gc.set_threshold(50_000)
+
+
 def become_kernel(argv, env, cwd, path, ready):
     "What a started kernel would do, in a process that has just been forked; `ready` when it leads a session"
     os.setsid()
     ready.send(True)
-    gc.freeze()  # what was imported before is shared with the other kernels as long as nobody touches it
+    stay()
     os.environ.clear()
     os.environ.update(env)
     os.chdir(cwd)
@@ -94,6 +101,7 @@ class Forked:
 
 def become_python(args, env, cwd, path, pipes, ready):
     "What `python *args` would do, in a process that has just been forked"
+    stay()
     for at, pipe in enumerate(pipes, 1): os.dup2(pipe.fileno(), at)
     os.environ.clear()
     os.environ.update(env)

@@ -173,8 +173,8 @@ __device__ void store_gradients(const Out &out, const float (&dk)[HD/2], const f
     }
 }
 
-__device__ void consume(const Shared &m, char *room, const Keys &keys, const Sizes &z, const Rest &rest, float4 *dq_sums,
-                        int *turns, const Out &out, float factor, float scale) {
+__device__ void consume(const Shared &m, char *room, const Keys &keys, const Sizes &z, const Rest &rest,
+                        float4 *dq_sums, int *turns, const Out &out, float factor, float scale) {
     int wg = threadIdx.x/128, own = keys.key + wg*64 + threadIdx.x%128/32*16 + threadIdx.x%32/4, turn = 0;
     int tiles = rest.padded/BM, before = rest.first/BM;
     u32 put = m.ds + (wg*64 + threadIdx.x%128/32*16)*128;

@@ -70,7 +70,8 @@ struct Out { out_t *at; float *lse; long long batch, head, row; int first, all; 
 __device__ void store_row(float *to, const float (&o)[HD/2], int y, float each, bool there) {
     #pragma unroll
     for (int i = 2*y; i < HD/2; i += 4)
-        if (there) *(float2 *)(to + column_of(i)) = each != 0 ? make_float2(o[i]*each, o[i + 1]*each) : make_float2(0, 0);
+        if (there)
+            *(float2 *)(to + column_of(i)) = each != 0 ? make_float2(o[i]*each, o[i + 1]*each) : make_float2(0, 0);
 }
 // one of a thread's two rows, `each` times, and `before` times what lies in memory, as `store_row` puts it there
 __device__ void add_row(float (&o)[HD/2], const float *from, int y, float each, float before, bool there) {
