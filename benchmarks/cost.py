@@ -90,8 +90,9 @@ def predicted(fit, r):
 
 
 def fit_all(rows):
-    "Kernels of `halves`, which are picked most, count twice: lesson 22's were measured more often, in one layout"
-    counted = rows + [r for r in rows if r['tile'].family == 'half']
+    """Kernels of `halves`, which are picked most, count twice: lesson 22's were measured more often, in one layout. So
+    were those that take turns, which count once"""
+    counted = rows + [r for r in rows if r['tile'].family == 'half' and not r['tile'].ping]
     return (m := fitted(counted)), factors(counted, m)
 
 
@@ -176,7 +177,7 @@ def cut_of(kernel):
     c = kernel.constants
     numbers = {o: c[o] for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS') if o in c}
     return Cut(**numbers, turned=c['TURNED'], beside=c['BESIDE'], split=c.get('SPLIT', 0),
-               family='half' if 'CK' in c else 'final')
+               family='half' if 'CK' in c else 'final', ping=c.get('PING', 0))
 
 
 ROWS = (64, 0), (128, 0), (256, 0), (128, 1), (192, 1), (320, 1)    # of wgmma; are two warpgroups side by side?
@@ -186,9 +187,9 @@ SHARING = (1, 1), (2, 1), (1, 2), (2, 2), (4, 1), (1, 4), (4, 2), (2, 4)
 @lru_cache
 def halves_for(layout):
     "Cuts of `halves` in many sizes"
-    every = (Cut(BM, BN, CM, CN, CK, blocks, turned, beside, family='half')
-             for (BM, beside), BN, (CM, CN), CK, blocks, turned
-             in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1)))
+    every = (Cut(BM, BN, CM, CN, CK, blocks, turned, beside, family='half', ping=ping)
+             for (BM, beside), BN, (CM, CN), CK, blocks, turned, ping
+             in product(ROWS, range(24, 257, 8), SHARING, (1, 2, 4), (1, 2), (0, 1), (0, 1)))
     return [o for o in every if not halves.why_not(o, layout)]
 
 

@@ -9,7 +9,8 @@ import torch
 
 from gridstride import cpp
 from gridstride.cpp import NotEmulated, cuda_kernel
-from gridstride.kernels import finals, hopper
+from gridstride.kernels import finals, halves, hopper
+from gridstride.kernels.costs import Cut
 from gridstride.kernels.split import Split
 from gridstride.findings import *
 from gridstride.kernels.maps import tensor_map
@@ -1148,6 +1149,31 @@ def test_a_final_kernel_that_begins_early():
         got, want = rung(m, n, torch.full((70, 72), float('nan'), dtype=m.dtype)), plain(m, n)
         assert torch.equal(got, want) and right(rung, 70, 72, 200)
         m = got
+
+# Warpgroups that take turns at tiles: two and a half for each of them, with more steps than a ring has stages
+TURNS = [(Cut(64, 64, 2, ping=1, family='half'), 'nn'), (Cut(64, 48, 1, 2, turned=1, ping=1, family='half'), 'tn'),
+         (Cut(128, 48, turned=1, ping=1, family='half'), 'nt')]
+
+def product_in_turns(rung, layout, h, w, k):
+    "By a kernel that takes m or n as its transpose"
+    gen = torch.Generator().manual_seed(h+w+k)
+    m,n = torch.randn(h, k, generator=gen).bfloat16(),torch.randn(k, w, generator=gen).bfloat16()
+    out = torch.full((h,w), float('nan')).bfloat16()
+    rung(*(x.t().contiguous() if o=='t' else x for x,o in zip((m,n), layout)), out)
+    m,n = m.double(),n.double()
+    return ((out.double()-m@n).abs() <= (m.abs()@n.abs())*2**-24*(k//16+2) + (m@n).abs()*2**-8).all()
+
+@pytest.mark.parametrize('cut,layout', TURNS, ids=str)
+def test_warpgroups_that_take_turns(cut, layout, order):
+    rung = halves.half(cut, layout=layout)
+    for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_in_turns(rung, layout, *shape)
+
+def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
+    "A barrier tells whether a phase is an even one: two turns of the ring ahead, the last but one is taken for one's own"
+    rung = halves.half(TURNS[0][0])
+    with pytest.raises((RacecheckError, SynccheckError)):
+        product_in_turns(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,
+                         64*rung.constants['STAGES']*2+72)
 
 @pytest.mark.parametrize('tile', [(64,64,4), (64,128,1)])
 def test_float32_by_tensor_cores(tile, order): assert right(Split(*tile), 70, 131, 101, torch.float32)

@@ -968,7 +968,8 @@ def made_on_demand():
     large = 8192, 8192, 8192
     kinds = [finals.final(*o) for o in {o[4:]: o for o in finals.FINAL}.values()]  # n turned or not, k shared or not
     kinds += [finals.final_early(64, 64, 1, 1, 0, 0, 0), finals.final_early(128, 256, 2, 1, 0, 0, 1)]
-    halved = {(o.turned, o.beside, o.CK, o.BLOCKS): o for o in reversed(costs.FACTORS) if o.family == 'half'}.values()
+    halved = {(o.turned, o.beside, o.ping, o.CK, o.BLOCKS): o for o in reversed(costs.FACTORS) if o.family == 'half'}
+    halved = halved.values()
     kinds += [costs.kernel_of(o, True, dtype, layout) for o in halved for dtype, layout in (
         ('bfloat16', 'nn'), ('float16', 'tn'), ('bfloat16', 'nt')) if o in costs.known(dtype, layout)]
     wanted = [(p, large, {}) for p in (*kinds, thin.SMALL)]

@@ -3,7 +3,8 @@
 // Above: BM, BN, BK, STAGES, WGS (warpgroups that multiply), CM, CN and CK (blocks of a cluster: along wgmma's rows,
 // along its columns, and for parts of k), BLOCKS (of an SM), DOWN and UP (registers of a thread that copies, and of one
 // that multiplies), TURNED (is the transpose of out computed, so that wgmma's first tile is n's and its second m's?),
-// BESIDE (do two warpgroups work side by side?), EARLY (does the kernel begin before the one ahead has ended?),
+// BESIDE (do two warpgroups work side by side?), PING (do they take turns at whole tiles, so that one multiplies while
+// the other stores?), EARLY (does the kernel begin before the one ahead has ended?),
 // M_TURNED, N_TURNED (does memory hold the transpose?), M and COLUMNS (a consumer has 64*M x COLUMNS sums), N (columns
 // that it stores of them), OUT_COLS (columns that leave at once), ROOM (bytes that a warpgroup has for these, and for
 // sums that others send), GROUP; wgmma, and of lesson 22 `place`, `load_part` and `store_results`.
@@ -13,7 +14,8 @@ constexpr int ROWS = (BN + 8*CM-1)/(8*CM)*8*CM;
 constexpr int A_BYTES = BM*128, B_BYTES = (B_DOWN ? (BN + BOX-1)/BOX*BOX : ROWS)*128;           // boxes come whole
 constexpr int SHARERS = CM*CN, CLUSTER = SHARERS*CK;
 constexpr int A_STEP = A_DOWN ? 16*128 : 32, B_STEP = B_DOWN ? 16*2*BOX : 32;                   // bytes to 16 k on
-constexpr int A_OWN = BESIDE ? 0 : M*64*128, B_OWN = BESIDE ? COLUMNS*128 : 0;
+constexpr int A_OWN = BESIDE || PING ? 0 : M*64*128, B_OWN = BESIDE ? COLUMNS*128 : 0;
+constexpr int TAKERS = PING ? 1 : WGS, EVERY = PING ? WGS : 1;  // warpgroups of a tile; one has each EVERY-th tile
 constexpr bool MOVED = WGS > 1 || BLOCKS > 1;       // do registers move to who multiplies? Else all have enough
 // what a cluster computes
 constexpr int HIGH = TURNED ? BN*CN : BM*CM, WIDE = TURNED ? BM*CM : BN*CN;
@@ -99,12 +101,18 @@ __device__ void first_place(int tile, int tall, int wide, int &tr, int &tc) {
     asm volatile("" : "+r"(tr), "+r"(tc));
 }
 
+// Warpgroups that take turns: a barrier tells only whether its phase is an even one, so who waits for a stage must not
+// be two rounds of the stages ahead. A warpgroup begins when the other one has seen all stages of its tile
+__device__ void await_turn(int wg) { asm volatile("bar.sync %0, 256;" :: "r"(WGS + 1 + wg) : "memory"); }
+__device__ void give_turn(int wg) { asm volatile("bar.arrive %0, 256;" :: "r"(WGS + 1 + wg) : "memory"); }
+
 __global__ void __cluster_dims__(CLUSTER) __launch_bounds__(128*(WGS + 1), BLOCKS)
 halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
          const __grid_constant__ TensorMap out, int h, int w, int k) {
     static_assert(ROOM >= 128*OUT_COLS && ROOM >= (CK - 1)*EACH*4*16, "results have room, and sums");
     static_assert(TURNED || N%16 == 0, "boxes of results have whole sixteens of columns");
     static_assert(!BESIDE || !B_DOWN || COLUMNS%BOX == 0, "each warpgroup has whole boxes");
+    static_assert(!PING || (CK == 1 && !BESIDE), "who takes turns has all of a tile");
     extern __shared__ __align__(1024) char shared[];
     u32 a = address(shared), b = a + STAGES*A_BYTES, o = b + STAGES*B_BYTES;
     u32 full = o + WGS*ROOM, empty = full + 8*STAGES, added = empty + 8*STAGES;
@@ -115,7 +123,7 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
     int tall = (h + HIGH-1)/HIGH, wide = (w + WIDE-1)/WIDE, tiles = tall*wide, steps = (k + BK-1)/BK, tr, tc;
     int begin = q*steps/CK, end = (q + 1)*steps/CK;
     if (threadIdx.x == 0) {
-        for (int s = 0; s < STAGES; s++) { barrier_init(full + 8*s, 1); barrier_init(empty + 8*s, WGS*(CM + CN - 1)); }
+        for (int s = 0; s < 2*STAGES; s++) barrier_init(full + 8*s, s < STAGES ? 1 : TAKERS*(CM + CN - 1));
         if (CK > 1) { barrier_init(added, 1); barrier_expect(added, WGS*(CK - 1)*EACH*4*16); }
         barriers_ready();
     } else if (threadIdx.x == WGS*128) first_place(cluster, tall, wide, tr, tc);    // divides meanwhile
@@ -151,10 +159,20 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
         u32 room = o + wg*ROOM + warp%4*(ROOM/4), mine = TURNED ? o + wg*ROOM : room;
         u32 da = descriptor(a + wg*A_OWN, A_DOWN ? 64*128 : 16), db = descriptor(b + wg*B_OWN, B_DOWN ? BOX*128 : 16);
         float d[M][COLUMNS/2];
-        first_place(cluster, tall, wide, tr, tc);           // while the first numbers come
+        int tile = cluster + (PING ? wg*clusters : 0);
+        first_place(tile, tall, wide, tr, tc);              // while the first numbers come
         // Who fills a stage again waits for all; others might be gone when they are told
         int refills = CLUSTER > 1 ? (tiles - cluster + clusters-1)/clusters*(end - begin) - STAGES : 1 << 30;
-        for (int tile = cluster; tile < tiles;) {
+        auto pass = [&](int others) {                       // the stages of so many tiles are another warpgroup's
+            s += others*(end - begin);
+            turn += s/STAGES;
+            s %= STAGES;
+            refills -= others*(end - begin);
+        };
+        if (PING) pass(wg);
+        if (PING && CLUSTER > 1 && tile >= tiles) cluster_here();
+        while (tile < tiles) {
+            if (PING && tile > cluster) await_turn(wg);
             for (int step = begin; step < end; step++) {
                 barrier_wait(full + 8*s, turn);
                 multiply_step(d, da + s*(A_BYTES/16), db + s*(B_BYTES/16), step > begin);
@@ -163,19 +181,21 @@ halves_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
                 last = s;
                 if (++s == STAGES) { s = 0; turn++; }
             }
+            if (PING && tile + clusters < tiles) give_turn(1 - wg);
             wgmma_wait<0>();
             fence_sums(d);
             int x = ((TURNED ? tc : tr)*CM + i)*BM + wg*(A_OWN/128) + (TURNED ? 0 : warp%4*16);
             int y = ((TURNED ? tr : tc)*CN + j)*BN + (BESIDE ? wg*COLUMNS : 0);
             if (refills-- > 0 && tells) barrier_arrive_at(empty + 8*last, t);
             last = -1;
-            if (CLUSTER > 1 && tile + clusters >= tiles) cluster_here();
+            if (PING) pass(EVERY - 1);
+            if (CLUSTER > 1 && tile + EVERY*clusters >= tiles) cluster_here();
             if constexpr (CK > 1) {                         // a cluster has one tile
                 float all[M][N/2];
                 add_up(all, d, (float4 *)(shared + room - a), added, q, j*CM + i);
                 store_results(all, out, x, y + min(q*N, COLUMNS - N), h, w, mine, sends, wg);
             } else store_results(reinterpret_cast<float (&)[M][N/2]>(d), out, x, y, h, w, mine, sends, wg);
-            if ((tile += clusters) < tiles) place(tile, tall, wide, tr, tc);
+            if ((tile += EVERY*clusters) < tiles) place(tile, tall, wide, tr, tc);
         }
         if (sends) stores_have_read();
     }

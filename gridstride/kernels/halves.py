@@ -1,8 +1,9 @@
 """`half`: a product of 16-bit floats with any tile, in each layout, which may begin early and share k in a cluster.
 
 It is lesson 22's last rung, whose pieces it takes, with more numbers: what memory holds as a transpose, the type, as
-many stages as there is room for, clusters of up to eight blocks, several blocks of an SM, and sums of parts of k that
-are added up through the shared memory of a cluster.
+many stages as there is room for, clusters of up to eight blocks, several blocks of an SM, sums of parts of k that are
+added up through the shared memory of a cluster, and warpgroups that take turns at tiles: one multiplies while the other
+stores.
 """
 
 from functools import cache
@@ -49,12 +50,12 @@ def stored(cut):
 
 
 def _warpgroups(cut):
-    return 1 if cut.BM == 64 else 2
+    return 2 if cut.ping or cut.BM > 64 else 1
 
 
 def _tall(cut):
     "Products of 64 rows that a warpgroup has one below the other"
-    return cut.BM // 64 // (1 if cut.beside else _warpgroups(cut))
+    return cut.BM // 64 // (1 if cut.beside or cut.ping else _warpgroups(cut))
 
 
 def _sums(cut):
@@ -66,7 +67,7 @@ def _registers(cut):
     "Of a thread that copies, and of one that multiplies"
     wgs = _warpgroups(cut)
     each = 65536 // (cut.BLOCKS * 128 * (wgs + 1)) // 8 * 8  # with which all begin
-    down = 24 if each <= 80 else 40 if _sums(cut) > 176 else 56
+    down = 24 if each <= 80 or _sums(cut) > 200 else 40 if _sums(cut) > 176 else 56
     return dict(DOWN=down, UP=min(240, (each * (wgs + 1) - down) // wgs // 8 * 8))
 
 
@@ -101,7 +102,11 @@ def why_not(cut, layout):  # None if there is one
         return 'a box of TMA has at most 256 rows'
     if cut.beside and down and cut.BN // 2 % box(cut):
         return 'each of two warpgroups needs whole boxes'
-    if not cut.beside and cut.BM // 64 % _warpgroups(cut):
+    if cut.beside and cut.BM == 64:
+        return 'two warpgroups side by side have 128 rows or more'
+    if cut.ping and (cut.beside or cut.CK > 1 or cut.BLOCKS > 1):
+        return 'warpgroups that take turns have all of a tile, and an SM'
+    if not cut.beside and not cut.ping and cut.BM // 64 % _warpgroups(cut):
         return 'its rows are not the same for both warpgroups'
     columns, sums = cut.BN // (1 + cut.beside), _sums(cut)
     each = 65536 // (cut.BLOCKS * 128 * (_warpgroups(cut) + 1)) // 8 * 8
@@ -132,7 +137,7 @@ def _name(cut, dtype, layout, early):
     t = cut
     more = [f'{t.CM}x{t.CN}', f'k in {t.CK}' * (t.CK > 1), f'{t.BLOCKS} an SM' * (t.BLOCKS > 1), 'early' * early]
     kind = f' {layout}' * (layout != 'nn') + f' {dtype}' * (dtype != 'bfloat16')
-    kind += ' turned' * t.turned + ' beside' * t.beside
+    kind += ' turned' * t.turned + ' beside' * t.beside + ' ping' * t.ping
     return f'half {t.BM}x{t.BN}{kind}, ' + ', '.join(o for o in more if o)
 
 
@@ -169,7 +174,7 @@ def _half(cut, dtype, layout, early):
 
     text = (PTX + wgmma(cut.BN // 2 if cut.beside else cut.BN)).replace('bf16', _IN_PTX[dtype])
     numbers = {o: getattr(cut, o) for o in ('BM', 'BN', 'CM', 'CN', 'CK', 'BLOCKS')}
-    flags = dict(TURNED=cut.turned, BESIDE=cut.beside, EARLY=early)
+    flags = dict(TURNED=cut.turned, BESIDE=cut.beside, PING=cut.ping, EARLY=early)
     flags |= dict(M_TURNED=layout[0] == 't', N_TURNED=layout[1] == 't')
     columns_each = cut.BN // 2 if cut.beside else cut.BN
     each = dict(M=_tall(cut), N=stored(cut), COLUMNS=columns_each)
