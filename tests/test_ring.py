@@ -112,6 +112,19 @@ def test_kernels_that_merge_and_sum_by_themselves(ranks):
         assert far.square().mean().sqrt() < 2**-7*want.square().mean().sqrt()
 
 
+@pytest.mark.parametrize('together', (False, True))
+@pytest.mark.parametrize('kept', (torch.float32, torch.bfloat16))
+def test_gradients_are_added_where_they_belong(together, kept):
+    "To all keys or to some, in any order of memory: a copy of what is added to would be lost"
+    from gridstride.ring import passes
+    sums = [torch.zeros(2, 3, 8, 4, dtype=kept).transpose(1, 2).contiguous().transpose(1, 2) for _ in range(2)]
+    if together: sums = [x.contiguous() for x in sums]
+    for keys in (slice(None), slice(4), slice(1, None)):
+        passes._add_keys(sums, keys, [torch.ones(2, 3, 8, 4, dtype=torch.bfloat16)[:, :, keys]]*2)
+    want = torch.tensor([2, 3, 3, 3, 2, 2, 2, 2]).to(kept)[:, None].expand(2, 3, 8, 4)
+    for x in sums: assert x.equal(want)
+
+
 def others(rank, parts, keys, row):
     q, k, v = (x[rank] for x in parts)
     return ring.ulysses_attention(q, k, v, 'striped'), ring.tree_decode(row, *(x[rank] for x in keys))

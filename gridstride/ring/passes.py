@@ -113,11 +113,11 @@ def _forward(job, q, k, v):
 
 
 def _add_keys(sums, keys, slopes):
-    "Add to some keys of [batch, heads, keys, dim]; each head's lie together, and all are added in one launch"
-    if keys == slice(None):
-        return torch._foreach_add_(list(sums), list(slopes))
-    heads = [[o for x in some for o in x.flatten(0, 1)] for some in ([x[:, :, keys] for x in sums], slopes)]
-    torch._foreach_add_(*heads)
+    "Add to some keys of [batch, heads, keys, dim]. Each head's lie together: those of one type are added in one launch"
+    sums, slopes = [x[:, :, keys] for x in sums], list(slopes)
+    if keys != slice(None) and sums[0].dtype == slopes[0].dtype:  # of two types each tensor is a launch of its own
+        sums, slopes = ([head for x in some for each in x for head in each] for some in (sums, slopes))
+    torch._foreach_add_(sums, slopes)
 
 
 class _Slopes:
