@@ -125,6 +125,26 @@ def test_gradients_are_added_where_they_belong(together, kept):
     for x in sums: assert x.equal(want)
 
 
+def test_copy_engines_are_told_where_keys_lie(monkeypatch):
+    "Played by the CPU; of a single head, whose stride means nothing, and of several"
+    import ctypes
+    def copy(name, rows, _):
+        o = rows._obj
+        assert name == 'cuMemcpy2DAsync_v2' and o.width <= min(o.from_pitch, o.to_pitch)
+        for i in range(o.height): ctypes.memmove(o.to_device + i*o.to_pitch, o.from_device + i*o.from_pitch, o.width)
+    monkeypatch.setattr(carriers, '_call', copy)
+    monkeypatch.setattr(carriers, '_stream', lambda: None)
+    for batch, heads in ((1, 1), (2, 1), (2, 3)):
+        x = torch.randn(batch, 8, heads, 4).transpose(1, 2)
+        x = x.contiguous()                             # with one head, as it is
+        for keys in (slice(None), slice(4), slice(1, None), slice(-1), slice(0)):
+            to = torch.zeros(batch, heads, 8, 4)
+            carriers._copy_keys(to, x, keys)
+            want = torch.zeros_like(to)
+            want[:, :, keys] = x[:, :, keys]
+            assert to.equal(want)
+
+
 def others(rank, parts, keys, row):
     q, k, v = (x[rank] for x in parts)
     return ring.ulysses_attention(q, k, v, 'striped'), ring.tree_decode(row, *(x[rank] for x in keys))

@@ -111,14 +111,14 @@ _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the address says whose memory that is
 
 
 def _copy_keys(to, x, keys):
-    "Some keys of all heads, [batch, heads, keys, dim], on the current stream: by a copy engine, which knows strides"
+    "Some keys of all heads of contiguous [batch, heads, keys, dim], on the current stream: rows of a copy engine"
     if keys == slice(None):
         return to.copy_(x)
-    pitch = x.stride(1) * x.element_size()
     start, stop, _ = keys.indices(x.shape[2])
     if start == stop:
         return
-    first, width = (n * x.stride(2) * x.element_size() for n in (start, stop - start))
+    # not by strides: where there is one head, or one of the batch, that of a contiguous tensor may be any number
+    pitch, first, width = (n * x.shape[3] * x.element_size() for n in (x.shape[2], start, stop - start))
     rows = _Rows(width=width, height=x.shape[0] * x.shape[1], from_pitch=pitch, to_pitch=pitch)
     rows.from_type = rows.to_type = _UNIFIED
     rows.from_device, rows.to_device = x.data_ptr() + first, to.data_ptr() + first
