@@ -17,9 +17,9 @@ _KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both under way
 class _Post:
     "Messages under way, each with what it is in words, and what arrives"
 
-    def __init__(self, works, names, arriving, patience):
+    def __init__(self, works, names, arriving, patience, on_gpu):
         self.works, self.names, self.arriving, self.patience = works, names, arriving, patience
-        self.on_gpu = dist.get_backend() == 'nccl'
+        self.on_gpu = on_gpu
 
     def wait(self):
         "What has arrived; on a GPU, what follows on this stream waits instead of the caller"
@@ -48,7 +48,7 @@ class Messages:
         names = [f'{what} of rank {source}'] * len(takes) + [f'rank {to} to take {what}'] * len(sends)
         with waiting(f'ranks {to} and {source}', self.patience):
             works = dist.batch_isend_irecv(takes + sends) if takes + sends else []
-        return _Post(works, names, arriving, self.patience)
+        return _Post(works, names, arriving, self.patience, self.have[0].is_cuda)
 
     def fetch(self, step):
         "Start to bring what rank `me - step` began with; call `wait` of what this returns before the next step"
