@@ -89,7 +89,7 @@ def _attend_first(job, coming, q, k, v):
     """(out, lse, how many steps that is): this rank's own keys and, where a kernel can wait for them by itself, those
     that are coming"""
     p = job.piece(1, q) if job.kernels.pair and hasattr(coming, 'watch') else None
-    if p is None or p.causal and job.causal:
+    if p is None or p.causal:
         return *_attend_own(job, q, k, v), 1
     others, wide = [x[:, :, p.keys] for x in coming.arriving], _kept_type(q, job.ranks) != q.dtype
     with job.stamp('attend', 0):
