@@ -332,8 +332,9 @@ def gathered_attention(
     with stamp('wait', 0):
         every = []
         for x in (k, v):
+            x = x.contiguous()
             every.append([torch.empty_like(x) for _ in range(job.ranks)])
-            dist.all_gather(every[-1], x.contiguous())
+            dist.all_gather(every[-1], x)
     out, lse = _attend_own(job, q, every[0][job.me], every[1][job.me])
     for step in range(1, job.ranks):
         source = (job.me - step) % job.ranks
