@@ -317,10 +317,44 @@ def test_dq_of_parts_is_summed_in_one_place():
         rows.add(k, v, 63)
 
 
+def test_gradients_go_to_any_place():
+    "Also to columns of something wider, which kernels cannot write in whole sectors"
+    q, k, v = qkv(2, 2, 1, 70, 70, 64)
+    dout = normal(2, 2, 70, 64, seed=3)
+    out, lse = attention(q, k, v, lse=True)
+    want = attentions.attention_gradients(dout, q, k, v, out, lse)
+    into = [torch.full((*x.shape[:3], 65), torch.nan, dtype=x.dtype)[..., 1:] for x in (q, k, v)]
+    got = attentions.attention_gradients(dout, q, k, v, out, lse, into=into)
+    rows = attentions.PartGradients(dout, q, out, lse)
+    more = [x.transpose(1, 2).contiguous().transpose(1, 2) for x in want[1:]]
+    parts = rows.add(k, v, into=more)
+    assert all(a is b for a, b in zip([*got, *parts], [*into, *more]))
+    for a, b in zip([*got, rows.dq(), *parts], [*want, *want]): assert a.equal(b)
+
+
 def test_places_of_results_that_do_not_fit():
     q, k, v = qkv(1, 1, 1, 70, 66, 64)
-    with pytest.raises(ValueError, match=r'out is \(1, 1, 70, 64\), and it has to be \(1, 1, 71, 64\), row after row'):
-        attentions.attention_onto(torch.empty_like(q), torch.empty(1, 1, 70), 1, q, k, v)
-    wide = [x.float() for x in (q, k, v)]
-    with pytest.raises(ValueError, match='our kernels multiply bfloat16, and this is float32'):
-        attentions.attention_onto(wide[0], torch.empty(1, 1, 70), 0, *wide)
+    out, lse, one = torch.empty_like(q), torch.empty(1, 1, 70), torch.ones(1, dtype=torch.int32)
+    onto, pair, parts = attentions.attention_onto, attentions.attention_pair, attentions.PartGradients
+    wrong = {
+        r'out is torch.bfloat16 \(1, 1, 70, 64\) on cpu, and it has to be torch.bfloat16 or torch.float32 \(1, 1, 71, ':
+            lambda: onto(out, lse, 1, q, k, v),
+        'out is torch.float64': lambda: onto(out.double(), lse, 0, q, k, v),
+        'out has to lie row after row': lambda: onto(torch.empty(1, 1, 64, 70).bfloat16().mT, lse, 0, q, k, v),
+        'lse is torch.float64': lambda: onto(out, lse.double(), 0, q, k, v),
+        'first is -1, and it has to be the number of a row': lambda: onto(out[:, :, 1:], lse[:, :, 1:], -1, q, k, v),
+        'our kernels multiply bfloat16, and this is float32':
+            lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
+        'there have to be rows and keys': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
+        'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
+        'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
+        'told is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
+        r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
+        'lse has to lie row after row': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),
+        'PartGradients: this needs a Hopper GPU, and heads of 64, 128 numbers':
+            lambda: parts(*[torch.empty(1, 1, 70, 256, dtype=q.dtype)]*3, lse),
+        'attention_gradients: out is torch.float32':
+            lambda: attentions.attention_gradients(q, q, k, v, out.float(), lse),
+    }
+    for why, call in wrong.items():
+        with pytest.raises(ValueError, match=why): call()

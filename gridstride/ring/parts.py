@@ -93,7 +93,7 @@ def kernels_for(
     v,
 ) -> Kernels:
     "`ours` for bfloat16 heads of 64 or 128 numbers on a Hopper GPU, else `plain`"
-    if q.is_cuda and attentions.attention_way(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
+    if q.is_cuda and q.numel() and attentions.attention_way(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
         return ours
     return plain
 

@@ -206,9 +206,9 @@ class _Rows:
     "Rows whose gradients are computed: what is known of them beforehand, and dq as a sum in float32"
 
     def __init__(self, dout, q, out, lse, scale, dq, ordered=False):
-        self.q, self.dout, self.dq, self.scale, self.ordered = _aligned(q), _aligned(dout), dq, scale, ordered
+        (self.q, self.dout, out), self.dq, self.scale, self.ordered = map(_aligned, (q, dout, out)), dq, scale, ordered
         if not q.is_cuda:
-            self.dout = self.dout.contiguous()
+            self.dout, out = self.dout.contiguous(), out.contiguous()
         heads, rows = q.shape[0] * q.shape[1], calls.padded(q.shape[2])
         base, delta, sums = (q.new_empty(heads * rows * n, dtype=torch.float32) for n in (1, 1, q.shape[3]))
         size = calls.turns(heads, q.shape[2]) if ordered else 1
@@ -257,10 +257,52 @@ class _Attention(torch.autograd.Function):
         return *_attention_backward(dout, *given, *ctx.how, lens, *ctx.rest), *[None] * 6
 
 
-def _need_kernel(q):
-    "Raise unless our kernel can compute gradients of rows like q"
-    if _way(q).name != 'hopper' or q.shape[3] > 128:
-        raise ValueError(f'attention_gradients: {_way(q).why or "heads of 64 or 128 numbers on a Hopper GPU"}')
+def _check_part(tool, q, k, v, most=256):
+    "Raise unless our kernels for a Hopper GPU, which have heads of up to `most` numbers, can take these"
+    _check(q, k, v)
+    if _way(q).name != 'hopper' or q.shape[3] > most:
+        dims = ', '.join(str(o) for o in DIMS if o <= most)
+        raise ValueError(f'{tool}: {_way(q).why or f"this needs a Hopper GPU, and heads of {dims} numbers"}')
+    if not q.numel() or not k.numel():
+        raise ValueError(f'{tool}: q is {tuple(q.shape)} and k {tuple(k.shape)}; there have to be rows and keys')
+
+
+def _check_like(tool, name, x, like, shape, dtypes):
+    "Raise unless x has this shape, one of these types, and lies where `like` does"
+    if x.shape != shape or x.dtype not in dtypes or x.device != like.device:
+        want = f'{" or ".join(map(str, dtypes))} {tuple(shape)} on {like.device}'
+        raise ValueError(f'{tool}: {name} is {x.dtype} {tuple(x.shape)} on {x.device}, and it has to be {want}')
+
+
+def _check_lse(tool, lse, like, shape):
+    _check_like(tool, 'lse', lse, like, shape, (torch.float32,))
+    if not lse.is_contiguous():
+        raise ValueError(f'{tool}: lse has to lie row after row; lse.contiguous() does')
+
+
+def _check_first(tool, first, rows=math.inf):
+    if not isinstance(first, int) or not 0 <= first < rows:
+        raise ValueError(f'{tool}: first is {first!r}, and it has to be the number of a row, from 0 on')
+
+
+def _check_known(tool, dout, q, out, lse):
+    "Raise unless what is known of rows like q fits them"
+    for name, x in dict(dout=dout, out=out).items():
+        _check_like(tool, name, x, q, q.shape, (q.dtype,))
+    _check_lse(tool, lse, q, q.shape[:3])
+
+
+def _writable(x):
+    "x, if kernels can write to it; else room of its size"
+    return x if _aligned(x) is x and (x.is_cuda or x.is_contiguous()) else _empty_out(x)
+
+
+def _put(into, slopes):
+    "The gradients where they are wanted, if they are not there yet"
+    for to, x in zip(into, slopes):
+        if to is not x:
+            to.copy_(x)
+    return into
 
 
 def attention_gradients(
@@ -272,16 +314,17 @@ def attention_gradients(
     lse,
     causal=False,
     scale=None,
-    into=None,  # three tensors like q, k and v, with any strides; None: new ones
+    into=None,  # three tensors like q, k and v, with any strides, which become these; None: new ones
 ):  # dq, dk, dv
     """The gradients of `attention` by our kernel, bfloat16 heads of 64 or 128 numbers on a Hopper GPU. With `out`
     and `lse` of a row of more keys than are given they add up, part by part; `ValueError` where the kernel cannot be
     had"""
-    _check(q, k, v)
-    _need_kernel(q)
+    _check_part('attention_gradients', q, k, v, 128)
+    _check_known('attention_gradients', dout, q, out, lse)
     into = into or tuple(map(_empty_out, (q, k, v)))
+    slopes = tuple(map(_writable, into))
     how = bool(causal), _scale(q, scale), 0, None, '', 'kernel'
-    return _kernel_backward(dout, q, k, v, out, lse, *how, into)
+    return _put(into, _kernel_backward(dout, q, k, v, out, lse, *how, slopes))
 
 
 class PartGradients:
@@ -297,7 +340,8 @@ class PartGradients:
         lse,
         scale=None,
     ):
-        _need_kernel(q)
+        _check_part('PartGradients', q, q, q, 128)
+        _check_known('PartGradients', dout, q, out, lse)
         self.rows = _Rows(dout, q, out, lse, _scale(q, scale), _empty_out(q))
 
     @staticmethod
@@ -314,13 +358,15 @@ class PartGradients:
         into=None,  # two tensors like k and v, with any strides; None: new ones
     ):  # dk, dv
         "Go on with these keys. Parts may be computed beside each other, on two streams"
+        _check_first('PartGradients', first, self.rows.q.shape[2])
         if not self.fits(first):
             raise ValueError(f'PartGradients: first is {first}, and it has to be the first of a tile of 64 rows')
         q = self.rows.q[:, :, first:]
-        _check(q, k, v)
+        _check_part('PartGradients', q, k, v, 128)
         into = into or tuple(map(_empty_out, (k, v)))
-        self.rows.add(k, v, _case(q, k, bool(causal), 0, None, ''), into, rows=slice(first, None))
-        return into
+        slopes = tuple(map(_writable, into))
+        self.rows.add(k, v, _case(q, k, bool(causal), 0, None, ''), slopes, rows=slice(first, None))
+        return _put(into, slopes)
 
     def dq(self):  # like q
         "Of all keys that have been added, once all of that stands before this on its stream"
@@ -340,13 +386,13 @@ def attention_onto(
 ):
     """`attention` of more keys: makes `out` and `lse` those of all of them, in the kernel that computes the new ones.
     bfloat16 heads of 64, 128 or 256 numbers on a Hopper GPU; `ValueError` elsewhere"""
-    _check(q, k, v)
-    if _way(q).name != 'hopper':
-        raise ValueError(f'attention_onto: {_way(q).why or "this needs a Hopper GPU"}')
+    _check_part('attention_onto', q, k, v)
+    _check_first('attention_onto', first)
     shape = *q.shape[:2], first + q.shape[2], q.shape[3]
-    for name, x, want in (('out', out, shape), ('lse', lse, shape[:3])):
-        if x.shape != want or not x.is_contiguous():
-            raise ValueError(f'attention_onto: {name} is {tuple(x.shape)}, and it has to be {want}, row after row')
+    _check_like('attention_onto', 'out', out, q, shape, (q.dtype, torch.float32))
+    if not out.is_contiguous() or out.data_ptr() % 16:
+        raise ValueError('attention_onto: out has to lie row after row, from a multiple of 16 bytes on')
+    _check_lse('attention_onto', lse, q, shape[:3])
     q, k, v = map(_aligned, (q, k, v))
     place = calls.Place(first, out.shape[2], not fresh, out.dtype == torch.float32)
     case = _case(q, k, bool(causal), 0, None, '')
@@ -369,10 +415,13 @@ def attention_pair(
 ):  # like q, row after row, and lse, float32 [batch, heads, rows]
     """`attention` of two arrays of keys, the second of which may still be on its way: the kernel waits for it when it
     has nothing else to do. bfloat16 heads of 64, 128 or 256 numbers on a Hopper GPU; `ValueError` elsewhere"""
-    _check(q, k, v)
-    _check(q, other_k, other_v)
-    if _way(q).name != 'hopper':
-        raise ValueError(f'attention_pair: {_way(q).why or "this needs a Hopper GPU"}')
+    _check_part('attention_pair', q, k, v)
+    _check_part('attention_pair', q, other_k, other_v)
+    if other_k.shape[1] != k.shape[1]:
+        raise ValueError(f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; give both as many')
+    _check_first('attention_pair', first, q.shape[2])
+    for name, x in dict(told=told, wanted=wanted).items():
+        _check_like('attention_pair', name, x, q, (1,), (torch.int32,))
     q, k, v, other_k, other_v = map(_aligned, (q, k, v, other_k, other_v))
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
