@@ -232,7 +232,9 @@ def line(r, rows):
     if r['part'] == 'pieces':
         return (f"piece  {r['length']:>6} places, ring of {r['ranks']}, {r['kind']:<8} {r['kernels']:<6} "
                 f"{r['what']:<8} {r['ms']:8.3f} ms")
-    if r['part'] == 'profile': return f"{r['carrier']:<9} {r['length']:>6} rank {r['rank']} {r['at']:9.0f} {r['us']:8.0f} us {r['stream']:4} {r['name']}"
+    if r['part'] == 'profile':
+        return (f"{r['carrier']:<9} {r['length']:>6} rank {r['rank']} {r['at']:9.0f} {r['us']:8.0f} us "
+                f"{r['stream']:4} {r['name']}")
     goal = GOALS.get((r['what'], r['length'])) if r is best(rows, r, False) and r['ranks'] == 2 else None
     part, gpus = efficiency(rows, r), ' '.join(f'{o:.3f}' for o in r['gpus'])
     said = f"  goal {goal}: {'reached' if part >= goal else 'MISSED'}" if goal else ''
