@@ -7,8 +7,8 @@
 - what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `errors` (what Python
   says);
 - from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `waits` (does it
-  wait for other blocks?), `definition` (its `def`), `rewrite`, and what rewritten kernels call: `operations`,
-  `functions` (Python's own);
+  wait for other blocks?), `definition` (its `def`), `trees` (walked), `rewrite`, and what rewritten kernels call:
+  `operations`, `functions` (Python's own);
 - CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `numbers`;
 - a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,

@@ -8,6 +8,8 @@ import ast
 import operator
 import types
 
+from .trees import children, walk
+
 __all__ = ['SIZE', 'SIZE_MEND', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'shape_of']
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
@@ -108,16 +110,16 @@ def _outside(node, names):
 
 def _own(fn):
     "Names of parameters and variables of a function"
-    stored = {o.id for o in ast.walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    stored = {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
     return stored | {o.arg for o in fn.args.args}
 
 
 def _last_value(fn, use):
     "The expression that a variable was last given above its use; None for a loop's variable, `n += 1` and the like"
     place = use.lineno, use.col_offset
-    stores = [o for o in ast.walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store) and o.id == use.id]
+    stores = [o for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store) and o.id == use.id]
     last = max((o for o in stores if (o.lineno, o.col_offset) < place), key=lambda o: o.lineno, default=None)
-    for s in ast.walk(fn):
+    for s in walk(fn):
         if isinstance(s, ast.Assign) and last in s.targets or isinstance(s, ast.AnnAssign) and s.target is last:
             return s.value
 
@@ -140,7 +142,7 @@ def check_constants(
     "Refuse the numbers and sizes of arrays that Numba would not compile"
     own = _own(fn)
     _check_numbers(fn, {k: v for k, v in names.items() if k not in own}, fail)
-    for node in ast.walk(fn):
+    for node in walk(fn):
         shape = shape_of(node)
         for size in shape.elts if isinstance(shape, ast.Tuple) else [shape] if shape else ():
             told = not kernel and isinstance(size, ast.Name) and size.id in own
@@ -154,5 +156,5 @@ def _check_numbers(node, names, fail):
         v = names[node.id]
     if v is not None and not fits(v):
         fail(node, f'the whole number {v} needs more than 64 bits', LARGE_MEND)
-    for o in ast.iter_child_nodes(node) if v is None else ():
+    for o in children(node) if v is None else ():
         _check_numbers(o, names, fail)

@@ -8,6 +8,8 @@ else: out[0] = 1                        if x[i] == 0: broke = True; break
 
 import ast
 
+from .trees import settle, walk
+
 __all__ = ['definition']
 
 _LOOPS = ast.For, ast.While
@@ -25,20 +27,20 @@ def definition(
     made = _lambda(tree, f) if f.__name__ == '<lambda>' else tree.body[0]
     if not isinstance(made, ast.FunctionDef):
         return None
-    taken = {o.id for o in ast.walk(made) if isinstance(o, ast.Name)}
-    return _WithoutElse(taken | {o.arg for o in ast.walk(made) if isinstance(o, ast.arg)}).visit(made)
+    taken = {o.id for o in walk(made) if isinstance(o, ast.Name)}
+    return _WithoutElse(taken | {o.arg for o in walk(made) if isinstance(o, ast.arg)}).visit(made)
 
 
 def _lambda(tree, f):
     "The `lambda` that `f` is, as a `def`; None if these lines have none, or several with these parameters"
     names = f.__code__.co_varnames[: f.__code__.co_argcount]
-    found = [o for o in ast.walk(tree) if isinstance(o, ast.Lambda)]
+    found = [o for o in walk(tree) if isinstance(o, ast.Lambda)]
     found = [o for o in found if tuple(a.arg for a in o.args.args) == names]
     if len(found) != 1:
         return None
     body = ast.copy_location(ast.Return(found[0].body), found[0].body)
     made = ast.FunctionDef('lambda_', found[0].args, [body], [])
-    return ast.fix_missing_locations(ast.copy_location(made, found[0]))
+    return settle(ast.copy_location(made, found[0]))
 
 
 class _WithoutElse(ast.NodeTransformer):
@@ -72,7 +74,7 @@ class _WithoutElse(ast.NodeTransformer):
 
 def _at(place, new):
     "`new`, whose parts without a line of their own stand where `place` begins"
-    for o in ast.walk(new):
+    for o in walk(new):
         if not hasattr(o, 'lineno'):
             o.lineno = o.end_lineno = place.lineno
             o.col_offset = o.end_col_offset = place.col_offset

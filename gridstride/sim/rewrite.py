@@ -25,6 +25,7 @@ import functools
 import inspect
 import textwrap
 from collections import namedtuple
+from functools import lru_cache
 
 import numpy as np
 
@@ -34,6 +35,7 @@ from .constants import check_constants, folded, outside
 from .definition import definition
 from .memory import freeze
 from .operations import Operations
+from .trees import children, settle, walk
 from .waits import waits
 
 
@@ -42,12 +44,12 @@ Site = namedtuple('Site', 'function file line col source')  # a place in a kerne
 
 def _leaves(body, kinds=(ast.Return, ast.Break, ast.Continue)):
     "Can a lane leave `body` before its end, by one of `kinds`?"
-    return any(isinstance(o, kinds) for s in body for o in ast.walk(s))
+    return any(isinstance(o, kinds) for s in body for o in walk(s))
 
 
 def _assigned_names(body):
     "Names that are given a value in `body`"
-    return {o.id for s in body for o in ast.walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return {o.id for s in body for o in walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
 
 def _number(node):
@@ -57,12 +59,12 @@ def _number(node):
 def _quick(node):
     "Is evaluating `node` harmless in every lane: no memory is touched, nothing is called or divided?"
     kinds = ast.Call, ast.Subscript, ast.BoolOp, ast.IfExp, ast.FloorDiv, ast.Mod
-    return not any(isinstance(o, kinds) for o in ast.walk(node))
+    return not any(isinstance(o, kinds) for o in walk(node))
 
 
 def _bare(tree):
     "`tree` without line numbers"
-    for o in ast.walk(tree):
+    for o in walk(tree):
         for k in o._attributes:
             if hasattr(o, k):
                 delattr(o, k)
@@ -78,6 +80,11 @@ def _expr(src):
         return functools.reduce(
             lambda o, name: ast.Attribute(o, name, ast.Load()), names[1:], ast.Name(names[0], ast.Load())
         )
+    return _filled(_bare_template(src), {}, {})
+
+
+@lru_cache(1000)
+def _bare_template(src):
     return _bare(ast.parse(src, mode='eval')).body
 
 
@@ -141,7 +148,7 @@ class _Rewriter(ast.NodeTransformer):
         place = {k: getattr(node, k, None) for k in ast.expr._attributes}
         if place['end_lineno'] != place['lineno']:  # a call over many lines is told at its last: where it begins
             place |= dict(end_lineno=place['lineno'], end_col_offset=place['col_offset'])
-        return [_filled(o, parts, place) for o in ast.parse(src).body]
+        return [_filled(o, parts, place) for o in _template(src)]
 
     def at(self, node, new):
         "`new`, whose parts that have no line of their own get the line of `node`; what has one was here before"
@@ -152,7 +159,7 @@ class _Rewriter(ast.NodeTransformer):
                 if hasattr(o, 'lineno'):
                     continue
                 ast.copy_location(o, node)
-            todo.extend(ast.iter_child_nodes(o))
+            todo.extend(children(o))
         return new
 
     # blocks
@@ -522,18 +529,31 @@ def _call(f, *args):
     return ast.Call(_expr(f), list(args), [])
 
 
+@lru_cache(1000)  # kernels have them in common
+def _template(src):
+    "The statements of `src`, which nobody changes"
+    return ast.parse(src).body
+
+
 def _filled(tree, parts, place):
-    "`tree`, at a `place`, with the names that `parts` has replaced by its expressions"
-    if isinstance(tree, ast.Name) and tree.id in parts:
+    "A copy of `tree` at a `place`, with the names that `parts` has replaced by its expressions"
+    kind = type(tree)
+    if kind is ast.Name and tree.id in parts:
         return parts[tree.id]
-    if tree._attributes:
-        tree.__dict__.update(place)
-    for name, o in ast.iter_fields(tree):
+    if not tree._fields and not tree._attributes:
+        return tree  # what a name is for, or an operator: it has neither place nor parts
+    new = kind.__new__(kind)
+    has = new.__dict__
+    if kind._attributes:
+        has.update(place)
+    for name, o in tree.__dict__.items():
         if isinstance(o, ast.AST):
-            setattr(tree, name, _filled(o, parts, place))
-        elif isinstance(o, list):
-            o[:] = [_filled(x, parts, place) if isinstance(x, ast.AST) else x for x in o]
-    return tree
+            has[name] = _filled(o, parts, place)
+        elif type(o) is list:
+            has[name] = [_filled(x, parts, place) if isinstance(x, ast.AST) else x for x in o]
+        elif name not in has:
+            has[name] = o
+    return new
 
 
 def _read(f):
@@ -564,7 +584,7 @@ def _rewritten(fn, rewriter):
     start = [f'{o} = __gs.UNDEF' for o in sorted(_locals(fn) - set(params))]
     new = _parse(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
     new.body = [*_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])), *body, *_parse('return __ret')]
-    return ast.fix_missing_locations(ast.Module([rewriter.at(fn, new)], []))
+    return ast.Module([rewriter.at(fn, new)], [])
 
 
 class Program:
@@ -578,7 +598,7 @@ class Program:
         self.waits = waits(fn, f)
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits, kernel)
         check_constants(fn, outside(f), kernel, rewriter.fail)
-        self.tree = ast.increment_lineno(_rewritten(fn, rewriter), first - 1)
+        self.tree = settle(_rewritten(fn, rewriter), first - 1)
         self.file = file
         self.f, self.name, self.kernel = f, f.__name__, kernel
         self.run, self.sites = self._compile(file, rewriter.consts), rewriter.sites
@@ -624,7 +644,7 @@ class Program:
 
 def _locals(fn):
     "Names that the function assigns to"
-    return {o.id for o in ast.walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    return {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
 
 
 def _names(f):

@@ -9,6 +9,8 @@ import inspect
 import textwrap
 import types
 
+from .trees import walk
+
 __all__ = ['waits']
 
 LOCKS = 'cas', 'compare_and_swap', 'exch'
@@ -29,15 +31,15 @@ class _Reader:
         self.f, self.seen, self.closure = f, seen, dict(closure)
 
     def waits(self, tree):
-        loops = [o for o in ast.walk(tree) if isinstance(o, ast.While)]
+        loops = [o for o in walk(tree) if isinstance(o, ast.While)]
         return any(map(self.polls, loops)) or any(r.waits(t) for r, t in self.called(tree))
 
     def polls(self, loop):
         "Is it the loop of a lock, does what atomics have found end it, or does it only look at an array?"
-        inside = list(ast.walk(loop))
+        inside = list(walk(loop))
         if any(isinstance(o, ast.Attribute) and o.attr in LOCKS for o in inside):
             return True
-        if all(map(_idles, loop.body)) and any(isinstance(o, ast.Subscript) for o in ast.walk(loop.test)):
+        if all(map(_idles, loop.body)) and any(isinstance(o, ast.Subscript) for o in walk(loop.test)):
             return True
         ends = [loop.test, *(o.test for o in inside if isinstance(o, ast.If) and _leaves(o))]
         found = self.found(inside)
@@ -57,13 +59,13 @@ class _Reader:
 
     def depends(self, node, names):
         "Does the value of `node` come from one of `names`, or from an atomic operation?"
-        if any(isinstance(o, ast.Name) and o.id in names or _is_atomic(o) for o in ast.walk(node)):
+        if any(isinstance(o, ast.Name) and o.id in names or _is_atomic(o) for o in walk(node)):
             return True
         return any(_has_atomic(r, t) for r, t in self.called(node))
 
     def called(self, node):
         "A reader and the tree of each device function that is called in `node`"
-        for o in ast.walk(node):
+        for o in walk(node):
             f = getattr(self.value(o.func), 'py_func', None) if isinstance(o, ast.Call) else None
             if f is not None and f not in self.seen and (tree := _tree(f)):
                 yield _Reader(f, self.seen | {f}), tree
@@ -96,7 +98,7 @@ def _is_atomic(node):
 
 
 def _has_atomic(reader, tree):
-    return any(map(_is_atomic, ast.walk(tree))) or any(_has_atomic(r, t) for r, t in reader.called(tree))
+    return any(map(_is_atomic, walk(tree))) or any(_has_atomic(r, t) for r, t in reader.called(tree))
 
 
 def _idles(s):
@@ -106,8 +108,8 @@ def _idles(s):
 
 
 def _leaves(branch):
-    return any(isinstance(o, (ast.Break, ast.Return)) for o in ast.walk(branch))
+    return any(isinstance(o, (ast.Break, ast.Return)) for o in walk(branch))
 
 
 def _names(targets):
-    return {o.id for t in targets for o in ast.walk(t) if isinstance(o, ast.Name)}
+    return {o.id for t in targets for o in walk(t) if isinstance(o, ast.Name)}

@@ -7,6 +7,8 @@ that meet at one place make up one variable.
 
 import ast
 
+from ..sim.trees import walk
+
 
 class Variable:
     """A variable of the C program: some assignments of one Python name, or a temporary.
@@ -61,7 +63,7 @@ class _Flow:
 
     def look(self, tree):
         "Note what is read in an expression"
-        for o in ast.walk(tree):
+        for o in walk(tree):
             if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load) and o.id in self.names:
                 self.read(o, o.id)
 
@@ -159,7 +161,7 @@ def variables(tree):
     Parameters count as assigned at their `arg`.
     """
     args = tree.args.args
-    names = {o.id for o in ast.walk(tree) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)} | {
+    names = {o.id for o in walk(tree) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)} | {
         a.arg for a in args
     }
     flow = _Flow(names)

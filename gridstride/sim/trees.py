@@ -1,0 +1,49 @@
+"Syntax trees of Python, walked in a third of the time that `ast` takes, which each kernel's first launch waits for."
+
+import ast
+
+__all__ = ['children', 'settle', 'walk']
+
+
+def children(
+    node,  # of a syntax tree
+) -> list:  # of nodes
+    "What `ast.iter_child_nodes` yields"
+    found, has = [], node.__dict__
+    for name in node._fields:
+        o = has.get(name)
+        if isinstance(o, ast.AST):
+            found.append(o)
+        elif type(o) is list:
+            found += [x for x in o if isinstance(x, ast.AST)]
+    return found
+
+
+def walk(tree) -> list:  # of nodes
+    "What `ast.walk` yields"
+    found = [tree]
+    for node in found:
+        if node._fields:
+            found += children(node)
+    return found
+
+
+def settle(
+    tree,
+    more=0,  # lines
+):
+    """`tree`, whose parts without a place have that of what they are part of, and all of it `more` lines further down:
+    `ast.fix_missing_locations` and `ast.increment_lineno`"""
+    todo = [(tree, 1, 0, 1, 0)]
+    while todo:
+        node, line, column, end, end_column = todo.pop()
+        if node._attributes:
+            has = node.__dict__
+            line, column = has.get('lineno', line), has.get('col_offset', column)
+            end = has.get('end_lineno') or end
+            if has.get('end_col_offset') is not None:
+                end_column = has['end_col_offset']
+            has.update(lineno=line + more, col_offset=column, end_lineno=end + more, end_col_offset=end_column)
+        if node._fields:
+            todo += [(o, line, column, end, end_column) for o in children(node)]
+    return tree
