@@ -10,8 +10,9 @@ from pathlib import Path
 
 import pytest
 
-KNOWN = ['torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes', 'matplotlib.backends.backend_agg',
-         'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp', 'ipykernel.debugger']
+KNOWN = ['no_garbage', 'warm', 'torch', 'torch.fx.experimental.symbolic_shapes', 'matplotlib.axes',
+         'matplotlib.backends.backend_agg', 'matplotlib.projections', 'matplotlib.style', 'ipykernel.kernelapp',
+         'ipykernel.debugger']
 INLINE = 'module://matplotlib_inline.backend_inline'  # what a kernel sets before matplotlib is imported
 
 
@@ -24,6 +25,8 @@ def nursery():
     server = forkserver.ForkServer()
     server.set_forkserver_preload(KNOWN)
     with pytest.MonkeyPatch.context() as patch:
+        own = os.environ.get('PYTHONPATH')
+        patch.setenv('PYTHONPATH', os.pathsep.join([str(Path(__file__).parent), *([own] if own else [])]))
         patch.setenv('MPLBACKEND', INLINE)
         patch.setenv('PYDEVD_DISABLE_FILE_VALIDATION', '1')  # or the debugger has something to say
         server.ensure_running()
@@ -54,6 +57,7 @@ def stay():
     is imported now stays, too, so that is done as rarely as in `conftest`"""
     gc.freeze()
     gc.set_threshold(50_000)
+    gc.enable()
 
 
 def become_kernel(argv, env, cwd, path, ready):
