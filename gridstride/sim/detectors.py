@@ -4,6 +4,7 @@ A detector is told of an access or a barrier by the run at work, `run`, which it
 and the time and does not keep. "Time" counts accesses; it goes on from launch to launch.
 """
 
+import sys
 import time
 
 import numpy as np
@@ -17,12 +18,38 @@ __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detecto
 class Shadow:
     "What is known of each element of a memory: when and by which thread it was written last, when and by whom read"
 
-    def __init__(self, n):  # n: how many elements
-        self.wrote, self.writer = np.zeros(n, np.int32), np.zeros(n, np.int32)  # 0: nobody has written it
-        self.atomic = np.zeros(n, bool)  # was the last write an atomic one?
-        self.read = np.zeros(n, np.int32)
+    def __init__(
+        self,
+        n,  # how many elements
+        few=False,  # will only a small part of them be used?
+    ):
+        made = (_small_pages if few else _zeros)(n, np.int64, np.int64, np.int32, np.int32, np.int32, bool)
         # lowest and highest reader since the barrier: the thread in the upper 32 bits, when it has read in the lower
-        self.lo, self.hi = np.zeros(n, np.int64), np.zeros(n, np.int64)
+        self.lo, self.hi = made[:2]
+        self.read = made[2]
+        self.wrote, self.writer = made[3:5]  # 0: nobody has written it
+        self.atomic = made[5]  # was the last write an atomic one?
+
+
+def _zeros(n, *types):
+    "An array of `n` zeros of each type"
+    return [np.zeros(n, t) for t in types]
+
+
+_LARGE = 1 << 19  # elements
+
+
+def _small_pages(n, *types):
+    """The same. NumPy asks for the memory of large arrays in pages of 2 MB, each of which is cleared for the first
+    element that a kernel touches there; these have small ones."""
+    if n < _LARGE or sys.platform != 'linux':
+        return _zeros(n, *types)
+    import mmap
+
+    sizes = [n * np.dtype(t).itemsize for t in types]
+    memory = mmap.mmap(-1, sum(sizes))
+    memory.madvise(mmap.MADV_NOHUGEPAGE)
+    return [np.frombuffer(memory, t, n, sum(sizes[:i])) for i, t in enumerate(types)]
 
 
 def element_at(v, off):

@@ -48,7 +48,9 @@ class Mem:
     @cached_property
     def shadow(self):
         "What the detectors know of each element"
-        return Shadow(len(self.data))
+        size = len(self.data)
+        few = self.space == 'global' and 4 * sum(int(np.max(v.size)) for v in self.views.values()) < size
+        return Shadow(size, few)
 
 
 class View:
