@@ -1,8 +1,9 @@
 "The site: built once, then read by a parser, as its readers' browsers see it, and as they use it."
-import ast, fcntl, html, json, os, re, shutil, subprocess, sys, threading
+import ast, fcntl, hashlib, html, json, os, re, shutil, subprocess, sys, threading
 from contextlib import contextmanager
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
+from importlib.metadata import distributions
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
@@ -18,20 +19,38 @@ CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 
 LESSONS = [p.stem for p in lessons.lessons()]
 
 
+LEFT_OUT = {'tests', 'build', 'dist', '_build', '_cache', '__pycache__'}  # folders that the site shows nothing of
+
+
+def all_it_is_made_of():
+    "A hash of the course's files and of what is installed"
+    installed = sorted(f'{o.name} {o.version}' for o in distributions())
+    seen = hashlib.sha256(repr([sys.version, *installed]).encode())
+    for at, folders, names in os.walk(ROOT):
+        folders[:] = sorted(o for o in folders if o not in LEFT_OUT and not o.startswith('.'))
+        for path in (Path(at, o) for o in sorted(names) if not o.startswith('.')):
+            seen.update(repr(path).encode() + hashlib.sha256(path.read_bytes()).digest())
+    return seen.hexdigest()
+
+
 @pytest.fixture(scope='session')
 def site(pytestconfig, tmp_path_factory):
-    "The folder of the built site; workers that share the tests build it once, and pages that did not change never"
+    """The folder of the built site; workers that share the tests build it once, pages that did not change never, and
+    nothing where nothing has changed at all"""
     known = getattr(pytestconfig, 'cache', None)
     folder = Path(known.mkdir('site')) if known else tmp_path_factory.mktemp('site')
     session = tmp_path_factory.getbasetemp()
     built = (session.parent if 'PYTEST_XDIST_WORKER' in os.environ else session)/'site-is-built'
     with open(folder/'lock', 'w') as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        if not built.exists():
+        made_of = folder/'made-of'
+        if not built.exists() and not (made_of.exists() and made_of.read_text() == all_it_is_made_of()):
+            made_of.unlink(missing_ok=True)
             cmd = [sys.executable, 'site/build.py', '--to', folder, '--no-lite', '--jobs', '1']  # others are at work
             res = subprocess.run(cmd, cwd=ROOT, text=True, capture_output=True, timeout=300)
             assert res.returncode == 0, f'{res.stdout}\n{res.stderr[-5000:]}'
-            built.touch()
+            made_of.write_text(all_it_is_made_of())
+        built.touch()
     return folder/'_build'
 
 
