@@ -148,6 +148,28 @@ def test_copy_engines_are_told_where_keys_lie(monkeypatch):
             assert to.equal(want)
 
 
+def refused(rank):
+    x, said = torch.zeros(1, 1, 8, 16), []
+    for q, k, how in ((x, x.numpy(), {}), (x, x.double(), {}), (x, x[:, :, 1:], {}), (x[0], x[0], {}),
+                      (x, x, dict(carrier=ring.Messages)), (x, x, dict(carrier='copies'))):
+        try: ring.attention(q, k, q, **how)
+        except (TypeError, ValueError) as e: said.append(f'{type(e).__name__}: {e}')
+    return said
+
+
+def test_what_a_ring_cannot_take_is_refused(monkeypatch):
+    [said] = ring.launch(refused, 1, backend='gloo')
+    alike = 'ValueError: ring: q, k and v need one shape [batch, heads, rows, dim], one type and one device; they are '
+    assert said[0] == 'TypeError: ring: k is a ndarray, and a torch tensor is needed'
+    assert all(o.startswith(alike + f'{size} torch.float32 on cpu, ')
+               for o, size in zip(said[1:4], ('(1, 1, 8, 16)', '(1, 1, 8, 16)', '(1, 8, 16)')))
+    assert said[4:] == [f'TypeError: ring: carrier is {o}, and one that was made is needed: carrier=ring.Copies()'
+                        for o in ("<class 'gridstride.ring.carriers.Messages'>", "'copies'")]
+    monkeypatch.setattr(carriers, 'rank_and_ranks', lambda: (0, 1))
+    monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
+    with pytest.raises(RuntimeError, match=r'there is none here; use ring\.Messages'): ring.Copies()
+
+
 def others(rank, parts, keys, row):
     q, k, v = (x[rank] for x in parts)
     return ring.ulysses_attention(q, k, v, 'striped'), ring.tree_decode(row, *(x[rank] for x in keys))
@@ -284,7 +306,8 @@ class World:
         self.current = {r: self.streams[r][0] for r in range(ranks)}
         monkeypatch.setattr(Cell, 'world', self)
         cuda = types.SimpleNamespace(Stream=self.stream, current_stream=lambda: self.current[self.me],
-                                     stream=self.on, current_device=lambda: 0, synchronize=lambda: None)
+                                     stream=self.on, current_device=lambda: 0, synchronize=lambda: None,
+                                     is_available=lambda: True)
         fake = types.SimpleNamespace(cuda=cuda, int32=None, device=lambda *_: None, zeros=lambda *_, **__: Cell())
         monkeypatch.setattr(carriers, 'torch', fake)
         monkeypatch.setattr(carriers, 'dist', types.SimpleNamespace(barrier=lambda: None))

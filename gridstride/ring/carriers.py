@@ -162,6 +162,8 @@ class Copies:
 
     def __init__(self):
         self.me, self.ranks = rank_and_ranks()
+        if not torch.cuda.is_available():
+            raise RuntimeError('ring.Copies: copy engines are of a GPU, and there is none here; use ring.Messages()')
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.side, self.call, self.shape = torch.cuda.Stream(priority=-1), 0, None
         self.told = _Shared((4, self.ranks), torch.int32, self.device)

@@ -21,9 +21,14 @@ def _unmarked(what, step):
 
 
 def _check(q, k, v, order, ranks):
-    if q.dim() != 4 or q.shape != k.shape or q.shape != v.shape or not q.dtype == k.dtype == v.dtype:
-        shapes = ', '.join(f'{tuple(x.shape)} {x.dtype}' for x in (q, k, v))
-        raise ValueError(f'ring: q, k and v need one shape [batch, heads, rows, dim] and one type; they are {shapes}')
+    for name, x in dict(q=q, k=k, v=v).items():
+        if not isinstance(x, torch.Tensor):
+            raise TypeError(f'ring: {name} is a {type(x).__name__}, and a torch tensor is needed')
+    if q.dim() != 4 or any((x.shape, x.dtype, x.device) != (q.shape, q.dtype, q.device) for x in (k, v)):
+        said = ', '.join(f'{tuple(x.shape)} {x.dtype} on {x.device}' for x in (q, k, v))
+        raise ValueError(
+            f'ring: q, k and v need one shape [batch, heads, rows, dim], one type and one device; they are {said}'
+        )
     check_order(order, q.shape[2] * ranks, ranks)
 
 
@@ -308,6 +313,8 @@ def attention(
 
     After Liu, Zaharia and Abbeel, Ring Attention (2023), and Brandon and others, Striped Attention (2023)."""
     carrier = carrier or Messages()
+    if isinstance(carrier, type) or not hasattr(carrier, 'fetch'):
+        raise TypeError(f'ring: carrier is {carrier!r}, and one that was made is needed: carrier=ring.Copies()')
     _check(q, k, v, order, rank_and_ranks()[1])
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     job = _Job(order, causal, scale, kernels or kernels_for(q, k, v), carrier, stamp or _unmarked)
