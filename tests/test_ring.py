@@ -165,6 +165,9 @@ def test_what_a_ring_cannot_take_is_refused(monkeypatch):
                for o, size in zip(said[1:4], ('(1, 1, 8, 16)', '(1, 1, 8, 16)', '(1, 8, 16)')))
     assert said[4:] == [f'TypeError: ring: carrier is {o}, and one that was made is needed: carrier=ring.Copies()'
                         for o in ("<class 'gridstride.ring.carriers.Messages'>", "'copies'")]
+    monkeypatch.setattr('gridstride.ring.others.rank_and_ranks', lambda: (0, 4))
+    q, k = torch.zeros(1, 4, 8, 16), torch.zeros(1, 2, 8, 16)
+    with pytest.raises(ValueError, match='2 heads of k cannot be shared by 4 ranks'): ring.ulysses_attention(q, k, k)
     monkeypatch.setattr(carriers, 'rank_and_ranks', lambda: (0, 1))
     monkeypatch.setattr(torch.cuda, 'is_available', lambda: False)
     with pytest.raises(RuntimeError, match=r'there is none here; use ring\.Messages'): ring.Copies()

@@ -50,8 +50,11 @@ def ulysses_attention(
 
     After Jacobs and others, DeepSpeed Ulysses (2023)"""
     _, ranks = rank_and_ranks()
-    if q.shape[1] % ranks:
-        raise ValueError(f'ulysses_attention: {q.shape[1]} heads cannot be shared by {ranks} ranks evenly')
+    for name, x in dict(q=q, k=k, v=v).items():
+        if x.shape[1] % ranks:
+            raise ValueError(
+                f'ulysses_attention: {x.shape[1]} heads of {name} cannot be shared by {ranks} ranks evenly'
+            )
     q, k, v = (_to_heads(x, order) for x in (q, k, v))
     scale = q.shape[-1] ** -0.5 if scale is None else float(scale)
     out, _ = (kernels or kernels_for(q, k, v)).attend(q, k, v, causal, scale)
