@@ -6,7 +6,7 @@ Needs the extra `site`. Pyodide's files are fetched once (`fetch.py`); nothing h
 Exit status 3: they cannot be had, and why is said.
 """
 
-import hashlib, json, shutil, subprocess, sys, tempfile, zipfile
+import hashlib, json, re, shutil, subprocess, sys, tempfile, zipfile
 from pathlib import Path
 
 HERE, ROOT = Path(__file__).resolve().parent, Path(__file__).resolve().parents[2]
@@ -158,6 +158,27 @@ def run_jupyterlite(lite, out):
         sys.exit(f'{res.stdout}\n{res.stderr}')
 
 
+# A kernel that begins before the page has its service worker is told that there is none: it sees no files, and what a
+# reader has solved is lost. JupyterLite does not wait (0.6); where there never is one, after five seconds we don't, too.
+KERNEL_BEGINS = re.compile(r'(create:async \w=>\{)(const\{PyodideKernel:.{1,200}?null==(\w)\?void 0:\3\.enabled)')
+FIRST = (
+    r'\1await Promise.race([Promise.all([null==\3?0:\3.ready,navigator.serviceWorker?.ready]),'
+    r'new Promise(o=>setTimeout(o,5e3))]).catch(()=>{});\2'
+)
+
+
+def wait_for_files(out):
+    "Let each kernel begin once its page has a service worker, by which it sees files"
+    found = 0
+    for p in (out / 'extensions' / PLUGIN / 'static').glob('*.js'):
+        text, times = KERNEL_BEGINS.subn(FIRST, p.read_text(encoding='utf-8'))
+        if times:
+            p.write_text(text, encoding='utf-8')
+        found += times
+    if found != 1:
+        sys.exit(f'Where {PLUGIN} begins a kernel is found {found} times, not once: see KERNEL_BEGINS in {__file__}')
+
+
 def add_icons(out):
     "The icons that a notebook's tab asks for while it is busy, which JupyterLite does not bring"
     (out / 'static/favicons').mkdir(parents=True, exist_ok=True)
@@ -190,6 +211,7 @@ def build(out: Path) -> bool:  # whether there was anything to do
         (lite / 'overrides.json').write_text(json.dumps(OVERRIDES))
         run_jupyterlite(lite, out)
         shutil.copytree(made, out, dirs_exist_ok=True)
+    wait_for_files(out)
     add_icons(out)
     stamp.write_text(now)
     return True
