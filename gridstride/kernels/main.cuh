@@ -28,23 +28,43 @@ struct Wrong {
     unsigned worst;                         // the largest error in units of the bound, as the bits of a float
 };
 
+constexpr int SIDE = 64, DEEP = 16, EACH = 4;                              // of out, of k, of a thread: 16 x 16 threads
+
+// Each product of two numbers is exact in float64; a block shares what it reads, since 8192^3 take seconds else.
 __global__ void compare(const Number *m, const Number *n, const Number *out, int h, int w, int k, Wrong *wrong) {
-    size_t i = (size_t)blockIdx.x * blockDim.x + threadIdx.x, r = i / w, c = i % w;
-    if (r >= h) return;
-    const Number *a = m_turned ? m + r : m + r * k, *b = n_turned ? n + c * k : n + c;
-    size_t to_next_a = m_turned ? h : 1, to_next_b = n_turned ? 1 : w;
-    double sum = 0, size = 0;
-    for (int j = 0; j < k; j++) {
-        double product = (double)(float)a[j * to_next_a] * (double)(float)b[j * to_next_b];
-        sum += product;
-        size += fabs(product);
+    __shared__ double a[DEEP][SIDE + 1], b[DEEP][SIDE + 1];
+    const int top = blockIdx.y * SIDE, left = blockIdx.x * SIDE, thread = threadIdx.y * 16 + threadIdx.x;
+    double sum[EACH][EACH] = {}, size[EACH][EACH] = {};
+    for (int from = 0; from < k; from += DEEP) {
+        for (int i = thread; i < SIDE * DEEP; i += 256) {                  // neighbours in memory by neighbours
+            int ja = m_turned ? i / SIDE : i % DEEP, r = m_turned ? i % SIDE : i / DEEP;
+            int jb = n_turned ? i % DEEP : i / SIDE, c = n_turned ? i / DEEP : i % SIDE;
+            size_t row = top + r, column = left + c, ka = from + ja, kb = from + jb;
+            a[ja][r] = row < h && ka < k ? (double)(float)m[m_turned ? ka * h + row : row * k + ka] : 0;
+            b[jb][c] = column < w && kb < k ? (double)(float)n[n_turned ? column * k + kb : kb * w + column] : 0;
+        }
+        __syncthreads();
+        for (int j = 0; j < DEEP; j++)
+            for (int r = 0; r < EACH; r++)
+                for (int c = 0; c < EACH; c++) {
+                    double product = a[j][threadIdx.y + 16 * r] * b[j][threadIdx.x + 16 * c];
+                    sum[r][c] += product;
+                    size[r][c] += fabs(product);
+                }
+        __syncthreads();
     }
-    double error = fabs((double)(float)out[i] - sum) / (ROUNDING * fabs(sum) + TERMS * size);
-    if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
-    else {                                  // NaN is here, too
-        atomicAdd(&wrong->count, 1);
-        atomicMin(&wrong->first, i);
-    }
+    for (int r = 0; r < EACH; r++)
+        for (int c = 0; c < EACH; c++) {
+            size_t row = top + threadIdx.y + 16 * r, column = left + threadIdx.x + 16 * c, i = row * w + column;
+            if (row >= h || column >= w) continue;
+            double error = fabs((double)(float)out[i] - sum[r][c]) /
+                           (ROUNDING * fabs(sum[r][c]) + TERMS * size[r][c]);
+            if (error <= 1) atomicMax(&wrong->worst, __float_as_uint((float)error));
+            else {                          // NaN is here, too
+                atomicAdd(&wrong->count, 1);
+                atomicMin(&wrong->first, i);
+            }
+        }
 }
 
 // Multiplies into memory full of NaN, and looks at every number. Returns the largest error in units of the bound.
@@ -57,7 +77,7 @@ double check(int number, const Number *m, const Number *n, Number *out) {
     OK(cudaMemset(out, 0xff, size * sizeof(Number)));
     multiply(number, m, n, out);
     OK(cudaDeviceSynchronize());
-    compare<<<(size + 255) / 256, 256>>>(m, n, out, h, w, k, wrong);
+    compare<<<dim3((w + SIDE - 1) / SIDE, (h + SIDE - 1) / SIDE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (got.count) {
         printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu numbers are wrong, the first at [%llu, %llu]\n", NAME, h, k, k, w,

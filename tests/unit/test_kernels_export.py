@@ -1,11 +1,13 @@
 "The kernels as programs of their own: what is exported, that it is what the package launches, that nvcc compiles it."
 import re, shutil, subprocess, sys
+from pathlib import Path
 from types import SimpleNamespace
 
 import numpy as np
 import pytest
 import torch
 from gridstride import kernels
+from gridstride.cpp import cuda_kernel
 from gridstride.cpp.cache import build
 from gridstride.kernels import choice, costs, export, finals, fp32, hopper, rung, split, standalone, tensor_cores
 from gridstride.kernels.__main__ import main
@@ -195,6 +197,33 @@ def test_the_script_counts_what_passes(tmp_path):
     done = subprocess.run(['sh', tmp_path/'run.sh'], env={'PATH': f'{nvcc.parent}:/usr/bin:/bin'},
                           capture_output=True, text=True)
     assert done.returncode == 1 and done.stdout == 'FAIL matmul_thin_rows, exit status 1\n1 of 2 pass\n', done
+
+
+CHECK = '''#include <cuda_bf16.h>
+typedef __nv_bfloat16 Number;
+constexpr bool m_turned = %s, n_turned = %s;
+%s
+'''
+
+
+@pytest.mark.parametrize('layout', ['nn', 'tn', 'nt', 'tt'])
+def test_the_programs_find_each_number_that_is_wrong(layout):
+    "Right ones are within the bound; some that are a few of its units off are counted, and the first is told"
+    text = (Path(export.__file__).parent/'main.cuh').read_text()
+    part = re.search(r'^constexpr double ROUNDING.*?(?=^// Multiplies into)', text, re.M | re.S)[0]
+    compare = cuda_kernel(CHECK % (*(str(o == 't').lower() for o in layout), part), 'compare')
+    torch.manual_seed(0)
+    h, w, k = 70, 131, 37
+    m, n = (torch.randn(s, dtype=torch.bfloat16) for s in ((h, k), (k, w)))
+    right = m.double() @ n.double()
+    given = [o.T.contiguous() if turned == 't' else o for o, turned in zip((m, n), layout)]
+    for places in ([], [(69, 130)], [(5, 127), (5, 128), (64, 0)]):
+        out = right.bfloat16()
+        for p in places: out[p] += 2**-6*right[p].abs() + .1
+        wrong = torch.tensor([0, -1, 0])                           # as in `Wrong`: how many, the first, the largest error
+        compare[(3, 2), (16, 16)](*given, out, h, w, k, wrong)
+        assert wrong[:2].tolist() == [len(places), places[0][0]*w + places[0][1] if places else -1]
+        assert .5 < wrong[2:].view(torch.float32)[0] <= 1
 
 
 COMPILED = ['lesson_13_tuned', 'lesson_22_stored', 'matmul_split_64x64_k_in_4_tn', 'matmul_half_256x192_nt_turned_1x2',
