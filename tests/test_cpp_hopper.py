@@ -1169,7 +1169,7 @@ def test_warpgroups_that_take_turns(cut, layout, order):
     for shape in (328,328,64*rung.constants['STAGES']*2+72),(8,8,64): assert product_in_turns(rung, layout, *shape)
 
 def test_who_does_not_await_a_turn_takes_the_stages_of_another_tile(order):
-    "A barrier tells whether a phase is an even one: two turns of the ring ahead, the last but one is taken for one's own"
+    "A barrier tells whether a phase is an even one: two turns ahead, the last but one is taken for its own"
     rung = halves.half(TURNS[0][0])
     with pytest.raises((RacecheckError, SynccheckError)):
         product_in_turns(changed(rung, 'if (PING && tile > cluster) await_turn(wg);', ''), 'nn', 328, 328,

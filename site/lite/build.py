@@ -159,7 +159,7 @@ def run_jupyterlite(lite, out):
 
 
 # A kernel that begins before the page has its service worker is told that there is none: it sees no files, and what a
-# reader has solved is lost. JupyterLite does not wait (0.6); where there never is one, after five seconds we don't, too.
+# reader has solved is lost. JupyterLite does not wait (0.6); where there never is one, after five seconds we don't.
 KERNEL_BEGINS = re.compile(r'(create:async \w=>\{)(const\{PyodideKernel:.{1,200}?null==(\w)\?void 0:\3\.enabled)')
 FIRST = (
     r'\1await Promise.race([Promise.all([null==\3?0:\3.ready,navigator.serviceWorker?.ready]),'

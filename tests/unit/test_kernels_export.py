@@ -220,7 +220,7 @@ def test_the_programs_find_each_number_that_is_wrong(layout):
     for places in ([], [(69, 130)], [(5, 127), (5, 128), (64, 0)]):
         out = right.bfloat16()
         for p in places: out[p] += 2**-6*right[p].abs() + .1
-        wrong = torch.tensor([0, -1, 0])                           # as in `Wrong`: how many, the first, the largest error
+        wrong = torch.tensor([0, -1, 0])  # as in `Wrong`: how many, the first, the largest error
         compare[(3, 2), (16, 16)](*given, out, h, w, k, wrong)
         assert wrong[:2].tolist() == [len(places), places[0][0]*w + places[0][1] if places else -1]
         assert .5 < wrong[2:].view(torch.float32)[0] <= 1
