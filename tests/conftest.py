@@ -85,6 +85,18 @@ def young():
     gc.freeze()
 
 
+@pytest.fixture
+def ipython():
+    "A new shell as notebooks have it, and none afterwards: while there is one, functions of `__main__` are of its cells"
+    from IPython.core.interactiveshell import InteractiveShell
+    InteractiveShell.clear_instance()
+    shell = InteractiveShell.instance(colors='NoColor')
+    yield shell
+    shell.user_ns.clear()  # `%reset` looks through all that there is for garbage, twice
+    shell.init_user_ns()
+    InteractiveShell.clear_instance()
+
+
 @pytest.fixture(scope='session')
 def copied_course(tmp_path_factory):
     "A copy of the course to run notebooks in: one for all, compiled as the course is, since they change nothing there"

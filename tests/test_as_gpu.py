@@ -225,18 +225,14 @@ def test_a_program_without_detectors_says_so(tmp_path):
     assert r.returncode and 'RacecheckError' in r.stderr and 'unchecked' not in r.stdout, r
 
 
-def test_a_cell_that_is_interrupted_tells_its_calls_and_what_they_took(tmp_path, capsys):
-    from IPython.core.interactiveshell import InteractiveShell
-
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance()
+def test_a_cell_that_is_interrupted_tells_its_calls_and_what_they_took(tmp_path, capsys, ipython):
     with as_gpu.as_gpu(unchecked=True):
-        as_gpu._count_calls(shell)
+        as_gpu._count_calls(ipython)
         m = cpp_extension.load_inline('race_ext', [DECLARED], [RACE], functions=['last'])
-        shell.user_ns.update(m=m, x=torch.zeros(1, dtype=torch.int32))
-        shell.run_cell('for _ in range(7): m.last(x)')
+        ipython.user_ns.update(m=m, x=torch.zeros(1, dtype=torch.int32))
+        ipython.run_cell('for _ in range(7): m.last(x)')
         assert 'in call' not in capsys.readouterr().out
-        shell.run_cell('for _ in range(1200): m.last(x)\nraise KeyboardInterrupt')
+        ipython.run_cell('for _ in range(1200): m.last(x)\nraise KeyboardInterrupt')
     printed = capsys.readouterr().out
     line = re.search(r'^gridstride: in call 1,200 of compiled code, (\S+) s each$', printed, re.M)
     assert 0 < float(line[1]) < 0.1, printed

@@ -3,7 +3,6 @@ import re
 from pathlib import Path
 
 import numpy as np, pytest, torch
-from IPython.core.interactiveshell import InteractiveShell
 
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, driver, kernel
@@ -310,14 +309,9 @@ def test_detectors(k):
 # %%cuda
 
 @pytest.fixture
-def shell():
-    InteractiveShell.clear_instance()
-    s = InteractiveShell.instance()
-    s.run_line_magic('load_ext', 'gridstride.cpp')
-    yield s
-    s.user_ns.clear()  # `%reset` looks through all that there is for garbage, twice
-    s.init_user_ns()
-    InteractiveShell.clear_instance()
+def shell(ipython):
+    ipython.run_line_magic('load_ext', 'gridstride.cpp')
+    return ipython
 
 def test_magic_kernels(shell):
     shell.run_cell_magic('cuda', '', '__global__ void add(int *x, int n) { x[threadIdx.x] += n; }\n'

@@ -490,9 +490,9 @@ def test_detectors_can_be_chosen(wrong):
     fails(RacecheckError, wrong.go_across, x)
 
 def test_unchecked_code_cannot_harm(unchecked):
-    x = torch.zeros(64)
-    unchecked.go_across(x)
-    assert x.equal(torch.ones(64))
+    x = torch.full((64,), np.nan)
+    unchecked.go_across(x)                                  # blocks run beside each other, and which is last is chance
+    assert set(x.tolist()) <= {0, 1}
     unchecked.go_past(ramp(128), torch.zeros(128))
 
 @pytest.mark.parametrize('args,what',

@@ -370,21 +370,18 @@ def test_the_essential_words_of_a_mistake(title):
         assert '/gridstride/' not in text
 
 
-def test_the_whole_traceback_comes_on_request():
-    InteractiveShell.clear_instance()
-    shell = InteractiveShell.instance(colors='NoColor')
+def test_the_whole_traceback_comes_on_request(ipython):
     try:
-        shell.run_cell('from gridstride.sim import cuda\nimport numpy as np\n@cuda.jit\n'
+        ipython.run_cell('from gridstride.sim import cuda\nimport numpy as np\n@cuda.jit\n'
                        'def k(x): x[cuda.grid(1)] = 1\n')
-        e = shell.run_cell('def go():\n    k[1, 9](np.zeros(8))\ngo()').error_in_exec
+        e = ipython.run_cell('def go():\n    k[1, 9](np.zeros(8))\ngo()').error_in_exec
         short = e._render_traceback_()
         assert [o.split(': ', 1)[1] for o in short[:2]] == ['go()', 'k[1, 9](np.zeros(8))']
         assert '%xmode Verbose' in short[-1] and len(short) < 10
-        shell.run_line_magic('xmode', 'Verbose')
+        ipython.run_line_magic('xmode', 'Verbose')
         assert 'gridstride/sim/launch.py' in '\n'.join(e._render_traceback_())
     finally:
-        shell.run_line_magic('xmode', 'Context')
-        InteractiveShell.clear_instance()
+        ipython.run_line_magic('xmode', 'Context')
 
 
 SCRIPT = """
