@@ -860,8 +860,9 @@ WORDS = {
         'Declare it in the kernel, or in the function that uses it.',
     ),
     ('crash', 'no_addresses'): Words(
-        'no addresses are left for the detectors',
-        'A limit on virtual memory (ulimit -v) is in their way; checks=False runs without them.',
+        'no addresses are left for the memory of the emulated device, or for its detectors',
+        'A limit on virtual memory (ulimit -v) is in their way, or what is never freed has taken them all; '
+        'checks=False needs fewer.',
     ),
     ('crash', 'no_stack'): Words(
         "no memory for another thread's stack",

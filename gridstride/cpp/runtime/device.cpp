@@ -153,10 +153,8 @@ void *mapped(const void *host) {
 }
 void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind) {
     Turn turn;
-    char *p = memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name);
-    if (!p) return nullptr;
-    memory.pieces.back().symbol = true;
-    memcpy(p, init, bytes);
+    char *p = memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, false, 0, true);
+    if (p) memcpy(p, init, bytes);
     return p;
 }
 
@@ -167,13 +165,13 @@ void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh) {
     char *h = static_cast<char *>(host);
     for (auto &a : memory.adopted)
         if (h >= a.host && h + bytes <= a.host + a.bytes) return a.device + (h - a.host);
+    for (auto &a : memory.adopted)                          // a larger range around one that is known
+        if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
     // A view that begins inside of an array is as misaligned here as it is there.
     const size_t skew = reinterpret_cast<uintptr_t>(h) % 16;
     char *d = memory.alloc(bytes, itemsize, fresh, false, false, "", false, skew);
-    if (!d) return nullptr;
+    if (!d) fail(Code::no_addresses, {});                  // a kernel that got null would be blamed
     memcpy(d, h, bytes);
-    for (auto &a : memory.adopted)                          // a larger range around one that is known
-        if (a.host < h + bytes && h < a.host + a.bytes) return nullptr;
     memory.adopted.push_back({h, d, bytes});
     return d;
 }

@@ -1,8 +1,10 @@
 // Device memory: one reserved range of addresses, apart from the host's. Every piece has pages of its own with unmapped
 // ones around it, so that even unchecked code cannot harm the process that called it.
 #pragma once
+#include <algorithm>
 #include <atomic>
 #include <string.h>
+#include <utility>
 #include <vector>
 #include <sys/mman.h>
 #include <unistd.h>
@@ -55,7 +57,11 @@ struct Adopted {
 #endif
 struct Memory {
     char *base = nullptr;
-    size_t size = 0, used = 0, page = 0, bytes = 0;
+    size_t size = 0, page = 0, bytes = 0;
+    // The hole that pieces are made in, as offsets: from `used` on, and symbols, which stay, before `end`. Another one
+    // is looked for where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
+    size_t used = 0, middle = 0, end = 0;
+    size_t most = 0; // pieces, until those that were freed are forgotten
     std::vector<Piece> pieces;
     uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece that lies there
     std::vector<Adopted> adopted;
@@ -86,43 +92,61 @@ struct Memory {
     // `close`: one page will do, because there may be thousands of such pieces. `skew`: bytes behind a multiple of 256
     char *alloc(
         size_t n, size_t itemsize, bool fresh, bool host, bool constant, const char *name, bool close = false,
-        size_t skew = 0) {
+        size_t skew = 0, bool symbol = false) {
         if (!reserve()) return nullptr;
-        recycle();
         const size_t gap = pages(close                    ? page
                                  : n < (size_t(1) << 20)  ? size_t(1) << 20
                                  : n < (size_t(64) << 20) ? n
                                                           : size_t(64) << 20),
-                     whole = pages(n ? n + skew : 1);
-        if (used + 2 * gap + whole > size) return nullptr;
-        char *start = base + used + gap;
+                     whole = pages(std::max(n, size_t(1)) + skew), needed = gap + whole + gap;
+        if (used >= middle || end - used < needed || pieces.size() >= most) recycle();
+        if (end - used < needed) return nullptr;
+        const size_t at = symbol ? end - gap - whole : used + gap;
+        char *start = base + at;
         if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
 #ifdef MADV_HUGEPAGE
         if (whole >= size_t(4) << 20) madvise(start, whole, MADV_HUGEPAGE);    // else each 4 KB costs a fault
 #endif
-        used += gap + whole;
-        char *p = start + (whole - n - skew) / 256 * 256 + skew;
+        if (symbol) end = at;
+        else used = at + whole;
+        char *p = start + (whole - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
-        pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, false, ""});
+        pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, ""});
         strncpy(pieces.back().name, name, sizeof pieces.back().name - 1);
-        for (size_t i = 0; i < whole / page; i++) piece_of[(start - base) / page + i] = uint32_t(pieces.size());
+        number(pieces.back(), uint32_t(pieces.size()));
         bytes += n;
         return p;
     }
-    // Nothing lives above the symbols: start again there.
-    void recycle() {
-        if (used < size / 2 && pieces.size() < 100000) return;
-        while (!pieces.empty() && !pieces.back().live) {
-            const uintptr_t start = pieces.back().lo - reinterpret_cast<uintptr_t>(base);
-            used = start / page * page;
-            forget(pieces.back());
-            pieces.pop_back();
-        }
+    // Whose pages they are: 1 + the number of the piece, or 0
+    void number(const Piece &p, uint32_t n) {
+        const auto [from, to] = span(p);
+        for (size_t i = from / page; i < to / page; i++) piece_of[i] = n;
     }
-    void forget(const Piece &p) {
-        const size_t first = (p.lo - reinterpret_cast<uintptr_t>(base)) / page,
-                     last = (p.hi - 1 - reinterpret_cast<uintptr_t>(base)) / page;
-        for (size_t i = first; i <= last; i++) piece_of[i] = 0;
+    std::pair<size_t, size_t> span(const Piece &p) const { // of its pages
+        const size_t from = p.lo - reinterpret_cast<uintptr_t>(base), to = p.hi - reinterpret_cast<uintptr_t>(base);
+        return {from / page * page, pages(std::max(to, from + 1))};
+    }
+    // What was freed is forgotten, and the widest hole between what lives is the next.
+    void recycle() {
+        std::vector<std::pair<size_t, size_t>> taken = {{size, size}};
+        size_t n = 0;
+        for (const Piece &p : pieces) {
+            if (!p.live) {
+                number(p, 0);
+                continue;
+            }
+            taken.push_back(span(p));
+            if (&p != &pieces[n++]) number(p, uint32_t(n)), pieces[n - 1] = p;
+        }
+        pieces.resize(n);
+        most = std::max(size_t(100000), 2 * n);
+        std::sort(taken.begin(), taken.end());
+        size_t from = used = end = 0;
+        for (const auto &t : taken) {
+            if (t.first - from > end - used) used = from, end = t.first;
+            from = t.second;
+        }
+        middle = used + (end - used) / 2;
     }
     inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
         if (!holds(a)) return nullptr;

@@ -1,0 +1,88 @@
+"""The addresses of emulated device memory return when what lay there was freed, whatever lives on; and where none are
+left, no kernel is given a null pointer instead of its array."""
+from functools import lru_cache
+
+import pytest, torch
+
+from gridstride import cpp
+from gridstride.cpp import load_cuda
+from gridstride.findings import KernelError, OutOfMemory
+
+SRC = '''
+__global__ void add_k(float *x) { x[threadIdx.x] += 1; }
+void add(torch::Tensor x) { add_k<<<1, 32>>>(x.data_ptr<float>()); }
+static std::vector<void *> all;
+bool take(int n, int bytes = 64 << 20) {     // n more
+    for (; n; n--) {
+        void *p;
+        if (cudaMalloc(&p, bytes)) return false;
+        all.push_back(p);
+    }
+    return true;
+}
+void give(size_t but) {                      // all but the last so many
+    size_t n = all.size() - but;
+    for (size_t i = 0; i < n; i++) cudaFree(all[i]);
+    all.erase(all.begin(), all.begin() + n);
+}
+bool turns(int n) {                          // n times, each while the one before it is still there
+    for (; n; n--) {
+        if (!take(1)) return false;
+        give(1);
+    }
+    return true;
+}
+'''
+SYMBOL = '''
+__device__ int count = 3;
+__global__ void count_k(int *out) { *out = ++count; }
+int counted() {
+    int *p, n;
+    cudaMalloc(&p, sizeof n);
+    count_k<<<1, 1>>>(p);
+    cudaMemcpy(&n, p, sizeof n, cudaMemcpyDeviceToHost);
+    cudaFree(p);
+    return n;
+}'''
+FIRST = 70  # blocks, with the gaps around them more than half of all addresses
+ALL = 300   # more than all
+
+
+@lru_cache
+def compiled(): return load_cuda(SRC)
+
+
+@pytest.fixture
+def lib():
+    yield compiled()
+    compiled().give(0)
+
+
+def adds(lib):
+    x = torch.zeros(32)
+    lib.add(x)
+    return x.eq(1).all()
+
+
+def test_addresses_return_while_something_lives(lib):
+    assert lib.turns(ALL) and adds(lib)
+
+
+def test_addresses_return_below_a_symbol(lib):
+    "A library's variables stay: those of one that is loaded late lie above all that was freed by then"
+    assert lib.turns(FIRST)
+    late = load_cuda(SYMBOL)
+    assert lib.turns(1)
+    lib.give(0)
+    for _ in range(ALL):
+        assert lib.take(1)
+        lib.give(0)
+    assert adds(lib) and late.counted() == 4 and late.counted() == 5
+
+
+def test_where_no_addresses_are_left_it_is_told(lib):
+    with cpp.options(memory='64G'), pytest.warns(OutOfMemory):
+        assert not lib.take(ALL) and not lib.take(20_000, 1)
+    with pytest.raises(KernelError, match='no addresses are left'): adds(lib)
+    lib.give(0)
+    assert adds(lib)
