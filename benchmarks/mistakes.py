@@ -287,7 +287,7 @@ void go(torch::Tensor x) {
 '''],
     'CUDA C: a wild address': ['''%%cuda
 __global__ void wild(const float *x, float *out) {
-    out[threadIdx.x] = x[threadIdx.x * 1000000000LL];
+    out[threadIdx.x] = x[threadIdx.x * 10000000000LL];
 }
 ''', 'wild[1, 100](x, out)'],
     'CUDA C: an array that begins inside another': ['''%%cuda
