@@ -38,6 +38,7 @@ from .files import write_whole
 __all__ = [
     'PACKAGES',
     'Unavailable',
+    'no_gpu',
     'key',
     'function_within',
     'machine',
@@ -323,11 +324,18 @@ def _replay(name, k, folder, why):
     return rec
 
 
-def _need_gpu():
-    from .utils import backend
+def no_gpu() -> str:
+    "Why kernels run on no GPU here; empty if they do"
+    from .utils import backend, gpu_count
 
-    if backend() != 'gpu':
-        raise Unavailable('This needs an NVIDIA GPU, and none is here')
+    if backend() == 'gpu':
+        return ''
+    return 'no GPU is used (GRIDSTRIDE_BACKEND is sim)' if gpu_count() else 'no GPU is here'
+
+
+def _need_gpu():
+    if why := no_gpu():
+        raise Unavailable(f'This needs an NVIDIA GPU, and {why.replace("no GPU", "none")}')
 
 
 # What a lesson measures: plain data, or something that shows itself.

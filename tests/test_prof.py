@@ -281,7 +281,7 @@ def fake(tmp_path, monkeypatch, driver):
     (folder/'ncu').write_text(SHELL.format(samples=shlex.quote(str(SAMPLES)), python=shlex.quote(sys.executable),
                                            folder=shlex.quote(str(folder))))
     (folder/'ncu').chmod(0o755)
-    monkeypatch.setattr(counters, 'gpu_count', lambda: 1)
+    monkeypatch.setattr(counters, 'no_gpu', lambda: '')
     monkeypatch.setattr(counters, 'find_ncu', lambda: str(folder/'ncu'))
     monkeypatch.chdir(tmp_path)
     return folder
@@ -356,9 +356,9 @@ def test_neither_file_nor_source(fake):
 
 
 def test_without_ncu_or_gpu_one_line_says_so(monkeypatch):
-    monkeypatch.setattr(counters, 'gpu_count', lambda: 0)
+    monkeypatch.setattr(counters, 'no_gpu', lambda: 'no GPU is here')
     with pytest.raises(Unavailable, match='^no GPU'): prof.ncu(talks, 'x')
-    monkeypatch.setattr(counters, 'gpu_count', lambda: 1)
+    monkeypatch.setattr(counters, 'no_gpu', lambda: '')
     for v in ('CUDA_HOME', 'CUDA_PATH'): monkeypatch.delenv(v, raising=False)
     monkeypatch.setattr(counters.shutil, 'which', lambda name: None)
     monkeypatch.setattr(counters.os, 'access', lambda path, mode: False)
@@ -390,14 +390,23 @@ def test_a_recording_takes_ncus_place_where_counters_are_not_permitted(fake, tmp
     with pytest.raises(Unavailable, match='there is no recording'): prof.ncu(talks, 'x', record='99_other')
 
 
+def test_nothing_is_profiled_on_a_gpu_that_is_not_to_be_used(tmp_path, monkeypatch):
+    "A lesson whose kernels run emulated beside a GPU reads its recordings, as it does where there is none"
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr('gridstride.utils.gpu_count', lambda: 1)
+    for ask in (prof.profile, prof.ncu, prof.proton):
+        with pytest.raises(Unavailable, match='no GPU is used .GRIDSTRIDE_BACKEND is sim.'):
+            ask(talks, 'x', record='99_other')
+
+
 def test_a_profile_is_recorded_and_shown_without_a_gpu(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr(trace, 'gpu_count', lambda: 1)
+    monkeypatch.setattr(trace, 'no_gpu', lambda: '')
     monkeypatch.setattr(trace, '_trace', lambda *args: json.loads(sample('torch_2.11_trace.json')))
     monkeypatch.setenv('GRIDSTRIDE_RECORD', '1')
     there = prof.profile(talks, 'x', record='99_profile')
     monkeypatch.delenv('GRIDSTRIDE_RECORD')
-    monkeypatch.setattr(trace, 'gpu_count', lambda: 0)
+    monkeypatch.setattr(trace, 'no_gpu', lambda: 'no GPU is here')
     here = prof.profile(talks, 'x', record='99_profile')
     assert 'no GPU is here. What follows was recorded' in capsys.readouterr().out
     assert repr(here).splitlines()[:-1] == repr(there).splitlines()[:-1] and 'recorded' in repr(here).splitlines()[-1]
@@ -639,9 +648,9 @@ def test_a_moved_function_gives_its_tree(tmp_path):
 
 
 def test_proton_says_what_is_missing(monkeypatch):
-    monkeypatch.setattr(tree, 'gpu_count', lambda: 0)
+    monkeypatch.setattr(tree, 'no_gpu', lambda: 'no GPU is here')
     with pytest.raises(Unavailable, match='^no GPU is here for Proton'): prof.proton(lambda: None)
-    monkeypatch.setattr(tree, 'gpu_count', lambda: 1)
+    monkeypatch.setattr(tree, 'no_gpu', lambda: '')
     monkeypatch.setitem(sys.modules, 'triton', None)
     monkeypatch.setitem(sys.modules, 'triton.profiler', None)
     with pytest.raises(Unavailable, match='pip install triton'): prof.proton(lambda: None)

@@ -21,9 +21,8 @@ from pathlib import Path
 
 from .carry import pack, program, search_path
 from .show import brief, short, si
-from ..recording import Unavailable, recorded
+from ..recording import Unavailable, no_gpu, recorded
 from ..tables import Named, Share, Table
-from ..utils import gpu_count
 
 
 # Each row is a metric of a section, or a rule's advice. Sections come under their full name in the rows of
@@ -589,8 +588,8 @@ def _tool_versions():
 
 def _measure(what, args, kwargs, setup, source, asked, seconds):
     "The `Ncu` report of one run; `Unavailable` says what is missing"
-    if not gpu_count():
-        raise Unavailable('no GPU is here for Nsight Compute to profile')
+    if why := no_gpu():
+        raise Unavailable(f'{why} for Nsight Compute to profile')
     tool, (sections, metrics, lines, *which) = find_ncu(), asked
     with tempfile.TemporaryDirectory() as folder:
         folder = Path(folder)

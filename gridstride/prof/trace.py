@@ -19,9 +19,8 @@ from pathlib import Path
 from ..draw import Picture
 from .show import brief, short, si
 from .strip import Box, OTHER, Row, colors, strip
-from ..recording import Unavailable, recorded
+from ..recording import Unavailable, no_gpu, recorded
 from ..tables import Named, Share, Table
-from ..utils import gpu_count
 
 
 # Events on the CPU nest: an operator calls operators, and the innermost calls the driver. A kernel carries
@@ -422,8 +421,8 @@ def profile(
         return Profile(_trace(fn, args, kwargs, plan, shapes))
 
     def make():
-        if not gpu_count():
-            raise Unavailable('no GPU is here')
+        if why := no_gpu():
+            raise Unavailable(why)
         return Profile(_trace(fn, args, kwargs, plan, shapes))
 
     return recorded(record, make, fn, list(args), kwargs, list(plan), save=lambda p: slim(p.data), load=Profile)

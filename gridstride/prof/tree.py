@@ -18,9 +18,8 @@ from ..draw import Picture
 from .carry import pack, program, search_path
 from .show import brief, short, si
 from .strip import Box, Row, colors, strip
-from ..recording import Unavailable, recorded
+from ..recording import Unavailable, no_gpu, recorded
 from ..tables import Named, Share, Table
-from ..utils import gpu_count
 
 
 # Proton writes a tree as JSON: a frame with its metrics and its children, and then what the GPUs are. Times
@@ -211,8 +210,8 @@ _session = None  # the one that is running
 
 def _profiler():
     "Triton's profiler; `Unavailable` if it cannot run here"
-    if not gpu_count():
-        raise Unavailable('no GPU is here for Proton to profile')
+    if why := no_gpu():
+        raise Unavailable(f'{why} for Proton to profile')
     try:
         import triton.profiler as p
     except ImportError as e:

@@ -117,7 +117,7 @@ def test_what_the_program_printed_last_is_shown():
 
 
 def test_without_a_gpu_it_is_unavailable(monkeypatch):
-    monkeypatch.setattr(counters, 'gpu_count', lambda: 0)
+    monkeypatch.setattr(counters, 'no_gpu', lambda: 'no GPU is here')
     with pytest.raises(Unavailable, match='no GPU is here'): ncu(details)
     with pytest.raises(FileNotFoundError, match='neither a file nor a source'): ncu('nowhere.py')
 

@@ -80,7 +80,7 @@ def test_a_scope_outside_of_a_session_does_nothing():
 
 
 def test_without_a_gpu_a_session_is_unavailable(monkeypatch):
-    monkeypatch.setattr(tree, 'gpu_count', lambda: 0)
+    monkeypatch.setattr(tree, 'no_gpu', lambda: 'no GPU is here')
     with pytest.raises(Unavailable): proton(print)
     with pytest.raises(Unavailable): Session().__enter__()
     assert repr(Session()) == 'a Proton session that has not ended'
