@@ -6,9 +6,10 @@ import pytest
 import torch
 from gridstride.kernels import attention, attention_way
 from gridstride.cpp import emulator
-from gridstride.kernels.flash import attentions, programs, sources
+from gridstride.kernels.flash import attentions, calls, programs, schedule, sources
 from gridstride.kernels import operators
 from gridstride.kernels.rung import Device
+from gridstride.utils import cdiv
 from one_unit import one_unit, right_and_wrong
 
 
@@ -283,13 +284,15 @@ def test_keys_of_nobody_become_those_of_somebody():
         torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
 
 
-@pytest.mark.parametrize('rows, first, others, dim, causal, wide', [
-    (200, 70, 130, 64, True, False), (260, 130, 260, 128, True, True), (130, 0, 65, 64, False, False)])
-def test_two_arrays_of_keys(rows, first, others, dim, causal, wide):
-    q, k, v = qkv(1, 2, 1, rows, rows, dim)
-    more = [x.flip(2).contiguous() for x in qkv(1, 2, 1, rows, others, dim)[1:]]
+@pytest.mark.parametrize('batch, group, rows, first, others, dim, causal, wide, parts', [
+    (1, 1, 200, 70, 130, 64, True, False, 1), (1, 1, 260, 130, 260, 128, True, True, 2),
+    (2, 2, 130, 0, 65, 64, False, False, 4)])
+def test_two_arrays_of_keys(batch, group, rows, first, others, dim, causal, wide, parts):
+    q, k, v = qkv(batch, 2, group, rows, rows, dim)
+    more = [x.flip(2).contiguous() for x in qkv(batch, 2, group, rows, others, dim)[1:]]
     there = torch.tensor([7], dtype=torch.int32)
-    out, lse = attentions.attention_pair(q, k, v, *more, first, there, there.clone(), causal, wide=wide)
+    out, lse = attentions.attention_pair(q, k, v, *more, first, there, there.clone(), causal, wide=wide, parts=parts)
+    k, v, *more = (x.repeat_interleave(group, 1) for x in (k, v, *more))
     own, other = scores(q, k), scores(q, more[0])
     if causal: own = own.masked_fill(torch.ones(rows, rows, dtype=torch.bool).triu(1), -math.inf)
     other[:, :, :first] = -math.inf
@@ -297,6 +300,28 @@ def test_two_arrays_of_keys(rows, first, others, dim, causal, wide):
     assert out.dtype == (torch.float32 if wide else torch.bfloat16)
     is_near(out, want)
     torch.testing.assert_close(lse.double(), wanted, rtol=1e-5, atol=1e-5)
+
+
+@pytest.mark.parametrize('heads, group, rows, others, first, parts', [
+    (2, 1, 200, 130, 70, 1), (16, 1, 8192, 4096, 0, 4), (6, 3, 700, 300, 300, 4), (1, 1, 24, 24, 0, 2)])
+def test_each_tile_is_taken_once(heads, group, rows, others, first, parts):
+    c = calls.Case(1, heads, group, rows, rows, 128, True, 0, False)
+    order = calls.pair_order(c, Device(132, True), first, others, parts)
+    assert sorted(order) == list(range(heads*cdiv(rows, 192)))
+
+
+def test_blocks_take_tiles_in_an_order_that_ends_early():
+    "By hand: two blocks, two heads; a ring's rank, of whose heads no more than four are in work before the last rows"
+    tiles = [schedule.Tile(h, r, *o) for h in (0, 1) for r, o in enumerate(((1, 0), (5, 4)))]
+    late = schedule.by_sections(tiles, 1, 1)
+    assert [t[:2] for t in late] == [(0, 1), (1, 1), (0, 0), (1, 0)]
+    assert schedule.model_end(late, 2, [0, 9.5]) == 9.5 + 4 + 2.5 + 1               # head 1 waits for two steps
+    own, other = tuple(cdiv(192*(r + 1), 80) for r in range(42)) + (103,), (52,)*43  # 8192 rows, all see 4096 more keys
+    order = schedule.order_of(16, own, other, 132, 1, 4)
+    tiles = [schedule.Tile(h, r, own[r], other[r]) for h, r in order]
+    ends = [schedule.model_end(o, 132, [0]*16) for o in (tiles, schedule.by_sections(tiles, 16, 0))]
+    assert ends[0] < .97*ends[1]
+    assert [h//4 for h, r in order if r > 4] == sorted(h//4 for h, r in order if r > 4)
 
 
 def test_dq_of_parts_is_summed_in_one_place():
@@ -347,6 +372,7 @@ def test_places_of_results_that_do_not_fit():
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
         'there have to be rows and keys': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
+        'parts is 0, and it has to be a whole number': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
         'told is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),

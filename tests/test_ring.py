@@ -129,20 +129,21 @@ def test_gradients_are_added_where_they_belong(together, kept):
 
 
 def test_copy_engines_are_told_where_keys_lie(monkeypatch):
-    "Played by the CPU; of a single head, whose stride means nothing, and of several"
+    "Played by the CPU; of a single head, whose stride means nothing, and of several, some of them at a time"
     import ctypes
-    def copy(name, rows, _):
-        o = rows._obj
-        assert name == 'cuMemcpy2DAsync_v2' and o.width <= min(o.from_pitch, o.to_pitch)
+    def copy(name, *given):
+        if name == 'cuMemcpyAsync': return ctypes.memmove(*given[:3])
+        o, name = given[0]._obj, name.removesuffix('_v2')
+        assert name == 'cuMemcpy2DAsync' and o.width <= min(o.from_pitch, o.to_pitch)
         for i in range(o.height): ctypes.memmove(o.to_device + i*o.to_pitch, o.from_device + i*o.from_pitch, o.width)
     monkeypatch.setattr(carriers, '_call', copy)
-    monkeypatch.setattr(carriers, '_stream', lambda: None)
     for batch, heads in ((1, 1), (2, 1), (2, 3)):
         x = torch.randn(batch, 8, heads, 4).transpose(1, 2)
         x = x.contiguous()                             # with one head, as it is
         for keys in (slice(None), slice(4), slice(1, None), slice(-1), slice(0)):
             to = torch.zeros(batch, heads, 8, 4)
-            carriers._copy_keys(to, x, keys)
+            for some in (slice(0, 1), slice(1, batch*heads), slice(1, 1)):
+                carriers._copy_keys(None, to.data_ptr(), x, keys, some)
             want = torch.zeros_like(to)
             want[:, :, keys] = x[:, :, keys]
             assert to.equal(want)
@@ -281,7 +282,7 @@ def test_what_ranks_print_is_printed(capsys):
 # that its streams allow
 class Queue:
     "A stream: what is to be done, in its order"
-    def __init__(self, *_, **__): self.jobs = []
+    def __init__(self, *_, **__): self.jobs, self.cuda_stream = [], self
 
     def wait_stream(self, other):
         done = []
@@ -290,9 +291,13 @@ class Queue:
 
 
 class Cell:
-    "A tensor: one value"
-    shape, dtype, world = (1,), None, None
-    def __init__(self, value=None): self.value = value
+    "A tensor: one value, which comes in as many parts as it has heads"
+    shape, dtype, world = (2, 2, 1, 1), None, None
+    def __init__(self, value=None): self.value, self.come = value, []
+    def data_ptr(self): return self
+    def take(self, heads, value):
+        self.come = [*(self.come if heads.start else []), *range(heads.start, heads.stop)]
+        self.value = value if self.come == [0, 1, 2, 3] else self.come
     def contiguous(self): return self
     def view(self, *_): return self
     def numel(self): return 1
@@ -308,19 +313,19 @@ class World:
         self.streams = {r: [Queue()] for r in range(ranks)}
         self.current = {r: self.streams[r][0] for r in range(ranks)}
         monkeypatch.setattr(Cell, 'world', self)
-        cuda = types.SimpleNamespace(Stream=self.stream, current_stream=lambda: self.current[self.me],
-                                     stream=self.on, current_device=lambda: 0, synchronize=lambda: None,
-                                     is_available=lambda: True)
+        cuda = types.SimpleNamespace(Stream=self.stream, Event=lambda: Recorded(self), stream=self.on,
+                                     current_device=lambda: 0, synchronize=lambda: None, is_available=lambda: True)
         fake = types.SimpleNamespace(cuda=cuda, int32=None, device=lambda *_: None, zeros=lambda *_, **__: Cell())
         monkeypatch.setattr(carriers, 'torch', fake)
         monkeypatch.setattr(carriers, 'dist', types.SimpleNamespace(barrier=lambda: None))
         monkeypatch.setattr(carriers, 'rank_and_ranks', lambda: (self.me, ranks))
-        monkeypatch.setattr(carriers, '_copy_keys', lambda to, x, keys: to.copy_(x))
+        monkeypatch.setattr(carriers, '_copy_keys', lambda stream, to, x, keys, heads: self.put(
+            lambda: True, lambda: to.take(heads, x.value), stream))
         monkeypatch.setattr(carriers, '_Shared', self.shared)
-        monkeypatch.setattr(carriers.Copies, '_tell', lambda c, rank, what, value: self.put(
-            lambda: True, lambda me=c.me: self.told.update({(rank, what, me): value})))
-        monkeypatch.setattr(carriers.Copies, '_hear', lambda c, rank, what, value: self.put(
-            lambda me=c.me: self.told.get((me, what, rank), 0) >= value, lambda: None))
+        monkeypatch.setattr(carriers.Copies, '_tell', lambda c, rank, what, value, stream=None: self.put(
+            lambda: True, lambda me=c.me: self.told.update({(rank, what, me): value}), stream))
+        monkeypatch.setattr(carriers.Copies, '_hear', lambda c, rank, what, value, stream=None: self.put(
+            lambda me=c.me: self.told.get((me, what, rank), 0) >= value, lambda: None, stream))
 
     def stream(self, *_, **__):
         self.streams[self.me].append(Queue())
@@ -334,12 +339,12 @@ class World:
 
     def shared(self, shape, *_):
         "Places for two steps, of two tensors, on each rank; of numbers that are told there is nothing to see"
-        if len(shape) == 2: return types.SimpleNamespace(mine=Told())
+        if len(shape) == 2: return types.SimpleNamespace(mine=Told(self.ranks))
         name = self.made[self.me] = self.made.get(self.me, 0) + 1
         of = [self.rooms.setdefault((r, name), [[Cell(), Cell()] for _ in range(2)]) for r in range(self.ranks)]
         return types.SimpleNamespace(mine=of[self.me], of=of)
 
-    def put(self, ready, do): self.current[self.me].jobs.append((ready, do))
+    def put(self, ready, do, stream=None): (stream or self.current[self.me]).jobs.append((ready, do))
 
     def run(self, chance):
         pace = {s: 100**chance.random() for streams in self.streams.values() for s in streams}
@@ -349,9 +354,23 @@ class World:
             chance.choices(can, [pace[s] for s in can])[0].jobs.pop(0)[1]()
 
 
+class Recorded:
+    "An event: what waits for it waits for what has been asked for until it was recorded last"
+    def __init__(self, world): self.world = world
+
+    def record(self, stream=None):
+        self.done = done = []
+        self.world.put(lambda: True, lambda: done.append(1), stream)
+
+    def wait(self, stream=None):
+        done = self.done
+        self.world.put(lambda: bool(done), lambda: None, stream)
+
+
 class Told:
+    def __init__(self, ranks): self.ranks = ranks
     def zero_(self): pass
-    def __getitem__(self, _): return None
+    def __iter__(self): return iter([types.SimpleNamespace(split=lambda _: [None]*self.ranks)]*4)
 
 
 def uses(world, places, want):
@@ -360,12 +379,12 @@ def uses(world, places, want):
     world.put(lambda: True, look)
 
 
-def forward_and_backward(world, carrier, call, urgent):
+def forward_and_backward(world, carrier, call, urgent, parts):
     "What `passes` asks of a carrier, for one rank"
     me, ranks = carrier.me, carrier.ranks
     def have(way): return [Cell((o, me, call, way)) for o in 'kv']
     def came(step, way): return [(o, (me - step) % ranks, call, way) for o in 'kv']
-    carrier.open(*have('forward'))
+    carrier.open(*have('forward'), parts=parts)
     coming = carrier.fetch(1)
     for step in range(1, ranks):
         coming.wait()
@@ -399,7 +418,7 @@ def test_copies_come_in_time_and_wait_for_nobody_in_a_circle(ranks, monkeypatch)
         world = World(ranks, monkeypatch)
         for world.me in range(ranks):
             carrier, urgent = carriers.Copies(), world.stream()
-            for call in range(3): forward_and_backward(world, carrier, call, urgent)
+            for call in range(3): forward_and_backward(world, carrier, call, urgent, 1 + seed % 4)
         world.run(random.Random(seed))
 
 
@@ -407,20 +426,20 @@ def test_copies_come_in_time_and_wait_for_nobody_in_a_circle(ranks, monkeypatch)
 def test_copies_that_wait_for_less_are_found_out(broken, monkeypatch):
     "Nobody hears a number that others tell; or places are said to be free before they are used"
     opened = carriers.Copies.open
-    def early(c, *tensors, needs=None):
-        opened(c, *tensors, needs=needs)
+    def early(c, *tensors, **how):
+        opened(c, *tensors, **how)
         c._free_all()
     def fails(seed):
         with monkeypatch.context() as patch:
             world = World(5, patch)
             hear = carriers.Copies._hear
-            def deaf(c, rank, what, value):
-                if what != getattr(carriers.Copies, broken): hear(c, rank, what, value)
+            def deaf(c, rank, what, value, stream=None):
+                if what != getattr(carriers.Copies, broken): hear(c, rank, what, value, stream)
             if broken == 'early': patch.setattr(carriers.Copies, 'open', early)
             else: patch.setattr(carriers.Copies, '_hear', deaf)
             for world.me in range(5):
                 carrier, urgent = carriers.Copies(), world.stream()
-                for call in range(3): forward_and_backward(world, carrier, call, urgent)
+                for call in range(3): forward_and_backward(world, carrier, call, urgent, 1 + seed % 4)
             try: world.run(random.Random(seed))
             except AssertionError: return True
     assert any(map(fails, range(12)))

@@ -10,6 +10,7 @@ import torch.distributed as dist
 
 from .processes import rank_and_ranks, waiting
 from ..cpp.driver import current_stream
+from ..utils import cdiv
 
 _KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both under way
 
@@ -37,8 +38,9 @@ class Messages:
     def __init__(self, patience=10.0):
         (self.me, self.ranks), self.patience = rank_and_ranks(), patience
 
-    def open(self, *tensors, needs=None):
-        "Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a slice"
+    def open(self, *tensors, needs=None, parts=1):
+        """Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a
+        slice; `parts`: of the heads, which are wanted one after the other. A message is of all"""
         self.have = [x.contiguous() for x in tensors]
 
     def _exchange(self, tensors, arriving, to, source, tag, what):
@@ -80,22 +82,23 @@ _AT_LEAST = 0  # what a stream waits for: a number as large, or larger
 
 @lru_cache
 def _driver():
-    return ctypes.CDLL('libcuda.so.1')
+    lib, number, address = ctypes.CDLL('libcuda.so.1'), ctypes.c_uint, ctypes.c_uint64
+    for name in ('cuStreamWriteValue32_v2', 'cuStreamWaitValue32_v2'):
+        getattr(lib, name).argtypes = ctypes.c_void_p, address, number, number
+    lib.cuMemcpyAsync.argtypes = address, address, ctypes.c_size_t, ctypes.c_void_p
+    lib.cuMemcpy2DAsync_v2.argtypes = ctypes.c_void_p, ctypes.c_void_p
+    return lib
 
 
 def _call(name, *args):
-    "A function of the driver, for the current stream, which it takes first or last"
+    "A function of the driver"
     if code := getattr(_driver(), name)(*args):
         raise RuntimeError(f'{name}: the driver answers {code}')
 
 
 def _stream():
-    return ctypes.c_void_p(current_stream(torch.cuda.current_device()))
-
-
-def _on_stream(name, address, value):
-    "Let the current stream write or wait for a number of 32 bits in memory"
-    _call(name, _stream(), ctypes.c_uint64(address), ctypes.c_uint32(value), ctypes.c_uint(_AT_LEAST))
+    "The number of the current stream"
+    return current_stream(torch.cuda.current_device())
 
 
 class _Rows(ctypes.Structure):
@@ -110,19 +113,23 @@ class _Rows(ctypes.Structure):
 _UNIFIED = 4  # CU_MEMORYTYPE_UNIFIED: the address says whose memory that is
 
 
-def _copy_keys(to, x, keys):
-    "Some keys of all heads of contiguous [batch, heads, keys, dim], on the current stream: rows of a copy engine"
-    if keys == slice(None):
-        return to.copy_(x)
-    start, stop, _ = keys.indices(x.shape[2])
-    if start == stop:
-        return
+def _copy_keys(stream, to, x, keys, heads):
+    """Some keys of some heads of contiguous [batch, heads, keys, dim], of all of the batch together, to a tensor like
+    it at an address: rows of a copy engine"""
+    first, last, _ = keys.indices(x.shape[2])
     # not by strides: where there is one head, or one of the batch, that of a contiguous tensor may be any number
-    pitch, first, width = (n * x.shape[3] * x.element_size() for n in (x.shape[2], start, stop - start))
-    rows = _Rows(width=width, height=x.shape[0] * x.shape[1], from_pitch=pitch, to_pitch=pitch)
+    size = x.shape[3] * x.element_size()
+    pitch, width, height = x.shape[2] * size, (last - first) * size, heads.stop - heads.start
+    if not width or not height:
+        return
+    more = heads.start * pitch + first * size
+    begin, end = x.data_ptr() + more, to + more
+    if width == pitch:
+        return _call('cuMemcpyAsync', end, begin, width * height, stream)
+    rows = _Rows(width=width, height=height, from_pitch=pitch, to_pitch=pitch)
     rows.from_type = rows.to_type = _UNIFIED
-    rows.from_device, rows.to_device = x.data_ptr() + first, to.data_ptr() + first
-    _call('cuMemcpy2DAsync_v2', ctypes.byref(rows), _stream())
+    rows.from_device, rows.to_device = begin, end
+    _call('cuMemcpy2DAsync_v2', ctypes.byref(rows), stream)
 
 
 class _Shared:
@@ -139,10 +146,11 @@ class _Shared:
 
 class _Copied:
     """What a neighbour's copy engine is bringing: `hear` lets a stream wait for it, and `watch` gives two numbers in
-    memory, what the neighbour has told and what has to be told, for a kernel that waits by itself"""
+    memory, what the neighbour has told and what has to be told, for a kernel that waits by itself; the neighbour tells
+    one more with each of some parts of the heads"""
 
-    def __init__(self, arriving, hear, watch):
-        self.arriving, self.hear, self.watch = arriving, hear, watch
+    def __init__(self, arriving, hear, watch, parts):
+        self.arriving, self.hear, self.watch, self.parts = arriving, hear, watch, parts
 
     def wait(self):
         "What has arrived, for what follows on this stream"
@@ -159,6 +167,7 @@ class Copies:
 
     # Numbers that each rank tells each other one: keys are there, and their place is free; the same of gradients
     _KEYS, _KEYS_FREE, _SLOPES, _SLOPES_FREE = range(4)
+    _NUMBERS = 8  # of a step: so many parts may keys come in, each of which is told
 
     def __init__(self):
         self.me, self.ranks = rank_and_ranks()
@@ -166,8 +175,10 @@ class Copies:
             raise RuntimeError('ring.Copies: copy engines are of a GPU, and there is none here; use ring.Messages()')
         self.device = torch.device('cuda', torch.cuda.current_device())
         self.side, self.call, self.shape = torch.cuda.Stream(priority=-1), 0, None
+        self.event = torch.cuda.Event()
         self.told = _Shared((4, self.ranks), torch.int32, self.device)
         self.told.mine.zero_()
+        self.heard = [row.split(1) for row in self.told.mine]
         self.wanted = torch.zeros(1, dtype=torch.int32, device=self.device)
         torch.cuda.synchronize()
         dist.barrier()
@@ -180,60 +191,73 @@ class Copies:
             dist.barrier()  # nobody uses the memory of another shape any more
             self.shape = shape, dtype
             self.keys, self.slopes = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
+            self.coming = [list(x) for x in self.keys.mine]
+            self.places = [[[x.data_ptr() for x in both] for both in of] for of in self.keys.of]
 
-    def _tell(self, rank, what, value):
-        _on_stream('cuStreamWriteValue32_v2', self.told.at[rank] + 4 * (what * self.ranks + self.me), value)
+    def _tell(self, rank, what, value, stream=None):
+        at = self.told.at[rank] + 4 * (what * self.ranks + self.me)
+        _call('cuStreamWriteValue32_v2', stream or _stream(), at, value & 0xFFFFFFFF, 0)
 
-    def _hear(self, rank, what, value):
-        _on_stream('cuStreamWaitValue32_v2', self.told.at[self.me] + 4 * (what * self.ranks + rank), value)
+    def _hear(self, rank, what, value, stream=None):
+        at = self.told.at[self.me] + 4 * (what * self.ranks + rank)
+        _call('cuStreamWaitValue32_v2', stream or _stream(), at, value & 0xFFFFFFFF, _AT_LEAST)
 
     def _others(self, step):
         return (self.me - step) % self.ranks, (self.me + step) % self.ranks
 
     def _number(self, step, call=None):
-        "Of a step, larger than those of all steps before it, also of calls before"
-        return (self.call if call is None else call) * self.ranks + step
+        "Of a step, larger than those of all steps before it, also of calls before, by more than it has parts"
+        return ((self.call if call is None else call) * self.ranks + step) * self._NUMBERS
 
     def _free_all(self):
         "Whoever is first to send in the next call may do so"
         for step in range(1, min(3, self.ranks)):
             self._tell(self._others(step)[0], self._KEYS_FREE, self._number(step, self.call + 1))
 
-    def open(self, *tensors, needs=None):
-        "Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a slice"
+    def _follow(self):
+        "What comes next on the side waits for what is on the current stream"
+        self.event.record()
+        self.event.wait(self.side)
+
+    def open(self, *tensors, needs=None, parts=1):
+        """Begin: these are what this rank has. `needs`: step -> the keys among them that rank `me + step` reads, a
+        slice; `parts`: of the heads, up to 8, one after the other in step 1; on all ranks as many"""
         self.have, self.needs = [x.contiguous() for x in tensors], needs or (lambda step: slice(None))
         self._room(tensors[0].shape, tensors[0].dtype)
+        self.heads, self.parts = math.prod(tensors[0].shape[:2]), parts
         self.call += 1
-        self.side.wait_stream(torch.cuda.current_stream())
+        self._follow()
 
     def fetch(self, step):
         """Start to bring what rank `me - step` began with, and to send as much; call `wait` of what this returns before
-        the next step"""
+        the next step. What is sent is held until all of it has come: the current stream waits for that in the end"""
         source, to = self._others(step)
         if step > 2:  # the place is free as soon as step - 2, which was launched before this, is through
             self._tell(source, self._KEYS_FREE, self._number(step))
-        with torch.cuda.stream(self.side):
-            self._hear(to, self._KEYS_FREE, self._number(step))
-            for place, x in zip(self.keys.of[to][step % 2], self.have):
-                _copy_keys(place, x, self.needs(step))
-                x.record_stream(self.side)
-            self._tell(to, self._KEYS, self._number(step))
-        return self._coming(list(self.keys.mine[step % 2]), step, source, self._KEYS)
+        side, number, needed = self.side.cuda_stream, self._number(step), self.needs(step)
+        parts = self.parts if step == 1 else 1
+        self._hear(to, self._KEYS_FREE, number, side)
+        for i in range(parts):
+            heads = slice(cdiv(i * self.heads, parts), cdiv((i + 1) * self.heads, parts))
+            for at, x in zip(self.places[to][step % 2], self.have):
+                _copy_keys(side, at, x, needed, heads)
+            self._tell(to, self._KEYS, number - (parts - 1 - i), side)
+        return self._coming(self.coming[step % 2], step, source, self._KEYS)
 
     def _coming(self, arriving, step, source, what):
-        number, at = self._number(step), self.told.mine[what, source : source + 1]
+        number, at = self._number(step), self.heard[what][source]
 
         def watch():
-            _on_stream('cuStreamWriteValue32_v2', self.wanted.data_ptr(), number)
+            _call('cuStreamWriteValue32_v2', _stream(), self.wanted.data_ptr(), number & 0xFFFFFFFF, 0)
             return at, self.wanted
 
-        return _Copied(arriving, lambda: self._hear(source, what, number), watch)
+        return _Copied(arriving, lambda: self._hear(source, what, number), watch, self.parts)
 
     def give(self, step, tensors, arriving):
         """Start to send rank `me - step` its gradients, one or two of one shape, or none; `wait` gives those that rank
         `me + step` has found for this one. `arriving`: how many these are, and their shape"""
         owner, giver = self._others(step)
-        self.side.wait_stream(torch.cuda.current_stream())
+        self._follow()
         with torch.cuda.stream(self.side):
             if step > 2:
                 self._hear(owner, self._SLOPES_FREE, self._number(step - 2))
@@ -254,5 +278,6 @@ class Copies:
     def close(self):
         "End: all that was fetched has been used"
         self._free_all()
-        torch.cuda.current_stream().wait_stream(self.side)
+        self.event.record(self.side)
+        self.event.wait()
         self.have = None

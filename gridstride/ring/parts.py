@@ -21,7 +21,7 @@ class Kernels(NamedTuple):
     attend: Callable  # (q, k, v, causal, scale) -> out, lse
     gradients: Callable  # (dout, q, k, v, out, lse, causal, scale, into=None) -> dq, dk, dv; into: where they go
     onto: Callable = None  # (out, lse, first, q, k, v, causal, scale, fresh): as `merge`, of what it computes itself
-    pair: Callable = None  # (q, k, v, k, v of another rank, first, told, wanted, causal, scale, wide) -> out, lse
+    pair: Callable = None  # as `attentions.attention_pair` -> out, lse
     part_gradients: Callable = None  # (dout, q, out, lse, scale) -> what adds dq up, as `attentions.PartGradients`
 
 

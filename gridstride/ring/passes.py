@@ -13,6 +13,7 @@ from .parts import kernels_for, merge
 from .processes import rank_and_ranks
 
 _WIDE = torch.float32, torch.float64
+_PARTS = 4  # of the heads: a kernel that waits for keys by itself begins with the first of them
 
 
 def _unmarked(what, step):
@@ -54,9 +55,9 @@ class _Job:
         p = piece(self.order, (self.me + step) % self.ranks, self.me, x.shape[2], self.causal)
         return p and p.keys
 
-    def open(self, k, v):
-        "Begin to send: others read what they look at"
-        self.carrier.open(k, v, needs=lambda step: self.needed(step, k) or slice(0))
+    def open(self, k, v, parts=1):
+        "Begin to send: others read what they look at, some heads after the others"
+        self.carrier.open(k, v, needs=lambda step: self.needed(step, k) or slice(0), parts=parts)
 
     def last(self, step):
         "Whether nothing is to be fetched any more"
@@ -98,18 +99,19 @@ def _attend_first(job, coming, q, k, v):
         return *_attend_own(job, q, k, v), 1
     others, wide = [x[:, :, p.keys] for x in coming.arriving], _kept_type(q, job.ranks) != q.dtype
     with job.stamp('attend', 0):
-        how = p.rows.start or 0, *coming.watch(), job.causal, job.scale, wide
+        how = p.rows.start or 0, *coming.watch(), job.causal, job.scale, wide, coming.parts
         return *job.kernels.pair(q, k, v, *others, *how), 2
 
 
 def _forward(job, q, k, v):
     "out and lse of this rank's rows: all ranks call it"
-    job.open(k, v)
+    job.open(k, v, _PARTS if job.kernels.pair else 1)
     coming = job.carrier.fetch(1) if job.ranks > 1 else None
     out, lse, steps = _attend_first(job, coming, q, k, v)
     for step in range(1, job.ranks):
-        with job.stamp('wait', step - 1):
-            k, v = coming.wait()
+        if step >= steps:  # else a kernel has waited
+            with job.stamp('wait', step - 1):
+                k, v = coming.wait()
         coming = None if job.last(step) else job.carrier.fetch(step + 1)
         if step >= steps:
             _attend_more(job, step, out, lse, q, k, v)

@@ -1,6 +1,7 @@
 """`attention` as torch knows it: checked, launched by the kernel that is right for the GPU, differentiable."""
 
 import math
+from functools import lru_cache
 from typing import NamedTuple
 
 import torch
@@ -400,6 +401,11 @@ def attention_onto(
     launch_mapped(call, boxes, q, q=q, k=k, v=v, out=out, lse=lse, lens=lse.view(torch.int32))
 
 
+@lru_cache(256)
+def _pair_order(device, *how):
+    return torch.tensor(calls.pair_order(*how), dtype=torch.int32, device=device)
+
+
 def attention_pair(
     q,  # [batch, heads, rows, dim]: this and what follows, as for `attention`
     k,
@@ -412,6 +418,7 @@ def attention_pair(
     causal=False,
     scale=None,
     wide=False,  # out in float32?
+    parts=1,  # of the heads of keys of the batch, one after the other, in which these come: with each `told` rises by 1
 ):  # like q, row after row, and lse, float32 [batch, heads, rows]
     """`attention` of two arrays of keys, the second of which may still be on its way: the kernel waits for it when it
     has nothing else to do. bfloat16 heads of 64, 128 or 256 numbers on a Hopper GPU; `ValueError` elsewhere"""
@@ -420,15 +427,18 @@ def attention_pair(
     if other_k.shape[1] != k.shape[1]:
         raise ValueError(f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; give both as many')
     _check_first('attention_pair', first, q.shape[2])
+    if not isinstance(parts, int) or parts < 1:
+        raise ValueError(f'attention_pair: parts is {parts!r}, and it has to be a whole number from 1 on')
     for name, x in dict(told=told, wanted=wanted).items():
         _check_like('attention_pair', name, x, q, (1,), (torch.int32,))
     q, k, v, other_k, other_v = map(_aligned, (q, k, v, other_k, other_v))
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     case = _case(q, k, bool(causal), 0, None, '')
-    call, boxes = calls.forward_pair(case, _scale(q, scale), here(), first, other_k.shape[2], bool(wide))
+    place = here(), first, other_k.shape[2]
+    call, boxes = calls.forward_pair(case, _scale(q, scale), *place, bool(wide), parts)
     arrays = dict(q=q, k=k, v=v, other_k=other_k, other_v=other_v, out=out, lse=lse, told=told, wanted=wanted)
-    launch_mapped(call, boxes, q, **arrays)
+    launch_mapped(call, boxes, q, **arrays, order=_pair_order(q.device, case, *place, parts))
     return out, lse
 
 

@@ -4,6 +4,7 @@ import math
 from functools import lru_cache
 from typing import NamedTuple
 
+from .schedule import order_of
 from .sources import ampere_source, ends_source, hopper_source
 from ..rung import Call, Long
 from ...utils import cdiv
@@ -110,14 +111,31 @@ def forward_pair(
     first,  # of the rows that look at others' keys, too
     others,  # keys
     wide,  # are the results kept in float32?
+    parts,  # of the heads, one after the other, in which others' keys come
 ) -> tuple:  # a `Call`, and the boxes of q, k, v, and of others' k and v
     "What computes attention of two arrays of keys on a Hopper GPU, the second of which may still be on its way"
     src, size, (rows, keys) = _forward(c, 'forward_pair', on, dict(ONTO=False, PAIR=True), _OUT[wide])
-    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'told', 'wanted', 'taken'
-    # All heads at once, not as many as the L2 cache keeps: rows that see others' keys differ most from those that see
-    # none, and what is short should come last. On an H100 8,192 rows took 0.84 ms, with eight heads at once 0.93.
-    given = factor_of(scale), *_sizes(c)[:-1], c.batch * c.heads, first, others
+    arrays = 'q', 'k', 'v', 'other_k', 'other_v', 'out', 'lse', 'told', 'wanted', 'order', 'taken'
+    given = factor_of(scale), *_sizes(c)[:-1], 1, first, others, parts  # the order knows of sections
     return Call(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
+
+
+@lru_cache(1024)
+def pair_order(
+    c,  # this and what follows, as for `forward_pair`
+    on,
+    first,
+    others,
+    parts,
+) -> list:  # numbers of tiles, as blocks count them
+    "The order in which blocks take tiles"
+    tile = _TILES[c.dim]
+    tall, down = 64 * tile.warpgroups, cdiv(c.rows, 64 * tile.warpgroups)
+    ends = [min(c.rows, tall * (r + 1)) for r in range(down)]
+    own = tuple(cdiv(min(c.keys, e) if c.causal else c.keys, tile.keys) for e in ends)
+    other = tuple(cdiv(others, tile.keys) if e > first else 0 for e in ends)
+    order = order_of(c.batch * c.heads, own, other, min(on.sms, c.batch * c.heads * down), c.group, parts)
+    return [head * down + down - 1 - row for head, row in order]
 
 
 @lru_cache(1024)

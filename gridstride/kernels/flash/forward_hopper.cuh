@@ -46,12 +46,12 @@ __device__ void produce(const Shared &s, const TensorMap &q, Map &k, Map &v, con
     int tiles = count_tiles(z), turn = 0;
     for (int n = blockIdx.x; ; n = gridDim.x + atomicInc(taken, tiles - 1), turn++) {    // all of them: 0 again
         bool more = n < tiles;
-        int place = turn%AHEAD;
-        Tile t = tile_of(more ? n : 0, z, lens);
+        int place = turn%AHEAD, tile = more ? nth_tile(n, z) : tiles;
+        Tile t = tile_of(more ? tile : 0, z, lens);
         int head = t.head/z.group;
         if (more && t.first < t.last) load_keys(s.k, k, t.first*BN, head, t, s.k_full, s.k_empty, key);
         barrier_wait(s.q_empty + 8*place, turn/AHEAD - 1);
-        which[place] = n;
+        which[place] = tile;
         if (!more) { barrier_arrive(s.q_full + 8*place); return; }
         load_rows(s.q + place*WGS*Q_BYTES, q, t, s.q_full + 8*place);
         #pragma unroll 1

@@ -1,11 +1,15 @@
 // Which rows a block takes next, and which keys they look at.
-// group: heads of q that share one of k. PAIR: rows from `from` on look at as many `others`, which lie elsewhere, too.
-struct Sizes { int batch, heads, group, rows, keys, window, section, from, others; };
+// group: heads of q that share one of k. PAIR: rows from `from` on look at as many `others`, which lie elsewhere, too,
+// and tiles come in an order of their own.
+struct Sizes { int batch, heads, group, rows, keys, window, section, from, others; const int *order; };
 struct Tile { int batch, head, row, rows, keys, first, last, own, from, others; };  // keys in steps of BN, `first` to
                                                                                    // `last`; from `own` on, others'
 
 __device__ int cdiv(int a, int b) { return (a + b - 1)/b; }
 __device__ int count_tiles(const Sizes &z) { return z.batch*z.heads*cdiv(z.rows, BM); }
+
+// Which tile is the nth that is taken?
+__device__ int nth_tile(int n, const Sizes &z) { return PAIR ? z.order[n] : n; }
 
 // `section` heads, whose keys and values the L2 cache can hold, are done before the next ones begin; in these the last
 // rows come first: with a causal mask they have the most keys, and what ends last should be short.
