@@ -2,6 +2,7 @@
 
     python tests/kernels/check_flash_gpu.py             # all; some minutes: it compiles
     compute-sanitizer --tool memcheck python tests/kernels/check_flash_gpu.py small   # small sizes
+    compute-sanitizer --tool memcheck python tests/kernels/check_flash_gpu.py parts_are_right:small   # as a ring has it
 
 memcheck, initcheck, racecheck and synccheck find nothing: each lane gives a stage of a ring back for itself. (Where a
 warp's first lane did so for all, behind __syncwarp, racecheck named what the others had read; ten timings do not tell
@@ -15,6 +16,7 @@ from gridstride.kernels import attention
 from gridstride.kernels import rung
 from gridstride.kernels.flash import attentions
 from gridstride.kernels.rung import Device
+from gridstride.utils import cdiv
 
 # what is added to scores: in C, and as a function of tensors
 BIASES = {'-exp2f(-head - 1)*(row - key)': lambda batch, head, row, key: -2.**(-head - 1)*(row - key),
@@ -38,7 +40,7 @@ def looks(q, k, causal, window, lens):
     return mask & ((i - j).abs() < window) if window else mask
 
 
-def backwards(given, causal=False, window=None, lens=None, bias=None):
+def backwards(given, causal=False, window=None, lens=None, bias=None, mask=None):
     """(result, bound of its distance) of out, lse, dq, dk and dv in float64, with the whole matrix of scores. Bounds:
     shares and slopes of scores are rounded to bfloat16 and summed in float32, scores are off by what float32 makes of
     their addends, shares below the smallest normal number are 0, a row's sum of dout*out knows `out` as bfloat16,
@@ -52,7 +54,8 @@ def backwards(given, causal=False, window=None, lens=None, bias=None):
         batch, head = (torch.arange(n, device='cuda').double() for n in s.shape[:2])
         more = BIASES[bias](batch.view(-1, 1, 1, 1), head.view(-1, 1, 1), i, j)
         s, size = s + more, size + more.abs()
-    s = s.masked_fill(~looks(q, k, causal, window, lens), -math.inf)
+    mask = looks(q, k, causal, window, lens) if mask is None else mask
+    s = s.masked_fill(~mask, -math.inf)
     none = s.isneginf().all(-1, keepdim=True)                          # their softmax is NaN
     p, lse = s.masked_fill(none, 0).softmax(-1).masked_fill(none, 0), s.logsumexp(-1)
     off = 2**-7 + 2**-19*(size + size.amax(-1, keepdim=True))          # of a share, for each 1 of it
@@ -132,6 +135,88 @@ def it_is_right_where_maps_are_made_again_and_again():
     kept, rung.KEPT = rung.KEPT, 2
     try: yield from random_ones_are_right(30, 1)
     finally: rung.KEPT = kept
+
+
+# What a ring asks of the kernels: keys come in two arrays, of which only rows from `first` on see the second one
+def sent_late(arrays, told, wanted, parts):
+    "Copies of these, some heads of which a copy engine brings, and tells so, when a kernel may be waiting for them"
+    stream, to = torch.cuda.Stream(), [torch.full_like(x, math.nan) for x in arrays]
+    here, heads = [x.cpu().pin_memory() for x in arrays], math.prod(to[0].shape[:2])
+    numbers = torch.arange(wanted - parts + 1, wanted + 1, dtype=torch.int32).pin_memory()
+    def some(x, i):
+        return x if parts==1 else x.view(heads, *x.shape[2:])[cdiv(i*heads, parts):cdiv((i + 1)*heads, parts)]
+    stream.wait_stream(torch.cuda.current_stream())
+    with torch.cuda.stream(stream):
+        for i in range(parts):
+            torch.cuda._sleep(1_000_000)
+            for x, there in zip(to, here): some(x, i).copy_(some(there, i), non_blocking=True)
+            told.copy_(numbers[i:i + 1], non_blocking=True)
+    return to, (here, numbers)
+
+
+def by_one_kernel(q, k, v, more, first, causal, wide, parts):
+    "out and lse: it begins before the other keys have come"
+    told, wanted = (torch.tensor([n], dtype=torch.int32, device='cuda') for n in (-7, 11))
+    other, held = sent_late(more, told, 11, parts)
+    got = attentions.attention_pair(q, k, v, *other, first, told, wanted, causal, wide=wide, parts=parts)
+    torch.cuda.synchronize()
+    return got
+
+
+def by_two(q, k, v, more, first, causal, wide, _):
+    "The same by one kernel after the other"
+    out = torch.full(q.shape, math.nan, dtype=torch.float32 if wide else q.dtype, device='cuda')
+    lse = torch.full(q.shape[:3], math.nan, device='cuda')
+    attentions.attention_onto(out, lse, 0, q, k, v, causal, fresh=True)
+    attentions.attention_onto(out, lse, first, q[:, :, first:], *more)
+    return out, lse
+
+
+def differences_of_parts(kind, sizes, others, first, causal, wide, parts):
+    "(what, distance from float64 in bounds); gradients where kernels have them"
+    q, k, v, dout = made(kind, *sizes)
+    batch, heads, group, rows, keys, dim = sizes
+    more = made(kind, batch, heads, group, 1, others, dim)[1:3]
+    i, j = torch.arange(rows, device='cuda')[:, None], torch.arange(keys + others, device='cuda')
+    mask = torch.where(j < keys, (j <= i) | (not causal), i >= first)
+    whole = [torch.cat(o, 2) for o in zip((k, v), more)]
+    want = {what: exact for what, *exact in backwards((q, *whole, dout), mask=mask)}
+    for name, compute in (('one kernel', by_one_kernel), ('two', by_two)):
+        fill_with_nan()
+        got, (out, bound) = compute(q, k, v, more, first, causal, wide, parts), want['out']
+        if compute is by_two and not wide: bound = 1.5*bound       # what lay there was rounded by half of 2^-7 at most
+        yield f'out, {name}', far(got[0], out, bound)
+        yield f'lse, {name}', far(got[1], *want['lse'])
+    if dim > 128 or first % 64: return
+    fill_with_nan()
+    slopes = attentions.PartGradients(dout, q, want['out'][0].bfloat16(), want['lse'][0].float())
+    found = [slopes.add(k, v, 0, causal), slopes.add(*more, first)]
+    yield 'dq', far(slopes.dq(), *want['dq'])
+    for what, both in zip(('dk', 'dv'), zip(*found)): yield what, far(torch.cat(both, 2), *want[what])
+
+
+# kind, (batch, heads, group, rows, keys, dim), others, first, causal, wide, parts
+PARTS = [('normal', (2, 2, 1, 200, 200, 128), 100, 64, True, False, 4),
+         ('heads between rows', (2, 2, 2, 200, 200, 64), 70, 0, True, True, 1),
+         ('normal', (1, 4, 2, 130, 90, 128), 200, 128, False, False, 2)]
+MORE_PARTS = [('normal', (1, 1, 1, 24, 24, 64), 1, 23, True, False, 1),
+              ('outliers', (1, 3, 1, 300, 300, 64), 150, 0, True, False, 2),
+              ('normal', (2, 6, 2, 385, 385, 128), 385, 192, True, True, 4),
+              ('large scores', (1, 2, 1, 260, 260, 128), 130, 64, True, False, 4),
+              ('heads between rows', (3, 2, 1, 131, 131, 128), 77, 64, True, False, 1),
+              ('normal', (1, 2, 1, 200, 200, 256), 90, 100, True, False, 2),
+              ('normal', (2, 2, 2, 70, 140, 256), 150, 1, False, True, 1),
+              ('small', (1, 5, 1, 640, 640, 128), 320, 320, True, False, 4)]
+
+
+def parts_are_right(which='all'):
+    "Each of some cases; `parts_are_right:small` for compute-sanitizer"
+    torch.manual_seed(0)
+    for case in PARTS if which=='small' else PARTS + MORE_PARTS:
+        found = dict(differences_of_parts(*case))
+        print('  ', case, {what: round(off, 3) for what, off in found.items()})
+        for what, off in found.items():
+            if not off <= 1: yield f'{case}: {what} is off by {off:.3g}'
 
 
 def gradients_in_a_fixed_order_are_the_same():
@@ -226,7 +311,7 @@ def small():
     yield from mma_sync_is_right()
 
 
-CHECKS = [random_ones_are_right, it_is_right_where_maps_are_made_again_and_again,
+CHECKS = [random_ones_are_right, parts_are_right, it_is_right_where_maps_are_made_again_and_again,
           gradients_in_a_fixed_order_are_the_same, mma_sync_is_right,
           the_operator_is_one, it_is_kept_whole_by_torch_compile, it_runs_on_streams_and_in_graphs]
 
