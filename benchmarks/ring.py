@@ -4,13 +4,14 @@
     python ring.py check times        # some of it; writes nothing
     python ring.py predict            # from ring.json, without a GPU: rings of 2, 4 and 8; writes ring_prediction.json
 
-`check` holds the ring against float64, each order and carrier. `times` lets one GPU (each for itself, at the same
+`check` holds the ring against float64, each order and carrier: two heads, two of a batch with heads between places, one
+head. `times` lets one GPU (each for itself, at the same
 time) and the ring take turns: medians over the rounds, of the slowest rank for the ring, of the mean over GPUs for one
 of them. Efficiency is the time of the fastest way of one GPU, over the ring's, over the number of GPUs. `link` measures
 messages and copies, `pieces` what one GPU takes for the products of rings of 2, 4 and 8, `profile` each kernel.
 Attention is causal, 16 heads of 128 numbers in bfloat16. A part that fails says so, and the others go on.
 """
-import argparse, json, math, statistics, sys, tempfile, time
+import argparse, itertools, json, math, statistics, sys, tempfile, time
 from pathlib import Path
 
 import torch
@@ -25,9 +26,9 @@ GOALS = {('forward', 2**16): .97, ('both', 2**16): .97, ('forward', 2**14): .9, 
 KERNELS = dict(ours=ring.ours, cudnn=ring.cudnn)
 
 
-def inputs(n, heads=HEADS, count=4):
+def inputs(n, heads=HEADS, batch=1):
     torch.manual_seed(n)
-    return [torch.randn(1, heads, n, DIM, device='cuda', dtype=torch.bfloat16) for _ in range(count)]
+    return [torch.randn(batch, heads, n, DIM, device='cuda', dtype=torch.bfloat16) for _ in range(4)]
 
 
 def mine(x, order='zigzag'): return ring.split(x, order, dist.get_world_size())[dist.get_rank()]
@@ -36,9 +37,14 @@ def mine(x, order='zigzag'): return ring.split(x, order, dist.get_world_size())[
 CARRIERS = dict(messages=lambda: ring.Messages(60), copies=ring.Copies)
 
 
-def ring_call(carrier, kernels, given, backward, order='zigzag', stamp=None):
+def between(x):
+    "The same numbers, with heads between places"
+    return x.transpose(1, 2).contiguous().transpose(1, 2)
+
+
+def ring_call(carrier, kernels, given, backward, order='zigzag', stamp=None, lay=lambda x: x):
     "What calls the ring once"
-    q, k, v, dout = (mine(x, order) for x in given)
+    q, k, v, dout = (lay(mine(x, order)) for x in given)
     q, k, v = (x.requires_grad_(backward) for x in (q, k, v))
     def run():
         out = ring.attention(q, k, v, order, kernels=kernels, carrier=carrier, stamp=stamp)
@@ -65,19 +71,25 @@ def exact(q, k, v, dout):
 def error(got, want): return ((got.double() - want).square().mean()/want.square().mean()).sqrt().item()
 
 
+CHECKED = {'two heads': (dict(heads=2), lambda x: x), 'one head': (dict(heads=1), lambda x: x),
+           'two of a batch, heads between places': (dict(heads=2, batch=2), between)}
+
+
 def check(carrier):
     "The ring's errors against float64, beside those of one GPU"
-    given = inputs(2048, 2)
-    wants, c = exact(*given), CARRIERS[carrier]()
-    for name in KERNELS:
+    c = CARRIERS[carrier]()
+    for (case, (sizes, lay)), name in itertools.product(CHECKED.items(), KERNELS):
+        given = inputs(2048, **sizes)
+        wants, same = exact(*given), dict(part='check', case=case, kernels=name)
         alone = [error(g, w) for g, w in zip(single_call(KERNELS[name], given, True)(), wants)]
-        yield dict(part='check', kernels=name, carrier='one GPU', order='', errors=alone)
+        rows = [dict(same, carrier='one GPU', order='', errors=alone)]
         for order in ring.ORDERS:
-            got = ring_call(c, KERNELS[name], given, True, order)()
+            got = ring_call(c, KERNELS[name], given, True, order, lay=lay)()
             far = [error(g, mine(w, order)) for g, w in zip(got, wants)]
-            yield dict(part='check', kernels=name, carrier=carrier, order=order, errors=far)
+            rows.append(dict(same, carrier=carrier, order=order, errors=far))
             for f, a in zip(far, alone):                            # twice rounded at most where one rounds once
-                if not f < 2*a: raise RuntimeError(f'{name}, {order}: errors {far}; of one GPU {alone}')
+                if not f < 2*a: raise RuntimeError(f'{case}, {name}, {order}: errors {far}; of one GPU {alone}')
+        yield rows
     torch.cuda.synchronize()
     dist.barrier()
 
@@ -132,11 +144,13 @@ def times(carrier, rounds):
             given, back = inputs(n), what == 'both'
             ways = {f'one GPU, {k}': single_call(KERNELS[k], given, back) for k in KERNELS}
             ways[f'{carrier}, ours'] = ring_call(made, KERNELS['ours'], given, back)
+            rows = []
             for name, every in turns(those_that_run(ways), rounds, .5, .4).items():
                 alone = name.startswith('one')
                 ms = [statistics.mean(o) if alone else max(o) for o in every]
-                yield dict(part='times', carrier=carrier, what=what, length=n, way=name, gpus=every[-1],
-                           ranks=1 if alone else ranks, ms=statistics.median(ms), low=min(ms), high=max(ms))
+                rows.append(dict(part='times', carrier=carrier, what=what, length=n, way=name, gpus=every[-1],
+                                 ranks=1 if alone else ranks, ms=statistics.median(ms), low=min(ms), high=max(ms)))
+            yield rows
 
 
 def link(carrier):
@@ -149,7 +163,7 @@ def link(carrier):
             c.fetch(1).wait()
             c.close()
         took = statistics.median(max(o) for o in turns(dict(fetch=fetch), 5, .03)['fetch'])
-        yield dict(part='link', way=carrier, mib=mib, ms=took, gbs=2*x.nbytes/took/1e6)
+        yield [dict(part='link', way=carrier, mib=mib, ms=took, gbs=2*x.nbytes/took/1e6)]
 
 
 def pieces():
@@ -158,7 +172,7 @@ def pieces():
         for ranks in (2, 4, 8):
             for (kind, name, what), ms in turns(ways_of_pieces(n, ranks), 3, .01).items():
                 took = statistics.median(statistics.mean(o) for o in ms)
-                yield dict(part='pieces', length=n, ranks=ranks, kind=kind, kernels=name, what=what, ms=took)
+                yield [dict(part='pieces', length=n, ranks=ranks, kind=kind, kernels=name, what=what, ms=took)]
 
 
 def ways_of_pieces(n, ranks):
@@ -202,14 +216,15 @@ def profile(carrier):
         events = sorted(p.profiler.kineto_results.events(), key=lambda e: e.start_ns())
         firsts = [e.start_ns() for e in events if 'prepare_backward' in e.name()]
         begins, ends = firsts[8:10]                                # one of each call
-        rows = [dict(at=0, us=statistics.median(b - a for a, b in zip(python, python[1:]))*1e6, stream=0, name='Python')]
+        took = statistics.median(b - a for a, b in zip(python, python[1:]))*1e6
+        rows = [dict(at=0, us=took, stream=0, name='Python')]
         rows += [dict(at=(e.start_ns() - begins)/1e3, us=e.duration_ns()/1e3, stream=e.device_resource_id(),
                       name=e.name()[:70]) for e in events
                  if e.end_ns() > begins and e.start_ns() < ends and e.duration_ns() > 3_000]
         every = [None]*dist.get_world_size()
         dist.all_gather_object(every, rows)
         for rank, rows in enumerate(every):
-            for r in rows: yield dict(part='profile', carrier=carrier, length=n, rank=rank, **r)
+            yield [dict(part='profile', carrier=carrier, length=n, rank=rank, **r) for r in rows]
 
 
 def best(rows, r, alone):
@@ -227,7 +242,8 @@ def line(r, rows):
     if 'failed' in r: return f"{r['part']:<6} {r['carrier']} FAILED: {r['failed']}"
     if r['part'] == 'check':
         far = ' '.join(f'{e:.1e}' for e in r['errors'])
-        return f"check  {r['carrier']:<9} {r['order']:<11} {r['kernels']:<6} errors of out, dq, dk, dv {far}"
+        return (f"check  {r['carrier']:<9} {r['order']:<11} {r['kernels']:<6} errors of out, dq, dk, dv {far}"
+                f"  {r['case']}")
     if r['part'] == 'link': return f"link   {r['way']:<9} {r['mib']:>6.0f} MiB {r['ms']:8.3f} ms {r['gbs']:6.0f} GB/s"
     if r['part'] == 'pieces':
         return (f"piece  {r['length']:>6} places, ring of {r['ranks']}, {r['kind']:<8} {r['kernels']:<6} "
@@ -303,14 +319,18 @@ def jobs_of(args):
 
 
 def work(rank, jobs, to):
-    "The rows of all jobs; rank 0 writes them to a file as they come"
+    "The rows of all jobs; rank 0 prints them as they come, where all print, and writes them to a file"
     rows = []
+    def keep(more):
+        rows.extend(more)
+        if rank: return
+        print(*(line(r, rows) for r in more), sep='\n', file=sys.__stdout__, flush=True)
+        Path(to).write_text(json.dumps(rows) + '\n')
     for part, given in jobs:
         try:
-            for r in PARTS[part](*given): rows.append(r)
+            for more in PARTS[part](*given): keep(more)
         except Exception as e:
-            rows.append(dict(part=part, carrier=str(given), failed=f'{type(e).__name__}: {e}'))
-        if rank == 0: Path(to).write_text(json.dumps(rows) + '\n')
+            keep([dict(part=part, carrier=str(given), failed=f'{type(e).__name__}: {e}')])
     return rows
 
 
@@ -323,7 +343,6 @@ def measure(args):
     so_far = Path(args.to or tempfile.mkdtemp() + '/ring.json')
     rows = ring.launch(work, ranks, list(jobs_of(args)), str(so_far.absolute()), patience=120., threads=4)[0]
     so_far.write_text(json.dumps(dict(made=made, ranks=ranks, rows=rows), indent=1) + '\n')
-    print(*(line(r, rows) for r in rows), sep='\n', flush=True)
 
 
 if __name__ == '__main__':
