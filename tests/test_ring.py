@@ -94,21 +94,35 @@ def test_float32_is_as_near_as_its_digits():
         assert far < 1e-5
 
 
-def by_the_kernels(rank, parts, order):
+class Watched(ring.Messages):
+    "Messages that have come, for a kernel that would wait for them by itself"
+    def open(self, *tensors, needs=None, parts=1):
+        super().open(*tensors, needs=needs)
+        self.parts = parts
+
+    def fetch(self, step):
+        post, told = super().fetch(step), torch.ones(1, dtype=torch.int32)
+        post.wait()
+        post.parts, post.watch = self.parts, lambda: (told, told)
+        return post
+
+
+def by_the_kernels(rank, parts, order, watched):
     "out, dq, dk and dv of this rank by `ring.ours`, on the emulator"
     q, k, v, dout = (x[rank] for x in parts)
     q, k, v = (x.requires_grad_() for x in (q, k, v))
-    out = ring.attention(q, k, v, order, kernels=ring.ours)
+    out = ring.attention(q, k, v, order, kernels=ring.ours, carrier=Watched() if watched else None)
     return out.detach(), *torch.autograd.grad(out, (q, k, v), dout)
 
 
-@pytest.mark.parametrize('ranks, rows, batch, order', [(2, 128, 1, 'zigzag'), (3, 128, 1, 'zigzag'),
-                                                       (2, 70, 2, 'zigzag'), (3, 65, 1, 'striped')])
-def test_kernels_that_merge_and_sum_by_themselves(ranks, rows, batch, order):
+@pytest.mark.parametrize('ranks, rows, batch, order, watched', [
+    (2, 128, 1, 'zigzag', False), (2, 128, 2, 'zigzag', True), (3, 128, 1, 'zigzag', True), (2, 70, 2, 'zigzag', False),
+    (3, 65, 1, 'striped', False)])
+def test_kernels_that_merge_and_sum_by_themselves(ranks, rows, batch, order, watched):
     "Where rows begin within a tile (the last two), dq is summed by torch"
     given_whole = [x.bfloat16() for x in given(rows*ranks, 64, 1, batch)]
     parts = [ring.split(x, order, ranks) for x in given_whole]
-    got = ring.launch(by_the_kernels, ranks, parts, order, backend='gloo')
+    got = ring.launch(by_the_kernels, ranks, parts, order, watched, backend='gloo')
     for want, parts in zip(exact(*(x.double() for x in given_whole), True), zip(*got)):
         far = ring.join(parts, order).double() - want
         # of each number that is rounded to bfloat16, shares and parts of gradients among them, 2^-9; on average less
