@@ -1,5 +1,6 @@
 """The addresses of emulated device memory return when what lay there was freed, whatever lives on; and where none are
 left, no kernel is given a null pointer instead of its array."""
+import time
 from functools import lru_cache
 
 import pytest, torch
@@ -24,6 +25,13 @@ void give(size_t but) {                      // all but the last so many
     size_t n = all.size() - but;
     for (size_t i = 0; i < n; i++) cudaFree(all[i]);
     all.erase(all.begin(), all.begin() + n);
+}
+void give_every_second() {
+    size_t n = 0;
+    for (size_t i = 0; i < all.size(); i++)
+        if (i % 2) cudaFree(all[i]);
+        else all[n++] = all[i];
+    all.resize(n);
 }
 bool turns(int n) {                          // n times, each while the one before it is still there
     for (; n; n--) {
@@ -78,6 +86,15 @@ def test_addresses_return_below_a_symbol(lib):
         assert lib.take(1)
         lib.give(0)
     assert adds(lib) and late.counted() == 4 and late.counted() == 5
+
+
+def test_pieces_are_made_quickly_between_many_that_live(lib):
+    "Where they are is looked up seldom: 5,000 that live far apart would cost each other one half a millisecond"
+    assert lib.take(10_000, 1)
+    lib.give_every_second()
+    begin = time.thread_time()
+    assert lib.take(10_000, 1)
+    assert time.thread_time() - begin < .5 and adds(lib)
 
 
 def test_where_no_addresses_are_left_it_is_told(lib):

@@ -59,8 +59,9 @@ struct Memory {
     char *base = nullptr;
     size_t size = 0, page = 0, bytes = 0;
     // The hole that pieces are made in, as offsets: from `used` on, and symbols, which stay, before `end`. Another one
-    // is looked for where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
+    // is taken where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
     size_t used = 0, middle = 0, end = 0;
+    std::vector<std::pair<size_t, size_t>> holes; // the other ones as they were last found: how wide, from where on
     size_t most = 0; // pieces, until those that were freed are forgotten
     std::vector<Piece> pieces;
     uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece that lies there
@@ -99,8 +100,7 @@ struct Memory {
                                  : n < (size_t(64) << 20) ? n
                                                           : size_t(64) << 20),
                      whole = pages(std::max(n, size_t(1)) + skew), needed = gap + whole + gap;
-        if (used >= middle || end - used < needed || pieces.size() >= most) recycle();
-        if (end - used < needed) return nullptr;
+        if ((used >= middle || end - used < needed || pieces.size() >= most) && !next_hole(needed)) return nullptr;
         const size_t at = symbol ? end - gap - whole : used + gap;
         char *start = base + at;
         if (mprotect(start, whole, PROT_READ | PROT_WRITE)) return nullptr;
@@ -126,7 +126,18 @@ struct Memory {
         const size_t from = p.lo - reinterpret_cast<uintptr_t>(base), to = p.hi - reinterpret_cast<uintptr_t>(base);
         return {from / page * page, pages(std::max(to, from + 1))};
     }
-    // What was freed is forgotten, and the widest hole between what lives is the next.
+    // Go on in the widest hole. All are looked for only when none of those that are known will do: where 5,000 pieces
+    // live, far apart, each one more would take half a millisecond else.
+    bool next_hole(size_t needed) {
+        const auto fits = [&] { return !holes.empty() && holes.back().first >= needed; };
+        if (pieces.size() >= most || !fits()) recycle();
+        if (!fits()) return false;
+        const auto [width, from] = holes.back();
+        holes.pop_back();
+        used = from, middle = from + width / 2, end = from + width;
+        return true;
+    }
+    // What was freed is forgotten, and the holes are those between what lives.
     void recycle() {
         std::vector<std::pair<size_t, size_t>> taken = {{size, size}};
         size_t n = 0;
@@ -141,12 +152,13 @@ struct Memory {
         pieces.resize(n);
         most = std::max(size_t(100000), 2 * n);
         std::sort(taken.begin(), taken.end());
-        size_t from = used = end = 0;
+        holes.clear();
+        size_t from = used = middle = end = 0;
         for (const auto &t : taken) {
-            if (t.first - from > end - used) used = from, end = t.first;
+            holes.push_back({t.first - from, from});
             from = t.second;
         }
-        middle = used + (end - used) / 2;
+        std::sort(holes.begin(), holes.end());
     }
     inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
         if (!holds(a)) return nullptr;
@@ -168,11 +180,11 @@ struct Memory {
         return nullptr;
     }
     void free(Piece &p) {
-        const uintptr_t start = p.lo / page * page;
+        const auto [from, to] = span(p);
         p.live = false;
         bytes -= p.hi - p.lo;
-        madvise(reinterpret_cast<void *>(start), pages(p.hi - start), MADV_DONTNEED);
-        mprotect(reinterpret_cast<void *>(start), pages(p.hi - start), PROT_NONE);
+        madvise(base + from, to - from, MADV_DONTNEED);
+        mprotect(base + from, to - from, PROT_NONE);
     }
 };
 extern Memory memory;
