@@ -13,10 +13,10 @@
 
 namespace gridstride {
 
-static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line) {
+static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host, int line, bool of_graph = false) {
     Turn turn;
     char *const p = has_room(bytes) ? memory.alloc(bytes, itemsize, fresh, host, false, "") : nullptr;
-    if (p) memory.pieces.back().line = line;
+    if (p) memory.pieces.back().line = line, memory.pieces.back().of_graph = of_graph;
     return p;
 }
 // At once, and not when the call is over: programs go on without asking, and then something else is found.
@@ -40,9 +40,8 @@ static bool free_piece(void *p) {
     return true;
 }
 void *graph_alloc(size_t bytes, int line) {
-    char *const p = limited_alloc(bytes, 1, true, false, line);
-    if (p) memory.at(reinterpret_cast<uintptr_t>(p))->of_graph = true;
-    else tell_no_memory(bytes, line);
+    char *const p = limited_alloc(bytes, 1, true, false, line, true);
+    if (!p) tell_no_memory(bytes, line);
     return p;
 }
 bool device_free(void *p) {
