@@ -87,7 +87,7 @@ def young():
 
 @pytest.fixture
 def ipython():
-    "A new shell as notebooks have it, and none afterwards: while there is one, functions of `__main__` are of its cells"
+    "A new shell as notebooks have it, and none afterwards: while there is one, its cells' functions are `__main__`'s"
     from IPython.core.interactiveshell import InteractiveShell
     InteractiveShell.clear_instance()
     shell = InteractiveShell.instance(colors='NoColor')

@@ -373,7 +373,7 @@ def test_the_essential_words_of_a_mistake(title):
 def test_the_whole_traceback_comes_on_request(ipython):
     try:
         ipython.run_cell('from gridstride.sim import cuda\nimport numpy as np\n@cuda.jit\n'
-                       'def k(x): x[cuda.grid(1)] = 1\n')
+                         'def k(x): x[cuda.grid(1)] = 1\n')
         e = ipython.run_cell('def go():\n    k[1, 9](np.zeros(8))\ngo()').error_in_exec
         short = e._render_traceback_()
         assert [o.split(': ', 1)[1] for o in short[:2]] == ['go()', 'k[1, 9](np.zeros(8))']
