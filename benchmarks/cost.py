@@ -2,13 +2,14 @@
 
     python cost.py measure            # writes cost.json; a minute; `--most 60` ends after so many seconds
     python cost.py fit                # reads it, prints how far the model is off, and what `costs.py` shall hold
+    python cost.py picks              # what `matmul` picks beside cublasLt's best, where one run had both
 
 Measured are 40 random shapes, of another seed than the tables', each by the kernels that today's estimates like best
 and by some drawn at random, in two columns: in a CUDA graph, and with other memory written before each run.
 The model has a dozen numbers that stand for something (`costs.Model`), and a factor for each kernel. It is to say which
 kernel is the fastest; so what all kernels have in common for a shape in a column, the clock as well, is no error.
 How good it is: the errors of its predictions, and what is lost by taking its pick instead of the best that was
-measured, for shapes that the fit had not seen (a fifth at a time), beside what today's rule loses.
+measured, for shapes that the fit had not seen (a fifth at a time) and for those that it had.
 """
 import argparse, json, math, sys, time
 from collections import defaultdict
@@ -89,22 +90,106 @@ def predicted(fit, r):
     return cycles(m, r['shape'], r['layout'], r['tile'])*by_tile.get(r['tile'], 1)
 
 
+# Cycles of this clock are told, which is about what an H100 has in graphs; what is fitted knows none
+CLOCK = 1.755e9
+CYCLES = 'tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'share', 'add', 'hand', 'here', 'turn'
+
+
+def on_the_clock(rows, m):
+    "The same model, in cycles of `CLOCK`"
+    known = [r for r in rows if r['column'] == 'graph'] or rows
+    rate = np.median([cycles(m, r['shape'], r['layout'], r['tile'])/r['seconds'] for r in known])
+    return m._replace(**{o: getattr(m, o)*CLOCK/float(rate) for o in CYCLES})
+
+
 def fit_all(rows):
     """Kernels of `halves`, which are picked most, count twice: lesson 22's were measured more often, in one layout. So
     were those that take turns, which count once"""
     counted = rows + [r for r in rows if r['tile'].family == 'half' and not r['tile'].ping]
-    return (m := fitted(counted)), factors(counted, m)
+    return (m := on_the_clock(rows, fitted(counted))), factors(counted, m)
+
+
+# Several runs as if they were one
+
+SAME = .3               # how much less it says that two runs are the same than that a kernel is
+
+
+def merged(rows):
+    """A row for each kernel, shape, layout and kind of column: what runs have in common tells how much slower one is
+    than another"""
+    cells = defaultdict(list)
+    for r in rows: cells[r['shape'], r['layout'], r['column'].split()[0]].append(r)
+    return [o for cell, of_cell in cells.items() for o in as_one(cell, of_cell)]
+
+
+def as_one(cell, rows):
+    runs, tiles = ({o: i for i, o in enumerate(dict.fromkeys(r[key] for r in rows))} for key in ('column', 'tile'))
+    n = len(runs)
+    a, b = np.zeros((len(rows) + n, n + len(tiles))), np.zeros(len(rows) + n)
+    for i, r in enumerate(rows): a[i, [runs[r['column']], n + tiles[r['tile']]]], b[i] = 1, math.log(r['seconds'])
+    a[range(len(rows), len(rows) + n), range(n)] = SAME
+    seconds = np.exp(np.linalg.lstsq(a, b, rcond=None)[0])[n:]
+    return [dict(zip(('shape', 'layout', 'column'), cell), tile=t, seconds=float(seconds[i])) for t, i in tiles.items()]
+
+
+# Which kernels are named: those by which picks lose the least, by a fit that had seen the shapes and by fits that had
+# not. What is picked and was not measured for a shape is taken to lose GUESSED, three times what it loses in the mean
+
+FAR_OFF, MORE = .06, 3          # a loss beyond this counts so much more
+EACH, GUESSED = 3e-5, .1        # what a kernel has to win, so that it is named
+FEW = 4                         # cells; what was measured in fewer is not named
+
+
+def fits(layout, shape, tile):
+    "Is there such a kernel, for such a product?"
+    if tile.CK > cdiv(shape[2], 64): return False
+    return not halves.why_not(tile, layout) if tile.family == 'half' else layout == 'nn'
+
+
+def losses(rows, fit_for):
+    "(scores, losses) by cell and kernel: infinite, and guessed, where there is none"
+    cells = {o: i for i, o in enumerate(dict.fromkeys(map(cell, rows)))}
+    tiles = {o: i for i, o in enumerate(dict.fromkeys(r['tile'] for r in rows))}
+    scores, times, known = np.full((len(cells), len(tiles)), np.inf), np.full((len(cells), len(tiles)), np.nan), {}
+    for (shape, layout, _), i in cells.items():
+        if (shape, layout) not in known:
+            rows_of = [dict(shape=shape, layout=layout, tile=t) for t in tiles]
+            known[shape, layout] = [predicted(fit_for(shape), r) if fits(layout, shape, r['tile']) else math.inf
+                                    for r in rows_of]
+        scores[i] = known[shape, layout]
+    for r in rows: times[cells[cell(r)], tiles[r['tile']]] = math.log(r['seconds'])
+    over = times - np.nanmin(times, 1, keepdims=True)
+    return scores, np.where(np.isnan(over), GUESSED, over)
+
+
+def chosen(rows, *fits_for, start=()):
+    "Kernels, found by naming one more, or one less, by which picks lose the least, as long as there is one"
+    tiles, known = list(dict.fromkeys(r['tile'] for r in rows)), [losses(rows, o) for o in fits_for]
+    often = [i for i, t in enumerate(tiles) if sum(r['tile'] == t for r in rows) >= FEW]
+    def lost_by(mask):
+        total = EACH*mask.sum()
+        for scores, over in known:
+            s = np.where(mask, scores, np.inf)
+            loss = np.where(np.isfinite(s.min(1)), over[range(len(s)), s.argmin(1)], 1)
+            total += np.mean(loss + MORE*np.maximum(0, loss - FAR_OFF))/len(known)
+        return total
+    mask = np.array([i in often and t in start for i, t in enumerate(tiles)])
+    best = lost_by(mask)
+    while True:
+        least, i = min((lost_by(mask ^ (np.arange(len(tiles)) == i)), i) for i in often)
+        if not least < best - 1e-9: return [t for t, m in zip(tiles, mask) if m]
+        best, mask[i] = least, not mask[i]
 
 
 # How good it is
 
 def unseen(rows, folds=5):
-    "Predictions of each row by a fit that had not seen its shape"
+    "For each shape a fit that had not seen it"
     known = list(dict.fromkeys(r['shape'] for r in rows))
     Random(SEED).shuffle(known)
     fold = {o: i%folds for i, o in enumerate(known)}
-    fits = [fit_all([r for r in rows if fold[r['shape']] != i]) for i in range(folds)]
-    return [predicted(fits[fold[r['shape']]], r) for r in rows]
+    found = [fit_all([r for r in rows if fold[r['shape']] != i]) for i in range(folds)]
+    return lambda shape: found[fold[shape]]
 
 
 def lost(rows, score):
@@ -112,25 +197,27 @@ def lost(rows, score):
     best, picked = {}, {}
     for r, s in zip(rows, score):
         best[cell(r)] = min(best.get(cell(r), math.inf), r['seconds'])
-        picked[cell(r)] = min(picked.get(cell(r), (math.inf, 0)), (s, r['seconds']))
+        picked[cell(r)] = min(picked.get(cell(r), (math.inf, math.inf)), (s, r['seconds']))
     return {o: picked[o][1]/best[o] for o in best}
 
 
 def mean(ratios): return math.exp(sum(map(math.log, ratios))/len(ratios))
 
 
-def report(rows):
-    "Lines that say how good fit and rule are"
-    score, fit = unseen(rows), fit_all(rows)
-    off = [dict(r, seconds=r['seconds']/s) for r, s in zip(rows, score)]
-    e = np.abs(logs_of_ratio(off))
+def report(rows, fit, others, named=None):
+    """Lines that say how good a fit is, and how good fits are that had not seen a shape (`others`); picks are among all
+    kernels, or those that are `named`"""
+    score, seen = [predicted(others(r['shape']), r) for r in rows], [predicted(fit, r) for r in rows]
+    e = np.abs(logs_of_ratio([dict(r, seconds=r['seconds']/s) for r, s in zip(rows, score)]))
     half, most = np.exp(np.percentile(e, [50, 95])) - 1
     yield (f'{len(rows)} measurements of {len({r["shape"] for r in rows})} products by '
            f'{len({r["tile"] for r in rows})} kernels; '
            f'errors for unseen shapes: half below {half:.1%}, 95% below {most:.1%}')
-    seen = [predicted(fit, r) for r in rows]
-    for name, s in (("the model's pick", score), ('the same, seen', seen), ("today's pick", [r['rank'] for r in rows])):
-        found = lost(rows, s)
+    there = [named is None or r['tile'] in named for r in rows]
+    cells = {cell(r) for r, o in zip(rows, there) if o}
+    for name, s in (("the model's pick", score), ('the same, seen', seen)):
+        found = lost(rows, [x if o else math.inf for x, o in zip(s, there)])
+        found = {o: v for o, v in found.items() if o in cells}
         for kind in dict.fromkeys(o[1:] for o in found):
             over = [v for o, v in found.items() if o[1:] == kind]
             yield f'{name:<16} {" ".join(kind)}: {mean(over):.4f} of the best in the mean, {max(over):.3f} at most'
@@ -157,11 +244,55 @@ def text_of(cut):
 
 
 def fit_main(args):
-    rows = read(args.data)
-    print(*report(rows), sep='\n')
-    m, by_tile = fit_all(rows)
+    rows = merged(read(args.data))
+    (m, by_tile), others = fit = fit_all(rows), unseen(rows)
+    named = chosen(rows, lambda _: fit[0], others, start=costs.FACTORS)
+    print(*report(rows, *fit), f'{len(named)} of them are named:', *report(rows, *fit, named), sep='\n')
     print('\nFITTED = Model(', *(f'    {k}={v:.4g},' for k, v in m._asdict().items()), ')', 'FACTORS = {', sep='\n')
-    print(*(f'    {text_of(t)}: {f:.3f},' for t, f in sorted(by_tile.items())), '}', sep='\n')
+    print(*(f'    {text_of(t)}: {by_tile[t]:.3f},' for t in sorted(named)), '}', sep='\n')
+
+
+# What is picked beside the library, where it was measured in the same run
+
+GOALS = dict(graph=1., read=1.02)       # of cublasLt, in the mean of random shapes, none below 0.9
+SQUARES = {4096: 1.03, 8192: 1.05}      # of torch
+
+
+def beside_library(data, pick):
+    "(shape, layout, kind of column) -> (seconds of what is picked, of the first kernel of the run, of the library)"
+    runs, found = defaultdict(dict), {}
+    for r in data['rows']: runs[tuple(r['shape']), r['layout'], r['column']][Cut(**r['tile'])] = r
+    for o in data['library']:
+        of_run = runs[(shape := tuple(o['shape'])), o['layout'], o['column']]
+        mine, first = of_run.get(pick(*shape, o['layout'])), min(of_run.values(), key=lambda r: r['rank'])
+        if mine: found[shape, o['layout'], o['column'].split()[0]] = mine['seconds'], first['seconds'], o
+    return found
+
+
+def goal_line(goal, found, more, holds=True):
+    return f'goal {goal}, {more}: {"reached" if goal is not None and found >= goal and holds else "MISSED"}'
+
+
+def lines_of_picks(found):
+    "The means of random shapes, then the squares"
+    def is_square(shape): return len(set(shape)) == 1
+    kinds = dict.fromkeys((layout, kind) for shape, layout, kind in found if not is_square(shape))
+    for of_kind in sorted(kinds):
+        known = [v for (shape, *o), v in found.items() if tuple(o) == of_kind and not is_square(shape)]
+        now, before = ([o['cublasLt']/v[i] for *v, o in known] for i in range(2))
+        yield (f'{" ".join(of_kind)}: {len(known)} products: {mean(now):.3f} of cublasLt, from {min(now):.3f}; '
+               f'what was picked before {mean(before):.3f}, from {min(before):.3f}; '
+               + goal_line(GOALS.get(of_kind[1]), mean(now), 'none below 0.9', min(now) >= .9))
+    for (shape, layout, kind), (seconds, _, o) in sorted(found.items()):
+        if is_square(shape):
+            yield (f'{shape[0]} {layout} {kind}: {seconds*1e6:.1f} µs, {o["cublasLt"]/seconds:.3f} of cublasLt, '
+                   f'{o["torch"]/seconds:.3f} of torch; {o["mhz"]} MHz; '
+                   + goal_line(SQUARES.get(shape[0]), o['torch']/seconds, 'of torch'))
+
+
+def picks_main(args):
+    data = json.loads(Path(args.data).read_text())
+    print(*lines_of_picks(beside_library(data, lambda h, w, k, o: costs.order(h, w, k, SMS, layout=o)[0])), sep='\n')
 
 
 # What is measured
@@ -262,12 +393,12 @@ def measure_main(args):
 
 def main(given=None):
     p = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    p.add_argument('what', choices=['measure', 'fit'])
+    p.add_argument('what', choices=['measure', 'fit', 'picks'])
     p.add_argument('--data', default=HERE/'cost.json', help='what was measured')
     p.add_argument('--most', type=float, default=120, help='seconds to measure for, compiling included')
     p.add_argument('--seconds', type=float, default=.006, help='for each kernel and column')
     args = p.parse_args(given)
-    (measure_main if args.what == 'measure' else fit_main)(args)
+    dict(measure=measure_main, fit=fit_main, picks=picks_main)[args.what](args)
 
 
 if __name__ == '__main__': sys.exit(main())

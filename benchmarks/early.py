@@ -23,7 +23,7 @@ from matmul import random as shapes
 CUTS = [o for o in costs.known() if not o.split]
 KINDS = '', '', 'relu', 'add', 'norm', 'mm', 'big', 'scale', 'sleep'
 ROUNDS, INPUTS, QUEUED = 96, 8, 3_000_000    # cycles of a kernel behind which launches wait, and then follow each other
-BANDS = 0, 12e3, 20e3, 30e3, 50e3, 1e5, 1e9
+BANDS = 0, 1e4, 15e3, 25e3, 35e3, 7e4, 1e9
 COLUMNS = 'graph', 'row', 'read', 'written'
 
 
