@@ -374,6 +374,8 @@ def test_places_of_results_that_do_not_fit():
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
         'parts is 0, and it has to be a whole number': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
+        'other_v may be on its way still, and no copy can be made of it':
+            lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),
         'told is torch.int64': lambda: pair(q, k, v, k, v, 0, one.long(), one),
         r'dout is torch.bfloat16 \(1, 1, 69, 64\)': lambda: parts(q[:, :, 1:], q, out, lse),
         'lse has to lie row after row': lambda: parts(q, q, out, torch.empty(1, 1, 140)[..., ::2]),

@@ -431,7 +431,13 @@ def attention_pair(
         raise ValueError(f'attention_pair: parts is {parts!r}, and it has to be a whole number from 1 on')
     for name, x in dict(told=told, wanted=wanted).items():
         _check_like('attention_pair', name, x, q, (1,), (torch.int32,))
-    q, k, v, other_k, other_v = map(_aligned, (q, k, v, other_k, other_v))
+    for name, x in dict(other_k=other_k, other_v=other_v).items():
+        if _aligned(x) is not x:
+            raise ValueError(
+                f'attention_pair: {name} may be on its way still, and no copy can be made of it; its rows have to begin '
+                'at multiples of 16 bytes'
+            )
+    q, k, v = map(_aligned, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
     lse = torch.empty(q.shape[:3], dtype=torch.float32, device=q.device)
     case = _case(q, k, bool(causal), 0, None, '')
