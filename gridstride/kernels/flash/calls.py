@@ -120,7 +120,6 @@ def forward_pair(
     return Call(src, 'attention_forward_pair', arrays, given, *size), (rows, keys, keys, keys, keys)
 
 
-@lru_cache(1024)
 def pair_order(
     c,  # this and what follows, as for `forward_pair`
     on,
@@ -132,8 +131,8 @@ def pair_order(
     tile = _TILES[c.dim]
     tall, down = 64 * tile.warpgroups, cdiv(c.rows, 64 * tile.warpgroups)
     ends = [min(c.rows, tall * (r + 1)) for r in range(down)]
-    own = tuple(cdiv(min(c.keys, e) if c.causal else c.keys, tile.keys) for e in ends)
-    other = tuple(cdiv(others, tile.keys) if e > first else 0 for e in ends)
+    own = [cdiv(min(c.keys, e) if c.causal else c.keys, tile.keys) for e in ends]
+    other = [cdiv(others, tile.keys) if e > first else 0 for e in ends]
     order = order_of(c.batch * c.heads, own, other, min(on.sms, c.batch * c.heads * down), c.group, parts)
     return [head * down + down - 1 - row for head, row in order]
 

@@ -1,7 +1,6 @@
 """In which order blocks take the tiles of attention of two arrays of keys: the best of some, by a model of an H100."""
 
 import heapq
-from functools import lru_cache
 from typing import NamedTuple
 
 from ...utils import cdiv
@@ -44,15 +43,14 @@ def by_sections(
     return sorted(tiles, key=lambda t: (t.row < late, t.row >= late and t.head // section, -t.row, t.head))
 
 
-@lru_cache(64)
 def order_of(
     heads,  # of all of the batch
-    own,  # steps of the rank's own keys, for each tile of a head's rows; a tuple
+    own,  # steps of the rank's own keys, for each tile of a head's rows
     other,  # and of a neighbour's
     blocks,
     group,  # heads that share one of keys
     parts,  # of the heads of keys, one after the other, in which a neighbour's keys come
-) -> tuple:  # (head, row of tiles), in the order in which they should be taken
+) -> list:  # (head, row of tiles), in the order in which they should be taken
     """A few heads after the others, so that their keys stay in the L2 cache, and so many rows of all heads in the end,
     the shortest ones, that all blocks end together, by the model: as few as make nearly no difference"""
     tiles = [Tile(h, r, *of) for h in range(heads) for r, of in enumerate(zip(own, other))]
@@ -61,4 +59,4 @@ def order_of(
     orders = [by_sections(tiles, _HEADS * group, len(own) * eighths // 8) for eighths in (0, 1, 2, 3, 4, 8)]
     ends = [model_end(o, blocks, there) for o in orders]
     best = next(o for o, end in zip(orders, ends) if end <= _NEARLY * min(ends))
-    return tuple((t.head, t.row) for t in best)
+    return [(t.head, t.row) for t in best]
