@@ -191,8 +191,8 @@ class Copies:
             dist.barrier()  # nobody uses the memory of another shape any more
             self.shape = shape, dtype
             self.keys, self.slopes = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
-            self.coming = [list(x) for x in self.keys.mine]
-            self.places = [[[x.data_ptr() for x in both] for both in of] for of in self.keys.of]
+            self.arriving = [list(both) for both in self.keys.mine]
+            self.places = [[[x.data_ptr() for x in both] for both in of] for of in self.keys.of]  # addresses
 
     def _tell(self, rank, what, value, stream=None):
         at = self.told.at[rank] + 4 * (what * self.ranks + self.me)
@@ -242,7 +242,7 @@ class Copies:
             for at, x in zip(self.places[to][step % 2], self.have):
                 _copy_keys(side, at, x, needed, heads)
             self._tell(to, self._KEYS, number - (parts - 1 - i), side)
-        return self._coming(self.coming[step % 2], step, source, self._KEYS)
+        return self._coming(self.arriving[step % 2], step, source, self._KEYS)
 
     def _coming(self, arriving, step, source, what):
         number, at = self._number(step), self.heard[what][source]
