@@ -78,6 +78,7 @@ double check(int number, const Number *m, const Number *n, Number *out) {
     multiply(number, m, n, out);
     OK(cudaDeviceSynchronize());
     compare<<<dim3((w + SIDE - 1) / SIDE, (h + SIDE - 1) / SIDE), dim3(16, 16)>>>(m, n, out, h, w, k, wrong);
+    OK(cudaGetLastError());                                                // what is not compared would pass
     OK(cudaMemcpy(&got, wrong, sizeof got, cudaMemcpyDefault));
     if (got.count) {
         printf("FAIL %-34s %dx%d @ %dx%d: %llu of %zu numbers are wrong, the first at [%llu, %llu]\n", NAME, h, k, k, w,
