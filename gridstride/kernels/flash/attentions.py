@@ -435,8 +435,8 @@ def attention_pair(
     for name, x in dict(other_k=other_k, other_v=other_v).items():
         if _aligned(x) is not x:
             raise ValueError(
-                f'attention_pair: {name} may be on its way still, and no copy can be made of it; its rows have to begin '
-                'at multiples of 16 bytes'
+                f'attention_pair: {name} may be on its way still, and no copy can be made of it; its rows have to '
+                'begin at multiples of 16 bytes'
             )
     q, k, v = map(_aligned, (q, k, v))
     out = torch.empty(q.shape, dtype=torch.float32 if wide else q.dtype, device=q.device)
