@@ -152,7 +152,11 @@ void *mapped(const void *host) {
 }
 void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind) {
     Turn turn;
-    char *p = memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, false, 0, true);
+    const auto make = [&](bool close) {
+        return memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, close, 0, true);
+    };
+    char *p = make(false);
+    if (!p) p = make(true);                                // in a gap, rather than that each kernel gets null
     if (p) memcpy(p, init, bytes);
     return p;
 }
