@@ -343,12 +343,20 @@ def _include_first(sources):
     return ''.join(f'#include "{o}"\n' for o in [*choose_headers(sources), *extra])
 
 
+def line_flags(c):
+    """Flags for the lines of what is compiled, and for the functions that are inlined there.
+
+    addr2line 2.40 overlooks what clang has inlined in several pieces, as DWARF 5 tells of them, and without linkage
+    names calls the innermost function by the name of the outermost."""
+    return [*(['-gdwarf-4', '-fdebug-info-for-profiling'] if c.kind == 'clang' else []), '-g1']
+
+
 def emulated_flags(c, src, checks):
     "Flags for a source of CUDA C; `checks`: for the detectors, too?"
     maybe = ['-Wmaybe-uninitialized'] if c.kind == 'gcc' else []
     return [
         *common_flags(c),
-        '-g1',
+        *line_flags(c),
         '-DGRIDSTRIDE_WITHOUT_AT',
         *(f'-W{o}' for o in WARNINGS),
         *maybe,

@@ -132,8 +132,7 @@ int find_call_in_kernel(const Worker &w, Place &at) {
     FILE *pipe = popen(command, "r");
     if (!pipe) return 0;
     const std::string name = base_name(w.launch->kernel);
-    // What is inlined comes first, under clang by the kernel's name, too, so the last one is it; a lambda of the kernel
-    // begins with the kernel's name
+    // What is inlined comes first, so the last one of the kernel's name is it; a lambda of the kernel begins with that
     while (fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {     // file:line
         const bool nested = strstr(function, "::{lambda") != nullptr;
         function[strcspn(function, "(<\n")] = 0;
