@@ -250,3 +250,14 @@ def test_a_loop_that_never_ends_is_told_at_its_line_wherever_its_time_is_over():
     for _ in range(8):
         with sim.options(seconds=.02), pytest.raises(KernelError) as e: waits[1,32](np.zeros((3,3,3)))
         assert 'while x[0,0,0]==0.: n += 1' in str(e.value)
+
+def test_a_loop_that_does_nothing_never_ends_without_checks_either():
+    "A compiler of C++ may leave it out"
+    @cuda.jit
+    def waits(x):
+        n = 0
+        while x[0]==0.: n += 1
+        x[1] = 7.
+    x = np.zeros(3)
+    with sim.options(seconds=.1, checks=()), pytest.raises(KernelError, match='still runs after 0.1 s'): waits[1,1](x)
+    assert x.tolist()==[0,0,0]

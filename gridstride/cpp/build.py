@@ -111,6 +111,11 @@ _LEVEL = {'gcc': ['-Og', '-finline-functions-called-once'], 'clang': ['-O1']}
 _VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[234]\b|\breinterpret_cast\b')
 
 
+def endless_flags(c):
+    "Flags for loops that may never end: C++ lets a compiler leave out one that does nothing else"
+    return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
+
+
 def checked_flags(c, src):
     """Flags that make the compiler tell the runtime of every access.
 
@@ -123,7 +128,7 @@ def checked_flags(c, src):
     if c.kind == 'clang':
         tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'
         passes = [o for p in tsan for o in ('-mllvm', f'-tsan-{p}')]
-        return [*look, '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
+        return [*look, *endless_flags(c), '-fsanitize=thread', '-fno-vectorize', '-fno-slp-vectorize', *passes]
     volatile = ['--param=tsan-distinguish-volatile=1'] if c.version >= 11 else []
     calls = [f'-fno-builtin-{o}' for o in ('memcpy', 'memmove', 'memset')]  # which the detectors are told of
     # what a function returns straight into a struct's place, gcc tells nobody of; it tells of a copy

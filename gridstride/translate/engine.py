@@ -19,7 +19,7 @@ import warnings
 import numpy as np
 
 from ..cpp import emulator
-from ..cpp.build import checked_flags, common_flags, compile_module, compiler, line_flags
+from ..cpp.build import checked_flags, common_flags, compile_module, compiler, endless_flags, line_flags
 from ..cpp.compile_errors import CompileError
 from ..cpp.finding import file_among
 from ..cpp.load import one_at_a_time
@@ -226,7 +226,7 @@ class Compiled:
         source = f'{_PRELUDE}#line 1 "kernel.cu"\n{to_cpp(text)}'
         # -O1 makes what a kernel calls for an index a part of it: code elsewhere would have no line of its own
         look = [*checked_flags(c, text), '-O1'] if checks else []
-        flags = [*common_flags(c), *line_flags(c), '-w', *look, *flags]
+        flags = [*common_flags(c), *line_flags(c), *endless_flags(c), '-w', *look, *flags]
         sources = {'kernel.cpp': source, 'kernel.cu': text}
         self.built = compile_module(
             sources, 'kernel', flags, _HEADERS, lambda log, command: CompileError(text, 'kernel.cu', log, command)
