@@ -106,3 +106,13 @@ def test_a_use_of_the_hosts_function_is_told_however_the_compiler_names_it(named
     assert said == [[f'{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it',
                      '  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']]
     assert 'warning' not in without_marked(log)
+
+
+def test_what_clang_calls_deprecated_of_the_library_is_not_told():
+    log = ('In file included from <built-in>:1:\nIn file included from /usr/include/c++/12/algorithm:61:\n'
+           "/usr/include/c++/12/bits/stl_tempbuf.h:263:8: warning: 'get_temporary_buffer<int>' is deprecated "
+           '[-Wdeprecated-declarations]\n  263 |  std::get_temporary_buffer<value_type>(_M_original_len));\n'
+           "k.cu:1:36: note: in instantiation of function template specialization 'std::stable_sort<int *>' requested "
+           'here\n')
+    told = "k.cu:2:5: warning: format specifies type 'int' but the argument has type 'float' [-Wformat]\n"
+    assert without_marked(log) == '' and without_marked(log + told) == told
