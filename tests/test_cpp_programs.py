@@ -127,7 +127,6 @@ def test_as_documented(path, capfd):
     assert output(path, capfd, checks=(), threads=2)==want
 
 CLANG = {'07_misaligned_float4': 'clang does not look at the address of a struct that is copied',
-         '15_host_table_of_rows': "clang moves the read out of the loop, whose line it names",
          '87_read_and_not_used': 'clang moves the read behind the guard'}
 
 # Not stopped, as a GPU does not stop them: warnings, that name the line
