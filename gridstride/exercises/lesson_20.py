@@ -1,6 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import inspect
+from functools import wraps
 
 import numpy as np
 import torch
@@ -32,7 +33,8 @@ def _(fn, rng, order, ranks, length):
             got = fn(order, place, length, ranks)
             if tuple(np.ravel(got)) != (rank, i):
                 raise AssertionError(
-                    f'{order}, {length} places, {ranks} ranks: place {place} is index {i} of rank {rank}; got {got!r}'
+                    f'{order}, {length} places, {ranks} ranks: place {place} is index {i} of rank {rank}, which is '
+                    f'({rank}, {i}); got {got!r}'
                 )
 
 
@@ -77,12 +79,23 @@ def _(fn, rng, kind, ranks, each):
     owners = rng.permutation(owners) if kind == 'shuffled' else owners
     want, got = n * (n + 1) / 2 / ranks / time_of(owners, ranks), fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
-        raise AssertionError(f'{kind}, {ranks} ranks with {each} places each: got {got!r}, but it is {want:.6f}')
+        raise AssertionError(f'{ranks} ranks, {_told(owners.tolist())}: got {got!r}, but it is {want:.6f}')
 
 
-def _hides(each, heads, kv_heads, d, flops, latency, speed):
+def _told(owners):
+    "Who has which place, as far as it fits a line"
+    return f'owners {str(owners[:24])[:-1]}{", ..." if len(owners) > 24 else ""}]'
+
+
+def _times(each, heads, kv_heads, d, flops, latency, speed):
+    "Seconds of a zigzag step of `each` rows, and of its message"
+    return 4 * d * heads * each * each / 2 / flops, latency + 2 * kv_heads * d * each * 2 / speed
+
+
+def _hides(each, **case):
     "Does a zigzag step of `each` rows last as long as its message?"
-    return 4 * d * heads * each * each / 2 / flops >= latency + 2 * kv_heads * d * each * 2 / speed
+    step, message = _times(each, **case)
+    return step >= message
 
 
 @problem(
@@ -111,10 +124,11 @@ def _(fn, rng, **case):
     got = fn(**case)
     if not isinstance(got, (int, np.integer)) or got < 1:
         raise AssertionError(f'a whole number from 1 on is to be returned; got {got!r}')
+    step, message = (f'{t * 1e6:.6g} us' for t in _times(got, **case))
     if not _hides(got, **case):
-        raise AssertionError(f'{case}: with {got} rows the message takes longer than the step')
+        raise AssertionError(f'with {got} rows the step takes {step}, and its message longer: {message}')
     if got > 1 and _hides(got - 1, **case):
-        raise AssertionError(f'{case}: {got} rows hide the message, and so do fewer')
+        raise AssertionError(f'{got} rows, whose step takes {step}, hide their message of {message}; so do fewer')
 
 
 def lockstep(
@@ -162,6 +176,18 @@ def slopes(q, k, v, dout, out, lse):
     return ring.plain.gradients(dout, q, k, v, out, lse, False, q.shape[-1] ** -0.5)
 
 
+def _noting(parts, seen):
+    "`attend`, which notes whose keys it is given: the number of a rank among `parts`, or None"
+
+    @wraps(attend)
+    def noted(q, k, v):
+        found = attend(q, k, v)
+        seen.append(next((r for r, x in enumerate(parts) if torch.equal(x, k)), None))
+        return found
+
+    return noted
+
+
 def _random(rng, *shape):
     return torch.tensor(rng.normal(0, 1.5, shape))
 
@@ -178,13 +204,26 @@ def _random(rng, *shape):
 )
 def _(fn, rng, ranks, n, d):
     q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
-    done, rounds = lockstep([fn(r, ranks, q[r], (k[r], v[r]), attend, merged) for r in range(ranks)])
+    seen = [[] for _ in range(ranks)]
+    makers = [fn(r, ranks, q[r], (k[r], v[r]), _noting(k, seen[r]), merged) for r in range(ranks)]
+    done, rounds = lockstep(makers)
     want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
     for r, got in enumerate(done):
         if isinstance(got, tuple):
-            raise AssertionError(f'rank {r} of {ranks} returned {len(got)} things; return `out` alone')
-        check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
+            what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` when all is done'
+            raise AssertionError(f'rank {r} of {ranks} returned {what}')
+        if sorted(map(str, seen[r])) != [str(o) for o in range(ranks)]:
+            raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}; once each is wanted')
+        try:
+            check(got, want.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
+        except AssertionError as e:
+            raise AssertionError(f'rank {r} of {ranks} had the right keys, but: {e}') from None
     turns_of(rounds, ranks - 1)
+
+
+def _alike(a, b):
+    "Whether a tensor is another one but for rounding"
+    return isinstance(a, torch.Tensor) and a.shape == b.shape and torch.allclose(a, b, rtol=1e-9, atol=1e-9)
 
 
 @problem(
@@ -208,8 +247,11 @@ def _(fn, rng, ranks, n, d):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             raise AssertionError(f'(dq, dk, dv) is to be returned; got {type(got).__name__}')
         for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
+            right = right.view(ranks, n, d)
             try:
-                check(have, right.view(ranks, n, d)[r], rtol=1e-9, atol=1e-9)
+                check(have, right[r], rtol=1e-9, atol=1e-9)
             except AssertionError as e:
-                raise AssertionError(f'{name} of rank {r} of {ranks}: {e}') from None
+                far = (o for o in range(ranks) if name != 'dq' and _alike(have, right[o]))
+                why = next((f'it is that of the keys of rank {o}, and not home yet' for o in far), e)
+                raise AssertionError(f'{name} of rank {r} of {ranks}: {why}') from None
     turns_of(rounds, ranks)
