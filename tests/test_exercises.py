@@ -197,6 +197,17 @@ def test_who_forgot_the_return_is_told_so():
         with pytest.raises(WrongAnswer, match=f'(?s){name} is not right yet:.*has no `return`'): exercise(name)(fn)
     with pytest.raises(WrongAnswer, match='this is a kernel itself'): exercise('10.transpose')(cuda.jit(no_return))
 
+@pytest.mark.parametrize('which,words', [
+    ('the_left_neighbour_again', 'rank 0 of 3 attended to the keys of ranks [0, 2, 2]; once each is wanted'),
+    ('a_mean', 'rank 0 of 2 had the right keys, but: '),
+    ('with_its_lse', 'rank 0 of 2 returned 2 things; return `out` alone'),
+    ('one_place_short', 'dk of rank 0 of 2: it is that of the keys of rank 1, and not home yet'),
+    ('keys_alone', 'rows the step takes 33.7422 us, and its message longer: 67.4601 us'),
+    ('without_a_mask', '3 ranks, owners [1, 1, 2, 0, 0, 2]: got 1.0, but it is 0.636364')])
+def test_who_sent_what_in_a_ring_is_told(which, words):
+    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('20.'))
+    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
+
 @pytest.mark.parametrize('name', by_name)
 def test_an_answer_is_returned_or_written(name):
     exercise(name)      # which knows the problems of its lesson from now on
