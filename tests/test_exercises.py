@@ -208,6 +208,18 @@ def test_who_sent_what_in_a_ring_is_told(which, words):
     name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('20.'))
     with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
 
+@pytest.mark.parametrize('which,words', [
+    ('as_if_contiguous', 'of 5 pages the texts want 2, 2, 2'),
+    ('heads_share_the_bytes', 'the slowest GPU reads for 0.000389664, and multiplies for 4.5921e-05'),
+    ('scale_of_the_wide_row', 'the rows for `scores` are right, and the weights for `means` are not: '),
+    ('places_forgotten', 'the rows for `scores` are wrong in their last 2 numbers: '),
+    ('equal_pages', 'SM 7 has [(3, 18, 22), (4, 0, 5), (5, 0, 1)], which costs 25; nobody needs more than 17'),
+    ('all_weigh_the_same', 'out: '),
+    ('the_largest_lse', 'lse: ')])
+def test_where_a_step_of_decoding_went_wrong_is_told(which, words):
+    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('23.'))
+    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
+
 @pytest.mark.parametrize('name', by_name)
 def test_an_answer_is_returned_or_written(name):
     exercise(name)      # which knows the problems of its lesson from now on

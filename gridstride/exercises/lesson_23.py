@@ -1,6 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import warnings
+from itertools import zip_longest
 
 import numpy as np
 import torch
@@ -48,13 +49,22 @@ def fitting(memory, lens, layers, numbers, page):
 def _(fn, rng, **case):
     got, want = fn(**case), fitting(**case)
     if tuple(np.ravel(got)) != want:
-        raise AssertionError(f'got {got!r}, but it is {want}: texts, and empty places')
+        pages = case['memory'] // (case['page'] * case['layers'] * case['numbers'] * 2)
+        takes = ', '.join(str(cdiv(n, case['page'])) for n in case['lens'])
+        raise AssertionError(
+            f'got {got!r}, but it is {want}: texts, and empty places; of {pages} pages the texts want {takes}'
+        )
 
 
-def slowest(how, gpus, texts, n, heads, speed, flops):
-    "Seconds of the GPU that has most to do"
+def _work(how, gpus, texts, n, heads, speed, flops):
+    "Seconds that the GPU with most to do reads, and multiplies"
     texts, heads = (cdiv(texts, gpus), heads) if how == 'texts' else (texts, cdiv(heads, gpus))
-    return max(texts * n * 576 * 2 / speed, texts * heads * n * 2 * (576 + 512) / flops)
+    return texts * n * 576 * 2 / speed, texts * heads * n * 2 * (576 + 512) / flops
+
+
+def slowest(**case):
+    "Seconds of the GPU that has most to do"
+    return max(_work(**case))
 
 
 @problem(
@@ -78,18 +88,20 @@ def slowest(how, gpus, texts, n, heads, speed, flops):
 def _(fn, rng, **case):
     got, want = fn(**case), slowest(**case)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) <= 1e-9 * want):
-        raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds')
+        reads, multiplies = (f'{t:.6g}' for t in _work(**case))
+        why = f'the slowest GPU reads for {reads}, and multiplies for {multiplies}'
+        raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
 
 
 def _watched(cache, heads):
-    "The two doors to a cache, which count who goes through: (scores, means, calls)"
+    "The two doors to a cache, which note who goes through: (scores, means, [(name, array), ...])"
     calls = []
 
     def through(name, x, width):
         x = np.asarray(x)
         if x.shape != (heads, width):
             raise AssertionError(f'{name} takes ({heads}, {width}): a row for each head; got {x.shape}')
-        calls.append(name)
+        calls.append((name, x))
         return x
 
     n, width = cache.shape
@@ -98,6 +110,24 @@ def _watched(cache, heads):
         lambda weights: through('means', weights, n) @ cache,
         calls,
     )
+
+
+def _alike(x, y):
+    return np.allclose(x, y, rtol=1e-7, atol=1e-7)
+
+
+def _told(calls, wide, l, p, scale):
+    "How far a wrong answer was right: its rows, which may be scaled, and its weights, whose sums may be any"
+    rows, weights = (dict(calls).get(o) for o in ('scores', 'means'))
+    parts = {f'first {l}': slice(l), f'last {wide.shape[1] - l}': slice(l, None)}
+    factors = 1, scale, scale * np.log2(np.e)
+    wrong = [o for o, at in parts.items() if not any(_alike(rows[:, at], wide[:, at] * by) for by in factors)]
+    if wrong:
+        return f'the rows for `scores` are wrong in their {" and ".join(wrong)} numbers'
+    total = weights.sum(-1, keepdims=True)
+    if not (np.all(total > 0) and _alike(weights / total, p)):
+        return 'the rows for `scores` are right, and the weights for `means` are not'
+    return 'rows and weights are right, and what is made of the means is not'
 
 
 @problem(
@@ -126,13 +156,19 @@ def _(fn, rng, n, heads, d, l, r, shift):
     k = np.concatenate([cache[:, :l] @ wk, np.broadcast_to(cache[:, l:], (heads, n, r))], -1)
     s = (k @ np.concatenate([q, qr], -1)[..., None])[..., 0] / (d + r) ** 0.5
     p = np.exp(s - s.max(-1, keepdims=True))
-    want = ((p / p.sum(-1, keepdims=True))[:, None] @ (cache[:, :l] @ wv))[:, 0]
+    p /= p.sum(-1, keepdims=True)
+    want = (p[:, None] @ (cache[:, :l] @ wv))[:, 0]
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         got = fn(q.copy(), qr.copy(), wk.copy(), wv.copy(), scores, means)
-    check(got, want, rtol=1e-7, atol=1e-7)
-    if sorted(calls) != ['means', 'scores']:
-        raise AssertionError(f'call `scores` once and `means` once; the calls were: {", ".join(calls)}')
+    names = [name for name, _ in calls]
+    if sorted(names) != ['means', 'scores']:
+        raise AssertionError(f'call `scores` once and `means` once; the calls were: {", ".join(names) or "none"}')
+    try:
+        check(got, want, rtol=1e-7, atol=1e-7)
+    except AssertionError as e:
+        wide = np.concatenate([(wk @ q[..., None])[..., 0], qr], -1)
+        raise AssertionError(f'{_told(calls, wide, l, p, (d + r) ** -0.5)}: {e}') from None
 
 
 def walk(pages, sms, fixed, budget):
@@ -190,14 +226,20 @@ def _(fn, rng, pages, sms, fixed):
     if len(got) != sms:
         raise AssertionError(f'a list with a share for each of {sms} SMs is to be returned; got {len(got)}')
     pieces = [tuple(map(int, piece)) for share in got for piece in share]
+    if any(len(piece) != 3 for piece in pieces):
+        raise AssertionError(f'a piece is (text, first, end); got {next(o for o in pieces if len(o) != 3)}')
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece has at least one page: (text, first, end) with first < end')
     taken = [(text, page) for text, first, end in pieces for page in range(first, end)]
-    if taken != [(text, page) for text, n in enumerate(pages) for page in range(n)]:
-        raise AssertionError(f'{pages}: the pieces of all SMs, one after the other, are not all pages in their order')
-    busiest = max(cost_of(share, fixed) for share in got)
-    if busiest > budget:
-        raise AssertionError(f'{pages} on {sms} SMs, {fixed} for a start: the busiest has {busiest}; {budget} will do')
+    wanted = [(text, page) for text, n in enumerate(pages) for page in range(n)]
+    if taken != wanted:
+        i = next(i for i, (a, b) in enumerate(zip_longest(taken, wanted)) if a != b)
+        next_, found = (f'page {o[i][1]} of text {o[i][0]}' if i < len(o) else 'nothing' for o in (wanted, taken))
+        raise AssertionError(f'all pages are to be taken in their order: after {i} of them comes {next_}; got {found}')
+    costs = [cost_of(share, fixed) for share in got]
+    sm = int(np.argmax(costs))
+    if costs[sm] > budget:
+        raise AssertionError(f'SM {sm} has {got[sm]}, which costs {costs[sm]}; nobody needs more than {budget}')
 
 
 def joined(outs, lses):
@@ -238,5 +280,8 @@ def _(fn, rng, rows, parts, D, shift, step, blind):
     kernel_of(fn)[(rows,)](outs, lses, out, lse, rows, PARTS=parts, D=D)
     want, total = joined(outs.double(), lses.double())
     # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
-    check(out, want.float(), rtol=1e-3, atol=1e-4)
-    check(lse, total.float(), rtol=1e-6, atol=1e-5)
+    for name, got, right, rtol, atol in (('out', out, want, 1e-3, 1e-4), ('lse', lse, total, 1e-6, 1e-5)):
+        try:
+            check(got, right.float(), rtol=rtol, atol=atol)
+        except AssertionError as e:
+            raise AssertionError(f'{name}: {e}') from None
