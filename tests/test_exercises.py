@@ -220,6 +220,20 @@ def test_where_a_step_of_decoding_went_wrong_is_told(which, words):
     name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('23.'))
     with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
 
+@pytest.mark.parametrize('which,words', [
+    ('no_swizzle', 'would lie at byte 128 without a swizzle, and lies at byte 144; got 128'),
+    ('consumers_of_this_block_only', 'empty counts 4; got 2, the consumers of one block'),
+    ('what_this_producer_orders', 'in a phase are 49152; got 32768, what this producer orders'),
+    ('every_producer_announces', 'full counts 1; got 2: each producer announces'),
+    ('bytes_not_sixteens', '0x40, for at=0x400, lead=8192, stride=1024, swizzle=128: that is in bytes'),
+    ('a_single_stage_will_do', 'so there is room for 1, and fewer than 2 count as 0; got 1'),
+    ('pairs_of_column_and_row', 'there is no tile (0, 16): rows are 0 to 31, columns 0 to 15'),
+    ('numbers_of_tiles', 'a list of pairs (row, column) is to be returned; got [0, 1, '),
+    ('by_rows', 'where 1.03 is the most')])
+def test_what_went_wrong_on_hopper_is_told(which, words):
+    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('22.'))
+    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
+
 @pytest.mark.parametrize('name', by_name)
 def test_an_answer_is_returned_or_written(name):
     exercise(name)      # which knows the problems of its lesson from now on

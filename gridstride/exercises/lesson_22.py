@@ -1,6 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import re
+import reprlib
 import torch
 
 from ..cpp import cuda_kernel, on_emulator, options
@@ -32,11 +33,12 @@ def _(fn, rng, size, swizzle):
     row = swizzle or 128
     for r in range(32):
         for c in range(row // size):
-            got, want = fn(r, c, size, swizzle), int(swizzled(r * row + c * size, swizzle))
+            plain = r * row + c * size
+            got, want = fn(r, c, size, swizzle), int(swizzled(plain, swizzle))
             if got != want:
                 raise AssertionError(
-                    f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} lies at '
-                    f'byte {want}; got {got!r}'
+                    f'row {r}, column {c} of a box with elements of {size} bytes and swizzle {swizzle} would lie at '
+                    f'byte {plain} without a swizzle, and lies at byte {want}; got {got!r}'
                 )
 
 
@@ -69,9 +71,16 @@ def _(fn, rng, BM, BN, BK, blocks, groups):
             f'three numbers are to be returned: the count of full, the count of empty, and the bytes; got {got!r}'
         )
     case = f'{BM}x{BN}x{BK}, {blocks} blocks with {groups} consumers each'
-    for what, g, w in zip(('full counts', 'empty counts', 'the bytes announced in a phase are'), got, want):
+    names = 'full counts', 'empty counts', 'the bytes announced in a phase are'
+    near = blocks, groups, 2 * BK * (BM + BN // blocks)
+    why = (
+        ": each producer announces at its own block's barrier, and TMA does not arrive",
+        ", the consumers of one block: who else reads what this stage's producer sends?",
+        ', what this producer orders: what comes?',
+    )
+    for name, g, w, o, reason in zip(names, got, want, near, why):
         if g != w:
-            raise AssertionError(f'{case}: {what} {w}; got {g!r}')
+            raise AssertionError(f'{case}: {name} {w}; got {g!r}{reason if g == o else ""}')
 
 
 FIELDS = dict(address=(0, 14), lead=(16, 14), stride=(32, 14), swizzle=(62, 2))
@@ -114,6 +123,8 @@ def _(fn, rng, at, lead, stride, swizzle):
         raise AssertionError(f'a whole number is to be returned; got {got!r}')
     for name, value in fields(want).items():
         over = ' (does the address run over into it?)' if name == 'lead' and at >> 18 else ''
+        if name != 'swizzle' and value and fields(got)[name] == value * 16:
+            over = ': that is in bytes, and units of 16 bytes are wanted'
         if fields(got)[name] != value:
             raise AssertionError(
                 f'the field {name} is {fields(got)[name]:#x}, and should be {value:#x}, for at={at:#x}, '
@@ -139,7 +150,7 @@ MOST = 232448  # bytes of shared memory that a block may have
             (64, 64, 64, 0),
             (256, 128, 128, 0),
             (192, 160, 64, 24576),
-            (128, 256, 64, 34816),
+            (128, 256, 64, 34768),
         )
     ],
     hints=[
@@ -155,7 +166,8 @@ def _(fn, rng, BM, BN, BK, out):
     if got != (fit if fit >= 2 else 0):
         raise AssertionError(
             f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {one} bytes, '
-            f'and {MOST - 1024 - out} are free, so the answer is {fit if fit >= 2 else 0}; got {got!r}'
+            f'and {MOST - 1024 - out} are free, so there is room for {fit}{"" if fit >= 2 else ", and fewer than 2 count as 0"}; '
+            f'got {got!r}'
         )
 
 
@@ -208,9 +220,18 @@ def bands(tall, wide):
     ],
 )
 def _(fn, rng, tall, wide, BM, BN, at_once):
-    got = [tuple(o) for o in fn(tall, wide, BM, BN, at_once)]
+    given = fn(tall, wide, BM, BN, at_once)
     case = f'{tall} by {wide} tiles of {BM} by {BN}, {at_once} at once'
-    if len(got) != tall * wide or set(got) != {(r, c) for r in range(tall) for c in range(wide)}:
+    try:
+        got = [(r, c) for r, c in given]
+    except (TypeError, ValueError):
+        raise AssertionError(f'a list of pairs (row, column) is to be returned; got {reprlib.repr(given)}') from None
+    for r, c in got:
+        if r not in range(tall) or c not in range(wide):
+            raise AssertionError(
+                f'{case}: there is no tile ({r}, {c}): rows are 0 to {tall - 1}, columns 0 to {wide - 1}'
+            )
+    if len(got) != tall * wide or len(set(got)) != tall * wide:
         raise AssertionError(
             f'{case}: each of the {tall * wide} tiles is to be made once; '
             f'got {len(got)}, {len(set(got))} of them different'
@@ -219,7 +240,7 @@ def _(fn, rng, tall, wide, BM, BN, at_once):
     if have > 1.03 * best:
         raise AssertionError(
             f'{case}: the order needs {have} rows and columns, and the best bands {best}: '
-            f'{have / best:.2f} times as many'
+            f'{have / best:.2f} times as many, where 1.03 is the most'
         )
 
 

@@ -70,6 +70,16 @@ def one_byte_a_number(BM, BN, BK, out):
     return n if n >= 2 else 0
 
 @wrong('22.stages')
+def a_single_barrier(BM, BN, BK, out):
+    n = (232448 - 1024 - out)//((BM + BN)*BK*2 + 8)
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
+def no_barriers(BM, BN, BK, out):
+    n = (232448 - 1024 - out)//((BM + BN)*BK*2)
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
 def nothing_for_the_stores(BM, BN, BK, out):
     n = (232448 - 1024)//((BM + BN)*BK*2 + 16)
     return n if n >= 2 else 0
@@ -117,6 +127,16 @@ def along_the_columns_alone(tall, wide, BM, BN, at_once):
 
 @wrong('22.order')
 def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
+
+
+@wrong('22.order')
+def pairs_of_column_and_row(*case): return [(c,r) for r,c in best_bands(*case)]
+
+@wrong('22.order')
+def numbers_of_tiles(tall, wide, BM, BN, at_once): return list(range(tall*wide))
+
+@wrong('22.order')
+def the_height_alone(tall, wide, BM, BN, at_once): return 16
 
 
 def mended(src, *which):
