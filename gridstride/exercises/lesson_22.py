@@ -166,8 +166,8 @@ def _(fn, rng, BM, BN, BK, out):
     if got != (fit if fit >= 2 else 0):
         raise AssertionError(
             f'{BM}x{BN}x{BK} with {out} bytes for stores: a stage takes {one} bytes, '
-            f'and {MOST - 1024 - out} are free, so there is room for {fit}{"" if fit >= 2 else ", and fewer than 2 count as 0"}; '
-            f'got {got!r}'
+            f'and {MOST - 1024 - out} are free, so there is room for {fit}'
+            f'{"" if fit >= 2 else ", and fewer than 2 count as 0"}; got {got!r}'
         )
 
 
