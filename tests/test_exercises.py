@@ -221,6 +221,22 @@ def test_where_a_step_of_decoding_went_wrong_is_told(which, words):
     with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
 
 @pytest.mark.parametrize('which,words', [
+    ('not_swizzled', 'columns 0 to 7: rows 0, 2, 4, 6 of this 8x8 matrix are in the same banks, 0 to 3'),
+    ('leaves_the_row', 'row 4 must keep the places 128 to 159; its column 0 is at 160'),
+    ('two_columns_in_one_place', 'row 0: columns 0 and 8 are both at place 0'),
+    ('quarters_of_a', 'when two quarters of `a` are in each other\'s place'),
+    ('halves_of_b', 'when `b[0]` and `b[1]` are in each other\'s place'),
+    ('registers_of_d', 'when `d[1]` and `d[2]` are in each other\'s place'),
+    ('sums_start_anew', 'when only the last step along k is in the sum'),
+    ('quarters_as_in_the_lesson', 'when two quarters of `a` are in each other\'s place'),
+    ('a_is_not_turned', 'when each quarter of `a` is turned around'),
+    ('a_as_it_is_stored', 'when the 16x16 of `a` are turned around as a whole'),
+    ('b_is_not_turned', 'when each 8x8 of `b` is turned around')])
+def test_what_went_wrong_in_a_fragment_is_told(which, words):
+    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('21.'))
+    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
+
+@pytest.mark.parametrize('which,words', [
     ('no_swizzle', 'would lie at byte 128 without a swizzle, and lies at byte 144; got 128'),
     ('consumers_of_this_block_only', 'empty counts 4; got 2, the consumers of one block'),
     ('what_this_producer_orders', 'in a phase are 49152; got 32768, what this producer orders'),

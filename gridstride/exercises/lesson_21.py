@@ -9,7 +9,7 @@ from .lesson_05 import launch, source
 from ..kernels.ladder import Reference
 from ..kernels.tensor_cores import basics, ldmatrix, mma
 
-__all__ = ['GIVEN', 'places_of_a', 'matrix_wavefronts', 'product', 'matrix', 'nans']
+__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'product', 'fits', 'mistakes', 'matrix', 'nans']
 
 
 # Who holds a number of `a`, by the other way round: from lanes and registers to places, as PTX has it.
@@ -56,13 +56,13 @@ def _(fn, rng, rows, cols):
 
 
 # A swizzle is judged by where it puts the chunks: four banks for each, in wavefronts of 128 bytes.
-def matrix_wavefronts(
+def fours(
     place,
     rows,
     chunk,  # `place(r, c)` in numbers of 2 bytes, for c = 8*chunk
-) -> int:
-    "Wavefronts that shared memory takes for an 8x8 matrix: the most rows of it that meet in four banks"
-    return np.bincount([place(r, 8 * chunk) // 8 % 8 for r in rows]).max()
+) -> list:  # of numbers from 0 to 7
+    "Which four of the 32 banks each row of an 8x8 matrix is in"
+    return [place(r, 8 * chunk) // 8 % 8 for r in rows]
 
 
 @problem(
@@ -84,21 +84,31 @@ def _(fn, rng, how, first=0):
 
     for r in range(first, first + 8) if how == 'banks' else range(64):
         row = [place(r, c) for c in range(32)]
-        if how == 'places' and sorted(row) != list(range(32 * r, 32 * r + 32)):
-            raise AssertionError(
-                f'row {r} must have the places {32 * r} to {32 * r + 31}, each once; it has {sorted(set(row))[:4]}...'
-            )
+        if how == 'places':
+            check_places(r, row)
         if how == 'chunks' and any(row[c] % 8 != c % 8 or row[c] - c % 8 != row[c // 8 * 8] for c in range(32)):
             raise AssertionError(
                 f'row {r}: the 8 numbers of a chunk, 16 bytes, must stay together and in order, at a multiple of 8'
             )
     if how == 'banks':
         for chunk in range(4):
-            if (n := matrix_wavefronts(place, range(first, first + 8), chunk)) > 1:
+            where = fours(place, range(first, first + 8), chunk)
+            if len(set(where)) < 8:
+                four = next(x for x in where if where.count(x) > 1)
+                met = ', '.join(str(first + r) for r, x in enumerate(where) if x == four)
                 raise AssertionError(
-                    f'rows {first} to {first + 7}, columns {8 * chunk} to {8 * chunk + 7}: '
-                    f'{n} rows of this 8x8 matrix are in the same four banks'
+                    f'columns {8 * chunk} to {8 * chunk + 7}: rows {met} of this 8x8 matrix are in the same banks, '
+                    f'{4 * four} to {4 * four + 3}'
                 )
+
+
+def check_places(r, row):  # of columns 0 to 31
+    "Raise `AssertionError` that says which column of row `r` leaves it, or which two have one place"
+    for c, p in enumerate(row):
+        if not 32 * r <= p < 32 * r + 32:
+            raise AssertionError(f'row {r} must keep the places {32 * r} to {32 * r + 31}; its column {c} is at {p}')
+        if p in row[:c]:
+            raise AssertionError(f'row {r}: columns {row.index(p)} and {c} are both at place {p}')
 
 
 # The other two return sources. The lesson's own functions go before, and they are tried on the emulator, a
@@ -110,8 +120,46 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
     "Launch kernel `name` by single warps: `out` shall be `a` @ `b`"
     if 'mma(' not in re.sub(r'//.*', '', source(fn)):
         raise AssertionError('it has no mma in it: the tensor core is to do the work')
-    out = launch(lambda: GIVEN + source(fn), name, grid, 32, **args)
-    Reference(a, b)(out.reshape(args['out'].shape))
+    out = launch(lambda: GIVEN + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
+    try:
+        Reference(a, b)(out)
+    except AssertionError as e:
+        why = next((why for why, *other in mistakes(a, b, out) if fits(*other)), None)
+        raise AssertionError(f'{e}\n  That is what comes out when {why}' if why else str(e)) from None
+
+
+def fits(a, b, out) -> bool:
+    "Is `out` the product of `a` and `b`?"
+    try:
+        Reference(a, b)(out)
+    except AssertionError:
+        return False
+    return True
+
+
+# Each is undone in the matrix it was made with: if the product is right then, that is what was done.
+def mistakes(a, b, out):  # h x k, k x w, h x w: multiples of 16, 16 and 8
+    "(what went wrong, the `a`, `b` and `out` that would be a right product then), of all mistakes that are looked for"
+    quarters = a.reshape(a.shape[0] // 16, 2, 8, a.shape[1] // 16, 2, 8)
+    halves = b.reshape(b.shape[0] // 16, 2, 8, b.shape[1] // 8, 8)
+    held = out.reshape(out.shape[0] // 16, 2, 8, out.shape[1] // 8, 4, 2)
+    yield (
+        'two quarters of `a` are in each other\'s place: `a[1]` is the lower left one, `a[2]` the upper right one',
+        quarters.permute(0, 4, 2, 3, 1, 5).reshape(a.shape),
+        b,
+        out,
+    )
+    yield 'each quarter of `a` is turned around', quarters.permute(0, 1, 5, 3, 4, 2).reshape(a.shape), b, out
+    yield 'the 16x16 of `a` are turned around as a whole', quarters.permute(0, 4, 5, 3, 1, 2).reshape(a.shape), b, out
+    yield '`b[0]` and `b[1]` are in each other\'s place', a, halves.flip(1).reshape(b.shape), out
+    yield 'each 8x8 of `b` is turned around', a, halves.permute(0, 1, 4, 3, 2).reshape(b.shape), out
+    yield (
+        '`d[1]` and `d[2]` are in each other\'s place: `d[1]` is the right neighbour of `d[0]`, `d[2]` is 8 rows below',
+        a,
+        b,
+        held.permute(0, 5, 2, 3, 4, 1).reshape(out.shape),
+    )
+    yield 'only the last step along k is in the sum', a[:, -16:], b[-16:], out
 
 
 def matrix(rng, *shape):

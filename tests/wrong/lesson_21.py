@@ -31,6 +31,9 @@ def each_row_another_order(r, c): return 32*r + (c ^ r%4*8)
 def numbers_change_places(r, c): return 32*r + (c ^ r//2%4)
 
 @wrong('21.narrow')
+def two_columns_in_one_place(r, c): return 32*r + c%8
+
+@wrong('21.narrow')
 def two_orders_are_too_few(r, c): return 32*r + (c ^ r//2%2*8)
 
 
@@ -58,6 +61,9 @@ def not_turned(): return changed(LINEAR, ('&n[(c + g)*k + idx + t + q*8]', '&n[(
 
 @wrong('21.linear')
 def halves_of_b(): return changed(LINEAR, ('mma(o, a, b[0], b[1]);', 'mma(o, a, b[1], b[0]);'))
+
+@wrong('21.linear')
+def registers_of_d(): return changed(LINEAR, ('o[2*q], o[2*q+1]', 'o[q], o[2+q]'))
 
 @wrong('21.linear')
 def sums_start_anew():
@@ -107,6 +113,14 @@ def quarters_as_in_the_lesson():
 
 @wrong('21.gram')
 def a_is_not_turned(): return changed(GRAM, ('ldmatrix_trans(a,', 'ldmatrix(a,'))
+
+@wrong('21.gram')
+def a_as_it_is_stored():
+    return changed(GRAM, ('ldmatrix_trans(a,', 'ldmatrix(a,'),
+                   ('&left[lane%8 + lane/16*8][lane/8%2*8]', '&left[lane%16][lane/16*8]'))
+
+@wrong('21.gram')
+def b_is_not_turned(): return changed(GRAM, ('ldmatrix_trans(b,', 'ldmatrix(b,'))
 
 @wrong('21.gram')
 def nobody_waits_after_use():
