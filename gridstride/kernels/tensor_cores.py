@@ -272,6 +272,8 @@ load = r'''
             ldmatrix_trans(b[s%2][j], stage + MTILE + 2*place<BN>(16*s + lr, wc + 16*j + lc));
     };
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #8c2e41d7
 fetch = r'''
     auto fetch = [&](int phase) {
         u32 stage = stages + phase%STAGES*STAGE;
@@ -281,6 +283,8 @@ fetch = r'''
     };
     for (int phase = 0; phase < STAGES-1; phase++) fetch(phase);
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #b95d07e3
 loop = r'''
     copies_wait<STAGES-2>();
     __syncthreads();
@@ -299,6 +303,8 @@ loop = r'''
         }
     }
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #41f6a2c8
 finish = r'''
     store(o, out, r + wr, c + wc, h, w);
 }
@@ -320,6 +326,8 @@ load_ready = r'''
         for (int j = 0; j < WN/16; j++) ldmatrix_trans(b[s%2][j], stage + nat[j] + 2*16*s*BN);
     };
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #6a0d3b92
 fetch_ready = r'''
     int mr = threadIdx.x/(BK/8), mc = threadIdx.x%(BK/8)*8;  // this thread's first copy of m
     int nr = threadIdx.x/(BN/8), nc = threadIdx.x%(BN/8)*8;  // and of n
@@ -339,6 +347,8 @@ fetch_ready = r'''
         left -= BK;
     }
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #c4783e1f
 loop_ready = r'''
     copies_wait<STAGES-2>();
     __syncthreads();
