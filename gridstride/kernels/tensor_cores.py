@@ -126,6 +126,8 @@ __device__ u32 pair(const bf16 *p, int step) {            // p[0] below, p[step]
     return *(const unsigned short *)p | *(const unsigned short *)(p + step) << 16;
 }
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #7e05d1b3
 by_hand = Rung('by hand', basics + rows + load_tile + mma + store + pair_up + r'''
 __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     __shared__ __align__(128) bf16 ms[BM*BK], ns[BK*BN];
@@ -161,6 +163,8 @@ __device__ void ldmatrix_trans(u32 (&x)[4], u32 row) {
         : "=r"(x[0]), "=r"(x[1]), "=r"(x[2]), "=r"(x[3]) : "r"(row));
 }
 '''
+
+# %% ../../nbs/21_tensor_cores.ipynb #d4c89f26
 matrices = Rung('ldmatrix', basics + padded + load_tile + mma + store + ldmatrix + r'''
 __global__ void __launch_bounds__(THREADS) matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
     __shared__ __align__(128) bf16 ms[place<BK>(BM, 0)], ns[place<BN>(BK, 0)];
@@ -216,6 +220,7 @@ def all_stages(BM, BN, BK, STAGES): # bytes
     "Both tiles, in all stages"
     return 2*STAGES*(BM*BK + BK*BN)
 
+# %% ../../nbs/21_tensor_cores.ipynb #3fb0726e
 stages = Rung('stages', basics + swizzle + ldmatrix + copies + sizes + copy_tile + mma + store + r'''
 __global__ void __launch_bounds__(THREADS, BLOCKS)
 matmul_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, int k) {
