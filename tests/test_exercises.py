@@ -250,6 +250,17 @@ def test_what_went_wrong_on_hopper_is_told(which, words):
     name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('22.'))
     with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
 
+@pytest.mark.parametrize('which,words', [
+    ('steps_of_32', 'warps of 64, blocks of 64, where 64 ones sum to 32: '),
+    ('atomics_instead', 'an atomic adds here: the sums are to be made of shuffles'),
+    ('a_tree_in_shared_memory', 'barriers of warps: the trees are made of shuffles, with one between'),
+    ('numbers_of_elements', 'block (0, 0) asks for tile (0, 4) of an array of 2 by 4 tiles: an index counts tiles'),
+    ('columns_first', 'block (0, 2) asks for tile (2, 0) of an array of 2 by 4 tiles: an index counts tiles'),
+    ('multiples_of_32', '192 columns are used before rounding; got (192, 2), want (256, 2)')])
+def test_what_a_kernel_for_elsewhere_did_is_told(which, words):
+    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('24.'))
+    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
+
 @pytest.mark.parametrize('name', by_name)
 def test_an_answer_is_returned_or_written(name):
     exercise(name)      # which knows the problems of its lesson from now on

@@ -41,9 +41,20 @@ def _(fn, rng, warp, block, blocks, order):
     try:
         check(parts, want, atol=1e-4)  # up to 1024 numbers of size 1, added in another order
     except AssertionError as e:
-        raise AssertionError(f'warps of {warp}, blocks of {block}: {e}') from None
+        raise AssertionError(f'warps of {warp}, blocks of {block}{_of_ones(kernel, warp, block)}: {e}') from None
+    if t.stats.atomics:
+        raise AssertionError('an atomic adds here: the sums are to be made of shuffles')
     if t.stats.barriers > 2 * blocks * block // warp:
         raise AssertionError(f'{t.stats.barriers} barriers of warps: the trees are made of shuffles, with one between')
+
+
+def _of_ones(kernel, warp, block):
+    "Says how many times too few or too many a block adds its numbers; nothing if not just that is wrong"
+    parts = torch.full((1,), torch.nan)
+    with sim.options(warp=warp):
+        kernel[1, block](torch.ones(block), parts)
+    total = parts.item()
+    return f', where {block} ones sum to {total:g}' if total != block else ''
 
 
 class Tiles:
@@ -117,16 +128,48 @@ def _(fn, rng, h, w, k, tile):
     m, n = (torch.tensor(normal(rng, *shape)) for shape in ((h, k), (k, w)))
     out = torch.full((h, w), torch.nan)
     over_tiles(fn, (cdiv(h, tile[0]), cdiv(w, tile[1])), m, n, out, *tile)
-    check(out, (m.double() @ n.double()).float(), atol=1e-4)  # at most 33 products of size 1
+    try:
+        check(out, (m.double() @ n.double()).float(), atol=1e-4)  # at most 33 products of size 1
+    except AssertionError as e:
+        raise AssertionError(f'{e}{_outside(fn, h, w, tile, m, n)}') from None
     first = torch.full((h, w), torch.nan)
     fn(Tiles(0, 0), m, n, first, *tile)
     if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
         raise AssertionError('block (0, 0) wrote beyond its tile of `out`: a program makes one tile, with `ct.store`')
 
 
+class _Watched(Tiles):
+    "Keeps the first access that lies outside of its array"
+
+    outside = ''
+
+    def _slices(self, array, index, shape):
+        found = super()._slices(array, index, shape)
+        if not self.outside and any(o.start >= size for o, size in zip(found, array.shape)):
+            there = tuple(map(cdiv, array.shape, shape))
+            self.outside = f'tile {tuple(index)} of an array of {there[0]} by {there[1]} tiles'
+        return found
+
+
+def _outside(fn, h, w, tile, m, n):
+    "Says which block asks for a tile that is not there; nothing if none does"
+    out = torch.empty(h, w)
+    for r in range(cdiv(h, tile[0])):
+        for c in range(cdiv(w, tile[1])):
+            fn(block := _Watched(r, c), m, n, out, *tile)
+            if block.outside:
+                return f'\n  block ({r}, {c}) asks for {block.outside}: an index counts tiles, rows first'
+    return ''
+
+
+def columns_used(tiles):
+    "Columns for tiles of (n, bits), each rounded up"
+    return sum(cdiv(n * bits, 32) for n, bits in tiles)
+
+
 def columns_of(tiles):
     "(columns to allocate, blocks of this kind on an SM) for tiles of (n, bits); None if they do not fit"
-    used = sum(cdiv(n * bits, 32) for n, bits in tiles)
+    used = columns_used(tiles)
     whole = max(32, 1 << (used - 1).bit_length())
     return (whole, 512 // whole) if whole <= 512 else None
 
@@ -163,7 +206,8 @@ def _(fn, rng, tiles):
     if got is not None and not (isinstance(got, tuple) and len(got) == 2):
         raise AssertionError(f'(columns, blocks) or None is to be returned; got {got!r}')
     if got != want:
-        raise AssertionError(f'tiles {tiles}: got {got}, want {want}')
+        used = columns_used(tiles)
+        raise AssertionError(f'tiles {tiles}: {used} columns are used before rounding; got {got}, want {want}')
 
 
 # Kernels for softmax that one may trust, or not, each made anew for a case.

@@ -57,6 +57,15 @@ def a_tree_in_shared_memory():
         if t == 0: parts[cuda.blockIdx.x] = s[0]
     return sum_k
 
+@wrong('24.wide')
+def atomics_instead():
+    @cuda.jit
+    def sum_k(x, parts):
+        if cuda.threadIdx.x == 0: parts[cuda.blockIdx.x] = 0
+        cuda.syncthreads()
+        cuda.atomic.add(parts, cuda.blockIdx.x, x[cuda.grid(1)])
+    return sum_k
+
 
 @wrong('24.tiles')
 def numbers_of_elements(ct, m, n, out, th, tw, tk):
