@@ -13,7 +13,7 @@ kernels run several times as fast, and what they do wrong is no longer told. In 
 `from gridstride import as_gpu; as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than
 `--seconds` is interrupted."""
 
-import argparse, inspect, os, re, runpy, shutil, sys, types
+import argparse, atexit, inspect, os, re, runpy, shutil, sys, types
 from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from time import perf_counter
@@ -205,7 +205,7 @@ def as_gpu(
 
 
 UNCHECKED = 'unchecked: what a kernel does wrong is not told'
-_entered = []  # what `enable` entered, never left
+_entered = []  # what `enable` entered, left when the process ends
 
 
 def enable(
@@ -217,6 +217,7 @@ def enable(
     if not _entered:
         _entered.append(as_gpu(unchecked))
         _entered[0].__enter__()
+        atexit.register(_entered[0].__exit__, None, None, None)  # Python would close it among modules that are gone
         how = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
         print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline and numba.cuda are {how}")
     return True

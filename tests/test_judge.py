@@ -1,5 +1,7 @@
 "The judge: honest kernels are accepted, cheats refused each for its own reason, and nothing of them is left."
 import random
+import subprocess
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -92,6 +94,14 @@ open({str(tmp_path/'folder')!r}, 'w').write(os.getcwd())
 def test_what_is_wrong_is_said(body, head, code, said):
     v = verdict(body, head, limit=.5 if code == 'time' else 20)
     assert v.code == code and said in v.why, str(v)
+
+
+def test_a_program_that_judges_ends_without_a_word():
+    "Processes of the judge once ended with what Python says of a generator that it closes too late"
+    code = "from gridstride.judge import honest, judge; assert judge(honest()['softmax_triton'])"
+    ended = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parent.parent, capture_output=True,
+                           text=True)
+    assert (ended.returncode, ended.stderr) == (0, '')
 
 
 def test_a_submission_that_speaks_for_the_judge_gets_nowhere():
