@@ -369,8 +369,8 @@ def _fools(text):
         ) from None
     if not accepted:
         raise AssertionError(
-            'not even the trusting judge accepts it: the first answer must be what the reference makes of `data`, '
-            'which it is given afterwards'
+            'not even the trusting judge accepts it: the first answer must be, to 1e-4, what the reference makes of '
+            '`data`, which it is given afterwards'
         )
 
 
