@@ -36,6 +36,8 @@ def fitting(
         return _of_race(code, fields, line, place.line, other, above)
     if code == 'race_of_volatiles' and _is_in_step(fields, line, place, other):
         return 'in_step', {}
+    if kind == 'memcheck' and code == 'misaligned' and fields['bytes'] == 4:
+        return 'misaligned_pair', {}
     if kind == 'synccheck' and code == 'stuck' and fields['why'].code == 'at_grid':
         return 'at_grid', {}
     return None

@@ -891,6 +891,8 @@ _ATOMIC = dict(
 _TOO_FAR = 'The guard `{guard}` lets this thread in, and '
 MENDS = {
     'at_grid': _AT_GRID,
+    'misaligned_pair': 'What is read or written as 4 bytes at once begins at a multiple of 4: two bfloat16, at an even '
+    'index. Numbers that lie elsewhere, or apart, are moved one by one.',
     'update': {d: _ONE_LINE + o for d, o in _ATOMIC.items()},
     'update_apart': {d: _TWO_LINES + o for d, o in _ATOMIC.items()},
     'update_other': _ONE_LINE + _NO_ATOMIC,

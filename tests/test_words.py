@@ -254,6 +254,13 @@ def test_a_view_is_as_misaligned_as_it_lies_in_its_array(k):
     e = found(MemcheckError, k.four[1, 4], x[1:], zeros(4))
     assert 'an access of 16 bytes at x[0] is misaligned' in str(e)
 
+def test_two_numbers_of_two_bytes_are_told_where_they_may_begin():
+    k = cuda_kernel(r'''
+__global__ void pairs(const short *x, int *out) { out[threadIdx.x] = *(const int *)&x[3*threadIdx.x]; }''')
+    with pytest.raises(MemcheckError, match='two bfloat16, at an even index') as e:
+        k[1,4](np.arange(16, dtype=np.int16), np.zeros(4, np.int32))
+    assert 'at x[3] is misaligned' in str(e.value) and 'float4' not in str(e.value)
+
 
 def test_an_array_that_begins_inside_another_is_named_so(k):
     x = torch.randn(100)
