@@ -127,9 +127,10 @@ def leave_out_what_starts_programs(limit):
     subprocess.Popen.__init__ = guarded
 
 
-# An import, a context's begin and end, and Numba, whose tables are filled by the first kernel that it compiles: what is
-# half filled stays so, and every later kernel fails of it.
-WHOLE = re.compile(r'<frozen importlib.*|.*[/\\]numba(_cuda)?[/\\].*')
+# An import, a context's begin and end; Numba, whose tables are filled by the first kernel that it compiles: what is
+# half filled stays so, and every later kernel fails of it; and Playwright, whose connection to a browser, which later
+# tests use, too, is closed by what is raised in it.
+WHOLE = re.compile(r'<frozen importlib.*|.*[/\\](numba(_cuda)?|playwright)[/\\].*')
 
 
 def is_whole(code):
