@@ -197,68 +197,57 @@ def test_who_forgot_the_return_is_told_so():
         with pytest.raises(WrongAnswer, match=f'(?s){name} is not right yet:.*has no `return`'): exercise(name)(fn)
     with pytest.raises(WrongAnswer, match='this is a kernel itself'): exercise('10.transpose')(cuda.jit(no_return))
 
-@pytest.mark.parametrize('which,words', [
-    ('the_left_neighbour_again', 'rank 0 of 3 attended to the keys of ranks [0, 2, 2]; once each is wanted'),
-    ('a_mean', 'rank 0 of 2 had the right keys, but: '),
-    ('with_its_lse', 'rank 0 of 2 returned 2 things; return `out` alone'),
-    ('one_place_short', 'dk of rank 0 of 2: it is that of the keys of rank 1, and not home yet'),
-    ('keys_alone', 'rows the step takes 33.7422 us, and its message longer: 67.4601 us'),
-    ('without_a_mask', '3 ranks, owners [1, 1, 2, 0, 0, 2]: got 1.0, but it is 0.636364')])
-def test_who_sent_what_in_a_ring_is_told(which, words):
-    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('20.'))
-    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
+# What a message says of a wrong answer, beside that it is one: lesson -> (which answer, words)
+TOLD = {
+    '20': [
+        ('the_left_neighbour_again', 'rank 0 of 3 attended to the keys of ranks [0, 2, 2]; once each is wanted'),
+        ('a_mean', 'rank 0 of 2 had the right keys, but: '),
+        ('with_its_lse', 'rank 0 of 2 returned 2 things; return `out` alone'),
+        ('one_place_short', 'dk of rank 0 of 2: it is that of the keys of rank 1, and not home yet'),
+        ('keys_alone', 'rows the step takes 33.7422 us, and its message longer: 67.4601 us'),
+        ('without_a_mask', '3 ranks, owners [1, 1, 2, 0, 0, 2]: got 1.0, but it is 0.636364')],
+    '21': [
+        ('not_swizzled', 'columns 0 to 7: rows 0, 2, 4, 6 of this 8x8 matrix are in the same banks, 0 to 3'),
+        ('leaves_the_row', 'row 4 must keep the places 128 to 159; its column 0 is at 160'),
+        ('two_columns_in_one_place', 'row 0: columns 0 and 8 are both at place 0'),
+        ('quarters_of_a', 'when two quarters of `a` are in each other\'s place'),
+        ('halves_of_b', 'when `b[0]` and `b[1]` are in each other\'s place'),
+        ('registers_of_d', 'when `d[1]` and `d[2]` are in each other\'s place'),
+        ('sums_start_anew', 'when only the last step along k is in the sum'),
+        ('quarters_as_in_the_lesson', 'when two quarters of `a` are in each other\'s place'),
+        ('a_is_not_turned', 'when each quarter of `a` is turned around'),
+        ('a_as_it_is_stored', 'when the 16x16 of `a` are turned around as a whole'),
+        ('b_is_not_turned', 'when each 8x8 of `b` is turned around')],
+    '22': [
+        ('no_swizzle', 'would lie at byte 128 without a swizzle, and lies at byte 144; got 128'),
+        ('consumers_of_this_block_only', 'empty counts 4; got 2, the consumers of one block'),
+        ('what_this_producer_orders', 'in a phase are 49152; got 32768, what this producer orders'),
+        ('every_producer_announces', 'full counts 1; got 2: each producer announces'),
+        ('bytes_not_sixteens', '0x40, for at=0x400, lead=8192, stride=1024, swizzle=128: that is in bytes'),
+        ('a_single_stage_will_do', 'so there is room for 1, and fewer than 2 count as 0; got 1'),
+        ('pairs_of_column_and_row', 'there is no tile (0, 16): rows are 0 to 31, columns 0 to 15'),
+        ('numbers_of_tiles', 'a list of pairs (row, column) is to be returned; got [0, 1, '),
+        ('by_rows', 'where 1.03 is the most')],
+    '23': [
+        ('as_if_contiguous', 'of 5 pages the texts want 2, 2, 2'),
+        ('heads_share_the_bytes', 'the slowest GPU reads for 0.000389664, and multiplies for 4.5921e-05'),
+        ('scale_of_the_wide_row', 'the rows for `scores` are right, and the weights for `means` are not: '),
+        ('places_forgotten', 'the rows for `scores` are wrong in their last 2 numbers: '),
+        ('equal_pages', 'SM 7 has [(3, 18, 22), (4, 0, 5), (5, 0, 1)], which costs 25; nobody needs more than 17'),
+        ('all_weigh_the_same', 'out: '),
+        ('the_largest_lse', 'lse: ')],
+    '24': [
+        ('steps_of_32', 'warps of 64, blocks of 64, where 64 ones sum to 32: '),
+        ('atomics_instead', 'an atomic adds here: the sums are to be made of shuffles'),
+        ('a_tree_in_shared_memory', 'barriers of warps: the trees are made of shuffles, with one between'),
+        ('numbers_of_elements', 'block (0, 0) asks for tile (0, 4) of an array of 2 by 4 tiles: an index counts tiles'),
+        ('columns_first', 'block (0, 2) asks for tile (2, 0) of an array of 2 by 4 tiles: an index counts tiles'),
+        ('multiples_of_32', '192 columns are used before rounding; got (192, 2), want (256, 2)')],
+}
 
-@pytest.mark.parametrize('which,words', [
-    ('as_if_contiguous', 'of 5 pages the texts want 2, 2, 2'),
-    ('heads_share_the_bytes', 'the slowest GPU reads for 0.000389664, and multiplies for 4.5921e-05'),
-    ('scale_of_the_wide_row', 'the rows for `scores` are right, and the weights for `means` are not: '),
-    ('places_forgotten', 'the rows for `scores` are wrong in their last 2 numbers: '),
-    ('equal_pages', 'SM 7 has [(3, 18, 22), (4, 0, 5), (5, 0, 1)], which costs 25; nobody needs more than 17'),
-    ('all_weigh_the_same', 'out: '),
-    ('the_largest_lse', 'lse: ')])
-def test_where_a_step_of_decoding_went_wrong_is_told(which, words):
-    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('23.'))
-    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
-
-@pytest.mark.parametrize('which,words', [
-    ('not_swizzled', 'columns 0 to 7: rows 0, 2, 4, 6 of this 8x8 matrix are in the same banks, 0 to 3'),
-    ('leaves_the_row', 'row 4 must keep the places 128 to 159; its column 0 is at 160'),
-    ('two_columns_in_one_place', 'row 0: columns 0 and 8 are both at place 0'),
-    ('quarters_of_a', 'when two quarters of `a` are in each other\'s place'),
-    ('halves_of_b', 'when `b[0]` and `b[1]` are in each other\'s place'),
-    ('registers_of_d', 'when `d[1]` and `d[2]` are in each other\'s place'),
-    ('sums_start_anew', 'when only the last step along k is in the sum'),
-    ('quarters_as_in_the_lesson', 'when two quarters of `a` are in each other\'s place'),
-    ('a_is_not_turned', 'when each quarter of `a` is turned around'),
-    ('a_as_it_is_stored', 'when the 16x16 of `a` are turned around as a whole'),
-    ('b_is_not_turned', 'when each 8x8 of `b` is turned around')])
-def test_what_went_wrong_in_a_fragment_is_told(which, words):
-    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('21.'))
-    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
-
-@pytest.mark.parametrize('which,words', [
-    ('no_swizzle', 'would lie at byte 128 without a swizzle, and lies at byte 144; got 128'),
-    ('consumers_of_this_block_only', 'empty counts 4; got 2, the consumers of one block'),
-    ('what_this_producer_orders', 'in a phase are 49152; got 32768, what this producer orders'),
-    ('every_producer_announces', 'full counts 1; got 2: each producer announces'),
-    ('bytes_not_sixteens', '0x40, for at=0x400, lead=8192, stride=1024, swizzle=128: that is in bytes'),
-    ('a_single_stage_will_do', 'so there is room for 1, and fewer than 2 count as 0; got 1'),
-    ('pairs_of_column_and_row', 'there is no tile (0, 16): rows are 0 to 31, columns 0 to 15'),
-    ('numbers_of_tiles', 'a list of pairs (row, column) is to be returned; got [0, 1, '),
-    ('by_rows', 'where 1.03 is the most')])
-def test_what_went_wrong_on_hopper_is_told(which, words):
-    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('22.'))
-    with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
-
-@pytest.mark.parametrize('which,words', [
-    ('steps_of_32', 'warps of 64, blocks of 64, where 64 ones sum to 32: '),
-    ('atomics_instead', 'an atomic adds here: the sums are to be made of shuffles'),
-    ('a_tree_in_shared_memory', 'barriers of warps: the trees are made of shuffles, with one between'),
-    ('numbers_of_elements', 'block (0, 0) asks for tile (0, 4) of an array of 2 by 4 tiles: an index counts tiles'),
-    ('columns_first', 'block (0, 2) asks for tile (2, 0) of an array of 2 by 4 tiles: an index counts tiles'),
-    ('multiples_of_32', '192 columns are used before rounding; got (192, 2), want (256, 2)')])
-def test_what_a_kernel_for_elsewhere_did_is_told(which, words):
-    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith('24.'))
+@pytest.mark.parametrize('lesson,which,words', [(n, *o) for n, told in TOLD.items() for o in told])
+def test_what_went_wrong_is_told(lesson, which, words):
+    name,fn = next((name, fn) for name,fn in answers if fn.__name__==which and name.startswith(f'{lesson}.'))
     with pytest.raises(WrongAnswer, match=re.escape(words)): exercise(name)(fn)
 
 @pytest.mark.parametrize('name', by_name)

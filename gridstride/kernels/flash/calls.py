@@ -129,7 +129,8 @@ def pair_order(
 ) -> list:  # numbers of tiles, as blocks count them
     "The order in which blocks take tiles"
     tile = _TILES[c.dim]
-    tall, down = 64 * tile.warpgroups, cdiv(c.rows, 64 * tile.warpgroups)
+    tall = 64 * tile.warpgroups
+    down = cdiv(c.rows, tall)
     ends = [min(c.rows, tall * (r + 1)) for r in range(down)]
     own = [cdiv(min(c.keys, e) if c.causal else c.keys, tile.keys) for e in ends]
     other = [cdiv(others, tile.keys) if e > first else 0 for e in ends]
