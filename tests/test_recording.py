@@ -278,6 +278,7 @@ def test_what_is_only_printed_is_recorded_as_well(folder, monkeypatch, capsys):
     from gridstride.recording import print_on_gpu
     said = ['1.63 ms']
     def show(): print(*said)
+    monkeypatch.setattr(utils, 'gpu_count', lambda: 0)
     monkeypatch.setattr(utils, 'backend', lambda: 'gpu')
     print_on_gpu('06_a', show, 'source')
     assert capsys.readouterr().out == '1.63 ms\n' and not folder.exists()

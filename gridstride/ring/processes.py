@@ -3,6 +3,7 @@ of them the others are told, and none is left behind."""
 
 import contextlib
 import linecache
+import marshal
 import os
 import signal
 import socket
@@ -12,9 +13,9 @@ import time
 import traceback
 from contextlib import contextmanager, redirect_stdout, suppress
 from datetime import timedelta
-from io import StringIO
+from io import BytesIO, StringIO
 from multiprocessing import connection, get_all_start_methods, get_context
-from types import ModuleType
+from types import CodeType, ModuleType
 from typing import NamedTuple
 
 import cloudpickle
@@ -173,6 +174,19 @@ def _rank_main(rank, ranks, port, backend, patience, threads, payload, pipe):
 
 
 # In the parent
+class _Pickler(cloudpickle.Pickler):
+    "Keeps the names of functions' files, of which cloudpickle 3.1.3 keeps none: errors quote lines of these files"
+
+    def reducer_override(self, obj):
+        return (marshal.loads, (marshal.dumps(obj),)) if isinstance(obj, CodeType) else super().reducer_override(obj)
+
+
+def _pickled(what):
+    with BytesIO() as file:
+        _Pickler(file).dump(what)
+        return file.getvalue()
+
+
 def _texts_of(fn):
     "The source of the function's file, so that ranks can quote the lines of a notebook"
     name = getattr(getattr(fn, '__code__', None), 'co_filename', '')
@@ -319,7 +333,7 @@ def launch(
     backend = backend or ('nccl' if torch.cuda.device_count() >= ranks else 'gloo')
     if backend == 'nccl' and torch.cuda.device_count() < ranks:
         raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; give backend='gloo', or fewer ranks")
-    payload = cloudpickle.dumps((fn, args, kwargs, _texts_of(fn)))
+    payload = _pickled((fn, args, kwargs, _texts_of(fn)))
     store = dist.TCPStore(_HOST, 0, is_master=True, wait_for_workers=False)
     context, crew = _context(), []
     try:
