@@ -175,8 +175,9 @@ FACTORS = {
 
 
 # What takes fewer cycles, by estimate, begins before the kernel ahead of it has ended: see `finals.begin_early`. In
-# CUDA graphs of an H100 that is 1.25 times as fast in the mean of eight products of up to 4 µs, 1.12 up to 10 and 1.05
-# up to 20; above, 1.01 (`benchmarks/early.txt`, after chains of such kernels were compared bit by bit).
+# CUDA graphs of an H100 that is 1.29 times as fast in the mean of eight products below 10,000 cycles, 1.16 up to 15,000
+# and 1.09 up to 25,000; above, 1.02 and less (`benchmarks/early.txt`, after chains of such kernels were compared bit by
+# bit).
 EARLY = 35_000
 
 
