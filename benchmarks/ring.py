@@ -7,8 +7,9 @@
 `check` holds the ring against float64, each order and carrier: two heads, two of a batch with heads between places, one
 head. `times` lets one GPU (each for itself, at the same
 time) and the ring take turns: medians over the rounds, of the slowest rank for the ring, of the mean over GPUs for one
-of them. Efficiency is the time of the fastest way of one GPU, over the ring's, over the number of GPUs. `link` measures
-messages and copies, `pieces` what one GPU takes for the products of rings of 2, 4 and 8, `profile` each kernel.
+of them. Efficiency is the time of one GPU, over the ring's, over the number of GPUs: of the fastest way of one GPU, and
+of cuDNN's. `link` measures messages and copies, `pieces` what one GPU takes for the products of rings of 2, 4 and 8,
+`profile` each kernel.
 Attention is causal, 16 heads of 128 numbers in bfloat16. A part that fails says so, and the others go on.
 """
 import argparse, itertools, json, math, statistics, sys, tempfile, time
@@ -227,14 +228,17 @@ def profile(carrier):
             yield [dict(part='profile', carrier=carrier, length=n, rank=rank, **r) for r in rows]
 
 
-def best(rows, r, alone):
-    "The fastest way of one GPU, or of the ring, in the run of a row"
+def best(rows, r, alone, of=''):
+    "The fastest way of one GPU, or of the ring, in the run of a row; `of`: how its name ends"
     same = 'what', 'length', 'carrier'
-    of = [o for o in rows if o['part'] == 'times' and (o['ranks'] == 1) == alone and all(o[k] == r[k] for k in same)]
-    return min(of, key=lambda o: o['ms'])
+    ways = [o for o in rows if o['part'] == 'times' and (o['ranks'] == 1) == alone and all(o[k] == r[k] for k in same)]
+    return min((o for o in ways if o['way'].endswith(of)), key=lambda o: o['ms'], default=None)
 
 
-def efficiency(rows, r): return best(rows, r, True)['ms']/r['ms']/r['ranks']
+def efficiency(rows, r, of=''):
+    "Against the fastest way of one GPU whose name ends so; NaN if there is none"
+    one = best(rows, r, True, of)
+    return one['ms']/r['ms']/r['ranks'] if one else math.nan
 
 
 def line(r, rows):
@@ -252,10 +256,11 @@ def line(r, rows):
         return (f"{r['carrier']:<9} {r['length']:>6} rank {r['rank']} {r['at']:9.0f} {r['us']:8.0f} us "
                 f"{r['stream']:4} {r['name']}")
     goal = GOALS.get((r['what'], r['length'])) if r is best(rows, r, False) and r['ranks'] == 2 else None
-    part, gpus = efficiency(rows, r), ' '.join(f'{o:.3f}' for o in r['gpus'])
-    said = f"  goal {goal}: {'reached' if part >= goal else 'MISSED'}" if goal else ''
+    parts, gpus = [efficiency(rows, r, of) for of in ('', 'cudnn')], ' '.join(f'{o:.3f}' for o in r['gpus'])
+    said = [f"{part:.3f} of {of}{f', goal {goal} ' + ('reached' if part >= goal else 'MISSED') if goal else ''}"
+            for part, of in zip(parts, ('the fastest one', "cuDNN's"))]
     return (f"times  {r['what']:<8} {r['length']:>6} {r['way']:<16} {r['ms']:8.3f} ms "
-            f"({r['low']:.3f} to {r['high']:.3f}; {gpus})  {part:.3f}{said}")
+            f"({r['low']:.3f} to {r['high']:.3f}; {gpus})  {'; '.join(said)}")
 
 
 def seconds_of(rows, n, ranks, what):
