@@ -310,18 +310,32 @@ def test_each_tile_is_taken_once(heads, group, rows, others, first, parts):
     assert sorted(order) == list(range(heads*cdiv(rows, 192)))
 
 
-def test_blocks_take_tiles_in_an_order_that_ends_early():
-    "By hand: two blocks, two heads; a ring's rank, of whose heads no more than four are in work before the last rows"
-    tiles = [schedule.Tile(h, r, *o) for h in (0, 1) for r, o in enumerate(((1, 0), (5, 4)))]
-    late = schedule.by_sections(tiles, 1, 1)
-    assert [t[:2] for t in late] == [(0, 1), (1, 1), (0, 0), (1, 0)]
-    assert schedule.model_end(late, 2, [0, 9.5]) == 9.5 + 4 + 2.5 + 1               # head 1 waits for two steps
-    own, other = tuple(cdiv(192*(r + 1), 80) for r in range(42)) + (103,), (52,)*43  # 8192 rows, all see 4096 more keys
-    order = schedule.order_of(16, own, other, 132, 1, 4)
-    tiles = [schedule.Tile(h, r, own[r], other[r]) for h, r in order]
-    ends = [schedule.model_end(o, 132, [0]*16) for o in (tiles, schedule.by_sections(tiles, 16, 0))]
-    assert ends[0] < .97*ends[1]
-    assert [h//4 for h, r in order if r > 4] == sorted(h//4 for h, r in order if r > 4)
+def test_blocks_take_tiles_in_an_order_that_ends_early(monkeypatch):
+    "By hand: two blocks, two heads; ranks of a ring, whose heads are in work one after the other but for the last"
+    late = schedule.by_sections(2, 2, 1, late=1)
+    assert late == [(0, 1), (1, 1), (0, 0), (1, 0)]
+    assert schedule.by_sections(3, 2, 1, last=2) == [(0, 1), (0, 0), (1, 1), (2, 1), (1, 0), (2, 0)]
+    with monkeypatch.context() as m:
+        m.setattr(schedule, '_UNEVEN', 0)
+        end = schedule.model_end(late, (1, 5), (0, 4), 2, [0, 9.5])
+        assert end == 9.5 + 4 + 2.5 + 1                                             # head 1 waits for two steps
+    for first, others in (0, 16384), (16384, 32768):
+        c, on = calls.Case(1, 16, 1, 32768, 32768, 128, True, 0, False), Device(132, True)
+        order = calls.pair_order(c, on, first, others, 4)
+        heads = [n//171 for n in order]
+        assert heads[:13*171] == sorted(heads[:13*171]) and set(heads[13*171:]) == {13, 14, 15}
+
+
+@pytest.mark.parametrize('heads, group, section, rows, first', [
+    (16, 1, 4, 43, 21), (16, 1, 5, 43, 0), (8, 4, 4, 30, 10), (2, 1, 2, 3, 0), (6, 2, 2, 50, 50)])
+def test_no_order_that_was_tried_ends_much_earlier(heads, group, section, rows, first):
+    own, other = [2*r + 3 for r in range(rows)], [rows if r >= first else 0 for r in range(rows)]
+    order = schedule.order_of(heads, own, other, 132, group, section, 1)
+    tried = [schedule.by_sections(heads, rows, section, last, rows*late//8)
+             for late in (0, 1, 2, 3, 4, 8) for last in (0, min(heads, section + 2*group))]
+    assert order in tried and all(sorted(o) == sorted(order) for o in tried)
+    end, *ends = (schedule.model_end(o, own, other, 132, [rows]*heads) for o in (order, *tried))
+    assert end < 1.02*min(ends)
 
 
 def test_dq_of_parts_is_summed_in_one_place():

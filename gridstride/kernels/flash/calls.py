@@ -53,9 +53,9 @@ _OUT = {False: '__nv_bfloat16', True: 'float'}  # C of what results are kept in
 _PLAIN = {64: (128, 96, 2), 128: (128, 64, 2)}  # of `mma.sync`: rows of a block, keys of a step, blocks of an SM
 
 
-def _section(c):
-    "Heads whose keys and values the L2 cache keeps together"
-    return min(c.batch * c.heads, max(1, _L2 // (4 * c.keys * c.dim)) * c.group)
+def _section(c, others=0):
+    "Heads whose keys and values the L2 cache keeps together; `others`: keys of another array"
+    return min(c.batch * c.heads, max(1, _L2 // (4 * (c.keys + others) * c.dim)) * c.group)
 
 
 def _sizes(c):
@@ -134,7 +134,8 @@ def pair_order(
     ends = [min(c.rows, tall * (r + 1)) for r in range(down)]
     own = [cdiv(min(c.keys, e) if c.causal else c.keys, tile.keys) for e in ends]
     other = [cdiv(others, tile.keys) if e > first else 0 for e in ends]
-    order = order_of(c.batch * c.heads, own, other, min(on.sms, c.batch * c.heads * down), c.group, parts)
+    heads = c.batch * c.heads
+    order = order_of(heads, own, other, min(on.sms, heads * down), c.group, _section(c, others), parts)
     return [head * down + down - 1 - row for head, row in order]
 
 

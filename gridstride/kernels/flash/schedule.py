@@ -1,46 +1,47 @@
 """In which order blocks take the tiles of attention of two arrays of keys: the best of some, by a model of an H100."""
 
 import heapq
-from typing import NamedTuple
 
 from ...utils import cdiv
 
-# In steps of keys, of which one takes a block 1.6 microseconds: what a tile takes beside its keys; when a neighbour's
+# In steps of keys, of which one takes a block 1.5 microseconds: what a tile takes beside its keys; when a neighbour's
 # keys begin to come; what those of a step of a head take to come.
 _TILE, _LATE, _COMES = 2.5, 12, 1 / 15
-_HEADS = 4  # of keys, that are in work at once: what is read of them again and again stays in the L2 cache
+_UNEVEN, _GOLDEN = 0.05, 0.618034  # no two tiles take as long, however alike: up to so much more or less, as if by lot
 _NEARLY = 1.005
 
 
-class Tile(NamedTuple):
-    "Rows of a head, and how many steps of keys they look at"
-
-    head: int
-    row: int  # of tiles, from 0 on
-    own: int
-    other: int  # a neighbour's
-
-
 def model_end(
-    order,  # of `Tile`s
-    blocks,  # that take the next one each, when they are through with one
+    order,  # (head, row of tiles)
+    own,  # steps of the rank's own keys, for each row of tiles
+    other,  # and of a neighbour's
+    blocks,  # that take the next tile each, when they are through with one
     there,  # for each head, when its other keys have come
 ) -> float:
     "When all is done, in steps of keys"
-    free = [0] * blocks
-    for t in order:
-        at = free[0] + _TILE + t.own
-        heapq.heapreplace(free, max(at, there[t.head]) + t.other if t.other else at)
+    free, lot = [0] * blocks, 0
+    for head, row in order:
+        lot = (lot + _GOLDEN) % 1
+        each = 1 + _UNEVEN * (2 * lot - 1)
+        at = free[0] + each * (_TILE + own[row])
+        if other[row]:
+            at = max(at, there[head]) + each * other[row]
+        heapq.heapreplace(free, at)
     return max(free)
 
 
 def by_sections(
-    tiles,  # `Tile`s
+    heads,
+    rows,  # of tiles
     section,  # heads
-    late,  # rows of tiles
-) -> list:
-    "Some heads after the others, of each the last rows first; but the first `late` rows of all heads in the end"
-    return sorted(tiles, key=lambda t: (t.row < late, t.row >= late and t.head // section, -t.row, t.head))
+    last=0,  # heads
+    late=0,  # rows
+) -> list:  # (head, row)
+    """Some heads after the others, of each the last rows first; but the `last` heads together, which may be more, and
+    the first `late` rows of all heads in the end"""
+    starts = [*range(0, heads - last, section), heads - last, heads]
+    res = [(h, r) for a, b in zip(starts, starts[1:]) for r in range(rows - 1, late - 1, -1) for h in range(a, b)]
+    return res + [(h, r) for r in range(late - 1, -1, -1) for h in range(heads)]
 
 
 def order_of(
@@ -49,14 +50,19 @@ def order_of(
     other,  # and of a neighbour's
     blocks,
     group,  # heads that share one of keys
+    section,  # heads whose keys the L2 cache holds
     parts,  # of the heads of keys, one after the other, in which a neighbour's keys come
 ) -> list:  # (head, row of tiles), in the order in which they should be taken
-    """A few heads after the others, so that their keys stay in the L2 cache, and so many rows of all heads in the end,
-    the shortest ones, that all blocks end together, by the model: as few as make nearly no difference"""
-    tiles = [Tile(h, r, *of) for h in range(heads) for r, of in enumerate(zip(own, other))]
-    kept = heads // group
+    """As few heads at a time as the L2 cache holds the keys of; in the end two more, or so many rows of all heads, the
+    shortest ones, that all blocks end together, by the model: as little of that as makes nearly no difference, since
+    blocks that are not at the same heads read keys from memory again and again"""
+    kept, rows, more = heads // group, len(own), min(heads, section + 2 * group)
     there = [_LATE + _COMES * max(other) * cdiv((h // group * parts // kept + 1) * kept, parts) for h in range(heads)]
-    orders = [by_sections(tiles, _HEADS * group, len(own) * eighths // 8) for eighths in (0, 1, 2, 3, 4, 8)]
-    ends = [model_end(o, blocks, there) for o in orders]
-    best = next(o for o, end in zip(orders, ends) if end <= _NEARLY * min(ends))
-    return [(t.head, t.row) for t in best]
+    least = heads * sum(_TILE + a + b for a, b in zip(own, other)) / blocks
+    orders, ends = [], []
+    for late, last in [(rows * eighths // 8, last) for eighths in (0, 1, 2, 3, 4, 8) for last in (0, more)]:
+        orders.append(by_sections(heads, rows, section, last, late))
+        ends.append(model_end(orders[-1], own, other, blocks, there))
+        if ends[-1] <= _NEARLY * least:  # hardly any other could end before
+            break
+    return next(o for o, end in zip(orders, ends) if end <= _NEARLY * min(ends))
