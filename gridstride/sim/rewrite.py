@@ -556,19 +556,25 @@ def _filled(tree, parts, place):
     return new
 
 
+def _unread(f):
+    what = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
+    return NotSimulated(what, kernel=f.__name__)
+
+
 def _read(f):
     "(source, file, number of its first line) of a function; `NotSimulated` where there is none"
     try:
         lines, first = inspect.getsourcelines(f)
     except OSError:
-        what = 'a kernel whose source cannot be read; define it in a file or in a notebook cell'
-        raise NotSimulated(what, kernel=f.__name__) from None
+        raise _unread(f) from None
     return textwrap.dedent(''.join(lines)), inspect.getsourcefile(f) or f.__code__.co_filename, first
 
 
 def _definition(src, f):
     "The `def` of a function"
     if (fn := definition(src, f)) is None:
+        if f.__code__.co_filename == '<string>':  # of `exec`: Python 3.13 takes it for the text after `python -c`
+            raise _unread(f)
         what = 'a kernel is a function made with def, or by the one lambda with its parameters that a line has'
         raise NotSimulated(what, kernel=f.__name__)
     return fn
