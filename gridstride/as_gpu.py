@@ -188,16 +188,18 @@ def as_gpu(
         return
     require('torch', 'gridstride.as_gpu')
     import torch
-    from torch.utils import cpp_extension
 
     from .cpp import emulator, load
 
     with ExitStack() as stack:
         # what a GPU does in 2 ms takes minutes, and is not endless
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
-        _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
         for name, new in _functions().items():
             _swap(stack, torch.cuda, name, new)
+        # asks torch whether a GPU is here, when it is imported: torch would start CUDA to know, or say that there is none
+        from torch.utils import cpp_extension
+
+        _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
         _swap(stack, load.Emulated, 'call', _timed(load.Emulated.call))
         _numba(stack)
         stack.enter_context(_mode())

@@ -1,6 +1,6 @@
 "Programs and notebooks that expect a GPU run without one, and nothing of that stays behind"
 
-import inspect, re, sys
+import inspect, os, re, subprocess, sys
 from pathlib import Path
 
 import nbformat
@@ -183,6 +183,22 @@ def test_a_program_gets_its_arguments(tmp_path):
     assert 'no GPU is here' in r.stdout
     r = run('q.py', folder=tmp_path)
     assert r.returncode == 2 and 'q.py is no file' in r.stderr
+
+
+def test_torch_is_not_asked_for_a_gpu(tmp_path):
+    "Beside nvcc it starts CUDA to know, a thread with it, which a fork cannot take along; or it warns that none is there"
+    (tmp_path / 'p.py').write_text("""
+import sys, torch
+def asked(): raise AssertionError('asked')
+torch.version.cuda, torch.cuda._is_compiled, torch.cuda.is_available = '13.0', lambda: True, asked
+from gridstride import as_gpu
+as_gpu.enable()
+from torch.utils import cpp_extension
+print(cpp_extension.CUDA_HOME)
+""")
+    env = dict(os.environ, CUDA_HOME=str(tmp_path), PYTHONPATH=str(Path(__file__).parents[1]))
+    r = subprocess.run([sys.executable, tmp_path / 'p.py'], env=env, text=True, capture_output=True)  # none that is warm
+    assert (r.stdout.splitlines()[-1:], r.stderr) == ([str(tmp_path)], ''), r
 
 
 def test_a_notebook_runs_to_its_end(tmp_path, run_notebook):

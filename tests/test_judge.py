@@ -101,8 +101,7 @@ def test_a_program_that_judges_ends_without_a_word():
     code = "from gridstride.judge import honest, judge; assert judge(honest()['softmax_triton'])"
     ended = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parent.parent, capture_output=True,
                            text=True)
-    said = [o for o in ended.stderr.splitlines() if 'No CUDA runtime is found' not in o]  # torch's, beside nvcc alone
-    assert (ended.returncode, said) == (0, [])
+    assert (ended.returncode, ended.stderr) == (0, '')
 
 
 def test_a_submission_that_speaks_for_the_judge_gets_nowhere():

@@ -141,8 +141,6 @@ def _prepare(device):
     gc.disable()
     import_module('gridstride.judge.worker')
     if device == 'cpu':
-        # torch, asked whether a GPU is here, would start CUDA, and with it a thread
-        os.environ['PYTORCH_NVML_BASED_CUDA_CHECK'] = '1'
         import_module('gridstride.judge.machines').emulate()
     gc.freeze()
     gc.enable()
