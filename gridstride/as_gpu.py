@@ -196,7 +196,7 @@ def as_gpu(
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
         for name, new in _functions().items():
             _swap(stack, torch.cuda, name, new)
-        # asks torch whether a GPU is here, when it is imported: torch would start CUDA to know, or say that there is none
+        # asks torch for a GPU, when it is imported: torch would start CUDA to know, or say that there is none
         from torch.utils import cpp_extension
 
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))

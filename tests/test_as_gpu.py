@@ -186,7 +186,7 @@ def test_a_program_gets_its_arguments(tmp_path):
 
 
 def test_torch_is_not_asked_for_a_gpu(tmp_path):
-    "Beside nvcc it starts CUDA to know, a thread with it, which a fork cannot take along; or it warns that none is there"
+    "Beside nvcc it starts CUDA to know, and so a thread, which a fork cannot take along; or it warns of none"
     (tmp_path / 'p.py').write_text("""
 import sys, torch
 def asked(): raise AssertionError('asked')
@@ -197,7 +197,7 @@ from torch.utils import cpp_extension
 print(cpp_extension.CUDA_HOME)
 """)
     env = dict(os.environ, CUDA_HOME=str(tmp_path), PYTHONPATH=str(Path(__file__).parents[1]))
-    r = subprocess.run([sys.executable, tmp_path / 'p.py'], env=env, text=True, capture_output=True)  # none that is warm
+    r = subprocess.run([sys.executable, tmp_path / 'p.py'], env=env, text=True, capture_output=True)  # no warm one
     assert (r.stdout.splitlines()[-1:], r.stderr) == ([str(tmp_path)], ''), r
 
 
