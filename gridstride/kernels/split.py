@@ -388,8 +388,8 @@ def _small_time(h, w, k, sms):
     return 4 + 0.05 * k * max(1, 0.7 * cdiv(h, 32) * cdiv(w, 32) / sms)
 
 
-def _thin_time(h, w, row, k, planes):
-    return 10 + 4 * h * k / 2.6e6 * max(1 if row % 4 == 0 else 1.25, 1 if planes else w / WIDE)
+def _thin_time(h, w, row, k, by_cores):
+    return 10 + 4 * h * k / 2.6e6 * max(1 if row % 4 == 0 else 1.25, 1 if by_cores else w / WIDE)
 
 
 @lru_cache
@@ -408,11 +408,12 @@ def _fastest(h, w, k, sms, layout):
     if layout == 'nn':
         known.append((_small_time(h, w, k, sms), SMALL))
     thin = dict(nn=THIN, tn=THIN_TN).get(layout)
-    planes = thin and thin.by_planes(h, w, k, Device(sms, True))
+    on = Device(sms, True)
+    by_cores = thin and (thin.by_planes(h, w, k, on) or thin.by_stages(h, w, k, on))
     if thin and thin.supports(h, w, k):
-        known.append((_thin_time(h, w, k if layout == 'nn' else h, k, planes), thin))
+        known.append((_thin_time(h, w, k if layout == 'nn' else h, k, by_cores), thin))
     kernel = min(known, key=lambda o: o[0])[1]
-    if kernel is thin and w > WIDE and not planes:
+    if kernel is thin and w > WIDE and not by_cores:
         return f'torch is faster for an n of {WIDE + 1} to {thin.WIDEST} columns'
     if isinstance(kernel, Split) and (h < ROWS or w < COLS):
         return (

@@ -6,6 +6,8 @@ operations a byte, where the GPU has 17 to offer. So the memory sets the pace, a
 to read `m` once, without a pause.
 """
 
+from importlib.resources import files
+
 from .ptx import PTX
 from .rung import Call, Product, Recipe, Rung, with_constants
 from ..utils import cdiv
@@ -185,11 +187,8 @@ thin_rows(const float *m, const float *n, float *out, int h, int w, int k) {
 # k from 8q to 8q+7 of a step in rows g and g+8, where it finds all banks. The planes of `n` are made once by each
 # block, and lie as the lanes read them. They are asked for before `m`, and made while that is on its way.
 #
-# That rows come in pieces of 128 bytes costs more than all else: with 10 columns it takes 66 µs. Whole rows by bulk
-# copies, whose k the warps of a block shared, each with its planes of `n` in registers, took 59 µs with 16 columns,
-# where multiply-adds take 67, but 79 with 32, and a k that is a little more than warps have room for costs a turn.
-planes_src = r'''
-constexpr int TILES = (W+7)/8, PIECE = 16*32, BATCH = 7;            // of columns; a step's numbers; pieces of n at once
+# That rows come in pieces of 128 bytes costs more than all else: with 10 columns it takes 66 µs.
+apart_src = r'''
 constexpr float SOUND = 0x1p127f;                                   // sums of planes are what they should be below
 
 // two numbers as three planes, each rounds what is left over
@@ -206,6 +205,9 @@ __device__ float chain(const float *row, const float *column, int k) {
     for (size_t i = 0; i < k && !isnan(o); i++) o = fmaf(row[i], column[i*W], o);
     return o;
 }
+'''
+planes_src = r'''
+constexpr int TILES = (W+7)/8, PIECE = 16*32, BATCH = 7;            // of columns; a step's numbers; pieces of n at once
 
 __global__ void __launch_bounds__(32*WARPS, 1)
 thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
@@ -298,6 +300,16 @@ thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
     }
 }
 '''
+
+
+# Whole rows by bulk copies again, eight at a time, which one warp asks for. Up to 14 warps share k, each with the
+# planes of its part of `n` in registers, and one more adds up what they have. A lane leaves its sums where it alone has
+# read, so that they take no room, and a stage goes back once, when all parts are added.
+#
+# With 16 columns that takes 59 µs, where multiply-adds take 66. With 32 it is no faster than the ring, as the planes
+# take 96 registers of 128, so that products stand one behind the other; but it needs fewer rows, and is ahead of torch
+# where the ring is not.
+stages_src = files(__package__).joinpath('thin_stages.cuh').read_text(encoding='utf-8')
 
 
 add_src = r'''
@@ -440,8 +452,11 @@ __global__ void __launch_bounds__(THREADS) small(const float *m, const float *n,
 # and from the number of SMs.
 SHARED = 200 * 1024  # bytes of shared memory that a block may take
 PLANES = 226 * 1024  # bytes for the planes of `n` and the rings
-FEW = 16  # columns up to which multiply-adds are as fast
-LARGE = 2**24  # numbers of `m` from which on planes were measured
+FEW = 16  # columns up to which multiply-adds are as fast as the ring with planes
+LARGE = 2**24  # numbers of `m` from which on it was measured
+SOME = 2**22  # numbers of `m` from which on whole rows with planes were measured
+AHEAD = 100_000  # bytes of these that are under way to an SM at once
+MOST = 14  # warps that may share their k
 LONG = 1792  # numbers in a row of `m` from which on few warps have room for theirs beside 13 columns or more
 _ARRAYS = 'm', 'n', 'out'
 
@@ -500,8 +515,24 @@ class Thin(Product):
         "The launch by tensor cores, if there is one"
         if c := self.by_planes(h, w, k, on):
             shared = c['WARPS'] * c['STAGES'] * 2048 + self._plane_bytes(w, k)
-            src = with_constants(PTX + planes_src, c)
+            src = with_constants(PTX + apart_src + planes_src, c)
             return Call(src, 'thin_planes', _ARRAYS, (h, w, k), (on.sms,), (32 * c['WARPS'],), shared)
+
+    def by_stages(self, h, w, k, on):
+        """The constants for tensor cores and whole rows whose k warps share; None where these have no room for the
+        planes of `n`, or where it is not known to be faster"""
+        chunks = cdiv(k, 16)
+        PARTS = cdiv(chunks, 7 if w <= 16 and chunks > 4 * MOST else 4)
+        STAGES, CHUNKS = PLANES // (32 * k), cdiv(chunks, PARTS)
+        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and k >= 768 and PARTS <= MOST
+        if can and (12 < w <= FEW or 20 < w <= self.WIDEST) and h * k >= SOME:
+            return dict(W=w, PARTS=PARTS, CHUNKS=CHUNKS, STAGES=STAGES, AHEAD=min(STAGES, cdiv(AHEAD, 32 * k)))
+
+    def stages(self, h, w, k, on):
+        "The launch of these, if there is one"
+        if c := self.by_stages(h, w, k, on):
+            src, block = with_constants(PTX + apart_src + stages_src, c), (32 * (c['PARTS'] + 2),)
+            return Call(src, 'thin_stages', _ARRAYS, (h, w, k), (on.sms,), block, c['STAGES'] * 32 * k)
 
     def slabs(self, h, w, k, on):
         "(the launch by slabs of k, how many of these there are)"
@@ -516,7 +547,7 @@ class Thin(Product):
 
     def recipe(self, h, w, k, on):
         "One call, or one by slabs of k and one that adds these up"
-        if at_once := self.planes(h, w, k, on) or self.rows(h, w, k, on):
+        if at_once := self.planes(h, w, k, on) or self.stages(h, w, k, on) or self.rows(h, w, k, on):
             return Recipe([at_once])
         call, slabs = self.slabs(h, w, k, on)
         if slabs == 1:

@@ -364,7 +364,8 @@ def sanitize():
                           n.t().contiguous() if r.layout[1] == 't' else n))
         print(f'  {name} {h}x{k} @ {k}x{w}')
     products = ([(Split(*tile), (150, 130, 200)) for tile in ((128, 128, 1), (64, 64, 8), (64, 128, 2))]
-                + [(thin.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (30001, 23, 600))])
+                + [(thin.THIN, o) for o in ((6337, 10, 784), (6400, 1, 100), (37, 10, 785), (30001, 23, 600),
+                                        (6001, 16, 784), (18001, 32, 788))])
     for p, (h, w, k) in products:              # those that are no rungs
         m, n = inputs(h, w, k, 'float32', 'cuda')
         Reference(m, n)(p(m, n))

@@ -65,7 +65,8 @@ def test_kernels_that_begin_early_are_there_when_they_are_picked(monkeypatch):
 
 def test_the_forms_of_thin_products():
     forms = {tuple(export.sources(e)) for name, e in ALL.items() if name.startswith('matmul_thin')}
-    assert forms == {('thin_rows',), ('thin_planes',), ('thin',), ('thin', 'add_slabs'), ('thin_turned', 'add_slabs')}
+    assert forms == {('thin_rows',), ('thin_planes',), ('thin_stages',), ('thin',), ('thin', 'add_slabs'),
+                     ('thin_turned', 'add_slabs')}
 
 
 @pytest.fixture
@@ -178,9 +179,10 @@ def test_a_product_with_two_sources_of_a_kernel_is_refused():
 
 def test_the_command(tmp_path, capsys):
     assert main(['export', str(tmp_path/'a/b'), '--match', 'thin']) == 0
+    forms = 'planes', 'ring', 'rows', 'slabs', 'stages', 'turned', 'wide'
     assert (sorted(p.name for p in (tmp_path/'a/b').iterdir())
-            == [f'matmul_thin_{o}.cu' for o in ('planes', 'ring', 'rows', 'slabs', 'turned', 'wide')]+['run.sh'])
-    assert '6 kernels in' in capsys.readouterr().out
+            == [f'matmul_thin_{o}.cu' for o in forms]+['run.sh'])
+    assert '7 kernels in' in capsys.readouterr().out
     assert "no kernel has 'nothing'" in main(['export', str(tmp_path), '--match', 'nothing'])
     (tmp_path/'file').touch()
     assert 'is a file, and the programs need a folder' in main(['export', str(tmp_path/'file')])

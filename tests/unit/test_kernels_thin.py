@@ -45,7 +45,9 @@ def test_whole_rows_by_bulk_copies(shape):
 
 @pytest.mark.parametrize('h,w,k,name', [
     (50000, 10, 784, 'thin_rows'), (50000, 1, 784, 'thin_rows'), (50000, 10, 128, 'thin_rows'),
-    (10000, 20, 784, 'thin_rows'), (50000, 17, 784, 'thin_planes'), (50000, 32, 784, 'thin_planes')])
+    (10000, 20, 784, 'thin_rows'), (50000, 17, 784, 'thin_planes'), (50000, 32, 784, 'thin_planes'),
+    (50000, 16, 784, 'thin_stages'), (18000, 32, 784, 'thin_stages'), (18000, 21, 896, 'thin_stages'),
+    (50000, 13, 1568, 'thin_stages')])
 def test_they_compile_without_spills(h, w, k, name):
     call, = THIN.recipe(h, w, k, H100).calls
     assert call.name == name
@@ -69,7 +71,8 @@ def test_rows_that_bulk_copies_do_not_take():
 
 
 @pytest.fixture
-def planes_anywhere(monkeypatch): monkeypatch.setattr(thin, 'LARGE', 0)
+def planes_anywhere(monkeypatch):
+    for o in 'LARGE', 'SOME': monkeypatch.setattr(thin, o, 0)
 
 
 @pytest.mark.parametrize('i,shape', [*enumerate([(1041, 32, 132), (1030, 17, 100), (1100, 24, 76), (2049, 23, 36)])])
@@ -79,26 +82,45 @@ def test_many_columns_go_to_the_tensor_cores(i, shape, planes_anywhere):
     with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
 
 
-def test_planes_know_no_bounds_but_those_of_floats(planes_anywhere):
+@pytest.mark.parametrize('i,shape', [*enumerate([
+    (641, 32, 784), (301, 13, 788), (1041, 16, 768), (200, 21, 896), (8, 31, 836), (77, 24, 772), (150, 16, 1568)])])
+def test_warps_share_the_k_of_whole_rows(i, shape, planes_anywhere):
+    "A ring that goes round, a last stage of fewer rows or none, parts of k that differ"
+    assert THIN.recipe(*shape, here()).calls[0].name == 'thin_stages'
+    with options(order=('forward', 'reverse', 'shuffle')[i%3], seed=i): right(THIN, *shape)
+
+
+@pytest.mark.parametrize('w,k,name', [(17, 40, 'thin_planes'), (16, 772, 'thin_stages')])
+def test_planes_know_no_bounds_but_those_of_floats(w, k, name, planes_anywhere):
     "What is infinite, no number, or overflows in planes alone is computed again by multiply-adds"
-    m, n, out = torch.randn(1024, 40), torch.randn(40, 17), torch.empty(1024, 17)
-    m[3, 5], m[3, 39], m[7, 2], n[5, 16], n[39, 16] = math.inf, 1, math.nan, 1, -math.inf
+    m, n, out = torch.randn(1024, k), torch.randn(k, w), torch.empty(1024, w)
+    m[3, 5], m[3, -1], m[7, 2], n[5, -1], n[-1, -1] = math.inf, 1, math.nan, 1, -math.inf
     m[20], m[21, 1:] = 3e38, 0
     m[21, 0], n[0, 3], n[0, 4] = 3.4e38, 1, -1
+    assert THIN.recipe(1024, w, k, here()).calls[0].name == name
     THIN(m, n, out)
     want = m.double() @ n.double()
     want = torch.where(want.abs() > torch.finfo(torch.float32).max, want.sign()*math.inf, want)
-    bound = 40*2**-24*(m.double().abs() @ n.double().abs())
+    bound = k*2**-24*(m.double().abs() @ n.double().abs())
     same = (out == want) | (out.isnan() & want.isnan()) | ((out.double() - want).abs() <= bound)
     assert same[torch.arange(1024) != 20].all() and not out[20].isfinite().any()
-    assert out[21, 3] == torch.tensor(3.4e38) == -out[21, 4] and want[3].isnan().tolist() == [False]*16 + [True]
+    assert out[21, 3] == torch.tensor(3.4e38) == -out[21, 4] and want[3].isnan().tolist() == [False]*(w-1) + [True]
 
 
 def test_planes_need_room_and_rows():
     def name(*shape): return THIN.recipe(*shape, H100).calls[0].name
     assert [name(21400, 32, 784), name(21399, 32, 784), name(50000, 32, 928), name(50000, 32, 932),
-            name(50000, 32, 786), name(50000, 16, 784)] == ['thin_planes', 'thin']*2 + ['thin', 'thin_rows']
-    assert THIN_TN.by_planes(50000, 32, 784, H100) is None
+            name(50000, 32, 786), name(50000, 12, 784)] == (
+        ['thin_planes', 'thin_stages', 'thin_planes', 'thin', 'thin', 'thin_rows'])
+    assert THIN_TN.by_planes(50000, 32, 784, H100) is THIN_TN.by_stages(50000, 16, 784, H100) is None
+
+
+def test_rows_whose_k_warps_share_are_neither_short_nor_few():
+    def name(*shape): return THIN.recipe(*shape, H100).calls[0].name
+    assert [name(50000, 13, 768), name(50000, 13, 764), name(50000, 16, 1568), name(50000, 16, 1572),
+            name(5462, 16, 768), name(5461, 16, 768)] == ['thin_stages', 'thin_rows']*3
+    assert [name(18000, 20, 784), name(18000, 21, 784), name(18000, 21, 900), name(5349, 32, 784)] == (
+        ['thin_rows', 'thin_stages', 'thin', 'thin'])
 
 
 def test_what_is_no_thin_product():

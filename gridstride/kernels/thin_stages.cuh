@@ -1,0 +1,120 @@
+// out = m @ n of float32, for an n of a few columns: whole rows of m by bulk copies, multiplied by tensor cores in
+// three planes of bf16.
+// Above: W, PARTS (warps that share k), CHUNKS (of 16 k that a warp has at most: it has as many or one less, and two of
+// them are whole), STAGES (of eight rows in shared memory), AHEAD (how many are under way at once); of `thin`, SOUND,
+// `take_apart` and `chain`.
+constexpr int TILES = (W+15)/16;                                    // of 16 columns
+
+// The rows of a block, eight at a time with all other blocks; what is left in the end is shared by all of them
+struct Rows {
+    int h, rounds, last;
+    __device__ Rows(int h) : h(h), rounds(h/8/gridDim.x) {
+        last = (h - rounds*8*gridDim.x + gridDim.x-1) / gridDim.x;
+    }
+    __device__ int first(int i) const { return i*8*gridDim.x + blockIdx.x*(i < rounds ? 8 : last); }
+    __device__ int count(int i) const { return i < rounds ? 8 : max(0, min(last, h-first(i))); }
+    __device__ int stages() const { return rounds + (count(rounds) > 0); }
+};
+
+__global__ void __launch_bounds__(32*(PARTS+2), 1)
+thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
+    extern __shared__ __align__(128) float ring[];
+    // in a stage there are rows; sums of all parts of k; nothing any more
+    __shared__ u64 full[STAGES], summed[STAGES], empty[STAGES];
+    int lane = threadIdx.x%32, warp = threadIdx.x/32, g = lane/4, q = lane%4, chunks = (k+15)/16;
+    Rows rows(h);
+    int stages = rows.stages();
+    if (threadIdx.x == 0) {
+        for (int s = 0; s < STAGES; s++) {
+            barrier_init(address(full+s), 1);
+            barrier_init(address(summed+s), PARTS);
+            barrier_init(address(empty+s), 1);
+        }
+        barriers_ready();
+    }
+    __syncthreads();
+    if (warp == PARTS) {                                            // asks for rows
+        for (int i = 0; i < stages && lane == 0; i++) {
+            int s = i%STAGES, bytes = rows.count(i)*k*4;
+            if (i >= AHEAD) barrier_wait(address(full + (i-AHEAD)%STAGES), (i-AHEAD)/STAGES);
+            barrier_wait(address(empty+s), i/STAGES - 1);
+            fence_for_tma();                                        // where sums were, rows come
+            barrier_expect(address(full+s), bytes);
+            bulk_copy_once(address(ring + s*8*k), m + (size_t)rows.first(i)*k, bytes, address(full+s));
+        }
+        return;
+    }
+    if (warp > PARTS) {                                             // adds up the parts, in order
+        for (int i = 0; i < stages; i++) {
+            int s = i%STAGES, first = rows.first(i), count = rows.count(i);
+            const float *at = ring + (s*8 + g)*k + q*4;
+            float o[TILES][4] = {};
+            barrier_wait(address(summed+s), i/STAGES);
+            #pragma unroll
+            for (int p = 0; p < PARTS; p++)
+                #pragma unroll
+                for (int t = 0; t < TILES; t++) {
+                    float4 v = *(float4 *)(at + (p*chunks/PARTS + t)*16);
+                    o[t][0] += v.x; o[t][1] += v.y; o[t][2] += v.z; o[t][3] += v.w;
+                }
+            __syncwarp();
+            if (lane == 0) barrier_arrive(address(empty+s));
+            #pragma unroll
+            for (int j = 0; j < TILES*4; j++) {
+                int r = q*2 + j%2, c = j/4*16 + j%4/2*8 + g;
+                float v = o[j/4][j%4];
+                if (r >= count || c >= W) continue;
+                if (!(fabsf(v) < SOUND)) v = chain(m + (size_t)(first+r)*k, n + c, k);      // NaN is here, too
+                out[(size_t)(first+r)*W + c] = v;
+            }
+        }
+        return;
+    }
+    // multiplies a part of k: 16 columns of n, whose planes stay in registers, times eight rows of m
+    int begin = warp*chunks/PARTS, mine = (warp+1)*chunks/PARTS - begin;
+    u32 a[CHUNKS][3][TILES][4];
+    #pragma unroll
+    for (int i = 0; i < CHUNKS*TILES*2; i++) {
+        int c = i/2/TILES, t = i/2%TILES, y = i%2, col = t*16 + y*8 + g;
+        float x[4];
+        #pragma unroll
+        for (int v = 0; v < 4; v++) {
+            int r = (begin+c)*16 + q*4+v;
+            x[v] = c < mine && r < k && col < w ? __ldg(n + (size_t)r*W + col) : 0;
+        }
+        take_apart(x[0], x[1], a[c][0][t][y], a[c][1][t][y], a[c][2][t][y]);
+        take_apart(x[2], x[3], a[c][0][t][2+y], a[c][1][t][2+y], a[c][2][t][2+y]);
+    }
+    int tail = rows.count(rows.rounds), s = 0, phase = 0;
+    float *first = ring + g*k + begin*16 + q*4;                     // of this lane, in the first stage
+    for (int i = 0; i < stages; i++) {
+        float4 *at = (float4 *)(first + s*8*k);
+        int left = i < rows.rounds || g < tail ? k - begin*16 - q*4 : 0;
+        float sum[TILES][4];
+        barrier_wait(address(full+s), phase);
+        #pragma unroll
+        for (int c = 0; c < CHUNKS; c++)
+            if (c+1 < CHUNKS || c < mine) {
+                float4 v = c*16 < left ? at[c*4] : float4{0, 0, 0, 0};
+                u32 b[3][2];
+                take_apart(v.x, v.y, b[0][0], b[1][0], b[2][0]);
+                take_apart(v.z, v.w, b[0][1], b[1][1], b[2][1]);
+                float o[TILES][4] = {};
+                // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
+                constexpr int P[6] = {2, 0, 1, 1, 0, 0}, Q[6] = {0, 2, 1, 0, 1, 0};
+                #pragma unroll
+                for (int j = 0; j < 6; j++)
+                    #pragma unroll
+                    for (int t = 0; t < TILES; t++) mma(o[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
+                // the tensor core cuts its sums off, an ordinary addition rounds them
+                #pragma unroll
+                for (int j = 0; j < TILES*4; j++) sum[j/4][j%4] = c > 0 ? sum[j/4][j%4] + o[j/4][j%4] : o[j/4][j%4];
+            }
+        #pragma unroll
+        for (int t = 0; t < TILES; t++)                             // where this lane has read, nobody else has
+            at[t*4] = make_float4(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+        __syncwarp();
+        if (lane == 0) barrier_arrive(address(summed+s));
+        if (++s == STAGES) s = 0, phase ^= 1;
+    }
+}
