@@ -63,7 +63,15 @@ def test_hopper_around_pages():
 
 
 def test_hopper_by_pairs_of_blocks():
-    "128 heads: two blocks of a cluster copy pages for each other"
+    "128 heads: two blocks of a cluster copy pages for each other, as they do where there are many"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(calls, '_ALONE', 0)
+        calls.decode_hopper.cache_clear()
+        both(made((200, 1, 0, 70), 128), splits=3)
+    calls.decode_hopper.cache_clear()
+
+
+def test_hopper_by_two_blocks_that_copy_for_themselves():
     both(made((200, 1, 0, 70), 128), splits=3)
 
 
@@ -91,6 +99,7 @@ def test_mma_sync_of_several_new_tokens_in_float16():
 @pytest.fixture(scope='module', autouse=True)
 def at_once(pytestconfig):
     with one_unit(pytestconfig, [test_hopper_around_pages, test_hopper_by_pairs_of_blocks,
+                                 test_hopper_by_two_blocks_that_copy_for_themselves,
                                  test_hopper_of_several_new_tokens_in_float16, test_mma_sync_around_pages,
                                  test_mma_sync_of_several_new_tokens_in_float16]): yield
 
@@ -149,18 +158,19 @@ def test_a_page_that_is_not_there_stops_the_kernel(monkeypatch):
         with pytest.raises(KernelError, match='__trap'): latent_attention(q, cache, table, lens)
 
 
-def test_a_page_given_back_before_it_was_read_is_found(monkeypatch):
+@pytest.mark.parametrize('late, back, says', (
+    (r'wgmma_wait<0>\(\);\n *fence_sums\(o\);', r'half\)\);', 'nothing orders it after what read it'),
+    (r'read_shares\(shares(?:.*\n){4}.*', r'ROTATED\)\);', 'racecheck')), ids=('values', 'shares'))
+def test_a_place_given_back_before_it_was_read_is_found(late, back, says, monkeypatch):
     "By the emulator, which knows what tensor cores may still read"
     whole = sources.hopper_source
     def lame(*how):
-        back = re.findall(r' *tell_cluster\(barrier_of.*\n', text := whole(*how))
-        early = ''.join(back) + re.search(r' *add_values\(o, page.*\n', text)[0]
-        assert len(back) == 2 and text.count(late := early[len(''.join(back)):] + ''.join(back)) == 1
-        return text.replace(late, early)
+        text, swapped = whole(*how), rf'( *{late}\n)( *tell_cluster\(.*{back}\n)'
+        assert len(re.findall(swapped, text)) == 1
+        return re.sub(swapped, r'\2\1', text)
     monkeypatch.setattr(calls, 'hopper_source', lame)
     calls.decode_hopper.cache_clear()
-    with pytest.raises(KernelError, match='written while the tensor cores'):
-        latent_attention(*made((400,), 16), splits=1)
+    with pytest.raises(KernelError, match=says): latent_attention(*made((400,), 16), splits=1)
     calls.decode_hopper.cache_clear()
 
 
@@ -227,6 +237,14 @@ def test_parts_have_a_few_pages_unless_they_are_few():
     def parts(batch, keys): return calls.parts_of(Case('bfloat16', batch, 128, 128, 2**14, keys//64), 0, 64, 132)
     assert [parts(1, keys) for keys in (1024, 4096, 8192, 32768)] == [16, 32, 32, 66]
     assert [parts(*o) for o in ((4, 1024), (4, 4096), (16, 1024), (16, 4096))] == [32, 64, 64, 66]
+
+
+def test_blocks_share_copies_of_many_pages():
+    "What was fastest on an H100"
+    def cluster(batch, keys, heads=128):
+        return calls.decode_hopper(Case('bfloat16', batch, heads, heads, 2**14, keys//64), .1, 0, H100)[0].cluster[0]
+    assert [cluster(*o) for o in ((1, 1024), (1, 32768), (16, 4096), (64, 1024))] == [1]*4
+    assert [cluster(*o) for o in ((16, 8192), (64, 4096), (128, 8192))] == [2]*3 and cluster(128, 8192, 64) == 1
 
 
 def test_registers_that_warpgroups_ask_for_are_there():

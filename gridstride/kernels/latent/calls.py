@@ -25,6 +25,7 @@ _TALL, _STEP = 32, 32  # of `mma.sync`: rows of q in a block, keys of a step
 _STAGES = 2  # pages in shared memory, on a Hopper GPU
 _PAGES, _PARTS = 4, 32  # a part has so many pages, if there are more than so many parts: measured on an H100
 _WHOLE = 256  # pages of a part that is not cut, at most: 128 texts of 8,192 keys won by it, of 32,768 they lost
+_ALONE = 1024  # pages in all, at most, that each block copies for itself: 1 to 8% faster, and none from 2,048 on
 _ARRAYS = 'q', 'cache', 'table', 'lens', 'out', 'lse', 'part_out', 'part_lse'
 
 
@@ -70,9 +71,10 @@ def decode_ampere(
 
 @lru_cache(1024)
 def decode_hopper(c, scale, splits, on) -> tuple:  # `Call`, boxes of q and of the cache, parts
-    "What decodes on a Hopper GPU, a block an SM; two blocks whose rows of q look at the same pages share the copies"
+    """What decodes on a Hopper GPU, a block an SM; two blocks whose rows of q look at the same pages share the copies,
+    unless these are few: then they would rather not wait for each other"""
     tiles, parts = cdiv(c.rows, 64), parts_of(c, splits, 64, on.sms)
-    cluster = 2 - tiles % 2
+    cluster = 1 if tiles % 2 or c.batch * c.wide <= _ALONE else 2
     src = hopper_source(c.dtype, (('STAGES', _STAGES), ('CLUSTER', cluster)))
     shared = (1 + _STAGES) * (2 * DIM * PAGE + 4 * 64) + 8 * (4 + 7 * _STAGES)
     given = _factor(scale), *_numbers(c, parts)

@@ -4,9 +4,12 @@
 // rows of the same of the batch, each copies half of a page to both.
 constexpr int CHUNK = PAGE*128, CHUNKS = DIM/64;               // bytes of 64 rows of 64 columns; of a page
 constexpr int BYTES = CHUNKS*CHUNK, COLUMNS = VALUES/2;        // of a page, or of q; of a half
-// What is copied, and given back, at once: columns of either half, and those that were rotated. These have no values:
-// when the scores are there, the shares take their place.
-enum { LEFT, RIGHT, ROTATED, PARTS };
+// What is copied, and given back, at once, in this order: the columns that were rotated, and those of either half. The
+// rotated have no values: when the scores are there, the shares take their place, which is free as soon as these lie in
+// registers.
+enum { ROTATED, LEFT, RIGHT, PARTS };
+__device__ int first_of(int part) { return part == ROTATED ? CHUNKS - 1 : (part - LEFT)*(COLUMNS/64); }
+__device__ int chunks_of(int part) { return part == ROTATED ? 1 : COLUMNS/64; }
 
 struct Shared {
     u32 q, pages, q_full, q_empty, full, empty, shares_full, each_full, each_empty;
@@ -50,7 +53,7 @@ __device__ void tell_cluster(u32 bar) {
 // The producer: copies that it orders, in the order in which they are used
 __device__ void load_part(const Shared &s, const TensorMap &cache, int page, int part, const Place &at) {
     u32 full = barrier_of(s.full, at, part), to = s.pages + at.stage*BYTES;
-    int first = part*(COLUMNS/64), last = part == ROTATED ? CHUNKS : first + COLUMNS/64;
+    int first = first_of(part), last = first + chunks_of(part);
     barrier_wait(barrier_of(s.empty, at, part), at.turn - 1);
     barrier_expect(full, (last - first)*CHUNK);
     for (int c = first; c < last; c++)
@@ -86,16 +89,16 @@ __device__ int row_of_thread() { return threadIdx.x%128/32*16 + threadIdx.x%32/4
 __device__ void find_scores(float (&x)[32], const Shared &s, const Place &at) {
     u32 keys = half_descriptor(s.pages + at.stage*BYTES, 16), qs = half_descriptor(s.q, 16);
     #pragma unroll
-    for (int c = 0; c < CHUNKS; c++) {
-        if (c%(COLUMNS/64) == 0) {                             // a part begins
-            barrier_wait(barrier_of(s.full, at, c/(COLUMNS/64)), at.turn);
+    for (int n = 0; n < CHUNKS; n++) {                         // the rotated columns first
+        int part = (n + COLUMNS/64 - 1)/(COLUMNS/64), c = (n + CHUNKS - 1)%CHUNKS;
+        if (c == first_of(part)) {
+            barrier_wait(barrier_of(s.full, at, part), at.turn);
             fence_sums(x);
             wgmma_fence();
         }
         #pragma unroll
         for (int i = 0; i < 4; i++)                            // 16 columns: 32 bytes on
-            wgmma<false, false>(x, behind(qs, c*CHUNK + i*32), behind(keys, c*CHUNK + i*32),
-                                c + i > 0);
+            wgmma<false, false>(x, behind(qs, c*CHUNK + i*32), behind(keys, c*CHUNK + i*32), n + i > 0);
     }
     wgmma_commit();
     wgmma_wait<0>();
@@ -130,21 +133,22 @@ __device__ void take_shares(float (&x)[32], Rows &r, float factor) {
         }
     }
 }
-// in the place of the rotated columns, as TMA would have swizzled them
+// Where shares of 16 keys lie, for a lane: a row of one of four matrices of 8x8, swizzled
+__device__ u32 shares_at(u32 page, int i) {
+    int lane = threadIdx.x%32, row = threadIdx.x%128/32*16 + lane/8%2*8 + lane%8;
+    return page + (CHUNKS - 1)*CHUNK + row*128 + ((2*i + lane/16) ^ row%8)*16;
+}
 __device__ void keep_shares(const float (&x)[32], const Rows &r, const Shared &s, const Place &at) {
-    int lane = threadIdx.x%32, row = threadIdx.x/32*16 + lane/8%2*8 + lane%8;
-    u32 to = s.pages + at.stage*BYTES + (CHUNKS - 1)*CHUNK + row*128;
+    u32 page = s.pages + at.stage*BYTES;
     #pragma unroll
-    for (int i = 0; i < 4; i++) {
+    for (int i = 0; i < PAGE/16; i++) {
         const float *e = x + 8*i;
-        u32 at = to + ((2*i + lane/16) ^ row%8)*16;
-        stmatrix(at, pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
+        stmatrix(shares_at(page, i), pack(e[0], e[1]), pack(e[2], e[3]), pack(e[4], e[5]), pack(e[6], e[7]));
     }
-    if (lane%4 == 0) {
+    if (threadIdx.x%4 == 0) {
         s.less[at.stage*64 + row_of_thread()] = r.less[0];
         s.less[at.stage*64 + row_of_thread() + 8] = r.less[1];
     }
-    fence_for_tma();                                           // tensor cores shall see them
     tell(s.shares_full + 8*at.stage);
 }
 __device__ void end_rows(const Rows &r, const Shared &s, const Work &work, const Piece &p, int turn) {
@@ -203,19 +207,20 @@ __device__ void clear_values(u32 values, int from, int half) {
     fence_for_tma();
     named_sync(1 + half, 128);
 }
-__device__ void add_values(float (&o)[2][COLUMNS/4], u32 shares, u32 values) {
-    u32 p = half_descriptor(shares, 16), v = half_descriptor(values, CHUNK);
+__device__ void read_shares(u32 (&p)[PAGE/16][4], u32 page) {
+    #pragma unroll
+    for (int i = 0; i < PAGE/16; i++) ldmatrix(p[i], shares_at(page, i));
+}
+__device__ void start_values(float (&o)[2][COLUMNS/4], const u32 (&p)[PAGE/16][4], u32 values) {
+    u32 v = half_descriptor(values, CHUNK);
     fence_sums(o);
     wgmma_fence();
     #pragma unroll
-    for (int i = 0; i < PAGE/16; i++)                          // 16 keys: 32 bytes of shares, 16 rows of values
+    for (int i = 0; i < PAGE/16; i++)                          // 16 keys: 16 rows of values
         #pragma unroll
         for (int h = 0; h < 2; h++)
-            wgmma<false, true>(o[h], behind(p, i*32),
-                               behind(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
+            wgmma_kept<true>(o[h], p[i][0], p[i][1], p[i][2], p[i][3], behind(v, h*(COLUMNS/128)*CHUNK + i*16*128), 1);
     wgmma_commit();
-    wgmma_wait<0>();
-    fence_sums(o);
 }
 __device__ void sum_up(const Shared &s, const Work &work, int half) {
     Place at;
@@ -227,14 +232,18 @@ __device__ void sum_up(const Shared &s, const Work &work, int half) {
         float o[2][COLUMNS/4] = {}, each[2];
         #pragma unroll 1
         for (int j = p.first; j < p.last; j++, at.next()) {
-            u32 page = s.pages + at.stage*BYTES, values = page + half*(COLUMNS/64)*CHUNK;
-            barrier_wait(barrier_of(s.full, at, half), at.turn);
+            u32 page = s.pages + at.stage*BYTES, values = page + half*(COLUMNS/64)*CHUNK, shares[PAGE/16][4];
+            barrier_wait(barrier_of(s.full, at, LEFT + half), at.turn);
             barrier_wait(s.shares_full + 8*at.stage, at.turn);
+            read_shares(shares, page);
             rescale(o, s.less + at.stage*64);
             if (rest && j + 1 == p.all) clear_values(values, rest, half);
-            add_values(o, page + (CHUNKS - 1)*CHUNK, values);
-            tell_cluster(barrier_of(s.empty, at, half));
+            start_values(o, shares, values);
+            fence_for_tma();                                   // copies take the shares' place
             tell_cluster(barrier_of(s.empty, at, ROTATED));
+            wgmma_wait<0>();
+            fence_sums(o);
+            tell_cluster(barrier_of(s.empty, at, LEFT + half));
         }
         barrier_wait(s.each_full, turn);
         for (int y = 0; y < 2; y++) each[y] = s.each[row_of_thread() + 8*y];

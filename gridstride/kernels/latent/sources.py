@@ -2,7 +2,7 @@
 
 from functools import lru_cache
 
-from ..flash.sources import source as flash_source
+from ..flash.sources import source as flash_source, wgmma_kept
 from ..ptx import PTX, primitives, wgmma
 from ..texts import IN_C, texts_of, with_types
 
@@ -34,7 +34,7 @@ def ampere_source(
 @lru_cache
 def hopper_source(dtype, constants) -> str:
     "CUDA C of what decodes on a Hopper GPU, ready to be compiled"
-    above = PTX + wgmma(PAGE) + wgmma(VALUES // 4)
+    above = PTX + wgmma(PAGE) + wgmma_kept(VALUES // 4)
     return _text(dtype, 'decode_hopper', (('DIM', DIM), *constants), above, flash_source('hopper'))
 
 
