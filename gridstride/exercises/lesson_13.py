@@ -241,9 +241,9 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
 
 
 def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
-    "What `put` makes of an `out` of h x w, with 4 floats behind it, and how often each thread stored four at once"
+    "What `put` makes of an `out` of h x w, with `x.size` floats behind it, and how often a thread stored four at once"
     rows, columns = x.shape
-    made = skip + h * w + 4
+    made = skip + h * w + x.size
     out = launch(
         lambda: COUNTED + source(fn) + EDGES,
         'edges_k',
@@ -291,9 +291,10 @@ def _(fn, rng, h, w, skip):
         raise AssertionError('there is no wide store in it: *(float4 *)p = v writes sixteen bytes at once')
     x = normal(rng, cdiv(h, 4) * 4 + 4, cdiv(w, 4) * 4 + 4)
     out, made = put_all(fn, x, h, w, skip)
-    if not (out[:skip].isnan().all() and out[-4:].isnan().all()):
-        raise AssertionError('memory beside out was written')
-    check(out[skip:-4].reshape(h, w), x[:h, :w])
+    end = skip + h * w
+    if not (out[:skip].isnan().all() and out[end:].isnan().all()):
+        raise AssertionError(f'memory beside out was written; its last place is row {h - 1}, column {w - 1}')
+    check(out[skip:end].reshape(h, w), x[:h, :w])
     for r, q in np.ndindex(h, w // 4):
         if (skip + r * w + 4 * q) % 4 == 0 and made[r, q] != 1:
             where = f'row {r}, column {4 * q} of {h} x {w}'
