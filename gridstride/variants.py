@@ -15,6 +15,7 @@ import itertools
 import json
 import linecache
 import re
+import sys
 from pathlib import Path
 from textwrap import dedent, shorten
 
@@ -206,6 +207,39 @@ def source_in(
     raise ChangeError(f'{file} {why}' + (f'; it has {", ".join(near)}' if near and not found else ''))
 
 
+if sys.version_info < (3, 11):
+
+    class _Unparser(ast._Unparser):
+        "Writes what later Pythons write: `a, b = c`, `for i, x in xs` and `lambda: 1`, without parentheses and spaces"
+
+        def visit_Tuple(self, node):
+            if node.elts and self.get_precedence(node) <= ast._Precedence.TUPLE:
+                self.items_view(self.traverse, node.elts)
+            else:
+                super().visit_Tuple(node)
+
+        def visit_Assign(self, node):
+            self.set_precedence(ast._Precedence.TUPLE, *node.targets)
+            super().visit_Assign(node)
+
+        def visit_For(self, node):
+            self.set_precedence(ast._Precedence.TUPLE, node.target)
+            super().visit_For(node)
+
+        def visit_Lambda(self, node):
+            if any(vars(node.args).values()):
+                return super().visit_Lambda(node)
+            with self.require_parens(ast._Precedence.TEST, node):
+                self.write('lambda: ')
+                self.set_precedence(ast._Precedence.TEST, node.body)
+                self.traverse(node.body)
+
+    def _unparsed(tree):
+        return _Unparser().visit(tree)
+else:
+    _unparsed = ast.unparse
+
+
 # What decides a row of a contest is its code. Comments decide nothing, so they may be changed.
 _C_COMMENT = re.compile(r'("(?:\\.|[^"\\\n])*")|//[^\n]*|/\*.*?\*/', re.S)
 
@@ -220,7 +254,7 @@ def code_of(x):
     if isinstance(x, (tuple, list)):
         return [code_of(o) for o in x]
     if hasattr(function_within(x), '__code__'):
-        return ast.unparse(ast.parse(_text_of(x)))
+        return _unparsed(ast.parse(_text_of(x)))
     return x
 
 
@@ -265,9 +299,9 @@ class Contest:
         "The speed of a way in TFLOP/s, if the contest knows its operations"
         return self[name] and self.flops / self[name] / 1e9
 
-    def gbs(self, name):  # None where it was not measured
-        "The speed of a way in GB/s, if the contest knows its bytes"
-        return self[name] and self.bytes / self[name] / 1e6
+    def gbs(self, name, of=1):  # None where it was not measured
+        "The speed of a way in GB/s, if the contest knows its bytes; or as a share of so many GB/s"
+        return self[name] and self.bytes / self[name] / 1e6 / of
 
     def _row(self, name, columns):
         row = self.rows[name]

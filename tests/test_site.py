@@ -276,6 +276,11 @@ SOME = ['index', 'nbs/03_shared_memory', 'nbs/08_profiling', 'reference/sim', 'm
         'messages/launch-dynamic_size', 'benchmarks/README', 'ARCHITECTURE', 'gridstride/sim/counters.py']
 
 
+# The newest theme that Python 3.10 can have is of 2024, and its scripts fail; later Pythons build what readers see.
+todays_theme = pytest.mark.skipif(sys.version_info < (3, 11), reason="today's theme of the site needs Python 3.11")
+
+
+@todays_theme
 @pytest.mark.parametrize('size', [(1400, 900), (390, 800)], ids=['desk', 'phone'])
 def test_pages_ask_nobody_and_fit(site, address, browser_page, size):
     with browser_page(viewport=dict(width=size[0], height=size[1])) as page:
@@ -286,6 +291,7 @@ def test_pages_ask_nobody_and_fit(site, address, browser_page, size):
         assert page.asked == [] and page.errors == []
 
 
+@todays_theme
 def test_search_finds_bank_conflicts(address, browser_page):
     with browser_page() as page:
         page.goto(f'{address}/search.html?q=bank+conflict')

@@ -6,7 +6,9 @@ from itertools import count
 import pytest
 import test_site
 import websocket
-from test_site import EVERY, chromium, films, is_here, page_of, to_visit
+from test_site import EVERY, chromium, films, is_here, page_of, to_visit, todays_theme
+
+pytestmark = todays_theme
 
 site, address = test_site.site, test_site.address  # fixtures
 FIREFOX = next(filter(None, map(shutil.which, ('firefox-esr', 'firefox'))), None)

@@ -69,7 +69,7 @@ def _is_array(x):
 
 
 def _is_struct(x):
-    return isinstance(x, (ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
+    return isinstance(x, (bytes, ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
 
 
 def _mend(x, dtype, const):

@@ -228,7 +228,7 @@ def _call(hook, *args, at=None):
 
 
 @lru_cache(1024)
-def _rewritten(code):
+def _rewritten(code, file):
     "The code of a function, rewritten; the same code where its source is not to be had; or a refusal"
     try:
         lines, first = inspect.getsourcelines(code)
@@ -269,7 +269,7 @@ def _compiled(tree, body, code):
 
 def code_of(f):
     "The code of a function, rewritten for a kernel; what Triton's compiler has no meaning for is refused"
-    made = _rewritten(f.__code__)
+    made = _rewritten(f.__code__, f.__code__.co_filename)  # codes of two files may be equal
     if isinstance(made, _Refusal):
         what, mend, line = made.args
         raise refuse(what, mend, line, f)
