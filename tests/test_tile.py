@@ -317,6 +317,20 @@ def test_initcheck_of_outputs_and_of_masked_lanes():
     assert e.value.array == 'out_ptr'
 
 
+@pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.float16, torch.bfloat16])
+def test_an_array_is_unwritten_where_every_number_is_nan(dtype):
+    @triton.jit
+    def kernel(x_ptr, out_ptr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out_ptr + i, tl.load(x_ptr + i))
+    x = unwritten(8, dtype=dtype)
+    with pytest.raises(InitcheckError): run(kernel, (1,), x, torch.zeros(8, dtype=dtype), N=8)
+    x[1:] = torch.finfo(dtype).max  # as memory may hold that was used before, and too large for float32
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        run(kernel, (1,), x, unwritten(8, dtype=dtype), N=8)
+
+
 def test_asserts():
     @triton.jit
     def kernel(x_ptr, N: tl.constexpr):

@@ -25,7 +25,7 @@ class Shadow:
         first = region.flat[region.begin]
         if first == first:
             return
-        if min(region.strides, default=0) < 0 or not np.isnan(region.view(region.flat).astype(np.float32)).all():
+        if min(region.strides, default=0) < 0 or ((held := region.view(region.flat)) == held).any():
             return
         if self.unwritten is None:
             self.unwritten = np.zeros(self.region.size, bool)
