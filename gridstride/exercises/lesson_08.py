@@ -259,7 +259,7 @@ def _(fn, rng, n, threads, registers, shared, sms):
         )
 
 
-# Reports of Nsight Compute 2025.3 on an NVIDIA H100, but for the last three, which are made up for the edges.
+# Reports of Nsight Compute 2025.3 on an NVIDIA H100, but for the last six, which are made up for the edges.
 def report(compute, memory, waves, **waits) -> dict:
     "Percent of two peaks, waves, and cycles that a warp waits by reason, under ncu's names"
     return {'Compute (SM) Throughput': compute, 'Memory Throughput': memory, 'Waves Per SM': waves, 'waits': waits}
@@ -296,6 +296,9 @@ REPORTS = {
     'threads that wait': (report(31.0, 22.0, 4.97, long_scoreboard=4.1, barrier=28.5, short_scoreboard=9.0), 'barrier'),
     'few blocks, but busy': (report(91.0, 30.0, 0.5, wait=3.0, math_pipe_throttle=5.0), 'arithmetic'),
     'a second wave, half full': (report(40.0, 10.0, 1.5, wait=2.0, short_scoreboard=7.0), 'tail'),
+    'a second wave, two thirds full': (report(40.0, 10.0, 1.65, wait=2.0, short_scoreboard=7.0), 'short_scoreboard'),
+    'both are busy': (report(82.0, 86.0, 12.4, long_scoreboard=9.0, wait=3.0), 'memory'),
+    'just busy enough': (report(80.0, 41.0, 3.9, wait=3.0, short_scoreboard=4.0), 'arithmetic'),
 }
 
 

@@ -247,3 +247,12 @@ def the_shortest_wait(r): return limit(r, wait=min)
 
 @wrong('08.limiter')
 def seventy_is_enough(r): return limit(r, first=70)
+
+@wrong('08.limiter')
+def eighty_is_too_little(r): return limit(r, first=80.01)
+
+@wrong('08.limiter')
+def arithmetic_before_memory(r): return 'arithmetic' if r['Compute (SM) Throughput'] >= 80 else limit(r)
+
+@wrong('08.limiter')
+def lost_against_the_waves_there_are(r): return limit(r, lost=1 - 1/1.2)
