@@ -73,7 +73,10 @@ def _(fn, rng, n, threads):
 
 @problem(
     '05.roll',
-    cases=[dict(n=n, shift=s) for n, s in ((7, 1), (7, -1), (7, 0), (100, 30), (33, -100), (5, 23), (64, -64), (1, 5))],
+    cases=[
+        dict(n=n, shift=s)
+        for n, s in ((7, 1), (7, -1), (7, 0), (100, 30), (33, -100), (5, 23), (64, -64), (1, 5), (3, 100_000))
+    ],
     hints=[
         'Turn it around: which place of `x` does `out[i]` come from?',
         'From `i - shift`, wrapped around. But in C the rest of a negative number is negative, or 0.',
@@ -128,13 +131,13 @@ def _(fn, rng, h, w):
 
 # The layer is called as a user would call it, also with inputs that do not fit. The last case has more than
 # 1024 blocks: who takes blocks for threads stands out there. An error of the emulator's detectors is no
-# refusal.
+# refusal, and whoever reads it is told which inputs led to it.
 def check_refused(f, why, *args, right=None):  # right: a result that is as good as a refusal
     "`AssertionError` that says `why` when `f` takes `args`"
     try:
         got = f(*args)
-    except KernelError:
-        raise
+    except KernelError as e:
+        raise AssertionError(f'nothing refused the inputs, though {why}: {type(e).__name__}: {e}') from e
     except Exception:
         return
     if right is None:
@@ -166,8 +169,14 @@ def _(fn, rng, h, w, k):
     x, weight, bias = map(torch.tensor, (x, weight, bias))
     check(linear(x, weight, bias), want, atol=1e-4)  # at most 20 roundings of numbers around 5
     check_refused(linear, 'a row of weight is longer than one of x', x, torch.tensor(normal(rng, w, k + 1)), bias)
+    check_refused(linear, 'a row of weight is shorter than one of x', x, weight[:, 1:].contiguous(), bias)
     check_refused(linear, 'bias has a number too many', x, weight, torch.tensor(normal(rng, w + 1)))
-    check_refused(linear, 'the inputs are doubles', x.double(), weight.double(), bias.double())
+    check_refused(linear, 'bias has a number too few', x, weight, bias[1:].contiguous())
+    if w != k:
+        check_refused(linear, 'weight has k rows of w, not w rows of k', x, weight.t().contiguous(), bias)
+    check_refused(linear, 'x holds doubles', x.double(), weight, bias)
+    check_refused(linear, 'weight holds doubles', x, weight.double(), bias)
+    check_refused(linear, 'bias holds doubles', x, weight, bias.double())
     check_refused(linear, 'weight is not contiguous', x, weight.t().contiguous().t(), bias, right=want)
     check_refused(linear, 'x is not contiguous', x.t().contiguous().t(), weight, bias, right=want)
     check_refused(linear, 'bias is not contiguous', x, weight, bias.repeat_interleave(2)[::2], right=want)

@@ -155,7 +155,7 @@ def _(fn, rng, h, k, w, tw, tk):
     product(fn, 'matmul_rect_k', RECTS, (tw, tk), rng, h, k, w, tw, tw)
 
 
-TWOS = [(4,), (8,), (2,)]
+TWOS = [(4,), (8,), (2,), (16,)]  # the last has more than one warp in a block
 
 
 @problem(

@@ -1,3 +1,5 @@
+import re
+
 from gridstride.utils import cuda_begin
 
 from . import wrong
@@ -40,6 +42,9 @@ def other_way(): return roll('int j = (i + shift%n) % n; out[i] = x[j < 0 ? j+n 
 
 @wrong('05.roll')
 def one_turn_only(): return roll('int j = i - shift; if (j < 0) j += n; if (j >= n) j -= n; out[i] = x[j];')
+
+@wrong('05.roll')
+def ten_turns_at_most(): return roll('out[i] = x[(i - shift + 10*n) % n];')
 
 @wrong('05.roll')
 def absolute(): return roll('int j = (i - shift) % n; out[i] = x[j < 0 ? -j : j];')
@@ -141,6 +146,21 @@ def any_size(): return linear(sizes='true')
 
 @wrong('05.linear')
 def bias_not_checked(): return linear(sizes='k == weight.size(1)')
+
+@wrong('05.linear')
+def longer_rows_only(): return linear(sizes='weight.size(1) <= k && bias.numel() == w')
+
+@wrong('05.linear')
+def longer_bias_only(): return linear(sizes='weight.size(1) == k && bias.numel() <= w')
+
+@wrong('05.linear')
+def counts_numbers_alone():
+    return linear(sizes='weight.numel() == w*k').replace('w = weight.size(0)', 'w = bias.numel()')
+
+@wrong('05.linear')
+def type_of_x_only():
+    return re.sub(r'(\w+)\.data_ptr<float>\(\)', r'(float*)\1.data_ptr()',
+                  linear(sizes='k == weight.size(1) && bias.numel() == w && x.scalar_type() == torch::kFloat32'))
 
 @wrong('05.linear')
 def not_transposed(): return linear(index='weight[i*w + c]')

@@ -171,4 +171,7 @@ def no_wait_after_filling(): return changed(TWO, ('__syncthreads();             
 def no_wait_after_using(): return changed(TWO, ('__syncthreads();                          // used', ''))
 
 @wrong('06.two')
+def waits_for_its_warp_alone(): return TWO.replace('__syncthreads', '__syncwarp')
+
+@wrong('06.two')
 def same_row_twice(): return changed(TWO, ('o2 += ms[tr+half][i] * b', 'o2 += ms[tr][i] * b'))
