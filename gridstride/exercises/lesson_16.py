@@ -67,33 +67,36 @@ def _need_three(got):
 @problem(
     '16.mean',
     cases=[
-        dict(sizes=sizes, spread=spread)
-        for sizes, spread in (
-            ((1, 1), 1),
-            ((3, 5), 1),
-            ((5, 3), 400),
-            ((0, 4), 1),
-            ((4, 0), 1),
-            ((0, 0), 1),
-            ((7, 1, 0, 30), 50),
+        dict(sizes=sizes, spread=spread, level=level)
+        for sizes, spread, level in (
+            ((1, 1), 1, 0),
+            ((3, 5), 1, 0),
+            ((5, 3), 400, 0),
+            ((0, 4), 1, 0),
+            ((4, 0), 1, 0),
+            ((0, 0), 1, 0),
+            ((2, 6), 1, -900),
+            ((7, 1, 0, 30), 50, 0),
         )
     ],
     hints=[
         '`m` and `s` as in the lesson. What has to happen to `o1` when `m` becomes larger than `m1`?',
         '`o` is a sum with the same factors as `s`: it is brought to the new `m` by the same `exp(m1 - m)`.',
-        'Of two parts of nothing, `m1 - m` is NaN: subtract `base`, which is 0 then. Do not change `o1` in place.',
+        'Of two parts of nothing, `m1 - m` is NaN: subtract `base`, which is 0 then. Change neither `o1` nor `o2`.',
     ],
 )
-def _(fn, rng, sizes, spread):
-    groups = [(spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
+def _(fn, rng, sizes, spread, level):
+    groups = [(level + spread * rng.normal(size=n), rng.normal(size=(n, 3))) for n in sizes]
     want = knows(*(np.concatenate(o) for o in zip(*groups)))
     got = knows(*groups[0])
     for x, v in groups[1:]:
-        old, before = got, got[2].copy()
-        got = fn(got, knows(x, v))
+        parts = got, knows(x, v)
+        before = [o.copy() for *_, o in parts]
+        got = fn(*parts)
         _need_three(got)
-        if not np.array_equal(old[2], before):
-            raise AssertionError('`o` of the first part was changed; it belongs to others: make a new array')
+        for which, (*_, o), was in zip(('first', 'second'), parts, before):
+            if not np.array_equal(o, was):
+                raise AssertionError(f'`o` of the {which} part was changed; it belongs to others: make a new array')
     for name, have, right in zip('mso', got, want):
         if not np.allclose(have, right, rtol=1e-11, atol=1e-12):
             raise AssertionError(
@@ -103,7 +106,7 @@ def _(fn, rng, sizes, spread):
 
 @problem(
     '16.shared',
-    cases=[dict(h=h, w=w) for h, w in ((1, 64), (3, 100), (2, 1), (4, 63), (2, 511), (1, 512), (5, 200))],
+    cases=[dict(h=h, w=w) for h, w in ((1, 64), (3, 100), (2, 1), (4, 63), (2, 511), (3, 512), (5, 200))],
     hints=[
         'The row goes to `cuda.shared.array(512, np.float32)`: each thread brings the numbers `t`, `t + 64`, ... and '
         'finds their `m` and `s`. Two more arrays of 64 take what the threads know.',
@@ -116,6 +119,7 @@ def _(fn, rng, h, w):
     kernel, x = fn(), 3 * random(rng, h, w)
     is_kernel(kernel)
     x[:, : w // 3] -= 200
+    x[1:2, -1] += 150  # a thread alone has the largest, the last one where there are 512
     x[-1] -= 300
     out = unwritten(h, w)
     with sim.trace() as t:
@@ -137,6 +141,7 @@ def _(fn, rng, h, w):
 )
 def _(fn, rng, w, d):
     x = 3 * random(rng, w, w)
+    x[-1] -= 300
     place = torch.arange(w)
     hidden = (place > place[:, None]) | (place < place[:, None] - d)
     want = x.double().masked_fill(hidden, -INF).softmax(-1).float()

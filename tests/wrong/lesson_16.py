@@ -48,6 +48,18 @@ def in_place(a, b):
     return m, s, a[2]
 
 @wrong('16.mean')
+def in_place_of_the_second(a, b):
+    m,s,o = both(a, b)
+    b[2][:] = o
+    return m, s, b[2]
+
+@wrong('16.mean')
+def above_zero_alone_is_subtracted(a, b):
+    m = max(a[0], b[0])
+    f1,f2 = (math.exp(o[0] - max(m, 0)) for o in (a, b))
+    return m, a[1]*f1 + b[1]*f2, a[2]*f1 + b[2]*f2
+
+@wrong('16.mean')
 def means_of_the_parts(a, b):
     m,s,_ = both(a, b)
     return m, s, (a[2] + b[2])/2
@@ -85,6 +97,10 @@ def reads_again(): return changed(shared_k, 'math.exp(v[c] - m)/s', 'math.exp(x[
 def one_round_alone(): return changed(shared_k, 'range(t, w, 64)', 'range(t, min(w, 64), 64)')
 
 @wrong('16.shared')
+def largest_of_the_first_warp():
+    return changed(shared_k, 'range(64): m = max(m, ms[i])', 'range(min(w, 32)): m = max(m, ms[i])')
+
+@wrong('16.shared')
 def above_zero_alone(): return changed(shared_k, 'np.float32(-math.inf)', 'np.float32(0)')
 
 
@@ -110,6 +126,9 @@ def writes_only_the_window(): return changed(window_k, 'mask=c < w', 'mask=(c <=
 
 @wrong('16.window')
 def zeros_behind_the_mask(): return changed(window_k, "other=-float('inf')", 'other=0.')
+
+@wrong('16.window')
+def hundred_is_low_enough(): return changed(window_k, "other=-float('inf')", 'other=-100.')
 
 
 @triton.jit

@@ -38,6 +38,15 @@ def more_than_asked(w, least):
     return next((g for g in ('row', 128, 64, 32) if divides(w, g) and quality(w, g) > least), None)
 
 @wrong('18.group')
+def as_long_as_it_is_good(w, least):
+    best = None
+    for g in (32, 64, 128, 'row'):
+        if not divides(w, g): continue
+        if quality(w, g) < least: break
+        best = g
+    return best
+
+@wrong('18.group')
 def of_eight_bits(w, least):
     def db(g): return formats.decibels(w, formats.restore(formats.symmetric(w, 8, g)))
     return next((g for g in ('row', 128, 64, 32) if divides(w, g) and db(g) >= least), None)
@@ -70,6 +79,11 @@ def eight_is_not_added(q): return packed(q, add=0)
 
 @wrong('18.order')
 def the_inverse_order(q): return packed(q, (0, 4, 1, 5, 2, 6, 3, 7))
+
+@wrong('18.order')
+def in_place(q):
+    q += 8
+    return packed(q, add=0)
 
 
 def threes(packed):
@@ -118,6 +132,9 @@ def two_k(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: t
 
 @wrong('18.two')
 def scales_of_the_first_block(): return changed(two_k, 'c//G, mask', '(c - first)//G, mask')
+
+@wrong('18.two')
+def groups_end_with_the_block(): return changed(two_k, 'c//G, mask', 'tl.cdiv(first, G) + (c - first)//G, mask')
 
 @wrong('18.two')
 def one_scale_a_row(): return changed(two_k, '(k//G) + c//G', '(k//G)')
