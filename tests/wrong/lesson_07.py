@@ -94,6 +94,15 @@ def wide_division(x, y, out):
 
 @wrong('07.float32')
 @cuda.jit
+def rounded_after_a_wide_division(x, y, out):
+    r = cuda.grid(1)
+    if r < out.size:
+        total = np.float32(0)
+        for c in range(x.shape[1]): total += abs(x[r,c])*np.float32(0.1)
+        out[r] = np.float32(total/x.shape[1]) + y[r]/np.float32(3)
+
+@wrong('07.float32')
+@cuda.jit
 def factor_at_the_end(x, y, out):
     r = cuda.grid(1)
     if r < out.size:
@@ -229,6 +238,23 @@ def plus_instead_of_square(x, out):
     if r0+tr < h and c0+tc < w:
         out[r0+tr,c0+tc] = (s[tr,tc+1] + s[tr+1,tc] + s[tr+1,tc+1] + s[tr+1,tc+2] + s[tr+2,tc+1])/np.float32(9)
 
+@wrong('07.box')
+@cuda.jit
+def rim_from_global(x, out):
+    s = cuda.shared.array((16,16), np.float32)
+    tc,tr = cuda.threadIdx.x,cuda.threadIdx.y
+    r0,c0 = cuda.blockIdx.y*16,cuda.blockIdx.x*16
+    h,w = x.shape
+    s[tr,tc] = x[r0+tr,c0+tc] if r0+tr < h and c0+tc < w else np.float32(0)
+    cuda.syncthreads()
+    if r0+tr < h and c0+tc < w:
+        o = np.float32(0)
+        for i in range(tr-1, tr+2):
+            for j in range(tc-1, tc+2):
+                if i >= 0 and i < 16 and j >= 0 and j < 16: o += s[i,j]
+                elif r0+i >= 0 and r0+i < h and c0+j >= 0 and c0+j < w: o += x[r0+i,c0+j]
+        out[r0+tr,c0+tc] = o/np.float32(9)
+
 
 @wrong('07.histogram')
 @cuda.jit
@@ -315,3 +341,17 @@ def one_pixel_each(x, out):
     if r < x.shape[0] and c < x.shape[1]: cuda.atomic.add(s, x[r,c], 1)
     cuda.syncthreads()
     cuda.atomic.add(out, i, s[i])
+
+@wrong('07.histogram')
+@cuda.jit
+def all_but_the_last_count(x, out):
+    s = cuda.shared.array(256, np.int32)
+    i = cuda.threadIdx.y*16 + cuda.threadIdx.x
+    s[i] = 0
+    cuda.syncthreads()
+    h,w = x.shape
+    c0,r0 = cuda.grid(2)
+    for r in range(r0, h, cuda.gridDim.y*cuda.blockDim.y):
+        for c in range(c0, w, cuda.gridDim.x*cuda.blockDim.x): cuda.atomic.add(s, x[r,c], 1)
+    cuda.syncthreads()
+    if i < 255: cuda.atomic.add(out, i, s[i])
