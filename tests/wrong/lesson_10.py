@@ -14,6 +14,15 @@ def where_it_begins(bytes): return len({b//32 for b in bytes})
 def the_span(bytes): return max(bytes)//32 - min(bytes)//32 + 1
 
 @wrong('10.sectors')
+def the_last_end_alone(bytes): return len({b//32 for b in bytes} | {(max(bytes)+3)//32})
+
+@wrong('10.sectors')
+def one_more_if_shifted(bytes): return len({b//32 for b in bytes}) + any(b%4 for b in bytes)
+
+@wrong('10.sectors')
+def ends_a_byte_early(bytes): return len({o//32 for b in bytes for o in (b, b+2)})
+
+@wrong('10.sectors')
 def lines_of_128(bytes): return len({o//128 for b in bytes for o in (b, b+3)})
 
 
@@ -105,3 +114,20 @@ def straight_through(): return without_a_tile(turned=True)
 
 @wrong('10.transpose')
 def not_turned(): return without_a_tile(turned=False)
+
+@wrong('10.transpose')
+def a_tile_only_where_it_fits():
+    @cuda.jit
+    def transpose_k(x, out):
+        h,w = x.shape
+        s = cuda.shared.array((32,33), np.float32)
+        tc,tr = cuda.threadIdx.x,cuda.threadIdx.y
+        c0,r0 = cuda.blockIdx.x*32,cuda.blockIdx.y*32
+        if h % 32 == 0 and w % 32 == 0:
+            for i in range(0, 32, 8): s[tr+i, tc] = x[r0+tr+i, c0+tc]
+            cuda.syncthreads()
+            for i in range(0, 32, 8): out[c0+tr+i, r0+tc] = s[tc, tr+i]
+        else:
+            for i in range(0, 32, 8):
+                if r0+tr+i < h and c0+tc < w: out[c0+tc, r0+tr+i] = x[r0+tr+i, c0+tc]
+    return transpose_k
