@@ -57,7 +57,10 @@ def launch(
 
 @problem(
     '05.axpy',
-    cases=[dict(n=n, threads=t) for n, t in ((300, 128), (256, 256), (255, 256), (257, 256), (1, 32), (775, 64))],
+    cases=[
+        dict(n=n, blocks=b, threads=t)
+        for n, b, t in ((300, 3, 128), (256, 1, 256), (255, 1, 256), (257, 2, 256), (1, 3, 32), (775, 13, 64))
+    ],
     hints=[
         'The lesson’s `square_k` is nearly it: two inputs instead of one, and a number.',
         'A kernel is `__global__ void`; the index is `int i = blockIdx.x*blockDim.x + threadIdx.x;`, '
@@ -65,9 +68,9 @@ def launch(
         '`if (i < n) out[i] = a*x[i] + y[i];`',
     ],
 )
-def _(fn, rng, n, threads):
+def _(fn, rng, n, blocks, threads):
     a, x, y = float(rng.normal()), normal(rng, n), normal(rng, n)
-    out = launch(fn, 'axpy', cdiv(n, threads), threads, a=a, x=x, y=y, out=np.full(n, np.nan, np.float32), n=n)
+    out = launch(fn, 'axpy', blocks, threads, a=a, x=x, y=y, out=np.full(n, np.nan, np.float32), n=n)
     check(out, (np.float64(np.float32(a)) * x + y).astype(np.float32))
 
 
@@ -85,7 +88,7 @@ def _(fn, rng, n, threads):
 )
 def _(fn, rng, n, shift):
     x = normal(rng, n)
-    out = launch(fn, 'roll', cdiv(n, 32), 32, x=x, out=np.full(n, np.nan, np.float32), n=n, shift=shift)
+    out = launch(fn, 'roll', cdiv(n, 32) + 1, 32, x=x, out=np.full(n, np.nan, np.float32), n=n, shift=shift)
     check(out, np.roll(x, shift))
 
 

@@ -19,6 +19,10 @@ def one_block(): return axpy('int i = threadIdx.x; if (i < n) out[i] = a*x[i] + 
 def one_too_few(): return axpy(f'{I} if (i < n-1) out[i] = a*x[i] + y[i];')
 
 @wrong('05.axpy')
+def unsigned_rest():
+    return axpy(f'{I} if (threadIdx.x < n - blockIdx.x*blockDim.x) out[i] = a*x[i] + y[i];')
+
+@wrong('05.axpy')
 def no_semicolon(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i]')
 
 @wrong('05.axpy')
