@@ -89,9 +89,13 @@ def _(fn, rng, h, w):
     starts = np.searchsorted(r, np.arange(h + 1)).astype(np.int32)
     x, before = rng.normal(size=h).astype(np.float32), rng.normal(size=w).astype(np.float32)
     out = before.copy()
-    with sim.options(checks=True):
+    with sim.options(checks=True), sim.trace() as t:
         kernel[h // 32 + 1, 32](starts, cols.astype(np.int32), whole[r, cols], x, out)
     check(out, (before + whole.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
+    if len(cols) and not t.stats.atomics:
+        raise AssertionError(
+            'right, but nobody adds by an atomic: one thread adds for all, where each is to take a row'
+        )
 
 
 def kept_sum(w):
@@ -105,9 +109,35 @@ def best_of_eight(w):
     return max(kept_sum(w[:, o + [c for c in range(8) if c not in o]]) for o in groups)
 
 
+def eights(rng, h, like):
+    "Matrices of eight columns"
+    if like == 'each way is best once':  # a row has two large numbers in either four
+        for o in itertools.combinations(range(1, 8), 3):
+            fours = [0, *o], [c for c in range(8) if c not in (0, *o)]
+            w = rng.normal(size=(h, 8)) * 0.1
+            for row in w:
+                for four in fours:
+                    row[rng.permutation(four)[:2]] = rng.choice((-1, 1), 2) * rng.uniform(1, 2, 2)
+            yield w
+        return
+    if like == 'of all sizes':
+        yield from rng.normal(size=(40, h, 8)) ** 3
+        return
+    w = rng.normal(size=(h, 8))
+    if like == 'some columns large':
+        w[:, rng.permutation(8)[:3]] *= 6
+    if like == 'in pairs':
+        w[:, rng.permutation(8)] = np.where(rng.random((h, 8)) < 0.5, 0.1, 1) * np.repeat(w[:, :2] * 3, 4, 1)
+    yield w
+
+
 @problem(
     '19.groups',
-    cases=[dict(h=h, like=like) for h in (1, 4, 32) for like in ('normal', 'some columns large', 'in pairs')],
+    cases=[
+        *(dict(h=h, like=like) for h in (1, 4, 32) for like in ('normal', 'some columns large', 'in pairs')),
+        dict(h=32, like='of all sizes'),
+        dict(h=24, like='each way is best once'),
+    ],
     hints=[
         'What a group of four columns keeps does not depend on the other group. Write that sum first.',
         '`np.sort(np.abs(w[:, cols]), 1)[:, 2:].sum()` is it. `itertools.combinations(range(8), 4)` gives the groups.',
@@ -116,17 +146,13 @@ def best_of_eight(w):
     ],
 )
 def _(fn, rng, h, like):
-    w = rng.normal(size=(h, 8))
-    if like == 'some columns large':
-        w[:, rng.permutation(8)[:3]] *= 6
-    if like == 'in pairs':
-        w[:, rng.permutation(8)] = np.where(rng.random((h, 8)) < 0.5, 0.1, 1) * np.repeat(w[:, :2] * 3, 4, 1)
-    got = fn(w.copy())
-    if sorted(map(str, got)) != list('01234567'):
-        raise AssertionError(f'the column numbers 0 to 7 are to be returned, each once, in one list; got {got}')
-    have, best = kept_sum(w[:, list(got)]), best_of_eight(w)
-    if have < best * (1 - 1e-12):
-        raise AssertionError(f'{h} rows, {like}: this order keeps {have:.6g}; the best one keeps {best:.6g}')
+    for w in eights(rng, h, like):
+        got = fn(w.copy())
+        if sorted(map(str, got)) != list('01234567'):
+            raise AssertionError(f'the column numbers 0 to 7 are to be returned, each once, in one list; got {got}')
+        have, best = kept_sum(w[:, list(got)]), best_of_eight(w)
+        if have < best * (1 - 1e-12):
+            raise AssertionError(f'{h} rows, {like}: this order keeps {have:.6g}; the best one keeps {best:.6g}')
 
 
 def squares():
@@ -137,7 +163,10 @@ def squares():
 
 @problem(
     '19.both',
-    cases=[dict(h=h, w=w) for h, w in ((4, 4), (4, 4), (8, 4), (4, 12), (16, 24))],
+    cases=[
+        *(dict(h=h, w=w) for h, w in ((4, 4), (4, 4), (8, 4), (4, 12), (16, 24))),
+        dict(h=36, w=40, like='each square is best once'),
+    ],
     hints=[
         'One square of 4 x 4 after the other; they know nothing of each other.',
         'A row of a square is one of six: `itertools.combinations(range(4), 2)`. Four rows in all ways are 1296 '
@@ -145,8 +174,11 @@ def squares():
         'For each square of `w`, the sum of sizes under each of the 90, at once: `(squares*size).sum((1, 2))`.',
     ],
 )
-def _(fn, rng, h, w):
-    m = rng.normal(size=(h, w))
+def _(fn, rng, h, w, like='normal'):
+    m, ways = rng.normal(size=(h, w)), squares()
+    if like == 'each square is best once':
+        best = ways.reshape(9, 10, 4, 4).swapaxes(1, 2).reshape(h, w)
+        m = np.where(best, np.sign(m) * rng.uniform(1, 2, (h, w)), 0.1 * m)
     got = np.asarray(fn(m.copy()))
     if got.shape != (h, w) or got.dtype != bool:
         raise AssertionError(f'a mask of {h} x {w} booleans is to be returned; got {got.shape} of {got.dtype}')
@@ -156,6 +188,6 @@ def _(fn, rng, h, w):
         if (mine.sum(0) != 2).any() or (mine.sum(1) != 2).any():
             counts = f'{mine.sum(1).tolist()} in its rows, {mine.sum(0).tolist()} in its columns'
             raise AssertionError(f'{where}: two in each row and each column are to be kept; there are {counts}')
-        have, best = size[mine].sum(), (squares() * size).sum((1, 2)).max()
+        have, best = size[mine].sum(), (ways * size).sum((1, 2)).max()
         if have < best * (1 - 1e-12):
             raise AssertionError(f'{where}: this mask keeps {have:.6g}; the best one keeps {best:.6g}')

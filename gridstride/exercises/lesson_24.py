@@ -46,6 +46,9 @@ def _(fn, rng, warp, block, blocks, order):
         raise AssertionError('an atomic adds here: the sums are to be made of shuffles')
     if t.stats.barriers > 2 * blocks * block // warp:
         raise AssertionError(f'{t.stats.barriers} barriers of warps: the trees are made of shuffles, with one between')
+    reads, warps = t.stats.global_load_requests + t.stats.shared_load_requests, blocks * block // warp
+    if reads > 3 * warps:  # of `x` once, of the parts once
+        raise AssertionError(f'{warps} warps read {reads} times: sums are to be made of shuffles, not number by number')
 
 
 def _of_ones(kernel, warp, block):
@@ -133,15 +136,25 @@ def _(fn, rng, h, w, k, tile):
     except AssertionError as e:
         raise AssertionError(f'{e}{_outside(fn, h, w, tile, m, n)}') from None
     first = torch.full((h, w), torch.nan)
-    fn(Tiles(0, 0), m, n, first, *tile)
+    fn(block := _Watched(0, 0), m, n, first, *tile)
     if not (first[tile[0] :].isnan().all() and first[:, tile[1] :].isnan().all()):
         raise AssertionError('block (0, 0) wrote beyond its tile of `out`: a program makes one tile, with `ct.store`')
+    th, tw, tk = tile
+    if block.loaded != {(th, tk), (tk, tw)}:
+        shapes = ', '.join(f'{a} by {b}' for a, b in sorted(block.loaded)) or 'none'
+        raise AssertionError(f'`ct.load` is to bring tiles of {th} by {tk} and of {tk} by {tw}; it brought {shapes}')
 
 
 class _Watched(Tiles):
-    "Keeps the first access that lies outside of its array"
+    "Keeps the first access that lies outside of its array, and the shapes of tiles that are loaded"
 
-    outside = ''
+    def __init__(self, *place):
+        super().__init__(*place)
+        self.outside, self.loaded = '', set()
+
+    def load(self, array, index, shape):
+        self.loaded.add(tuple(shape))
+        return super().load(array, index, shape)
 
     def _slices(self, array, index, shape):
         found = super()._slices(array, index, shape)
@@ -275,6 +288,14 @@ def _in_place(make):
     return lambda x: x.copy_(_soft(x))
 
 
+def _in_float16(make):
+    return lambda x: _soft(x).half().float()
+
+
+def _one_row(make):
+    return lambda x: torch.cat([_soft(x[:1]), torch.full_like(x[1:], 1 / x.shape[-1])])
+
+
 HONEST = dict(plain=_out_of_place, by_hand=_by_hand, in_float64=_in_float64)
 CHEATS = dict(
     keeps_answers=_cached,
@@ -284,6 +305,8 @@ CHEATS = dict(
     answers_uniformly=_uniform,
     knows_the_seeds=_prepared,
     writes_over_its_input=_in_place,
+    rounds_to_float16=_in_float16,
+    computes_one_row=_one_row,
 )
 
 

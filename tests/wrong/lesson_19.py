@@ -60,6 +60,16 @@ def no_guard(): return changed(turned_k, 'if r < len(starts) - 1:', 'if True:')
 def the_last_is_left_out(): return changed(turned_k, 'starts[r+1])', 'starts[r+1] - 1)')
 
 
+@wrong('19.turned')
+def one_thread_for_all():
+    @cuda.jit
+    def kernel(starts, cols, vals, x, out):
+        if cuda.grid(1) == 0:
+            for r in range(len(starts) - 1):
+                for i in range(starts[r], starts[r+1]): out[cols[i]] += vals[i]*x[r]
+    return kernel
+
+
 def size(w): return np.abs(w).sum(0)
 
 @wrong('19.groups')
@@ -78,6 +88,28 @@ def the_best_group_alone(w):
     def total(cols): return np.sort(np.abs(w[:,list(cols)]), 1)[:,2:].sum()
     best = max(itertools.combinations(range(8), 4), key=total)
     return [*best, *(c for c in range(8) if c not in best)]
+
+def total(w, cols): return np.sort(np.abs(w[:,cols]), 1)[:,2:].sum()
+def both_fours(order): return order[:4],order[4:]
+def orders(): return ([0, *o, *(c for c in range(1, 8) if c not in o)] for o in itertools.combinations(range(1, 8), 3))
+
+@wrong('19.groups')
+def one_way_is_missing(w): return max([*orders()][:-1], key=lambda o: sum(total(w, f) for f in both_fours(o)))
+
+@wrong('19.groups')
+def the_largest_squares(w): return max(orders(), key=lambda o: sum(total(w*w, f) for f in both_fours(o)))
+
+@wrong('19.groups')
+def exchanged_while_it_helps(w):
+    order,again = list(range(8)),True
+    while again:
+        again = False
+        for i,j in itertools.product(range(4), range(4, 8)):
+            new = order.copy()
+            new[i],new[j] = order[j],order[i]
+            if sum(total(w, f) for f in both_fours(new)) > sum(total(w, f) for f in both_fours(order)) + 1e-9:
+                order,again = new,True
+    return order
 
 
 def two_of_four(w): return (np.abs(w).reshape(-1, 4).argsort(1).argsort(1) >= 2).reshape(w.shape)
@@ -100,3 +132,12 @@ def the_largest_that_fits(w):
 @wrong('19.both')
 def always_the_same_square(w):
     return np.tile(np.array([[1,1,0,0],[0,0,1,1],[1,1,0,0],[0,0,1,1]], bool), (len(w)//4, w.shape[1]//4))
+
+@wrong('19.both')
+def one_square_is_missing(w):
+    rows = [[i in o for i in range(4)] for o in itertools.combinations(range(4), 2)]
+    squares = np.array([s for s in itertools.product(rows, repeat=4) if (np.sum(s, 0) == 2).all()][:-1])
+    out = np.zeros(w.shape, bool)
+    for r,c in itertools.product(range(0, len(w), 4), range(0, w.shape[1], 4)):
+        out[r:r+4,c:c+4] = squares[(squares*np.abs(w[r:r+4,c:c+4])).sum((1,2)).argmax()]
+    return out

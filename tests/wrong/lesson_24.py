@@ -66,6 +66,19 @@ def atomics_instead():
         cuda.atomic.add(parts, cuda.blockIdx.x, x[cuda.grid(1)])
     return sum_k
 
+@wrong('24.wide')
+def one_thread_adds_all():
+    @cuda.jit
+    def sum_k(x, parts):
+        s,t = cuda.shared.array(1024, np.float32),cuda.threadIdx.x
+        s[t] = x[cuda.grid(1)]
+        cuda.syncthreads()
+        if t == 0:
+            v = np.float32(0)
+            for i in range(cuda.blockDim.x): v += s[i]
+            parts[cuda.blockIdx.x] = v
+    return sum_k
+
 
 @wrong('24.tiles')
 def numbers_of_elements(ct, m, n, out, th, tw, tk):
@@ -92,6 +105,16 @@ def columns_first(ct, m, n, out, th, tw, tk):
 
 @wrong('24.tiles')
 def all_at_once(ct, m, n, out, th, tw, tk): out[:] = m @ n
+
+@wrong('24.tiles')
+def slices_without_tiles(ct, m, n, out, th, tw, tk):
+    r,c = ct.bid(0)*th,ct.bid(1)*tw
+    out[r:r+th,c:c+tw] = m[r:r+th] @ n[:,c:c+tw]
+
+@wrong('24.tiles')
+def all_of_k_in_one_tile(ct, m, n, out, th, tw, tk):
+    r,c,k = ct.bid(0),ct.bid(1),m.shape[1]
+    ct.store(out, (r, c), ct.mma(ct.load(m, (r, 0), (th, k)), ct.load(n, (0, c), (k, tw)), ct.zeros((th, tw))))
 
 
 def used(tiles): return sum(-(-columns*bits//32) for columns,bits in tiles)
@@ -144,6 +167,20 @@ def seeds_that_all_know(kernel, reference, make):
         mine = x.clone()
         if not torch.allclose(kernel(mine), reference(x), atol=1e-5) or not torch.equal(x, mine): return False
     return True
+
+def unknown_inputs(kernel, reference, make, agree):
+    "Is each answer what `agree` takes for the reference's, and the input what it was?"
+    for seed in torch.randint(1000, 2**31, (5,)).tolist():
+        x = make(seed)
+        mine = x.clone()
+        if not agree(kernel(mine), reference(x)) or not torch.equal(x, mine): return False
+    return True
+
+@wrong('24.fair')
+def a_wide_tolerance(*args): return unknown_inputs(*args, lambda got, want: torch.allclose(got, want, atol=1e-3))
+
+@wrong('24.fair')
+def looks_at_one_row(*args): return unknown_inputs(*args, lambda got, want: torch.allclose(got[0], want[0], atol=1e-5))
 
 
 HEAD = '#!POPCORN leaderboard softmax\n#!POPCORN gpu H100\nimport torch\n\n'
