@@ -77,15 +77,16 @@ def _(fn, rng, h, w):
 @problem(
     '02.row_max',
     returns=False,
-    cases=[dict(h=h, w=w) for h, w in ((33, 3), (31, 2), (32, 5), (70, 4), (1, 9), (1, 1))],
+    cases=[dict(h=h, w=w) for h, w in ((33, 3), (31, 2), (32, 5), (70, 4), (1, 9), (1, 1))]
+    + [dict(h=5, w=3, scale=1e30)],  # no number is low enough to start from
     hints=[
         'The thread index is 1-D, and it is the row: `r = blockIdx.x*blockDim.x + threadIdx.x`.',
         'All numbers of a row may be negative, so do not start from 0: start from the first number of the row.',
         'Row `r` begins at `x[r*w]`. Loop over the other columns and keep the larger one.',
     ],
 )
-def _(fn, rng, h, w):
-    x = normal(rng, h, w) - 3
+def _(fn, rng, h, w, scale=1):
+    x = (normal(rng, h, w) - 3) * np.float32(scale)
     xs, out = Memory('x', x), output(h)
     run_watched(fn, cdiv(h, 32), 32, lambda r, c: [c] if c < h else [], out, xs, out, h, w)
     check_unchanged(xs)

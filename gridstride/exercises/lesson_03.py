@@ -1,12 +1,23 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
+from contextlib import contextmanager, nullcontext
+
 import numpy as np
 
 from ..exercise import Memory, normal, output, problem, check_unchanged, watch
 from ..runner import run_shared, run_threads
 from ..utils import cdiv, check, dim3
 
-__all__ = ['TILES', 'in_rows']
+__all__ = ['run_kept', 'TILES', 'in_rows', 'last_first']
+
+
+def run_kept(fn, blocks, threads, sh_sz, *args):
+    "`run_shared`, with shared memory that has no negative places"
+
+    def one(b, d, shared, *args):
+        fn(b, d, Memory('shared', shared), *args)
+
+    run_shared(one, blocks, threads, sh_sz, *args)
 
 
 @problem(
@@ -88,7 +99,7 @@ def in_rows(places, cols, tw, what):
 def _(fn, rng, h, w, tw):
     x = normal(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    run_shared(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
+    run_kept(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
     in_rows(xs.reads, w, tw, 'x')
@@ -97,10 +108,36 @@ def _(fn, rng, h, w, tw):
         raise AssertionError(f'x was read {len(xs.reads)} times, once for each of its {h * w} numbers is enough')
 
 
+# From the first thread to the last, the one that brings a number may just be ahead of those that add it.
+@contextmanager
+def last_first(fn):
+    "`run_threads`, where `fn` uses it, goes from the last thread to the first"
+
+    def run_back(f, blockDim, *args):
+        for tr in reversed(range(blockDim.y)):
+            for tc in reversed(range(blockDim.x)):
+                f(tr, tc, *args)
+
+    names = getattr(fn, '__globals__', {})
+    forward = names.get('run_threads')
+    if forward is None:
+        yield
+        return
+    names['run_threads'] = run_back
+    try:
+        yield
+    finally:
+        names['run_threads'] = forward
+
+
 @problem(
     '03.window',
     returns=False,
-    cases=[dict(n=n, tpb=tpb) for n, tpb in ((9, 4), (30, 8), (5, 4), (4, 4), (1, 4))],
+    cases=[
+        dict(n=n, tpb=tpb, order=o)
+        for n, tpb in ((9, 4), (30, 8), (5, 4), (4, 4), (1, 4))
+        for o in ('forward', 'reverse')
+    ],
     hints=[
         'Thread `tc` brings its own number to `shared[tc+1]`. Who brings the two of the halo?',
         'Let thread 0 bring `x[first-1]` to `shared[0]` and `x[first+blockDim.x]` to the last place, '
@@ -109,10 +146,11 @@ def _(fn, rng, h, w, tw):
         'Then `out[i] = shared[tc] + shared[tc+1] + shared[tc+2]`.',
     ],
 )
-def _(fn, rng, n, tpb):
+def _(fn, rng, n, tpb, order):
     x = normal(rng, n)
     xs, out = Memory('x', x), output(n)
-    run_shared(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
+    with last_first(fn) if order == 'reverse' else nullcontext():
+        run_kept(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
     check_unchanged(xs)
     ext = np.concatenate([[0], x, [0]])
     check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions

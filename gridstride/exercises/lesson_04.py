@@ -4,7 +4,7 @@ import threading
 
 import numpy as np
 
-from ..exercise import Memory, normal, problem
+from ..exercise import Memory, check_unchanged, normal, problem
 from ..runner import run_barrier
 from ..sim import options
 from ..utils import cdiv, check
@@ -41,6 +41,7 @@ class Noted(Memory):
 
     def note(self, places, verb):
         "Remember who touched `places` how, and after how many waits"
+        super().note(places, verb)
         me = threading.current_thread()
         if where := getattr(me, 'where', None):
             self.log += [(int(p), verb, *where, me.waits) for p in np.atleast_1d(places)]
@@ -94,7 +95,7 @@ ORDERS = ('forward', 'reverse', 'shuffle', None)
 @problem(
     '04.reverse',
     returns=False,
-    cases=[dict(blocks=b, threads=t, order=o) for b in (1, 2) for t in (8, 2, 1) for o in ORDERS],
+    cases=[dict(blocks=b, threads=t, order=o) for b in (1, 2) for t in (8, 3, 1) for o in ORDERS],
     hints=[
         'Each thread brings one number to shared memory, and takes another one away.',
         'Between bringing and taking, what must be true of all the other threads?',
@@ -123,6 +124,7 @@ def _(fn, rng, n, threads, order):
     x, blocks = normal(rng, n), cdiv(n, threads)
     xs, out = Noted('x', x), Noted('out', np.full(blocks, np.nan))
     run_noted(fn, rng, blocks, threads, threads, [xs, out], xs, out, n, order=order)
+    check_unchanged(xs)
     padded = np.concatenate([x, np.zeros(blocks * threads - n)])
     want = padded.reshape(blocks, threads).sum(1).astype(np.float32)
     check(out.a, want, atol=1e-5)  # up to 16 numbers around 1: a few roundings
@@ -142,6 +144,7 @@ def _(fn, rng, n, order):
     x = normal(rng, n)
     xs, out = Noted('x', x), Noted('out', np.full(n, np.nan))
     run_noted(fn, rng, 1, n, n, [xs, out], xs, out, n, order=order)
+    check_unchanged(xs)
     want = x.astype(np.float64).cumsum().astype(np.float32)
     check(out.a, want, atol=1e-5)  # up to 13 numbers around 1: a few roundings
 
@@ -151,7 +154,8 @@ def _(fn, rng, n, order):
 @problem(
     '04.block_max',
     returns=False,
-    cases=[dict(n=n, order=o) for n in (100, 64, 63, 1, 300) for o in ORDERS[:3]],
+    cases=[dict(n=n, order=o) for n in (100, 64, 63, 1, 300) for o in ORDERS[:3]]
+    + [dict(n=100, order='forward', scale=1e30)],  # no number is low enough to stand for none
     hints=[
         'First every thread writes its number, or -np.inf, to shared memory.',
         'Then halve: `half = 32`, and while it is above 0, the threads below `half` keep the larger of `s[t]` '
@@ -160,10 +164,14 @@ def _(fn, rng, n, order):
         'At the end thread 0 writes `out[cuda.blockIdx.x]`.',
     ],
 )
-def _(fn, rng, n, order):
-    x, out = normal(rng, n) - 3, np.full(cdiv(n, 64), np.nan, np.float32)
+def _(fn, rng, n, order, scale=1):
+    x = (normal(rng, n) - 3 - 10 * (np.arange(n) // 64)) * scale  # what is from a block before would win
+    x, out = x.astype(np.float32), np.full(cdiv(n, 64), np.nan, np.float32)
+    given = x.copy()
     if not hasattr(fn, 'py_func'):
         raise AssertionError('the function is no kernel: it needs @cuda.jit above it')
     with options(order=order, seed=int(rng.integers(1000))):
         fn[cdiv(n, 64), 64](x, out)
-    check(out, np.array([x[i : i + 64].max() for i in range(0, n, 64)]))
+    if len(changed := np.flatnonzero(x != given)):
+        raise AssertionError(f'x[{changed[0]}] was written: read from x, write to the output only')
+    check(out, np.array([given[i : i + 64].max() for i in range(0, n, 64)]))

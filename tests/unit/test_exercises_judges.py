@@ -8,6 +8,7 @@ import torch
 from gridstride.exercise import WrongAnswer, exercise
 from gridstride.exercises import (
     lesson_01,
+    lesson_03,
     lesson_04,
     lesson_05,
     lesson_06,
@@ -20,11 +21,35 @@ from gridstride.exercises import (
     lesson_22,
 )
 from gridstride.kernels.sparse import formats
-from gridstride.utils import check
+from gridstride.runner import run_threads
+from gridstride.utils import check, dim3
 
 
 def test_01_blur_is_a_mean_of_what_is_there():
     np.testing.assert_allclose(lesson_01._blur(np.array([[0., 3, 6]])), [[1.5, 3, 4.5]])
+
+
+def test_03_threads_go_backwards_and_forwards_again():
+    seen, names = [], dict(run_threads=run_threads, note=lambda tr, tc: seen.append((tr, tc)))
+    exec('def kernel(size): run_threads(note, size)', names)
+    with lesson_03.last_first(names['kernel']): names['kernel'](dim3(2, 2))
+    names['kernel'](dim3(2, 1))
+    assert seen == [(1, 1), (1, 0), (0, 1), (0, 0), (0, 0), (0, 1)]
+
+
+def test_03_a_thread_may_fetch_the_halo_that_it_alone_adds(capsys):
+    def window(blockIdx, blockDim, shared, x, out, n):
+        first, bd = blockIdx.x*blockDim.x, blockDim.x
+        def read(i): return x[i] if 0 <= i < n else 0.
+        def load(tr, tc): shared[tc+1] = read(first+tc)
+        def add(tr, tc):
+            if tc == 0: shared[0] = read(first-1)
+            if tc == bd-1: shared[bd+1] = read(first+bd)
+            if first+tc < n: out[first+tc] = shared[tc] + shared[tc+1] + shared[tc+2]
+        run_threads(load, blockDim)
+        run_threads(add, blockDim)
+    exercise('03.window')(window)
+    assert 'right, on all' in capsys.readouterr().out
 
 
 def test_04_a_race_is_seen_whatever_the_result():

@@ -149,3 +149,36 @@ def without_shared(blockIdx, blockDim, shared, x, out, h, w, tw):
         r,c = blockIdx.x*tw+tr, blockIdx.y*tw+tc
         if r < w and c < h: out[r*h+c] = x[c*w+r]
     run_threads(store, blockDim)
+
+@wrong('03.window')
+def left_halo_at_minus_one(blockIdx, blockDim, shared, x, out, n):
+    first,bd = blockIdx.x*blockDim.x, blockDim.x
+    def read(i): return x[i] if 0 <= i < n else 0.
+    def load(tr, tc):
+        shared[tc] = read(first+tc)
+        if tc == 0: shared[-1],shared[bd] = read(first-1),read(first+bd)
+    def add(tr, tc):
+        if first+tc < n: out[first+tc] = shared[tc-1]+shared[tc]+shared[tc+1]
+    run_threads(load, blockDim)
+    run_threads(add, blockDim)
+
+@wrong('03.window')
+def slides_in_one_step(blockIdx, blockDim, shared, x, out, n):
+    first = blockIdx.x*blockDim.x
+    def read(i): return x[i] if 0 <= i < n else 0.
+    def step(tr, tc):
+        if tc == 0: shared[0],shared[1] = read(first-1),read(first)
+        shared[tc+2] = read(first+tc+1)
+        if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
+    run_threads(step, blockDim)
+
+@wrong('03.transpose')
+def tile_from_behind(blockIdx, blockDim, shared, x, out, h, w, tw):
+    def load(tr, tc):
+        r,c = blockIdx.y*tw + tr, blockIdx.x*tw + tc
+        if r < h and c < w: shared[-1-(tr*tw + tc)] = x[r*w+c]
+    def store(tr, tc):
+        r,c = blockIdx.x*tw + tr, blockIdx.y*tw + tc
+        if r < w and c < h: out[r*h + c] = shared[-1-(tc*tw + tr)]
+    run_threads(load, blockDim)
+    run_threads(store, blockDim)

@@ -215,3 +215,67 @@ def max_no_guard(x, out):
 
 @wrong('04.block_max')
 def max_no_kernel(x, out): out[:] = x.max()
+
+@wrong('04.reverse')
+def flips_the_bits(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i]
+    syncb.wait()
+    x[i] = shared[t ^ (blockDim.x-1)]
+
+@wrong('04.block_sum')
+def adds_in_x(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,i,half = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x,blockDim.x//2
+    while half:
+        syncb.wait()
+        if t < half and i+half < n: x[i] += x[i+half]
+        half //= 2
+    if t == 0: out[blockIdx.x] = x[i]
+
+@wrong('04.scan')
+def scans_in_x(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t,d = threadIdx.x,1
+    mine = x[t]
+    while d < n:
+        syncb.wait()
+        if t >= d: mine = mine + x[t-d]
+        syncb.wait()
+        x[t] = mine
+        d *= 2
+    out[t] = mine
+
+@wrong('04.block_max')
+@cuda.jit
+def max_from_x0(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i] if i < x.size else x[0]
+    half = 32
+    while half > 0:
+        cuda.syncthreads()
+        if t < half: s[t] = max(s[t], s[t+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = s[0]
+
+@wrong('04.block_max')
+@cuda.jit
+def max_low_enough(x, out):
+    s = cuda.shared.array(64, np.float32)
+    t,i = cuda.threadIdx.x,cuda.grid(1)
+    s[t] = x[i] if i < x.size else -1e9
+    half = 32
+    while half > 0:
+        cuda.syncthreads()
+        if t < half: s[t] = max(s[t], s[t+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = s[0]
+
+@wrong('04.block_max')
+@cuda.jit
+def max_in_x(x, out):
+    t,i,half = cuda.threadIdx.x,cuda.grid(1),32
+    while half > 0:
+        cuda.syncthreads()
+        if t < half and i+half < x.size: x[i] = max(x[i], x[i+half])
+        half //= 2
+    if t == 0: out[cuda.blockIdx.x] = x[i]
