@@ -54,6 +54,8 @@ CHIPS = (
     dict(gbs=300, ns=500, sms=40, warps=32, size=4),
     dict(gbs=1000, ns=1024, sms=125, warps=16, size=4),
     dict(gbs=4000, ns=800, sms=148, warps=4, size=1),
+    dict(gbs=3350, ns=700, sms=132, warps=16, size=8),
+    dict(gbs=200, ns=500, sms=40, warps=64, size=4),
 )
 
 
@@ -87,6 +89,7 @@ LAYERS = (
     dict(k=100, n=1, size=4, gbs=1000, tflops=10),
     dict(k=1024, n=1024, size=2, gbs=1000, tflops=256),
     dict(k=600, n=600, size=2, gbs=3350, tflops=989),
+    dict(k=512, n=512, size=2, gbs=1000, tflops=256),  # comes nearer and nearer to the ridge
 )
 
 
@@ -107,14 +110,17 @@ def is_compute_bound(tokens, k, n, size, gbs, tflops):
     ],
 )
 def _(fn, rng, k, n, size, gbs, tflops):
-    got, ridge = fn(k, n, size, gbs, tflops), 1000 * tflops / gbs
-    most = 2 * k * n / (size * (k + n))
+    ridge, most = 1000 * tflops / gbs, 2 * k * n / (size * (k + n))
+    never = f'however many tokens, {most:.4g} operations a byte are not reached, and the ridge is at {ridge:.4g}'
+    try:
+        got = fn(k, n, size, gbs, tflops)
+    except ZeroDivisionError as e:
+        if most != ridge:
+            raise
+        raise AssertionError(f'{never}: None is wanted; got a division by zero') from e
     if most <= ridge:
         if got is not None:
-            raise AssertionError(
-                f'however many tokens, there are at most {most:.4g} operations a byte, and the ridge is at '
-                f'{ridge:.4g}: None is wanted; got {got!r}'
-            )
+            raise AssertionError(f'{never}: None is wanted; got {got!r}')
         return
     whole(got)
     bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]

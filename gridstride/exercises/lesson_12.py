@@ -197,7 +197,7 @@ def _(fn, rng, n, blocks, order):
     '12.keep',
     cases=[
         dict(n=n, share=share)
-        for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0))
+        for n, share in ((8, 0.5), (128, 0.5), (1, 1.0), (100, 0.1), (33, 0.0), (64, 1.0), (0, 0.0), (128, 1.0))
     ],
     hints=[
         'A flag for each thread: 1 if its number is kept. Past the end of `x` it is 0; the thread stays all the same.',

@@ -43,6 +43,8 @@ _PATCHES = (
     (256, 8, 8, 8),
     (64, 4, 2, 8),
     (128, 16, 1, 16),
+    (32, 8, 4, 16),
+    (256, 8, 8, 4),
 )
 
 
@@ -88,8 +90,8 @@ def slowest(
 def _(fn, rng, how):
     y, x = np.mgrid[:32, :32]
     place = np.array([[fn(int(a), int(b)) for a, b in zip(*o)] for o in zip(y, x)])
-    if not np.issubdtype(place.dtype, np.integer):
-        raise AssertionError(f'it must return whole numbers, and for row 0 and number 0 it returns {fn(0, 0)!r}')
+    if place.ndim != 2 or not np.issubdtype(place.dtype, np.integer):
+        raise AssertionError(f'it must return a whole number, and for row 0 and number 0 it returns {fn(0, 0)!r}')
     if how == 'every place once' and not np.array_equal(np.unique(place), np.arange(1024)):
         raise AssertionError(
             f'the 1024 numbers must get the places 0 to 1023, each once; there are {len(np.unique(place))} '
@@ -112,10 +114,11 @@ _SIZES = (
     (4096, 4096, 128, 128, 2, 132),
     (4096, 4096, 256, 128, 1, 132),
     (5120, 5120, 256, 128, 1, 132),
-    (1, 1, 128, 128, 2, 132),
     (1000, 1000, 64, 64, 4, 132),
     (8192, 8192, 128, 128, 2, 108),
     (129, 129, 128, 128, 1, 1),
+    (5000, 300, 256, 128, 2, 3),
+    (1, 1, 128, 128, 2, 132),
 )
 
 
@@ -276,6 +279,7 @@ def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
             (9, 64, 0),
             (4, 6, 0),
             (8, 16, 1),
+            (5, 13, 3),
         )
     ],
     hints=[

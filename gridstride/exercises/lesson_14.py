@@ -90,7 +90,8 @@ def _(fn, rng, n, bins):
     x, out = torch.tensor(rng.integers(0, bins, n).astype(np.int32)), torch.zeros(bins, dtype=torch.int32)
     launch(fn, cdiv(n, 64), x, out, n, BLOCK=64)
     if (found := int(out.sum())) != n:
-        why = 'lanes that have one bin lost each other, or lanes past the end were counted'
+        less = 'lanes that have one bin lost each other, or some numbers are left out'
+        why = less if found < n else 'lanes past the end were counted, or numbers more than once'
         raise AssertionError(f'the bins hold {found} numbers in all, and there are {n}: {why}')
     check(out, torch.bincount(x, minlength=bins).int(), rtol=0, atol=0)
 
@@ -122,6 +123,8 @@ def _place(t, rows, cols, group):
             (20, 50, 256, 64, 40),
             (32, 42, 64, 256, 132),
             (37, 26, 256, 128, 132),
+            (53, 4, 16, 64, 8),
+            (71, 4, 64, 128, 3),
         )
     ],
     hints=[
@@ -138,7 +141,8 @@ def _(fn, rng, rows, cols, th, tw, programs):
         raise AssertionError(f'a group is one of {", ".join(map(str, counted))}; got {got!r}')
     if got != want:
         said = f'groups of {got} fetch {counted[got]} rows and columns of numbers'
-        raise AssertionError(f'{said}, groups of {want} {counted[want]}')
+        more = '; of equals the smallest is wanted' if counted[got] == counted[want] else ''
+        raise AssertionError(f'{said}, groups of {want} {counted[want]}{more}')
 
 
 def blocked_line(each, lanes, warps, order) -> str:
@@ -190,8 +194,15 @@ def _(fn, rng, shape, each, lanes, warps, order):
 @problem(
     '14.long',
     cases=[
-        dict(h=h, w=w, BLOCK=BLOCK, scale=scale)
-        for h, w, BLOCK, scale in ((2, 3, 4, 1), (1, 1, 16, 1), (3, 64, 16, 1), (2, 65, 16, 100), (4, 300, 64, 100))
+        dict(h=h, w=w, BLOCK=BLOCK, scale=scale, shift=shift)
+        for h, w, BLOCK, scale, shift in (
+            (2, 3, 4, 1, 0),
+            (1, 1, 16, 1, 0),
+            (3, 64, 16, 1, -3),
+            (2, 65, 16, 100, 0),
+            (4, 300, 64, 100, 0),
+            (2, 40, 16, 3, -3000),
+        )
     ],
     hints=[
         'A loop over the row: `for first in range(0, w, BLOCK)`, with `c = first + tl.arange(0, BLOCK)`. Twice.',
@@ -199,8 +210,8 @@ def _(fn, rng, shape, each, lanes, warps, order):
         'With a new maximum, what was summed is too large by `exp(new - old)`: `total*tl.exp(top - new)`.',
     ],
 )
-def _(fn, rng, h, w, BLOCK, scale):
-    x, out = torch.tensor(normal(rng, h, w)) * scale - 3, _unwritten(h, w)
+def _(fn, rng, h, w, BLOCK, scale, shift):
+    x, out = torch.tensor(normal(rng, h, w)) * scale + shift, _unwritten(h, w)
     launch(fn, h, x, out, w, BLOCK=BLOCK)
     check(
         out, torch.softmax(x.double(), 1).float(), rtol=1e-4, atol=1e-7

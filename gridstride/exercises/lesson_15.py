@@ -52,6 +52,7 @@ GELU = (
             (GELU, ('y',)),
             (((('x',), 'u'), (('u', 'g'), 'v'), (('v', 'x'), 'y')), ('y', 'x')),
             (((('x',), 'u'), (('x',), 'v')), ('v',)),
+            (((('m', 'g'), 'm'), (('p', 'm'), 'p')), ('m', 'p')),  # in place
         )
     ],
     hints=[
@@ -69,20 +70,17 @@ def _(fn, rng, ops, wanted):
             raise AssertionError(f'{ops}, of which {wanted} is wanted, {name}: got {have}, but it is {right} passes')
 
 
-SIZES = [dict(n=n) for n in (1, 63, 64, 65, 200)]
-
-
 @problem(
     '15.swiglu',
-    cases=SIZES,
+    cases=[dict(n=n, scale=scale) for n, scale in ((1, 1), (63, 1), (64, 1), (65, 1), (200, 1), (100, 200))],
     hints=[
         'As `gelu_k`: `i` is `tl.program_id(0)*BLOCK + tl.arange(0, BLOCK)`, and each load and store has its mask.',
         'Load `a` once: `v = tl.load(a + i, mask=i < n)`, and `v*tl.sigmoid(v)` is the first half.',
         '`@triton.jit` above `def swiglu_k(a, b, out, n, BLOCK: tl.constexpr)`, inside of your function; return it.',
     ],
 )
-def _(fn, rng, n):
-    a, b, out = random(rng, n), random(rng, n), unwritten(n)
+def _(fn, rng, n, scale):
+    a, b, out = scale * random(rng, n), random(rng, n), unwritten(n)
     launch(fn, cdiv(n, 64), a, b, out, n, BLOCK=64)
     check(out, F.silu(a) * b, rtol=1e-5, atol=1e-6)
 
@@ -159,7 +157,15 @@ def _(fn, rng, h, w, mean, eps):
 @problem(
     '15.loss',
     cases=[
-        dict(h=h, w=w, scale=scale) for h, w, scale in ((2, 32, 1), (1, 1, 1), (3, 100, 3), (4, 33, 1), (2, 150, 1000))
+        dict(h=h, w=w, scale=scale, shift=shift)
+        for h, w, scale, shift in (
+            (2, 32, 1, 0),
+            (1, 1, 1, 0),
+            (3, 100, 3, 0),
+            (4, 33, 1, 0),
+            (2, 150, 1000, 0),
+            (3, 70, 1, -150),  # exp is 0 for all of them
+        )
     ],
     hints=[
         'Keep two numbers on the way: `top`, the largest logit so far, and `total`, the sum of `exp(v - top)`.',
@@ -168,10 +174,11 @@ def _(fn, rng, h, w, mean, eps):
         '`top + tl.log(total)`, minus the logit of the answer, which is loaded with `mask=at >= 0`.',
     ],
 )
-def _(fn, rng, h, w, scale):
-    logits, loss = scale * random(rng, h, w), unwritten(h)
+def _(fn, rng, h, w, scale, shift):
+    logits, loss = scale * random(rng, h, w) + shift, unwritten(h)
     logits[0] = logits[0].sort().values  # each block brings a larger one
     answer = torch.tensor(rng.integers(0, w, h))
+    answer[0] = 0  # which is no padding
     if h > 1:
         answer[rng.integers(1, h)] = -100
     with tile.trace() as t:
@@ -210,13 +217,14 @@ def cut(sizes, chunk):
 def _(fn, rng, sizes, CHUNK, BLOCK):
     chunks = cut(sizes, CHUNK)
     p, g, m = ([random(rng, n) for n in sizes] for _ in range(3))
+    given = [o.clone() for o in g]
     lr, beta = (float(o) for o in rng.uniform(0.1, 0.9, 2))
     new = [beta * m_.double() + g_.double() for m_, g_ in zip(m, g)]
     want = [p_.double() - lr * m_ for p_, m_ in zip(p, new)]
     table = torch.tensor([[*(o.data_ptr() for o in three), len(three[0])] for three in zip(p, g, m)])
     launch(fn, len(chunks), table, chunks, lr, beta, CHUNK=CHUNK, BLOCK=BLOCK)
     for i, n in enumerate(sizes):
-        for name, got, right in (('m', m[i], new[i]), ('p', p[i], want[i])):
+        for name, got, right in (('m', m[i], new[i]), ('p', p[i], want[i]), ('g', g[i], given[i])):
             try:
                 check(got, right.float(), rtol=1e-5, atol=1e-6)
             except AssertionError as e:

@@ -35,6 +35,10 @@ def one_more_always(gbs, ns, sms, warps, size): return gbs*ns//(sms*warps*32*siz
 def not_whole(gbs, ns, sms, warps, size): return gbs*ns/(sms*warps*32*size)
 
 
+@wrong('11.little')
+def rounded_to_the_nearest(gbs, ns, sms, warps, size): return max(1, round(gbs*ns/(sms*warps*32*size)))
+
+
 def tokens(k, n, size, gbs, tflops, bytes=lambda t, k, n: t*k + k*n + t*n, most=100_000):
     return next((t for t in range(1, most) if 2*t*k*n*gbs >= size*bytes(t, k, n)*tflops*1000), None)
 
@@ -55,6 +59,12 @@ def tokens_one_less(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gb
 
 @wrong('11.tokens')
 def tokens_by_thousands(k, n, size, gbs, tflops): return (t := tokens(k, n, size, gbs, tflops)) and -(-t//1000)*1000
+
+
+@wrong('11.tokens')
+def none_above_the_ridge_alone(k, n, size, gbs, tflops):
+    ridge = 1000*tflops/gbs
+    return None if 2*k*n < (less := ridge*size*(k + n)) else math.ceil(ridge*size*k*n/(2*k*n - less))
 
 
 @wrong('11.runs')

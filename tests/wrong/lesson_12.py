@@ -178,6 +178,9 @@ def counts_at_the_last_number(): return changed(keep_k, 't == 127: count[0] = s[
 def counts_the_last_flag(): return changed(keep_k, 'count[0] = s[127]', 'count[0] = keep')
 
 @wrong('12.keep')
+def flags_of_a_byte(): return changed(keep_k, 'np.int32', 'np.int8')
+
+@wrong('12.keep')
 def places_by_atomics():
     @cuda.jit
     def keep_k(x, out, count):

@@ -25,6 +25,15 @@ def one_block_on_an_sm(h, w, bm, bn, each, sms):
     return h*w/(cdiv(cdiv(h,bm)*cdiv(w,bn), sms)*sms*bm*bn)
 
 
+@wrong('13.waves')
+def blocks_rounded_down(h, w, bm, bn, each, sms):
+    return h*w/(cdiv((h//bm)*(w//bn), each*sms)*each*sms*bm*bn)
+
+@wrong('13.waves')
+def tiles_lie_on_their_side(h, w, bm, bn, each, sms):
+    return h*w/(cdiv(cdiv(h,bn)*cdiv(w,bm), each*sms)*each*sms*bm*bn)
+
+
 LANE = np.arange(32)
 
 def patch(BN, BK, TM, TN, single=None, wide=None):
@@ -50,6 +59,14 @@ def wide_loads_take_two(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wid
 def places_for_quads(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=quads)
 
 @wrong('13.patch')
+def rows_by_division(BN, BK, TM, TN, quads):
+    def single(tr, BK): return np.bincount(np.arange(32//(BN//TN))*TM*BK%32).max()
+    return patch(BN, BK, TM, TN, single=single)
+
+@wrong('13.patch')
+def one_row_of_patches(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN, wide=lambda tc: quads(LANE*TN//4))
+
+@wrong('13.patch')
 def of_a_step(BN, BK, TM, TN, quads): return patch(BN, BK, TM, TN)*TM*TN
 
 
@@ -64,6 +81,9 @@ def turned_by_a_constant(y, x): return 32*y + (x+1)%32
 
 @wrong('13.swizzle')
 def two_places_for_one(y, x): return 32*y + (x*y)%32
+
+@wrong('13.swizzle')
+def row_and_column(y, x): return y, x ^ y
 
 @wrong('13.swizzle')
 def half_the_banks(y, x): return 32*y + (x ^ (y & 15))
@@ -87,6 +107,10 @@ def column_instead_of_address(): return changed(EDGES, ('(size_t)p%16 == 0', 'c%
 
 @wrong('13.edges')
 def width_instead_of_address(): return changed(EDGES, ('(size_t)p%16 == 0', 'w%4 == 0'))
+
+@wrong('13.edges')
+def out_and_index_for_themselves():
+    return changed(EDGES, ('(size_t)p%16 == 0', '(size_t)out%16 == 0 && (r*w+c)%4 == 0'))
 
 @wrong('13.edges')
 def past_the_row(): return changed(EDGES, ('c+3 < w && ', ''))

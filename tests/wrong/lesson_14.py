@@ -75,15 +75,20 @@ def loads_what_is_not_there(): return changed(count_k, 'tl.load(x + i, mask=i < 
 def each_program_from_the_start(): return changed(count_k, 'tl.program_id(0)*BLOCK + ', '')
 
 
-def group(rows, cols, programs, cost, waves=None):
+@wrong('14.count')
+def zeros_are_left_out(): return changed(count_k, 'bins + b, 1, mask=i < n', 'bins + b, 1, mask=(i < n) & (b > 0)')
+
+
+def group(rows, cols, programs, cost, waves=None, most=None, clamped=True, whole=False, last=False):
     def place(t, group):
-        tall = min(rows - t//(group*cols)*group, group)
+        tall = min(rows - t//(group*cols)*group, group) if clamped else group
         return t//(group*cols)*group + t%(group*cols)%tall, t%(group*cols)//tall
     def fetched(group):
-        firsts = range(0, rows*cols, programs)[:waves]
+        firsts = range(0, rows*cols - (programs-1 if whole else 0), programs)[:waves]
         return sum(cost(*(len(set(o)) for o in zip(*(place(t, group) for t in range(i, min(i+programs, rows*cols))))))
                    for i in firsts)
-    return min((2**i for i in range(rows.bit_length())), key=fetched)
+    groups = [2**i for i in range(rows.bit_length() if most is None else most)]
+    return min(groups[::-1] if last else groups, key=fetched)
 
 @wrong('14.group')
 def the_first_wave_alone(rows, cols, th, tw, programs):
@@ -91,6 +96,27 @@ def the_first_wave_alone(rows, cols, th, tw, programs):
 
 @wrong('14.group')
 def tiles_instead_of_numbers(rows, cols, th, tw, programs): return group(rows, cols, programs, lambda r, c: r + c)
+
+def numbers(th, tw): return lambda r, c: r*th + c*tw
+
+@wrong('14.group')
+def the_largest_of_equals(rows, cols, th, tw, programs): return group(rows, cols, programs, numbers(th, tw), last=True)
+
+@wrong('14.group')
+def more_than_rows(rows, cols, th, tw, programs):
+    return group(rows, cols, programs, numbers(th, tw), most=rows.bit_length() + 1)
+
+@wrong('14.group')
+def up_to_32(rows, cols, th, tw, programs):
+    return group(rows, cols, programs, numbers(th, tw), most=min(rows.bit_length(), 6))
+
+@wrong('14.group')
+def the_last_group_is_as_tall(rows, cols, th, tw, programs):
+    return group(rows, cols, programs, numbers(th, tw), clamped=False)
+
+@wrong('14.group')
+def whole_waves_alone(rows, cols, th, tw, programs):
+    return group(rows, cols, programs, numbers(th, tw), whole=True)
 
 @wrong('14.group')
 def always_eight(rows, cols, th, tw, programs): return min(8, 2**(rows.bit_length() - 1))
@@ -150,6 +176,9 @@ def old_sums_stay(): return changed(softmax_k, 'total*tl.exp(top - new)', 'total
 
 @wrong('14.long')
 def no_maximum(): return changed(softmax_k, 'tl.maximum(top, tl.max(v))', 'tl.maximum(0., 0.*tl.max(v))')
+
+@wrong('14.long')
+def begins_with_a_maximum_of_zero(): return changed(softmax_k, "top,total = -float('inf'),0.", 'top,total = 0.,0.')
 
 @wrong('14.long')
 def zeros_past_the_end(): return changed(softmax_k, "other=-float('inf')", 'other=0.')

@@ -23,6 +23,12 @@ def writes_what_was_there_before(ops, wanted):
     return sum(len(set(reads)) + 1 for reads,_ in ops), len(given) + len(wanted)
 
 @wrong('15.passes')
+def in_no_order(ops, wanted):
+    made = {w for _,w in ops}
+    given = {r for reads,_ in ops for r in reads} - made
+    return sum(len(set(reads)) + 1 for reads,_ in ops), len(given) + len(made & set(wanted))
+
+@wrong('15.passes')
 def two_are_always_enough(ops, wanted): return sum(len(set(reads)) + 1 for reads,_ in ops), 2
 
 
@@ -43,6 +49,9 @@ def the_other_gate(): return changed(swiglu_k, 'v*tl.sigmoid(v)*', 'tl.sigmoid(v
 
 @wrong('15.swiglu')
 def one_short(): return changed(swiglu_k, '(b + i, mask=i < n), mask=i < n)', '(b + i, mask=i < n), mask=i < n - 1)')
+
+@wrong('15.swiglu')
+def exp_is_infinite(): return changed(swiglu_k, 'v*tl.sigmoid(v)', 'v*tl.exp(v)/(1 + tl.exp(v))')
 
 @wrong('15.swiglu')
 def not_a_kernel(): return swiglu_k.fn.fn
@@ -121,6 +130,12 @@ def long_k(logits, answer, loss, w, BLOCK: tl.constexpr):
 def no_maximum(): return changed(long_k, 'new = tl.maximum(top, tl.max(v))', 'new = 0.')
 
 @wrong('15.loss')
+def begins_with_a_maximum_of_zero(): return changed(long_k, "top,total = -float('inf'),0.", 'top,total = 0.,0.')
+
+@wrong('15.loss')
+def answer_0_is_padding(): return changed(long_k, 'tl.where(at >= 0', 'tl.where(at > 0')
+
+@wrong('15.loss')
 def keeps_the_old_unit(): return changed(long_k, 'total*tl.exp(top - new)', 'total')
 
 @wrong('15.loss')
@@ -189,3 +204,8 @@ def every_chunk_from_the_start(): return changed(momentum_k, 'i = start + first'
 
 @wrong('15.momentum')
 def forgets_to_keep_the_momentum(): return changed(momentum_k, 'tl.store(m + i, m_, mask=i < end)', '')
+
+@wrong('15.momentum')
+def leaves_it_in_the_gradient_too():
+    store = 'tl.store(m + i, m_, mask=i < end)'
+    return changed(momentum_k, store, f'{store}; {store.replace("m + i", "g + i")}')
