@@ -213,7 +213,7 @@ def _of_index(fields, line, above):
         return 'row_too_many', dict(guard=wide[0].text, bound=wide[0].bound)
     if guard and guard.wide and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
-    if flat and not any(o.name in _rows(expr) for o in guards):
+    if flat and (not any(o.name in _rows(expr) for o in guards) or _has_free_column(expr, guards, [line, *above])):
         return 'guard_flat', dict(expr=expr)
     if guard:
         return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=at[0], size=size)
@@ -285,6 +285,13 @@ def _is_strided(expr, above):
 def _rows(expr):
     "The variables that something is multiplied with: `r` and `w` in `r*w + c`"
     return {name for term in re.split(r'[-+]', expr) if '*' in term for name in _names(term)}
+
+
+def _has_free_column(expr, guards, lines):
+    "Is there a variable behind the row, `c` in `r*w + c`, and nothing that such a variable is compared with?"
+    columns = _names(expr) - _rows(expr)
+    known = {o.name for o in guards} | {name for o in lines for name in re.findall(r'\bfor (\w+) in\b', o)}
+    return bool(columns) and not columns & known
 
 
 def _names(expr):
