@@ -199,7 +199,12 @@ def test_who_forgot_the_return_is_told_so():
 
 # What a message says of a wrong answer, beside that it is one: lesson -> (which answer, words)
 TOLD = {
+    '17': [
+        ('numbers_alone', 'a list of (tile, masked) is to be returned; it has 0'),
+        ('queries_alone', 'three arrays are to be returned, for dq, dk and dv; got ndarray')],
     '20': [
+        ('keeps_all_parts', 'rank 0 of 3 keeps 3 parts of the keys for later'),
+        ('returns_at_once', 'a rank returns before it has handed anything over'),
         ('the_left_neighbour_again', 'rank 0 of 3 attended to the keys of ranks [0, 2, 2]; once each is wanted'),
         ('a_mean', 'rank 0 of 2 had the right keys, but: '),
         ('with_its_lse', 'rank 0 of 2 returned 2 things; return `out` alone'),
@@ -233,6 +238,7 @@ TOLD = {
         ('heads_share_the_bytes', 'the slowest GPU reads for 0.000389664, and multiplies for 4.5921e-05'),
         ('scale_of_the_wide_row', 'the rows for `scores` are right, and the weights for `means` are not: '),
         ('places_forgotten', 'the rows for `scores` are wrong in their last 2 numbers: '),
+        ('pieces_in_one_list', 'a share is a list of pieces (text, first, end); got 0'),
         ('equal_pages', 'SM 7 has [(3, 18, 22), (4, 0, 5), (5, 0, 1)], which costs 25; nobody needs more than 17'),
         ('all_weigh_the_same', 'out: '),
         ('the_largest_lse', 'lse: ')],

@@ -55,18 +55,25 @@ def weighed(s, v):
     return p @ v, lse
 
 
+def _things(got):
+    "What was returned, in words"
+    return f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
+
+
 @problem(
     '17.merge',
     cases=[
-        dict(n=n, d=d, keys=list(keys), spread=spread, blind=list(blind))
-        for n, d, keys, spread, blind in (
-            (1, 2, (1, 1), 1, ()),
-            (4, 3, (5, 5), 1, ()),
-            (5, 3, (7, 2), 1, ()),
-            (3, 4, (6, 9), 2000, ()),
-            (5, 2, (4, 4), 1, (1,)),
-            (5, 2, (4, 4), 1, (2,)),
-            (5, 2, (4, 4), 1, (1, 2)),
+        dict(n=n, d=d, keys=list(keys), spread=spread, blind=list(blind), shift=shift)
+        for n, d, keys, spread, blind, shift in (
+            (1, 2, (1, 1), 1, (), 0),
+            (4, 3, (5, 5), 1, (), 0),
+            (5, 3, (7, 2), 1, (), 0),
+            (3, 4, (6, 9), 2000, (), 0),
+            (5, 2, (4, 4), 1, (1,), 0),
+            (5, 2, (4, 4), 1, (2,), 0),
+            (5, 2, (4, 4), 1, (1, 2), 0),
+            (3, 2, (4, 4), 1, (1,), 3000),
+            (3, 2, (4, 4), 1, (2,), -3000),
         )
     ],
     hints=[
@@ -75,8 +82,9 @@ def weighed(s, v):
         'Where both are `-inf` that is `-inf - -inf`, a NaN: subtract 0 there, and divide by 1 instead of 0.',
     ],
 )
-def _(fn, rng, n, d, keys, spread, blind):
+def _(fn, rng, n, d, keys, spread, blind, shift):
     s, v = rng.normal(0, spread, (n, sum(keys))), rng.normal(size=(sum(keys), d))
+    s += shift * np.arange(1, n + 1)[:, None]
     for part in blind:
         s[0, : keys[0]] = -np.inf if part == 1 else s[0, : keys[0]]
         s[0, keys[0] :] = -np.inf if part == 2 else s[0, keys[0] :]
@@ -84,8 +92,8 @@ def _(fn, rng, n, d, keys, spread, blind):
     with warnings.catch_warnings():
         warnings.simplefilter('error')
         got = fn(*(x.copy() for part in parts for x in part))
-    if not isinstance(got, tuple) or len(got) != 2:
-        raise AssertionError(f'two arrays are to be returned, out and lse; got {type(got).__name__}')
+    if not isinstance(got, (tuple, list)) or len(got) != 2:
+        raise AssertionError(f'two arrays are to be returned, out and lse; got {_things(got)}')
     for name, have, want in zip(('out', 'lse'), got, weighed(s, v)):
         same = np.shape(have) == want.shape and np.allclose(have, want, rtol=1e-9, atol=1e-9)
         if not same:
@@ -134,6 +142,9 @@ def _(fn, rng, **case):
     got, want = fn(**case), tiles_seen(**case)
     if not isinstance(got, list):
         raise AssertionError(f'a list of (tile, masked) is to be returned; got {type(got).__name__}')
+    odd = next((o for o in got if not isinstance(o, (tuple, list)) or len(o) != 2), None)
+    if odd is not None:
+        raise AssertionError(f'a list of (tile, masked) is to be returned; it has {odd!r}')
     have = [(int(o[0]), bool(o[1])) for o in got]
     if [t for t, _ in have] != [t for t, _ in want]:
         raise AssertionError(f'the tiles {[t for t, _ in want]} have a score that is seen; got {[t for t, _ in have]}')
@@ -156,7 +167,7 @@ def _(fn, rng, **case):
 )
 def _(fn, rng, n, m, d, BM, BN):
     q, k, v = (torch.tensor(rng.normal(size=(o, d)), requires_grad=True) for o in (n, m, m))
-    dout, scale = torch.tensor(rng.normal(size=(n, d))), d**-0.5
+    dout, scale = torch.tensor(rng.normal(size=(n, d))), 0.3
     s = q @ k.T * scale
     out = s.softmax(-1) @ v
     want = [o.numpy() for o in torch.autograd.grad(out, (q, k, v), dout)]
@@ -166,10 +177,13 @@ def _(fn, rng, n, m, d, BM, BN):
     for r in range(0, n, BM):
         for c in range(0, m, BN):
             i, j = slice(r, r + BM), slice(c, c + BN)
-            dq, dk, dv = fn(q[i].copy(), k[j].copy(), v[j].copy(), dout[i].copy(), lse[i], delta[i], scale)
-            sums[0][i] += dq
-            sums[1][j] += dk
-            sums[2][j] += dv
+            got = fn(*(o.copy() for o in (q[i], k[j], v[j], dout[i], lse[i], delta[i])), scale)
+            if not isinstance(got, (tuple, list)) or len(got) != 3:
+                raise AssertionError(f'three arrays are to be returned, for dq, dk and dv; got {_things(got)}')
+            for total, at, name, o in zip(sums, (i, j, j), ('dq', 'dk', 'dv'), got):
+                if np.shape(o) != total[at].shape:
+                    raise AssertionError(f'{name} of this tile is {total[at].shape}; got {np.shape(o)}')
+                total[at] += o
     for name, got, right in zip(('dq', 'dk', 'dv'), sums, want):
         try:
             check(got, right, rtol=1e-9, atol=1e-9)
@@ -185,8 +199,16 @@ def reads_of(t, name):
 @problem(
     '17.window',
     cases=[
-        dict(n=n, window=window, BM=BM, BN=BN)
-        for n, window, BM, BN in ((16, 16, 16, 16), (1, 1, 16, 16), (50, 7, 16, 16), (90, 40, 32, 16), (70, 5, 16, 32))
+        dict(n=n, window=window, BM=BM, BN=BN, scale=scale)
+        for n, window, BM, BN, scale in (
+            (16, 16, 16, 16, 0.25),
+            (1, 1, 16, 16, 0.25),
+            (50, 7, 16, 16, 0.25),
+            (90, 40, 32, 16, 0.25),
+            (70, 5, 16, 32, 0.25),
+            (33, 1, 16, 16, 50.0),  # a block's first key begins a tile
+            (33, 2, 16, 16, 0.5),  # it ends one
+        )
     ],
     hints=[
         'Begin with `attention_k` of the lesson. The loop over `at` begins at the tile of the first row\'s first key.',
@@ -194,13 +216,13 @@ def reads_of(t, name):
         'A row may see nothing in the first tile, and its `top` is still `-inf`: take 0 instead of it in `tl.exp`.',
     ],
 )
-def _(fn, rng, n, window, BM, BN):
+def _(fn, rng, n, window, BM, BN, scale):
     kernel, D = kernel_of(fn), 16
     q, k, v = (random(rng, n, D).bfloat16() for _ in range(3))
     out = unwritten(n, D)
     with tile.trace() as t:
-        kernel[(cdiv(n, BM),)](q, k, v, out, n, 0.25, window, D=D, BM=BM, BN=BN)
-    s = (q.double() @ k.double().T / 4).masked_fill(~torch.tensor(seen_in_window(n, window)), -torch.inf)
+        kernel[(cdiv(n, BM),)](q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
+    s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(seen_in_window(n, window)), -torch.inf)
     # weights are rounded to the 8 bits of bf16, and values are about 1
     check(out, (s.softmax(-1) @ v.double()).float(), rtol=0.02, atol=0.02)
     visited = [(i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in tiles_seen(first, BM, BN, n, window)]
@@ -211,11 +233,23 @@ def _(fn, rng, n, window, BM, BN):
         )
 
 
+def _quarters(rng, *shape):
+    "Random multiples of 1/4: sums of their products are exact in float32"
+    return (random(rng, *shape) * 4).round() / 4
+
+
 @problem(
     '17.paged',
     cases=[
-        dict(lens=list(lens), PAGE=PAGE)
-        for lens, PAGE in (((4,), 4), ((1, 5, 8), 4), ((16, 3), 16), ((33, 1, 17, 16), 8))
+        dict(lens=list(lens), PAGE=PAGE, shift=shift)
+        for lens, PAGE, shift in (
+            ((4,), 4, 0),
+            ((1, 5, 8), 4, 0),
+            ((16, 3), 16, 0),
+            ((33, 1, 17, 16), 8, 0),
+            ((5, 3), 4, 200),
+            ((5, 3), 4, -200),
+        )
     ],
     hints=[
         'The scores of a page: `tl.sum(k_*q_[None,:], 1)*scale`. No `tl.dot`: it wants 16 rows.',
@@ -223,18 +257,20 @@ def _(fn, rng, n, window, BM, BN):
         'Mask the loads of keys *and* values behind the end: a weight of 0 times NaN is NaN. Hidden scores are `-inf`.',
     ],
 )
-def _(fn, rng, lens, PAGE):
+def _(fn, rng, lens, PAGE, shift):
     kernel, D, PAGES = kernel_of(fn), 16, max(cdiv(n, PAGE) for n in lens) + 1
     table = torch.full((len(lens), PAGES), -1, dtype=torch.int32)
     used = iter(rng.permutation(sum(cdiv(n, PAGE) for n in lens) + 2).tolist())
     k, v = (torch.full((len(lens) * PAGES + 2, PAGE, D), torch.nan) for _ in range(2))
-    q, out, rows = random(rng, len(lens), D), unwritten(len(lens), D), []
+    q, out, rows = _quarters(rng, len(lens), D), unwritten(len(lens), D), []
+    q[:, 0] = 2
     for i, n in enumerate(lens):
-        keys, values = random(rng, n, D), random(rng, n, D)
+        keys, values = _quarters(rng, n, D), random(rng, n, D)
+        keys[:, 0] = shift  # which all scores have more, as `scale` is 0.5
         for at in range(0, n, PAGE):
             page = table[i, at // PAGE] = next(used)
             k[page, : len(keys[at : at + PAGE])] = keys[at : at + PAGE]
             v[page, : len(values[at : at + PAGE])] = values[at : at + PAGE]
-        rows.append((q[i].double() @ keys.double().T / 4).softmax(-1) @ values.double())
-    kernel[(len(lens),)](q, k, v, table, torch.tensor(lens, dtype=torch.int32), out, 0.25, PAGES=PAGES, PAGE=PAGE, D=D)
+        rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
+    kernel[(len(lens),)](q, k, v, table, torch.tensor(lens, dtype=torch.int32), out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
     check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)

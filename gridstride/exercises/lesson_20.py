@@ -109,6 +109,7 @@ def _hides(each, **case):
             (64, 8, 64, 300e12, 1e-3, 25e9),
             (16, 16, 128, 650e12, 20e-6, 1e15),
             (32, 1, 128, 2e15, 5e-6, 900e9),
+            (16, 16, 128, 2.0**50, 0.0, 2.0**40),  # 2048 rows take as long as their message
         )
     ],
     hints=[
@@ -131,17 +132,28 @@ def _(fn, rng, **case):
         raise AssertionError(f'{got} rows, whose step takes {step}, hide their message of {message}; so do fewer')
 
 
+def _first(g):
+    "What a rank hands over first"
+    try:
+        return next(g)
+    except StopIteration:
+        raise AssertionError('a rank returns before it has handed anything over by a `yield`') from None
+
+
 def lockstep(
     makers,  # for each rank a generator: what it yields goes to its right neighbour
+    arriving_at=None,  # called with a rank and a number of exchanges before it is given what arrives
 ):  # what each of them returned, and how many exchanges there were
     "Run the ranks of a ring side by side: each is given what its left neighbour yielded"
-    sent, rounds = [next(g) if inspect.isgenerator(g) else None for g in makers], 0
+    sent, rounds = [_first(g) if inspect.isgenerator(g) else None for g in makers], 0
     if None in sent:
         raise AssertionError('a generator is to be written: a function with a `yield`')
     done = [None] * len(makers)
     while any(o is None for o in done):
         rounds, arriving, sent = rounds + 1, [sent[r - 1] for r in range(len(makers))], [None] * len(makers)
         for r, g in enumerate(makers):
+            if arriving_at:
+                arriving_at(r, rounds)
             try:
                 sent[r] = g.send(arriving[r])
             except StopIteration as e:
@@ -206,8 +218,16 @@ def _(fn, rng, ranks, n, d):
     q, k, v = (_random(rng, ranks, n, d) for _ in range(3))
     seen = [[] for _ in range(ranks)]
     makers = [fn(r, ranks, q[r], (k[r], v[r]), _noting(k, seen[r]), merged) for r in range(ranks)]
-    done, rounds = lockstep(makers)
+
+    def arriving_at(r, rounds):
+        later = rounds + 1 - len(seen[r])  # of its own part and those that came
+        if later > 2:
+            raise AssertionError(
+                f'rank {r} of {ranks} keeps {later} parts of the keys for later: attend to one before the next comes'
+            )
+
     want, _ = ring.plain.attend(*(x.reshape(1, 1, -1, d) for x in (q, k, v)), False, d**-0.5)
+    done, rounds = lockstep(makers, arriving_at)
     for r, got in enumerate(done):
         if isinstance(got, tuple):
             what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` when all is done'
@@ -245,7 +265,8 @@ def _(fn, rng, ranks, n, d):
     done, rounds = lockstep([fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], slopes) for r in range(ranks)])
     for r, got in enumerate(done):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
-            raise AssertionError(f'(dq, dk, dv) is to be returned; got {type(got).__name__}')
+            what = f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__
+            raise AssertionError(f'(dq, dk, dv) is to be returned; got {what}')
         for name, have, right in zip(('dq', 'dk', 'dv'), got, want):
             right = right.view(ranks, n, d)
             try:

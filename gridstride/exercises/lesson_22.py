@@ -107,6 +107,7 @@ def descriptor(at, lead, stride, swizzle) -> int:
             (0x3FC00, 16, 512, 64),
             (2048 + 32, 4096, 256, 32),
             (0x2012340, 128, 256, 0),
+            (0x10FFC00, 8192, 1024, 128),
         )
     ],
     hints=[
@@ -151,6 +152,7 @@ MOST = 232448  # bytes of shared memory that a block may have
             (256, 128, 128, 0),
             (192, 160, 64, 24576),
             (128, 256, 64, 34768),
+            (128, 256, 64, 34752),  # four fit, and nothing is left
         )
     ],
     hints=[

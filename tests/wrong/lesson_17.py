@@ -47,6 +47,26 @@ def keeps_the_larger_lse(out1, lse1, out2, lse2):
     base = np.where(np.isinf(lse), 0, lse)
     return out1*np.exp(lse1 - base)[:,None] + out2*np.exp(lse2 - base)[:,None], np.maximum(lse1, lse2)
 
+def merged(out1, lse1, out2, lse2, base):
+    e1,e2 = np.exp(lse1 - base),np.exp(lse2 - base)
+    some = np.where(e1 + e2 == 0, 1, e1 + e2)
+    lse = np.where(e1 + e2 == 0, -np.inf, base + np.log(some))
+    return (out1*e1[:,None] + out2*e2[:,None])/some[:,None], lse
+
+@wrong('17.merge')
+def zero_if_one_is_blind(out1, lse1, out2, lse2):
+    base = np.where(np.isinf(lse1) | np.isinf(lse2), 0, np.maximum(lse1, lse2))
+    return merged(out1, lse1, out2, lse2, base)
+
+@wrong('17.merge')
+def no_base_below_zero(out1, lse1, out2, lse2):
+    return merged(out1, lse1, out2, lse2, np.maximum(np.maximum(lse1, lse2), 0))
+
+@wrong('17.merge')
+def one_base_for_all_rows(out1, lse1, out2, lse2):
+    top = max(lse1.max(), lse2.max())
+    return merged(out1, lse1, out2, lse2, 0 if np.isinf(top) else top)
+
 
 def tiles_with(begin, masked):
     def tiles_of(first, BM, BN, n, window):
@@ -72,6 +92,15 @@ for f in (all_to_the_left, one_too_late, diagonal_alone, of_the_last_row): wrong
 def always_masked(first, BM, BN, n, window):
     return [(t, True) for t in range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1)]
 
+@wrong('17.tiles')
+def numbers_alone(first, BM, BN, n, window):
+    return list(range(max(0, first - window + 1)//BN, (min(first + BM, n) - 1)//BN + 1))
+
+
+@wrong('17.slopes')
+def queries_alone(q, k, v, dout, lse, delta, scale):
+    p = np.exp(q @ k.T * scale - lse[:,None])
+    return p*(dout @ v.T - delta[:,None])*scale @ k
 
 @wrong('17.slopes')
 def no_delta(q, k, v, dout, lse, delta, scale):
@@ -98,6 +127,13 @@ def values_from_the_slopes(q, k, v, dout, lse, delta, scale):
     p = np.exp(q @ k.T * scale - lse[:,None])
     ds = p*(dout @ v.T - delta[:,None])*scale
     return ds @ k, ds.T @ q, ds.T @ dout
+
+@wrong('17.slopes')
+def scale_of_its_own(q, k, v, dout, lse, delta, scale):
+    own = q.shape[1]**-.5
+    p = np.exp(q @ k.T * own - lse[:,None])
+    ds = p*(dout @ v.T - delta[:,None])*own
+    return ds @ k, ds.T @ q, p.T @ dout
 
 
 @triton.jit
@@ -137,6 +173,19 @@ def one_key_more(): return changed(window_k, 'r[:,None] - window)', 'r[:,None] -
 @wrong('17.window')
 def causal_alone(): return changed(window_k, ' & (keys[None,:] > r[:,None] - window)', '')
 
+@wrong('17.window')
+def begins_a_key_early(): return changed(window_k, 'first - window + 1, 0', 'first - window, 0')
+
+@wrong('17.window')
+def begins_a_key_late(): return changed(window_k, 'first - window + 1, 0', 'first - window + 2, 0')
+
+@wrong('17.window')
+def window_with_its_own_scale(): return changed(window_k, '*scale,', '*D**-0.5,')
+
+@wrong('17.window')
+def no_top_below_zero():
+    return changed(window_k, "tl.full((BM,), -float('inf'), tl.float32)", 'tl.zeros((BM,), tl.float32)')
+
 
 @triton.jit
 def paged_k(q, k, v, table, lens, out, scale, PAGES: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr):
@@ -167,3 +216,12 @@ def values_not_masked(): return changed(paged_k, 'tl.load(v + at, mask=here, oth
 
 @wrong('17.paged')
 def all_as_long_as_the_first(): return changed(paged_k, 'tl.load(lens + i)', 'tl.load(lens)')
+
+@wrong('17.paged')
+def paged_with_its_own_scale(): return changed(paged_k, '*scale,', '*D**-0.5,')
+
+@wrong('17.paged')
+def no_maximum(): return changed(paged_k, 'new = tl.maximum(top, tl.max(s))', 'new = 0.*tl.max(s)')
+
+@wrong('17.paged')
+def largest_from_zero(): return changed(paged_k, "top,total,o = -float('inf'),", 'top,total,o = 0.,')

@@ -68,6 +68,11 @@ def rounded_down(**case): return max(1, rows(**case) - 1)
 @wrong('20.hidden')
 def heads_of_queries(**case): return rows(**dict(case, kv_heads=case['heads']))
 
+@wrong('20.hidden')
+def one_more_than_whole(heads, kv_heads, d, flops, latency, speed):
+    a,b = 2*d*heads/flops,4*kv_heads*d/speed
+    return int((b + math.sqrt(b*b + 4*a*latency))/(2*a)) + 1
+
 
 @wrong('20.ring')
 def the_left_neighbour_again(rank, ranks, q, kv, attend, merge):
@@ -110,6 +115,19 @@ def with_its_lse(rank, ranks, q, kv, attend, merge):
 
 @wrong('20.ring')
 def no_generator(rank, ranks, q, kv, attend, merge): return attend(q, *kv)[0]
+
+@wrong('20.ring')
+def keeps_all_parts(rank, ranks, q, kv, attend, merge):
+    parts = [kv]
+    for _ in range(ranks - 1): parts.append((yield parts[-1]))
+    res = attend(q, *parts[0])
+    for part in parts[1:]: res = merge(res, attend(q, *part))
+    return res[0]
+
+@wrong('20.ring')
+def returns_at_once(rank, ranks, q, kv, attend, merge):
+    if ranks==1: yield kv
+    return attend(q, *kv)[0]
 
 
 @wrong('20.home')

@@ -63,6 +63,10 @@ def codes_in_order(at, lead, stride, swizzle):
 def swizzle_one_bit_low(at, lead, stride, swizzle):
     return (at & 0x3ffff) >> 4 | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 61
 
+@wrong('22.descriptor')
+def sixteen_bits_of_the_address(at, lead, stride, swizzle):
+    return at >> 4 & 0xffff | lead >> 4 << 16 | stride >> 4 << 32 | CODE[swizzle] << 62
+
 
 @wrong('22.stages')
 def one_byte_a_number(BM, BN, BK, out):
@@ -95,6 +99,17 @@ def rounded_up(BM, BN, BK, out):
 @wrong('22.stages')
 def the_output_tile(BM, BN, BK, out):
     n = (232448 - 1024 - out)//(BM*BN*2 + 16)
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
+def something_must_be_left(BM, BN, BK, out):
+    n,one = 0,(BM + BN)*BK*2 + 16
+    while (n + 1)*one < 232448 - 1024 - out: n += 1
+    return n if n >= 2 else 0
+
+@wrong('22.stages')
+def nothing_for_the_alignment(BM, BN, BK, out):
+    n = (232448 - out)//((BM + BN)*BK*2 + 16)
     return n if n >= 2 else 0
 
 

@@ -71,6 +71,11 @@ def texts_in_fractions(how, gpus, texts, n, heads, speed, flops):
     t,h = (texts/gpus,heads) if how=='texts' else (texts,heads/gpus)
     return max(t*n*576*2/speed, operations(t, n, h)/flops)
 
+@wrong('23.gpus')
+def heads_rounded(how, gpus, texts, n, heads, speed, flops):
+    t,h = (cdiv(texts, gpus),heads) if how=='texts' else (texts,round(heads/gpus))
+    return max(t*n*576*2/speed, operations(t, n, h)/flops)
+
 
 def decoded(q, qr, wk, wv, scores, means, scale=None, rotary=True, top=True):
     l,d = wk.shape[1:]
@@ -101,6 +106,21 @@ def looks_twice(q, qr, wk, wv, scores, means):
     p = np.exp(s - s.max(-1, keepdims=True))
     return (means(p/p.sum(-1, keepdims=True))[:,None,:l] @ wv)[:,0]
 
+def decoded_from(top_of, q, qr, wk, wv, scores, means):
+    l,d = wk.shape[1:]
+    s = scores(np.concatenate([(wk @ q[...,None])[...,0], qr], -1))*(d + qr.shape[1])**-.5
+    p = np.exp(s - top_of(s))
+    return (means(p/p.sum(-1, keepdims=True))[:,None,:l] @ wv)[:,0]
+
+@wrong('23.latent')
+def one_top_for_all_heads(*args): return decoded_from(np.max, *args)
+
+@wrong('23.latent')
+def no_top_below_zero(*args): return decoded_from(lambda s: np.maximum(s.max(-1, keepdims=True), 0), *args)
+
+
+@wrong('23.shares')
+def pieces_in_one_list(pages, sms, fixed): return [(i, 0, pages[i]) if i < len(pages) else () for i in range(sms)]
 
 @wrong('23.shares')
 def a_text_each(pages, sms, fixed):
