@@ -9,7 +9,7 @@ from .lesson_05 import launch, source
 from ..kernels.ladder import Reference
 from ..kernels.tensor_cores import basics, ldmatrix, mma
 
-__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'product', 'fits', 'mistakes', 'matrix', 'nans']
+__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'bare', 'product', 'fits', 'mistakes', 'matrix', 'nans']
 
 
 # Who holds a number of `a`, by the other way round: from lanes and registers to places, as PTX has it.
@@ -116,9 +116,14 @@ def check_places(r, row):  # of columns 0 to 31
 GIVEN = basics + mma + ldmatrix
 
 
+def bare(src) -> str:
+    "CUDA C without its comments"
+    return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
+
+
 def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them
     "Launch kernel `name` by single warps: `out` shall be `a` @ `b`"
-    if 'mma(' not in re.sub(r'//.*', '', source(fn)):
+    if 'mma(' not in bare(source(fn)):
         raise AssertionError('it has no mma in it: the tensor core is to do the work')
     out = launch(lambda: GIVEN + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
     try:
@@ -205,7 +210,7 @@ def _(fn, rng, h, w, k):
     ],
 )
 def _(fn, rng, h, w):
-    body = re.sub(r'//.*', '', source(fn))
+    body = bare(source(fn))
     for word, why in (('__shared__', 'it uses no shared memory'), ('ldmatrix', 'it has no ldmatrix')):
         if word not in body:
             raise AssertionError(f'{why}: the registers are to be filled from there')

@@ -84,6 +84,10 @@ __global__ void linear_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, 
 }
 '''
 
+@wrong('21.linear')
+def mma_in_a_comment():
+    return changed(without_the_tensor_core(), ('float o = 0;', 'float o = 0; /* mma(o, a, b[0], b[1]); */'))
+
 
 GRAM = r'''
 __global__ void gram_k(const bf16 *m, bf16 *out, int h, int w) {

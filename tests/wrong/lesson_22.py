@@ -1,5 +1,5 @@
 from . import wrong
-from gridstride.exercises.lesson_22 import fetches
+from gridstride.exercises.lesson_22 import bands, fetches
 from .lesson_06 import changed
 
 
@@ -139,6 +139,22 @@ def along_the_rows_alone(*case): return best_bands(*case)
 @wrong('22.order')
 def along_the_columns_alone(tall, wide, BM, BN, at_once):
     return [(r,c) for c,r in best_bands(wide, tall, BN, BM, at_once)]
+
+@wrong('22.order')
+def as_high_as_a_square(tall, wide, BM, BN, at_once):
+    g,h = max(1, min(tall, round((at_once*BN/BM)**.5))),max(1, min(wide, round((at_once*BM/BN)**.5)))
+    orders = bands(tall, wide)
+    return min(orders[g-1], orders[tall+h-1], key=lambda o: fetches(o, BM, BN, at_once))
+
+@wrong('22.order')
+def up_to_sixteen(tall, wide, BM, BN, at_once):
+    orders = bands(tall, wide)
+    return min(orders[:tall][:16] + orders[tall:][:16], key=lambda o: fetches(o, BM, BN, at_once))
+
+@wrong('22.order')
+def full_lots_alone(tall, wide, BM, BN, at_once):
+    full = tall*wide//at_once*at_once
+    return min(bands(tall, wide), key=lambda o: fetches(o[:full], BM, BN, at_once))
 
 @wrong('22.order')
 def the_same_again(tall, wide, BM, BN, at_once): return [(r%4,c) for r in range(tall) for c in range(wide)]
