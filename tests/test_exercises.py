@@ -206,6 +206,7 @@ TOLD = {
         ('keeps_all_parts', 'rank 0 of 3 keeps 3 parts of the keys for later'),
         ('returns_at_once', 'a rank returns before it has handed anything over'),
         ('the_left_neighbour_again', 'rank 0 of 3 attended to the keys of ranks [0, 2, 2]; once each is wanted'),
+        ('once_too_often', '2 exchanges were made, where 1 will do'),
         ('a_mean', 'rank 0 of 2 had the right keys, but: '),
         ('with_its_lse', 'rank 0 of 2 returned 2 things; return `out` alone'),
         ('one_place_short', 'dk of rank 0 of 2: it is that of the keys of rank 1, and not home yet'),

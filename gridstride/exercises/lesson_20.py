@@ -169,7 +169,7 @@ def lockstep(
 def turns_of(rounds, wanted):
     "Raise unless there were as many exchanges as are needed"
     if rounds != wanted:
-        raise AssertionError(f'there were {rounds} exchanges; {wanted} are needed, and no more')
+        raise AssertionError(f'{rounds} exchanges were made, where {wanted} will do')
 
 
 def attend(q, k, v):
