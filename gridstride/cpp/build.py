@@ -340,7 +340,6 @@ _BEFORE_OWN = dict(
     gcc='__attribute__((used, no_reorder)) static void gridstride_before() {}\n',
     clang='__attribute__((used)) static void gridstride_before() {}\n',
 )
-_LAMBDA = re.compile(r'\[\s*(?:[&=]|\]\s*[({])')  # which may be compiled before its kernel
 
 
 def _include_first(sources):
@@ -442,7 +441,7 @@ def emulate_rewritten(
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
-        before = _BEFORE_OWN[c.kind] if own_to_it in marked[shown_as] or _LAMBDA.search(text) else ''
+        before = _BEFORE_OWN[c.kind] if own_to_it in marked[shown_as] else ''
         first = f'{_include_first(texts)}{at}\n{by_nvcc}{macros}{before}'
         sources[f'{unit}.cpp'] = f'{first}#line 1 "{shown_as}"\n{marked[shown_as]}'
 
