@@ -533,6 +533,29 @@ def test_a_finding_in_a_function_in_ptx_names_both_lines():
             assert f'line {e.value.line}: x[i] = 1;' in str(e.value)
 
 
+def test_a_finding_in_a_lambda_names_both_lines():
+    "Also where it is compiled before its kernel, as what is called twice may be"
+    src = '''__global__ void k(const float *m, const float *n, float *out, int h, int w) {
+    __shared__ float ms[2][4][4], ns[2][4][4];
+    int c = threadIdx.x, r = threadIdx.y;
+    auto fill = [&](int buf, int i) {
+        ms[buf][r][c] = r < h ? m[r*w + i+c] : 0;
+        ns[buf][r][c] = c < h && i+r < w ? n[(i+r)*h + c] : 0;
+    };
+    float o = 0;
+    fill(0, 0);
+    for (int i = 0, buf = 0; i < w; i += 4, buf = 1-buf) {
+        __syncthreads();
+        if (i+4 < w) fill(1-buf, i+4);
+        for (int j = 0; j < 4; j++) o += ms[buf][r][j]*ns[buf][j][c];
+    }
+    if (r < h && c < h) out[r*h + c] = o;
+}'''
+    with cpp.on_emulator():
+        with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,(4,4)](*(torch.ones(1) for _ in range(3)), 1, 1)
+    assert (e.value.line, e.value.called) == (5, 9) and 'line 5: ms[buf][r][c] = r < h' in str(e.value)
+
+
 def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
     "A header that is included: its line 4, and lines 4 and 5 of the source"
     monkeypatch.chdir(tmp_path)
