@@ -166,34 +166,45 @@ def product(fn, threads, rng, h, k, w, **constants):
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
 
 
-def barriers(src) -> list:
-    "For each `__syncthreads` in CUDA C: in how many loops it stands"
-    res, blocks, inside, begun, parens = (
-        [],
-        [],
-        0,
-        0,
-        0,
-    )  # `begun`: loops whose body, a block or one statement, is still to come
-    for o in re.findall(
-        r'__syncthreads|\b(?:for|while|do)\b|[(){};]', re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
-    ):
-        if o == '__syncthreads':
+def without_comments(src) -> str:
+    "CUDA C without what it says to its readers"
+    return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
+
+
+def depths(src, what) -> list:
+    "For each place in CUDA C that the pattern `what` fits: in how many loops it stands"
+    res, blocks, inside, begun, parens = [], [], 0, 0, 0  # `begun`: loops whose body is still to come
+    for o in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', without_comments(src)):
+        if o[1]:
             res.append(inside + begun)
-        elif o[0] in 'fwd':
+        elif o[0][0] in 'fwd':
             begun += 1
-        elif o in '()':
-            parens += 1 if o == '(' else -1
+        elif o[0] in '()':
+            parens += 1 if o[0] == '(' else -1
         elif parens:
             pass
-        elif o == '{':
+        elif o[0] == '{':
             blocks.append(begun)
             inside, begun = inside + begun, 0
-        elif o == '}':
+        elif o[0] == '}':
             inside -= blocks.pop() if blocks else 0
         else:
             begun = 0
     return res
+
+
+def barriers(src) -> list:
+    "For each `__syncthreads` in CUDA C: in how many loops it stands"
+    return depths(src, '__syncthreads')
+
+
+def never_read(src) -> list:
+    "Names of shared arrays that are written and never read, as far as the source's words tell"
+    src = without_comments(src)
+    shared = re.findall(r'__shared__[^;]*;', src)
+    names = [o for line in shared for o in re.findall(r'(\w+)\s*\[', line)]
+    rest = re.sub(r'__shared__[^;]*;', '', src)
+    return [o for o in names if not re.search(rf'\b{o}\b(?!(?:\s*\[[^;=]*\])\s*=[^=])', rest)]
 
 
 @problem(
@@ -210,13 +221,18 @@ def barriers(src) -> list:
 )
 def _(fn, rng, h, k, w, tw):
     src = source(fn)
-    depths = barriers(src)
-    if re.search(r'__syncwarp|\bbar\.|\bsync\(', src) or depths.count(0) > 1 or [o for o in depths if o] != [1]:
+    found = barriers(src)
+    other = re.search(r'__syncwarp|\bbar\.|\bsync\(', without_comments(src))
+    if other or found.count(0) > 1 or [o for o in found if o] != [1]:
         raise AssertionError(
             'one __syncthreads() in the loop over the phases, and at most one before it, are allowed; yours: '
-            f'{depths.count(0)} before it, {depths.count(1)} in it, {sum(o > 1 for o in depths)} in a loop '
-            'within a loop'
+            f'{found.count(0)} before it, {found.count(1)} in it, {sum(o > 1 for o in found)} in a loop '
+            'within a loop' + (f', and {other[0].rstrip("(")}' if other else '')
         )
+    if unused := never_read(src):
+        raise AssertionError(f'{unused[0]} is in shared memory, and nothing is read from it')
+    if any(o > 1 for o in depths(src, r'\b[mn]\s*\[')):
+        raise AssertionError('m or n is read in a loop within the loop over the phases: read from the tiles there')
     product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
 
 

@@ -230,6 +230,13 @@ def test_13_the_useful_part_of_waves_and_tiles():
 def test_13_barriers_are_counted_by_the_loops_they_stand_in(src, depths): assert lesson_13.barriers(src) == depths
 
 
+@pytest.mark.parametrize('src,unread', [
+    ('__shared__ float ms[2][4][4], ns[2][4][4]; ms[p%2][a][b] = 1; ns[1][f(a)[0]][b] = 2; o = ms[0][1][2]*3;', ['ns']),
+    ('__shared__ float a[2][4], b[2][4]; a[0][1] = b[0][1] = 3; x = a[0][2] == 3; float4 *p = (float4 *)b;', []),
+    ('extern __shared__ float s[]; float *ms = s; ms[0] = 1;', [])])
+def test_13_tiles_that_are_only_written_are_found(src, unread): assert lesson_13.never_read(src) == unread
+
+
 def test_21_places_of_a_fragment():
     places = lesson_21.places_of_a()
     assert len(places) == 256 and places[9, 3] == (5, 1, 1)

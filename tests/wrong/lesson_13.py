@@ -181,3 +181,15 @@ def a_barrier_within_two_loops():
     return changed(TURNS, ('        __syncthreads();\n', ''),
         ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];',
          'for (int i = 0; i < BK; i++) { if (i == 0) __syncthreads(); o += ms[buf][tr][i] * ns[buf][i][tc]; }'))
+
+@wrong('13.turns')
+def tiles_that_nobody_reads():
+    return changed(TURNS, ('for (int i = 0; i < BK; i++) o += ms[buf][tr][i] * ns[buf][i][tc];', ''),
+        ('    if (r < h && c < w) out',
+         '    for (int i = 0; i < k && r < h && c < w; i++) o += m[r*k+i] * n[i*w+c];\n    if (r < h && c < w) out'))
+
+@wrong('13.turns')
+def only_m_has_tiles():
+    return changed(TURNS, ('ns[2][BK][BN]', 'unused'),
+        ('        ns[buf][tr][tc] = c < w && idx+tr < k ? n[(idx+tr)*w + c] : 0;\n', ''),
+        ('* ns[buf][i][tc]', '* (c < w && idx+i < k ? n[(idx+i)*w + c] : 0)'))
