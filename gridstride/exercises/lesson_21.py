@@ -114,6 +114,7 @@ def check_places(r, row):  # of columns 0 to 31
 # The other two return sources. The lesson's own functions go before, and they are tried on the emulator, a
 # GPU or not. A result may be off by half a unit of bfloat16's last place, and by what float32 loses.
 GIVEN = basics + mma + ldmatrix
+IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the sums as they are
 
 
 def bare(src) -> str:
@@ -125,12 +126,18 @@ def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` ta
     "Launch kernel `name` by single warps: `out` shall be `a` @ `b`"
     if 'mma(' not in bare(source(fn)):
         raise AssertionError('it has no mma in it: the tensor core is to do the work')
-    out = launch(lambda: GIVEN + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
+
+    def made(given):
+        return launch(lambda: given + source(fn), name, grid, 32, **args).reshape(args['out'].shape)
+
+    out = made(GIVEN)
     try:
         Reference(a, b)(out)
     except AssertionError as e:
         why = next((why for why, *other in mistakes(a, b, out) if fits(*other)), None)
         raise AssertionError(f'{e}\n  That is what comes out when {why}' if why else str(e)) from None
+    if fits(a, b, made(GIVEN.replace(mma, IDLE))):
+        raise AssertionError('right, but no mma makes it: the tensor core is to do the work')
 
 
 def fits(a, b, out) -> bool:

@@ -5,6 +5,7 @@ import torch
 
 from ..cpp import cuda_kernel, on_emulator, options
 from ..exercise import problem
+from ..findings import KernelError
 from .lesson_05 import source
 from .lesson_21 import bare
 from ..kernels.hopper import boxes, hopper, store, stores_basics, tiles
@@ -259,12 +260,22 @@ def both_orders(judge):
             judge()
 
 
-def relu(src, x):
+def relu(src, x, threads=128):
     "What the kernel `relu_k` of `src` makes of a matrix, a block for each 64 x 64 box"
     out = torch.full_like(x, torch.nan)
     grid = cdiv(x.shape[1], 64), cdiv(x.shape[0], 64)
-    cuda_kernel(GIVEN + src, name='relu_k')[grid, 128](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))
+    cuda_kernel(GIVEN + src, name='relu_k')[grid, threads](tensor_map(x, (64, 64)), tensor_map(out, (64, 64)))
     return out
+
+
+def one_warp_does_all(src, x, want):
+    "Is nothing lacking where the other three warps of each block are not launched, whom the kernel takes to be there?"
+    try:
+        with on_emulator():
+            check(relu(src.replace('blockDim.x', '128'), x, threads=32).float(), want)
+    except (AssertionError, KernelError):
+        return False
+    return True
 
 
 @problem(
@@ -286,7 +297,12 @@ def _(fn, rng, h, w):
         if word not in bare(src):
             raise AssertionError(f'it has no {word}: TMA is to bring the boxes, and to take them away')
     x = torch.tensor(rng.standard_normal((h, w)), dtype=torch.float32).bfloat16()
-    both_orders(lambda: check(relu(src, x).float(), x.clamp(min=0).float()))
+    want = x.clamp(min=0).float()
+    both_orders(lambda: check(relu(src, x).float(), want))
+    if h >= 64 and one_warp_does_all(src, x, want):
+        raise AssertionError(
+            'right, but one warp, or one thread, changes all numbers of a box: share them out among its 128 threads'
+        )
 
 
 broken = r'''

@@ -88,6 +88,11 @@ __global__ void linear_k(const bf16 *m, const bf16 *n, bf16 *out, int h, int w, 
 def mma_in_a_comment():
     return changed(without_the_tensor_core(), ('float o = 0;', 'float o = 0; /* mma(o, a, b[0], b[1]); */'))
 
+@wrong('21.linear')
+def mma_beside_the_sums():
+    return changed(without_the_tensor_core(),
+                   ('float o = 0;', 'float o = 0, d[4] = {}; unsigned a[4] = {}; mma(d, a, 0, 0);'))
+
 
 GRAM = r'''
 __global__ void gram_k(const bf16 *m, bf16 *out, int h, int w) {

@@ -245,6 +245,16 @@ def columns_first(): return changed(RELU, ('tma_store(out, r, c, at)', 'tma_stor
 def waits_for_the_next_phase(): return changed(RELU, ('barrier_wait(full, 0)', 'barrier_wait(full, 1)'))
 
 @wrong('22.relu')
+def one_thread_changes_all():
+    return changed(RELU, ('for (int i = threadIdx.x; i < 64*64; i += 128)',
+                          'if (threadIdx.x == 0) for (int i = 0; i < 64*64; i++)'))
+
+@wrong('22.relu')
+def one_warp_changes_all():
+    return changed(RELU, ('for (int i = threadIdx.x; i < 64*64; i += 128)',
+                          'if (threadIdx.x < 32) for (int i = threadIdx.x; i < 64*64; i += 32)'))
+
+@wrong('22.relu')
 def without_tma(): return r'''
 __global__ void relu_k(const __nv_bfloat16 *x, __nv_bfloat16 *out) {
     int i = blockIdx.x*128 + threadIdx.x;
