@@ -200,6 +200,11 @@ def test_who_forgot_the_return_is_told_so():
 
 # What a message says of a wrong answer, beside that it is one: lesson -> (which answer, words)
 TOLD = {
+    '12': [
+        ('by_the_school_formula', 'near, but rounded too much. Square distances, not the large numbers'),
+        ('the_first_block_does_all', 'block 0 alone reads x: let each have a share'),
+        ('one_thread_without_a_ticket', '0 tickets for 1 block: each block takes one'),
+        ('the_last_block_does_all', 'parts[0] is NaN after the launch: each block leaves the sum of its share there')],
     '17': [
         ('numbers_alone', 'a list of (tile, masked) is to be returned; it has 0'),
         ('queries_alone', 'three arrays are to be returned, for dq, dk and dv; got ndarray')],

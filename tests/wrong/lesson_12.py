@@ -141,6 +141,31 @@ def floats_by_atomics():
         for i in range(cuda.grid(1), x.size, cuda.gridsize(1)): cuda.atomic.add(out, 0, x[i])
     return sum_k
 
+@wrong('12.last')
+def the_first_block_does_all():
+    return changed(sum_k, 'range(cuda.grid(1), x.size, cuda.gridsize(1))', 'range(t, x.size if b == 0 else 0, 64)')
+
+@wrong('12.last')
+def one_thread_without_a_ticket():
+    @cuda.jit
+    def sum_k(x, parts, ticket, out):
+        if cuda.grid(1) == 0:
+            v = np.float32(0)
+            for i in range(x.size): v += x[i]
+            out[0] = v
+    return sum_k
+
+@wrong('12.last')
+def the_last_block_does_all():
+    @cuda.jit
+    def sum_k(x, parts, ticket, out):
+        if cuda.threadIdx.x == 0 and cuda.atomic.add(ticket, 0, 1) == cuda.gridDim.x - 1:
+            v = np.float32(0)
+            for i in range(x.size): v += x[i]
+            out[0] = v
+            ticket[0] = 0
+    return sum_k
+
 
 @cuda.jit
 def keep_k(x, out, count):
@@ -214,4 +239,23 @@ def a_thread_looks_at_all_before():
         for i in range(min(t, x.size)): place += x[i] > 0
         if t < x.size and x[t] > 0: out[place] = x[t]
         if t == 127: count[0] = place + (x.size > 127 and x[127] > 0)
+    return keep_k
+
+@wrong('12.keep')
+def one_thread_scans():
+    @cuda.jit
+    def keep_k(x, out, count):
+        s = cuda.shared.array(128, np.int32)
+        t = cuda.threadIdx.x
+        keep = 1 if t < x.size and x[t] > 0 else 0
+        s[t] = keep
+        cuda.syncthreads()
+        if t == 0:
+            n = 0
+            for i in range(128):
+                n += s[i]
+                s[i] = n
+        cuda.syncthreads()
+        if keep: out[s[t] - 1] = x[t]
+        if t == 127: count[0] = s[127]
     return keep_k
