@@ -420,12 +420,11 @@ short_first = {'''
         bool more = p + STAGES-1 < phases;
 ''', '(to, j, mz < left)': '(to, j, more)', '(to, j, ny + j*NR < left)': '(to, j, more)'}
 
-# %% ../../nbs/13_matmul_ladder.ipynb #8813c5d3
+# %% ../../nbs/13_matmul_ladder.ipynb #49f12ecd
 def whole_quads(h, w, k): # True, or why not
     "Is there room for a tile of 128 by 128, and does each row of n begin at a multiple of 16 bytes?"
     return whole_tiles(h, w, k) if w%4 == 0 else 'a row of n is no multiple of 16 bytes'
 
-# %% ../../nbs/13_matmul_ladder.ipynb #49f12ecd
 own_copy = {'''
     __pipeline_memcpy_async(to, from, 4*N, in ? 0 : 4*N);
 ''': '''

@@ -1,10 +1,10 @@
-"""Pictures of a tiled product: what a block, a warp and a thread of it touch in one phase."""
+"""Pictures of a tiled product: what its block, warps and threads touch in one phase, and how banks serve them."""
 
 import numpy as np
 
-from ..draw import LINE, PALETTE, Panel, svg_rect, svg_text
+from ..draw import LINE, PALETTE, Panel, cells, svg_rect, svg_text
 
-__all__ = ['phase']
+__all__ = ['phase', 'served']
 
 _BLOCK, _WARP, _THREAD = PALETTE[0], PALETTE[1], '#d55e00'
 _LEGEND = ((_BLOCK, 'the block'), (_WARP, 'one of its warps'), (_THREAD, 'one thread of it'))
@@ -65,3 +65,18 @@ def phase(
     for i, (color, words) in enumerate(_LEGEND):
         parts += [svg_rect(0, 24 + 20 * i, 12, 12, color), svg_text(18, 34 + 20 * i, words, 11, 'start')]
     return Panel(x + size * w + 2, y + size * h + 2, parts)
+
+
+def served(
+    wavefronts,  # for each, {quad: lanes}: which four floats of shared memory it serves, and to whom
+    title,
+) -> Panel:
+    "A row for each wavefront, a column for each four banks, with the lanes that are served"
+    labels = np.full((len(wavefronts), 8), '', dtype=object)
+    for r, one in enumerate(wavefronts):
+        for q, lanes in one.items():
+            labels[r, q % 8] = f'{lanes[0]}..{lanes[-1]}' if len(lanes) > 1 else lanes[0]
+    turn = np.arange(len(wavefronts))
+    colors = np.where(labels == '', -1, turn[:, None])
+    rows = [f'wavefront {i}' for i in turn]
+    return cells(labels, colors, f'{title}: {len(turn)} wavefronts', rows=rows, cols=range(0, 32, 4), size=31)
