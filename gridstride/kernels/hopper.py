@@ -80,6 +80,7 @@ __device__ u64 descriptor(u32 at, u32 lead) {
 
 '''
 
+# %% ../../nbs/22_hopper_gemm.ipynb #2b5a25d4
 products = ''.join(wgmma(n) for n in (64,128,192,256)) + tensor_cores + r'''
 // starts d (+)= a tile of m, 64*M x BK, at `a`, times a tile of n, BK x BN, at `b`
 template<int M> __device__ void multiply(float (&d)[M][BN/2], u32 a, u32 b, bool more) {
@@ -122,6 +123,7 @@ def tiles(BM, BN, BK, STAGES): # bytes
     "Shared memory for both tiles, in all stages"
     return STAGES*(BM + BN)*BK*2
 
+# %% ../../nbs/22_hopper_gemm.ipynb #d46fcba1
 warpgroup = Rung('warpgroup', hopper + store + r'''
 __global__ void __launch_bounds__(128)
 warpgroup_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
@@ -243,6 +245,7 @@ __device__ void place(int tile, int tall, int wide, int &tr, int &tc) {
 }
 '''
 
+# %% ../../nbs/22_hopper_gemm.ipynb #4dac033d
 persistent = Rung('persistent', hopper + registers + order + store + r'''
 __global__ void __launch_bounds__(384, 1)
 persistent_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap n,
@@ -376,6 +379,8 @@ __device__ void stores_commit() { asm volatile("cp.async.bulk.commit_group;" :::
 __device__ void stores_have_read() { asm volatile("cp.async.bulk.wait_group.read 0;" ::: "memory"); }
 
 '''
+
+# %% ../../nbs/22_hopper_gemm.ipynb #50a7c447
 stores = stores_basics + r'''
 // a warp's 16 x BN results, from row r and column c on, 64 columns at a time by way of its own 2048 bytes at `s`
 __device__ void store_by_tma(float (&d)[BN/2], const TensorMap &out, int r, int c, u32 s) {
@@ -448,6 +453,7 @@ stored_k(const __grid_constant__ TensorMap m, const __grid_constant__ TensorMap 
 }
 '''
 
+# %% ../../nbs/22_hopper_gemm.ipynb #d5700aa0
 def boxes_with_out(BM):
     "Rows and columns of TMA's boxes, for the result as well: 16 rows a warp"
     return dict(m=(BM,64), n=(64,64), out=(16,64))
