@@ -1,6 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import warnings
+from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -199,15 +200,16 @@ def reads_of(t, name):
 @problem(
     '17.window',
     cases=[
-        dict(n=n, window=window, BM=BM, BN=BN, scale=scale)
-        for n, window, BM, BN, scale in (
-            (16, 16, 16, 16, 0.25),
-            (1, 1, 16, 16, 0.25),
-            (50, 7, 16, 16, 0.25),
-            (90, 40, 32, 16, 0.25),
-            (70, 5, 16, 32, 0.25),
-            (33, 1, 16, 16, 50.0),  # a block's first key begins a tile
-            (33, 2, 16, 16, 0.5),  # it ends one
+        dict(n=n, window=window, BM=BM, BN=BN, scale=scale, fall=fall)
+        for n, window, BM, BN, scale, fall in (
+            (16, 16, 16, 16, 0.25, 0),
+            (1, 1, 16, 16, 0.25, 0),
+            (50, 7, 16, 16, 0.25, 0),
+            (90, 40, 32, 16, 0.25, 0),
+            (70, 5, 16, 32, 0.25, 0),
+            (33, 1, 16, 16, 50.0, 0),  # a block's first key begins a tile
+            (33, 2, 16, 16, 0.5, 0),  # it ends one
+            (50, 40, 16, 16, 0.25, 200),
         )
     ],
     hints=[
@@ -216,21 +218,36 @@ def reads_of(t, name):
         'A row may see nothing in the first tile, and its `top` is still `-inf`: take 0 instead of it in `tl.exp`.',
     ],
 )
-def _(fn, rng, n, window, BM, BN, scale):
+def _(fn, rng, n, window, BM, BN, scale, fall):
     kernel, D = kernel_of(fn), 16
     q, k, v = (random(rng, n, D).bfloat16() for _ in range(3))
+    if fall:  # so much less are the scores of each tile of keys
+        q[:, 0], k[:, 0] = 1 / scale, -fall * (torch.arange(n) // BN)
     out = unwritten(n, D)
     with tile.trace() as t:
         kernel[(cdiv(n, BM),)](q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
     s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(seen_in_window(n, window)), -torch.inf)
     # weights are rounded to the 8 bits of bf16, and values are about 1
-    check(out, (s.softmax(-1) @ v.double()).float(), rtol=0.02, atol=0.02)
+    with _falling(fall, 'tile'):
+        check(out, (s.softmax(-1) @ v.double()).float(), rtol=0.02, atol=0.02)
     visited = [(i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in tiles_seen(first, BM, BN, n, window)]
     most = D * sum(rows for _, rows in visited)
     if reads_of(t, 'k') > most:
         raise AssertionError(
             f'{reads_of(t, "k")} numbers of k are read; the tiles in which a row sees a key have {most}'
         )
+
+
+@contextmanager
+def _falling(fall, of):
+    "What fails in here is told of scores that are less in each tile, or page"
+    try:
+        yield
+    except AssertionError as e:
+        if not fall:
+            raise
+        why = f'the scores of a {of} are {fall} less than those of the one before: keep the largest so far'
+        raise AssertionError(f'{e}\n  {why}') from None
 
 
 def _quarters(rng, *shape):
@@ -241,14 +258,15 @@ def _quarters(rng, *shape):
 @problem(
     '17.paged',
     cases=[
-        dict(lens=list(lens), PAGE=PAGE, shift=shift)
-        for lens, PAGE, shift in (
-            ((4,), 4, 0),
-            ((1, 5, 8), 4, 0),
-            ((16, 3), 16, 0),
-            ((33, 1, 17, 16), 8, 0),
-            ((5, 3), 4, 200),
-            ((5, 3), 4, -200),
+        dict(lens=list(lens), PAGE=PAGE, shift=shift, fall=fall)
+        for lens, PAGE, shift, fall in (
+            ((4,), 4, 0, 0),
+            ((1, 5, 8), 4, 0, 0),
+            ((16, 3), 16, 0, 0),
+            ((33, 1, 17, 16), 8, 0, 0),
+            ((5, 3), 4, 200, 0),
+            ((5, 3), 4, -200, 0),
+            ((9, 3), 4, 0, 200),
         )
     ],
     hints=[
@@ -257,7 +275,7 @@ def _quarters(rng, *shape):
         'Mask the loads of keys *and* values behind the end: a weight of 0 times NaN is NaN. Hidden scores are `-inf`.',
     ],
 )
-def _(fn, rng, lens, PAGE, shift):
+def _(fn, rng, lens, PAGE, shift, fall):
     kernel, D, PAGES = kernel_of(fn), 16, max(cdiv(n, PAGE) for n in lens) + 1
     table = torch.full((len(lens), PAGES), -1, dtype=torch.int32)
     used = iter(rng.permutation(sum(cdiv(n, PAGE) for n in lens) + 2).tolist())
@@ -266,11 +284,12 @@ def _(fn, rng, lens, PAGE, shift):
     q[:, 0] = 2
     for i, n in enumerate(lens):
         keys, values = _quarters(rng, n, D), random(rng, n, D)
-        keys[:, 0] = shift  # which all scores have more, as `scale` is 0.5
+        keys[:, 0] = shift - fall * (torch.arange(n) // PAGE)  # which all scores have more, as `scale` is 0.5
         for at in range(0, n, PAGE):
             page = table[i, at // PAGE] = next(used)
             k[page, : len(keys[at : at + PAGE])] = keys[at : at + PAGE]
             v[page, : len(values[at : at + PAGE])] = values[at : at + PAGE]
         rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
     kernel[(len(lens),)](q, k, v, table, torch.tensor(lens, dtype=torch.int32), out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
-    check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)
+    with _falling(fall, 'page'):
+        check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)

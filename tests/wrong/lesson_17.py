@@ -186,6 +186,9 @@ def window_with_its_own_scale(): return changed(window_k, '*scale,', '*D**-0.5,'
 def no_top_below_zero():
     return changed(window_k, "tl.full((BM,), -float('inf'), tl.float32)", 'tl.zeros((BM,), tl.float32)')
 
+@wrong('17.window')
+def largest_of_each_tile(): return changed(window_k, 'new = tl.maximum(top, tl.max(s, 1))', 'new = tl.max(s, 1)')
+
 
 @triton.jit
 def paged_k(q, k, v, table, lens, out, scale, PAGES: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr):
@@ -225,3 +228,6 @@ def no_maximum(): return changed(paged_k, 'new = tl.maximum(top, tl.max(s))', 'n
 
 @wrong('17.paged')
 def largest_from_zero(): return changed(paged_k, "top,total,o = -float('inf'),", 'top,total,o = 0.,')
+
+@wrong('17.paged')
+def largest_of_each_page(): return changed(paged_k, 'new = tl.maximum(top, tl.max(s))', 'new = tl.max(s)')
