@@ -18,6 +18,7 @@ def whole(h, w, k): # True, or why not
     "A fragment has no guard"
     return h%16==w%16==k%16==0 or 'h, w and k must be multiples of 16: a fragment has no guard'
 
+# %% ../../nbs/21_tensor_cores.ipynb #8dfd539a
 wmma = Rung('wmma', r'''
 #include <cuda_bf16.h>
 #include <mma.h>
@@ -119,8 +120,6 @@ template<int I, int J> __device__ void store(const float (&o)[I][J][4], bf16 *ou
     }
 }
 '''
-
-# %% ../../nbs/21_tensor_cores.ipynb #a4ede7c9
 pair_up = r'''
 __device__ u32 pair(const bf16 *p, int step) {            // p[0] below, p[step] above
     return *(const unsigned short *)p | *(const unsigned short *)(p + step) << 16;
