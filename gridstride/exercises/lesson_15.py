@@ -1,6 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import re
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -24,6 +25,21 @@ def unwritten(*shape):
     return torch.full(shape, torch.nan)
 
 
+@contextmanager
+def falling(
+    fall,  # how much less scores are in each tile, block or page than in the one before
+    of,  # which of these
+):
+    "What fails in here is told of scores that fall, if they do"
+    try:
+        yield
+    except AssertionError as e:
+        if not fall:
+            raise
+        why = f'what is in a {of} is {fall} less than in the one before: keep the largest so far'
+        raise AssertionError(f'{e}\n  {why}') from None
+
+
 def passes_of(ops, wanted):
     "(one operator after the other, fused) passes over memory"
     inputs, made = set(), set()
@@ -31,6 +47,16 @@ def passes_of(ops, wanted):
         inputs |= set(reads) - made
         made |= {writes}
     return sum(len(set(reads)) + 1 for reads, _ in ops), len(inputs) + len(made & set(wanted))
+
+
+def in_place(ops):
+    "A word about the first tensor that is read and then written, if there is one"
+    seen = set()
+    for reads, writes in ops:
+        seen |= set(reads)
+        if writes in seen:
+            return f'; {writes} is written in place: it was there, and is read from memory first'
+    return ''
 
 
 GELU = (
@@ -67,7 +93,7 @@ def _(fn, rng, ops, wanted):
         raise AssertionError(f'two numbers are to be returned, (one after the other, fused); got {got!r}')
     for name, have, right in zip(('one after the other', 'fused'), got, want):
         if have != right:
-            raise AssertionError(f'{ops}, of which {wanted} is wanted, {name}: got {have}, but it is {right} passes')
+            raise AssertionError(f'{name}: got {have}, but it is {right} passes{in_place(ops)}')
 
 
 @problem(
@@ -157,14 +183,15 @@ def _(fn, rng, h, w, mean, eps):
 @problem(
     '15.loss',
     cases=[
-        dict(h=h, w=w, scale=scale, shift=shift)
-        for h, w, scale, shift in (
-            (2, 32, 1, 0),
-            (1, 1, 1, 0),
-            (3, 100, 3, 0),
-            (4, 33, 1, 0),
-            (2, 150, 1000, 0),
-            (3, 70, 1, -150),  # exp is 0 for all of them
+        dict(h=h, w=w, scale=scale, shift=shift, fall=fall)
+        for h, w, scale, shift, fall in (
+            (2, 32, 1, 0, 0),
+            (1, 1, 1, 0, 0),
+            (3, 100, 3, 0, 0),
+            (4, 33, 1, 0, 0),
+            (2, 150, 1000, 0, 0),
+            (3, 70, 1, -150, 0),  # exp is 0 for all of them
+            (2, 90, 1, 0, 200),
         )
     ],
     hints=[
@@ -174,16 +201,18 @@ def _(fn, rng, h, w, mean, eps):
         '`top + tl.log(total)`, minus the logit of the answer, which is loaded with `mask=at >= 0`.',
     ],
 )
-def _(fn, rng, h, w, scale, shift):
+def _(fn, rng, h, w, scale, shift, fall):
     logits, loss = scale * random(rng, h, w) + shift, unwritten(h)
     logits[0] = logits[0].sort().values  # each block brings a larger one
+    logits -= fall * (torch.arange(w) // 32)  # or, if so, one that is far below
     answer = torch.tensor(rng.integers(0, w, h))
     answer[0] = 0  # which is no padding
     if h > 1:
         answer[rng.integers(1, h)] = -100
     with tile.trace() as t:
         launch(fn, h, logits, answer, loss, w, BLOCK=32)
-    check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
+    with falling(fall, 'block'):
+        check(loss, F.cross_entropy(logits.double(), answer, reduction='none').float(), rtol=1e-5, atol=1e-5)
     read = sum(len(a['at']) for a in t.accesses if a['array'] == 'logits' and a['verb'] == 'read')
     if read > h * w + h:
         raise AssertionError(f'{read} logits are read, of {h} rows of {w}: once each, and the answers, is {h * w + h}')

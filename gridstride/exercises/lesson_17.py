@@ -1,7 +1,6 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import warnings
-from contextlib import contextmanager
 
 import numpy as np
 import torch
@@ -10,7 +9,7 @@ from .. import tile
 from ..exercise import problem
 from ..utils import cdiv, check
 from .lesson_14 import kernel_of
-from .lesson_15 import random, unwritten
+from .lesson_15 import falling, random, unwritten
 
 __all__ = ['asked', 'weighed', 'seen_in_window', 'tiles_seen']
 
@@ -228,7 +227,7 @@ def _(fn, rng, n, window, BM, BN, scale, fall):
         kernel[(cdiv(n, BM),)](q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
     s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(seen_in_window(n, window)), -torch.inf)
     # weights are rounded to the 8 bits of bf16, and values are about 1
-    with _falling(fall, 'tile'):
+    with falling(fall, 'tile'):
         check(out, (s.softmax(-1) @ v.double()).float(), rtol=0.02, atol=0.02)
     visited = [(i, min(n - i * BN, BN)) for first in range(0, n, BM) for i, _ in tiles_seen(first, BM, BN, n, window)]
     most = D * sum(rows for _, rows in visited)
@@ -236,18 +235,6 @@ def _(fn, rng, n, window, BM, BN, scale, fall):
         raise AssertionError(
             f'{reads_of(t, "k")} numbers of k are read; the tiles in which a row sees a key have {most}'
         )
-
-
-@contextmanager
-def _falling(fall, of):
-    "What fails in here is told of scores that are less in each tile, or page"
-    try:
-        yield
-    except AssertionError as e:
-        if not fall:
-            raise
-        why = f'the scores of a {of} are {fall} less than those of the one before: keep the largest so far'
-        raise AssertionError(f'{e}\n  {why}') from None
 
 
 def _quarters(rng, *shape):
@@ -291,5 +278,5 @@ def _(fn, rng, lens, PAGE, shift, fall):
             v[page, : len(values[at : at + PAGE])] = values[at : at + PAGE]
         rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
     kernel[(len(lens),)](q, k, v, table, torch.tensor(lens, dtype=torch.int32), out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
-    with _falling(fall, 'page'):
+    with falling(fall, 'page'):
         check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)

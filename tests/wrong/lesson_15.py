@@ -130,6 +130,9 @@ def long_k(logits, answer, loss, w, BLOCK: tl.constexpr):
 def no_maximum(): return changed(long_k, 'new = tl.maximum(top, tl.max(v))', 'new = 0.')
 
 @wrong('15.loss')
+def largest_of_each_block(): return changed(long_k, 'new = tl.maximum(top, tl.max(v))', 'new = tl.max(v)')
+
+@wrong('15.loss')
 def begins_with_a_maximum_of_zero(): return changed(long_k, "top,total = -float('inf'),0.", 'top,total = 0.,0.')
 
 @wrong('15.loss')
