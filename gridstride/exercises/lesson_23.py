@@ -127,7 +127,8 @@ def _told(calls, wide, l, p, scale):
     total = weights.sum(-1, keepdims=True)
     if not (np.all(total > 0) and _alike(weights / total, p)):
         return 'the rows for `scores` are right, and the weights for `means` are not'
-    return 'rows and weights are right, and what is made of the means is not'
+    sums = '' if _alike(total, 1) else f", but for their sums ({', '.join(f'{o:.3g}' for o in total[:, 0])})"
+    return f'rows and weights are right{sums}, and what is made of the means is not'
 
 
 @problem(

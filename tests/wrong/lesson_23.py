@@ -119,6 +119,14 @@ def one_top_for_all_heads(*args): return decoded_from(np.max, *args)
 def no_top_below_zero(*args): return decoded_from(lambda s: np.maximum(s.max(-1, keepdims=True), 0), *args)
 
 
+@wrong('23.latent')
+def one_sum_for_all_heads(q, qr, wk, wv, scores, means):
+    l,d = wk.shape[1:]
+    s = scores(np.concatenate([(wk @ q[...,None])[...,0], qr], -1))*(d + qr.shape[1])**-.5
+    p = np.exp(s - s.max(-1, keepdims=True))
+    return (means(p/p.sum())[:,None,:l] @ wv)[:,0]
+
+
 @wrong('23.shares')
 def pieces_in_one_list(pages, sms, fixed): return [(i, 0, pages[i]) if i < len(pages) else () for i in range(sms)]
 
