@@ -200,7 +200,15 @@ def test_who_forgot_the_return_is_told_so():
 
 # What a message says of a wrong answer, beside that it is one: lesson -> (which answer, words)
 TOLD = {
+    '08': [('none_for_no_operator', "the name is a string, and '' where no operator runs in the gap; got None")],
+    '09': [
+        ('counts_of_sixteen_bits', 'for h=4, w=70000, equal=True'),
+        ('one_thread_for_all', 'the sums of 63 of 64 threads are 0: share the numbers out')],
+    '11': [
+        ('one_thread_for_all_pieces', '1 thread counted 64 pieces of 32 bytes: each has one of its own'),
+        ('one_thread_for_all_columns', '1 thread wrote 64 columns: each has one of its own')],
     '12': [
+        ('one_warp_for_all_rows', '1 warp wrote 4 rows: each has one of its own'),
         ('by_the_school_formula', 'near, but rounded too much. Square distances, not the large numbers'),
         ('the_first_block_does_all', 'block 0 alone reads x: let each have a share'),
         ('one_thread_without_a_ticket', '0 tickets for 1 block: each block takes one'),

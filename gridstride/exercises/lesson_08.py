@@ -433,6 +433,8 @@ def _(fn, rng, trace):
         raise AssertionError(
             f'the longest gap begins at {want[0]} and lasts {want[1]} microseconds, not {got[1]} from {got[0]}'
         )
+    if got[2] is None:
+        raise AssertionError("the name is a string, and '' where no operator runs in the gap; got None")
     if got[2] != want[2]:
         right, wrong = (repr(name) if name else 'no operator' for name in (want[2], got[2]))
         raise AssertionError(f'in that gap the CPU is in {right}, not in {wrong}')

@@ -107,6 +107,7 @@ def in_registers(fn, arch):
 @problem(
     '09.local',
     cases=[dict(h=h, w=w) for h, w in ((1, 1), (5, 40), (64, 7), (33, 100))]
+    + [dict(h=4, w=70_000, equal=True)]  # more than 16 bits can count
     + [dict(arch=a) for a in ('sm_90', 'sm_75')],
     hints=[
         'Which index does the compiler not know? It must become one that it does: '
@@ -116,8 +117,8 @@ def in_registers(fn, arch):
         'four comparisons.',
     ],
 )
-def _(fn, rng, h=40, w=30, arch=None):
-    x = rng.integers(0, 4, (h, w)).astype(np.int32)
+def _(fn, rng, h=40, w=30, equal=False, arch=None):  # equal: each row has one number throughout
+    x = (np.arange(h)[:, None].repeat(w, 1) % 4 if equal else rng.integers(0, 4, (h, w))).astype(np.int32)
     out = launch(fn, 'count_k', cdiv(h, 32), 32, x=x, out=np.full((h, 4), -7, np.int32), h=h, w=w)
     check(out.reshape(h, 4), np.stack([(x == j).sum(1) for j in range(4)], 1).astype(np.int32))
     if arch:
@@ -248,5 +249,8 @@ def _(fn, rng, n=500, blocks=2, threads=64, arch=None):
     if np.isnan(part.numpy()).any():
         raise AssertionError('some threads have not written their sum: each writes out[t], 0 if it has nothing to add')
     check(np.float32(part.numpy().astype(np.float64).sum()), np.float32((x.astype(np.float64) * y).sum()), atol=1e-4)
+    idle, threads = np.count_nonzero(part == 0), blocks * threads
+    if n >= 4 * threads and idle > threads / 2:
+        raise AssertionError(f'the sums of {idle} of {threads} threads are 0: share the numbers out among all of them')
     if arch:
         four_at_a_time(fn, arch)

@@ -9,7 +9,7 @@ from .. import sim
 from ..exercise import problem
 from ..utils import cdiv, check
 
-__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of']
+__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'threads_of']
 
 
 def whole(got):
@@ -143,6 +143,12 @@ def atomics_of(t):
     return sum(len(a['at']) for a in t.accesses if a['verb'] == 'atomic')
 
 
+def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
+    "How many threads, or groups of them, have done this to global memory"
+    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
+    return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
+
+
 def runs(rng, n, longest, values):
     "Bytes in runs of one value each"
     lengths = rng.integers(1, longest + 1, n)
@@ -183,6 +189,10 @@ def _(fn, rng, n, per, longest, values):
             f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: '
             'one for each is enough, and an addition of 0 is one, too'
         )
+    if (counting := threads_of(t, 'atomic')) < threads:
+        raise AssertionError(
+            f'{counting} thread{"s" * (counting > 1)} counted {threads} pieces of {per} bytes: each has one of its own'
+        )
 
 
 @problem(
@@ -215,3 +225,5 @@ def _(fn, rng, h, w, scale, shift):
         raise AssertionError(
             f'each number is read {read / x.nbytes:.3g} times; one pass is enough, with `v = x[r,c]` in a variable'
         )
+    if (writing := threads_of(t, 'written')) < w:
+        raise AssertionError(f'{writing} thread{"s" * (writing > 1)} wrote {w} columns: each has one of its own')

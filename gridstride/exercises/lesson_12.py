@@ -6,6 +6,7 @@ import torch
 from .. import sim
 from ..exercise import normal, problem
 from ..utils import cdiv, check
+from .lesson_11 import threads_of
 
 __all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
 
@@ -149,6 +150,8 @@ def _(fn, rng, h, w):
         raise AssertionError(f'{found}: lanes next to each other must read numbers next to each other')
     if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
         raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
+    if (writing := threads_of(t, 'written', 32)) < h:
+        raise AssertionError(f'{writing} warp{"s" * (writing > 1)} wrote {h} rows: each has one of its own')
 
 
 def shared_out(t, n, parts):
@@ -192,7 +195,7 @@ def _(fn, rng, n, blocks, order):
     parts, ticket = torch.full((blocks,), torch.nan), torch.zeros(1, dtype=torch.int32)
     for run in ('first', 'second'):
         x, out = normal(rng, n), torch.full((1,), torch.nan)
-        with sim.options(order=order), sim.trace() as t:
+        with sim.options(order=order), sim.trace(keep=10**6) as t:
             kernel[blocks, 64](torch.tensor(x), parts, ticket, out)
         if torch.isnan(out[0]):
             raise AssertionError(

@@ -208,6 +208,9 @@ def the_outermost_of_several(events):
 def something_is_always_running(events): return gap(events, name=lambda ops, overlap: max(ops, key=overlap)['name'])
 
 @wrong('08.gap')
+def none_for_no_operator(events): return (*gap(events)[:2], gap(events)[2] or None)
+
+@wrong('08.gap')
 def length_and_name_only(events): return gap(events)[1:]
 
 

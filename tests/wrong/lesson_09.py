@@ -63,6 +63,12 @@ def three_of_four(): return changed(COUNT, ('for (int j = 0; j < 4; j++) count',
 @wrong('09.local')
 def along_the_column(): return changed(COUNT, ('x[r*w + c]', 'x[c*h + r]'))
 
+@wrong('09.local')
+def counts_of_sixteen_bits():
+    return changed(COUNT, ('int count[4] = {};', 'unsigned long long count = 0;'),
+                   ('for (int j = 0; j < 4; j++) count[j] += v == j;', 'count += 1ull << 16*v;'),
+                   ('out[r*4 + j] = count[j];', 'out[r*4 + j] = count >> 16*j & 65535;'))
+
 
 def share(registers, each, block, arch): return occupancy(registers, each*block, block, arch).share
 
@@ -152,3 +158,7 @@ def a_longer_loop_for_the_rest():
 
 @wrong('09.wide')
 def rest_counted_by_all(): return changed(DOTS, ('n/4*4 + t; i < n; i += all', 'n/4*4; i < n; i++'))
+
+@wrong('09.wide')
+def one_thread_for_all():
+    return changed(DOTS, ('for (int i = t; i < n/4; i += all)', 'for (int i = 0; i < n/4 && t == 0; i++)'))

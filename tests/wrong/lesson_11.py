@@ -103,6 +103,19 @@ def not_atomic(): return runs(atomic=False)
 def begins_anew_at_zero(): return runs(anew=0)
 
 @wrong('11.runs')
+def one_thread_for_all_pieces():
+    @cuda.jit
+    def count_k(x, out, per):
+        if cuda.grid(1) == 0:
+            count = 0
+            for i in range(x.shape[0]):
+                count += 1
+                if i + 1 == x.shape[0] or x[i+1] != x[i]:
+                    cuda.atomic.add(out, x[i], count)
+                    count = 0
+    return count_k
+
+@wrong('11.runs')
 def no_kernel():
     def count_k(x, out, per): pass
     return count_k
@@ -141,4 +154,19 @@ def two_passes():
         for r in range(x.shape[0]): m = max(m, x[r,c])
         for r in range(x.shape[0]): s += math.exp(x[r,c] - m)
         out[c] = m + math.log(s)
+    return sum_k
+
+@wrong('11.logsumexp')
+def one_thread_for_all_columns():
+    @cuda.jit
+    def sum_k(x, out):
+        if cuda.grid(1) > 0: return
+        for c in range(x.shape[1]):
+            m,s = np.float32(-math.inf),np.float32(0)
+            for r in range(x.shape[0]):
+                v = x[r,c]
+                new = max(m, v)
+                s = s*math.exp(m - new) + math.exp(v - new)
+                m = new
+            out[c] = m + math.log(s)
     return sum_k

@@ -76,6 +76,22 @@ def shuffles_of_lanes_with_numbers():
     return changed(norm_k, shuffle, f'if lane + d < x.shape[1]: {shuffle}')
 
 @wrong('12.rows')
+def one_warp_for_all_rows():
+    @cuda.jit
+    def norm_k(x, out):
+        lane = cuda.grid(1)
+        if lane < 32:
+            for r in range(x.shape[0]):
+                v = np.float32(0)
+                for c in range(lane, x.shape[1], 32): v += x[r,c]*x[r,c]
+                d = 16
+                while d > 0:
+                    v += cuda.shfl_down_sync(0xffffffff, v, d)
+                    d //= 2
+                if lane == 0: out[r] = math.sqrt(v)
+    return norm_k
+
+@wrong('12.rows')
 def atomics():
     @cuda.jit
     def norm_k(x, out):
