@@ -25,6 +25,11 @@ def kernel_of(answer):
     return tile.checked(kernel)
 
 
+def reads_of(t, name):
+    "How many numbers of an array programs read"
+    return sum(len(a['at']) for a in t.accesses if a['array'] == name and a['verb'] == 'read')
+
+
 def launch(answer, grid, *args, **constants):
     "Run the kernel of an answer; a result of lanes without a value, which is right on the CPU alone, is an error"
     with warnings.catch_warnings():
@@ -184,7 +189,7 @@ def _(fn, rng, shape, each, lanes, warps, order):
     text, layout = blocked_line(each, lanes, warps, order), owner(shape, each, lanes, warps, order)
     for r, c in [(0, 0), *((int(rng.integers(shape[0])), int(rng.integers(shape[1]))) for _ in range(40))]:
         want, got = layout(row=r, column=c), fn(text, shape, r, c)
-        if not isinstance(got, tuple) or len(got) != 2:
+        if not isinstance(got, (tuple, list)) or len(got) != 2:
             raise AssertionError(f'two numbers (warp, lane) are to be returned; got {got!r}')
         if tuple(got) != (want['warp'], want['lane']):
             said = f"{text}, a block of {shape}: row {r}, column {c} is of warp {want['warp']}, lane {want['lane']}"
@@ -212,10 +217,16 @@ def _(fn, rng, shape, each, lanes, warps, order):
 )
 def _(fn, rng, h, w, BLOCK, scale, shift):
     x, out = torch.tensor(normal(rng, h, w)) * scale + shift, _unwritten(h, w)
-    launch(fn, h, x, out, w, BLOCK=BLOCK)
+    with tile.trace() as t:
+        launch(fn, h, x, out, w, BLOCK=BLOCK)
     check(
         out, torch.softmax(x.double(), 1).float(), rtol=1e-4, atol=1e-7
     )  # exp of 100s carries its argument's rounding
+    if (read := reads_of(t, 'x')) > 2 * h * w:
+        raise AssertionError(
+            f'{read} numbers of x are read, of {h} rows of {w}: twice each is {2 * h * w}. '
+            'Maximum and sum come from the same pass'
+        )
 
 
 @problem(

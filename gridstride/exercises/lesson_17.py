@@ -8,7 +8,7 @@ import torch
 from .. import tile
 from ..exercise import problem
 from ..utils import cdiv, check
-from .lesson_14 import kernel_of
+from .lesson_14 import launch, reads_of
 from .lesson_15 import falling, random, unwritten
 
 __all__ = ['asked', 'weighed', 'seen_in_window', 'tiles_seen']
@@ -191,11 +191,6 @@ def _(fn, rng, n, m, d, BM, BN):
             raise AssertionError(f'{name}, added up over all tiles: {e}') from None
 
 
-def reads_of(t, name):
-    "How many numbers of an array programs read"
-    return sum(len(a['at']) for a in t.accesses if a['array'] == name and a['verb'] == 'read')
-
-
 @problem(
     '17.window',
     cases=[
@@ -218,13 +213,13 @@ def reads_of(t, name):
     ],
 )
 def _(fn, rng, n, window, BM, BN, scale, fall):
-    kernel, D = kernel_of(fn), 16
+    D = 16
     q, k, v = (random(rng, n, D).bfloat16() for _ in range(3))
     if fall:  # so much less are the scores of each tile of keys
         q[:, 0], k[:, 0] = 1 / scale, -fall * (torch.arange(n) // BN)
     out = unwritten(n, D)
     with tile.trace() as t:
-        kernel[(cdiv(n, BM),)](q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
+        launch(fn, cdiv(n, BM), q, k, v, out, n, scale, window, D=D, BM=BM, BN=BN)
     s = (q.double() @ k.double().T * scale).masked_fill(~torch.tensor(seen_in_window(n, window)), -torch.inf)
     # weights are rounded to the 8 bits of bf16, and values are about 1
     with falling(fall, 'tile'):
@@ -263,7 +258,7 @@ def _quarters(rng, *shape):
     ],
 )
 def _(fn, rng, lens, PAGE, shift, fall):
-    kernel, D, PAGES = kernel_of(fn), 16, max(cdiv(n, PAGE) for n in lens) + 1
+    D, PAGES = 16, max(cdiv(n, PAGE) for n in lens) + 1
     table = torch.full((len(lens), PAGES), -1, dtype=torch.int32)
     used = iter(rng.permutation(sum(cdiv(n, PAGE) for n in lens) + 2).tolist())
     k, v = (torch.full((len(lens) * PAGES + 2, PAGE, D), torch.nan) for _ in range(2))
@@ -277,6 +272,7 @@ def _(fn, rng, lens, PAGE, shift, fall):
             k[page, : len(keys[at : at + PAGE])] = keys[at : at + PAGE]
             v[page, : len(values[at : at + PAGE])] = values[at : at + PAGE]
         rows.append((q[i].double() @ keys.double().T / 2).softmax(-1) @ values.double())
-    kernel[(len(lens),)](q, k, v, table, torch.tensor(lens, dtype=torch.int32), out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
+    lengths = torch.tensor(lens, dtype=torch.int32)
+    launch(fn, len(lens), q, k, v, table, lengths, out, 0.5, PAGES=PAGES, PAGE=PAGE, D=D)
     with falling(fall, 'page'):
         check(out, torch.stack(rows).float(), rtol=1e-4, atol=1e-5)

@@ -172,6 +172,15 @@ def softmax_k(x, out, w, BLOCK: tl.constexpr):
         tl.store(out + r*w + c, tl.exp(v - top)/total, mask=c < w)
 
 @wrong('14.long')
+def three_times_over_the_row():
+    once = 'total*tl.exp(top - new) + tl.sum(tl.exp(v - new))'
+    again = """    for first in range(0, w, BLOCK):
+        v = tl.load(x + r*w + first + lanes, mask=first + lanes < w, other=-float('inf'))
+        total += tl.sum(tl.exp(v - top))
+"""
+    return changed(softmax_k, {f'        total = {once}\n        top = new\n': '        top = new\n' + again})
+
+@wrong('14.long')
 def old_sums_stay(): return changed(softmax_k, 'total*tl.exp(top - new)', 'total')
 
 @wrong('14.long')

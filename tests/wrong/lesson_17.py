@@ -189,6 +189,11 @@ def no_top_below_zero():
 @wrong('17.window')
 def largest_of_each_tile(): return changed(window_k, 'new = tl.maximum(top, tl.max(s, 1))', 'new = tl.max(s, 1)')
 
+@wrong('17.window')
+def values_past_the_end_are_anything():
+    load = 'v_ = tl.load(v + keys[:,None]*D + d[None,:], mask=keys[:,None] < n'
+    return changed(window_k, f'{load}, other=0.)', f'{load})')
+
 
 @triton.jit
 def paged_k(q, k, v, table, lens, out, scale, PAGES: tl.constexpr, PAGE: tl.constexpr, D: tl.constexpr):
@@ -231,3 +236,7 @@ def largest_from_zero(): return changed(paged_k, "top,total,o = -float('inf'),",
 
 @wrong('17.paged')
 def largest_of_each_page(): return changed(paged_k, 'new = tl.maximum(top, tl.max(s))', 'new = tl.max(s)')
+
+@wrong('17.paged')
+def values_behind_the_end_are_anything():
+    return changed(paged_k, 'tl.load(v + at, mask=here, other=0.)', 'tl.load(v + at, mask=here)')
