@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from .lesson_12 import is_kernel
-from .lesson_14 import kernel_of
+from .lesson_14 import launch
 from .lesson_15 import random, unwritten
 from .. import sim
 from ..exercise import problem
@@ -147,7 +147,7 @@ def _(fn, rng, w, d):
     want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
     for what, value in (('NaN', torch.nan), ('a large number', 300.0)):
         out, given = unwritten(w, w), x.masked_fill(hidden, value)
-        kernel_of(fn)[(w,)](given, out, w, d, BLOCK=64)
+        launch(fn, w, given, out, w, d, BLOCK=64)
         try:
             check(out, want, rtol=1e-5)
         except AssertionError as e:
@@ -169,5 +169,5 @@ def _(fn, rng, h, w, block):
     y = torch.log_softmax(x.requires_grad_(), -1)
     (want,) = torch.autograd.grad(y, x, dout)
     dx = torch.full_like(want, torch.nan)
-    kernel_of(fn)[(h,)](y.detach(), dout, dx, w, BLOCK=block)
+    launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
     check(dx, want, rtol=1e-10, atol=1e-12)

@@ -151,6 +151,10 @@ def as_softmax_does(): return changed(slope_k, 'd - tl.exp(v)*s', 'tl.exp(v)*(d 
 def its_own_share_alone(): return changed(slope_k, 'd - tl.exp(v)*s', 'd - tl.exp(v)*d')
 
 @wrong('16.slope')
+def lanes_past_the_end_are_anything():
+    return changed(slope_k, 'mask=first + c < w, other=0)', 'mask=first + c < w)')
+
+@wrong('16.slope')
 def sum_of_one_block(): return changed(slope_k, 'total += tl.load', 'total = tl.load')
 
 @wrong('16.slope')
