@@ -75,7 +75,7 @@ def served(
     labels = np.full((len(wavefronts), 8), '', dtype=object)
     for r, one in enumerate(wavefronts):
         for q, lanes in one.items():
-            labels[r, q % 8] = f'{lanes[0]}..{lanes[-1]}' if len(lanes) > 1 else lanes[0]
+            labels[r, q % 8] = f'{lanes[0]}-{lanes[-1]}' if len(lanes) > 1 else lanes[0]
     turn = np.arange(len(wavefronts))
     colors = np.where(labels == '', -1, turn[:, None])
     rows = [f'wavefront {i}' for i in turn]

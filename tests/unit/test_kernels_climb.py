@@ -9,7 +9,7 @@ from gridstride.asm import CompilerMissing
 from gridstride.kernels import Rung, climb as tools, lecture, right
 from gridstride.kernels.climb import Climb, count_library, count_quads, kinds, race
 from gridstride.kernels.ladder import Ladder
-from gridstride.kernels.pictures import phase
+from gridstride.kernels.pictures import phase, served
 from gridstride.recording import Unavailable
 
 SHAPE = 1024, 1024, 512
@@ -123,6 +123,12 @@ def test_no_race_without_a_gpu(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     with pytest.raises(Unavailable, match='timed on an NVIDIA GPU, and none is here'):
         race('99_race', 64, 64, 64, naive())
+
+
+def test_wavefronts_as_a_picture():
+    svg = served([{0: np.arange(16)}, {9: np.array([17])}], 'quads').svg
+    assert 'quads: 2 wavefronts' in svg and 'wavefront 1' in svg and svg.count('<rect ') >= 16
+    assert svg.index('>0-15<') < svg.index('>17<'), 'quad 9 is in the second four banks'
 
 
 def test_a_phase_as_a_picture():
