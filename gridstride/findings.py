@@ -312,7 +312,7 @@ _MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
 _ENDS_LATE = 'A block stays until the others need it no more: barrier.cluster.arrive and .wait at the end.'
 _UNDEFINED = (
     'line {{line}} of {{kernel}}: {} comes from lanes that the mask of line {{masked}} left without a value. '
-    'GPUs put 0 there, Triton promises nothing: give the load `other=`, or choose with tl.where'
+    'GPUs put 0 there, Triton promises nothing: give the load `other=`,{} or choose with tl.where'
 )
 _UNWRITTEN = '{element} is read, and nobody has written it'
 _RACE = '{element} is {before} by one thread and {now} by another, with nothing between'
@@ -450,9 +450,9 @@ WORDS = {
         '{element} is written by several lanes of one store, with different values',
         'Which one stays is not defined: let the offsets of the lanes differ, or mask all but one.',
     ),
-    ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('what it stores')),
-    ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address')),
-    ('initcheck', 'undefined_decision'): Words(_UNDEFINED.format('a decision or a mask')),
+    ('initcheck', 'undefined_stored'): Words(_UNDEFINED.format('what it stores', ' give the store that mask, too,')),
+    ('initcheck', 'undefined_address'): Words(_UNDEFINED.format('an address', '')),
+    ('initcheck', 'undefined_decision'): Words(_UNDEFINED.format('a decision or a mask', '')),
     ('initcheck', 'unwritten_program'): Words(
         _UNWRITTEN,
         'An array that holds nothing but NaN when the launch begins counts as unwritten: fill it, as torch.zeros does.',

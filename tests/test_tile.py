@@ -317,6 +317,18 @@ def test_initcheck_of_outputs_and_of_masked_lanes():
     assert e.value.array == 'out_ptr'
 
 
+def test_a_store_without_its_mask_is_told_of_the_mask():
+    "And not that the load of what it stores had one"
+    @triton.jit
+    def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+        i = tl.arange(0, N)
+        tl.store(out_ptr + i, tl.load(x_ptr + i, mask=i < n))
+    with warnings.catch_warnings():
+        warnings.simplefilter('error', UndefinedLanes)
+        with pytest.raises(MemcheckError, match='give the access a mask'):
+            run(kernel, (1,), torch.randn(20), unwritten(20), 20, N=32)
+
+
 @pytest.mark.parametrize('dtype', [torch.float64, torch.float32, torch.float16, torch.bfloat16])
 def test_an_array_is_unwritten_where_every_number_is_nan(dtype):
     @triton.jit

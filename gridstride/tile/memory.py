@@ -316,8 +316,8 @@ def store(p, value, mask=None):
         raise refuse(f'pointers of shape {list(shape)}, and a mask of {list(p.data.shape)}')
     if m is not None and not m.ndim:
         return
+    region, active = _locate(p, m, mask)  # first: lanes past the end may be the whole reason
     _defined(lacks if lacks is None else np.broadcast_to(lacks, shape), m, 'undefined_stored')
-    region, active = _locate(p, m, mask)
     if region is None:
         return
     if not region.writable:
@@ -390,8 +390,8 @@ def atomic(name, p, value, mask=None, expected=None, sem=None):
     old = np.zeros(p.data.shape, t.np)
     if m is not None and not m.ndim:
         return tensor(old[()], t)
-    _defined(lacks if lacks is None else np.broadcast_to(lacks, p.data.shape), m, 'undefined_stored')
     region, active = _locate(p, m, mask)
+    _defined(lacks if lacks is None else np.broadcast_to(lacks, p.data.shape), m, 'undefined_stored')
     if region is None:
         return tensor(old[()], t)
     run = current()
