@@ -3,9 +3,10 @@
     python tests/kernels/check_latent_gpu.py             # all; half a minute
     compute-sanitizer --tool memcheck python tests/kernels/check_latent_gpu.py small   # small sizes
 
-synccheck finds nothing in two launches with 128 heads, by pairs and alone. racecheck counts eight hazards in them;
-which these are was not seen: perhaps that the first lane of a warp tells for all, behind __syncwarp, what others read,
-which it named in attention. The emulator's racecheck, which follows PTX's memory model, finds none.
+synccheck finds nothing in two launches with 128 heads, by pairs and alone. racecheck names what the first warpgroup
+leaves for the others, what their sums are multiplied by (`less`, `each`): a warp's first lane tells of it for all,
+behind __syncwarp, which orders what they wrote by PTX's memory model, and the emulator's racecheck follows that. Where
+each lane arrives at these barriers for itself it finds nothing, either, and the kernel takes 0.7 to 1% longer.
 """
 import math, random
 from contextlib import contextmanager, nullcontext
