@@ -88,6 +88,7 @@ def test_solution_passes_and_is_remembered(name, capsys):
 def test_wrong_answer_is_refused(name, fn):
     with pytest.raises(WrongAnswer) as e: exercise(name)(fn)
     assert str(e.value).startswith(name) and f"hint('{name}')" in str(e.value)
+    assert 'ChangeError' not in str(e.value) # it is no answer: `changed` did not find its words
     assert read_progress() == {}
 
 def in_place(blockIdx, threadIdx, blockDim, shared, syncb, x):
@@ -213,6 +214,14 @@ TOLD = {
         ('the_first_block_does_all', 'block 0 alone reads x: let each have a share'),
         ('one_thread_without_a_ticket', '0 tickets for 1 block: each block takes one'),
         ('the_last_block_does_all', 'parts[0] is NaN after the launch: each block leaves the sum of its share there')],
+    '16': [
+        ('one_thread_does_all', 'thread 0 writes 64 of 64 numbers: the share of each of 64 is 1'),
+        ('one_warp_of_two', 'thread 0 writes 2 of 64 numbers'),
+        ('all_threads_add_up_the_row', 'shared memory 1038 times, for a row of 511: each finds the `m` and `s` of its'),
+        ('one_program_writes_all', 'program 0 of 5 writes row 1: each has the row of its own number'),
+        ('one_number_after_the_other', 'at most 1 of 4 numbers are touched at once: take blocks of BLOCK, 4 here'),
+        ('a_block_that_holds_all_rows_here', 'at most 9 of 9 numbers are touched at once'),
+        ('one_program_does_all', 'program 0 of 3 writes row 1')],
     '17': [
         ('numbers_alone', 'a list of (tile, masked) is to be returned; it has 0'),
         ('queries_alone', 'three arrays are to be returned, for dq, dk and dv; got ndarray')],
@@ -225,7 +234,10 @@ TOLD = {
         ('with_its_lse', 'rank 0 of 2 returned 2 things; return `out` alone'),
         ('one_place_short', 'dk of rank 0 of 2: it is that of the keys of rank 1, and not home yet'),
         ('keys_alone', 'rows the step takes 33.7422 us, and its message longer: 67.4601 us'),
-        ('without_a_mask', '3 ranks, owners [1, 1, 2, 0, 0, 2]: got 1.0, but it is 0.636364')],
+        ('without_a_mask', '3 ranks, owners [1, 1, 2, 0, 0, 2]: got 1.000000, but it is 0.636364'),
+        ('all_keys_at_once', 'gave `attend` keys that are not those of one rank: attend to each part alone'),
+        ('rows_go_round', 'rank 0 of 2 computes with rows of rank 1: `q` stays'),
+        ('everybody_has_everything', 'rank 0 of 2 computes with rows of rank 1')],
     '21': [
         ('not_swizzled', 'columns 0 to 7: rows 0, 2, 4, 6 of this 8x8 matrix are in the same banks, 0 to 3'),
         ('leaves_the_row', 'row 4 must keep the places 128 to 159; its column 0 is at 160'),

@@ -37,7 +37,7 @@ def launch(answer, grid, *args, **constants):
         kernel_of(answer)[(grid,)](*args, **constants)
 
 
-def _power_of_two(n):
+def power_of_two(n):
     "The least that is not below `n`"
     return 1 << (n - 1).bit_length()
 
@@ -57,7 +57,7 @@ def _unwritten(*shape):
 )
 def _(fn, rng, h, w):
     x, b, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
-    launch(fn, h, x, b, out, h, w, BLOCK=_power_of_two(w))
+    launch(fn, h, x, b, out, h, w, BLOCK=power_of_two(w))
     check(out, torch.relu(x + b), rtol=0, atol=0)
 
 
@@ -75,7 +75,7 @@ def _(fn, rng, h, w):
 )
 def _(fn, rng, h, w, eps):
     x, g, out = torch.tensor(normal(rng, h, w)), torch.tensor(normal(rng, w)), _unwritten(h, w)
-    launch(fn, h, x, g, out, w, eps, BLOCK=_power_of_two(w))
+    launch(fn, h, x, g, out, w, eps, BLOCK=power_of_two(w))
     wide = x.double()
     want = wide / (wide.square().mean(1, keepdim=True) + eps).sqrt() * g
     check(out, want.float(), rtol=1e-5, atol=1e-6)  # a float32 sum of 129 squares, a root and a division

@@ -1,16 +1,17 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import math
+from collections import Counter
 
 import numpy as np
 import torch
 
 from .lesson_12 import is_kernel
-from .lesson_14 import launch
+from .lesson_14 import launch, power_of_two
 from .lesson_15 import random, unwritten
-from .. import sim
+from .. import sim, tile
 from ..exercise import problem
-from ..utils import check
+from ..utils import cdiv, check
 
 __all__ = ['knows']
 
@@ -60,7 +61,7 @@ def knows(x, v):
 
 
 def _need_three(got):
-    if not isinstance(got, tuple) or len(got) != 3:
+    if not isinstance(got, (tuple, list)) or len(got) != 3:
         raise AssertionError(f'(m, s, o) is to be returned; got {got!r}')
 
 
@@ -104,6 +105,23 @@ def _(fn, rng, sizes, spread, level):
             )
 
 
+def shares_work(t, w):
+    "`AssertionError` unless the threads of each block write and add up no more than their share of a row"
+    write, look = (
+        Counter(o for a in t.accesses if (a['verb'], a['space']) == what for o in zip(a['block'], a['thread']))
+        for what in (('written', 'global'), ('read', 'shared'))
+    )
+    (_, thread), most = write.most_common(1)[0]
+    if most > (share := cdiv(w, 64)):
+        raise AssertionError(f'thread {thread} writes {most} of {w} numbers: the share of each of 64 is {share}')
+    (_, thread), most = look.most_common(1)[0] if look else ((0, 0), 0)
+    if w >= 500 and most >= w:
+        raise AssertionError(
+            f'thread {thread} reads shared memory {most} times, for a row of {w}: each finds the `m` and `s` '
+            'of its own share, and merges 64 parts'
+        )
+
+
 @problem(
     '16.shared',
     cases=[dict(h=h, w=w) for h, w in ((1, 64), (3, 100), (2, 1), (4, 63), (2, 511), (3, 512), (5, 200))],
@@ -122,17 +140,27 @@ def _(fn, rng, h, w):
     x[1:2, -1] += 150  # a thread alone has the largest, the last one where there are 512
     x[-1] -= 300
     out = unwritten(h, w)
-    with sim.trace() as t:
+    with sim.trace(keep=10**6) as t:
         kernel[h, 64](x, out)
     check(out, x.double().softmax(-1).float(), rtol=1e-5)
     reads = t.stats.global_load_bytes / x.nbytes
     if reads != 1:
         raise AssertionError(f'each number may be read from global memory once; it was {reads:g} times')
+    shares_work(t, w)
+
+
+def writes_own_rows(t, h, w):
+    "`AssertionError` unless each of `h` programs has written the row of its number alone"
+    for a in t.accesses:
+        if a['verb'] == 'written' and len(a['at']):
+            program, row = int(a['block'][0]), int(a['at'][0]) // w
+            if program != row:
+                raise AssertionError(f'program {program} of {h} writes row {row}: each has the row of its own number')
 
 
 @problem(
     '16.window',
-    cases=[dict(w=w, d=d) for w, d in ((1, 0), (5, 0), (16, 3), (33, 7), (40, 100), (64, 63), (20, 1))],
+    cases=[dict(w=w, d=d) for w, d in ((1, 0), (5, 0), (16, 3), (33, 7), (40, 100), (64, 63), (20, 1), (100, 30))],
     hints=[
         'As `masked_k`, with another mask: `c <= r`, and not further behind than `d`.',
         'Two conditions are joined by `&`, each in brackets: `(c <= r) & (c >= r - d)`.',
@@ -147,11 +175,13 @@ def _(fn, rng, w, d):
     want = x.double().masked_fill(hidden, -INF).softmax(-1).float()
     for what, value in (('NaN', torch.nan), ('a large number', 300.0)):
         out, given = unwritten(w, w), x.masked_fill(hidden, value)
-        launch(fn, w, given, out, w, d, BLOCK=64)
+        with tile.trace() as t:
+            launch(fn, w, given, out, w, d, BLOCK=max(64, power_of_two(w)))
         try:
             check(out, want, rtol=1e-5)
         except AssertionError as e:
             raise AssertionError(f'w = {w}, d = {d}, {what} behind the mask: {e}') from None
+        writes_own_rows(t, w, w)
 
 
 @problem(
@@ -169,5 +199,9 @@ def _(fn, rng, h, w, block):
     y = torch.log_softmax(x.requires_grad_(), -1)
     (want,) = torch.autograd.grad(y, x, dout)
     dx = torch.full_like(want, torch.nan)
-    launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
+    with tile.trace() as t:
+        launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
     check(dx, want, rtol=1e-10, atol=1e-12)
+    writes_own_rows(t, h, w)
+    if (most := max(len(a['at']) for a in t.accesses)) != min(w, block):
+        raise AssertionError(f'at most {most} of {w} numbers are touched at once: take blocks of BLOCK, {block} here')

@@ -79,7 +79,12 @@ def _(fn, rng, kind, ranks, each):
     owners = rng.permutation(owners) if kind == 'shuffled' else owners
     want, got = n * (n + 1) / 2 / ranks / time_of(owners, ranks), fn(owners.tolist(), ranks)
     if not (isinstance(got, (int, float, np.number)) and abs(got - want) < 1e-9):
-        raise AssertionError(f'{ranks} ranks, {_told(owners.tolist())}: got {got!r}, but it is {want:.6f}')
+        raise AssertionError(f'{ranks} ranks, {_told(owners.tolist())}: got {_shown(got)}, but it is {want:.6f}')
+
+
+def _shown(x):
+    "A number, without its type"
+    return f'{float(x):.6f}' if isinstance(x, (int, float, np.number)) else repr(x)
 
 
 def _told(owners):
@@ -169,7 +174,8 @@ def lockstep(
 def turns_of(rounds, wanted):
     "Raise unless there were as many exchanges as are needed"
     if rounds != wanted:
-        raise AssertionError(f'{rounds} exchanges were made, where {wanted} will do')
+        made = f'{rounds} exchange was' if rounds == 1 else f'{rounds} exchanges were'
+        raise AssertionError(f'{made} made, where {wanted} {"will do" if rounds > wanted else "are needed"}')
 
 
 def attend(q, k, v):
@@ -198,6 +204,22 @@ def _noting(parts, seen):
         return found
 
     return noted
+
+
+def _of_own_rows(own, r):
+    "`slopes`, which wants rows of rank `r`, whose `q` is `own[r]`"
+
+    @wraps(slopes)
+    def of_own(q, *rest):
+        for o, rows in enumerate(own):
+            if o != r and torch.equal(rows, q):
+                raise AssertionError(
+                    f'rank {r} of {len(own)} computes with rows of rank {o}: `q` stays, '
+                    'keys go round with their gradients'
+                )
+        return slopes(q, *rest)
+
+    return of_own
 
 
 def _random(rng, *shape):
@@ -232,6 +254,11 @@ def _(fn, rng, ranks, n, d):
         if isinstance(got, tuple):
             what = f'{len(got)} things; return `out` alone' if got else 'nothing; `return` its `out` when all is done'
             raise AssertionError(f'rank {r} of {ranks} returned {what}')
+        if None in seen[r]:
+            raise AssertionError(
+                f'rank {r} of {ranks} gave `attend` keys that are not those of one rank: '
+                'attend to each part alone, and merge the results'
+            )
         if sorted(map(str, seen[r])) != [str(o) for o in range(ranks)]:
             raise AssertionError(f'rank {r} of {ranks} attended to the keys of ranks {seen[r]}; once each is wanted')
         try:
@@ -262,7 +289,9 @@ def _(fn, rng, ranks, n, d):
     out, lse = ring.plain.attend(*whole, False, d**-0.5)
     want = ring.plain.gradients(dout.reshape(1, 1, -1, d), *whole, out, lse, False, d**-0.5)
     out, lse = out.view(ranks, n, d), lse.view(ranks, n)
-    done, rounds = lockstep([fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], slopes) for r in range(ranks)])
+    done, rounds = lockstep(
+        [fn(r, ranks, q[r], k[r], v[r], dout[r], out[r], lse[r], _of_own_rows(q, r)) for r in range(ranks)]
+    )
     for r, got in enumerate(done):
         if not isinstance(got, (tuple, list)) or len(got) != 3:
             what = f'{len(got)} things' if isinstance(got, (tuple, list)) else type(got).__name__

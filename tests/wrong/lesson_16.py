@@ -70,19 +70,19 @@ def shared_k(x, out):
     v = cuda.shared.array(512, np.float32)
     ms = cuda.shared.array(64, np.float32)
     ss = cuda.shared.array(64, np.float32)
-    r,t,w = cuda.blockIdx.x,cuda.threadIdx.x,x.shape[1]
+    r,t,w,tpb = cuda.blockIdx.x,cuda.threadIdx.x,x.shape[1],64
     m,s = np.float32(-math.inf),np.float32(0)
-    for c in range(t, w, 64):
+    for c in range(t, w, tpb):
         v[c] = x[r,c]
         m = max(m, v[c])
-    for c in range(t, w, 64): s += math.exp(v[c] - m)
+    for c in range(t, w, tpb): s += math.exp(v[c] - m)
     ms[t],ss[t] = m,s
     cuda.syncthreads()
     m,s = np.float32(-math.inf),np.float32(0)
     for i in range(64): m = max(m, ms[i])
     for i in range(64):
         if ss[i] > 0: s += ss[i]*math.exp(ms[i] - m)
-    for c in range(t, w, 64): out[r,c] = math.exp(v[c] - m)/s
+    for c in range(t, w, tpb): out[r,c] = math.exp(v[c] - m)/s
 
 @wrong('16.shared')
 def no_barrier(): return changed(shared_k, 'cuda.syncthreads()', 'pass')
@@ -94,14 +94,28 @@ def no_rescale(): return changed(shared_k, 's += ss[i]*math.exp(ms[i] - m)', 's 
 def reads_again(): return changed(shared_k, 'math.exp(v[c] - m)/s', 'math.exp(x[r,c] - m)/s')
 
 @wrong('16.shared')
-def one_round_alone(): return changed(shared_k, 'range(t, w, 64)', 'range(t, min(w, 64), 64)')
+def one_round_alone(): return changed(shared_k, 'x.shape[1],64', 'min(x.shape[1], 64),64')
 
 @wrong('16.shared')
 def largest_of_the_first_warp():
     return changed(shared_k, 'range(64): m = max(m, ms[i])', 'range(min(w, 32)): m = max(m, ms[i])')
 
 @wrong('16.shared')
-def above_zero_alone(): return changed(shared_k, 'np.float32(-math.inf)', 'np.float32(0)')
+def one_thread_does_all(): return changed(shared_k, 'x.shape[1],64', 'x.shape[1] if cuda.threadIdx.x == 0 else 0,1')
+
+@wrong('16.shared')
+def one_warp_of_two(): return changed(shared_k, 'x.shape[1],64', 'x.shape[1] if cuda.threadIdx.x < 32 else 0,32')
+
+@wrong('16.shared')
+def all_threads_add_up_the_row():
+    return changed(shared_k, {'for c in range(t, w, tpb): s += math.exp(v[c] - m)': 'pass',
+        'for i in range(64): m = max(m, ms[i])': 'for c in range(w): m = max(m, v[c])',
+        'for i in range(64):\n        if ss[i] > 0: s += ss[i]*math.exp(ms[i] - m)':
+            'for c in range(w): s += math.exp(v[c] - m)'})
+
+@wrong('16.shared')
+def above_zero_alone(): return changed(shared_k, {
+    f'np.float32(-math.inf),np.float32(0)\n    for {i}': f'np.float32(0),np.float32(0)\n    for {i}' for i in 'ci'})
 
 
 @triton.jit
@@ -126,6 +140,14 @@ def writes_only_the_window(): return changed(window_k, 'mask=c < w', 'mask=(c <=
 
 @wrong('16.window')
 def zeros_behind_the_mask(): return changed(window_k, "other=-float('inf')", 'other=0.')
+
+@wrong('16.window')
+def one_program_writes_all(): return changed(window_k, {'r,c = tl.program_id(0)': 'own,c = tl.program_id(0)',
+    '    v = tl.load': '    for r in range(w if own == 0 else 0):\n        v = tl.load', '    e = ': '        e = ',
+    '    tl.store': '        tl.store'})
+
+@wrong('16.window')
+def always_64(): return changed(window_k, 'tl.arange(0, BLOCK)', 'tl.arange(0, 64)')
 
 @wrong('16.window')
 def hundred_is_low_enough(): return changed(window_k, "other=-float('inf')", 'other=-100.')
@@ -159,3 +181,25 @@ def sum_of_one_block(): return changed(slope_k, 'total += tl.load', 'total = tl.
 
 @wrong('16.slope')
 def y_is_no_share(): return changed(slope_k, 'tl.exp(v)*s', 'v*s')
+
+
+slope_of = changed(slope_k, {'slope_k(y': 'slope_of(r, y', 'r,c = tl.program_id(0),': 'c = '})
+
+@wrong('16.slope')
+def one_number_after_the_other():
+    @triton.jit
+    def k(y, dout, dx, w, BLOCK: tl.constexpr): slope_of(tl.program_id(0), y, dout, dx, w, 1)
+    return k
+
+@wrong('16.slope')
+def a_block_that_holds_all_rows_here():
+    @triton.jit
+    def k(y, dout, dx, w, BLOCK: tl.constexpr): slope_of(tl.program_id(0), y, dout, dx, w, 64)
+    return k
+
+@wrong('16.slope')
+def one_program_does_all():
+    @triton.jit
+    def k(y, dout, dx, w, BLOCK: tl.constexpr):
+        for r in range(tl.num_programs(0) if tl.program_id(0) == 0 else 0): slope_of(r, y, dout, dx, w, BLOCK)
+    return k

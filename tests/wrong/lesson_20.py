@@ -165,3 +165,27 @@ def only_the_last_one_counts(rank, ranks, q, k, v, dout, out, lse, slopes):
         k,v,dk,dv = yield k, v, dk, dv
         dq = dq + a
     return dq, dk, dv
+
+@wrong('20.home')
+def rows_go_round(rank, ranks, q, k, v, dout, out, lse, slopes):
+    dq,dk,dv = slopes(q, k, v, dout, out, lse)
+    for _ in range(ranks - 1):
+        q,dout,out,lse,dq = yield q, dout, out, lse, dq
+        a,b,c = slopes(q, k, v, dout, out, lse)
+        dq,dk,dv = dq + a,dk + b,dv + c
+    (dq,) = yield (dq,)
+    return dq, dk, dv
+
+@wrong('20.home')
+def everybody_has_everything(rank, ranks, q, k, v, dout, out, lse, slopes):
+    every = [(q, k, v, dout, out, lse)]
+    for _ in range(ranks - 1): every.append((yield every[-1]))
+    dq = sum(slopes(q, o[1], o[2], dout, out, lse)[0] for o in every)
+    dk,dv = (sum(slopes(o[0], k, v, *o[3:])[i] for o in every) for i in (1, 2))
+    return dq, dk, dv
+
+@wrong('20.ring')
+def all_keys_at_once(rank, ranks, q, kv, attend, merge):
+    parts = [kv]
+    for _ in range(ranks - 1): parts.append((yield parts[-1]))
+    return attend(q, *map(torch.cat, zip(*parts)))[0]
