@@ -12,6 +12,7 @@ import inspect
 import json
 import linecache
 import os
+import re
 import textwrap
 import traceback
 import warnings
@@ -54,16 +55,28 @@ def _problem(name):
             raise
     if name in problems:
         return problems[name]
-    near = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0]) or 'none for that lesson'
+    near = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0])
+    near = near or "none for that lesson; a name is like '01.invert'"
     raise KeyError(f'no exercise is called {name!r}; there are: {near}')
 
 # %% ../nbs/lib/03_exercise.ipynb #4135950c
+def _place(name, i):
+    "`i`, in the brackets behind `name`, as a whole number; `TypeError` that says what it is instead"
+    if hasattr(i, '__index__'):
+        return i.__index__()
+    if isinstance(i, tuple):
+        raise TypeError(f'{name} is flat, and takes one index: row r, column c of rows of w numbers is {name}[r*w + c]')
+    divided = isinstance(i, (float, np.floating))
+    raise TypeError(f'{name}[{i!r}]: a place is a whole number{"; a//b has no rest, a/b has one" * divided}')
+
+
 class Memory(np.lib.mixins.NDArrayOperatorsMixin):
     "`values` as flat float32 memory called `name` in messages; notes the places read and written"
 
     def __init__(self, name, values):
         self.name, self.a = name, np.array(values, dtype=np.float32).reshape(-1)
         self.at, self.reads, self.writes = np.arange(len(self.a)), [], []
+        self.outside = []  # an `IndexError` for each place that is none, which a kernel may have caught
 
     def __len__(self):
         return len(self.a)
@@ -74,10 +87,12 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
 
     def _inside(self, i, verb):
         "`i` as a number, which must be inside"
-        i = i.__index__()
+        i = _place(self.name, i)
         if 0 <= i < len(self):
             return i
-        raise IndexError(f'{self.name}[{i}] was {verb}, but {self.name} has places 0 to {len(self) - 1}')
+        e = IndexError(f'{self.name}[{i}] was {verb}, but {self.name} has places 0 to {len(self) - 1}')
+        self.outside.append(e)
+        raise e
 
     def __getitem__(self, i):
         if isinstance(i, slice):
@@ -95,6 +110,12 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
             return  # `x[2:5] += 1` has written already
         self.note(self.at[i], 'written')
         self.a[i] = v
+
+    def __iter__(self):
+        return (self[i] for i in range(len(self)))
+
+    def __call__(self, *_):
+        raise TypeError(f'the places of {self.name} stand in square brackets: {self.name}[i]')
 
     def __array__(self, dtype=None, copy=None):
         self.note(self.at, 'read')
@@ -136,12 +157,16 @@ def watch(
     own,  # the indexes of `out` that this thread is to write
     out,  # a `Memory`
     *args,  # all arguments of the call
+    needs=None,  # how many numbers of its inputs what it writes is made of; None: any
 ):
-    "Call `fn(*args)`; `AssertionError` when it leaves its memory or writes a place that is not its own"
-    before = len(out.writes)
+    "Call `fn(*args)`; `AssertionError` when it leaves its memory, or writes or reads what is not its own"
+    before, start = len(out.writes), [(m, len(m.reads), len(m.outside)) for m in args if isinstance(m, Memory)]
     try:
         fn(*args)
-    except IndexError as e:
+    except IndexError:
+        if all(len(m.outside) == n for m, _, n in start):
+            raise
+    for e in (e for m, _, n in start for e in m.outside[n:]):
         idle = '' if own else ' It has nothing to do: guard it'
         raise AssertionError(f'{who} went out of bounds: {e}.{idle}') from e
     wrong = [i for i in out.writes[before:] if i not in own]
@@ -150,14 +175,21 @@ def watch(
     if wrong:
         places = ', '.join(f'{out.name}[{i}]' for i in list(own)[:4]) + (' ...' if len(own) > 4 else '')
         raise AssertionError(f'{who} wrote {out.name}[{wrong[0]}]; it is to write {places} and nothing else')
+    places = sum(len(set(m.reads[n:])) for m, n, _ in start if m is not out)
+    if own and needs is not None and places > 2 * needs:
+        raise AssertionError(
+            f'{who} read {places} numbers, and what it writes is made of {needs}: the others are those of other threads'
+        )
 
 
 def check_unchanged(*inputs):  # each a `Memory`
-    "`AssertionError` when a kernel wrote to one of its inputs"
+    "`AssertionError` when a kernel wrote to one of its inputs, or left it"
     for x in inputs:
         if x.writes:
             where = f'{x.name}[{x.writes[0]}]'
             raise AssertionError(f'{where} was written: read from {x.name}, write to the output only')
+        if x.outside:
+            raise AssertionError(f'{x.outside[0]}') from x.outside[0]
 
 # %% ../nbs/lib/03_exercise.ipynb #1459a770
 def _is_dots(node):
@@ -208,6 +240,19 @@ def forgot_return(fn) -> bool:
     found = [o for f in defs for o in _own_statements(f.body) if isinstance(o, gives)]
     return bool(defs) and not any(not isinstance(o, ast.Return) or o.value is not None for o in found)
 
+def _unwritten(fn) -> str:
+    "What to tell whoever wrote a kernel that stores nothing: it returns its answer, or gives its output another value"
+    tree = _tree(fn)
+    found = list(ast.walk(tree)) if tree else []
+    if any(isinstance(o, ast.Subscript) and isinstance(o.ctx, ast.Store) for o in found):
+        return ''
+    given = {o.arg for o in found if isinstance(o, ast.arg)}
+    if 'out' in given & {o.id for o in found if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}:
+        return '\n  `out = ...` makes out a name of something else: what is to be in the array is written to `out[i]`'
+    if any(isinstance(o, ast.Return) and o.value is not None for o in found):
+        return '\n  What a kernel returns goes nowhere: write it to the output, `out[i] = ...`'
+    return ''
+
 # %% ../nbs/lib/03_exercise.ipynb #46d8a4dc
 def _remember(name):
     "Add `name` to the progress file, whole or not at all"
@@ -240,6 +285,23 @@ def _own_line(fn, e):
     return f'\n  in line {at[-1]} of {where}: {src}' if src else ''
 
 
+_INDEXES = ('threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'syncthreads')
+
+
+def _meant(fn, e) -> str:
+    "What mends an error of Python's own, where its words do not tell"
+    name, said = getattr(e, 'name', None), str(e)
+    if isinstance(e, NameError) and name in _INDEXES and hasattr(fn, 'py_func'):
+        return f'; in a kernel it is cuda.{name}'
+    if isinstance(e, NameError) and name in ('float32', 'float64', 'int32', 'uint32', 'uint8', 'inf'):
+        return f'; it is np.{name}'
+    if isinstance(e, TypeError) and re.search("'dim3'|to tuple", said):
+        return '; a dim3 has three numbers: take one, as in blockIdx.x'
+    if 'invalid index to scalar' in said or "float32' object does not support item assignment" in said:
+        return '; a number has no places: with rows of w numbers, x[r][c] is x[r*w + c]'
+    return ''
+
+
 @contextmanager
 def _told_once():
     "What is warned of in a line is told once, however many cases meet it"
@@ -268,7 +330,11 @@ def _judge(p, fn):
             p.judge(fn, np.random.default_rng(), **case)
         except Exception as e:
             with_case = ', '.join(f'{k}={v!r}' for k, v in case.items())
-            what = str(e) if isinstance(e, AssertionError) else f'it stopped with {type(e).__name__}: {e}'
+            if isinstance(e, AssertionError):
+                what = str(e) + ('' if p.returns else _unwritten(getattr(fn, 'py_func', fn)))
+            else:
+                meant = _meant(fn, e.__cause__ or e)
+                what = f'it stopped with {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
             line, more = _own_line(fn, e.__cause__ or e), f"hint('{p.name}') gives a hint"
             raise WrongAnswer(f"{p.name} is not right yet, for {with_case}:\n  {what}{line}\n  {more}") from e
 
@@ -286,9 +352,13 @@ def _hand_in(p, fn):
 
 def exercise(name: str):  # lesson and exercise, as the lesson writes it: '01.invert'
     "Decorator that hands the function in when its cell is run, and leaves it as it is"
+    if callable(name):
+        raise TypeError("@exercise takes the name of the exercise, as the lesson writes it: @exercise('01.invert')")
     p = _problem(name)
 
     def look(fn):
+        if not callable(fn):
+            raise TypeError(f'{name} is a function, not {type(fn).__name__}: put @exercise above its def')
         f = getattr(fn, 'py_func', fn)
         if getattr(f, '__qualname__', '').isidentifier():
             f.__globals__[f.__name__] = fn  # a wrong one, too, is there to be tried

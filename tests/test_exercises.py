@@ -190,6 +190,13 @@ def norms():
 """
     assert 'if it is not yours: cdiv = cuda.jit(device=True)(cdiv)' in refused(src, '12.rows')
 
+def test_who_hands_in_something_else_is_told_how_it_is_done():
+    def f(i, x, out, n): out[i] = 1-x[i]
+    with pytest.raises(TypeError, match=r"the name of the exercise, .*: @exercise\('01.invert'\)"): exercise(f)
+    with pytest.raises(TypeError, match='05.axpy is a function, not str: put @exercise above its def'):
+        exercise('05.axpy')('__global__ void axpy() {}')
+    with pytest.raises(KeyError, match="none for that lesson; a name is like '01.invert'"): exercise('1.invert')
+
 def test_who_forgot_the_return_is_told_so():
     "A source that stands alone is no stub, and nothing given back is no answer; a kernel gives nothing back"
     def no_return(x): x + x
@@ -201,6 +208,33 @@ def test_who_forgot_the_return_is_told_so():
 
 # What a message says of a wrong answer, beside that it is one: lesson -> (which answer, words)
 TOLD = {
+    '01': [
+        ('catches_what_is_outside', 'x has places 0 to 32. It has nothing to do: guard it'),
+        ('returns', 'What a kernel returns goes nowhere: write it to the output, `out[i] = ...`'),
+        ('renames_out', '`out = ...` makes out a name of something else'),
+        ('calls_memory', 'the places of x stand in square brackets: x[i]'),
+        ('mirrors_the_whole_picture', 'read 6 numbers, and what it writes is made of 1'),
+        ('row_and_column_as_index', 'x is flat, and takes one index: row r, column c of rows of w numbers is x[r*w'),
+        ('row_with_a_rest', 'a place is a whole number; a//b has no rest, a/b has one'),
+        ('turns_the_whole_picture', 'read 105 numbers, and what it writes is made of 3')],
+    '02': [
+        ('maxima_of_all_rows', 'the thread with index 0 read 99 numbers, and what it writes is made of 3'),
+        ('whole_product', 'read 42 numbers, and what it writes is made of 6'),
+        ('two_brackets', 'a number has no places: with rows of w numbers, x[r][c] is x[r*w + c]'),
+        ('whole_dim3', 'a dim3 has three numbers: take one, as in blockIdx.x')],
+    '03': [
+        ('lists', 'view 0 is no array but list: a slice of shared is a view'),
+        ('pads_all_of_x', 'read 15 numbers, and what it writes is made of 1'),
+        ('list_for_shared', 'not all of it came through shared'),
+        ('catches_the_end', 'x[-1] was read, but x has places 0 to 8')],
+    '04': [
+        ('no_wait', 'of block (0) in line 26 and written by thread'),
+        ('wait_in_the_if', 'guard the data, not the barrier. They wait in line 72'),
+        ('thread_0_reverses', '1 of 8 threads moved all the numbers: each brings one and takes one away'),
+        ('calls_the_barrier', 'threads wait at a barrier with syncb.wait()'),
+        ('each_adds_up_its_own', 'there are 6 steps, and one number from d places before is read in each'),
+        ('thread_0_adds_up', 'thread (0) reads 40 numbers'),
+        ('index_without_cuda', "name 'blockIdx' is not defined; in a kernel it is cuda.blockIdx")],
     '08': [('none_for_no_operator', "the name is a string, and '' where no operator runs in the gap; got None")],
     '09': [
         ('counts_of_sixteen_bits', 'for h=4, w=70000, equal=True'),

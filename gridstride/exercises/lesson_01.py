@@ -11,12 +11,12 @@ __all__ = ['SHAPES', 'one_place', 'run_watched', 'same']
 
 # Inputs are random and new at every try, outputs start as NaN, and the threads run in a shuffled order. Each
 # is watched: what it writes must be its own.
-def run_watched(fn, rng, n, own, out, *args):
-    "Run the kernel `fn(i, *args)` with at least `n` threads; thread `i` is to write the places `own(i)` of `out`"
+def run_watched(fn, rng, n, own, out, *args, needs):
+    "Run `fn(i, *args)` with at least `n` threads; thread `i` is to write `own(i)` of `out`, made of `needs` numbers"
     times = cdiv(n, 32) * 32
 
     def one(i):
-        watch(fn, f'thread {i} of the {times} started', own(i) if i < n else [], out, i, *args)
+        watch(fn, f'thread {i} of the {times} started', own(i) if i < n else [], out, i, *args, needs=needs)
 
     run_kernel(one, times, order=rng.permutation(times).tolist())
 
@@ -53,7 +53,7 @@ def one_place(fn, out):
 def _(fn, rng, n):
     x = rng.uniform(size=n).astype(np.float32)
     xs, out = Memory('x', x), output(n)
-    run_watched(fn, rng, n, same, out, xs, out, n)
+    run_watched(fn, rng, n, same, out, xs, out, n, needs=1)
     check_unchanged(xs)
     check(out.a, 1 - x)
 
@@ -76,7 +76,7 @@ def _(fn, rng, h, w):
     xs, out = Memory('x', x), output(h * w)
     # a thread may read across, or write across
     either = one_place(fn, out)
-    run_watched(either, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w)
+    run_watched(either, rng, h * w, lambda i: [i, i // w * w + w - 1 - i % w], out, xs, out, h, w, needs=1)
     check_unchanged(xs)
     check(out.a.reshape(h, w), x[:, ::-1])
 
@@ -94,7 +94,7 @@ def _(fn, rng, h, w):
 def _(fn, rng, n):
     x = numbers(rng, 3, n)
     xs, out = Memory('x', x), output(3 * n)
-    run_watched(fn, rng, n, lambda i: range(3 * i, 3 * i + 3), out, xs, out, n)
+    run_watched(fn, rng, n, lambda i: range(3 * i, 3 * i + 3), out, xs, out, n, needs=3)
     check_unchanged(xs)
     check(out.a, x.T.flatten())
 
@@ -123,6 +123,6 @@ def _blur(x):
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    run_watched(fn, rng, h * w, same, out, xs, out, h, w)
+    run_watched(fn, rng, h * w, same, out, xs, out, h, w, needs=3)
     check_unchanged(xs)
     check(out.a.reshape(h, w), _blur(x))

@@ -37,20 +37,21 @@ def _(fn, rng, h, w, threads):
 
 # Shapes and blocks are not square, so that a mix-up of x and y cannot hide, and each thread is watched: what
 # it writes must be its own.
-def run_watched(fn, blocks, threads, own, out, *args):
-    "Run the kernel on a grid; the thread at (row, column) is to write the places `own(r, c)` of `out`"
+def run_watched(fn, blocks, threads, own, out, *args, needs):
+    "Run the kernel on a grid; the thread at (row, column) is to write `own(r, c)` of `out`, made of `needs` numbers"
 
     def one(b, t, d, *args):
         r, c = b.y * d.y + t.y, b.x * d.x + t.x
         who = f'the thread at row {r}, column {c}' if d.y > 1 else f'the thread with index {c}'
-        watch(fn, who, own(r, c), out, b, t, d, *args)
+        watch(fn, who, own(r, c), out, b, t, d, *args, needs=needs)
 
     run_blocks(one, blocks, threads, *args)
 
 
-def run_2d(fn, h, w, place, out, *args):
+def run_2d(fn, h, w, place, out, *args, needs):
     "Cover `h` by `w` with blocks of 4 by 2; the thread at (row, column) inside is to write `place(r, c)` of `out`"
-    run_watched(fn, (cdiv(w, 4), cdiv(h, 2)), (4, 2), lambda r, c: [place(r, c)] if r < h and c < w else [], out, *args)
+    blocks = cdiv(w, 4), cdiv(h, 2)
+    run_watched(fn, blocks, (4, 2), lambda r, c: [place(r, c)] if r < h and c < w else [], out, *args, needs=needs)
 
 
 SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 17), (18, 3), (4, 8), (1, 9), (9, 1), (1, 1))]
@@ -69,7 +70,7 @@ SHAPES = [dict(h=h, w=w) for h, w in ((2, 3), (5, 17), (18, 3), (4, 8), (1, 9), 
 def _(fn, rng, h, w):
     x = numbers(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    run_2d(fn, h, w, lambda r, c: c * h + r, out, xs, out, h, w)
+    run_2d(fn, h, w, lambda r, c: c * h + r, out, xs, out, h, w, needs=1)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
 
@@ -88,7 +89,7 @@ def _(fn, rng, h, w):
 def _(fn, rng, h, w, scale=1):
     x = (normal(rng, h, w) - 3) * np.float32(scale)
     xs, out = Memory('x', x), output(h)
-    run_watched(fn, cdiv(h, 32), 32, lambda r, c: [c] if c < h else [], out, xs, out, h, w)
+    run_watched(fn, cdiv(h, 32), 32, lambda r, c: [c] if c < h else [], out, xs, out, h, w, needs=w)
     check_unchanged(xs)
     check(out.a, x.max(1))
 
@@ -106,7 +107,7 @@ def _(fn, rng, h, w, scale=1):
 def _(fn, rng, h, w, k):
     m, n = normal(rng, h, k), normal(rng, w, k)
     ms, ns, out = Memory('m', m), Memory('n', n), output(h * w)
-    run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k)
+    run_2d(fn, h, w, lambda r, c: r * w + c, out, ms, ns, out, h, w, k, needs=2 * k)
     check_unchanged(ms, ns)
     want = (m.astype(np.float64) @ n.T).astype(np.float32)
     check(out.a.reshape(h, w), want, atol=1e-4)  # at most 20 roundings of numbers around 5
@@ -128,7 +129,9 @@ def _(fn, rng, h, w, k):
 def _(fn, rng, n, blocks, threads):
     x = normal(rng, n)
     xs, out = Memory('x', x), output(n)
-    run_watched(fn, blocks, threads, lambda r, c: range(c, n, blocks * threads), out, dim3(blocks), xs, out, n)
+    whole = blocks * threads
+    most = cdiv(n, whole)
+    run_watched(fn, blocks, threads, lambda r, c: range(c, n, whole), out, dim3(blocks), xs, out, n, needs=most)
     check_unchanged(xs)
     check(out.a, 2 * x)
     if len(out.writes) > n:

@@ -8,16 +8,28 @@ from ..exercise import Memory, normal, output, problem, check_unchanged, watch
 from ..runner import run_shared, run_threads
 from ..utils import cdiv, check, dim3
 
-__all__ = ['run_kept', 'TILES', 'in_rows', 'last_first']
+__all__ = ['run_kept', 'check_used', 'TILES', 'in_rows', 'last_first']
 
 
 def run_kept(fn, blocks, threads, sh_sz, *args):
-    "`run_shared`, with shared memory that has no negative places"
+    "`run_shared`, with shared memory that has no negative places; gives whether each block wrote and read it"
 
     def one(b, d, shared, *args):
-        fn(b, d, Memory('shared', shared), *args)
+        shared = Memory('shared', shared)
+        fn(b, d, shared, *args)
+        if shared.outside:
+            raise AssertionError(f'{shared.outside[0]}') from shared.outside[0]
+        used.extend([bool(shared.writes), bool(shared.reads)])
 
+    used = []
     run_shared(one, blocks, threads, sh_sz, *args)
+    return all(used)
+
+
+def check_used(used):
+    "`AssertionError` where a block has not used its shared memory"
+    if not used:
+        raise AssertionError('the result is right, but not all of it came through shared: a block has no other memory')
 
 
 @problem(
@@ -35,6 +47,8 @@ def _(fn, rng, n, na, nb):
     if not isinstance(got, (tuple, list)) or len(got) != 3:
         raise AssertionError(f'three views are to be returned, got {got!r}')
     for i, (v, size) in enumerate(zip(got, (na, nb, n - na - nb))):
+        if not isinstance(v, np.ndarray):
+            raise AssertionError(f'view {i} is no array but {type(v).__name__}: a slice of shared is a view')
         if tuple(v.shape) != (size,):
             raise AssertionError(f'view {i} has shape {tuple(v.shape)}, want {(size,)}')
         v[:] = i + 1
@@ -68,7 +82,7 @@ def _(fn, rng, h, w, tw, ty, tx):
     xs, ts = Memory('x', x), Memory('ts', np.full(tw * tw, np.nan))
 
     def one(tr, tc):
-        watch(fn, f'thread tr={tr}, tc={tc}', [tr * tw + tc], ts, tr, tc, ts, xs, h, w, ty, tx, tw)
+        watch(fn, f'thread tr={tr}, tc={tc}', [tr * tw + tc], ts, tr, tc, ts, xs, h, w, ty, tx, tw, needs=1)
 
     run_threads(one, dim3(tw, tw))
     check_unchanged(xs)
@@ -99,13 +113,14 @@ def in_rows(places, cols, tw, what):
 def _(fn, rng, h, w, tw):
     x = normal(rng, h, w)
     xs, out = Memory('x', x), output(h * w)
-    run_kept(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
+    used = run_kept(fn, (cdiv(w, tw), cdiv(h, tw)), (tw, tw), tw * tw, xs, out, h, w, tw)
     check_unchanged(xs)
     check(out.a.reshape(w, h), x.T)
     in_rows(xs.reads, w, tw, 'x')
     in_rows(out.writes, h, tw, 'out')
     if len(xs.reads) != h * w:
         raise AssertionError(f'x was read {len(xs.reads)} times, once for each of its {h * w} numbers is enough')
+    check_used(used)
 
 
 # From the first thread to the last, the one that brings a number may just be ahead of those that add it.
@@ -150,9 +165,10 @@ def _(fn, rng, n, tpb, order):
     x = normal(rng, n)
     xs, out = Memory('x', x), output(n)
     with last_first(fn) if order == 'reverse' else nullcontext():
-        run_kept(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
+        used = run_kept(fn, cdiv(n, tpb), tpb, tpb + 2, xs, out, n)
     check_unchanged(xs)
     ext = np.concatenate([[0], x, [0]])
     check(out.a, (ext[:-2] + ext[1:-1] + ext[2:]).astype(np.float32), atol=1e-5, tile=tpb)  # two additions
     if len(xs.reads) > n + 2 * cdiv(n, tpb):
         raise AssertionError(f'x was read {len(xs.reads)} times; with a halo, {n + 2 * cdiv(n, tpb)} reads are enough')
+    check_used(used)

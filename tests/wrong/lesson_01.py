@@ -126,3 +126,33 @@ def reads_before_the_start(i, x, out, h, w):
         c = i%w
         left,right = c > 0,c < w-1
         out[i] = (x[i-1]*left + x[i] + (x[i+1] if right else 0))/(1+left+right)
+
+@wrong('01.invert')
+def catches_what_is_outside(i, x, out, n):
+    try: out[i] = 1-x[i]
+    except IndexError: pass
+
+@wrong('01.invert')
+def renames_out(i, x, out, n):
+    if i < n: out = 1-x[i]  # noqa: F841
+
+@wrong('01.invert')
+def calls_memory(i, x, out, n):
+    if i < n: out[i] = 1-x(i)
+
+@wrong('01.flip')
+def mirrors_the_whole_picture(i, x, out, h, w):
+    if i < h*w: out[i] = x.reshape(h, w)[:,::-1].flatten()[i]
+
+@wrong('01.flip')
+def row_and_column_as_index(i, x, out, h, w):
+    r,c = divmod(i, w)
+    if i < h*w: out[r,c] = x[r,w-1-c]
+
+@wrong('01.flip')
+def row_with_a_rest(i, x, out, h, w):
+    if i < h*w: out[i] = x[i/w*w + w-1 - i%w]
+
+@wrong('01.pixels')
+def turns_the_whole_picture(i, x, out, n):
+    if i < n: out[3*i:3*i+3] = x.reshape(3, n).T[i]

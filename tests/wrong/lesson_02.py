@@ -137,3 +137,23 @@ def low_enough_to_start(blockIdx, threadIdx, blockDim, x, out, h, w):
     best = -1e9
     for c in range(w): best = max(best, x[r*w + c])
     out[r] = best
+
+@wrong('02.row_max')
+def maxima_of_all_rows(blockIdx, threadIdx, blockDim, x, out, h, w):
+    r = blockIdx.x*blockDim.x + threadIdx.x
+    if r < h: out[r] = x.reshape(h, w).max(1)[r]
+
+@wrong('02.matmul_nt')
+def whole_product(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[r*w+c] = (m.reshape(h, k) @ n.reshape(w, k).T)[r,c]
+
+@wrong('02.matmul_nt')
+def two_brackets(blockIdx, threadIdx, blockDim, m, n, out, h, w, k):
+    r,c = rc(blockIdx, threadIdx, blockDim)
+    if r < h and c < w: out[r*w+c] = sum(m[r][i]*n[c][i] for i in range(k))
+
+@wrong('02.transpose')
+def whole_dim3(blockIdx, threadIdx, blockDim, x, out, h, w):
+    i = blockIdx*blockDim + threadIdx
+    if i < h*w: out[i%w*h + i//w] = x[i]

@@ -1,3 +1,5 @@
+import numpy as np
+
 from gridstride.runner import run_threads
 
 from . import wrong
@@ -182,3 +184,38 @@ def tile_from_behind(blockIdx, blockDim, shared, x, out, h, w, tw):
         if r < w and c < h: out[r*h + c] = shared[-1-(tc*tw + tr)]
     run_threads(load, blockDim)
     run_threads(store, blockDim)
+
+@wrong('03.split')
+def lists(shared, na, nb): return list(shared[:na]), list(shared[na:na+nb]), list(shared[na+nb:])
+
+@wrong('03.load_tile')
+def pads_all_of_x(tr, tc, ts, x, h, w, ty, tx, tw):
+    padded = np.zeros((h+tw, w+tw))
+    padded[:h,:w] = x.reshape(h, w)
+    ts[tr*tw+tc] = padded[ty*tw+tr, tx*tw+tc]
+
+@wrong('03.window')
+def list_for_shared(blockIdx, blockDim, shared, x, out, n):
+    first,own = blockIdx.x*blockDim.x, [0.]*(blockDim.x+2)
+    def load(tr, tc):
+        for t in [tc]*(tc < blockDim.x) + [blockDim.x, blockDim.x+1]*(tc == 0):
+            i = first+t-1
+            if 0 <= i < n: own[t] = x[i]
+    def add(tr, tc):
+        if first+tc < n: out[first+tc] = own[tc]+own[tc+1]+own[tc+2]
+    run_threads(load, blockDim)
+    run_threads(add, blockDim)
+
+@wrong('03.window')
+def catches_the_end(blockIdx, blockDim, shared, x, out, n):
+    first = blockIdx.x*blockDim.x
+    def read(i):
+        try: return x[i]
+        except IndexError: return 0.
+    def load(tr, tc):
+        shared[tc+1] = read(first+tc)
+        if tc == 0: shared[0],shared[blockDim.x+1] = read(first-1),read(first+blockDim.x)
+    def add(tr, tc):
+        if first+tc < n: out[first+tc] = shared[tc]+shared[tc+1]+shared[tc+2]
+    run_threads(load, blockDim)
+    run_threads(add, blockDim)

@@ -279,3 +279,34 @@ def max_in_x(x, out):
         if t < half and i+half < x.size: x[i] = max(x[i], x[i+half])
         half //= 2
     if t == 0: out[cuda.blockIdx.x] = x[i]
+
+@wrong('04.reverse')
+def thread_0_reverses(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    first = blockIdx.x*blockDim.x
+    if threadIdx.x == 0: x[first:first+blockDim.x] = x[first:first+blockDim.x].a[::-1].copy()
+
+@wrong('04.reverse')
+def calls_the_barrier(blockIdx, threadIdx, blockDim, shared, syncb, x):
+    t,i = threadIdx.x,blockIdx.x*blockDim.x + threadIdx.x
+    shared[t] = x[i]
+    syncb()
+    x[i] = shared[blockDim.x-1-t]
+
+@wrong('04.scan')
+def each_adds_up_its_own(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    t = threadIdx.x
+    shared[t] = x[t]
+    syncb.wait()
+    out[t] = shared[:t+1].sum()
+
+@wrong('04.scan')
+def thread_0_adds_up(blockIdx, threadIdx, blockDim, shared, syncb, x, out, n):
+    if threadIdx.x: return
+    total = 0.
+    for i in range(n):
+        total += x[i]
+        out[i] = total
+
+@wrong('04.block_max')
+@cuda.jit
+def index_without_cuda(x, out): out[blockIdx.x] = x[threadIdx.x]  # noqa: F821
