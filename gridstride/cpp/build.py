@@ -334,14 +334,6 @@ _EXTRA = {
 _BY_NVCC = '#define __CUDACC__ 1\n#define __NVCC__ 1\n'
 
 
-# addr2line, 2.40 at least, takes the first function for one of the file that the compiler was given. Where that could
-# be a function of the source, one of that file comes first.
-_BEFORE_OWN = dict(
-    gcc='__attribute__((used, no_reorder)) static void gridstride_before() {}\n',
-    clang='__attribute__((used)) static void gridstride_before() {}\n',
-)
-
-
 def _include_first(sources):
     "The lines with which a source of the emulator begins, for all the `sources` that it consists of"
     extra = [name for name, used in _EXTRA.items() if any(map(used.search, sources))]
@@ -351,9 +343,10 @@ def _include_first(sources):
 def line_flags(c):
     """Flags for the lines of what is compiled, and for the functions that are inlined there.
 
-    addr2line 2.40 overlooks what clang has inlined in several pieces, as DWARF 5 tells of them, and without linkage
-    names calls the innermost function by the name of the outermost."""
-    return [*(['-gdwarf-4', '-fdebug-info-for-profiling'] if c.kind == 'clang' else []), '-g1']
+    Of DWARF 5, addr2line 2.40 takes the first function for one of the file that the compiler was given, and overlooks
+    what clang has inlined in several pieces. Without linkage names it calls the innermost function by the name of the
+    outermost."""
+    return ['-gdwarf-4', *(['-fdebug-info-for-profiling'] if c.kind == 'clang' else []), '-g1']
 
 
 def emulated_flags(c, src, checks):
@@ -441,8 +434,7 @@ def emulate_rewritten(
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
-        before = _BEFORE_OWN[c.kind] if own_to_it in marked[shown_as] else ''
-        first = f'{_include_first(texts)}{at}\n{by_nvcc}{macros}{before}'
+        first = f'{_include_first(texts)}{at}\n{by_nvcc}{macros}'
         sources[f'{unit}.cpp'] = f'{first}#line 1 "{shown_as}"\n{marked[shown_as]}'
 
     def warn(log):

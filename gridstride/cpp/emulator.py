@@ -153,18 +153,14 @@ def _opening(text):
 
 
 def _name_of(file, sources):
-    """What the learner calls a file
-
-    What g++ compiles first, as a lambda before its kernel, is by addr2line, 2.40 at least, of the `.cpp` that is made
-    of a `.cu`. Its lines are those of the `.cu`."""
+    "What the learner calls a file"
     file = file or next((o for o in sources if o.endswith('.cu')), '')
-    name = Path(file).name
-    return next((o for o in (re.sub(r'\.cpp$', '.cu', name), name) if o in sources), file)
+    return Path(file).name if Path(file).name in sources else file
 
 
 def _home(kernel, sources):
-    "The file in which a kernel is; None if that cannot be told"
-    defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\('
+    "The file in which a kernel is defined; None if that cannot be told"
+    defined = rf'__global__[^;{{}}]*\b{re.escape(kernel or "")}\s*\([^;{{}}]*\{{'
     texts = ((o, text) for o, text in sources.items() if not o.endswith('.cpp'))  # which is made of a `.cu`
     return next((o for o, text in texts if kernel and re.search(defined, text)), None)
 

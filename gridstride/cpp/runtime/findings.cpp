@@ -111,6 +111,19 @@ bool on_stack_of(const Fiber &f) {
     return size_t(&here - f.stack) < stack_bytes;
 }
 
+// The name of a function as addr2line tells it: of `void a::k<4>(float*)` k, of a lambda there `const`
+[[maybe_unused]] static std::string name_in(const char *function) {
+    std::string name;
+    int depth = 0;
+    for (const char *c = function; *c && *c != '\n'; c++) {
+        depth += strchr("(<{", *c) != nullptr;
+        if (!depth && strchr(" :", *c)) name.clear();
+        else if (!depth) name += *c;
+        depth -= strchr(")>}", *c) != nullptr;
+    }
+    return name;
+}
+
 // The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
 // cannot be told, or if another thread is spoken of than the one that runs. On the way it meets the file of `at`, of
 // which perhaps only the line is known.
@@ -132,17 +145,15 @@ int find_call_in_kernel(const Worker &w, Place &at) {
     FILE *pipe = popen(command, "r");
     if (!pipe) return 0;
     const std::string name = base_name(w.launch->kernel);
-    // What is inlined comes first, so the last one of the kernel's name is it; a lambda of the kernel begins with that
+    // What is inlined comes first, so the last one of the kernel's name is it
     while (fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {     // file:line
-        const bool nested = strstr(function, "::{lambda") != nullptr;
-        function[strcspn(function, "(<\n")] = 0;
         char *colon = strrchr(text, ':');
         if (!colon) continue;
         *colon = 0;
         const int here = atoi(colon + 1);
         if (!at.file[0] && here == at.line && is_own(text))
             snprintf(at.file, sizeof at.file, "%.255s", text);
-        if (here && !nested && base_name(function) == name) line = here;
+        if (here && name_in(function) == name) line = here;
     }
     pclose(pipe);
     return line;
@@ -229,8 +240,7 @@ static void print_finding(FILE *to) {
 // An index that its array's type forbids. Which array that is stands in the source, at the column.
 [[noreturn]] void fail_index(long long index, const char *type, const void *pc, int column) {
     if (take_finding(Code::outside_type, {{"index", &index, 1}, {"type", type}})) {
-        say_who(*worker);
-        locate(pc, found.at);
+        note(pc, 0);
         found.column = column;
     }
     end_launch();
