@@ -192,6 +192,28 @@ def test_shared_in_macros():
             == alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};"))
     with pytest.raises(NotEmulated, match='line 1'): to_cpp('#define S __shared__ float\n')
 
+@pytest.mark.parametrize('given, wanted', [
+    ('[=] { s[0] = t; }', '[=, &s] { s[0] = t; }'), ('[] { s[0] = 1; }', '[&s] { s[0] = 1; }'),
+    ('[t, p = s] { s[0] = t; }', '[t, p = s, &s] { s[0] = t; }'), ('[&] { s[0] = t; }', None),
+    ('[=](int i) mutable -> int { return s[i] + u; }', '[=, &s, &u](int i) mutable -> int { return s[i] + u; }'),
+    ('[=] { [] { s[0] = 1; }(); }', '[=, &s] { [&s] { s[0] = 1; }(); }'), ('[=] { return p->s + q.u + N::s; }', None),
+    ('[=](const float *s) { return s[0]; }', None), ('[=](float s) { return [=] { return s; }; }', None),
+    ('[](float s) { s; }(2 * s[0]); g = [] { s[0]; }', '[](float s) { s; }(2 * s[0]); g = [&s] { s[0]; }'),
+    ('[=] { auto *r = &s[0]; }', '[=, &s] { auto *r = &s[0]; }'), ('[=] { return t; }', None)])
+def test_lambdas_capture_no_copy_of_shared_memory(given, wanted):
+    source = '__global__ void k(int t) {{ __shared__ float s[4], u; auto f = {}; }}'.format
+    assert f'auto f = {wanted or given};' in to_cpp(source(given))
+    other = f'__global__ void k(int t) {{ {{ __shared__ float s[4], u; }} for (float s, u;;) f = {given}; }}'
+    assert given in to_cpp(other), 'variables of other scopes'
+
+
+@pytest.mark.parametrize('captures', ['s', '&s', '=, &s', 't, s'])
+def test_no_lambda_captures_shared_memory_itself(captures):
+    "As nvcc has it"
+    with pytest.raises(WrongSource, match='s is in shared memory, and so static(.|\n)*line 3'):
+        to_cpp(f'__global__ void k(int t) {{\n__shared__ float s[4];\nauto f = [{captures}] {{ s[0] = t; }}; }}')
+
+
 # Variables of the device
 
 @pytest.mark.parametrize('src,want', [

@@ -180,6 +180,11 @@ _HINTS = (
         r'with no type|explicit type is missing|type specifier|must have a (return )?type|requires a type',
         'A kernel begins with `__global__ void`.',
     ),
+    (
+        r'',
+        r'local variable (with automatic storage|.*declared in enclosing function)',
+        'A type in a function sees none of its variables, and on the emulator no shared ones: give it a pointer.',
+    ),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
 )
 

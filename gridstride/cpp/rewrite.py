@@ -12,6 +12,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from .captures import rewrite_captures
 from .edits import Edits, NotEmulated, apply
 from .inline_asm import rewrite_asm
 from .launches import rewrite_launches
@@ -96,7 +97,7 @@ def without_line_numbers(src: str) -> str:
 
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_clusters)
-_REWRITES += (rewrite_statements,)
+_REWRITES += (rewrite_captures, rewrite_statements)
 
 
 def _names(i, kernel):
