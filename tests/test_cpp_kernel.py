@@ -533,27 +533,75 @@ def test_a_finding_in_a_function_in_ptx_names_both_lines():
             assert f'line {e.value.line}: x[i] = 1;' in str(e.value)
 
 
-def test_a_finding_in_a_lambda_names_both_lines():
-    "Also where it is compiled before its kernel, as what is called twice may be"
-    src = '''__global__ void k(const float *m, const float *n, float *out, int h, int w) {
-    __shared__ float ms[2][4][4], ns[2][4][4];
-    int c = threadIdx.x, r = threadIdx.y;
+TILES = '''__global__ void k(float *x, int n) {
+    __shared__ float ms[2][4], ns[2][4];
+    int c = threadIdx.x;
     auto fill = [&](int buf, int i) {
-        ms[buf][r][c] = r < h ? m[r*w + i+c] : 0;
-        ns[buf][r][c] = c < h && i+r < w ? n[(i+r)*h + c] : 0;
+        ms[buf][c] = x[i + c];     // here
+        ns[buf][c] = x[i + c];
     };
-    float o = 0;
-    fill(0, 0);
-    for (int i = 0, buf = 0; i < w; i += 4, buf = 1-buf) {
+    fill(0, 1);     // called
+    for (int i = 0, buf = 0; i < n; i += 4, buf = 1 - buf) {
         __syncthreads();
-        if (i+4 < w) fill(1-buf, i+4);
-        for (int j = 0; j < 4; j++) o += ms[buf][r][j]*ns[buf][j][c];
+        if (i + 4 < n) fill(1 - buf, i + 4);
+        x[c] = ms[buf][c] + ns[buf][c];
     }
-    if (r < h && c < h) out[r*h + c] = o;
 }'''
-    with cpp.on_emulator():
-        with pytest.raises(MemcheckError) as e: cuda_kernel(src)[1,(4,4)](*(torch.ones(1) for _ in range(3)), 1, 1)
-    assert (e.value.line, e.value.called) == (5, 9) and 'line 5: ms[buf][r][c] = r < h' in str(e.value)
+EACH = '''template <class F> __device__ void twice(F f, int i) {
+    f(i);
+    f(i + 1);
+}
+__global__ void k(float *x, int n) {
+    twice([&](int j) {     // called
+        if (j <= n)
+            x[j] = 1;     // here
+    }, threadIdx.x + 1);
+}'''
+FUNCTOR = '''struct Put {
+    float *x;
+    __device__ void operator()(int i) const {
+        auto put = [&](auto j) {
+            x[j] = 1;     // here
+        };
+        put(i);
+        put(short(i));
+    }
+};
+__global__ void k(float *x, int n) {
+    Put{x}(threadIdx.x + 1);     // called
+}'''
+TEMPLATE = '''template <class T> __global__ void k(T *x, int n) {
+    auto put = [=](int j) { x[j] = 1; };     // here
+    put(threadIdx.x);
+    put(threadIdx.x + 1);     // called
+}'''
+INDEX = '''__global__ void k(float *x, int n) {
+    __shared__ float s[4];
+    auto put = [&](int j) {
+        s[j] = x[j & 3];     // here
+    };
+    put(threadIdx.x + 1);     // called
+    put(threadIdx.x);
+}'''
+WMMA = '''#include <mma.h>
+__global__ void k(float *x, int n) {
+    using namespace nvcuda;
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> c;
+    auto load = [&](int i) {
+        wmma::load_matrix_sync(c, x + i, 16, wmma::mem_row_major);     // here
+    };
+    load(0);     // called
+    load(1);
+}'''
+
+@pytest.mark.parametrize('src', [TILES, EACH, FUNCTOR, TEMPLATE, INDEX, WMMA])
+def test_a_finding_in_a_lambda_names_both_lines(src):
+    "Also where it is compiled before its kernel, as what is called twice may be"
+    lines = [next(n for n, o in enumerate(src.splitlines(), 1) if o.endswith(f'// {w}')) for w in ('here', 'called')]
+    with cpp.on_emulator(), pytest.raises(MemcheckError) as e:
+        cuda_kernel(src, 'k<float>' if src is TEMPLATE else None)[1,32 if src is WMMA else 4](torch.ones(4), 4)
+    assert [e.value.line, e.value.called] == lines
+    assert f'line {lines[0]}: {src.splitlines()[lines[0]-1].strip()}' in str(e.value)
 
 
 def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
@@ -572,6 +620,54 @@ __global__ void flip(const float *x, float *out) {
     assert lines[1] == '  line 4 of put.h: __device__ void put(float *s, float v) { s[threadIdx.x] = v; }'
     assert re.fullmatch(rf'  called on line 4 {there}: put\(s, x\[threadIdx.x\]\);', lines[2])
     assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')
+
+
+SHARED_IN_LAMBDAS = [(f'{declared} {a}[=](int i, float v) mutable {{ {s} = v; }}{b}', s) for declared, s in (
+    ('__shared__ float s[64];', 's[i]'), ('extern __shared__ float s[];', 's[i]'),
+    ('__shared__ float s[8][9];', 's[i/8][i%8]'), ('struct P { int n; float v[2]; }; __shared__ P s[64];', 's[i].v[1]')) for a, b in (
+    ('auto put = ', '; put(t, x[t]);'), ('[](auto put, int t, float v) { put(t, v); }(', ', t, x[t]);'),
+    ('auto f = [=] { auto put = ', '; put(t, x[t]); }; f();'))]
+
+@pytest.mark.parametrize('put, element', SHARED_IN_LAMBDAS)
+def test_lambdas_use_shared_memory_itself(put, element):
+    "As on a GPU, where it is static, and `[=]` copies it not"
+    get = element.replace('i', '(63-t)')
+    src = f'''__global__ void k(const float *x, float *out) {{
+    int t = threadIdx.x;
+    {put}
+    __syncthreads();
+    auto get = [=] {{ return {get}; }};
+    out[t] = get();
+}}'''
+    x = torch.rand(64)
+    with cpp.on_emulator():
+        for checks in (True, False):
+            cuda_kernel(src, checks=checks)[1,64,0,256](x, out := torch.zeros(64))
+            assert torch.equal(out, x.flip(0))
+        with pytest.raises(RacecheckError) as e: cuda_kernel(src.replace('__syncthreads();', ''))[1,64,0,256](x, out)
+    assert {e.value.line, e.value.other.line} == {3, 5}
+
+
+def test_a_kernel_is_in_the_file_that_defines_it(tmp_path):
+    "Not in another that declares it"
+    main, other = tmp_path/'main.cu', tmp_path/'other.cu'
+    main.write_text('''__global__ void k(float *x, int n);
+int main() {
+    float *x;
+    cudaMalloc(&x, 16);
+    k<<<1, 8>>>(x, 4);
+    return cudaDeviceSynchronize();
+}''')
+    other.write_text('''__global__ void k(float *x, int n) {
+    auto put = [=](int i) {
+        x[i] = 1;
+    };
+    put(threadIdx.x);
+    put(threadIdx.x + n);
+}''')
+    for files in ((main, other), (other, main)):
+        _, _, err = command(*files)
+        assert 'line 3: x[i] = 1;\n  called on line 6: put(threadIdx.x + n);' in err
 
 
 def test_the_toolkit_is_where_nvcc_says(tmp_path):
