@@ -518,6 +518,23 @@ __global__ void k(float *x) {
         assert e.value.called is None and 'called' not in str(e.value)
 
 
+@pytest.mark.parametrize('ends, kind', [
+    ('x[i] = i / (n - 4);', KernelCrash), ('*(volatile int *)((size_t)x[i] * 64) = 1;', MemcheckError),
+    ('while (*(volatile int *)x == 0);', KernelTimeout), ('while (atomicCAS(x, 1, 1) != 1);', KernelTimeout)])
+def test_what_a_signal_ends_in_a_function_names_both_lines(ends, kind):
+    src = f'''__device__ __noinline__ void f(int *x, int n, int i) {{
+    {ends}
+}}
+__global__ void k(int *x, int n) {{
+    if (n < 4) f(x, n, 0);
+    auto g = [&](int i) {{ f(x, n, i); }};
+    g(3);
+}}'''
+    with cpp.on_emulator(), cpp.options(seconds=0.5):
+        with pytest.raises(kind) as e: cuda_kernel(src)[1,1](torch.zeros(4, dtype=torch.int32), 4)
+    assert (e.value.line, e.value.called) == (2, 7)
+
+
 def test_a_finding_in_a_function_in_ptx_names_both_lines():
     "Also where that is the first function, before which others are not compiled, as nobody calls them"
     f = '''__device__ void %s(float *x, int i) {

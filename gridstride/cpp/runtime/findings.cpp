@@ -131,16 +131,18 @@ int find_call_in_kernel(const Worker &w, Place &at) {
 #ifdef __APPLE__
     return (void)w, (void)at, 0;
 #else
-    void *frames[64];
+    void *mine[64];
     Dl_info kernel, info;
-    if (!on_stack_of(*w.fiber[w.current]) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel))
-        return 0;
+    const bool runs = on_stack_of(*w.fiber[w.current]);
+    if (!(runs || w.signal) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
+    void *const *frames = runs ? mine : w.frames;
+    const int all = runs ? backtrace(mine, 64) : w.depth;
     char command[3000], function[1024], text[1024];
     int n = snprintf(command, sizeof command, "addr2line -f -C -i -e '%s'", kernel.dli_fname), line = 0;
-    for (int i = 0, all = backtrace(frames, 64); i < all && n < 2900; i++)
+    for (int i = 0; i < all && n < 2900; i++)
         if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
             n += snprintf(command + n, sizeof command - size_t(n), " %#zx",
-                size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - 1);
+                size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc));
     snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
     FILE *pipe = popen(command, "r");
     if (!pipe) return 0;
@@ -151,9 +153,9 @@ int find_call_in_kernel(const Worker &w, Place &at) {
         if (!colon) continue;
         *colon = 0;
         const int here = atoi(colon + 1);
-        if (!at.file[0] && here == at.line && is_own(text))
-            snprintf(at.file, sizeof at.file, "%.255s", text);
-        if (here && name_in(function) == name) line = here;
+        if (!here) continue;
+        if (!at.file[0] && here == at.line && is_own(text)) snprintf(at.file, sizeof at.file, "%.255s", text);
+        if (name_in(function) == name) line = here;
     }
     pclose(pipe);
     return line;

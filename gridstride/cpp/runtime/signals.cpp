@@ -114,12 +114,20 @@ static bool is_own(const Worker &w, const void *pc) {
 static bool may_end(Worker &w, const void *pc) { return is_own(w, pc) || ++w.missed > 5000; }
 // Who called what has called abort(): a function of a library says nothing.
 static void *caller_in_kernel(const Worker &w) {
-#ifndef __APPLE__
-    void *frames[64];
-    for (int i = 0, all = backtrace(frames, 64); i < all; i++)
-        if (is_own(w, frames[i])) return static_cast<char *>(frames[i]) - 1;
-#endif
+    for (int i = 0; i < w.depth; i++)
+        if (is_own(w, w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
+}
+static void note_signal(Worker &w, int sig, void *fault, void *context) {
+    w.signal = sig;
+    w.fault = fault;
+    w.pc = program_counter(context), w.sp = stack_pointer(context);
+    w.link = link_register(context);
+    w.depth = 0;
+#ifndef __APPLE__
+    w.depth = backtrace(w.frames, 64);
+#endif
+    if (sig == SIGABRT) w.pc = caller_in_kernel(w);
 }
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
@@ -129,10 +137,8 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     Worker *w = worker;
     if (w && w->running) {
         if (sig == SIGUSR2 && !may_end(*w, program_counter(context))) return;
-        w->signal = sig;
-        w->fault = info->si_addr;
-        w->pc = sig == SIGABRT ? caller_in_kernel(*w) : program_counter(context), w->sp = stack_pointer(context);
-        w->link = link_register(context);
+        // a stack that the kernel has overwritten may end the search for who called
+        if (!w->signal) note_signal(*w, sig, info->si_addr, context);
         siglongjmp(w->root->escape, 1);
     }
     if (sig == SIGUSR2) return;

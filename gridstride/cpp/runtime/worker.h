@@ -100,6 +100,8 @@ struct Worker {
     volatile int signal = 0;
     int missed = 0;                                // signals that came at a bad time
     void *fault = nullptr, *pc = nullptr, *link = nullptr, **sp = nullptr;
+    void *frames[64];                              // where the signal came, and who had called that
+    int depth = 0;                                 // how many of them there are
     void *alternate = nullptr;
     uint32_t spins = 0, yields = 0;
     Look looks[max_threads];                       // by rank
