@@ -639,21 +639,22 @@ __global__ void flip(const float *x, float *out) {
     assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')
 
 
-SHARED_IN_LAMBDAS = [(f'{declared} {a}[=](int i, float v) mutable {{ {s} = v; }}{b}', s) for declared, s in (
-    ('__shared__ float s[64];', 's[i]'), ('extern __shared__ float s[];', 's[i]'),
-    ('__shared__ float s[8][9];', 's[i/8][i%8]'), ('struct P { int n; float v[2]; }; __shared__ P s[64];', 's[i].v[1]')) for a, b in (
-    ('auto put = ', '; put(t, x[t]);'), ('[](auto put, int t, float v) { put(t, v); }(', ', t, x[t]);'),
-    ('auto f = [=] { auto put = ', '; put(t, x[t]); }; f();'))]
+SHARED = [('__shared__ float s[64];', 's[i]'), ('extern __shared__ float s[];', 's[i]'),
+          ('__shared__ float s[8][9];', 's[i/8][i%8]'),
+          ('struct P { int n; float v[2]; }; __shared__ P s[64];', 's[i].v[1]')]
+PUTS = ['auto put = PUT; put(t, x[t]);', '[](auto put, int t, float v) { put(t, v); }(PUT, t, x[t]);',
+        'auto f = [=] { auto put = PUT; put(t, x[t]); }; f();']
 
-@pytest.mark.parametrize('put, element', SHARED_IN_LAMBDAS)
-def test_lambdas_use_shared_memory_itself(put, element):
+@pytest.mark.parametrize('put', PUTS)
+@pytest.mark.parametrize('declared, element', SHARED)
+def test_lambdas_use_shared_memory_itself(declared, element, put):
     "As on a GPU, where it is static, and `[=]` copies it not"
-    get = element.replace('i', '(63-t)')
+    put = put.replace('PUT', f'[=](int i, float v) mutable {{ {element} = v; }}')
     src = f'''__global__ void k(const float *x, float *out) {{
-    int t = threadIdx.x;
+    int t = threadIdx.x; {declared}
     {put}
     __syncthreads();
-    auto get = [=] {{ return {get}; }};
+    auto get = [=] {{ return {element.replace('i', '(63-t)')}; }};
     out[t] = get();
 }}'''
     x = torch.rand(64)
