@@ -535,6 +535,25 @@ __global__ void k(int *x, int n) {{
     assert (e.value.line, e.value.called) == (2, 7)
 
 
+@pytest.mark.parametrize('waits, beside', [
+    ('__syncthreads();', ''), ('__syncthreads();', 'else __syncthreads();'),
+    ('cooperative_groups::this_thread_block().sync();', ''),
+    ('x[i] = __shfl_xor_sync(0xffffffff, i, 1);', '__syncwarp();'),
+    ('x[i] = __shfl_sync(0xffffffff, i, 0);', 'else __syncthreads();')])
+def test_a_barrier_in_a_function_that_not_all_reach_names_both_lines(waits, beside):
+    src = f'''#include <cooperative_groups.h>
+__device__ void meet(int *x, int i) {{
+    {waits}
+}}
+__global__ void k(int *x) {{
+    if (threadIdx.x % 32 < 16)
+        meet(x, threadIdx.x);
+    {beside}
+}}'''
+    with cpp.on_emulator(), pytest.raises(SynccheckError) as e: cuda_kernel(src)[1,64](torch.zeros(64).int())
+    assert (e.value.line, e.value.called, e.value.thread) == (3, 7, (0, 0, 0))
+
+
 def test_a_finding_in_a_function_in_ptx_names_both_lines():
     "Also where that is the first function, before which others are not compiled, as nobody calls them"
     f = '''__device__ void %s(float *x, int i) {

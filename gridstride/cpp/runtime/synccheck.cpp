@@ -38,9 +38,9 @@ void check_barrier(Worker &w) {
     }
     if (gone >= 0 && other < 0) return warn_of_returned(w, w.line[first], here, gone);
     if (other < 0) return;
-    w.current = w.slot[first];
-    tell(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,
-        {{"here", here}, {"threads", w.n}, thread_field(w, other)}, nullptr, w.line[first]);
+    if (take_finding(w.state[w.slot[other]] == done ? Code::skipped : Code::diverged,
+            {{"here", here}, {"threads", w.n}, thread_field(w, other)}))
+        w.blame(first);
     end_launch();
 }
 
@@ -55,15 +55,18 @@ static int most_lanes_at_one_line(const Worker &w, int warp) {
     }
     return best;
 }
-[[noreturn]] void Worker::stuck_on_condition(int r) {
+// The finding is of a thread that waits. It tells itself where, so that the line in the kernel is found.
+[[noreturn]] void Worker::blame(int r) {
     worker = this;
     current = slot[r], blamed = true;
-    // it tells itself, so that the line in the kernel is found
     if (!on_stack_of(*fiber[current])) switch_fiber(root->main, *fiber[current]);
-    tell_of_waiting();
+    tell_where_it_waits();
 }
-void Worker::tell_of_waiting() {
-    const int r = rank[current];
+void Worker::tell_where_it_waits() {
+    note(nullptr, line[rank[current]]);
+    end_launch();
+}
+void Worker::stuck_on_condition(int r) {
     if (!take_finding(Code::stuck, {})) end_launch();
     static Finding mine, other;                             // too large for a fiber's stack; nobody else is here
     mine.count = 0;
@@ -79,8 +82,7 @@ void Worker::tell_of_waiting() {
         condition[i].says(condition[i].arg, found, "other_why");
     }
     condition[r].says(condition[r].arg, found, "why");
-    note(nullptr, line[r]);
-    end_launch();
+    blame(r);
 }
 // No thread can go on, and not all of them wait for the same. Who waits for the other blocks tells last.
 void Worker::stuck() {
@@ -117,7 +119,7 @@ void Worker::stuck_together(int r) {
         if (waits) condition[o].says(condition[o].arg, why, "why");
         found.add({{"state", state_of_other, why.count}});
         for (int i = 0; i < why.count; i++) found.add({why.fields[i]});
-        note(nullptr, line[r]);
+        blame(r);
     }
     end_launch();
 }
@@ -128,10 +130,11 @@ void Worker::stuck_at_mask(int r) {
     for (uint32_t left = missing; left; left &= left - 1)   // it waits for a lane that waits for something else
         if (const int o = r / 32 * 32 + __builtin_ctz(left); state[slot[o]] == on_condition && condition[o].says)
             stuck_on_condition(o);
-    if (missing)
-        tell(Code::lane_elsewhere, {{"lane", r % 32}, {"mask", p.mask[r % 32]}, {"other_lane", __builtin_ctz(missing)}},
-            nullptr, line[r]);
-    else tell(Code::different_calls, {{"mask", p.mask[r % 32]}}, nullptr, line[r]);
+    const uint32_t mask = p.mask[r % 32];
+    if (missing ? take_finding(Code::lane_elsewhere,
+                      {{"lane", r % 32}, {"mask", mask}, {"other_lane", __builtin_ctz(missing)}})
+                : take_finding(Code::different_calls, {{"mask", mask}}))
+        blame(r);
     end_launch();
 }
 

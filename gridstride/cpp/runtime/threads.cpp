@@ -117,10 +117,15 @@ inline void Worker::choose() {
     }
 }
 
+inline void Worker::await_turn() {
+    choose();
+    if (__builtin_expect(blamed, false)) tell_where_it_waits();
+}
+
 inline void Worker::wait(State s) {
     detector.settle();
     state[current] = s;
-    choose();
+    await_turn();
 }
 
 // No thread of this block can go on: one of another block of the cluster, or one that may now.
@@ -231,7 +236,6 @@ void wait_until(bool (*is_ready)(void *), void *arg, int line, Says *says) {
     w.line[r] = line;
     w.condition[r].ready = is_ready, w.condition[r].arg = arg, w.condition[r].says = says;
     w.wait(on_condition);
-    if (w.blamed) w.tell_of_waiting();
 }
 void yield() {
     Worker &w = *worker;

@@ -68,7 +68,7 @@ static unsigned meet(unsigned mask, int op, const void *mine, int bytes, int lin
     w.line[r] = line;
     w.state[w.current] = in_warp;
     detector.settle();
-    if (!w.try_warp(p, l)) w.choose();
+    if (!w.try_warp(p, l)) w.await_turn();
     return p.group[l];
 }
 

@@ -141,6 +141,7 @@ struct Worker {
     void finish();
     void wait(State s);
     void choose();
+    void await_turn();
     bool find_ready(int &s) const;
     bool resolve(bool must = true);
     bool wake();
@@ -150,8 +151,9 @@ struct Worker {
     [[noreturn]] void stuck_in_warp(int slot);
     [[noreturn]] void stuck_together(int rank);
     [[noreturn]] void stuck_at_mask(int rank);
-    bool blamed = false;                           // the thread at work is to say what it waits for
-    [[noreturn]] void tell_of_waiting();
+    bool blamed = false;                           // the thread at work is to say where it waits
+    [[noreturn]] void blame(int rank);
+    [[noreturn]] void tell_where_it_waits();
     [[noreturn]] void stuck_on_condition(int rank);
     Fiber *a_fiber();
     void dynamic(const char *name, const Shape &);
