@@ -640,6 +640,23 @@ def test_a_finding_in_a_lambda_names_both_lines(src):
     assert f'line {lines[0]}: {src.splitlines()[lines[0]-1].strip()}' in str(e.value)
 
 
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+def test_a_race_with_a_fragment_names_both_lines(order):
+    "Elements that lie in a row are copied at once, which is one access with the line of the call"
+    src = '''#include <mma.h>
+__global__ void k(float *out) {
+    using namespace nvcuda;
+    __shared__ alignas(32) float tile[256];
+    wmma::fragment<wmma::accumulator, 16, 16, 16, float> f;
+    wmma::fill_fragment(f, 1.f);
+    wmma::store_matrix_sync(tile, f, 16, wmma::mem_row_major);
+    out[threadIdx.x] = tile[threadIdx.x];
+}'''
+    with cpp.on_emulator(), cpp.options(order=order), pytest.raises(RacecheckError) as e:
+        cuda_kernel(src)[1,32](torch.zeros(32))
+    assert (e.value.line, e.value.other.line) == (8, 7)
+
+
 def test_lines_of_two_files_are_told_with_their_files(tmp_path, monkeypatch):
     "A header that is included: its line 4, and lines 4 and 5 of the source"
     monkeypatch.chdir(tmp_path)

@@ -81,8 +81,8 @@ GRIDSTRIDE_UNSEEN void move(const char *what, F &f, P *p, unsigned ldm, bool tur
         P *at = turned ? p + size_t(minor) * ldm + major : p + size_t(major) * ldm + minor;
         const unsigned bytes = unsigned(step * sizeof(P));
         gridstride::accessed(at, bytes, stores, line);
-        if constexpr (stores) __builtin_memcpy(static_cast<void *>(at), &f.x[i], bytes);
-        else __builtin_memcpy(static_cast<void *>(&f.x[i]), at, bytes);
+        if constexpr (stores) gridstride::copy_unseen(at, &f.x[i], bytes);
+        else gridstride::copy_unseen(&f.x[i], at, bytes);
     }
     gridstride::warp_together(what, nullptr, nothing, line);
 }
