@@ -2,10 +2,10 @@
 
 Most of CUDA C is C++: `__global__`, `threadIdx` or `__syncthreads` can be macros, objects and functions of
 a header. Five things cannot, since they are grammar: a launch `k<<<grid, block>>>(x)`, variables in shared
-memory, variables that live on the device, inline PTX, and a keyword that collides with the standard
-library. `to_cpp` rewrites these and nothing else, and keeps every token on its line (but the name of a
-kernel whose launch is spread over several: it goes to the one with the `>>>`), so that the compiler's
-messages fit the source as it was written.
+memory, which no lambda captures, variables that live on the device, inline PTX, and a keyword that collides
+with the standard library. `to_cpp` rewrites these and nothing else, and keeps every token on its line (but
+the name of a kernel whose launch is spread over several: it goes to the one with the `>>>`), so that the
+compiler's messages fit the source as it was written.
 """
 
 import re
