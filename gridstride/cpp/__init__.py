@@ -7,8 +7,8 @@ The modules, in the order in which they are read best:
 - a source is read: `tokens`, `code` (with their brackets), `preprocessor`, `includes`, `declarations`, `reader` (its
   functions), `sides` (what the host may call), `plain` (files that are the host's alone), `doubts` (variables that may
   have no value);
-- it becomes C++: `rewrite`, by `edits`, of `launches`, `variables` in shared memory, `statements`, `inline_asm` and
-  `ptx`;
+- it becomes C++: `rewrite`, by `edits`, of `launches`, `variables` in shared memory, `captures` of these, `statements`,
+  `inline_asm` and `ptx`;
 - it is compiled: `build`, `headers` (read once), `cache`, `compile_errors` and `absent` (what the compiler says, for a
   learner), `callers` and `library` (what device code may call), `host_variables` (what it may not
   read), `kernel_heads` (what a kernel may not say of itself); for a GPU,
