@@ -259,6 +259,10 @@ TOLD = {
     '17': [
         ('numbers_alone', 'a list of (tile, masked) is to be returned; it has 0'),
         ('queries_alone', 'three arrays are to be returned, for dq, dk and dv; got ndarray')],
+    '19': [
+        ('one_thread_for_all', 'right, but nobody adds by an atomic, for '),
+        ('a_column_each', ' with numbers: each thread is to take a row of the matrix'),
+        ('one_warp_for_all', ' threads add by an atomic, for ')],
     '20': [
         ('keeps_all_parts', 'rank 0 of 3 keeps 3 parts of the keys for later'),
         ('returns_at_once', 'a rank returns before it has handed anything over'),

@@ -4,6 +4,7 @@ import itertools
 
 import numpy as np
 
+from .lesson_11 import threads_of
 from .lesson_12 import is_kernel
 from .. import sim
 from ..exercise import problem
@@ -92,9 +93,12 @@ def _(fn, rng, h, w):
     with sim.options(checks=True), sim.trace() as t:
         kernel[h // 32 + 1, 32](starts, cols.astype(np.int32), whole[r, cols], x, out)
     check(out, (before + whole.T.astype(np.float64) @ x).astype(np.float32), rtol=1e-5, atol=1e-5)
-    if len(cols) and not t.stats.atomics:
+    adding, rows = threads_of(t, 'atomic'), len(set(r))
+    if adding < rows:
+        who = f'{adding} thread{"s add" if adding > 1 else " adds"}' if adding else 'nobody adds'
         raise AssertionError(
-            'right, but nobody adds by an atomic: one thread adds for all, where each is to take a row'
+            f'right, but {who} by an atomic, for {rows} row{"s" * (rows > 1)} with numbers: each thread is to take a '
+            'row of the matrix, and add where its columns say'
         )
 
 

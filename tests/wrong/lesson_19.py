@@ -61,6 +61,25 @@ def the_last_is_left_out(): return changed(turned_k, 'starts[r+1])', 'starts[r+1
 
 
 @wrong('19.turned')
+def one_warp_for_all():
+    @cuda.jit
+    def kernel(starts, cols, vals, x, out):
+        if cuda.blockIdx.x == 0:
+            for r in range(cuda.threadIdx.x, len(starts) - 1, 32):
+                for i in range(starts[r], starts[r+1]): cuda.atomic.add(out, cols[i], vals[i]*x[r])
+    return kernel
+
+@wrong('19.turned')
+def a_column_each():
+    @cuda.jit
+    def kernel(starts, cols, vals, x, out):
+        for c in range(cuda.grid(1), len(out), cuda.gridsize(1)):
+            for r in range(len(starts) - 1):
+                for i in range(starts[r], starts[r+1]):
+                    if cols[i] == c: out[c] += vals[i]*x[r]
+    return kernel
+
+@wrong('19.turned')
 def one_thread_for_all():
     @cuda.jit
     def kernel(starts, cols, vals, x, out):
