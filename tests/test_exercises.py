@@ -239,6 +239,10 @@ TOLD = {
     '09': [
         ('counts_of_sixteen_bits', 'for h=4, w=70000, equal=True'),
         ('one_thread_for_all', 'the sums of 63 of 64 threads are 0: share the numbers out')],
+    '10': [
+        ('asks_the_tool', 'do it without `gridstride.layout`'),
+        ('one_warp_of_eight', 'thread 0 writes 32 numbers: of a 32x32 tile, 4 are the share of each of 256'),
+        ('one_block_for_all_tiles', 'thread 0 writes 24 numbers')],
     '11': [
         ('one_thread_for_all_pieces', '1 thread counted 64 pieces of 32 bytes: each has one of its own'),
         ('one_thread_for_all_columns', '1 thread wrote 64 columns: each has one of its own')],

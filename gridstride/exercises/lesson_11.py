@@ -2,6 +2,8 @@
 
 import math
 
+from collections import Counter
+
 import numpy as np
 import torch
 
@@ -9,7 +11,7 @@ from .. import sim
 from ..exercise import problem
 from ..utils import cdiv, check
 
-__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'threads_of']
+__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'threads_of', 'busiest']
 
 
 def whole(got):
@@ -147,6 +149,13 @@ def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: t
     "How many threads, or groups of them, have done this to global memory"
     done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
     return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
+
+
+def busiest(t, verb, space='global'):
+    "The thread that has done this most often, as (block, thread), and how often"
+    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, space)]
+    counts = Counter(o for a in done for o in zip(a['block'].tolist(), a['thread'].tolist()))
+    return max(counts.items(), key=lambda o: o[1], default=((0, 0), 0))
 
 
 def runs(rng, n, longest, values):

@@ -1,11 +1,11 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import math
-from collections import Counter
 
 import numpy as np
 import torch
 
+from .lesson_11 import busiest
 from .lesson_12 import is_kernel
 from .lesson_14 import launch, power_of_two
 from .lesson_15 import random, unwritten
@@ -107,14 +107,10 @@ def _(fn, rng, sizes, spread, level):
 
 def shares_work(t, w):
     "`AssertionError` unless the threads of each block write and add up no more than their share of a row"
-    write, look = (
-        Counter(o for a in t.accesses if (a['verb'], a['space']) == what for o in zip(a['block'], a['thread']))
-        for what in (('written', 'global'), ('read', 'shared'))
-    )
-    (_, thread), most = write.most_common(1)[0]
+    (_, thread), most = busiest(t, 'written')
     if most > (share := cdiv(w, 64)):
         raise AssertionError(f'thread {thread} writes {most} of {w} numbers: the share of each of 64 is {share}')
-    (_, thread), most = look.most_common(1)[0] if look else ((0, 0), 0)
+    (_, thread), most = busiest(t, 'read', 'shared')
     if w >= 500 and most >= w:
         raise AssertionError(
             f'thread {thread} reads shared memory {most} times, for a row of {w}: each finds the `m` and `s` '

@@ -1,4 +1,5 @@
 import numpy as np
+from gridstride.layout import Layout
 from gridstride.sim import cuda
 
 from . import wrong
@@ -30,6 +31,9 @@ def offset(text, i, j, order):
     shape,stride = map(eval, text.split(':'))
     def one(c, n, d): return c*d if isinstance(n, int) else order(c, n, d)
     return one(i, shape[0], stride[0]) + one(j, shape[1], stride[1])
+
+@wrong('10.offset')
+def asks_the_tool(text, i, j): return Layout(text)(i, j)
 
 @wrong('10.offset')
 def rightmost_first(text, i, j): return offset(text, i, j, lambda c, n, d: c//n[1]*d[0] + c%n[1]*d[1])
@@ -85,6 +89,39 @@ def kernel(rows=33, fill=lambda r, c, h, w: r<h and c<w, write=lambda r, c, h, w
         if barrier: cuda.syncthreads()
         for i in range(0, 32, 8):
             if write(c0+tr+i, r0+tc, x.shape[0], x.shape[1]): out[c0+tr+i, r0+tc] = s[tc, tr+i]
+    return transpose_k
+
+@wrong('10.transpose')
+def one_warp_of_eight():
+    @cuda.jit
+    def transpose_k(x, out):
+        s = cuda.shared.array((32,33), np.float32)
+        t,c0,r0 = cuda.threadIdx.x,cuda.blockIdx.x*32,cuda.blockIdx.y*32
+        h,w = x.shape
+        if cuda.threadIdx.y > 0: return
+        for i in range(32):
+            if r0+i < h and c0+t < w: s[i,t] = x[r0+i, c0+t]
+        cuda.syncwarp()
+        for i in range(32):
+            if c0+i < w and r0+t < h: out[c0+i, r0+t] = s[t,i]
+    return transpose_k
+
+@wrong('10.transpose')
+def one_block_for_all_tiles():
+    @cuda.jit
+    def transpose_k(x, out):
+        s = cuda.shared.array((32,33), np.float32)
+        tc,tr = cuda.threadIdx.x,cuda.threadIdx.y
+        h,w = x.shape
+        if cuda.blockIdx.x + cuda.blockIdx.y > 0: return
+        for r0 in range(0, h, 32):
+            for c0 in range(0, w, 32):
+                for i in range(0, 32, 8):
+                    if r0+tr+i < h and c0+tc < w: s[tr+i, tc] = x[r0+tr+i, c0+tc]
+                cuda.syncthreads()
+                for i in range(0, 32, 8):
+                    if c0+tr+i < w and r0+tc < h: out[c0+tr+i, r0+tc] = s[tc, tr+i]
+                cuda.syncthreads()
     return transpose_k
 
 @wrong('10.transpose')
