@@ -263,6 +263,10 @@ TOLD = {
     '17': [
         ('numbers_alone', 'a list of (tile, masked) is to be returned; it has 0'),
         ('queries_alone', 'three arrays are to be returned, for dq, dk and dv; got ndarray')],
+    '18': [
+        ('one_program_does_all', 'program 0 writes y[2]: its rows are 0 to 1'),
+        ('a_block_that_holds_all_columns_here', 'at most 24 of 24 columns are read at a time: take blocks'),
+        ('one_column_after_the_other', 'at most 4 of 16 columns are read at a time')],
     '19': [
         ('one_thread_for_all', 'right, but nobody adds by an atomic, for '),
         ('a_column_each', ' with numbers: each thread is to take a row of the matrix'),

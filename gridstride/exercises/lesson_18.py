@@ -6,6 +6,7 @@ import torch
 from .lesson_05 import source
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
+from .. import tile
 from ..cpp import cuda_kernel, on_emulator
 from ..exercise import problem
 from ..kernels.quant import formats
@@ -177,6 +178,19 @@ def _(fn, rng, rows, columns):
     same(of_unchanged(fn, formats.pack_bits((q + 4).to(torch.uint8), 3)), q, 'weights')
 
 
+def in_blocks(t, k, HEIGHT, BLOCK):
+    "`AssertionError` unless each program writes its own rows, and reads `w`, of bytes, `BLOCK` columns at a time"
+    for a in t.accesses:
+        program = a['program'][0]
+        others = [r for r in a['at'] if a['verb'] == 'written' and r // HEIGHT != program]
+        if others:
+            own = f'{program * HEIGHT} to {(program + 1) * HEIGHT - 1}'
+            raise AssertionError(f'program {program} writes y[{others[0]}]: its rows are {own}')
+    reads = [a['at'] for a in t.accesses if a['verb'] == 'read' and a['size'] == 1]
+    if (most := 4 * max(len(set(at % (k // 4))) for at in reads)) != min(k, BLOCK):
+        raise AssertionError(f'at most {most} of {k} columns are read at a time: take blocks of BLOCK, {BLOCK} here')
+
+
 @problem(
     '18.two',
     cases=[
@@ -201,6 +215,8 @@ def _(fn, rng, rows, columns):
 def _(fn, rng, h, k, G, HEIGHT, BLOCK):
     q = torch.tensor(rng.integers(0, 4, (h, k)), dtype=torch.uint8)
     scales, x, y = random(rng, h, k // G), random(rng, k), unwritten(h)
-    launch(fn, cdiv(h, HEIGHT), x, formats.pack_bits(q, 2), scales, y, h, k, G=G, HEIGHT=HEIGHT, BLOCK=BLOCK)
+    with tile.trace() as t:
+        launch(fn, cdiv(h, HEIGHT), x, formats.pack_bits(q, 2), scales, y, h, k, G=G, HEIGHT=HEIGHT, BLOCK=BLOCK)
     w = (q.double() - 2) * scales.double().repeat_interleave(G, 1)
     check(y, (w @ x.double()).float(), rtol=1e-4, atol=1e-5)
+    in_blocks(t, k, HEIGHT, BLOCK)

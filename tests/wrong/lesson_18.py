@@ -152,3 +152,28 @@ def no_mask_for_columns(): return changed(two_k, '(r[:,None] < h) & (c < k)', '(
 
 @wrong('18.two')
 def last_block_left_out(): return changed(two_k, 'range(0, k, BLOCK)', 'range(0, k - BLOCK + 1, BLOCK)')
+
+
+two_of = changed(two_k, {'two_k(x': 'two_of(p, x', 'tl.program_id(0)*HEIGHT': 'p*HEIGHT'}) # for program p
+
+@wrong('18.two')
+def one_program_does_all():
+    @triton.jit
+    def k(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr):
+        for p in range(tl.num_programs(0) if tl.program_id(0) == 0 else 0):
+            two_of(p, x, w, scales, y, h, k, G, HEIGHT, BLOCK)
+    return k
+
+@wrong('18.two')
+def a_block_that_holds_all_columns_here():
+    @triton.jit
+    def k(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr):
+        two_of(tl.program_id(0), x, w, scales, y, h, k, G, HEIGHT, 128)
+    return k
+
+@wrong('18.two')
+def one_column_after_the_other():
+    @triton.jit
+    def k(x, w, scales, y, h, k, G: tl.constexpr, HEIGHT: tl.constexpr, BLOCK: tl.constexpr):
+        two_of(tl.program_id(0), x, w, scales, y, h, k, G, HEIGHT, 1)
+    return k
