@@ -520,6 +520,7 @@ __global__ void k(float *x) {
 
 @pytest.mark.parametrize('ends, kind', [
     ('x[i] = i / (n - 4);', KernelCrash), ('*(volatile int *)((size_t)x[i] * 64) = 1;', MemcheckError),
+    ('printf("%s", (const char *)(size_t)(64 + x[i]));', MemcheckError),
     ('while (*(volatile int *)x == 0);', KernelTimeout), ('while (atomicCAS(x, 1, 1) != 1);', KernelTimeout)])
 def test_what_a_signal_ends_in_a_function_names_both_lines(ends, kind):
     src = f'''__device__ __noinline__ void f(int *x, int n, int i) {{

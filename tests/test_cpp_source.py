@@ -544,7 +544,8 @@ def test_messages_keep_their_lines(line):
 
 
 @pytest.mark.parametrize('header',
-    ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasLt.h', 'cuda/ptx', 'cuda_fp6.h'])
+    ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasLt.h', 'cuda/ptx', 'cuda/std/span',
+     'cuda_fp6.h'])
 def test_headers_without_a_stand_in_are_named(header):
     with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'):
         to_cpp(f'int a;\n#include <{header}>')

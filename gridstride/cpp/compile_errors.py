@@ -182,6 +182,12 @@ _HINTS = (
     ),
     (
         r'',
+        r'jump to (label|case label)|cannot jump from',
+        'A jump passes by no declaration with a value, nor on the emulator by a shared one: put that above it, or in '
+        'braces.',
+    ),
+    (
+        r'',
         r'local variable (with automatic storage|.*declared in enclosing function)',
         'A type in a function sees none of its variables, and on the emulator no shared ones: give it a pointer.',
     ),
@@ -213,7 +219,7 @@ def _last_lines(log, name, most=12):
 # Of a compiler's many warnings these are nearly always right.
 WARNINGS = ('format', 'uninitialized', 'parentheses', 'return-type', 'unused-value')
 _KIN = ('format-extra-args', 'dangling-else', 'logical-op-parentheses', 'bitwise-op-parentheses')
-_KIN += ('maybe-uninitialized', 'sometimes-uninitialized')
+_KIN += ('maybe-uninitialized', 'sometimes-uninitialized', 'return-local-addr', 'return-stack-address')
 _WANTED = re.compile(rf"(.*) \[-W(?:{'|'.join(WARNINGS + _KIN)})=?\]$")
 _LONG = re.compile(r'(unsigned )?long( long)?( unsigned)?( int)?')
 

@@ -43,6 +43,7 @@ _ABSENT = {
     'cuda/std/semaphore': 'use cuda::atomic',
     'cuda/std/latch': 'use cuda::barrier',
     'cuda/std/barrier': 'use <cuda/barrier>',
+    'cuda/std/': 'some of this library is there, not this header',
     'cuda_awbarrier': 'use <cuda/barrier>',
     'cuda_device_runtime_api': 'launch kernels from the host',
     'cutlass/': 'it needs a GPU',

@@ -68,6 +68,13 @@ def test_warnings_of_the_learners_lines_only():
         warn_of('mine.cu:5:7: warning: unused [-Wunused]', SRC, 'mine.cu')
 
 
+@pytest.mark.parametrize('said, flag', [
+    ("address of local variable 'a' returned", 'return-local-addr'),
+    ("address of stack memory associated with local variable 'a' returned", 'return-stack-address')])
+def test_the_address_of_a_local_variable_is_warned_of(said, flag):
+    with pytest.warns(CompileWarning, match=said): warn_of(f'mine.cu:2:7: warning: {said} [-W{flag}]', SRC, 'mine.cu')
+
+
 @pytest.mark.parametrize('line, said, hint', [
     ('    __shared__ float ms[tw][tw];', "no matching function for call to 'shared<float [tw][tw], 0>(const char [3])'",
      'extern __shared__'),
@@ -104,6 +111,10 @@ def test_warnings_of_the_learners_lines_only():
     ('__global__ k(float *x) { }', 'a type specifier is required for all declarations', '`__global__ void`'),
     ('__global__ k(float *x) { }', 'explicit type is missing ("int" assumed)', '`__global__ void`'),
     ('    k<<<blocks, tpb>>>(x, n);', "'blocks' was not declared in this scope", None),
+    ('done:', "jump to label 'done'", 'in braces'), ('    default:', 'jump to case label', 'in braces'),
+    ('    goto done;', 'cannot jump from this goto statement to its label', 'in braces'),
+    ('    void put() { s[0]; }', 'use of local variable with automatic storage from containing function', 'pointer'),
+    ('    void put() { s[0]; }', "reference to local variable 's' declared in enclosing function 'k'", 'pointer'),
     ('    __shared__ float ms[16]', 'expected a ";"', None),
     ('    y = total + 1;', "'total' was not declared in this scope", None)])
 def test_habits_of_python_get_a_hint(line, said, hint):

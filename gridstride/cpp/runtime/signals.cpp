@@ -112,7 +112,7 @@ static bool is_own(const Worker &w, const void *pc) {
            kernel.dli_fbase == here.dli_fbase;
 }
 static bool may_end(Worker &w, const void *pc) { return is_own(w, pc) || ++w.missed > 5000; }
-// Who called what has called abort(): a function of a library says nothing.
+// Who called the function of a library, such as abort() or strlen(), in which the signal came: that says nothing.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
         if (is_own(w, w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
@@ -127,7 +127,7 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 #ifndef __APPLE__
     w.depth = backtrace(w.frames, 64);
 #endif
-    if (sig == SIGABRT) w.pc = caller_in_kernel(w);
+    if (sig != SIGUSR2 && !is_own(w, w.pc)) w.pc = caller_in_kernel(w);
 }
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
