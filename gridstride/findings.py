@@ -412,6 +412,10 @@ WORDS = {
     ),
     ('memcheck', 'kernel_reads_host'): Words("a kernel reads the host's memory", _TO_THE_GPU),
     ('memcheck', 'kernel_writes_host'): Words("a kernel writes the host's memory", _TO_THE_GPU),
+    ('memcheck', 'local_of_other'): Words(
+        "another thread's local variable is {now}",
+        'A pointer to a local variable means something to its own thread alone: exchange values in shared memory.',
+    ),
     ('memcheck', 'host_reads'): Words('the host reads {array} on the GPU', _TO_THE_HOST),
     ('memcheck', 'host_writes'): Words('the host writes {array} on the GPU', _TO_THE_HOST),
     # The same, found by the operating system, because the detectors did not look on
@@ -840,6 +844,10 @@ WORDS = {
     ('crash', 'trap'): Words('{operation}'),
     ('crash', 'no_return'): Words(
         'a function that promises a result ends without `return`', 'Each way through it returns something.'
+    ),
+    ('crash', 'local_array'): Words(
+        'a local array is {now} past its end',
+        'By a pointer to it, here, above or in a function that was given it: compare the index with its size.',
     ),
     ('crash', 'exits'): Words(
         'exit({status}) was called', 'It would end Python, too: TORCH_CHECK(false, "why") tells what is wrong.'

@@ -537,8 +537,7 @@ __global__ void k(int *x, int n) {{
 
 
 @pytest.mark.parametrize('waits, beside', [
-    ('__syncthreads();', ''), ('__syncthreads();', 'else __syncthreads();'),
-    ('cooperative_groups::this_thread_block().sync();', ''),
+    ('__syncthreads();', ''), ('cooperative_groups::this_thread_block().sync();', ''),
     ('x[i] = __shfl_xor_sync(0xffffffff, i, 1);', '__syncwarp();'),
     ('x[i] = __shfl_sync(0xffffffff, i, 0);', 'else __syncthreads();')])
 def test_a_barrier_in_a_function_that_not_all_reach_names_both_lines(waits, beside):
@@ -674,6 +673,45 @@ __global__ void flip(const float *x, float *out) {
     assert lines[1] == '  line 4 of put.h: __device__ void put(float *s, float v) { s[threadIdx.x] = v; }'
     assert re.fullmatch(rf'  called on line 4 {there}: put\(s, x\[threadIdx.x\]\);', lines[2])
     assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')
+
+
+@pytest.mark.parametrize('n, line', [(4, None), (8, 9), (12, 9), (400, 3), (40000, 3)])
+def test_a_local_array_that_is_written_past_its_end(n, line):
+    "By a pointer: what its type forbids is found at once"
+    src = f'''__device__ void fill(int *p, int n) {{
+    for (int i = 0; i < n; i++)
+        p[i] = i;
+}}
+__global__ void k(int *x) {{
+    int a[4];
+    fill(a, {n});
+    x[threadIdx.x] = a[threadIdx.x % 4];
+}}'''
+    with cpp.on_emulator():
+        k, x = cuda_kernel(src), torch.zeros(8).int()
+        if line is None:
+            k[1,8](x)
+            return check(x, torch.arange(8).int() % 4)
+        with pytest.raises(KernelCrash, match='a local array is [a-z ]*written past its end') as e: k[1,8](x)
+    assert e.value.line == line
+
+
+@pytest.mark.parametrize('use, now', [('x[t] = *p;', 'read'), ('*p = t; x[t] = mine;', 'written'),
+                                      ('if (t == 0) x[t] = *p;', None)])
+def test_a_local_variable_of_another_thread(use, now):
+    src = f'''__global__ void k(int *x) {{
+    int t = threadIdx.x, mine = t;
+    __shared__ int *p;
+    if (t == 0) p = &mine;
+    __syncthreads();
+    {use}
+}}'''
+    with cpp.on_emulator():
+        k = cuda_kernel(src)
+        if not now: return k[1,8](torch.zeros(8).int())
+        with pytest.raises(MemcheckError, match=f"another thread's local variable is {now}") as e:
+            k[1,8](torch.zeros(8).int())
+    assert (e.value.line, e.value.thread) == (6, (1, 0, 0))
 
 
 SHARED = [('__shared__ float s[64];', 's[i]'), ('extern __shared__ float s[];', 's[i]'),

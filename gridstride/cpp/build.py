@@ -124,6 +124,7 @@ def checked_flags(c, src):
     bounds = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
     alignment = ['-fsanitize=alignment'] if _VECTORS.search(src) else []
     look = [*_LEVEL[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
+    look.append('-fstack-protector-strong')  # a pointer knows no bounds
     # clang's instrumentation comes after its vectoriser and overlooks accesses of 32 bytes
     if c.kind == 'clang':
         tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'

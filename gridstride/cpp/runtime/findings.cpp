@@ -257,6 +257,7 @@ void assert_failed(const char *expression, const char *, int line) {
     fail_at(Code::trap, {{"operation", operation}}, pc, 0);
 }
 void trap(Code operation) { trap_at(CALLER, operation); }
+void local_overrun(void *pc) { fail_at(Code::local_array, {{"now", "written"}}, static_cast<char *>(pc) - 1, 0); }
 void *exception_alloc(size_t bytes, void *pc) {
     if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
     return abi::__cxa_allocate_exception(bytes);

@@ -61,6 +61,11 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     if (memory.surrounds(a)) return outside(a, where);
     Dl_info info;
     if (dladdr(reinterpret_cast<void *>(a), &info) && reinterpret_cast<uintptr_t>(info.dli_fbase) == image.base) return;
+    if (w->is_past_stack(a))
+        return find(Code::local_array, {{"now", write ? "written" : "read"}}, {me, now, where});
+    for (int i = 0; i < w->made; i++)
+        if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
+            return find(Code::local_of_other, {{"now", write ? "written" : "read"}}, {me, now, where});
     if (!mapped(a)) return find(Code::no_array, {{"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }

@@ -227,6 +227,7 @@ void tell_signal(Worker &w) {
 
 static void tell_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
+    if (w.is_past_stack(a)) return tell(Code::local_array, {{"now", "read or written"}}, w.pc, 0);
     for (int i = 0; i < w.made; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
             return tell(Code::stack, {}, w.pc, 0);

@@ -128,6 +128,10 @@ struct Worker {
     bool looks_in_vain(const void *at, unsigned bytes, uint32_t where);
     bool may_go_on() const;
     bool waits_for_grid() const;
+    // Is this just past the stack of the thread at work? What runs past the end of its local array comes there.
+    bool is_past_stack(uintptr_t a) const {
+        return a - reinterpret_cast<uintptr_t>(fiber[current]->stack) - stack_bytes < 65536;
+    }
     bool excuse_from_grid();
     void stirs() { leader->in_vain = 0; }
     size_t blocks() const { return cluster.empty() ? 1 : cluster.size(); }

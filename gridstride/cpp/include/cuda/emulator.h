@@ -144,6 +144,9 @@ using ::gridstride_puts;
 GRIDSTRIDE_CALLED void *GRIDSTRIDE_ALLOCATE_THROWN(size_t bytes) noexcept {
     return gridstride::exception_alloc(bytes, __builtin_return_address(0));
 }
+GRIDSTRIDE_CALLED __attribute__((noreturn)) void __stack_chk_fail() {
+    gridstride::local_overrun(__builtin_return_address(0));
+}
 #endif
 
 // Whatever copies or clears memory by a call: the detectors are told, with the place of that call. gcc is asked to make

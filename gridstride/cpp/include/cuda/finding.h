@@ -19,7 +19,8 @@ enum Kind {
     X(memcheck, no_dynamic) X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) \
     X(memcheck, freed) \
     X(memcheck, not_allocated) X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) \
-    X(memcheck, kernel_reads_host) X(memcheck, kernel_writes_host) X(memcheck, host_reads) \
+    X(memcheck, kernel_reads_host) X(memcheck, kernel_writes_host) X(memcheck, local_of_other) \
+    X(memcheck, host_reads) \
     X(memcheck, host_writes) X(memcheck, fault_outside) \
     X(memcheck, fault_no_array) X(memcheck, fault_freed) X(memcheck, fault_null) X(memcheck, fault_address) \
     X(memcheck, misaligned) X(memcheck, misplaced) X(memcheck, block_ended) X(memcheck, block_may_end) \
@@ -46,7 +47,7 @@ enum Kind {
     X(launch_failed, static_size) X(launch_failed, waits_in_kernel) X(launch_failed, out_of_memory) \
     X(assertion, fails) \
     X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
-    X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) X(crash, host) \
+    X(crash, local_array)     X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) X(crash, host) \
     X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
     X(timeout, endless) \
     X(interrupted, stopped) \
