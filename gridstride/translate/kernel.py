@@ -261,7 +261,8 @@ def _write_body(f, body):
     try:
         body.block(f.body, tree.body[0].col_offset)
     except Unsupported as e:
-        node = next((s.node for s in statements(f.body) if s.line > body.cursor), tree)
+        following = (s.node for s in statements(f.body) if s.line > body.cursor)
+        node = body.writing.node if body.writing else next(following, tree)
         raise f.source.error(node, *e.args) from None
     lines = body.lines
     while lines and not lines[0].text:

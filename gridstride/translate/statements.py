@@ -411,6 +411,8 @@ class _Declaring:
 class _Lines:
     "Lines, with the comments and blank lines that come along"
 
+    writing = None  # the statement at hand, where nothing of it was written yet
+
     def put(self, text, line, depth=None):
         self.lines.append(Line(text, self.depth if depth is None else depth, line))
 
@@ -466,7 +468,7 @@ class _Lines:
 
     def group(self, body, group):
         "Write the statements that come from one statement of Python"
-        first = group[0][1]
+        first = self.writing = group[0][1]
         self.comments_until(first.line)
         start = len(self.lines)
         compound = first.kind in ('if', 'while', 'for', 'each')
@@ -486,6 +488,7 @@ class _Lines:
                 texts += getattr(self, f'w_{s.kind}')(s)
         for t in self.combine(texts):
             self.put(t, first.line)
+        self.writing = None
         if not compound:
             self.cursor = max(self.cursor, first.last)
         if comment:
