@@ -145,6 +145,18 @@ def test_a_tensor_that_numpy_does_not_have_is_refused():
             write_one[1, 4](given)
 
 
+def test_an_array_that_becomes_a_number_in_some_threads_is_told_shortly():
+    @cuda.jit
+    def k(x, out):
+        if cuda.grid(1) == 0:
+            out = x[0]
+        out[cuda.grid(1)] = 1
+
+    says = r'a variable that is a number in some threads and an array in others\n(.|\n)*`out\[i\] = \.\.\.`'
+    with pytest.raises(sim.NotSimulated, match=says):
+        k[1, 4](np.ones(4), np.ones(4))
+
+
 @pytest.mark.parametrize('given', [print, 3, int])
 def test_only_a_function_becomes_a_kernel(given):
     with pytest.raises(TypeError, match='cuda.jit makes a kernel of a Python function, and .* is none'):

@@ -149,6 +149,13 @@ def branch(m, c):
     return yes, m & ~c
 
 
+def _kind(value):
+    "What a variable is, for a message"
+    if isinstance(value, (np.ndarray, np.generic, int, float)):
+        return 'a number'
+    return 'an array' if hasattr(value, 'strides') else repr(value)
+
+
 def merge(m, new, old):
     "`new` in the lanes of `m`, `old` in the others"
     if old is UNDEF or new is old:
@@ -164,7 +171,8 @@ def merge(m, new, old):
     if not (
         isinstance(new, (np.ndarray, np.generic, int, float)) and isinstance(old, (np.ndarray, np.generic, int, float))
     ):
-        raise NotSimulated(f'a variable that is {new!r} in some threads and {old!r} in others')
+        mend = 'Numbers are written to an array: `out[i] = ...`.' if 'an array' in (_kind(new), _kind(old)) else ''
+        raise NotSimulated(f'a variable that is {_kind(new)} in some threads and {_kind(old)} in others', mend)
     if np.ndim(new) == np.ndim(old) == 0 and new == old and type(new) is type(old):
         return new
     return np.where(m, new, old)
