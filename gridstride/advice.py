@@ -208,7 +208,7 @@ def _of_index(fields, line, above):
         return 'from_memory', dict(expr=expr, at=at[0])
     guards = list(_guards(_names(expr), [line, *reversed(above)]))
     guard = guards[0] if guards else None
-    flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, above)
+    flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, above)
     if flat and (wide := [o for o in guards if o.wide]):
         return 'row_too_many', dict(guard=wide[0].text, bound=wide[0].bound)
     if guard and guard.wide and not flat and '+' not in expr:
@@ -274,10 +274,12 @@ def _is_flat(expr):
     )
 
 
-def _is_strided(expr, above):
+def _is_strided(expr, line, above):
     "Is it one index times a stride, as in `i*stride + shift`, where nothing above but `i` was set in the kernel?"
     if re.search(r'(thread|block)Idx|\bgrid\(', expr):
         return False
+    if any(re.search(rf'\bfor\b[^;:]*\b{o}\s*(=(?!=)|in\b)', line) for o in _names(expr)):
+        return False  # a loop in the line itself goes through the columns
     is_set = [o for o in _names(expr) if any(re.search(rf'\b{o}\s*(,\s*\w+\s*)*=(?!=)|\bfor {o}\b', a) for a in above)]
     return len(is_set) == 1
 

@@ -112,6 +112,9 @@ class Code:
             self.mate.setdefault(self.mate[i], i)
         elif self.strict and opened:
             what = f'this {self[opened[-1]]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
+            comment = self.src[self.tokens[opened[-1]].start :].partition('\n')[0].partition('//')[2]
+            if comment.count(')') > comment.count('('):
+                what += '; `//` begins a comment, and `/` divides whole numbers without a rest'
             raise self.error(WrongSource, what, opened[-1])
         elif self.strict:
             raise self.error(WrongSource, f'this {self[i]!r} closes nothing', i)

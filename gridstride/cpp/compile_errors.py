@@ -191,6 +191,38 @@ _HINTS = (
         r'local variable (with automatic storage|.*declared in enclosing function)',
         'A type in a function sees none of its variables, and on the emulator no shared ones: give it a pointer.',
     ),
+    (
+        r'<<',
+        r"operator<<|invalid operands to binary expression|no operator \"<<\"",
+        'A launch is spelled with three of them: `kernel<<<blocks, threads>>>(...)`.',
+    ),
+    (
+        r'\breturn\b',
+        r"return-statement with a value|should not return a value|return value type does not match",
+        'What is `void` returns nothing: a kernel writes to an array, `out[i] = ...`.',
+    ),
+    (
+        r'=',
+        r'read-only|const-qualified|modifiable lvalue',
+        '`const` is for what is only read: what a kernel writes is `float *out`.',
+    ),
+    (
+        r'^(?!.*\]\s*\[)',
+        r'\[(float|double)\]|subscript is not an integer|must have integral',
+        'A place is a whole number: `int i = ...`.',
+    ),
+    (
+        r'^(?!.*\]\s*\[)',
+        r"types ['\"][\w ]+\[|subscripted value is not|pointer-to-object type",
+        '`float *x`, with its star, is an array; `float x` is one number.',
+    ),
+    (
+        r'\w\s*\[[^\[\]]*\w\s*,\s*\w[^\[\]]*\]',
+        r"\w \[\d+\]'|array type|modifiable lvalue",
+        'C has a pair of brackets for each index: `s[tr][tc]`.',
+    ),
+    (r'=', _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=', 'A name begins with its type: `int i = ...`, `float o = 0;`.'),
+    (r'\b__sync\w+\s*;', r'no effect|unused', 'Write `__syncthreads();`: without its parentheses it does nothing.'),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
 )
 

@@ -73,6 +73,8 @@ INDICES = [
     (('if (r < h) x[r*w + c] = o;', (100,), (100,)), 'guard both, as in `if (r < h && c < w)`'),
     (('ms[tr][tc] = r < h ? x[r*k + idx+tc] : 0;', (100,), (100,)), 'guard both, as in `if (r < h && c < w)`'),
     (('ms[tr][tc] = r < h && idx+tc < k ? x[r*h + idx+tc] : 0;', (100,), (100,)), 'look at its stride'),
+    (('for (int c = 0; c < w; ++c) total += x[r*h + c];', (100,), (100,), 'int r = i; if (r >= h) return;'),
+     'look at its stride'),
     (('for c in range(w): total += x[r*h + c]', (100,), (100,), 'if r < h:', 'python'), 'look at its stride'),
     (('out[i] = x[2*i];', (100,), (100,)), 'as in `if (2*i < n)`, where n is the number of elements, 100'),
     (('out[i] = x[i*stride + shift]', (100,), (100,), 'i = cuda.grid(1)', 'python'),
