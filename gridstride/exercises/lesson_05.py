@@ -5,10 +5,11 @@ import torch
 
 from ..cpp import cuda_kernel, load_cuda, on_emulator
 from ..exercise import normal, problem
+from ..findings import WrongArgument
 from ..sim import KernelError
 from ..utils import cdiv, check
 
-__all__ = ['PAD', 'source', 'frame', 'launch', 'picture', 'check_refused']
+__all__ = ['PAD', 'source', 'frame', 'launch', 'check_places', 'picture', 'check_refused']
 
 
 # An answer is a function that returns C. It is compiled once (the build cache sees to that) and run on every
@@ -43,9 +44,15 @@ def launch(
     "Launch kernel `name` of the source that `fn` returns; gives `out`; `AssertionError` when it wrote anything else"
     with on_emulator():
         kernel = cuda_kernel(source(fn), name=name)
+    got = [p.name for p in kernel.params]
+    if sorted(got) == sorted(args) and got != list(args):
+        raise AssertionError(f'{name} takes ({", ".join(args)}), in this order; here it takes ({", ".join(got)})')
     before = {k: frame(v, 9 if k == 'out' else 7) for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}
     after = {k: v.clone() for k, v in before.items()}
-    kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k, v in args.items()])
+    try:
+        kernel[blocks, threads](*[after[k][PAD:-PAD] if k in after else v for k, v in args.items()])
+    except WrongArgument as e:
+        raise AssertionError(f"{e}\n  The kernel's first line stands in the exercise: copy it from there") from e
     for k in before:
         old, new = before[k].cpu(), after[k].cpu()
         if not (torch.equal(old[:PAD], new[:PAD]) and torch.equal(old[-PAD:], new[-PAD:])):
@@ -55,12 +62,24 @@ def launch(
     return after['out'][PAD:-PAD].cpu()
 
 
+def check_places(fn, name, threads, own, **args):  # own: which places of `out` are theirs
+    "`AssertionError` when the first block alone, of these `threads`, writes places that are not its own"
+    if 'gridDim' in source(fn):
+        return  # it goes on by whole grids, and a grid of one block does all
+    got, out = launch(fn, name, 1, threads, **args).numpy(), args['out']
+    for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
+        raise AssertionError(
+            f'out[{i}] is written by the first block, whose threads have other places: each thread writes its own'
+        )
+
+
 @problem(
     '05.axpy',
     cases=[
         dict(n=n, blocks=b, threads=t)
         for n, b, t in ((300, 3, 128), (256, 1, 256), (255, 1, 256), (257, 2, 256), (1, 3, 32), (775, 13, 64))
-    ],
+    ]
+    + [dict(n=40_000, blocks=313, threads=128)],  # more than 16 bits can count
     hints=[
         'The lesson’s `square_k` is nearly it: two inputs instead of one, and a number.',
         'A kernel is `__global__ void`; the index is `int i = blockIdx.x*blockDim.x + threadIdx.x;`, '
@@ -70,8 +89,10 @@ def launch(
 )
 def _(fn, rng, n, blocks, threads):
     a, x, y = float(rng.normal()), normal(rng, n), normal(rng, n)
-    out = launch(fn, 'axpy', blocks, threads, a=a, x=x, y=y, out=np.full(n, np.nan, np.float32), n=n)
+    empty = np.full(n, np.nan, np.float32)
+    out = launch(fn, 'axpy', blocks, threads, a=a, x=x, y=y, out=empty, n=n)
     check(out, (np.float64(np.float32(a)) * x + y).astype(np.float32))
+    check_places(fn, 'axpy', threads, np.arange(n) < threads, a=a, x=x, y=y, out=empty, n=n)
 
 
 @problem(
@@ -88,8 +109,10 @@ def _(fn, rng, n, blocks, threads):
 )
 def _(fn, rng, n, shift):
     x = normal(rng, n)
-    out = launch(fn, 'roll', cdiv(n, 32) + 1, 32, x=x, out=np.full(n, np.nan, np.float32), n=n, shift=shift)
+    empty = np.full(n, np.nan, np.float32)
+    out = launch(fn, 'roll', cdiv(n, 32) + 1, 32, x=x, out=empty, n=n, shift=shift)
     check(out, np.roll(x, shift))
+    check_places(fn, 'roll', 32, np.arange(n) < 32, x=x, out=empty, n=n, shift=shift)
 
 
 # A grey that lies just between two bytes may be rounded either way, so pixels of that kind are left out.
@@ -113,8 +136,11 @@ def picture(rng, h, w):
 )
 def _(fn, rng, h, w):
     x, grey = picture(rng, h, w)
-    out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=np.full(h * w, 99, np.uint8), h=h, w=w)
+    empty, own = np.full(h * w, 99, np.uint8), np.zeros((h, w), bool)
+    out = launch(fn, 'grey_bytes', (cdiv(w, 16), cdiv(h, 8)), (16, 8), x=x, out=empty, h=h, w=w)
     check(out.reshape(h, w), grey)
+    own[:8, :16] = True
+    check_places(fn, 'grey_bytes', (16, 8), own, x=x, out=empty, h=h, w=w)
 
 
 @problem(
@@ -128,8 +154,10 @@ def _(fn, rng, h, w):
 )
 def _(fn, rng, h, w):
     x = normal(rng, h, w)
-    out = launch(fn, 'row_mean', cdiv(h, 32), 32, x=x, out=np.full(h, np.nan, np.float32), h=h, w=w)
+    empty = np.full(h, np.nan, np.float32)
+    out = launch(fn, 'row_mean', cdiv(h, 32), 32, x=x, out=empty, h=h, w=w)
     check(out, x.astype(np.float64).mean(1).astype(np.float32))
+    check_places(fn, 'row_mean', 32, np.arange(h) < 32, x=x, out=empty, h=h, w=w)
 
 
 # The layer is called as a user would call it, also with inputs that do not fit. The last case has more than
@@ -165,8 +193,11 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
     ],
 )
 def _(fn, rng, h, w, k):
+    src = source(fn)
+    if '__global__' not in src:
+        raise AssertionError('it has no kernel: write the one that makes the sums, a __global__ one, and launch it')
     with on_emulator():
-        linear = load_cuda(source(fn)).linear
+        linear = load_cuda(src).linear
     x, weight, bias = normal(rng, h, k), normal(rng, w, k), normal(rng, w)
     want = torch.tensor((x.astype(np.float64) @ weight.T + bias).astype(np.float32))
     x, weight, bias = map(torch.tensor, (x, weight, bias))

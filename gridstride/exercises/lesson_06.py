@@ -1,15 +1,18 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import re
+import warnings
+
 import numpy as np
 import torch
 
 from ..cpp import load_cuda, on_emulator
 from ..exercise import normal, problem
+from ..findings import SameValueRace
 from .lesson_05 import source
 from ..utils import cdiv, check, cuda_begin
 
-__all__ = ['HOST', 'SWAPS', 'SHAPES', 'RECTS', 'TWOS', 'launch', 'check_unchanged', 'product']
+__all__ = ['HOST', 'SWAPS', 'SHAPES', 'RECTS', 'TWOS', 'check_source', 'launch', 'check_unchanged', 'product']
 
 
 @problem(
@@ -60,6 +63,26 @@ void launch(int instance, int bx, int by, int tx, int ty, torch::Tensor m, torch
 '''
 
 
+def check_source(src, kernel):
+    "`AssertionError` when the template `kernel` has another name, or no use for its arguments or for shared memory"
+    code = re.sub(r'//.*|/\*(.|\n)*?\*/', '', src)
+    head = re.search(rf'template\s*<([^{{}}<>]*)>[^{{}}]*\b{kernel}\s*\(', code)
+    if not head:
+        raise AssertionError(
+            f'the source has no template {kernel}: copy its first line from the exercise, '
+            'from template to the closing bracket'
+        )
+    shared = [n for o in re.findall(r'__shared__([^;]*);', code) for n in re.findall(r'(\w+)\s*\[', o)]
+    if not shared:
+        raise AssertionError('it uses no shared memory: no array in the source is __shared__')
+    for name in shared:
+        if len(re.findall(rf'\b{name}\b', code)) < 2:
+            raise AssertionError(f'{name} is in shared memory, and nothing goes through it')
+    for name in re.findall(r'\w+\s+(\w+)', head[1]):
+        if len(re.findall(rf'\b{name}\b', code)) < 2:
+            raise AssertionError(f'nothing in the kernel depends on {name}, an argument of its template')
+
+
 def launch(
     fn,
     kernel,  # the name of the template that `fn` returns
@@ -75,22 +98,23 @@ def launch(
     w=0,
     k=0,
 ):
-    "Launch one instance of the learner's template; `AssertionError` when it has no shared memory"
+    "Launch one instance of the learner's template; `AssertionError` when several threads do the same"
     src = source(fn)
-    if not re.search(rf'template\s*<[^{{}}]*\b{kernel}\s*\(', src):
-        raise AssertionError(
-            f'the source has no template {kernel}: copy its first line from the exercise, '
-            'from template to the closing bracket'
-        )
-    if '__shared__' not in src:
-        raise AssertionError('it uses no shared memory: nothing in the source is __shared__')
+    check_source(src, kernel)
     cases = ' '.join(
         f"case {i}: {kernel}<{', '.join(map(str, s))}><<<blocks, threads>>>({args}); break;"
         for i, s in enumerate(sizes)
     )
     with on_emulator():
         host = load_cuda(cuda_begin + src + HOST.replace('CASES', cases), funcs=['launch'])
-        host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
+        with warnings.catch_warnings(record=True) as told:
+            warnings.simplefilter('always')
+            host.launch(sizes.index(size), *blocks, *threads, m, n, out, h, w, k)
+    for o in told:
+        if issubclass(o.category, SameValueRace):
+            what = str(o.message).partition('. ')[0]
+            raise AssertionError(f'{what}: share the places out, so that each is written by one thread')
+        warnings.warn_explicit(o.message, o.category, o.filename, o.lineno)
 
 
 def check_unchanged(*pairs):  # (name, before, after)
@@ -121,6 +145,11 @@ def _(fn, rng, n, tw):
     got = torch.tensor(x)
     launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (cdiv(n, tw),) * 2, (tw, tw), got, got, got, h=n)
     check(got, np.ascontiguousarray(x.T), tile=tw)
+    got = torch.tensor(x)
+    launch(fn, 'transpose_k', SWAPS, (tw,), 'out_at, h', (1, 1), (tw, tw), got, got, got, h=n)
+    r, c = np.nonzero(got.numpy() != x)
+    if max([*r, *c], default=0) >= tw:
+        raise AssertionError('the first block alone writes to tiles that are not its own: each block has two, or one')
 
 
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (8, 16, 8), (11, 17, 2), (3, 40, 9))  # h, k, w

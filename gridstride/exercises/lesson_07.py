@@ -20,6 +20,8 @@ __all__ = [
     'in_c',
     'count_touches',
     'unwritten',
+    'threads_of',
+    'check_shared_out',
     'mean_abs',
     'first_double',
     'in_tiles',
@@ -79,6 +81,18 @@ def unwritten(t, shape):
     return res
 
 
+def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
+    "How many threads, or groups of them, have done this to global memory"
+    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
+    return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
+
+
+def check_shared_out(t, verb, least, work):  # work: what they do, 'wrote 35 bytes'
+    "`AssertionError` where fewer than `least` threads did a kind of access"
+    if (n := threads_of(t, verb)) < least:
+        raise AssertionError(f'{n} thread{"s" * (n > 1)} {work}: share this out among all threads')
+
+
 @problem(
     '07.grey',
     returns=False,
@@ -102,6 +116,7 @@ def _(fn, rng, h, w, step):
             f'{left.sum()} of {left.size} bytes are never written, the first of them out[{r},{c}]: '
             'which thread has that row and that column? Columns go along x'
         )
+    check_shared_out(t, 'written', h * w, f'wrote {h * w} bytes')
     want = old.astype(np.float64) @ [0.2989, 0.5870, 0.1140]
     bad = np.abs(out - want) > 0.501  # where it is close to a half, floats may round either way
     if bad.any():
@@ -145,10 +160,12 @@ def first_double(fn, *args):
 def _(fn, rng, h, w):
     x, y, out = normal(rng, h, w), normal(rng, h), np.full(h, np.nan, np.float32)
     old = x.copy(), y.copy()
-    run(fn, rng, cdiv(h, 64), 64, x, y, out)
+    t = run(fn, rng, cdiv(h, 64), 64, x, y, out)
     check_unchanged(x=(old[0], x), y=(old[1], y))
     want = mean_abs(x, y)
     check(out, want, atol=1e-5)  # first: is it right at all?
+    if h < 100:  # more than that is not kept in a trace
+        check_shared_out(t, 'written', h, f'wrote {h} results')
     n = int((out != want).sum())
     if n:
         raise AssertionError(
@@ -192,6 +209,8 @@ def _(fn, rng, h, w):
     reads, most = count_touches(t, 'global', 'read'), in_tiles(h) * in_tiles(w)
     if reads > most:
         raise AssertionError(f'x is read {reads} times; with tiles of 18x18 in shared memory it is {most} at most')
+    check_shared_out(t, 'written', h * w, f'wrote {h * w} results')
+    check_shared_out(t, 'read', h * w / 2, f'brought {reads} numbers to shared memory')
     c = np.full((h, w), np.nan, np.float32)
     in_c(fn, blocks, (16, 16), x, c)
     check(c, out, atol=1e-6, tile=16)  # the same roundings, but for a fused multiply-add
@@ -229,6 +248,9 @@ def _(fn, rng, h, w, blocks):
             f'{there} times something was added to out in global memory; count in shared memory first, '
             f'and it is {most} at most'
         )
+    wide, high = min(w, 16 * blocks[0]), min(h, 16 * blocks[1])
+    check_shared_out(t, 'read', wide * high / 2, f'read {h * w} pixels')
+    check_shared_out(t, 'atomic', np.count_nonzero(out) / 2, f'added {there} counts to out')
     c = np.zeros(256, np.int32)
     in_c(fn, blocks, (16, 16), x, c)
     check(c, out)

@@ -10,8 +10,9 @@ import torch
 from .. import sim
 from ..exercise import problem
 from ..utils import cdiv, check
+from .lesson_07 import threads_of
 
-__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'threads_of', 'busiest']
+__all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
 
 
 def whole(got):
@@ -143,12 +144,6 @@ def traced(kernel, grid, block, *args):
 def atomics_of(t):
     "Atomic operations, of single threads"
     return sum(len(a['at']) for a in t.accesses if a['verb'] == 'atomic')
-
-
-def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: threads of a group, 32 for warps
-    "How many threads, or groups of them, have done this to global memory"
-    done = [a for a in t.accesses if (a['verb'], a['space']) == (verb, 'global')]
-    return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
 
 
 def busiest(t, verb, space='global'):

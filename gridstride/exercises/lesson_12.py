@@ -6,7 +6,7 @@ import torch
 from .. import sim
 from ..exercise import normal, problem
 from ..utils import cdiv, check
-from .lesson_11 import threads_of
+from .lesson_07 import threads_of
 
 __all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
 

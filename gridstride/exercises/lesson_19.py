@@ -4,7 +4,7 @@ import itertools
 
 import numpy as np
 
-from .lesson_11 import threads_of
+from .lesson_07 import threads_of
 from .lesson_12 import is_kernel
 from .. import sim
 from ..exercise import problem

@@ -186,3 +186,61 @@ def block_too_large(): return linear(threads=64)
 
 @wrong('05.linear')
 def large_and_silent(): return linear(threads=64, asks='')
+
+@wrong('05.axpy')
+def first_thread_does_all():
+    return axpy(f'{I} if (i == 0) for (int j = 0; j < n; j++) out[j] = a*x[j] + y[j];')
+
+@wrong('05.axpy')
+def first_block_does_all():
+    return axpy('if (!blockIdx.x) for (int i = threadIdx.x; i < n; i += blockDim.x) out[i] = a*x[i] + y[i];')
+
+@wrong('05.axpy')
+def index_of_sixteen_bits(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('int i', 'short i')
+
+@wrong('05.axpy')
+def arguments_in_another_order():
+    return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('*x,', '*z,').replace('*y', '*x').replace('*z', '*y')
+
+@wrong('05.axpy')
+def double_arrays(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('const float', 'const double')
+
+@wrong('05.axpy')
+def index_without_a_type(): return axpy(f'\n{I[4:]}\n if (i < n) out[i] = a*x[i] + y[i];')
+
+@wrong('05.axpy')
+def returns_the_sum(): return axpy(f'{I} if (i < n) return a*x[i] + y[i];')
+
+@wrong('05.axpy')
+def writes_what_is_const():
+    return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('float *out', 'const float *out')
+
+@wrong('05.axpy')
+def one_number_for_out(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('*out', 'out')
+
+@wrong('05.axpy')
+def index_with_a_fraction(): return axpy(f'{I} if (i < n) out[i] = a*x[i] + y[i];').replace('int i', 'float i')
+
+@wrong('05.roll')
+def writes_the_places_of_others(): return roll('out[((i + shift) % n + n) % n] = x[i];')
+
+@wrong('05.roll')
+def divides_as_in_python(): return roll('\nout[i] = x[i - shift - ((i - shift) // n)*n];\n')
+
+@wrong('05.grey_bytes')
+def one_thread_a_row():
+    return grey('for (c = 0; c < w; c++) { i = r*w + c; out[i] = SUM + .5f; }'.replace('SUM', SUM),
+                guard='if (r >= h || c) return;')
+
+@wrong('05.linear')
+def product_of_torch():
+    return cuda_begin + r'''
+    torch::Tensor linear(torch::Tensor x, torch::Tensor weight, torch::Tensor bias) {
+        CHECK_INPUT(x); CHECK_INPUT(weight); CHECK_INPUT(bias);
+        for (auto o : {x, weight, bias}) TORCH_CHECK(o.scalar_type() == torch::kFloat32, "floats");
+        TORCH_CHECK(weight.size(1) == x.size(1) && bias.numel() == weight.size(0), "sizes do not fit");
+        return torch::matmul(x, weight.t()) + bias;
+    }'''
+
+@wrong('05.linear')
+def two_brackets(): return linear().replace('<<<', '<<').replace('>>>', '>>')

@@ -175,3 +175,38 @@ def waits_for_its_warp_alone(): return TWO.replace('__syncthreads', '__syncwarp'
 
 @wrong('06.two')
 def same_row_twice(): return changed(TWO, ('o2 += ms[tr+half][i] * b', 'o2 += ms[tr][i] * b'))
+
+@wrong('06.swap')
+def one_thread_for_all_tiles(): return r'''
+template<int tw> __global__ void transpose_k(float *x, int n) {
+    __shared__ float pair[tw][2];
+    if (threadIdx.x || threadIdx.y || blockIdx.x || blockIdx.y) return;
+    for (int r = 0; r < n; r++) for (int c = 0; c < r; c++) {
+        pair[0][0] = x[r*n + c];
+        pair[0][1] = x[c*n + r];
+        x[r*n + c] = pair[0][1];
+        x[c*n + r] = pair[0][0];
+    }
+}
+'''
+
+@wrong('06.swap')
+def one_pair_of_brackets(): return changed(SWAP, ('mine[tr][tc]', 'mine[tr,tc]'))
+
+@wrong('06.rect')
+def tiles_of_tw(): return RECT.replace('tk', 'tw').replace('int tw, int tw', 'int tw, int tk')
+
+@wrong('06.rect')
+def tile_for_nothing(): return r'''
+template<int tw, int tk> __global__ void matmul_rect_k(float *m, float *n, float *out, int h, int w, int k) {
+    __shared__ float ms[tw][tk];
+    int r = blockIdx.y*tw + threadIdx.y, c = blockIdx.x*tw + threadIdx.x;
+    if (r >= h || c >= w) return;
+    float o = 0;
+    for (int i = 0; i < k; i++) o += m[r*k + i] * n[i*w + c];
+    out[r*w + c] = o;
+}
+'''
+
+@wrong('06.rect')
+def everyone_fills_the_row(): return changed(RECT, ('int i = tc; i < tk; i += tw', 'int i = 0; i < tk; i++'))

@@ -355,3 +355,66 @@ def all_but_the_last_count(x, out):
         for c in range(c0, w, cuda.gridDim.x*cuda.blockDim.x): cuda.atomic.add(s, x[r,c], 1)
     cuda.syncthreads()
     if i < 255: cuda.atomic.add(out, i, s[i])
+
+@wrong('07.grey')
+@cuda.jit
+def one_thread_for_the_picture(x, out):
+    c,r = cuda.grid(2)
+    if r == 0 and c == 0:
+        for i in range(out.shape[0]):
+            for j in range(out.shape[1]): out[i,j] = 0.2989*x[i,j,0] + 0.5870*x[i,j,1] + 0.1140*x[i,j,2] + 0.5
+
+@wrong('07.float32')
+@cuda.jit
+def one_thread_for_all_rows(x, y, out):
+    if cuda.grid(1) == 0:
+        for r in range(out.size):
+            total = np.float32(0)
+            for c in range(x.shape[1]): total += abs(x[r,c])*np.float32(0.1)
+            out[r] = total/np.float32(x.shape[1]) + y[r]/np.float32(3)
+
+@wrong('07.box')
+@cuda.jit
+def first_warp_brings_the_tile(x, out):
+    s = cuda.shared.array((18,18), np.float32)
+    tc,tr = cuda.threadIdx.x,cuda.threadIdx.y
+    r0,c0 = cuda.blockIdx.y*16 - 1,cuda.blockIdx.x*16 - 1
+    h,w = x.shape
+    if tr < 2:
+        for i in range(tr*16 + tc, 324, 32):
+            r,c = r0 + i//18,c0 + i%18
+            s[i//18,i%18] = x[r,c] if r >= 0 and r < h and c >= 0 and c < w else 0.
+    cuda.syncthreads()
+    c,r = cuda.grid(2)
+    if r < h and c < w:
+        o = np.float32(0)
+        for i in range(3):
+            for j in range(3): o += s[tr+i,tc+j]
+        out[r,c] = o/9
+
+@wrong('07.histogram')
+@cuda.jit
+def first_block_counts_all(x, out):
+    s = cuda.shared.array(256, np.int32)
+    i = cuda.threadIdx.y*16 + cuda.threadIdx.x
+    if cuda.blockIdx.x or cuda.blockIdx.y: return
+    s[i] = 0
+    cuda.syncthreads()
+    for r in range(cuda.threadIdx.y, x.shape[0], 16):
+        for c in range(cuda.threadIdx.x, x.shape[1], 16): cuda.atomic.add(s, x[r,c], 1)
+    cuda.syncthreads()
+    cuda.atomic.add(out, i, s[i])
+
+@wrong('07.histogram')
+@cuda.jit
+def first_threads_add_all(x, out):
+    s = cuda.shared.array(256, np.int32)
+    i = cuda.threadIdx.y*16 + cuda.threadIdx.x
+    s[i] = 0
+    cuda.syncthreads()
+    c0,r0 = cuda.grid(2)
+    for r in range(r0, x.shape[0], cuda.gridDim.y*16):
+        for c in range(c0, x.shape[1], cuda.gridDim.x*16): cuda.atomic.add(s, x[r,c], 1)
+    cuda.syncthreads()
+    if i == 0:
+        for j in range(256): cuda.atomic.add(out, j, s[j])
