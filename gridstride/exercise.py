@@ -4,7 +4,7 @@
 
 # %% auto #0
 __all__ = ['problems', 'problem', 'Memory', 'normal', 'numbers', 'output', 'watch', 'check_unchanged', 'untouched',
-           'forgot_return', 'WrongAnswer', 'exercise', 'hint']
+           'forgot_return', 'WrongAnswer', 'Interrupted', 'exercise', 'hint']
 
 # %% ../nbs/lib/03_exercise.ipynb #b2b81aeb
 import ast
@@ -70,6 +70,9 @@ def _place(name, i):
     raise TypeError(f'{name}[{i!r}]: a place is a whole number{"; a//b has no rest, a/b has one" * divided}')
 
 
+_ENDLESS = 200_000  # more often than any judge's case takes
+
+
 class Memory(np.lib.mixins.NDArrayOperatorsMixin):
     "`values` as flat float32 memory called `name` in messages; notes the places read and written"
 
@@ -83,7 +86,9 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
 
     def note(self, places, verb):  # verb: 'read' or 'written'
         "Remember that `places` (one number or an array of them) were touched"
-        (self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(places).tolist())
+        (touched := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(places).tolist())
+        if len(touched) > _ENDLESS:
+            raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there a loop that never ends?')
 
     def _inside(self, i, verb):
         "`i` as a number, which must be inside"
@@ -302,6 +307,14 @@ def _meant(fn, e) -> str:
     return ''
 
 
+class Interrupted(KeyboardInterrupt):
+    "The learner has stopped a judge, who may have been in a loop that never ends"
+
+    def _render_traceback_(self):
+        "What a notebook shows: the message, and not the judge's inside"
+        return [f'Interrupted: {self}']
+
+
 @contextmanager
 def _told_once():
     "What is warned of in a line is told once, however many cases meet it"
@@ -317,6 +330,14 @@ def _told_once():
         yield
 
 
+def _said(p, fn, e):
+    "What went wrong, and what mends it where the error does not tell"
+    if isinstance(e, AssertionError):
+        return str(e) + ('' if p.returns else _unwritten(getattr(fn, 'py_func', fn)))
+    meant = _meant(fn, e.__cause__ or e)
+    return f'it stopped with {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
+
+
 def _judge(p, fn):
     "Try `fn` on every case of `p`; `WrongAnswer` on the first that fails"
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
@@ -326,17 +347,17 @@ def _judge(p, fn):
                    'and return it')
         raise WrongAnswer(f"{p.name} is not right yet:\n  {why}\n  hint('{p.name}') gives a hint")
     for case in p.cases:
+        with_case = ', '.join(f'{k}={v!r}' for k, v in case.items())
         try:
             p.judge(fn, np.random.default_rng(), **case)
+        except KeyboardInterrupt as e:
+            line = _own_line(fn, e)
+            says = f'{p.name} was interrupted, for {with_case}:{line}\n  Is there a loop that never ends?'
+            raise Interrupted(says) from e
         except Exception as e:
-            with_case = ', '.join(f'{k}={v!r}' for k, v in case.items())
-            if isinstance(e, AssertionError):
-                what = str(e) + ('' if p.returns else _unwritten(getattr(fn, 'py_func', fn)))
-            else:
-                meant = _meant(fn, e.__cause__ or e)
-                what = f'it stopped with {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
-            line, more = _own_line(fn, e.__cause__ or e), f"hint('{p.name}') gives a hint"
-            raise WrongAnswer(f"{p.name} is not right yet, for {with_case}:\n  {what}{line}\n  {more}") from e
+            says, line = _said(p, fn, e), _own_line(fn, e.__cause__ or e)
+            says = f"{p.name} is not right yet, for {with_case}:\n  {says}{line}\n  hint('{p.name}') gives a hint"
+            raise WrongAnswer(says) from e
 
 
 def _hand_in(p, fn):

@@ -197,6 +197,19 @@ def test_who_hands_in_something_else_is_told_how_it_is_done():
         exercise('05.axpy')('__global__ void axpy() {}')
     with pytest.raises(KeyError, match="none for that lesson; a name is like '01.invert'"): exercise('1.invert')
 
+def test_a_loop_that_never_ends_is_told_of():
+    "Memory counts; where it cannot, whoever interrupts sees where the loop is, and nothing of the judge"
+    def ends_never(blockIdx, threadIdx, blockDim, gridDim, x, out, n):
+        i = blockIdx.x*blockDim.x + threadIdx.x
+        while i < n: out[i] = 2*x[i]
+    with pytest.raises(WrongAnswer, match=r'x was read 200,001 times: is there a loop that never ends\?\n  in line'):
+        exercise('02.grid_stride')(ends_never)
+    def stopped(k, tw): raise KeyboardInterrupt
+    with pytest.raises(KeyboardInterrupt) as e: exercise('04.waits')(stopped)
+    said, = e.value._render_traceback_()
+    assert re.fullmatch(r'Interrupted: 04.waits was interrupted, for k=256, tw=16:\n  in line \d+ of test_exercises.py'
+                        r': def stopped.*\n  Is there a loop that never ends\?', said)
+
 def test_who_forgot_the_return_is_told_so():
     "A source that stands alone is no stub, and nothing given back is no answer; a kernel gives nothing back"
     def no_return(x): x + x
