@@ -245,10 +245,18 @@ def forgot_return(fn) -> bool:
     found = [o for f in defs for o in _own_statements(f.body) if isinstance(o, gives)]
     return bool(defs) and not any(not isinstance(o, ast.Return) or o.value is not None for o in found)
 
-def _unwritten(fn) -> str:
-    "What to tell whoever wrote a kernel that stores nothing: it returns its answer, or gives its output another value"
+def _is_chained(o):
+    "Is it `r < h & c < w`, where `&` comes first?"
+    middle = o.comparators[:-1] if isinstance(o, ast.Compare) else []
+    return any(isinstance(c, ast.BinOp) and isinstance(c.op, (ast.BitAnd, ast.BitOr)) for c in middle)
+
+
+def _slip(fn) -> str:
+    "What to tell whoever wrote a kernel that is wrong, as far as its text tells"
     tree = _tree(fn)
     found = list(ast.walk(tree)) if tree else []
+    if chained := next(filter(_is_chained, found), None):
+        return f'\n  Python takes `&` and `|` before `<`: write `and`, or `or`, in `{ast.unparse(chained)}`'
     if any(isinstance(o, ast.Subscript) and isinstance(o.ctx, ast.Store) for o in found):
         return ''
     given = {o.arg for o in found if isinstance(o, ast.arg)}
@@ -302,6 +310,8 @@ def _meant(fn, e) -> str:
         return f'; it is np.{name}'
     if isinstance(e, TypeError) and re.search("'dim3'|to tuple", said):
         return '; a dim3 has three numbers: take one, as in blockIdx.x'
+    if 'is a kernel: say how many blocks' in said:
+        return '\n  Here a plain function is wanted, as in the lesson: leave @cuda.jit out'
     if 'invalid index to scalar' in said or "float32' object does not support item assignment" in said:
         return '; a number has no places: with rows of w numbers, x[r][c] is x[r*w + c]'
     return ''
@@ -333,7 +343,7 @@ def _told_once():
 def _said(p, fn, e):
     "What went wrong, and what mends it where the error does not tell"
     if isinstance(e, AssertionError):
-        return str(e) + ('' if p.returns else _unwritten(getattr(fn, 'py_func', fn)))
+        return str(e) + ('' if p.returns else _slip(getattr(fn, 'py_func', fn)))
     meant = _meant(fn, e.__cause__ or e)
     return f'it stopped with {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
 

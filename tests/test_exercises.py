@@ -225,6 +225,7 @@ TOLD = {
         ('catches_what_is_outside', 'x has places 0 to 32. It has nothing to do: guard it'),
         ('returns', 'What a kernel returns goes nowhere: write it to the output, `out[i] = ...`'),
         ('renames_out', '`out = ...` makes out a name of something else'),
+        ('kernel_of_cuda', 'Here a plain function is wanted, as in the lesson: leave @cuda.jit out'),
         ('calls_memory', 'the places of x stand in square brackets: x[i]'),
         ('mirrors_the_whole_picture', 'read 6 numbers, and what it writes is made of 1'),
         ('row_and_column_as_index', 'x is flat, and takes one index: row r, column c of rows of w numbers is x[r*w'),
@@ -273,6 +274,7 @@ TOLD = {
         ('everyone_fills_the_row', 'several threads write the same value to ms[0][0]: share the places out')],
     '07': [
         ('a_plain_function', 'it needs @cuda.jit above it, between @exercise and def'),
+        ('and_of_bits', 'write `and`, or `or`, in `r < out.shape[0] & c < out.shape[1]`'),
         ('one_thread_for_the_picture', '1 thread wrote 256 bytes: share this out among all threads'),
         ('one_thread_for_all_rows', '1 thread wrote 64 results'),
         ('first_warp_brings_the_tile', '32 threads brought 256 numbers to shared memory'),

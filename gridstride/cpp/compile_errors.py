@@ -221,6 +221,7 @@ _HINTS = (
         r"\w \[\d+\]'|array type|modifiable lvalue",
         'C has a pair of brackets for each index: `s[tr][tc]`.',
     ),
+    (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement above it lacks its `;`.'),
     (r'=', _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=', 'A name begins with its type: `int i = ...`, `float o = 0;`.'),
     (r'\b__sync\w+\s*;', r'no effect|unused', 'Write `__syncthreads();`: without its parentheses it does nothing.'),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),

@@ -1,3 +1,5 @@
+from gridstride.sim import cuda
+
 from . import wrong
 
 
@@ -156,3 +158,9 @@ def row_with_a_rest(i, x, out, h, w):
 @wrong('01.pixels')
 def turns_the_whole_picture(i, x, out, n):
     if i < n: out[3*i:3*i+3] = x.reshape(3, n).T[i]
+
+@wrong('01.invert')
+@cuda.jit
+def kernel_of_cuda(x, out, n):
+    i = cuda.grid(1)
+    if i < n: out[i] = 1-x[i]

@@ -418,3 +418,10 @@ def first_threads_add_all(x, out):
     cuda.syncthreads()
     if i == 0:
         for j in range(256): cuda.atomic.add(out, j, s[j])
+
+@wrong('07.grey')
+@cuda.jit
+def and_of_bits(x, out):
+    c,r = cuda.grid(2)
+    if r < out.shape[0] & c < out.shape[1]:
+        out[r,c] = 0.2989*x[r,c,0] + 0.5870*x[r,c,1] + 0.1140*x[r,c,2] + 0.5
