@@ -265,6 +265,7 @@ TOLD = {
         ('one_thread_a_row', 'out[16] is written by the first block'),
         ('guard_left', '`r <= h` lets in one too many'),
         ('product_of_torch', 'it has no kernel'),
+        ('one_thread_for_all_results', 'it launches one block for all results'),
         ('two_brackets', 'A launch is spelled with three of them')],
     '06': [
         ('one_thread_for_all_tiles', 'the first block alone writes to tiles that are not its own'),

@@ -244,3 +244,9 @@ def product_of_torch():
 
 @wrong('05.linear')
 def two_brackets(): return linear().replace('<<<', '<<').replace('>>>', '>>')
+
+@wrong('05.linear')
+def one_thread_for_all_results():
+    src = linear().replace('if (r >= h || c >= w) return;', 'for (r = 0; r < h; ++r) for (c = 0; c < w; ++c) {')
+    src = src.replace('out[r*w + c] = o;', 'out[r*w + c] = o; }')
+    return re.sub(r'<<<.*?>>>', '<<<1, 1>>>', src, flags=re.S)
