@@ -797,6 +797,10 @@ WORDS = {
         '{blocks} blocks in a cooperative launch; {resident} of them fit on the device together',
         'Let each thread do more: a loop over the items with the stride of the grid.',
     ),
+    ('launch', 'launch_bounds'): Words(
+        'a block of {threads} threads, and `__launch_bounds__` lets this kernel have {most}',
+        'A GPU refuses that. Launch smaller blocks, or raise the bound.',
+    ),
     ('launch', 'shared_sum'): Words(
         '{bytes} bytes of static and {dynamic} of dynamic shared memory; this kernel may use {most}', _SMALLER
     ),

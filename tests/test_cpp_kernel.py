@@ -675,6 +675,20 @@ __global__ void flip(const float *x, float *out) {
     assert re.match(rf'  against line 5 {there}, block', lines[4]) and e.value.other.file.endswith('.cu')
 
 
+@pytest.mark.parametrize('head', ['void __launch_bounds__(64, 2) k', '__launch_bounds__(64) void k',
+                                  'void __launch_bounds__(2*WARP) k'])
+@pytest.mark.parametrize('checks', [True, False])
+def test_no_block_is_larger_than_the_kernels_bound(head, checks):
+    with cpp.on_emulator():
+        src = f'constexpr int WARP = 32;\n__global__ {head}(int *x) {{ x[threadIdx.y*blockDim.x + threadIdx.x] = 1; }}'
+        k, x = cuda_kernel(src, checks=checks), torch.zeros(128).int()
+        k[1,(8,8)](x)
+        assert x.sum() == 64
+        with pytest.raises(LaunchError, match='a block of 65 threads, and .* lets this kernel have 64'):
+            k[2,(13,5)](x)
+        assert x.sum() == 64
+
+
 @pytest.mark.parametrize('n, line', [(4, None), (8, 9), (12, 9), (40000, 3)])
 def test_a_local_array_that_is_written_past_its_end(n, line):
     "By a pointer: what its type forbids is found at once"

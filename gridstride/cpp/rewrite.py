@@ -76,19 +76,21 @@ def _rewrite_inlining(e):
             e.replace_tokens(i, i, 'unused')
 
 
-def _rewrite_clusters(e):
-    "A kernel with `__cluster_dims__` begins by saying so: a template's may depend on its arguments"
+def _rewrite_heads(e):
+    "A kernel begins by saying what its head says of a launch: a template's may depend on its arguments"
     c = e.code
-    for i in c.find('__cluster_dims__'):
+    for i in c.find('__cluster_dims__', '__launch_bounds__'):
         if c[i + 1] != '(':
             continue
-        if any('static thread_local' in text for *_, text in e.made):
+        in_clusters = c[i] == '__cluster_dims__'
+        if in_clusters and any('static thread_local' in text for *_, text in e.made):
             what = 'beside a kernel in clusters the emulator has no __shared__ variables of file scope'
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
         body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
-            shape = c.text(range(i + 2, c.mate[i + 1]))
-            e.insert(c.tokens[body].end, f' ::gridstride::in_clusters_of(dim3({shape}));')
+            says = c.text(range(i + 2, c.mate[i + 1])) if in_clusters else c.text(range(*c.arguments(i + 1)[0]))
+            call = f'in_clusters_of(dim3({says}))' if in_clusters else f'bounded_to({says})'
+            e.insert(c.tokens[body].end, f' ::gridstride::{call};')
 
 
 def without_line_numbers(src: str) -> str:
@@ -97,7 +99,7 @@ def without_line_numbers(src: str) -> str:
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
 
 
-_REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_clusters)
+_REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
 _REWRITES += (rewrite_captures, rewrite_statements)
 
 

@@ -192,6 +192,13 @@ Worker &this_worker() {
 }
 bool make_worker() { return this_worker().alternate; }
 
+void bounded_to(unsigned threads) {
+    if (unsigned(worker->n) <= threads) return;
+    refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->n}, {"most", threads}});
+    stop = true;
+    end_launch();
+}
+
 // A kernel says in its first line of which clusters its launch is to be. If it is not, it begins again.
 static dim3 wanted_clusters;
 static std::atomic<bool> wants_clusters{false};

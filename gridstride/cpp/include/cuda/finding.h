@@ -43,12 +43,13 @@ enum Kind {
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
     X(synccheck, not_resident) X(synccheck, not_cooperative) \
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
-    X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) X(launch_failed, shared_sum) \
-    X(launch_failed, static_size) X(launch_failed, waits_in_kernel) X(launch_failed, out_of_memory) \
+    X(launch_failed, launch_bounds) X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) \
+    X(launch_failed, shared_sum) X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \
+    X(launch_failed, out_of_memory) \
     X(assertion, fails) \
     X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
-    X(crash, local_array)     X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) X(crash, host) \
-    X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
+    X(crash, local_array) X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) \
+    X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
     X(timeout, endless) \
     X(interrupted, stopped) \
     X(phrase, own_copy) X(phrase, other_copy) X(phrase, a_thread) X(phrase, a_bulk_copy) X(phrase, an_engine) \

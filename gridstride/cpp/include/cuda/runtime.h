@@ -164,6 +164,8 @@ GRIDSTRIDE_API void copy_async_wait_all();
 constexpr uint32_t block_window = 1u << 20;
 // the kernel's __cluster_dims__: the launch begins again if it is another one
 GRIDSTRIDE_API void in_clusters_of(dim3 blocks);
+// the kernel's __launch_bounds__: no launch has more threads in a block
+GRIDSTRIDE_API void bounded_to(unsigned threads);
 GRIDSTRIDE_API void grid_sync(int line);
 GRIDSTRIDE_API bool is_cooperative();
 GRIDSTRIDE_API uint32_t cluster_rank();
