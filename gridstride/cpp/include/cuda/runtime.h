@@ -307,7 +307,7 @@ GRIDSTRIDE_API bool refused();
 [[noreturn]] GRIDSTRIDE_API void assert_failed(const char *expression, const char *file, int line);
 // A crash that the kernel calls for; a phrase says by what.
 [[noreturn]] GRIDSTRIDE_API void trap(Code);
-[[noreturn]] GRIDSTRIDE_API void local_overrun(void *pc);         // a function's arrays have been written past their end
+[[noreturn]] GRIDSTRIDE_API void local_overrun(void *pc);   // arrays of a function have been written past their end
 // An index, of `rank` numbers, that is outside of an array with these sizes.
 [[noreturn]] GRIDSTRIDE_API void index_outside(
     const char *array, const long long *index, const long long *sizes, int rank, int line);
