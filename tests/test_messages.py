@@ -16,7 +16,7 @@ PAGES = findings_pages.examples()
 BLOCKS = [(*key, side, code) for key, (_, *sides) in PAGES.items() for side, code in zip(('wrong', 'right'), sides)]
 SOURCE = re.compile(r"cuda_kernel\((?:PTX \+ )?(?:wgmma\(8\) \+ )?r'''(.*?)'''(, checks=False)?", re.S)
 HOST = re.compile(r"load_cuda\(r'''(.*?)'''\)", re.S)
-NAME = re.compile(r'__global__ void (?:__cluster_dims__\([^)]*\) )?(\w+)')
+NAME = re.compile(r'__global__ void (?:__(?:cluster_dims|launch_bounds)__\([^)]*\) )?(\w+)')
 INCLUDE = re.compile(r'^#include .*\n', re.M)
 
 
