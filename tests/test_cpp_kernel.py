@@ -689,6 +689,21 @@ def test_no_block_is_larger_than_the_kernels_bound(head, checks):
         assert x.sum() == 64
 
 
+@pytest.mark.parametrize('body, refused', [
+    ('int a[2] = {2, 1}; std::sort(a, a + 2); x[0] = a[0];', 'sort'),
+    ('x[0] = *std::make_unique<int>(1);', 'make_unique'),
+    ('int a[2] = {2, 1}; x[0] = std::accumulate(a, a + 2, 0);', 'accumulate'),
+    ('std::function<int()> f = [] { return 1; }; x[0] = f();', 'function'),
+    ('std::array<int, 2> a{1, 2}; x[0] = std::min(a[0], std::get<0>(std::make_tuple(1)));', None)])
+def test_what_nvrtc_has_of_the_standard_library(body, refused):
+    "As <cuda/std/...> has it, which stands in for the host's headers there"
+    headers = ''.join(f'#include <{o}>\n' for o in 'algorithm array functional memory numeric tuple'.split())
+    with cpp.on_emulator():
+        make = lambda: cuda_kernel(f'{headers}__global__ void k(int *x) {{ {body} }}')
+        if not refused: return make()[1,1](torch.zeros(1).int())
+        with pytest.raises(WrongSource, match=f'std::{refused} is of the host, and this runs on the GPU'): make()
+
+
 @pytest.mark.parametrize('n, line', [(4, None), (8, 9), (12, 9), (40000, 3)])
 def test_a_local_array_that_is_written_past_its_end(n, line):
     "By a pointer: what its type forbids is found at once"

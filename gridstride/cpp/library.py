@@ -35,6 +35,11 @@ _TYPES = set(
     'uniform_real_distribution unique_ptr unordered_map unordered_set vector'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
+# of the functions, those that NVRTC has not in any version
+_NEVER = set(
+    'accumulate async inner_product inplace_merge iota make_shared make_unique nth_element partial_sum reduce shuffle '
+    'sort stable_partition stable_sort stod stof stoi stol to_string transform_reduce'.split()
+)
 _CONSTEXPR = set(
     'addressof as_const begin clamp data distance empty end gcd get launder lcm make_pair make_tuple max max_element '
     'min min_element minmax next numeric_limits prev size tie'.split()
@@ -78,7 +83,7 @@ def wrong_uses(
             if c.is_word(i) and (words := _refusal(c, i, own, takes)) and c.is_evaluated(i):
                 what = words.format(name=c[i], instead=_INSTEAD.get(c[i], ''))
                 yield wrong(what, unit.file, c.line(i), unit)
-        for i in [] if 'std' in takes else _parameters_used(c, a, b):
+        for i in _parameters_used(c, a, b):
             yield wrong(_NONE.format(name=c[i], instead=_INSTEAD.get(c[i], '')), unit.file, c.line(i), unit)
         for i in [] if {'std', 'constexpr'} & {*takes} else _arrays_used(c, a, b):
             yield wrong(_ONLY_CONSTEXPR.format(name='array', instead=_INSTEAD['array']), unit.file, c.line(i), unit)
@@ -112,11 +117,13 @@ def _refusal(c, i, own, takes):
     name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
     if name in _C and c[i + 1] == '(' and (std or c[i - 1] not in ('::', '.', '->') and name not in own):
         return None if name == 'strlen' and c.is_string(i + 2) else _NONE_OF_C  # a compiler counts it
-    if not std or 'std' in takes:
+    if not std:
         return
     past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
-    if name in _TYPES | _STREAMS or name in _FUNCTIONS and c[past] == '(':
+    if name in _TYPES | _STREAMS or name in (_NEVER if 'std' in takes else _FUNCTIONS) and c[past] == '(':
         return _NONE
+    if 'std' in takes:
+        return
     made = c[past] in ('(', '{') or c.is_word(past) and c[past + 1] in ('(', '{', ';')
     if name in _CONSTEXPR_TYPES and made and 'constexpr' not in takes:
         return _ONLY_CONSTEXPR
