@@ -57,8 +57,8 @@ def _float32():
     yield _thin('rows', thin.THIN, (9001, 10, 784), (50000, 10, 784))
     yield _thin('ring', thin.THIN, (9001, 10, 785), (50000, 10, 785))
     yield _thin('wide', thin.THIN, (9001, 20, 786), (50000, 20, 786))
-    yield _thin('planes', thin.THIN, (22001, 32, 784), (50000, 32, 784))
-    yield _thin('stages', thin.THIN, (6001, 16, 784), (50000, 16, 784))
+    yield _thin('planes', thin.THIN, (90001, 32, 188), (100000, 32, 192))
+    yield _thin('stages', thin.THIN, (6001, 32, 784), (50000, 32, 784))
     yield _thin('slabs', thin.THIN, (37, 10, 50000), (784, 10, 50000))
     yield _thin('turned', thin.THIN_TN, (36, 10, 785), (784, 10, 50000))
 

@@ -409,7 +409,7 @@ def _fastest(h, w, k, sms, layout):
         known.append((_small_time(h, w, k, sms), SMALL))
     thin = dict(nn=THIN, tn=THIN_TN).get(layout)
     on = Device(sms, True)
-    by_cores = thin and (thin.by_planes(h, w, k, on) or thin.by_stages(h, w, k, on))
+    by_cores = thin and (thin.by_stages(h, w, k, on) or thin.by_planes(h, w, k, on))
     if thin and thin.supports(h, w, k):
         known.append((_thin_time(h, w, k if layout == 'nn' else h, k, by_cores), thin))
     kernel = min(known, key=lambda o: o[0])[1]

@@ -302,13 +302,14 @@ thin_planes(const float *m, const float *n, float *out, int h, int w, int k) {
 '''
 
 
-# Whole rows by bulk copies again, eight at a time, which one warp asks for. Up to 14 warps share k, each with the
-# planes of its part of `n` in registers, and one more adds up what they have. A lane leaves its sums where it alone has
-# read, so that they take no room, and a stage goes back once, when all parts are added.
+# Whole rows by bulk copies again, eight at a time, which one warp asks for. Up to 14 warps share k, each with two of
+# three planes of its part of `n` in registers, and two more add up what they have. A lane leaves its sums where it
+# alone has read, so that they take no room, and a stage goes back once, when all parts are added. Where k is short,
+# teams of warps take turns at stages.
 #
-# With 16 columns that takes 59 µs, where multiply-adds take 66. With 32 it is no faster than the ring, as the planes
-# take 96 registers of 128, so that products stand one behind the other; but it needs fewer rows, and is ahead of torch
-# where the ring is not.
+# With 16 columns that takes 60 µs, where multiply-adds take 66, and with 32 61. Planes that are all in registers take
+# 96 of 128 there, and then most of the products stand one behind the other, each waiting for the sums of the last: 76
+# µs. So the third lies in shared memory, and small products and large ones have sums of their own.
 stages_src = files(__package__).joinpath('thin_stages.cuh').read_text(encoding='utf-8')
 
 
@@ -454,8 +455,9 @@ SHARED = 200 * 1024  # bytes of shared memory that a block may take
 PLANES = 226 * 1024  # bytes for the planes of `n` and the rings
 FEW = 16  # columns up to which multiply-adds are as fast as the ring with planes
 LARGE = 2**24  # numbers of `m` from which on it was measured
-SOME = 2**22  # numbers of `m` from which on whole rows with planes were measured
-AHEAD = 100_000  # bytes of these that are under way to an SM at once
+SOME = {True: (768, 2**22), False: (256, 1_600_000)}  # few columns? -> k, and numbers of `m`, from which on whole rows
+# with planes were measured
+AHEAD = 50_000  # bytes of these that are under way to an SM at once
 MOST = 14  # warps that may share their k
 LONG = 1792  # numbers in a row of `m` from which on few warps have room for theirs beside 13 columns or more
 _ARRAYS = 'm', 'n', 'out'
@@ -521,18 +523,26 @@ class Thin(Product):
     def by_stages(self, h, w, k, on):
         """The constants for tensor cores and whole rows whose k warps share; None where these have no room for the
         planes of `n`, or where it is not known to be faster"""
-        chunks = cdiv(k, 16)
-        PARTS = cdiv(chunks, 7 if w <= 16 and chunks > 4 * MOST else 4)
-        STAGES, CHUNKS = PLANES // (32 * k), cdiv(chunks, PARTS)
-        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and k >= 768 and PARTS <= MOST
-        if can and (12 < w <= FEW or 20 < w <= self.WIDEST) and h * k >= SOME:
-            return dict(W=w, PARTS=PARTS, CHUNKS=CHUNKS, STAGES=STAGES, AHEAD=min(STAGES, cdiv(AHEAD, 32 * k)))
+        chunks, (long, some) = cdiv(k, 16), SOME[w <= FEW]
+        PARTS = cdiv(chunks, 4 if chunks <= 4 * MOST else 8 if w <= FEW else 5)
+        TEAMS, CHUNKS = max(1, 13 // PARTS), cdiv(chunks, PARTS)
+        WORKERS = PARTS * TEAMS
+        STAGES = min(24, (PLANES - self._lo_bytes(w, WORKERS, CHUNKS)) // (32 * k))
+        c = dict(W=w, PARTS=PARTS, CHUNKS=CHUNKS, TEAMS=TEAMS, ADDERS=min(2, 15 - WORKERS), STAGES=STAGES)
+        can = self.layout == 'nn' and not self.constants and on.hopper and k % 4 == 0 and PARTS <= MOST
+        if can and 12 < w <= self.WIDEST and k >= long and h * k >= some:
+            return dict(c, AHEAD=min(STAGES, max(2, cdiv(AHEAD, 32 * k))))
+
+    def _lo_bytes(self, w, workers, chunks):
+        return workers * chunks * cdiv(w, 16) * 512
 
     def stages(self, h, w, k, on):
         "The launch of these, if there is one"
         if c := self.by_stages(h, w, k, on):
-            src, block = with_constants(PTX + apart_src + stages_src, c), (32 * (c['PARTS'] + 2),)
-            return Call(src, 'thin_stages', _ARRAYS, (h, w, k), (on.sms,), block, c['STAGES'] * 32 * k)
+            src, workers = with_constants(PTX + apart_src + stages_src, c), c['PARTS'] * c['TEAMS']
+            shared = c['STAGES'] * 32 * k + self._lo_bytes(w, workers, c['CHUNKS'])
+            block = (32 * (workers + 1 + c['ADDERS']),)
+            return Call(src, 'thin_stages', _ARRAYS, (h, w, k), (on.sms,), block, shared)
 
     def slabs(self, h, w, k, on):
         "(the launch by slabs of k, how many of these there are)"
@@ -547,7 +557,7 @@ class Thin(Product):
 
     def recipe(self, h, w, k, on):
         "One call, or one by slabs of k and one that adds these up"
-        if at_once := self.planes(h, w, k, on) or self.stages(h, w, k, on) or self.rows(h, w, k, on):
+        if at_once := self.stages(h, w, k, on) or self.planes(h, w, k, on) or self.rows(h, w, k, on):
             return Recipe([at_once])
         call, slabs = self.slabs(h, w, k, on)
         if slabs == 1:

@@ -1,9 +1,10 @@
 // out = m @ n of float32, for an n of a few columns: whole rows of m by bulk copies, multiplied by tensor cores in
 // three planes of bf16.
-// Above: W, PARTS (warps that share k), CHUNKS (of 16 k that a warp has at most: it has as many or one less, and two of
-// them are whole), STAGES (of eight rows in shared memory), AHEAD (how many are under way at once); of `thin`, SOUND,
-// `take_apart` and `chain`.
-constexpr int TILES = (W+15)/16;                                    // of 16 columns
+// Above: W, PARTS (warps that share k), CHUNKS (of 16 k that one of them has at most: it has as many or one less, and
+// two of these are whole), TEAMS (of such warps, which take turns at stages, as do ADDERS, warps that add up the parts),
+// STAGES (of eight rows in shared memory), AHEAD (how many are under way at once); of `thin`, SOUND, `take_apart` and
+// `chain`.
+constexpr int TILES = (W+15)/16, WORKERS = PARTS*TEAMS;             // of 16 columns; warps that multiply
 
 // The rows of a block, eight at a time with all other blocks; what is left in the end is shared by all of them
 struct Rows {
@@ -16,7 +17,7 @@ struct Rows {
     __device__ int stages() const { return rounds + (count(rounds) > 0); }
 };
 
-__global__ void __launch_bounds__(32*(PARTS+2), 1)
+__global__ void __launch_bounds__(32*(WORKERS+1+ADDERS), 1)
 thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
     extern __shared__ __align__(128) float ring[];
     // in a stage there are rows; sums of all parts of k; nothing any more
@@ -33,7 +34,7 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
         barriers_ready();
     }
     __syncthreads();
-    if (warp == PARTS) {                                            // asks for rows
+    if (warp == WORKERS) {                                          // asks for rows
         for (int i = 0; i < stages && lane == 0; i++) {
             int s = i%STAGES, bytes = rows.count(i)*k*4;
             if (i >= AHEAD) barrier_wait(address(full + (i-AHEAD)%STAGES), (i-AHEAD)/STAGES);
@@ -44,8 +45,8 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
         }
         return;
     }
-    if (warp > PARTS) {                                             // adds up the parts, in order
-        for (int i = 0; i < stages; i++) {
+    if (warp > WORKERS) {                                           // adds up the parts, in order
+        for (int i = warp-WORKERS-1; i < stages; i += ADDERS) {
             int s = i%STAGES, first = rows.first(i), count = rows.count(i);
             const float *at = ring + (s*8 + g)*k + q*4;
             float o[TILES][4] = {};
@@ -70,27 +71,35 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
         }
         return;
     }
-    // multiplies a part of k: 16 columns of n, whose planes stay in registers, times eight rows of m
-    int begin = warp*chunks/PARTS, mine = (warp+1)*chunks/PARTS - begin;
-    u32 a[CHUNKS][3][TILES][4];
+    // multiplies a part of k: 16 columns of n, whose planes hi and mid stay in registers, times eight rows of m
+    int part = warp%PARTS, begin = part*chunks/PARTS, mine = (part+1)*chunks/PARTS - begin;
+    uint4 *lo = (uint4 *)(ring + STAGES*8*k) + warp*CHUNKS*TILES*32 + lane;     // of this lane: nobody else reads them
+    u32 a[CHUNKS][2][TILES][4];
     #pragma unroll
-    for (int i = 0; i < CHUNKS*TILES*2; i++) {
-        int c = i/2/TILES, t = i/2%TILES, y = i%2, col = t*16 + y*8 + g;
-        float x[4];
+    for (int i = 0; i < CHUNKS*TILES; i++) {
+        int c = i/TILES, t = i%TILES;
+        u32 p[4];
         #pragma unroll
-        for (int v = 0; v < 4; v++) {
-            int r = (begin+c)*16 + q*4+v;
-            x[v] = c < mine && r < k && col < w ? __ldg(n + (size_t)r*W + col) : 0;
+        for (int y = 0; y < 2; y++) {
+            int col = t*16 + y*8 + g;
+            float x[4];
+            #pragma unroll
+            for (int v = 0; v < 4; v++) {
+                int r = (begin+c)*16 + q*4+v;
+                x[v] = c < mine && r < k && col < w ? __ldg(n + (size_t)r*W + col) : 0;
+            }
+            take_apart(x[0], x[1], a[c][0][t][y], a[c][1][t][y], p[y]);
+            take_apart(x[2], x[3], a[c][0][t][2+y], a[c][1][t][2+y], p[2+y]);
         }
-        take_apart(x[0], x[1], a[c][0][t][y], a[c][1][t][y], a[c][2][t][y]);
-        take_apart(x[2], x[3], a[c][0][t][2+y], a[c][1][t][2+y], a[c][2][t][2+y]);
+        lo[i*32] = make_uint4(p[0], p[1], p[2], p[3]);
     }
-    int tail = rows.count(rows.rounds), s = 0, phase = 0;
+    int tail = rows.count(rows.rounds), s = warp/PARTS, phase = 0;
     float *first = ring + g*k + begin*16 + q*4;                     // of this lane, in the first stage
-    for (int i = 0; i < stages; i++) {
+    for (int i = s; i < stages; i += TEAMS) {
         float4 *at = (float4 *)(first + s*8*k);
         int left = i < rows.rounds || g < tail ? k - begin*16 - q*4 : 0;
-        float sum[TILES][4];
+        // two sums, each of its own chain of products: the tensor core cuts off less from little ones
+        float little[TILES][4] = {}, large[TILES][4] = {};
         barrier_wait(address(full+s), phase);
         #pragma unroll
         for (int c = 0; c < CHUNKS; c++)
@@ -99,22 +108,26 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
                 u32 b[3][2];
                 take_apart(v.x, v.y, b[0][0], b[1][0], b[2][0]);
                 take_apart(v.z, v.w, b[0][1], b[1][1], b[2][1]);
-                float o[TILES][4] = {};
-                // the small products first: lo hi, hi lo, mid mid, mid hi, hi mid, hi hi
-                constexpr int P[6] = {2, 0, 1, 1, 0, 0}, Q[6] = {0, 2, 1, 0, 1, 0};
                 #pragma unroll
-                for (int j = 0; j < 6; j++)
+                for (int t = 0; t < TILES; t++) {
+                    uint4 p = lo[(c*TILES + t)*32];
+                    u32 x[4] = {p.x, p.y, p.z, p.w};
+                    mma(little[t], x, b[0][0], b[0][1]);
+                }
+                #pragma unroll
+                for (int t = 0; t < TILES; t++) mma(large[t], a[c][0][t], b[0][0], b[0][1]);
+                constexpr int P[4] = {0, 1, 1, 0}, Q[4] = {2, 1, 0, 1};     // hi lo, mid mid, mid hi, hi mid
+                #pragma unroll
+                for (int j = 0; j < 4; j++)
                     #pragma unroll
-                    for (int t = 0; t < TILES; t++) mma(o[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
-                // the tensor core cuts its sums off, an ordinary addition rounds them
-                #pragma unroll
-                for (int j = 0; j < TILES*4; j++) sum[j/4][j%4] = c > 0 ? sum[j/4][j%4] + o[j/4][j%4] : o[j/4][j%4];
+                    for (int t = 0; t < TILES; t++) mma(little[t], a[c][P[j]][t], b[Q[j]][0], b[Q[j]][1]);
             }
         #pragma unroll
         for (int t = 0; t < TILES; t++)                             // where this lane has read, nobody else has
-            at[t*4] = make_float4(sum[t][0], sum[t][1], sum[t][2], sum[t][3]);
+            at[t*4] = make_float4(little[t][0]+large[t][0], little[t][1]+large[t][1], little[t][2]+large[t][2],
+                                  little[t][3]+large[t][3]);
         __syncwarp();
         if (lane == 0) barrier_arrive(address(summed+s));
-        if (++s == STAGES) s = 0, phase ^= 1;
+        if ((s += TEAMS) >= STAGES) s -= STAGES, phase ^= 1;
     }
 }
