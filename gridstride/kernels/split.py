@@ -369,6 +369,10 @@ TILES = {
 }  # BM, BN: blocks an SM, µs for 32 k, µs for the rest of a block
 PARTS = 1, 2, 4, 8  # into how many the k of a tile may be split
 ROWS, COLS = 150, 64  # below which the planes cost what the tensor cores save
+SHORT = 128  # numbers of k up to which they may
+# As measured for twelve batches: what torch does in a microsecond, in operations, and by how many microseconds ours
+# takes longer than it is estimated to
+LIBRARY, MORE = 4.2e7, 10
 WIDE = 20  # columns above which a thin product waits for its own arithmetic
 
 
@@ -382,6 +386,10 @@ def _split_time(BM, BN, SPLITS, h, w, k, sms, count=1):
         + waves * (cdiv(pieces, SPLITS) * piece + rest + (SPLITS > 1) * (1.9 + 0.07 * SPLITS))
         + count * 4 * h * w / 3.8e6
     )
+
+
+def _library_time(h, w, k, count=1):
+    return 4 + 2 * count * h * w * k / LIBRARY
 
 
 def _small_time(h, w, k, sms):
@@ -412,7 +420,7 @@ def _fastest(h, w, k, sms, layout):
     by_cores = thin and (thin.by_stages(h, w, k, on) or thin.by_planes(h, w, k, on))
     if thin and thin.supports(h, w, k):
         known.append((_thin_time(h, w, k if layout == 'nn' else h, k, by_cores), thin))
-    kernel = min(known, key=lambda o: o[0])[1]
+    time, kernel = min(known, key=lambda o: o[0])
     if kernel is thin and w > WIDE and not by_cores:
         return f'torch is faster for an n of {WIDE + 1} to {thin.WIDEST} columns'
     if isinstance(kernel, Split) and (h < ROWS or w < COLS):
@@ -420,6 +428,8 @@ def _fastest(h, w, k, sms, layout):
             f'torch is faster with fewer than {ROWS} rows or {COLS} columns: '
             'there the planes cost what the tensor cores save'
         )
+    if isinstance(kernel, Split) and k <= SHORT and time > _library_time(h, w, k):
+        return f'torch is faster with a k of at most {SHORT}: the planes cost what the tensor cores save'
     return kernel
 
 
@@ -438,11 +448,9 @@ def choose_nt(h, w, k, sms):
     return _fastest(h, w, k, sms, 'nt')
 
 
-LIBRARY = 4.5e7  # what torch does of a batch in a microsecond, in operations
-
-
 def choose_batch(count, h, w, k, sms, layout):
     "The fastest kernel for `count` products of h x k @ k x w, or a sentence that says why there is none that pays"
     known = [(_split_time(*tile, s, h, w, k, sms, count), _split(*tile, s, layout)) for tile in TILES for s in PARTS]
     time, kernel = min(known, key=lambda o: o[0])
-    return kernel if time < 4 + 2 * count * h * w * k / LIBRARY else 'torch is faster: the planes cost too much'
+    library = _library_time(h, w, k, count)
+    return kernel if time + MORE < library else 'torch is faster: the planes cost too much'

@@ -220,6 +220,7 @@ def test_the_choice():
     assert choose(50000, 32, 784, 132).name == choose(2112, 32, 784, 132).name == 'thin'
     assert 'torch is faster' in choose(2000, 32, 784, 132)
     assert 'torch is faster' in choose(100, 1000, 1000, 132)
+    assert 'a k of at most 128' in choose(971, 3389, 79, 132) and choose(971, 3389, 129, 132).name == 'split 64x128'
 
 
 def test_what_is_chosen_takes_the_shape(rng):
