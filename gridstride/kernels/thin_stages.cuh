@@ -1,9 +1,9 @@
 // out = m @ n of float32, for an n of a few columns: whole rows of m by bulk copies, multiplied by tensor cores in
 // three planes of bf16.
 // Above: W, PARTS (warps that share k), CHUNKS (of 16 k that one of them has at most: it has as many or one less, and
-// two of these are whole), TEAMS (of such warps, which take turns at stages, as do ADDERS, warps that add up the parts),
-// STAGES (of eight rows in shared memory), AHEAD (how many are under way at once); of `thin`, SOUND, `take_apart` and
-// `chain`.
+// two of these are whole), TEAMS (of such warps, which take turns at stages), ADDERS (warps that add up the parts, also
+// by turns), STAGES (of eight rows in shared memory), AHEAD (how many are under way at once); of `thin`, SOUND,
+// `take_apart` and `chain`.
 constexpr int TILES = (W+15)/16, WORKERS = PARTS*TEAMS;             // of 16 columns; warps that multiply
 
 // The rows of a block, eight at a time with all other blocks; what is left in the end is shared by all of them
@@ -28,8 +28,8 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
     if (threadIdx.x == 0) {
         for (int s = 0; s < STAGES; s++) {
             barrier_init(address(full+s), 1);
-            barrier_init(address(summed+s), PARTS);
-            barrier_init(address(empty+s), 1);
+            barrier_init(address(summed+s), PARTS*32);              // each lane tells for itself
+            barrier_init(address(empty+s), 32);
         }
         barriers_ready();
     }
@@ -58,8 +58,7 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
                     float4 v = *(float4 *)(at + (p*chunks/PARTS + t)*16);
                     o[t][0] += v.x; o[t][1] += v.y; o[t][2] += v.z; o[t][3] += v.w;
                 }
-            __syncwarp();
-            if (lane == 0) barrier_arrive(address(empty+s));
+            barrier_arrive(address(empty+s));
             #pragma unroll
             for (int j = 0; j < TILES*4; j++) {
                 int r = q*2 + j%2, c = j/4*16 + j%4/2*8 + g;
@@ -126,8 +125,7 @@ thin_stages(const float *m, const float *n, float *out, int h, int w, int k) {
         for (int t = 0; t < TILES; t++)                             // where this lane has read, nobody else has
             at[t*4] = make_float4(little[t][0]+large[t][0], little[t][1]+large[t][1], little[t][2]+large[t][2],
                                   little[t][3]+large[t][3]);
-        __syncwarp();
-        if (lane == 0) barrier_arrive(address(summed+s));
+        barrier_arrive(address(summed+s));
         if ((s += TEAMS) >= STAGES) s -= STAGES, phase ^= 1;
     }
 }
