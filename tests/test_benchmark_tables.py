@@ -226,7 +226,7 @@ def test_what_was_kept_is_shown_without_a_gpu(program, tmp_path, monkeypatch, ca
     assert said.splitlines()[-1] == 'bfloat16 tn 64x256 @ 256x128         ours         final_k'
 
 
-@pytest.mark.parametrize('name', ['matmul', 'matmul_bfloat16', 'matmul_halves', 'matmul_h200'])
+@pytest.mark.parametrize('name', ['matmul', 'matmul_goals', 'matmul_bfloat16', 'matmul_float16', 'matmul_h200'])
 def test_a_table_of_products_shows_its_json(name, program, capsys):
     program('matmul').show(json.loads((FOLDER/f'{name}.json').read_text()))
     assert capsys.readouterr().out == (FOLDER/f'{name}.txt').read_text()
