@@ -407,6 +407,13 @@ def test_same_value_is_a_warning(wrong):
         wrong.go_same(torch.zeros(2))
     assert len(w)==1 and w[0].filename==__file__
 
+def test_a_warning_may_be_an_error(wrong):
+    "Which cannot be raised through C++: it was lost, and Python wrote of an exception that it ignored"
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        with pytest.raises(SameValueRace, match='several threads write the same value'): wrong.go_same(torch.zeros(2))
+    with pytest.warns(SameValueRace): wrong.go_same(torch.zeros(2))
+
 def test_assertion(wrong, unchecked):
     x = ramp(64)
     x[5] = -1

@@ -84,10 +84,22 @@ def _print(text, n):
     print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
 
 
+_refused = []  # warnings that a filter made errors: none can be raised through C++
+
+
 @_WARN
 def _warn(f):
     f = Found(f.contents)
-    warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel))
+    try:
+        warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel))
+    except Warning as e:
+        _refused.append(e)
+
+
+def raise_refused():
+    "Raise the first warning since `prepare` that a filter made an error"
+    if _refused:
+        raise _refused[0]
 
 
 @lru_cache
@@ -116,6 +128,7 @@ def prepare(
     """Set the runtime to how kernels shall run now: of these detectors those that the options let look on
 
     `NotEmulated` under `sim.options(warp=64)`: nothing runs in another width unseen."""
+    _refused.clear()
     now, limit = values_of(settings), values_of(limits)
     if now['warp'] != 32:
         raise NotEmulated(

@@ -56,6 +56,8 @@ class Emulated(Module):
             if code == FINDING:
                 self._found.error = emulator.last_exception(self.sources())
                 pass_on_ctrl_c(self._found.error)
+            else:
+                emulator.raise_refused()
             return code
 
     def finding(self, function):
