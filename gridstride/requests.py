@@ -17,7 +17,7 @@ def sectors(warp, byte, size):
     first, last = byte // 32, (byte + size - 1) // 32
     touched, _ = _distinct(np.concatenate([warp * 2**40 + first, warp * 2**40 + last]))
     filled = _counts(warp) * size
-    return np.count_nonzero(filled), len(touched), int((-(-filled // 32)).sum())
+    return int(np.count_nonzero(filled)), len(touched), int((-(-filled // 32)).sum())
 
 
 def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
@@ -30,7 +30,7 @@ def wavefronts(warp, lane, byte, size, width=32):  # width: lanes of a warp
     groups, which = _distinct(words >> 40)
     load = _counts(which * 32 + words % 32, len(groups) * 32).reshape(-1, 32)
     total = int(load.max(1).sum())
-    return np.count_nonzero(_counts(warp)), total, total - len(groups)
+    return int(np.count_nonzero(_counts(warp))), total, total - len(groups)
 
 
 def _counts(numbers, least=0):
