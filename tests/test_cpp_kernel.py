@@ -689,6 +689,11 @@ def test_no_block_is_larger_than_the_kernels_bound(head, checks):
         assert x.sum() == 64
 
 
+def test_a_bound_that_says_nothing_is_the_compilers():
+    with cpp.on_emulator(), pytest.raises(cpp.CompileError, match='line 1'):
+        cuda_kernel('__global__ void __launch_bounds__() k(int *x) { x[0] = 1; }')
+
+
 @pytest.mark.parametrize('body, refused', [
     ('int a[2] = {2, 1}; std::sort(a, a + 2); x[0] = a[0];', 'sort'),
     ('x[0] = *std::make_unique<int>(1);', 'make_unique'),

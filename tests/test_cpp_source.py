@@ -197,6 +197,7 @@ def test_shared_in_macros():
     ('[t, p = s] { s[0] = t; }', '[t, p = s, &s] { s[0] = t; }'), ('[&] { s[0] = t; }', None),
     ('[=](int i) mutable -> int { return s[i] + u; }', '[=, &s, &u](int i) mutable -> int { return s[i] + u; }'),
     ('[=] { [] { s[0] = 1; }(); }', '[=, &s] { [&s] { s[0] = 1; }(); }'), ('[=] { return p->s + q.u + N::s; }', None),
+    ('[](V *s) { s[0]; }', None), ('[=](float (&s)[4], Q<int, 2> u) { return s[0]; }', None),
     ('[=](const float *s) { return s[0]; }', None), ('[=](float s) { return [=] { return s; }; }', None),
     ('[](float s) { s; }(2 * s[0]); g = [] { s[0]; }', '[](float s) { s; }(2 * s[0]); g = [&s] { s[0]; }'),
     ('[=] { auto *r = &s[0]; }', '[=, &s] { auto *r = &s[0]; }'), ('[=] { return t; }', None)])

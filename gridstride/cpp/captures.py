@@ -3,7 +3,7 @@
 On the emulator they are references, which each lambda that names one shall capture as a reference.
 """
 
-from .declarations import BUILTIN, KEYWORDS, read_declaration
+from .declarations import BUILTIN, KEYWORDS, declared_name, read_declaration, specifiers
 from .edits import Edits
 from .tokens import WrongSource
 
@@ -17,7 +17,9 @@ def rewrite_captures(e: Edits):
     for i in c.find('[') if declared else ():
         if (body := _body(c, i)) is None:
             continue
-        shared = [o for o in dict.fromkeys(map(c.__getitem__, declared)) if _is_shared(c, o, declared, body)]
+        own = _parameters(c, c.mate[i] + 1)
+        names = [o for o in dict.fromkeys(map(c.__getitem__, declared)) if o not in own]
+        shared = [o for o in names if _is_shared(c, o, declared, body)]
         _refuse_captured(c, i, shared)
         end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
         captured = ', '.join(f'&{o}' for o in shared if not by_reference and _is_used(c, o, body))
@@ -48,6 +50,12 @@ def _body(c, i):
         return None
     body = c.until(after, ('{', ';', ','))
     return body if c[body] == '{' and body in c.mate else None
+
+
+def _parameters(c, i):
+    "The names of the parameters that begin at `i`"
+    found = (declared_name(c, specifiers(c, a, b), b) for a, b in c.arguments(i)) if c[i] == '(' else ()
+    return [c[o[0]] for o in found if o]
 
 
 def _is_shared(c, name, declared, body):

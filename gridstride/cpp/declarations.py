@@ -24,7 +24,7 @@ BUILTIN = {
 # words that do not name what is called or launched after them
 KEYWORDS = {
     'return', 'else', 'do', 'if', 'while', 'for', 'switch', 'case', 'sizeof', 'throw', 'new', 'co_return', 'and', 'or',
-    'not',
+    'not', 'delete',
 }  # fmt: skip
 
 

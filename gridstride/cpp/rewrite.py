@@ -88,7 +88,7 @@ def _rewrite_heads(e):
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
         body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':
-            says = c.text(range(i + 2, c.mate[i + 1])) if in_clusters else c.text(range(*c.arguments(i + 1)[0]))
+            says = c.text(range(i + 2, c.mate[i + 1] if in_clusters else c.until(i + 2, (',',))))
             call = f'in_clusters_of(dim3({says}))' if in_clusters else f'bounded_to({says})'
             e.insert(c.tokens[body].end, f' ::gridstride::{call};')
 

@@ -194,8 +194,9 @@ bool make_worker() { return this_worker().alternate; }
 
 void bounded_to(unsigned threads) {
     if (unsigned(worker->n) <= threads) return;
-    refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->n}, {"most", threads}});
-    stop = true;
+    // many workers may meet it at once, and one tells
+    if (!stop.exchange(true))
+        refuse(*worker->launch, Code::launch_bounds, {{"threads", worker->n}, {"most", threads}});
     end_launch();
 }
 
