@@ -11,7 +11,7 @@ from ..findings import WrongArgument
 from ..sim import KernelError
 from ..utils import cdiv, check
 
-__all__ = ['PAD', 'source', 'frame', 'launch', 'check_places', 'picture', 'check_refused']
+__all__ = ['PAD', 'source', 'bare', 'frame', 'launch', 'check_places', 'picture', 'check_refused']
 
 
 # An answer is a function that returns C. It is compiled once (the build cache sees to that) and run on every
@@ -28,6 +28,11 @@ def source(fn) -> str:  # CUDA C
     raise AssertionError(
         f"it returned {type(src).__name__}: the source must be returned, as a string, with return r'''...'''"
     )
+
+
+def bare(src) -> str:
+    "CUDA C without its comments"
+    return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
 
 
 def frame(
@@ -66,7 +71,7 @@ def launch(
 
 def check_places(fn, name, threads, own, **args):  # own: which places of `out` are theirs
     "`AssertionError` when the first block alone, of these `threads`, writes places that are not its own"
-    if 'gridDim' in source(fn):
+    if 'gridDim' in bare(source(fn)):
         return  # it goes on by whole grids, and a grid of one block does all
     got, out = launch(fn, name, 1, threads, **args).numpy(), args['out']
     for i in np.flatnonzero((got != out) & ~(np.isnan(got) & np.isnan(out)) & ~own.reshape(-1)):
@@ -196,9 +201,9 @@ def check_refused(f, why, *args, right=None):  # right: a result that is as good
 )
 def _(fn, rng, h, w, k):
     src = source(fn)
-    if '__global__' not in src:
+    if '__global__' not in (code := bare(src)):
         raise AssertionError('it has no kernel: write the one that makes the sums, a __global__ one, and launch it')
-    if re.search(r'<<<\s*1\s*,', src):
+    if re.search(r'<<<\s*1\s*,', code):
         raise AssertionError('it launches one block for all results: launch as many as cover them, as the lesson does')
     with on_emulator():
         linear = load_cuda(src).linear

@@ -4,7 +4,7 @@ import re
 import numpy as np
 
 from ..exercise import normal, problem
-from .lesson_05 import launch, source
+from .lesson_05 import bare, launch, source
 from ..sim.counters import wavefronts
 from ..utils import cdiv, check
 
@@ -166,15 +166,10 @@ def product(fn, threads, rng, h, k, w, **constants):
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
 
 
-def without_comments(src) -> str:
-    "CUDA C without what it says to its readers"
-    return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
-
-
 def depths(src, what) -> list:
     "For each place in CUDA C that the pattern `what` fits: in how many loops it stands"
     res, blocks, inside, begun, parens = [], [], 0, 0, 0  # `begun`: loops whose body is still to come
-    for o in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', without_comments(src)):
+    for o in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
         if o[1]:
             res.append(inside + begun)
         elif o[0][0] in 'fwd':
@@ -200,7 +195,7 @@ def barriers(src) -> list:
 
 def never_read(src) -> list:
     "Names of shared arrays that are written and never read, as far as the source's words tell"
-    src = without_comments(src)
+    src = bare(src)
     shared = re.findall(r'__shared__[^;]*;', src)
     names = [o for line in shared for o in re.findall(r'(\w+)\s*\[', line)]
     rest = re.sub(r'__shared__[^;]*;', '', src)
@@ -222,7 +217,7 @@ def never_read(src) -> list:
 def _(fn, rng, h, k, w, tw):
     src = source(fn)
     found = barriers(src)
-    other = re.search(r'__syncwarp|\bbar\.|\bsync\(', without_comments(src))
+    other = re.search(r'__syncwarp|\bbar\.|\bsync\(', bare(src))
     if other or found.count(0) > 1 or [o for o in found if o] != [1]:
         raise AssertionError(
             'one __syncthreads() in the loop over the phases, and at most one before it, are allowed; yours: '

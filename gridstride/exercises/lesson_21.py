@@ -1,15 +1,14 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
-import re
 import numpy as np
 import torch
 
 from ..exercise import problem
-from .lesson_05 import launch, source
+from .lesson_05 import bare, launch, source
 from ..kernels.ladder import Reference
 from ..kernels.tensor_cores import basics, ldmatrix, mma
 
-__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'bare', 'product', 'fits', 'mistakes', 'matrix', 'nans']
+__all__ = ['GIVEN', 'places_of_a', 'fours', 'check_places', 'product', 'fits', 'mistakes', 'matrix', 'nans']
 
 
 # Who holds a number of `a`, by the other way round: from lanes and registers to places, as PTX has it.
@@ -115,11 +114,6 @@ def check_places(r, row):  # of columns 0 to 31
 # GPU or not. A result may be off by half a unit of bfloat16's last place, and by what float32 loses.
 GIVEN = basics + mma + ldmatrix
 IDLE = '__device__ void mma(float (&d)[4], const u32 (&a)[4], u32 b0, u32 b1) {}\n'  # leaves the sums as they are
-
-
-def bare(src) -> str:
-    "CUDA C without its comments"
-    return re.sub(r'//[^\n]*|/\*.*?\*/', '', src, flags=re.S)
 
 
 def product(fn, name, grid, a, b, **args):  # args: the kernel's, as `launch` takes them

@@ -6,8 +6,7 @@ import torch
 from ..cpp import cuda_kernel, on_emulator, options
 from ..exercise import problem
 from ..findings import KernelError
-from .lesson_05 import source
-from .lesson_21 import bare
+from .lesson_05 import bare, source
 from ..kernels.hopper import boxes, hopper, store, stores_basics, tiles
 from ..kernels.ladder import right
 from ..kernels.rung import Rung, constants_line
