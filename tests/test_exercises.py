@@ -140,6 +140,18 @@ def test_another_right_answer_is_accepted(name, fn):
     exercise(name)(fn)
     assert list(read_progress()) == [name]
 
+@pytest.mark.parametrize('name,changes', [
+    ('05.linear', {'linear_k<<<blocks': '// linear_k<<<1, 256>>> would do it alone\n        linear_k<<<blocks'}),
+    ('06.swap', {' mine[': ' tiles.mine[', ' other[': ' tiles.other[', '__shared__ float tiles.mine[tw][tw], tiles.other[tw][tw]':
+                 'struct Tiles { float mine[tw][tw], other[tw][tw]; };\n    __shared__ Tiles tiles'})])
+def test_a_solution_may_be_written_otherwise(name, changes):
+    src = solutions(by_name[name])[name]
+    for old, new in changes.items():
+        assert old in src
+        src = src.replace(old, new)
+    run(by_name[name], src, name)
+    assert list(read_progress()) == [name]
+
 def refused(src, name):
     "What a notebook shows when `src`, a cell, hands in a wrong answer"
     with pytest.raises(WrongAnswer) as e: run(by_name[name], src, name)
