@@ -142,7 +142,8 @@ def test_another_right_answer_is_accepted(name, fn):
 
 @pytest.mark.parametrize('name,changes', [
     ('05.linear', {'linear_k<<<blocks': '// linear_k<<<1, 256>>> would do it alone\n        linear_k<<<blocks'}),
-    ('06.swap', {' mine[': ' tiles.mine[', ' other[': ' tiles.other[', '__shared__ float tiles.mine[tw][tw], tiles.other[tw][tw]':
+    ('06.swap', {' mine[': ' tiles.mine[', ' other[': ' tiles.other[',
+                 '__shared__ float tiles.mine[tw][tw], tiles.other[tw][tw]':
                  'struct Tiles { float mine[tw][tw], other[tw][tw]; };\n    __shared__ Tiles tiles'})])
 def test_a_solution_may_be_written_otherwise(name, changes):
     src = solutions(by_name[name])[name]
