@@ -87,10 +87,17 @@ def threads_of(t, verb, each=1):  # verb: 'read', 'written' or 'atomic'; each: t
     return len({(b, i // each) for a in done for b, i in zip(a['block'].tolist(), a['thread'].tolist())})
 
 
-def check_shared_out(t, verb, least, work):  # work: what they do, 'wrote 35 bytes'
-    "`AssertionError` where fewer than `least` threads did a kind of access"
-    if (n := threads_of(t, verb)) < least:
-        raise AssertionError(f'{n} thread{"s" * (n > 1)} {work}: share this out among all threads')
+def check_shared_out(
+    t,
+    verb,
+    least,
+    work,  # what they do: 'wrote 35 bytes'
+    wanted='share this out among all threads',
+    each=1,  # as for `threads_of`
+):
+    "`AssertionError` where fewer than `least` threads, or warps, did a kind of access"
+    if (n := threads_of(t, verb, each)) < least:
+        raise AssertionError(f'{n} {"thread" if each == 1 else "warp"}{"s" * (n > 1)} {work}: {wanted}')
 
 
 @problem(

@@ -10,7 +10,7 @@ import torch
 from .. import sim
 from ..exercise import problem
 from ..utils import cdiv, check
-from .lesson_07 import threads_of
+from .lesson_07 import check_shared_out
 
 __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
 
@@ -193,10 +193,7 @@ def _(fn, rng, n, per, longest, values):
             f'{got} atomic additions for {n} bytes, which are {most} runs in the pieces of the threads: '
             'one for each is enough, and an addition of 0 is one, too'
         )
-    if (counting := threads_of(t, 'atomic')) < threads:
-        raise AssertionError(
-            f'{counting} thread{"s" * (counting > 1)} counted {threads} pieces of {per} bytes: each has one of its own'
-        )
+    check_shared_out(t, 'atomic', threads, f'counted {threads} pieces of {per} bytes', 'each has one of its own')
 
 
 @problem(
@@ -229,5 +226,4 @@ def _(fn, rng, h, w, scale, shift):
         raise AssertionError(
             f'each number is read {read / x.nbytes:.3g} times; one pass is enough, with `v = x[r,c]` in a variable'
         )
-    if (writing := threads_of(t, 'written')) < w:
-        raise AssertionError(f'{writing} thread{"s" * (writing > 1)} wrote {w} columns: each has one of its own')
+    check_shared_out(t, 'written', w, f'wrote {w} columns', 'each has one of its own')

@@ -6,7 +6,7 @@ import torch
 from .. import sim
 from ..exercise import normal, problem
 from ..utils import cdiv, check
-from .lesson_07 import threads_of
+from .lesson_07 import check_shared_out
 
 __all__ = ['best_of', 'folds', 'moments_of', 'is_kernel']
 
@@ -150,8 +150,7 @@ def _(fn, rng, h, w):
         raise AssertionError(f'{found}: lanes next to each other must read numbers next to each other')
     if w >= 64 and s.global_load_requests > 2 * h * cdiv(w, 32):
         raise AssertionError(f'{s.global_load_requests} requests for {h} rows of {w}: let all 32 lanes read')
-    if (writing := threads_of(t, 'written', 32)) < h:
-        raise AssertionError(f'{writing} warp{"s" * (writing > 1)} wrote {h} rows: each has one of its own')
+    check_shared_out(t, 'written', h, f'wrote {h} rows', 'each has one of its own', each=32)
 
 
 def shared_out(t, n, parts):
