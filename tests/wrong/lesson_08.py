@@ -123,6 +123,9 @@ def the_flush_counts(gpu, kernel):
     return sorted(start.elapsed_time(end) for start, end in pairs)[25]
 
 @wrong('08.fair')
+def warm_up_counted_among_the_runs(gpu, kernel): return pairs_of(gpu, kernel, runs=19)[9]
+
+@wrong('08.fair')
 def three_runs(gpu, kernel): return pairs_of(gpu, kernel, runs=3)[1]
 
 
@@ -154,6 +157,10 @@ def registers_forgotten(n, threads, registers, shared, sms):
 @wrong('08.waves')
 def cudas_own_kilobyte_forgotten(n, threads, registers, shared, sms):
     return whole(min(2048//threads, 32, 65536//(registers*threads), 228*1024//max(shared, 1))*sms, cdiv(n, threads))
+
+@wrong('08.waves')
+def shared_memory_of_one_block(n, threads, registers, shared, sms):
+    return whole(min(2048//threads, 32, 65536//(registers*threads), 227*1024//(shared + 1024))*sms, cdiv(n, threads))
 
 @wrong('08.waves')
 def no_more_than_32_forgotten(n, threads, registers, shared, sms):
@@ -256,6 +263,9 @@ def eighty_is_too_little(r): return limit(r, first=80.01)
 
 @wrong('08.limiter')
 def arithmetic_before_memory(r): return 'arithmetic' if r['Compute (SM) Throughput'] >= 80 else limit(r)
+
+@wrong('08.limiter')
+def memory_before_arithmetic(r): return 'memory' if r['Memory Throughput'] >= 80 else limit(r)
 
 @wrong('08.limiter')
 def lost_against_the_waves_there_are(r): return limit(r, lost=1 - 1/1.2)
