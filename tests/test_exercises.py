@@ -149,6 +149,11 @@ def test_another_right_answer_is_accepted(name, fn):
 
 @pytest.mark.parametrize('name,changes', [
     ('05.linear', {'linear_k<<<blocks': '// linear_k<<<1, 256>>> would do it alone\n        linear_k<<<blocks'}),
+    ('09.wide', {'float o = 0': 'float4 s = make_float4(0, 0, 0, 0)',
+                 'a = x4[i], b = y4[i]': 'a = __ldg(x4 + i), b = __ldg(y4 + i)',
+                 'o += a.x*b.x; o += a.y*b.y; o += a.z*b.z; o += a.w*b.w;\n    }':
+                 's.x += a.x*b.x; s.y += a.y*b.y; s.z += a.z*b.z; s.w += a.w*b.w;\n    }\n'
+                 '    float o = s.x + s.y + s.z + s.w;'}),
     ('06.swap', {' mine[': ' tiles.mine[', ' other[': ' tiles.other[',
                  '__shared__ float tiles.mine[tw][tw], tiles.other[tw][tw]':
                  'struct Tiles { float mine[tw][tw], other[tw][tw]; };\n    __shared__ Tiles tiles'})])

@@ -18,6 +18,7 @@ __all__ = [
     'stores',
     'in_registers',
     'best_block',
+    'loads_wide',
     'four_at_a_time',
 ]
 
@@ -198,16 +199,21 @@ _LEFT_OVER = (
 )
 
 
+def loads_wide(loop):
+    "Does the loop load 16 bytes at a time somewhere?"
+    return any(op.startswith('LDG.E.128') for op in loop.ops())
+
+
 def four_at_a_time(fn, arch):
     "`AssertionError` unless the loop that multiplies loads 16 bytes at a time, and has few instructions"
     loops = compile_answer(sass, fn, 'dots_k', arch).loops
-    loop = max(loops, key=lambda o: o.ops()['FFMA'], default=None)
+    loop = max(loops, key=lambda o: (o.ops()['FFMA'], loads_wide(o)), default=None)
     if not loop or not loop.ops()['FFMA']:
         raise AssertionError(
             'the results are right, but there is no loop with FFMA, the multiply-add of floats, in its machine code'
         )
     narrow = [o for o in loop.instructions if o.op.startswith('LDG') and '.128' not in o.op]
-    if narrow and any('LDG.E.128' in o.ops() for o in loops):
+    if narrow and any(map(loads_wide, loops)):
         refuse(narrow, _LEFT_OVER)
     refuse(narrow, 'the results are right, but the loop with the products still loads less than 16 bytes at a time')
     each = len(loop.instructions) / loop.ops()['FFMA']

@@ -154,7 +154,8 @@ def unrolled_not_wide():
 
 @wrong('09.wide')
 def a_longer_loop_for_the_rest():
-    return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all)', 'if (t == 0) for (int i = n/4*4; i < n; i++)'))
+    return changed(DOTS, ('for (int i = n/4*4 + t; i < n; i += all)',
+                          '\n    #pragma unroll 32\n    for (int i = t ? n : n/4*4; i < n; i++)'))
 
 @wrong('09.wide')
 def rest_counted_by_all(): return changed(DOTS, ('n/4*4 + t; i < n; i += all', 'n/4*4; i < n; i++'))
