@@ -72,6 +72,7 @@ __all__ = [
     'SameValueRace',
     'EarlyReturn',
     'OutOfMemory',
+    'OpenResult',
     'MissingBarrier',
     'UndefinedLanes',
     'WrongArgument',
@@ -250,6 +251,10 @@ class EarlyReturn(RuntimeWarning):
 
 class OutOfMemory(RuntimeWarning):
     "An allocation has failed: the emulated device has no more memory than the machine has to give"
+
+
+class OpenResult(RuntimeWarning):
+    "Arithmetic of which C++ leaves the result open: a GPU may give another than the emulator"
 
 
 CLASSES = {
@@ -876,6 +881,16 @@ WORDS = {
         'A limit on virtual memory (ulimit -v) is in their way, or what is never freed has taken them all; '
         'checks=False needs fewer.',
     ),
+    ('crash', 'shifted_too_far'): Words(
+        'line {line} of {kernel}: a number of {bits} bits is shifted by {by}',
+        'C++ leaves the result open: a GPU gives 0, or -1 for a negative number that goes to the right, and this '
+        'machine may give another. Shift by {most} at most.',
+    ),
+    ('crash', 'does_not_fit'): Words(
+        'line {line} of {kernel}: {value} does not fit into {type}',
+        'C++ leaves the result open, and a GPU may give another than this machine. Compare the number first, or take '
+        'an intrinsic such as __float2int_rz: that gives the nearest that fits, and 0 for a NaN.',
+    ),
     ('crash', 'no_stack'): Words(
         "no memory for another thread's stack",
         'A limit on virtual memory (ulimit -v) is in its way, or no memory is left: use smaller blocks.',
@@ -985,6 +1000,8 @@ WARNINGS = {
     'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
     'out_of_memory': ('launch', OutOfMemory),
+    'shifted_too_far': ('crash', OpenResult),
+    'does_not_fit': ('crash', OpenResult),
 }
 
 # Findings that no choice of checks silences, by kind: nothing could go on

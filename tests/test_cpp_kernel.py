@@ -1,5 +1,5 @@
 "`cuda_kernel`, `%%cuda` and `python -m gridstride.cpp` without a GPU."
-import re
+import re, warnings
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -746,6 +746,24 @@ def test_a_local_variable_of_another_thread(use, now):
         with pytest.raises(MemcheckError, match=f"another thread's local variable is {now}") as e:
             k[1,8](torch.zeros(8).int())
     assert (e.value.line, e.value.thread) == (6, (1, 0, 0))
+
+
+@pytest.mark.parametrize('value, says', [
+    ('1 << n', 'a number of 32 bits is shifted by 40'), ('-8ll >> 2*n', 'a number of 64 bits is shifted by 80'),
+    ('1ll << n', None), ('int(1e9f*n)', "4e.10 does not fit into 'int'"), ('int(sqrtf(-n))', "nan does not fit into"),
+    ('(unsigned char)(-1.f*n)', "-40 does not fit into 'unsigned char'"), ('(unsigned char)(10.f*n)', None),
+    ('__float2int_rz(1e9f*n)', None), ('unsigned(-.01f*n)', None)])
+def test_arithmetic_of_which_a_gpu_s_result_is_another(value, says):
+    "C++ leaves it open; a char is the lower bits of an int on both"
+    src = f'__global__ void k(long long *x, int n) {{\n    x[threadIdx.x] = {value};\n}}'
+    with cpp.on_emulator(), warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter('always')
+        cuda_kernel(src)[1,8](torch.zeros(8).long(), 40)
+    if not says:
+        assert not told
+        return
+    assert len(told) == 1 and issubclass(told[0].category, OpenResult)
+    assert re.search(f'line 2 of k: .*{says}', str(told[0].message))
 
 
 SHARED = [('__shared__ float s[64];', 's[i]'), ('extern __shared__ float s[];', 's[i]'),

@@ -116,6 +116,10 @@ def endless_flags(c):
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
 
 
+# arithmetic of which a GPU's result is another
+_OPEN_RESULTS = '-fsanitize=shift-exponent', '-fsanitize=float-cast-overflow'
+
+
 def checked_flags(c, src):
     """Flags that make the compiler tell the runtime of every access.
 
@@ -124,7 +128,7 @@ def checked_flags(c, src):
     bounds = '-fsanitize=array-bounds' if c.kind == 'clang' else '-fsanitize=bounds'
     alignment = ['-fsanitize=alignment'] if _VECTORS.search(src) else []
     look = [*_LEVEL[c.kind], '-DGRIDSTRIDE_CHECKED', '-fno-optimize-sibling-calls', bounds, *alignment]
-    look.append('-fstack-protector-strong')  # a pointer knows no bounds
+    look += ['-fstack-protector-strong', *_OPEN_RESULTS]  # a pointer knows no bounds
     # clang's instrumentation comes after its vectoriser and overlooks accesses of 32 bytes
     if c.kind == 'clang':
         tsan = 'instrument-func-entry-exit=0', 'distinguish-volatile=1', 'instrument-read-before-write=1'

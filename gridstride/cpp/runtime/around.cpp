@@ -3,6 +3,7 @@
 #include "findings.cpp"
 #include "report.cpp"
 #include "signals.cpp"
+#include "arithmetic.cpp"
 #include "clusters.cpp"
 #include "engines.cpp"
 #include "mbarriers.cpp"

@@ -39,8 +39,7 @@ void fill(Finding &f, Code code, Fields fields) {
 }
 void begin_finding(Code code, Fields fields) { fill(found, code, fields); }
 
-// Is a file the learner's own, and none of these headers or the compiler's?
-static bool is_own(const char *file) {
+bool is_own(const char *file) {
     return !strstr(file, "cpp/include/") && !strstr(file, "cpp/runtime/") && !strstr(file, "/include/c++/") &&
            strncmp(file, "/usr/", 5);
 }

@@ -12,6 +12,7 @@ bool take_finding(Code, Fields);       // false: another OS thread's came first
 Place *begin_warning(Code, int line, Fields);
 constexpr size_t most_warnings = 8;    // of a call
 void locate(const void *pc, Place &);
+bool is_own(const char *file);         // the learner's, and none of these headers or the compiler's?
 bool on_stack_of(const Fiber &);
 int find_call_in_kernel(const Worker &, Place &);
 void who(Worker &, int rank, uint64_t block, Place &);

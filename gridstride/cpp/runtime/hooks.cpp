@@ -2,6 +2,7 @@
 // or an address (-fsanitize=bounds, -fsanitize=alignment).
 #include "detector.h"
 #include "findings.h"
+#include "ubsan.h"
 
 using gridstride::detector;
 static inline uint32_t place_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
@@ -51,14 +52,6 @@ void *fill_memory(void *to, int value, size_t n, void *pc) {
 }
 }
 // -fsanitize=bounds and -fsanitize=alignment: what the types say of an index or an address.
-struct SourcePlace {
-    const char *file;
-    uint32_t line, column;
-};
-struct TypeName {
-    uint16_t kind, info;
-    char text[1];
-};
 struct IndexFault {
     SourcePlace at;
     const TypeName *array, *index;

@@ -50,6 +50,7 @@ enum Kind {
     X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
     X(crash, local_array) X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) \
     X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
+    X(crash, shifted_too_far) X(crash, does_not_fit) \
     X(timeout, endless) \
     X(interrupted, stopped) \
     X(phrase, own_copy) X(phrase, other_copy) X(phrase, a_thread) X(phrase, a_bulk_copy) X(phrase, an_engine) \

@@ -1,0 +1,60 @@
+// Arithmetic of which C++ leaves the result open, so that a GPU may give another than this machine: the compiler's calls
+// of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow.
+#include <stdio.h>
+#include <string.h>
+#include "detector.h"
+#include "findings.h"
+#include "ubsan.h"
+
+struct ShiftFault {
+    SourcePlace at;
+    const TypeName *number, *by;
+};
+struct CastFault {
+    SourcePlace at;
+    const TypeName *from, *to;
+};
+
+static bool is_told() { return gridstride::detector.on && gridstride::looked_at && gridstride::on_device(); }
+// A whole number that a handler is given, by its type; of more than 64 bits its address is given
+static long long whole(const TypeName &t, uintptr_t given) {
+    if (t.bits() > 64) memcpy(&given, reinterpret_cast<const void *>(given), sizeof given);
+    return t.has_sign() && t.bits() < 64 ? static_cast<long long>(given << (64 - t.bits())) >> (64 - t.bits())
+                                         : static_cast<long long>(given);
+}
+static double floating(const TypeName &t, uintptr_t given) {
+    float single;
+    double number;
+    if (t.info == 32) return memcpy(&single, &given, sizeof single), single;
+    if (t.info == 64) return memcpy(&number, &given, sizeof number), number;
+    return 0;
+}
+// A char or a short is the lower bits of an int, here and on a GPU.
+static bool fits_int(const TypeName &to, double x) {
+    return to.bits() < 32 && x > (to.has_sign() ? -0x1p31 - 1 : -1) && x < 0x1p31;
+}
+
+namespace gridstride {
+static void warn_of_shift(const ShiftFault &f, uintptr_t by) {
+    const int bits = f.number->bits();
+    if (is_told() && is_own(f.at.file))
+        begin_warning(
+            Code::shifted_too_far, int(f.at.line), {{"bits", bits}, {"by", whole(*f.by, by)}, {"most", bits - 1}});
+}
+static void warn_of_cast(const CastFault &f, uintptr_t from) {
+    const double x = floating(*f.from, from);
+    if (!is_told() || !is_own(f.at.file) || fits_int(*f.to, x)) return;
+    char value[32];
+    snprintf(value, sizeof value, "%g", x);
+    begin_warning(Code::does_not_fit, int(f.at.line), {{"value", static_cast<const char *>(value)}, {"type", f.to->text}});
+}
+}
+
+extern "C" {
+GRIDSTRIDE_API void __ubsan_handle_shift_out_of_bounds(ShiftFault *f, uintptr_t, uintptr_t by) {
+    gridstride::warn_of_shift(*f, by);
+}
+GRIDSTRIDE_API void __ubsan_handle_float_cast_overflow(CastFault *f, uintptr_t from) {
+    gridstride::warn_of_cast(*f, from);
+}
+}
