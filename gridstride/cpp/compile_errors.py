@@ -192,7 +192,7 @@ _HINTS = (
         'A type in a function sees none of its variables, and on the emulator no shared ones: give it a pointer.',
     ),
     (
-        r'<<',
+        r'<<.*>>',
         r"operator<<|invalid operands to binary expression|no operator \"<<\"",
         'A launch is spelled with three of them: `kernel<<<blocks, threads>>>(...)`.',
     ),
@@ -204,7 +204,7 @@ _HINTS = (
     (
         r'=',
         r'read-only|const-qualified|modifiable lvalue',
-        '`const` is for what is only read: what a kernel writes is `float *out`.',
+        '`const` is for what is only read: what a kernel writes is `float *out`. A lambda only reads what it copies.',
     ),
     (
         r'^(?!.*\]\s*\[)',
@@ -213,7 +213,7 @@ _HINTS = (
     ),
     (
         r'^(?!.*\]\s*\[)',
-        r"types ['\"][\w ]+\[|subscripted value is not|pointer-to-object type",
+        r"types ['\"][\w ]*\w\[|subscripted value is not|pointer-to-object type",
         '`float *x`, with its star, is an array; `float x` is one number.',
     ),
     (
@@ -223,7 +223,11 @@ _HINTS = (
     ),
     (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement above it lacks its `;`.'),
     (r'=', _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=', 'A name begins with its type: `int i = ...`, `float o = 0;`.'),
-    (r'\b__sync\w+\s*;', r'no effect|unused', 'Write `__syncthreads();`: without its parentheses it does nothing.'),
+    (
+        r'\b__sync\w+\s*;',
+        r'no effect|unused',
+        'Write its parentheses, `__syncthreads();`: without them it does nothing.',
+    ),
     (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
 )
 
