@@ -1,5 +1,5 @@
 "`cuda_kernel`, `%%cuda` and `python -m gridstride.cpp` without a GPU."
-import re, warnings
+import platform, re, sys, warnings
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -746,6 +746,23 @@ def test_a_local_variable_of_another_thread(use, now):
         with pytest.raises(MemcheckError, match=f"another thread's local variable is {now}") as e:
             k[1,8](torch.zeros(8).int())
     assert (e.value.line, e.value.thread) == (6, (1, 0, 0))
+
+
+@pytest.mark.skipif(sys.platform == 'darwin' or platform.machine() != 'x86_64', reason='Arm returns by a register')
+@pytest.mark.parametrize('body', ['p[n] = 7;', 'for (int i = 0; i < 8; i++) p[n*i] = i;'])
+def test_a_local_array_that_is_written_before_its_beginning(body):
+    "There lies the place to return to of the function that writes"
+    src = f'''__device__ __noinline__ void put(float *p, int n) {{
+    {body}
+}}
+__global__ void k(float *x, int n) {{
+    float a[4] = {{}};
+    put(a, n);
+    x[threadIdx.x] = a[0];
+}}'''
+    with cpp.on_emulator(), pytest.raises(KernelCrash, match='a local array is written before its beginning') as e:
+        cuda_kernel(src)[1,8](torch.zeros(8), -1)
+    assert e.value.line in (2, 3)
 
 
 @pytest.mark.parametrize('value, says', [

@@ -118,11 +118,24 @@ static void *caller_in_kernel(const Worker &w) {
         if (is_own(w, w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
+// Has a function returned to a place that is none? What a callee writes below a local array hits where that was kept.
+static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
+#if defined(__x86_64__) && !defined(__APPLE__)
+    const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
+    const size_t at = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
+    if (at > stack_bytes - sizeof *w.sp) return false;
+    if (pc && pc == fault) return !is_own(w, *w.sp);       // it was no call, which leaves there who called
+    return !fault && is_own(w, pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
+#else
+    return false;
+#endif
+}
 static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.signal = sig;
     w.fault = fault;
     w.pc = program_counter(context), w.sp = stack_pointer(context);
     w.link = link_register(context);
+    w.astray = (sig == SIGSEGV || sig == SIGBUS) && returned_astray(w, fault);
     w.depth = 0;
 #ifndef __APPLE__
     w.depth = backtrace(w.frames, 64);
@@ -227,6 +240,7 @@ void tell_signal(Worker &w) {
 
 static void tell_memory_fault(Worker &w) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(w.fault);
+    if (w.astray) return tell(Code::local_array, {{"now", "written before its beginning, or"}}, w.pc, 0);
     if (w.is_past_stack(a)) return tell(Code::local_array, {{"now", "read or written"}}, w.pc, 0);
     for (int i = 0; i < w.made; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
