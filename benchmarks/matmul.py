@@ -107,7 +107,7 @@ def float16(): return layouts('float16')
 def float32(): return [dict(shape=shape, dtype='float32') for shape in random('float32')]
 
 
-def of_tune(): return [dict(shape=shape, dtype='bfloat16', way='tuned') for shape in random('bfloat16')]
+def of_tune(): return [dict(o, way='tuned') for o in bfloat16()]
 
 
 def ladders():

@@ -19,7 +19,7 @@ class Clock:
     """The wall clock: a call has ended when it returns. What runs on the CPU is timed with it: the simulator, the
     emulator, NumPy, torch"""
 
-    gpu, device, states = False, 'CPU', ()
+    gpu, device, states, mhz = False, 'CPU', (), ()
     most = 100_000  # runs in a batch
 
     def now(self) -> float:  # seconds

@@ -3,6 +3,7 @@
 from collections import namedtuple
 from contextlib import contextmanager
 from functools import lru_cache, partial
+from math import prod
 
 from . import costs, kept, split
 from ..cpp.launcher import torch_has
@@ -24,6 +25,7 @@ CHOOSE |= {o: partial(costs.choose, dtype=o[0], layout=o[1]) for o in _HALVES}
 RANKED = {o: partial(costs.ranked, dtype=o[0], layout=o[1]) for o in _HALVES}
 TYPES = list(dict.fromkeys(dtype for dtype, _ in CHOOSE))
 KEPT, EVERY = 4096, 1000  # plans; more kernels than there are for any shape
+MEASURED = 0.05  # seconds in each column, for each kernel that `tune` tries
 
 
 class Plan(namedtuple('Plan', 'kernel why')):
@@ -344,13 +346,20 @@ def tune(
 
 
 def _fastest(kernels, m, n, key):
-    "The one whose median is the shortest, timed in turns"
-    from gridstride.bench import compare
+    "The one with the least geometric mean of medians, after reads of other memory and in a graph, timed in turns"
+    from gridstride.bench.clocks import Clock
+    from gridstride.bench.columns import COLUMNS, by_column
 
     out = m.new_empty(key[:2])
-    ways = {str(i): lambda m, n, o=o: o(m, n, out) for i, o in enumerate(kernels)}
-    times = compare(ways, m, n, out=out, seconds=0.1).timings
-    return min(enumerate(kernels), key=lambda o: times[str(o[0])].median)[1]
+    ways = {i: lambda o=o: o(m, n, out) for i, o in enumerate(kernels)}
+    for f in ways.values():  # compiled before any is timed; what fails is raised
+        f()
+    columns = {o: COLUMNS[o] for o in ('read', 'graph')} if m.is_cuda else dict(none=Clock)
+    found = by_column(ways, MEASURED, columns=columns).values()
+    timed = [o['sides'] for o in found if 'sides' in o]
+    if not timed:
+        raise RuntimeError('; '.join(o['failed'] for o in found))
+    return kernels[min(ways, key=lambda i: prod(o[i]['seconds'] for o in timed))]
 
 
 def _candidates(h, w, k, dtype, device, layout, tries):
