@@ -1,5 +1,5 @@
-// Arithmetic of which C++ leaves the result open, so that a GPU may give another than this machine: the compiler's calls
-// of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow.
+// Arithmetic of which C++ leaves the result open, so that a GPU may give another than this machine: the compiler's
+// calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow.
 #include <stdio.h>
 #include <string.h>
 #include "detector.h"
@@ -46,7 +46,8 @@ static void warn_of_cast(const CastFault &f, uintptr_t from) {
     if (!is_told() || !is_own(f.at.file) || fits_int(*f.to, x)) return;
     char value[32];
     snprintf(value, sizeof value, "%g", x);
-    begin_warning(Code::does_not_fit, int(f.at.line), {{"value", static_cast<const char *>(value)}, {"type", f.to->text}});
+    begin_warning(
+        Code::does_not_fit, int(f.at.line), {{"value", static_cast<const char *>(value)}, {"type", f.to->text}});
 }
 }
 

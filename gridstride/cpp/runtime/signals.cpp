@@ -118,7 +118,8 @@ static void *caller_in_kernel(const Worker &w) {
         if (is_own(w, w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
-// Has a function returned to a place that is none? What a callee writes below a local array hits where that was kept.
+// Has a function returned to a place that is none? What a callee writes below a local array may hit where that was
+// kept.
 static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
 #if defined(__x86_64__) && !defined(__APPLE__)
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);

@@ -7,7 +7,7 @@ struct SourcePlace {
     uint32_t line, column;
 };
 struct TypeName {
-    uint16_t kind, info;               // of a number: 0 whole, info is twice the log of its bits, 1 more if it has a sign
+    uint16_t kind, info;               // of a whole number: twice the log of its bits, 1 more if it has a sign
     char text[1];
     int bits() const { return 1 << (info >> 1); }
     bool has_sign() const { return info & 1; }
