@@ -810,6 +810,19 @@ def test_lambdas_use_shared_memory_itself(declared, element, put):
     assert {e.value.line, e.value.other.line} == {3, 5}
 
 
+def test_a_lambda_uses_shared_memory_by_a_macro():
+    src = '''#define S(i) s[i]
+__global__ void k(float *out) {
+    __shared__ float s[32];
+    auto put = [=](int i) mutable { S(i) = i; };
+    put(threadIdx.x);
+    __syncthreads();
+    out[threadIdx.x] = s[31 - threadIdx.x];
+}'''
+    with cpp.on_emulator(): cuda_kernel(src)[1,32](out := torch.zeros(32))
+    assert torch.equal(out, torch.arange(32.).flip(0))
+
+
 def test_a_kernel_is_in_the_file_that_defines_it(tmp_path):
     "Not in another that declares it"
     main, other = tmp_path/'main.cu', tmp_path/'other.cu'

@@ -22,7 +22,7 @@ def rewrite_captures(e: Edits):
         shared = [o for o in names if _is_shared(c, o, declared, body)]
         _refuse_captured(c, i, shared)
         end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
-        captured = ', '.join(f'&{o}' for o in shared if not by_reference and _is_used(c, o, body))
+        captured = ', '.join(f'&{o}' for o in shared if not by_reference and _is_used(e, o, body))
         e.insert(c.tokens[end].start, f', {captured}' if captured and end > i + 1 else captured)
 
 
@@ -33,8 +33,11 @@ def _refuse_captured(c, i, shared):
             raise c.error(WrongSource, what, b - 1)
 
 
-def _is_used(c, name, body):
-    return any(body < k < c.mate[body] and c[k - 1] not in ('.', '->', '::') for k in c.find(name))
+def _is_used(e, name, body):
+    "Does a lambda's `body` name the variable, itself or by a macro?"
+    c = e.code
+    by = {name} | {m.name for m in e.macros if m.find(name)}
+    return any(body < k < c.mate[body] and c[k - 1] not in ('.', '->', '::') for k in c.find(*by))
 
 
 def _names(c, i):

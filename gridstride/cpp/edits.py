@@ -14,7 +14,7 @@ class Edits:
     "A `Code` and what shall become of it; `source` is what it belongs to, `pointers` what its kernels take"
 
     def __init__(self, code: Code, source: Source, pointers: dict):
-        self.code, self.literals = code, source.literals
+        self.code, self.literals, self.macros = code, source.literals, source.macros
         self.launchers = {c.name for c in source.macros if '<<<' in (t.text for t in c.tokens)}  # macros that launch
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.made = []  # (start, end, text)
