@@ -2,14 +2,17 @@
 
 import warnings
 from itertools import zip_longest
+from numbers import Real
 
 import numpy as np
 import torch
 
+from .. import tile
 from ..exercise import problem
 from ..utils import cdiv, check
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
+from .lesson_16 import writes_own_rows
 
 __all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
 
@@ -87,7 +90,7 @@ def slowest(**case):
 )
 def _(fn, rng, **case):
     got, want = fn(**case), slowest(**case)
-    if not (isinstance(got, (int, float, np.number)) and abs(got - want) <= 1e-9 * want):
+    if not (isinstance(got, (Real, np.number)) and abs(got - want) <= 1e-9 * want):
         reads, multiplies = (f'{t:.6g}' for t in _work(**case))
         why = f'the slowest GPU reads for {reads}, and multiplies for {multiplies}'
         raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
@@ -160,7 +163,7 @@ def _(fn, rng, n, heads, d, l, r, shift):
     p /= p.sum(-1, keepdims=True)
     want = (p[:, None] @ (cache[:, :l] @ wv))[:, 0]
     with warnings.catch_warnings():
-        warnings.simplefilter('error')
+        warnings.simplefilter('error', RuntimeWarning)  # NumPy's, of what overflows
         got = fn(q.copy(), qr.copy(), wk.copy(), wv.copy(), scores, means)
     names = [name for name, _ in calls]
     if sorted(names) != ['means', 'scores']:
@@ -231,7 +234,10 @@ def _(fn, rng, pages, sms, fixed):
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
                 raise AssertionError(f'a share is a list of pieces (text, first, end); got {piece!r}')
-    pieces = [tuple(map(int, piece)) for share in got for piece in share]
+    pieces = [tuple(piece) for share in got for piece in share]
+    if part := next((o for o in pieces if any(x != int(x) for x in o)), None):
+        raise AssertionError(f'a piece has whole pages; got {part}')
+    pieces = [tuple(map(int, o)) for o in pieces]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece has at least one page: (text, first, end) with first < end')
     taken = [(text, page) for text, first, end in pieces for page in range(first, end)]
@@ -282,10 +288,12 @@ def _(fn, rng, rows, parts, D, shift, step, blind):
         outs[p, 0], lses[p, 0] = torch.nan, -torch.inf
     out, lse = unwritten(rows, D), unwritten(rows)
     want, total = joined(outs.double(), lses.double())
-    launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
+    with tile.trace() as t:
+        launch(fn, rows, outs, lses, out, lse, rows, PARTS=parts, D=D)
     # lse near 1000 has 2^-14 as its last bit, and so has a weight's exponent
     for name, got, right, rtol, atol in (('out', out, want, 1e-3, 1e-4), ('lse', lse, total, 1e-6, 1e-5)):
         try:
             check(got, right.float(), rtol=rtol, atol=atol)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
+    writes_own_rows(t)

@@ -196,3 +196,24 @@ def the_largest_lse(): return changed(merge_k, 'top + tl.log(some)', 'top')
 
 @wrong('23.merge')
 def no_shrink(): return changed(merge_k, 'o = o*shrink +', 'o = o +')
+
+@triton.jit
+def all_rows_k(parts, lses, out, lse, rows, PARTS: tl.constexpr, D: tl.constexpr):
+    d = tl.arange(0, D)
+    for i in range(rows if tl.program_id(0)==0 else 0):
+        top,total,o = -float('inf'),0.,tl.zeros((D,), tl.float32)
+        for p in range(PARTS): top = tl.maximum(top, tl.load(lses + p*rows + i))
+        for p in range(PARTS):
+            l = tl.load(lses + p*rows + i)
+            weight = tl.where(l > -float('inf'), tl.exp(l - top), 0.)
+            total += weight
+            o += tl.where(l > -float('inf'), weight*tl.load(parts + (p*rows + i)*D + d), 0.)
+        some = tl.maximum(total, 1e-30)
+        tl.store(out + i*D + d, o/some)
+        tl.store(lse + i, tl.where(total > 0, top + tl.log(some), -float('inf')))
+
+@wrong('23.merge')
+def program_0_has_all_rows(): return all_rows_k
+
+@wrong('23.merge')
+def the_other_way_round(): return changed(merge_k, 'tl.program_id(0)', 'rows - 1 - tl.program_id(0)')
