@@ -322,7 +322,8 @@ def tune(
     fresh=False,  # measure anew, whatever was kept?
 ) -> Plan:  # what `matmul` does with such operands from now on, in all processes or within `using`
     """Measure the kernels that take `a` and `b`, which takes some seconds where there are several, and have `matmul`
-    take the fastest for their shape and type; several are known for bfloat16.
+    take the fastest for their shape and type, both after other memory was read and in a CUDA graph; several are known
+    for 16-bit floats.
 
     It is kept in the user's cache for this GPU, driver and version, and not measured again; `python -m
     gridstride.kernels tuned` shows what is kept, `python -m gridstride.kernels forget` throws it away."""
