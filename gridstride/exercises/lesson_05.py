@@ -11,7 +11,7 @@ from ..findings import WrongArgument
 from ..sim import KernelError
 from ..utils import cdiv, check
 
-__all__ = ['PAD', 'source', 'bare', 'frame', 'launch', 'check_places', 'picture', 'check_refused']
+__all__ = ['PAD', 'source', 'bare', 'frame', 'compiled', 'launch', 'run', 'check_places', 'picture', 'check_refused']
 
 
 # An answer is a function that returns C. It is compiled once (the build cache sees to that) and run on every
@@ -45,13 +45,22 @@ def frame(
     return torch.cat([strip, a, strip])
 
 
+def compiled(fn, name):  # a name, or several
+    "A kernel of the source that `fn` returns, or `Kernels`, for the emulator"
+    with on_emulator():
+        return cuda_kernel(source(fn), name=name)
+
+
 def launch(
     fn, name, blocks, threads, **args
 ):  # arguments by the kernel's own names, in order; arrays are NumPy's or tensors
     "Launch kernel `name` of the source that `fn` returns; gives `out`; `AssertionError` when it wrote anything else"
-    with on_emulator():
-        kernel = cuda_kernel(source(fn), name=name)
-    got = [p.name for p in kernel.params]
+    return run(compiled(fn, name), blocks, threads, **args)
+
+
+def run(kernel, blocks, threads, **args):
+    "`launch` for what is compiled"
+    got, name = [p.name for p in kernel.params], kernel.__name__
     if sorted(got) == sorted(args) and got != list(args):
         raise AssertionError(f'{name} takes ({", ".join(args)}), in this order; here it takes ({", ".join(got)})')
     before = {k: frame(v, 9 if k == 'out' else 7) for k, v in args.items() if isinstance(v, (np.ndarray, torch.Tensor))}

@@ -4,11 +4,12 @@ import re
 import numpy as np
 
 from ..exercise import normal, problem
-from .lesson_05 import bare, launch, source
+from .lesson_05 import bare, compiled, launch, run, source
+from .returned import number
 from ..sim.counters import wavefronts
 from ..utils import cdiv, check
 
-__all__ = ['SHAPES', 'EDGES', 'quads', 'patch_cost', 'slowest', 'useful', 'with_constants', 'product', 'barriers']
+__all__ = ['SHAPES', 'EDGES', 'quads', 'patch_cost', 'slowest', 'useful', 'product']
 
 
 # Loads of four floats a lane, as the lesson's experiment finds them: half a warp goes at once where its lanes want the
@@ -62,7 +63,7 @@ _PATCHES = (
 )
 def _(fn, rng, BN, BK, TM, TN):
     got, want = fn(BN, BK, TM, TN, quads), patch_cost(BN, BK, TM, TN)
-    if np.ndim(got) or not isinstance(got, (int, float, np.number)) or not abs(got - want) < 1e-9:
+    if (cost := number(got)) is None or not abs(cost - want) < 1e-9:
         raise AssertionError(f'got {got}, but a multiply-add of this patch takes {want:.6g} wavefronts')
 
 
@@ -135,7 +136,7 @@ _SIZES = (
 )
 def _(fn, rng, h, w, bm, bn, each, sms):
     got, want = fn(h, w, bm, bn, each, sms), useful(h, w, bm, bn, each, sms)
-    if not isinstance(got, (int, float)) or not abs(got - want) < 1e-9:
+    if (share := number(got)) is None or not abs(share - want) < 1e-9:
         blocks, wave = cdiv(h, bm) * cdiv(w, bn), each * sms
         raise AssertionError(
             f'got {got!r}, but {want:.6g} of the work is useful: blocks: {blocks}, waves of up to {wave}: '
@@ -143,54 +144,85 @@ def _(fn, rng, h, w, bm, bn, each, sms):
         )
 
 
-# The other two return sources. A line of constants goes before each, as `Rung` does it, and they are tried on
-# the emulator, a GPU or not: what it checks, races among it, is part of the exercise.
+# The other two return sources, and are tried on the emulator, a GPU or not: what it checks, races among it, is part of
+# the exercise. Before each goes a line of constants, as `Rung` has it, and barriers that are counted: so they may stand
+# in a function, or a macro.
+WAITS = (
+    '__device__ int waits[4096]; '
+    'namespace learner { __device__ void __syncthreads(int line = __builtin_LINE()) { '
+    'waits[((blockIdx.y*gridDim.x + blockIdx.x)*blockDim.y + threadIdx.y)*blockDim.x + threadIdx.x]++; '
+    '::__syncthreads(line); }'
+)
+MOST = r'''
+}
+__global__ void most_waits(float *out) {
+    int most = 0;
+    for (int &n : waits) most = max(most, n), n = 0;
+    out[0] = most;
+}
+'''
+
+
 def with_constants(fn, **constants):
-    "A function that returns the learner's source, below its constants"
-    return lambda: f"constexpr int {', '.join(f'{k} = {v}' for k, v in constants.items())};\n{source(fn)}"
+    "The learner's source, below its constants and a barrier that is counted"
+    src = source(fn)
+    if 'this_thread_block' in src:
+        src = re.sub(r'\b\w+(\(\))?\.sync\(\s*\)', '__syncthreads()', src)
+    return f"{WAITS} constexpr int {', '.join(f'{k} = {v}' for k, v in constants.items())};\n{src}{MOST}"
 
 
-def product(fn, threads, rng, h, k, w, **constants):
+def product(fn, threads, rng, h, k, w, **constants) -> int:  # how often a thread waited at barriers
     "Try a kernel `matmul_k` for matrix products, whose block makes BM x BN results, on random numbers"
     m, n = normal(rng, h, k), normal(rng, k, w)
     src = with_constants(fn, **constants)
-    if '__shared__' not in src():
+    if '__shared__' not in src:
         raise AssertionError('it uses no shared memory: nothing in the source is __shared__')
+    made = compiled(lambda: src, ['matmul_k', 'most_waits'])
     blocks = cdiv(w, constants['BN']), cdiv(h, constants['BM'])
-    out = launch(src, 'matmul_k', blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
+    run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32))  # begins at 0 again
+    out = run(made['matmul_k'], blocks, threads, m=m, n=n, out=np.full((h, w), np.nan, np.float32), h=h, w=w, k=k)
     check(
         out.reshape(h, w), (m.astype(np.float64) @ n).astype(np.float32), atol=1e-4
     )  # at most 40 roundings of numbers around 6
+    return int(run(made['most_waits'], 1, 1, out=np.zeros(1, np.float32)))
 
 
 SHAPES = ((1, 1, 1), (5, 9, 7), (8, 3, 13), (16, 16, 16), (17, 33, 18), (33, 8, 2))  # h, k, w
 
 
-def depths(src, what) -> list:
-    "For each place in CUDA C that the pattern `what` fits: in how many loops it stands"
-    res, blocks, inside, begun, parens = [], [], 0, 0, 0  # `begun`: loops whose body is still to come
+def loops(src, what) -> list:
+    "For each place in CUDA C that the pattern `what` fits: numbers of the loops it stands in, the innermost last"
+    res, blocks, inside, begun, parens, n, head = [], [], (), (), 0, 0, False  # `begun`: their bodies are still to come
     for o in re.finditer(rf'({what})|\b(?:for|while|do)\b|[(){{}};]', bare(src)):
         if o[1]:
-            res.append(inside + begun)
+            res.append(inside + begun[: len(begun) - head])
+            parens += o[1].count('(') - o[1].count(')')
         elif o[0][0] in 'fwd':
-            begun += 1
+            n, begun, head = n + 1, (*begun, n), o[0] != 'do'
         elif o[0] in '()':
             parens += 1 if o[0] == '(' else -1
+            head = head and parens > 0
         elif parens:
             pass
         elif o[0] == '{':
             blocks.append(begun)
-            inside, begun = inside + begun, 0
+            inside, begun = inside + begun, ()
         elif o[0] == '}':
-            inside -= blocks.pop() if blocks else 0
+            ends = blocks.pop() if blocks else ()
+            inside = inside[: len(inside) - len(ends)]
         else:
-            begun = 0
+            begun = ()
     return res
 
 
-def barriers(src) -> list:
-    "For each `__syncthreads` in CUDA C: in how many loops it stands"
-    return depths(src, '__syncthreads')
+# A tile may be filled by a loop, too: what is read there goes to no sum.
+SUMS = r'\+=[^;)]*\*|\bfmaf?\b|\b__fmaf_rn\b|\b(?P<sum>\w+)\s*=\s*(?P=sum)\s*\+'
+
+
+def read_late(src) -> bool:
+    "Does CUDA C add up `m` or `n` themselves in a loop within a loop?"
+    read, added = ({o[-1] for o in loops(src, what) if len(o) > 1} for what in (r'(?<![\w.>])[mn]\s*\[', SUMS))
+    return bool(read & added)
 
 
 def never_read(src) -> list:
@@ -216,29 +248,30 @@ def never_read(src) -> list:
 )
 def _(fn, rng, h, k, w, tw):
     src = source(fn)
-    found = barriers(src)
-    other = re.search(r'__syncwarp|\bbar\.|\bsync\(', bare(src))
-    if other or found.count(0) > 1 or [o for o in found if o] != [1]:
-        raise AssertionError(
-            'one __syncthreads() in the loop over the phases, and at most one before it, are allowed; yours: '
-            f'{found.count(0)} before it, {found.count(1)} in it, {sum(o > 1 for o in found)} in a loop '
-            'within a loop' + (f', and {other[0].rstrip("(")}' if other else '')
-        )
+    if other := re.search(r'__syncwarp|__syncthreads_\w+|\bbar\.|tiled_partition|coalesced_threads', bare(src)):
+        raise AssertionError(f'__syncthreads() is the only barrier here: leave {other[0]} out')
     if unused := never_read(src):
         raise AssertionError(f'{unused[0]} is in shared memory, and nothing is read from it')
-    if any(o > 1 for o in depths(src, r'\b[mn]\s*\[')):
+    if read_late(src):
         raise AssertionError('m or n is read in a loop within the loop over the phases: read from the tiles there')
-    product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw)
+    waits, phases = product(fn, (tw, tw), rng, h, k, w, BM=tw, BN=tw, BK=tw), cdiv(k, tw)
+    if waits > phases + 1:
+        raise AssertionError(
+            f'in {phases} phases a thread waits at {waits} barriers: one in the loop over the phases, and at most one '
+            f'before it, are {phases + 1}'
+        )
 
 
 # What stands above the learner's lines is one line, so that theirs keep their numbers: a float4 that counts how often
-# each thread stores one as a whole.
+# each thread stores one as a whole in `out`, and not in a variable of its own.
 COUNTED = (
-    '__device__ int whole[1024]; '
+    '__device__ int whole[1024]; __device__ const float *begin[1024], *end[1024]; '
     '__device__ int me() { return (blockIdx.y*gridDim.x + blockIdx.x)*32 + threadIdx.y*8 + threadIdx.x; } '
-    'struct Counted : float4 { __device__ Counted(float4 v) : float4(v) {} '
+    '__device__ bool inside(const void *p) { return p >= begin[me()] && p < end[me()]; } '
+    'struct Counted : float4 { Counted() = default; __device__ Counted(float4 v) : float4(v) {} '
     '__device__ Counted(float x, float y, float z, float w) : float4(make_float4(x, y, z, w)) {} '
-    '__device__ Counted &operator=(const Counted &v) { whole[me()]++; (float4 &)*this = v; return *this; } }; '
+    '__device__ Counted &operator=(const Counted &v) { whole[me()] += inside(this); '
+    '(float4 &)*this = v; return *this; } }; '
     'namespace learner { using float4 = Counted; '
 )
 EDGES = r'''
@@ -247,7 +280,7 @@ __global__ void edges_k(const float *x, float *out, int h, int w, int rows, int 
     int r = blockIdx.y*blockDim.y + threadIdx.y, c = 4*(blockIdx.x*blockDim.x + threadIdx.x);
     if (r >= rows || c >= columns) return;
     const float *p = x + r*columns + c;
-    whole[me()] = 0;
+    whole[me()] = 0, begin[me()] = out, end[me()] = out + made;
     learner::put(out + skip, r, c, h, w, learner::float4{p[0], p[1], p[2], p[3]});
     out[made + r*columns/4 + c/4] = whole[me()];
 }
@@ -302,8 +335,6 @@ def put_all(fn, x, h, w, skip):  # `skip` floats into memory `out` begins
     ],
 )
 def _(fn, rng, h, w, skip):
-    if not re.search(r'\(\s*float4\s*\*\s*\)|<\s*float4\s*\*\s*>', source(fn)):
-        raise AssertionError('there is no wide store in it: *(float4 *)p = v writes sixteen bytes at once')
     x = normal(rng, cdiv(h, 4) * 4 + 4, cdiv(w, 4) * 4 + 4)
     out, made = put_all(fn, x, h, w, skip)
     end = skip + h * w
@@ -314,5 +345,6 @@ def _(fn, rng, h, w, skip):
         if (skip + r * w + 4 * q) % 4 == 0 and made[r, q] != 1:
             where = f'row {r}, column {4 * q} of {h} x {w}'
             raise AssertionError(
-                f'{where}: four numbers fit, at a multiple of 16 bytes; wide stores: {int(made[r, q])}'
+                f'{where}: four numbers fit, at a multiple of 16 bytes: *(float4 *)p = v writes them at once; '
+                f'wide stores: {int(made[r, q])}'
             )

@@ -227,7 +227,18 @@ def test_13_the_useful_part_of_waves_and_tiles():
     ('for (int i = 0; i < 3; i++) x[i] = 0; __syncthreads(); for (;;) { __syncthreads(); for (;;) y(); }', [0, 1]),
     ('auto f = [&](int a) { a; }; // __syncthreads()\nfor (;;) { /* for\n */ for (;;) { f(); __syncthreads(); } } '
      'do __syncthreads(); while (x); __syncthreads();', [2, 1, 0])])
-def test_13_barriers_are_counted_by_the_loops_they_stand_in(src, depths): assert lesson_13.barriers(src) == depths
+def test_13_loops_around_a_barrier_are_counted(src, depths):
+    assert [len(o) for o in lesson_13.loops(src, '__syncthreads')] == depths
+
+
+@pytest.mark.parametrize('src,late', [
+    ('for (;;) { for (;;) { float v = m[i]; a[j] = v; } for (int i = 0; i < 2*B; i += B*B) o += a[i] * b[i]; }', False),
+    ('for (;;) for (int i = t; i < 9; i += 3*3) t[p].m[i] = n[i];', False),
+    ('for (;;) for (;;) o += t.m[i] * u[p].n[i];', False),
+    ('for (;;) for (;;) { float v = n[i]; o += a[i] * v; }', True),
+    ('for (;;) for (;;) o = fmaf(a[i], (n[i]), o);', True),
+    ('for (;;) { for (;;) o = o + m[i]*a[i]; }', True)])
+def test_13_sums_of_what_is_not_in_a_tile_are_found(src, late): assert lesson_13.read_late(src) is late
 
 
 @pytest.mark.parametrize('src,unread', [

@@ -1,0 +1,14 @@
+"What a learner's function returned, in one form whichever way it was written."
+
+from numbers import Real
+
+import numpy as np
+
+__all__ = ['number']
+
+
+def number(got):
+    "One of Python's numbers, also where it was NumPy's or torch's; None if it is no number"
+    if hasattr(got, 'item') and np.ndim(got) == 0:
+        got = got.item()
+    return got if isinstance(got, Real) and not isinstance(got, bool) else None
