@@ -11,14 +11,9 @@ from .. import sim
 from ..exercise import problem
 from ..utils import cdiv, check
 from .lesson_07 import check_shared_out
+from .returned import whole
 
 __all__ = ['CHIPS', 'LAYERS', 'traced', 'atomics_of', 'busiest']
-
-
-def whole(got):
-    "`AssertionError` unless the answer is a whole number"
-    if isinstance(got, bool) or not isinstance(got, (int, np.integer)):
-        raise AssertionError(f'a whole number is wanted; got {got!r}')
 
 
 @problem(
@@ -43,8 +38,7 @@ def whole(got):
     ],
 )
 def _(fn, rng, lengths):
-    got = fn(list(lengths))
-    whole(got)
+    got = whole(fn(list(lengths)))
     each = [max(lengths[i : i + 32]) for i in range(0, len(lengths), 32)]
     if got != sum(each):
         raise AssertionError(f'{len(lengths)} threads are {len(each)} warps, which take {each} rounds; got {got}')
@@ -73,8 +67,7 @@ CHIPS = (
     ],
 )
 def _(fn, rng, gbs, ns, sms, warps, size):
-    got = fn(gbs, ns, sms, warps, size)
-    whole(got)
+    got = whole(fn(gbs, ns, sms, warps, size))
     need, one = gbs * ns, sms * warps * 32 * size
     if got != cdiv(need, one):
         raise AssertionError(
@@ -125,7 +118,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
         if got is not None:
             raise AssertionError(f'{never}: None is wanted; got {got!r}')
         return
-    whole(got)
+    got = whole(got)
     bound = [is_compute_bound(t, k, n, size, gbs, tflops) for t in (got - 1, got)] if got >= 1 else [False, False]
     if bound != [False, True]:
         why = 'still waits for memory' if not bound[1] else 'is not the smallest number: one token less will do'

@@ -4,7 +4,7 @@ from numbers import Real
 
 import numpy as np
 
-__all__ = ['number']
+__all__ = ['number', 'whole']
 
 
 def number(got):
@@ -12,3 +12,11 @@ def number(got):
     if hasattr(got, 'item') and np.ndim(got) == 0:
         got = got.item()
     return got if isinstance(got, Real) and not isinstance(got, bool) else None
+
+
+def whole(got) -> int:
+    "A whole number, also as a float, as NumPy's `ceil` has it; `AssertionError` for anything else"
+    n = number(got)
+    if n is None or n % 1 != 0:
+        raise AssertionError(f'a whole number is wanted; got {got!r}')
+    return int(n)
