@@ -2,7 +2,6 @@
 
 import warnings
 from itertools import zip_longest
-from numbers import Real
 
 import numpy as np
 import torch
@@ -13,6 +12,7 @@ from ..utils import cdiv, check
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
 from .lesson_16 import writes_own_rows
+from .returned import number
 
 __all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
 
@@ -90,7 +90,7 @@ def slowest(**case):
 )
 def _(fn, rng, **case):
     got, want = fn(**case), slowest(**case)
-    if not (isinstance(got, (Real, np.number)) and abs(got - want) <= 1e-9 * want):
+    if (n := number(got)) is None or not abs(n - want) <= 1e-9 * want:
         reads, multiplies = (f'{t:.6g}' for t in _work(**case))
         why = f'the slowest GPU reads for {reads}, and multiplies for {multiplies}'
         raise AssertionError(f'got {got!r}, but it is {want:.6g} seconds: {why}')
