@@ -11,7 +11,6 @@ from collections import Counter
 from functools import lru_cache
 from pathlib import Path
 
-import numpy as np
 import pytest
 
 from gridstride.exercise import WrongAnswer, exercise, problems
@@ -278,10 +277,10 @@ TOLD = {
         ('one_thread_does_all', 'thread 0 writes 64 of 64 numbers: the share of each of 64 is 1'),
         ('one_warp_of_two', 'thread 0 writes 2 of 64 numbers'),
         ('all_threads_add_up_the_row', 'shared memory 1038 times, for a row of 511: each finds the `m` and `s` of its'),
-        ('one_program_writes_all', 'program 0 writes row 1: each has the row of its own number'),
+        ('one_program_writes_all', 'program 0 writes 5 rows: each has a row of its own'),
         ('one_number_after_the_other', 'at most 1 of 4 numbers are touched at once: take blocks of BLOCK, 4 here'),
         ('a_block_that_holds_all_rows_here', 'at most 9 of 9 numbers are touched at once'),
-        ('one_program_does_all', 'program 0 writes row 1')],
+        ('one_program_does_all', 'program 0 writes 3 rows')],
     '17': [
         ('numbers_alone', 'a list of (tile, masked) is to be returned; it has 0'),
         ('queries_alone', 'three arrays are to be returned, for dq, dk and dv; got ndarray')],

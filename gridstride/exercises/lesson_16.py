@@ -1,6 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
 import math
+from collections import defaultdict
 
 import numpy as np
 import torch
@@ -145,13 +146,20 @@ def _(fn, rng, h, w):
     shares_work(t, w)
 
 
-def writes_own_rows(t):
-    "`AssertionError` unless each program has written the row of its number alone, in a vector one number"
+def shares_rows(t):
+    "`AssertionError` unless each program has written a row of its own, and no other; in a vector a row is one number"
+    rows = defaultdict(set)
     for a in t.accesses:
-        if a['verb'] == 'written':
-            program, width = int(a['program'][0]), a['shape'][1] if len(a['shape']) > 1 else 1
-            if rows := {int(at) // width for at in a['at']} - {program}:
-                raise AssertionError(f'program {program} writes row {min(rows)}: each has the row of its own number')
+        if a['verb'] == 'written' and len(a['at']):
+            width = a['shape'][1] if len(a['shape']) > 1 else 1
+            rows[int(a['program'][0])] |= {int(at) // width for at in a['at']}
+    taken = {}
+    for program, own in sorted(rows.items()):
+        if len(own) > 1:
+            raise AssertionError(f'program {program} writes {len(own)} rows: each has a row of its own')
+        (row,) = own
+        if taken.setdefault(row, program) != program:
+            raise AssertionError(f'programs {taken[row]} and {program} both write row {row}: each has a row of its own')
 
 
 @problem(
@@ -177,7 +185,7 @@ def _(fn, rng, w, d):
             check(out, want, rtol=1e-5)
         except AssertionError as e:
             raise AssertionError(f'w = {w}, d = {d}, {what} behind the mask: {e}') from None
-        writes_own_rows(t)
+        shares_rows(t)
 
 
 @problem(
@@ -198,6 +206,6 @@ def _(fn, rng, h, w, block):
     with tile.trace() as t:
         launch(fn, h, y.detach(), dout, dx, w, BLOCK=block)
     check(dx, want, rtol=1e-10, atol=1e-12)
-    writes_own_rows(t)
+    shares_rows(t)
     if (most := max(len(a['at']) for a in t.accesses)) != min(w, block):
         raise AssertionError(f'at most {most} of {w} numbers are touched at once: take blocks of BLOCK, {block} here')

@@ -11,7 +11,7 @@ from ..exercise import problem
 from ..utils import cdiv, check
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
-from .lesson_16 import writes_own_rows
+from .lesson_16 import shares_rows
 from .returned import number
 
 __all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
@@ -296,4 +296,4 @@ def _(fn, rng, rows, parts, D, shift, step, blind):
             check(got, right.float(), rtol=rtol, atol=atol)
         except AssertionError as e:
             raise AssertionError(f'{name}: {e}') from None
-    writes_own_rows(t)
+    shares_rows(t)

@@ -214,6 +214,3 @@ def all_rows_k(parts, lses, out, lse, rows, PARTS: tl.constexpr, D: tl.constexpr
 
 @wrong('23.merge')
 def program_0_has_all_rows(): return all_rows_k
-
-@wrong('23.merge')
-def the_other_way_round(): return changed(merge_k, 'tl.program_id(0)', 'rows - 1 - tl.program_id(0)')
