@@ -489,7 +489,7 @@ def test_results_are_the_same_in_every_order(wrong, unchecked):
 
 def test_detectors_can_be_chosen(wrong):
     x = torch.zeros(64)
-    with cpp.options(checks='none'): wrong.go_across(x)
+    with cpp.options(checks='none', threads=1): wrong.go_across(x)        # blocks beside each other may see zeros
     assert x.equal(torch.ones(64))
     with cpp.options(checks='memcheck,initcheck'):
         wrong.go_across(x)

@@ -880,7 +880,7 @@ def array_and_number(x): return x,1
 @cuda.jit(device=True)
 def nested(v): return v,(v,v)
 HIDDEN = {}
-exec('def hidden(x, out): x[0] = 1', HIDDEN)
+exec(compile('def hidden(x, out): x[0] = 1', '<nowhere>', 'exec'), HIDDEN)
 
 @pytest.mark.parametrize('src,what,mend', [
     ('x[0] = not_compiled(x[1])', 'not_compiled is a plain Python function', 'device=True'),
@@ -926,7 +926,7 @@ def test_untranslatable(src, what, mend):
 
 @pytest.mark.parametrize('make,what', [
     (lambda: to_cuda(HIDDEN['hidden'], f4(1), f4(1)), 'source cannot be read'),
-    (lambda: to_cuda(eval('lambda x: x'), f4(1)), 'source cannot be read'),
+    (lambda: to_cuda(eval(compile('lambda x: x', '<nowhere>', 'eval')), f4(1)), 'source cannot be read'),
     (lambda: to_cuda('tree_sum', f4(1)), 'not a kernel'),
     (lambda: to_cuda(tree_sum), r'takes 2 arguments \(x, out\), and no examples of them were given(.|\n)*signature'),
     (lambda: to_cuda(tree_sum, f4(1)), 'and 1 example of them was given'),

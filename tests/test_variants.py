@@ -104,7 +104,7 @@ def test_an_error_in_a_changed_kernel_shows_its_line():
 def test_what_has_no_source_is_refused():
     assert 'has no source to change' in said(changed, 7, 'a', 'b')
     space = {}
-    exec('def f(): pass', space)
+    exec(compile('def f(): pass', '<nowhere>', 'exec'), space)
     assert 'nowhere to be found' in said(changed, space['f'], 'pass', 'return')
 
 
