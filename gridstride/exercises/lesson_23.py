@@ -12,7 +12,7 @@ from ..utils import cdiv, check
 from .lesson_14 import launch
 from .lesson_15 import random, unwritten
 from .lesson_16 import shares_rows
-from .returned import number
+from .returned import number, whole
 
 __all__ = ['cost_of', 'dealt', 'fitting', 'joined', 'slowest', 'walk']
 
@@ -234,10 +234,7 @@ def _(fn, rng, pages, sms, fixed):
         for piece in share if isinstance(share, (tuple, list)) else [share]:
             if not isinstance(piece, (tuple, list)) or len(piece) != 3:
                 raise AssertionError(f'a share is a list of pieces (text, first, end); got {piece!r}')
-    pieces = [tuple(piece) for share in got for piece in share]
-    if part := next((o for o in pieces if any(x != int(x) for x in o)), None):
-        raise AssertionError(f'a piece has whole pages; got {part}')
-    pieces = [tuple(map(int, o)) for o in pieces]
+    pieces = [tuple(map(whole, piece)) for share in got for piece in share]
     if any(first >= end for _, first, end in pieces):
         raise AssertionError('a piece has at least one page: (text, first, end) with first < end')
     taken = [(text, page) for text, first, end in pieces for page in range(first, end)]
