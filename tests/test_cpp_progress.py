@@ -1,4 +1,7 @@
 "Blocks that wait for other blocks: those that fit on the device together make progress together, in every order."
+import subprocess, sys
+from pathlib import Path
+
 import pytest
 import torch
 
@@ -251,3 +254,39 @@ def test_a_loop_that_looks_for_ever_is_told_with_its_line():
     for _ in range(12):  # a third of them ended in the second
         with cpp.options(seconds=.01), pytest.raises(KernelTimeout) as e: k[1, 32](ints(2))
         assert (e.value.line, e.value.file) == (2, 'k.cu')
+
+
+SLOW_TO_LOAD = r'''
+#include <dlfcn.h>
+#include <pthread.h>
+#include <string.h>
+#include <unistd.h>
+#ifndef LOADS
+__attribute__((constructor)) static void slow() { usleep(1200000); }
+#else
+static void *load(void *path) { usleep(300000); return dlopen(path, RTLD_NOW); }
+void loads(const char *path) { pthread_t t; pthread_create(&t, 0, load, strdup(path)); }
+#endif
+'''
+LOOKS_WHILE_LOADED = '''
+import ctypes, sys
+import torch
+from gridstride import cpp
+k = cpp.cuda_kernel('__global__ void k(int *x) { while (atomicAdd(x, 0) == 0) {} }')
+x = torch.ones(1, dtype=torch.int32)
+k[1, 32](x)
+ctypes.CDLL(sys.argv[1]).loads(sys.argv[2].encode())
+try:
+    with cpp.options(seconds=.6): k[1, 32](x*0)
+except Exception as e: print(type(e).__name__, e.line)
+'''
+
+
+def test_time_is_over_while_another_thread_loads_a_library(tmp_path):
+    "The loader's lock is held all that time, and who ends the kernel is not to wait for it"
+    source, *libraries = (str(tmp_path/o) for o in ('a.c', 'loads.so', 'slow.so'))
+    Path(source).write_text(SLOW_TO_LOAD)
+    for library, flags in zip(libraries, (['-DLOADS'], [])):
+        subprocess.run(['g++', '-xc', '-shared', '-fPIC', *flags, source, '-o', library, '-pthread'], check=True)
+    r = subprocess.run([sys.executable, '-c', LOOKS_WHILE_LOADED, *libraries], capture_output=True, text=True)
+    assert (r.returncode, r.stdout) == (0, 'KernelTimeout 1\n'), r.stderr

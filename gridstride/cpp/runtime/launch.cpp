@@ -223,7 +223,7 @@ static bool launched(const Launch &l) {
     const uint64_t blocks = blocks_of(l);
     begin_grid();
     catch_signals(true);
-    deadline = seconds_now() + options.seconds;
+    begin_time(l);
 #ifdef _OPENMP
     int threads = detector.on ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
@@ -236,8 +236,7 @@ static bool launched(const Launch &l) {
 #else
     work(l, 1);
 #endif
-    deadline = 0;
-    if (ended_by == SIGUSR2) ended_by = 0;
+    end_time();
     catch_signals(false);
     if (was_refused() && !error_code) set_error(1);          // which another OS thread may have said
     if (!wants_clusters.exchange(false)) return !stop || was_refused();

@@ -69,7 +69,8 @@ static char *unsigned_place(void *kept) {
 // The OS threads that work on the launch, for the watch and for Ctrl-C.
 static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
 static std::vector<pthread_t> watched;
-std::atomic<double> deadline{0};
+static Image program;                       // the kernel's
+static double deadline = 0;                 // of the launch, in seconds_now(); 0: none
 static bool watch_runs = false;
 
 double seconds_now() {
@@ -77,20 +78,30 @@ double seconds_now() {
     clock_gettime(CLOCK_MONOTONIC, &t);
     return double(t.tv_sec) + t.tv_nsec * 1e-9;
 }
-static void end_all(int why) {
-    ended_by = why;
-    pthread_mutex_lock(&watched_lock);
-    for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
-    pthread_mutex_unlock(&watched_lock);
-}
 static void *watch_loop(void *) {
     for (;;) {
-        const double d = deadline;
-        if (ended_by == SIGINT) end_all(SIGINT);
-        else if (d && seconds_now() > d) end_all(SIGUSR2);
+        pthread_mutex_lock(&watched_lock);
+        int nothing_yet = 0;                                // Ctrl-C may come first
+        if (deadline && seconds_now() > deadline) ended_by.compare_exchange_strong(nothing_yet, SIGUSR2);
+        if (ended_by)
+            for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
+        pthread_mutex_unlock(&watched_lock);
         usleep(ended_by ? 1000 : 50000);                    // until the signal meets it where it may be ended
     }
     return nullptr;
+}
+void begin_time(const Launch &l) {
+    const Image image = image_of(reinterpret_cast<void *>(l.thread));
+    pthread_mutex_lock(&watched_lock);
+    program = image;
+    deadline = seconds_now() + options.seconds;
+    pthread_mutex_unlock(&watched_lock);
+}
+void end_time() {
+    pthread_mutex_lock(&watched_lock);
+    deadline = 0;
+    if (ended_by == SIGUSR2) ended_by = 0;
+    pthread_mutex_unlock(&watched_lock);
 }
 void watch(bool on) {
     pthread_mutex_lock(&watched_lock);
@@ -102,20 +113,26 @@ void watch(bool on) {
                 break;
             }
     pthread_mutex_unlock(&watched_lock);
+    sigset_t sent;
+    if (!on) sigpending(&sent);             // what was sent comes at the end of a system call, while it is caught
 }
 
 // A launch is ended from outside only in the learner's own code: elsewhere a lock may be held. Who never comes back
-// from elsewhere is ended there.
-static bool is_own(const Worker &w, const void *pc) {
-    Dl_info kernel, here;
-    return dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel) && dladdr(pc, &here) &&
-           kernel.dli_fbase == here.dli_fbase;
+// from elsewhere is ended there. Where that code lies is looked up beforehand: dladdr() takes the loader's lock, and
+// waits for ever in a handler that has met this OS thread just as it took or left it.
+static bool is_own(const void *pc) {
+#ifdef __APPLE__
+    Dl_info here;
+    return dladdr(pc, &here) && reinterpret_cast<uintptr_t>(here.dli_fbase) == program.base;
+#else
+    return reinterpret_cast<uintptr_t>(pc) - program.base < program.end - program.base;
+#endif
 }
-static bool may_end(Worker &w, const void *pc) { return is_own(w, pc) || ++w.missed > 5000; }
+static bool may_end(Worker &w, const void *pc) { return is_own(pc) || ++w.missed > 5000; }
 // Who called the function of a library, such as abort() or strlen(), in which the signal came: that says nothing.
 static void *caller_in_kernel(const Worker &w) {
     for (int i = 0; i < w.depth; i++)
-        if (is_own(w, w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
+        if (is_own(w.frames[i])) return static_cast<char *>(w.frames[i]) - 1;
     return nullptr;
 }
 // Has a function returned to a place that is none? What a callee writes below a local array may hit where that was
@@ -125,8 +142,8 @@ static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] v
     const unsigned char *pc = static_cast<const unsigned char *>(w.pc);
     const size_t at = size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack);
     if (at > stack_bytes - sizeof *w.sp) return false;
-    if (pc && pc == fault) return !is_own(w, *w.sp);       // it was no call, which leaves there who called
-    return !fault && is_own(w, pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
+    if (pc && pc == fault) return !is_own(*w.sp);          // it was no call, which leaves there who called
+    return !fault && is_own(pc) && (*pc == 0xc3 || (*pc == 0xf3 && pc[1] == 0xc3));     // ret
 #else
     return false;
 #endif
@@ -141,7 +158,7 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 #ifndef __APPLE__
     w.depth = backtrace(w.frames, 64);
 #endif
-    if (sig != SIGUSR2 && !is_own(w, w.pc)) w.pc = caller_in_kernel(w);
+    if (sig != SIGUSR2 && !is_own(w.pc)) w.pc = caller_in_kernel(w);
 }
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
@@ -198,8 +215,9 @@ void catch_signals(bool on) {
 static void tell_memory_fault(Worker &w);
 // Where the learner's code is at work: here, or the newest place on the stack that leads back there.
 static const void *own_place(const Worker &w, bool here = true) {
-    const Image image = image_of(reinterpret_cast<void *>(w.launch->thread));
-    const auto is_code = [&](const void *p) { return reinterpret_cast<uintptr_t>(p) - image.code < image.code_bytes; };
+    const auto is_code = [](const void *p) {
+        return reinterpret_cast<uintptr_t>(p) - program.code < program.code_bytes;
+    };
     if (here && is_code(w.pc)) return w.pc;
     if (here && is_code(unsigned_place(w.link))) return unsigned_place(w.link) - 1;
     for (int i = 0; i < w.made; i++)
@@ -215,7 +233,7 @@ static void tell_endless(Worker &w) {
     snprintf(seconds, sizeof seconds, "%g", options.seconds);
     if (!take_finding(Code::endless, {{"seconds", static_cast<const char *>(seconds)}})) return;
     const int r = w.rank[w.current];
-    const bool looked = w.looked && w.looks[r].at, waits = looked && w.looks[r].turns >= 4 && !is_own(w, w.pc);
+    const bool looked = w.looked && w.looks[r].at, waits = looked && w.looks[r].turns >= 4 && !is_own(w.pc);
     note(waits ? nullptr : own_place(w), 0);
     // a stub that calls the runtime has no line, and who called it has
     if (!waits && !found.at.line) locate(own_place(w, false), found.at);

@@ -6,9 +6,10 @@
 namespace gridstride {
 
 extern std::atomic<int> ended_by;      // the signal that ends all launches, or 0
-extern std::atomic<double> deadline;   // of the launch, in seconds_now(); 0: none
 
 double seconds_now();
+void begin_time(const Launch &);       // of which it has `options.seconds`
+void end_time();
 void watch(bool on);                   // this OS thread works on a launch
 void catch_signals(bool on);
 void tell_signal(Worker &);            // after a signal ended a kernel: what it means
