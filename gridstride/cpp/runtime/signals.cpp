@@ -91,7 +91,7 @@ static void *watch_loop(void *) {
     return nullptr;
 }
 void begin_time(const Launch &l) {
-    const Image image = image_of(reinterpret_cast<void *>(l.thread));
+    const Image image = detector.on ? detector.image : image_of(reinterpret_cast<void *>(l.thread));
     pthread_mutex_lock(&watched_lock);
     program = image;
     deadline = seconds_now() + options.seconds;
