@@ -29,6 +29,13 @@ def test_a_table_is_what_its_json_says(name, program):
     assert len(rows) > 20 and [program(name).line(r) for r in rows] == lines
 
 
+def test_what_lessons_show_of_a_benchmark_is_what_it_measured(program):
+    excerpts = program('excerpts')
+    for name in excerpts.EXCERPTS:
+        shown = json.loads((excerpts.RECORDED/name).read_text(encoding='utf-8'))
+        assert shown == excerpts.excerpt(name), 'run benchmarks/excerpts.py'
+
+
 def claims():
     "(what, times as fast, goal or '', file of the table) of each row of the tables of claims, here and in the README"
     for row in (FOLDER/'README.md').read_text().splitlines():

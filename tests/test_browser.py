@@ -3,12 +3,10 @@ import json, os, shutil, subprocess, sys, time, urllib.error, urllib.request
 from pathlib import Path
 
 import pytest
+from browsers import chromium, needs_chromium
 from gridstride.utils import cache_dir
 
 ROOT = Path(__file__).resolve().parents[1]
-CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
-ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-        '--disable-component-update', '--disable-sync']
 START = '''
 import sys
 from pathlib import Path
@@ -81,15 +79,11 @@ def answering(server, log, seconds=60):
     pytest.fail(f'JupyterLab did not start: {log.read_text()}')
 
 
-@pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
-    reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
+@needs_chromium
 @pytest.mark.takes(20)
 def test_lesson_01_in_the_browser(course, address):
-    from playwright.sync_api import sync_playwright
     _, code = course
-    assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as browser:
         page = browser.new_page(viewport=dict(width=1200, height=900))
         page.goto(address)
         page.wait_for_function(READY, arg=len(code), timeout=60_000, polling=RARELY)
@@ -103,4 +97,3 @@ def test_lesson_01_in_the_browser(course, address):
         assert page.locator('[data-mime-type="application/vnd.jupyter.stderr"]').all_inner_texts() == []
         pictures = page.evaluate(GREY)
         assert any(o['grey'] and o['levels'] > 64 for o in pictures), pictures
-        browser.close()

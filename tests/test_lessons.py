@@ -44,13 +44,24 @@ def said(nb):
             if re.search('; on the [^;]* of this text ', line)]
 
 
+@pytest.fixture
+def alone(copied_course, tmp_path):
+    "Copies a lesson to a folder where it has `utils.py` and `recorded`, as the README promises, and nothing else"
+    def copy(path):
+        for name in (path.name, 'utils.py'): shutil.copy(copied_course/'nbs'/name, tmp_path)
+        (tmp_path/'recorded').symlink_to(copied_course/'nbs/recorded')
+        return tmp_path/path.name
+    return copy
+
+
 @pytest.mark.parametrize('path', L.lessons(), ids=lambda p: p.stem)
-def test_lesson_runs(path, copied_course, warm_kernels):
-    """In a fresh kernel, in a copy of its folder, and nothing in that folder changes; what the text claims of a
-    recording holds as it is read back, too"""
-    before = states(copied_course)
-    nb = asyncio.run(L.execute(copied_course/'nbs'/path.name))
-    assert states(copied_course) == before
+def test_lesson_runs(path, alone, copied_course, warm_kernels):
+    """In a fresh kernel, in a folder of its own, and nothing in the course or that folder changes; what the text claims
+    of a recording holds as it is read back, too"""
+    lesson = alone(path)
+    before = states(copied_course), states(lesson.parent)
+    nb = asyncio.run(L.execute(lesson))
+    assert (states(copied_course), states(lesson.parent)) == before
     assert [line for line in said(nb) if 'not so in the recording' in line] == []
 
 

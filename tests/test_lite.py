@@ -10,14 +10,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 import torch
+from browsers import chromium, needs_chromium
 from gridstride import lessons
 
 ROOT = Path(__file__).resolve().parents[1]
 LITE = ROOT/'site/lite'
 TOLD = json.loads((LITE/'lite.json').read_text(encoding='utf-8'))
-CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
-ARGS = ['--no-sandbox', '--disable-gpu', '--disable-quic', '--no-first-run', '--disable-background-networking',
-        '--disable-component-update', '--disable-sync']
 
 
 def load(name, path):
@@ -311,15 +309,6 @@ def served(folder):
             thread.join(10)
 
 
-@contextmanager
-def browser():
-    from playwright.sync_api import sync_playwright
-    with sync_playwright() as p:
-        b = p.chromium.launch(executable_path=CHROMIUM, args=ARGS)
-        try: yield b
-        finally: b.close()
-
-
 build = load('lite_build', LITE/'build.py')
 lighter = build.lighter
 
@@ -344,10 +333,6 @@ def test_a_kernel_that_begins_otherwise_is_told(tmp_path):
     (folder/'154.js').write_text('create:async e=>new Kernel({...e,mountDrive:i.enabled})')
     with pytest.raises(SystemExit, match='begins a kernel is found 0 times, not once: see KERNEL_BEGINS'):
         build.wait_for_files(tmp_path)
-
-
-needs_chromium = pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
-    reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
 
 
 STILL = '.jp-KernelStatus-spinner { animation: none !important }'  # it is drawn 60 times a second while cells run
@@ -454,8 +439,7 @@ for p in players: p.join()
 @pytest.mark.takes(50)
 def test_the_lessons_run_in_a_browser_with_nothing_installed(lite):
     "All cells of a lesson and of the page to scribble on, a picture there, an exercise solved, and that remembered"
-    assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
-    with served(lite) as server, browser() as b:
+    with served(lite) as server, chromium() as b:
         context = b.new_context(viewport=dict(width=1200, height=900))
         solved = [try_lesson(context, server.url, n) for n in to_try()]
         megabytes = sum(server.sizes.values())/1e6
@@ -506,7 +490,6 @@ def zip_tests(path, tests):
 @pytest.mark.takes(15)
 def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     "Where NumPy's own integers have 32 bits, and threads are missing; in one order, which is a third of all"
-    assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
     (tmp_path/'pyodide').symlink_to(lite/'pyodide')
     (tmp_path/'empty.html').write_text('<!doctype html>')
     tests = [ROOT/'tests'/f'test_{o}.py' for o in ('sim', 'sim_warps', 'counters')]
@@ -514,7 +497,7 @@ def test_the_simulators_tests_pass_in_pyodide(lite, tmp_path):
     chosen = ['-q', '-x', '--capture=sys', '-p', 'no:cacheprovider', '-W', 'ignore',
               '--assert=plain',  # or every assertion is rewritten, in Pyodide
               '-k', f'(forward or not reverse and not shuffle) and {NOT_THERE}', 'tests']
-    with served(tmp_path) as server, browser() as b:
+    with served(tmp_path) as server, chromium() as b:
         page = b.new_page()
         page.goto(f'{server.url}/empty.html')
         status, said = page.evaluate(IN_PYODIDE, [server.url, chosen])

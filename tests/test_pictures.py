@@ -1,10 +1,9 @@
 """Every SVG picture that is committed, in a real browser: on a narrow and a wide page, on a light
 and a dark one, all its texts can be read."""
-import json, os, re
+import json, re
 from pathlib import Path
 
-import pytest
-from test_browser import ARGS, CHROMIUM
+from browsers import chromium, needs_chromium
 
 ROOT = Path(__file__).resolve().parents[1]
 WIDTHS, THEMES = (800, 1280), dict(light='rgb(255, 255, 255)', dark='rgb(17, 17, 17)')
@@ -70,10 +69,8 @@ def pictures(nbs=ROOT/'nbs'):
 
 def looked_at(pictures):
     "What cannot be read, a sentence for each: one browser, which sees all pictures at each width and in each theme"
-    from playwright.sync_api import sync_playwright
     found = {}
-    with sync_playwright() as p:
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=ARGS)
+    with chromium() as browser:
         page = browser.new_page()
         page.set_content(PAGE.format(''.join(f'<div id="{name}">{svg}</div>' for name, svg in pictures.items())))
         for width in WIDTHS:
@@ -83,7 +80,6 @@ def looked_at(pictures):
                 page.evaluate('color => document.body.style.background = color', color)
                 for name, what in page.evaluate(LOOK, [color, 1]):
                     found.setdefault(f'{name}: {what}', []).append(f'{width} {theme}')
-        browser.close()
     return [f'{what} ({", ".join(where)})' for what, where in found.items()]
 
 
@@ -110,8 +106,7 @@ SAID = {
     'shrunk': '"one" has letters of 6.0 pixels'}
 
 
-@pytest.mark.skipif(not CHROMIUM and not os.environ.get('CI'),
-    reason='no Chromium here: neither chromium, chromium-browser nor google-chrome is in PATH')
+@needs_chromium
 def test_every_picture_can_be_read():
     "One browser for all, and for some that cannot be read, or this would see nothing"
     every = pictures()

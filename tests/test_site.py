@@ -1,5 +1,5 @@
 "The site: built once, then read by a parser, as its readers' browsers see it, and as they use it."
-import ast, fcntl, hashlib, html, json, os, re, shutil, subprocess, sys, threading
+import ast, fcntl, hashlib, html, json, os, re, subprocess, sys, threading
 from contextlib import contextmanager
 from functools import cache, partial
 from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
@@ -8,6 +8,7 @@ from pathlib import Path
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from browsers import chromium
 from gridstride import lessons
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -15,7 +16,6 @@ sys.path.insert(0, str(ROOT/'site'))
 import pages, reference
 from lexer import CudaInPython
 
-CHROMIUM = next(filter(None, map(shutil.which, ('chromium', 'chromium-browser', 'google-chrome'))), None)
 LESSONS = [p.stem for p in lessons.lessons()]
 
 
@@ -228,16 +228,7 @@ def address(site):
     server.server_close()
 
 
-@contextmanager
-def chromium():
-    "A Chromium, which takes a second to start"
-    from playwright.sync_api import sync_playwright
-    assert CHROMIUM, 'CI must have Chromium: install your system\'s chromium'
-    with sync_playwright() as p:
-        here_alone = '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'
-        browser = p.chromium.launch(executable_path=CHROMIUM, args=['--no-sandbox', '--disable-gpu', here_alone])
-        try: yield browser
-        finally: browser.close()
+HERE_ALONE = '--host-resolver-rules=MAP * ~NOTFOUND, EXCLUDE 127.0.0.1'
 
 
 @contextmanager
@@ -264,7 +255,7 @@ def films(page):
 @pytest.fixture(scope='module')
 def browser_page():
     "What makes a page, as `page_of` does, all in one Chromium"
-    with chromium() as browser: yield partial(page_of, browser)
+    with chromium(HERE_ALONE) as browser: yield partial(page_of, browser)
 
 
 def is_here(url): return url.startswith(('http://127.0.0.1', 'data:', 'blob:', 'about:'))

@@ -6,7 +6,8 @@ from itertools import count
 import pytest
 import test_site
 import websocket
-from test_site import EVERY, chromium, films, is_here, page_of, to_visit, todays_theme
+from browsers import chromium
+from test_site import EVERY, HERE_ALONE, films, is_here, page_of, to_visit, todays_theme
 
 pytestmark = todays_theme
 
@@ -121,7 +122,8 @@ def window(request, tmp_path_factory):
     if request.param == 'firefox':
         with firefox(tmp_path_factory.mktemp('firefox')) as tab: yield tab
     else:
-        with chromium() as own, page_of(own, viewport=dict(width=1400, height=900)) as page: yield Chromium(page)
+        with chromium(HERE_ALONE) as own, page_of(own, viewport=dict(width=1400, height=900)) as page:
+            yield Chromium(page)
 
 
 in_chromium = pytest.mark.parametrize('window', ['chromium'], indirect=True)

@@ -42,6 +42,7 @@ def compile_imports(folder, archive) -> str:  # why it cannot; '' if it can
     "Let Pyodide in Node.js write `archive`, which is there as a whole or not at all"
     if not (node := shutil.which('node')):
         return 'there is no Node.js here'
+    archive.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=archive.parent) as tmp:
         cmd = [node, START / 'compile.js', folder, Path(tmp) / archive.name]
         res = subprocess.run(cmd, capture_output=True, text=True)
