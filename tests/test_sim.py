@@ -1220,6 +1220,36 @@ def test_types_are_those_of_numba(src, a, b, want):
         np.array([a]), np.array([b]), out)
     assert out[0]==pytest.approx(want, rel=1e-15 if 'atan2' not in src else 1e-6)
 
+# Numba has no integer type for a uint64 and a signed integer, so it compares them as float64
+COMPARED = [('x', 'y'), ('y', 'x'), ('x', 'LARGE'), ('x', 's'), ('x - np.uint64(1)', 'y')]
+SIGNS = '< <= > >= == !='.split()
+FAR = [0, 5, 2**53-1, 2**53, 2**53+1, 2**62, 2**62+1, 2**62+2, 2**63-1]
+
+@pytest.mark.parametrize('left,right', COMPARED)
+def test_a_uint64_and_a_signed_integer_are_compared_as_float64(left, right):
+    x = np.array([v for v in [*FAR, 2**63, 2**64-1] for _ in range(11)], np.uint64)
+    y = np.array([*FAR, -1, -2**63]*11)
+    body = ''.join(f'    out[{n},t] = {left} {op} {right}\n' for n,op in enumerate(SIGNS))
+    out,s = np.zeros((8, len(x)), bool),np.int64(2**53+1)
+    src = 'LARGE = 2**62+1\n' + HEAD % 'a, b, out, s' + '    x, y = a[t], b[t]\n' + body
+    src += f'    out[6,t] = {left} in ({right}, 7)\n    out[7,t] = -1 < {left} < {right}\n'
+    cell(src, 'compared').k[1,len(x)](x, y, out, s)
+    known = dict(x=x, y=y, s=s, LARGE=np.int64(2**62+1), np=np)
+    p,q = (np.asarray(eval(o, known)).astype(float) for o in (left, right))
+    for n,op in enumerate(SIGNS): assert (out[n]==eval(f'p {op} q')).all(), op
+    assert (out[6]==((p==q) | (p==7))).all() and (out[7]==((-1<p) & (p<q))).all()
+
+def test_integers_that_share_a_type_are_compared_exactly():
+    src = HEAD % 'a, b, c, out' + '''    x, y, z = a[t], b[t], c[t]
+    out[0] = x < 2**62+2
+    out[1] = y < z
+    out[2] = y == np.uint64(2**62)
+    out[3] = z > a[t+1]
+'''
+    out = np.zeros(4, bool)
+    cell(src, 'exact').k[1,1](np.array([2**62+1, 5]), np.array([2**62+1], U64), np.array([2**62+2], U64), out)
+    assert out.tolist()==[True, True, False, True]
+
 def test_a_small_integer_joins_a_larger_one():
     src = HEAD % 'x, out' + '    v = 0\n    if t < 32: v = x[t]\n    if t < 32: out[t] = v-x[t+1]\n'
     x,out = np.arange(33, dtype=np.uint8),np.zeros(32)

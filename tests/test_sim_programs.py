@@ -1,4 +1,5 @@
 "What public programs of Numba use: loops with an else, kernels that Numba writes itself, records, complex numbers"
+import linecache
 import math
 
 import numpy as np
@@ -631,3 +632,65 @@ def test_a_complex_number_in_an_array_of_floats_is_refused_as_by_numba(kernel):
     out = np.zeros(4, 'c16')
     phase[1, 4](z, out)
     assert (out == 2 * z).all()
+
+
+# what lies outside of a kernel
+
+
+TABLE = np.zeros(3, [('weight', np.float32), ('at', np.int32)])
+TABLE['weight'] = 2, 3, 5
+
+
+def test_a_global_named_like_an_attribute_is_none_of_the_kernel(engine):
+    space = dict(cuda=cuda)
+    names = ('x', 'y', 'shape', 'size', 'grid', 'threadIdx')
+    source = 'cuda.threadIdx.x + cuda.blockIdx.y + o.shape[0] + o.size + cuda.grid(1)'
+    for value in (TABLE, [1, 2], {1: 2}, 2**70, np.array(['a'], object)):
+        space.update(dict.fromkeys(names, value))
+        k = made(f'def k(o):\n    o[cuda.threadIdx.x] = {source}\n', space)
+        o = np.zeros(4, np.int64)
+        k[1, 4](o)
+        assert o.tolist() == [8, 10, 12, 14]
+
+
+def made(source, space):
+    "The kernel `k` of a source text"
+    name = f'<outside {len(linecache.cache)}>'
+    linecache.cache[name] = len(source), None, source.splitlines(True), name
+    exec(compile(source, name, 'exec'), space)
+    return cuda.jit(space['k'])
+
+
+def test_records_outside_of_a_kernel_are_a_constant():
+    @cuda.jit
+    def scaled(o):
+        i = cuda.grid(1)
+        o[i] = TABLE[i].weight + TABLE['at'][i]
+
+    o = np.zeros(3)
+    scaled[1, 3](o)
+    assert o.tolist() == [2, 3, 5]
+    TABLE['weight'][0] = 7
+    scaled[1, 3](o)
+    TABLE['weight'][0] = 2
+    assert o.tolist() == [2, 3, 5]
+
+    @cuda.jit
+    def write(o):
+        TABLE[0].weight = o[0]
+
+    with pytest.raises(sim.MemcheckError) as e:
+        write[1, 1](o)
+    assert e.value.code == 'constant' and e.value.array == 'TABLE.weight'
+
+
+@pytest.mark.parametrize('value', [[1, 2], {1: 2}, {1, 2}, range(2), bytearray(b'ab'), ([1, 2], 3)])
+def test_containers_outside_of_a_kernel_are_refused_as_numba_does(value, engine):
+    k = made('def k(o):\n    o[0] = len(given)\n', dict(cuda=cuda, given=value))
+    with pytest.raises(NotImplementedError) as e:
+        k[1, 1](np.zeros(1))
+    assert e.value.line == 2 and 'given' in str(e.value)
+    k = made('def k(o):\n    given = 3\n    o[0] = given\n', dict(cuda=cuda, given=value))
+    o = np.zeros(1)
+    k[1, 1](o)
+    assert o[0] == 3

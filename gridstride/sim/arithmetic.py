@@ -3,7 +3,7 @@
 Numba computes with 64-bit integers: unsigned ones if both operands are unsigned, so that `a[i]-b[i]` of two
 `uint8` wraps; literals are `int64`. An integer keeps its small type until something is computed with it,
 and with floats NumPy has the same rules as Numba. A variable has one type in Numba: where a branch gives it
-another kind of integer, it is of the wider one afterwards.
+another kind of integer, it is of the wider one afterwards. A uint64 and a signed integer are compared as float64.
 """
 
 import operator
@@ -18,6 +18,7 @@ __all__ = [
     'binary',
     'both',
     'cast',
+    'compare',
     'contains',
     'either',
     'fold',
@@ -153,8 +154,36 @@ def fold(f, items):
     return res
 
 
+# Comparisons
+
+_COMPARISONS = dict(Lt=operator.lt, LtE=operator.le, Gt=operator.gt, GtE=operator.ge, Eq=operator.eq, NotEq=operator.ne)
+_COMPARISONS |= dict(Is=operator.is_, IsNot=operator.is_not)
+COMPARING = {f: op for op, f in _COMPARISONS.items() if not op.startswith('Is')}  # operator.lt -> 'Lt', ...
+EXACT = 2**53  # integers below it, and above its negative, are exact in float64
+_UINT64 = np.dtype(np.uint64)
+
+
+def _is_mixed(a, b):
+    "Is one a uint64, and the other a signed integer? Numba's CUDA target has no integer type for both"
+    if not all(isinstance(o, (np.ndarray, np.generic)) for o in (a, b)):
+        return False
+    return {(a.dtype.kind, a.dtype == _UINT64), (b.dtype.kind, b.dtype == _UINT64)} == {('u', True), ('i', False)}
+
+
+def compare(
+    op,  # as `ast` names it: 'Lt', 'GtE', ...
+    a,
+    b,
+):
+    "`a op b`; a uint64 and a signed integer as float64, as Numba compares them"
+    t, u = getattr(a, 'dtype', None), getattr(b, 'dtype', None)
+    if t is not u and (t == _UINT64 or u == _UINT64) and _is_mixed(a, b):
+        a, b = a.astype(np.float64), b.astype(np.float64)
+    return _COMPARISONS[op](a, b)
+
+
 def contains(a, items):
     "`a in items`, for a tuple"
     if not isinstance(items, tuple):
         raise NotSimulated(f'`in` for {type(items).__name__}; use a tuple')
-    return fold(np.logical_or, [np.equal(a, o) for o in items]) if items else False
+    return fold(np.logical_or, [compare('Eq', a, o) for o in items]) if items else False

@@ -5,12 +5,13 @@ A size is a number, a name of one outside of the kernel, a variable that was giv
 """
 
 import ast
+import dis
 import operator
 import types
 
 from .trees import children, walk
 
-__all__ = ['SIZE', 'SIZE_MEND', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'shape_of']
+__all__ = ['SIZE', 'SIZE_MEND', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'seen_outside', 'shape_of']
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _BINARY = {
@@ -39,6 +40,12 @@ def outside(f):
     "What the names in the function `f` mean outside of it: its globals and closure"
     closure = {k: c.cell_contents for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()) if _is_filled(c)}
     return {**f.__globals__, **closure}
+
+
+def seen_outside(f):
+    "Which of its globals, and names of its closure, the function `f` reads; an attribute `.x` reads no global `x`"
+    loaded = {o.argval for o in dis.get_instructions(f) if o.opname in ('LOAD_GLOBAL', 'LOAD_NAME')}
+    return loaded.union(f.__code__.co_freevars)
 
 
 def _is_filled(cell):
@@ -135,12 +142,13 @@ def shape_of(node):
 
 def check_constants(
     fn,  # the syntax tree of a kernel, or a device function
-    names,  # what its names mean outside of it
+    names,  # what the names that it reads mean outside of it
     kernel,  # is it a kernel? A device function may be told the size
     fail,  # raises for a node, what is wrong with it, and what to do
 ):
-    "Refuse the numbers and sizes of arrays that Numba would not compile"
+    "Refuse the numbers, containers and sizes of arrays that Numba would not compile"
     own = _own(fn)
+    _check_containers(fn, {k: v for k, v in names.items() if k not in own}, fail)
     _check_numbers(fn, {k: v for k, v in names.items() if k not in own}, fail)
     for node in walk(fn):
         shape = shape_of(node)
@@ -148,6 +156,18 @@ def check_constants(
             told = not kernel and isinstance(size, ast.Name) and size.id in own
             if not told and getattr(size, 'attr', '') != 'ndim' and constant(size, fn, names) is None:
                 fail(node, SIZE, SIZE_MEND)
+
+
+_CONTAINERS = list, dict, set, range, bytearray
+
+
+def _check_containers(fn, names, fail):
+    for node in walk(fn):
+        v = names.get(node.id) if isinstance(node, ast.Name) else None
+        for o in v if isinstance(v, tuple) else [v]:
+            if isinstance(o, _CONTAINERS):
+                what = f'{node.id}, a {type(o).__name__} outside of the kernel, which Numba does not compile'
+                fail(node, what, f'Use a tuple, or an array: {node.id} = np.array(...).')
 
 
 def _check_numbers(node, names, fail):

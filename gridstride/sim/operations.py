@@ -8,7 +8,20 @@ import types
 
 import numpy as np
 
-from .arithmetic import OPERATORS, binary, both, cast, contains, either, join, kind_of, negate, unary
+from .arithmetic import (
+    COMPARING,
+    OPERATORS,
+    binary,
+    both,
+    cast,
+    compare,
+    contains,
+    either,
+    join,
+    kind_of,
+    negate,
+    unary,
+)
 from .intrinsics import Room
 from .functions import FUNCTIONS, print_lanes, whole
 from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
@@ -95,6 +108,8 @@ def call(run, m, f, args, kw, site):
         return print_lanes(run, m, site, *args, **kw)
     if f in OPERATORS:
         return divide(run, m, OPERATORS[f], *args, site)
+    if f in COMPARING:
+        return compare(COMPARING[f], *args)
     if isinstance(f, np.ufunc) or getattr(operator, getattr(f, '__name__', ''), None) is f:
         return f(*map(whole, args), **kw)
     if is_number_type(f):
@@ -164,7 +179,7 @@ _MENDS = {
 
 
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
-_CALLED += (binary, unary, negate, both, either, contains)  # numbers
+_CALLED += (binary, unary, negate, both, either, compare, contains)  # numbers
 _CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
 _CALLED += (fork, again, leave, holds, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

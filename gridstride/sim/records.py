@@ -11,7 +11,7 @@ from ..findings import NotSimulated
 from .lanes import merge
 from .memory import Mem, View, address, base_of, fresh_view, load, part_of, store, strides_of, wrap
 
-__all__ = ['Record', 'Records', 'attribute', 'fresh_array', 'store_attribute', 'wrap_array']
+__all__ = ['Record', 'Records', 'attribute', 'freeze_records', 'fresh_array', 'store_attribute', 'wrap_array']
 
 
 class Records:
@@ -125,6 +125,16 @@ def wrap_array(
     if a.dtype.names is None:
         return _off_grid(a, name, known) if any(s % a.itemsize for s in a.strides) else wrap(a, name, known)
     return Records(name, {k: wrap_array(a[k], f'{name}.{k}', known) for k in a.dtype.names}, a.ndim)
+
+
+def freeze_records(a, name):
+    "`Records` of a copy of `a`, records outside of the kernel: Numba makes a constant of them when it compiles"
+    a, known = a.copy(), {}
+    a.flags.writeable = False
+    res = wrap_array(a, name, known)
+    for mem in known.values():
+        mem.frozen = True
+    return res
 
 
 def _off_grid(a, name, known):

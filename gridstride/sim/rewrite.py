@@ -30,11 +30,12 @@ from functools import lru_cache
 import numpy as np
 
 from ..findings import NotSimulated
-from .arithmetic import as_numba
-from .constants import check_constants, folded, outside
+from .arithmetic import EXACT, as_numba
+from .constants import check_constants, folded, outside, seen_outside
 from .definition import definition
 from .memory import freeze
 from .operations import Operations
+from .records import freeze_records
 from .trees import children, settle, walk
 from .waits import waits
 
@@ -457,13 +458,13 @@ class _Rewriter(ast.NodeTransformer):
             return self.visit_BoolOp(ast.copy_location(ast.BoolOp(ast.And(), pairs), node))
         if len(node.ops) == 1:
             a, b = self.in_order([node.left, node.comparators[0]])
-            return self.at(node, ast.Compare(a, node.ops, [b]))
+            return self.at(node, _compared(node.left, a, node.ops[0], node.comparators[0], b))
         names, res = [self.fresh('c') for _ in node.comparators], []
-        left = node.left
+        before, left = node.left, self.visit(node.left)
         for nm, op, right in zip(names, node.ops, node.comparators):  # a < b < c: b once, then two comparisons
             self.pre += self.make(node, f'{nm} = V__', V__=self.visit(right))
-            res.append(ast.Compare(self.visit(left) if left is node.left else left, [op], [ast.Name(nm, ast.Load())]))
-            left = ast.Name(nm, ast.Load())
+            res.append(_compared(before, left, op, right, ast.Name(nm, ast.Load())))
+            before, left = right, ast.Name(nm, ast.Load())
         return self.at(node, functools.reduce(lambda a, b: _call('__gs.both', a, b), res))
 
     def visit_BoolOp(self, node):
@@ -523,6 +524,13 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Tuple(self, node):
         return self.at(node, ast.Tuple(self.in_order(node.elts), node.ctx))
+
+
+def _compared(before, a, op, after, b):
+    "`a op b` of what was `before op after`: next to a small constant NumPy compares as Numba does"
+    if any((v := folded(o)) is not None and -EXACT < v < EXACT for o in (before, after)):
+        return ast.Compare(a, [op], [b])
+    return _call('__gs.compare', ast.Constant(type(op).__name__), a, b)
 
 
 def _call(f, *args):
@@ -603,7 +611,8 @@ class Program:
         fn = _definition(src, f)
         self.waits = waits(fn, f)
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits, kernel)
-        check_constants(fn, outside(f), kernel, rewriter.fail)
+        names = outside(f)
+        check_constants(fn, {k: names[k] for k in seen_outside(f) & names.keys()}, kernel, rewriter.fail)
         self.tree = settle(_rewritten(fn, rewriter), first - 1)
         self.file = file
         self.f, self.name, self.kernel = f, f.__name__, kernel
@@ -655,16 +664,14 @@ def _locals(fn):
 
 def _names(f):
     "What the names in `f` mean: its globals and closure; numbers typed, and arrays frozen, as Numba does"
-    used = {*f.__code__.co_names, *f.__code__.co_freevars}
+    used = seen_outside(f)
     return {k: _as_seen(k, v) if k in used else v for k, v in outside(f).items()}
 
 
 def _as_seen(name, v):
     "How a kernel sees what lies outside of it"
     if isinstance(v, np.ndarray) and v.dtype.names:
-        raise NotSimulated(
-            f'{name}, an array of records outside of the kernel', 'Give it to the kernel as an argument.'
-        )
+        return freeze_records(v, name)
     if isinstance(v, np.ndarray) and v.ndim and v.dtype.kind in 'biufc':
         return freeze(v, name)
     return as_numba(v)

@@ -6,7 +6,7 @@ from collections import namedtuple
 
 import numpy as np
 
-from .ranges import ALL, INT32, UINT32, c_whole, hull, of_dtype, within
+from .ranges import ALL, INT32, UINT32, c_whole, hull, of_dtype, rounds, within
 from .tree import E, Literal, number
 from .types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, WHOLE, arithmetic_type
 
@@ -699,6 +699,9 @@ class _Truth:
         return arithmetic_type(a.type, b.type, self.unit.doubles)
 
     def compare(self, op, prec, a, b):
+        if rounds(a, b, self.r):  # as Numba compares a uint64 and a signed integer
+            s, t = (self.as_type(o, 'double') for o in (a, b))
+            return Text(join_text(op, s, t, prec), prec, 'bool')
         s, t = self.x(a), self.x(b)
         types = {s.type, t.type}
         if (

@@ -34,6 +34,16 @@ def clip(lo, hi):
     return (lo, hi) if LOW <= lo and hi <= HIGH else ALL
 
 
+_EXACT = -(2**53) + 1, 2**53 - 1  # which float64 has exactly
+
+
+def rounds(a, b, interval):
+    "Does comparing `a` and `b` as float64, as Numba does with a uint64 and a signed integer, round them?"
+    if not (is_int(a.type) and is_int(b.type) and UINT in (a.type, b.type)):
+        return False
+    return not all(unsigned(o.type) for o in (a, b)) and not any(within(interval(o), _EXACT) for o in (a, b))
+
+
 @lru_cache
 def of_dtype(dtype):
     "All values of a whole number of type `dtype`"
@@ -376,17 +386,22 @@ class _Conditions:
                 self.refine(a, yes)
         elif c.op == 'truth' and c.args[0].type in WHOLE:
             self.order(c.args[0], '!=' if yes else '==', ZERO)
-        elif c.op == 'cmp' and all(a.type in WHOLE for a in c.args):
+        elif c.op == 'cmp' and all(a.type in WHOLE for a in c.args) and not rounds(*c.args, self.known):
             a, b = c.args
             op = c.value if yes else _NOT[c.value]
             self.order(a, op, b)
             self.order(b, _FLIP[op], a)
 
+    def known(self, e):
+        "The interval of `e` by what is known now; nothing is recorded"
+        recording, self.recording = self.recording, False
+        r = self.eval(e)
+        self.recording = recording
+        return r
+
     def order(self, a, op, b):
         "Narrow `a`, of which `a op b` is known"
-        recording, self.recording = self.recording, False
-        (lo, hi), (blo, bhi) = self.eval(a), self.eval(b)
-        self.recording = recording
+        (lo, hi), (blo, bhi) = self.known(a), self.known(b)
         if op == '<':
             hi = min(hi, bhi - 1)
         if op == '<=':
