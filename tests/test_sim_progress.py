@@ -224,3 +224,39 @@ def test_blocks_that_wait_for_nobody_run_in_step():
 def test_races_are_found_across_blocks_that_take_turns():
     e = found(sim.RacecheckError, without_fence[2, 1], ints(1), ints(1), ints(1))
     assert e.array == 'data'
+
+@cuda.jit(device=True)
+def meet_all(): cuda.cg.this_grid().sync()
+@cuda.jit
+def met(x):
+    x[cuda.grid(1)] = 1
+    cuda.cg.this_grid().sync()
+@cuda.jit
+def met_in_a_function(x, y):
+    i = cuda.grid(1)
+    x[i] = i
+    meet_all()
+    y[i] = x[x.size - 1 - i]
+@cuda.jit
+def met_with_arrays(x):
+    s = cuda.shared.array(5000, np.float64)
+    s[cuda.threadIdx.x] = x[0]
+    cuda.cg.this_grid().sync()
+
+def test_a_cooperative_launch_of_too_many_blocks_takes_no_memory(monkeypatch):
+    def no_memory(*args): raise MemoryError
+    x = ints(1)
+    with monkeypatch.context() as m:
+        m.setattr('gridstride.sim.launch.Group', no_memory)
+        for kernel, args in (met, (x,)), (met_in_a_function, (x, x)):
+            with pytest.raises(sim.LaunchError) as e: kernel[100_000, 1024](*args)
+            assert (e.value.code, e.value.fields['blocks'], e.value.fields['resident']) == ('cooperative_size', 100_000, 264)
+    monkeypatch.setattr('gridstride.sim.intrinsics.fresh_array', no_memory)
+    with pytest.raises(sim.LaunchError) as e: met_with_arrays[4000, 32](x)
+    assert (e.value.code, e.value.fields['blocks'], e.value.fields['resident']) == ('cooperative_size', 4000, 660)
+
+@pytest.mark.parametrize('order', ORDERS)
+def test_the_barrier_of_the_grid_may_be_in_a_function(order):
+    x, y = ints(20_000), ints(20_000)
+    with sim.options(order=order): met_in_a_function[200, 100](x, y)
+    assert (y == np.arange(20_000)[::-1]).all()

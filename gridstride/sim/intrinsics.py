@@ -2,12 +2,13 @@
 
 import functools
 import inspect
+import math
 from types import SimpleNamespace
 
 import numpy as np
 
 from ..findings import NotSimulated
-from ..launching import LIMITS, launch_error
+from ..launching import LIMITS
 from ..utils import cdiv
 from .lanes import truth
 from .memory import Mem, View, as_dtype, wrap
@@ -145,6 +146,7 @@ def _shared_array(run, m, site, shape, dtype):
     key = ('dynamic', dtype) if shape == (0,) else (run.program, site)
     if key not in run.shared:
         g = run.g
+        run.need_room(run.shared_bytes + math.prod(shape) * dtype.itemsize)
         fresh = _dynamic(run, dtype) if shape == (0,) else fresh_array(shape, dtype, 'shared', g.count, g.local)
         run.shared[key] = fresh
         if run.shared_bytes > LIMITS.shared:
@@ -249,8 +251,6 @@ class _Grid:
 
 def _grid_sync(run, m, site):
     run.detectors.synccheck.grid(run, m, site)
-    if run.grid.size > run.room:
-        raise launch_error(run.kernel, 'cooperative_size', blocks=run.grid.size, resident=run.room)
     run.barrier(m, site)
     if run.program.waits:
         return _meet(run, m, site)

@@ -57,10 +57,12 @@ def _launch(prog, grid, block, dynamic, args, trace):
 
 def _groups(run, prog, values):
     "The blocks, so many at a time that a few thousand threads run in step"
+    run.cooperative = prog.meets_grid
+    run.need_room(run.dynamic)
     per = max(1, settings.lanes // run.block.size)
     if prog.waits:
         per = 1
-    elif 'this_grid' in prog.f.__code__.co_names:
+    elif prog.meets_grid:
         per = run.grid.size
     firsts = list(range(0, run.grid.size, per))
     if settings.order == 'reverse':

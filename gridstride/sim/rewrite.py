@@ -37,7 +37,7 @@ from .memory import freeze
 from .operations import Operations
 from .records import freeze_records
 from .trees import children, settle, walk
-from .waits import waits
+from .waits import meets_grid, waits
 
 
 Site = namedtuple('Site', 'function file line col source')  # a place in a kernel's source
@@ -609,7 +609,7 @@ class Program:
     def __init__(self, f, kernel=False):
         src, file, first = _read(f)
         fn = _definition(src, f)
-        self.waits = waits(fn, f)
+        self.waits, self.meets_grid = waits(fn, f), kernel and meets_grid(fn, f)
         rewriter = _Rewriter(f.__name__, file, src.splitlines(), first - 1, self.waits, kernel)
         names = outside(f)
         check_constants(fn, {k: names[k] for k in seen_outside(f) & names.keys()}, kernel, rewriter.fail)

@@ -6,7 +6,7 @@ import time
 import numpy as np
 
 from ..findings import NotSimulated, Place, exception_of
-from ..launching import resident
+from ..launching import launch_error, resident
 from ..options import settings
 from .detectors import Detectors
 from .order import Order
@@ -29,6 +29,7 @@ class Run:
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
         self.look = None  # what an atomic operation has found and left: memory, offsets, values
+        self.cooperative = False  # must all blocks be on the device together?
         self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
         self.never = None  # once all blocks on the device wait for ever: the code of the finding, and its fields
         self.random = np.random.default_rng(settings.seed)
@@ -62,6 +63,12 @@ class Run:
     def room(self):
         "How many blocks such as those at work are on the device together"
         return resident(self.block.size, self.shared_bytes)
+
+    def need_room(self, shared):
+        "`LaunchError` if the launch is cooperative, and its blocks, of `shared` bytes each, are too many"
+        room = resident(self.block.size, shared)
+        if self.cooperative and self.grid.size > room:
+            raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=room)
 
     # Lanes
 

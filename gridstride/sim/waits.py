@@ -11,7 +11,7 @@ import types
 
 from .trees import walk
 
-__all__ = ['waits']
+__all__ = ['meets_grid', 'waits']
 
 LOCKS = 'cas', 'compare_and_swap', 'exch'
 _HAVE_FUNCTIONS = types.ModuleType, types.SimpleNamespace, type
@@ -21,6 +21,17 @@ _IDLE = 'nanosleep', 'threadfence', 'threadfence_block', 'threadfence_system'
 def waits(tree, f):
     "Does the function `f`, whose syntax tree is `tree`, or one that it calls, wait for what other blocks do?"
     return _Reader(f, {f}).waits(tree)
+
+
+def meets_grid(tree, f):
+    "Does the function `f`, whose syntax tree is `tree`, or one that it calls, take the grid as a group?"
+    return _takes_grid(_Reader(f, {f}), tree)
+
+
+def _takes_grid(reader, tree):
+    if any(getattr(o, 'attr', getattr(o, 'id', '')) == 'this_grid' for o in walk(tree)):
+        return True
+    return any(_takes_grid(r, t) for r, t in reader.called(tree))
 
 
 class _Reader:
