@@ -16,6 +16,8 @@ void forget_locks() {
 void atomic_begin(const void *address, int bytes, Use use, Scope scope, Order order, int line) {
     Worker *w = worker;
     if (!w || !w->running) return;
+    if (use == Use::swap && detector.on && scope != Scope::thread) detector.swaps(address, unsigned(bytes));
+    if (use == Use::swap) use = Use::modify;
     const bool in_vain = use != Use::store && w->looks_in_vain(address, unsigned(bytes), line_bit | uint32_t(line));
     if (in_vain || ++w->spins % 64 == 0) yield();           // a thread that spins must let the others go on
     if (detector.on) detector.atomic(address, unsigned(bytes), use, scope, order, line_bit | uint32_t(line));

@@ -46,6 +46,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.launch_start = ++detector.now;
     detector.pending.active = false, detector.pending.words.clear();
     detector.suspicion.cell = nullptr;
+    detector.held.clear();
     detector.flags.clear();
     detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));

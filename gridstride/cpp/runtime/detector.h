@@ -25,6 +25,30 @@ struct Copy {
     uint32_t bytes, who, where, group;
 };
 
+// The name and the index of an element; without an array no name.
+struct Named {
+    char name[64];
+    int rank;
+    long long at[4];
+    Field array() const { return {"array", name}; }
+    Field index() const { return {"index", at, rank}; }
+};
+
+// A plain read and another thread's atomic change of the same word, not ordered. If the next that the reader does with
+// the word is a compare-and-swap, that finds out whether the value was stale: no race. Else this is one.
+struct HeldRace {
+    Code code;
+    Named element;
+    const char *before, *then;
+    int barrier;
+    Access earlier, later;
+    uint32_t reader;
+    uintptr_t a;
+    void *frames[24];                      // of the later access
+    int depth;
+};
+constexpr size_t most_held = 16;           // of a thread
+
 // What the detectors know of one block.
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
@@ -78,6 +102,7 @@ struct Detector : BlockClock {
         Access mine;
         std::vector<Doubt> words;
     } pending = {};
+    std::vector<HeldRace> held;            // by the thread that has read
     Image image = {};
     Cells cells;
     uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
@@ -319,22 +344,23 @@ struct Detector : BlockClock {
     static int line_of(uint32_t where) {
         return where & line_bit ? int(where & place_mask) : 0;
     }
-    void find(Code, Fields, const Access &at, const Access *other = nullptr);
+    void find(Code, Fields, const Access &at, const Access *other = nullptr, const HeldRace *held = nullptr);
     void put_line(const Access &, Place &) const;
-    // The name and the index of an element; without an array no name.
-    struct Named {
-        char name[64];
-        int rank;
-        long long at[4];
-        Field array() const { return {"array", name}; }
-        Field index() const { return {"index", at, rank}; }
-    };
     Named named(uintptr_t a, unsigned owner, const Piece *p) const;
 
     // racecheck (racecheck.cpp)
 
     void race(const Access &earlier, const Access &later, const char *before, const char *then, uintptr_t a,
         unsigned owner, const Piece *p);
+    bool may_be_checked(const Access &earlier, const Access &later, const char *then) const;
+    void hold(HeldRace);
+    void swaps(const void *, unsigned bytes);
+    void forget_read(Cell &);
+    void tell_held() {
+        if (__builtin_expect(!held.empty(), 0)) tell_held(0, ~uintptr_t(0));
+    }
+    void tell_held(uintptr_t from, uintptr_t to);
+    void tell_race(const HeldRace &);
     void engine_race(const Access &earlier, const Access &later, const Named &x, const char *before, const char *then);
     void two_writes(
         const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p);

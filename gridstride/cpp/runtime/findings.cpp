@@ -126,16 +126,16 @@ bool on_stack_of(const Fiber &f) {
 // The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
 // cannot be told, or if another thread is spoken of than the one that runs. On the way it meets the file of `at`, of
 // which perhaps only the line is known.
-int find_call_in_kernel(const Worker &w, Place &at) {
+int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int depth) {
 #ifdef __APPLE__
-    return (void)w, (void)at, 0;
+    return (void)w, (void)at, (void)given, (void)depth, 0;
 #else
     void *mine[64];
     Dl_info kernel, info;
-    const bool runs = on_stack_of(*w.fiber[w.current]);
-    if (!(runs || w.signal) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
-    void *const *frames = runs ? mine : w.frames;
-    const int all = runs ? backtrace(mine, 64) : w.depth;
+    const bool runs = !given && on_stack_of(*w.fiber[w.current]);
+    if (!(given || runs || w.signal) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
+    void *const *frames = given ? given : runs ? mine : w.frames;
+    const int all = given ? depth : runs ? backtrace(mine, 64) : w.depth;
     char command[3000], function[1024], text[1024];
     int n = snprintf(command, sizeof command, "addr2line -f -C -i -e '%s'", kernel.dli_fname), line = 0;
     for (int i = 0; i < all && n < 2900; i++)
@@ -158,6 +158,13 @@ int find_call_in_kernel(const Worker &w, Place &at) {
     }
     pclose(pipe);
     return line;
+#endif
+}
+int frames_here(void *(&frames)[24]) {
+#ifdef __APPLE__
+    return (void)frames, 0;
+#else
+    return backtrace(frames, 24);
 #endif
 }
 

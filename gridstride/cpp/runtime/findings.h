@@ -14,7 +14,9 @@ constexpr size_t most_warnings = 8;    // of a call
 void locate(const void *pc, Place &);
 bool is_own(const char *file);         // the learner's, and none of these headers or the compiler's?
 bool on_stack_of(const Fiber &);
-int find_call_in_kernel(const Worker &, Place &);
+// of the frames that are given, or of those of the thread at work
+int find_call_in_kernel(const Worker &, Place &, void *const *frames = nullptr, int depth = 0);
+int frames_here(void *(&frames)[24]);
 void who(Worker &, int rank, uint64_t block, Place &);
 void say_who(Worker &);
 [[noreturn]] void end_launch();        // back to `work`, whatever fiber this is

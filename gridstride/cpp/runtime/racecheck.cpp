@@ -39,14 +39,66 @@ void Detector::race(const Access &earlier, const Access &later, const char *befo
     const bool strong = both & atomic_bit, within = earlier.who / max_threads == later.who / max_threads;
     const auto covers = [&](const Known &k) { return k.covers(earlier.who, earlier.when); };
     const Sight *mine = told ? &sights[me % max_threads] : nullptr;
-    find(strong && both & volatile_bit                                   ? Code::race_of_volatiles
+    const auto tell = [&](Code code, Fields fields) {
+        if (!may_be_checked(earlier, later, then)) return find(code, fields, later, &earlier);
+        const uint32_t reader = then[0] == 'r' ? later.who : earlier.who;
+        hold({code, x, before, then, barrier_line, earlier, later, reader, a, {}, 0});
+    };
+    tell(strong && both & volatile_bit                                   ? Code::race_of_volatiles
          : strong                                                        ? Code::atomic_of_block
          : mine && (covers(mine->seen[0]) || covers(mine->seen[1]))      ? Code::flag_not_acquired
          : mine && (covers(mine->narrow) || covers(all.narrow))          ? Code::fence_of_block
          : within                                                        ? Code::race
          : p                                                             ? Code::race_of_blocks
                                                                          : Code::race_of_cluster,
-        {x.array(), x.index(), {"before", before}, {"now", then}, {"barrier", barrier_line}}, later, &earlier);
+        {x.array(), x.index(), {"before", before}, {"now", then}, {"barrier", barrier_line}});
+}
+// Is one of the two a plain read, the other an atomic change, and may the reader's next step be a compare-and-swap?
+bool Detector::may_be_checked(const Access &earlier, const Access &later, const char *then) const {
+    if (then[0] == 'r') return changes(earlier.where) && !(later.where & (atomic_bit | async_bit));
+    if (!changes(later.where) || earlier.where & (atomic_bit | async_bit)) return false;
+    if (earlier.who / max_threads != me / max_threads) return false;
+    const uint8_t state = w->state[w->slot[earlier.who % max_threads]];
+    return state == ready || state == in_warp;
+}
+void Detector::hold(HeldRace race) {
+    size_t of_reader = 0;
+    for (const HeldRace &h : held) {
+        if (h.reader == race.reader && h.a == race.a) return;
+        of_reader += h.reader == race.reader;
+    }
+    if (of_reader == most_held) return tell_race(race);
+    race.depth = frames_here(race.frames);
+    held.push_back(race);
+}
+// The thread at work compares and swaps: what it has read there since the last barrier was checked by this.
+void Detector::swaps(const void *address, unsigned bytes) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(address);
+    const auto is_checked = [&](const HeldRace &h) { return h.reader == me && h.a - a < bytes; };
+    if (!held.empty()) held.erase(std::remove_if(held.begin(), held.end(), is_checked), held.end());
+    const bool global = memory.holds(a);
+    const Worker &home = global ? *w : home_of(a);
+    const uintptr_t off = a - reinterpret_cast<uintptr_t>(global ? memory.base : home.shared);
+    if (!global && off >= shared_cap) return;
+    const Cells &c = global ? cells : &home == w ? shared_cells : home.clock->shared_cells;
+    for (uintptr_t i = off / 4; i < (off + bytes + 3) / 4; i++)
+        if (Cell &word = c.words[i]; !word.split) forget_read(word);
+        else
+            for (uintptr_t b = std::max(off, i * 4); b < std::min(off + bytes, i * 4 + 4); b++) forget_read(c.bytes[b]);
+}
+void Detector::forget_read(Cell &c) {
+    for (Access *r : {&c.read, &c.read2})
+        if (r->who == me && r->when >= block_floor && !(r->where & (atomic_bit | async_bit))) *r = {};
+}
+// What the thread at work has read of these addresses was not checked.
+void Detector::tell_held(uintptr_t from, uintptr_t to) {
+    for (const HeldRace &h : held)
+        if (h.reader == me && h.a - from < to - from) tell_race(h);
+}
+void Detector::tell_race(const HeldRace &h) {
+    const Named &x = h.element;
+    find(h.code, {x.array(), x.index(), {"before", h.before}, {"now", h.then}, {"barrier", h.barrier}}, h.later,
+        &h.earlier, &h);
 }
 void Detector::engine_race(
     const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {

@@ -4,13 +4,14 @@
 
 namespace gridstride {
 
-void Detector::find(Code code, Fields fields, const Access &at, const Access *other) {
+void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const HeldRace *held) {
     if (take_finding(code, fields)) {
         Field::copy(found.kernel, base_name(w->launch->kernel).c_str());
         found.has_who = 1;
         who(*w, int(at.who % max_threads), at.who / max_threads - 1, found.at);
         put_line(at, found.at);
-        if (at.when >= now || at.when == under_way) found.called = find_call_in_kernel(*w, found.at);
+        if (held) found.called = find_call_in_kernel(*w, found.at, held->frames, held->depth);
+        else if (at.when >= now || at.when == under_way) found.called = find_call_in_kernel(*w, found.at);
         if (other) {
             found.has_other = 1;
             who(*w, int(other->who % max_threads), other->who / max_threads - 1, found.other);
@@ -25,7 +26,7 @@ void Detector::put_line(const Access &a, Place &p) const {
     else locate(pc_of(a.where), p);
 }
 
-Detector::Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {
+Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {
     Named r = {};
     if (p) {
         Field::copy(r.name, p->shown_name());

@@ -70,6 +70,7 @@ inline void Worker::start(int s) {
 
 inline void Worker::finish() {
     detector.settle();
+    detector.tell_held();
     if (leader->engines) thread_ends(*this);
     state[current] = done;
     live--;
@@ -124,6 +125,7 @@ inline void Worker::await_turn() {
 
 inline void Worker::wait(State s) {
     detector.settle();
+    if (s != at_active_mask) detector.tell_held();
     state[current] = s;
     await_turn();
 }

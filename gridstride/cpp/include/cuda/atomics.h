@@ -15,7 +15,7 @@ template <class Op, class T> GRIDSTRIDE_UNSEEN auto atomically(T *p, T value, Sc
     return old;
 }
 template <class T> GRIDSTRIDE_UNSEEN auto compare_and_swap(T *p, T expected, T value, Scope scope, int line) {
-    atomic_begin(p, sizeof(T), Use::modify, scope, Order::relaxed, line);
+    atomic_begin(p, sizeof(T), Use::swap, scope, Order::relaxed, line);
     const T old = peek(p);
     if (old == expected) poke(p, value);
     atomic_end(p);

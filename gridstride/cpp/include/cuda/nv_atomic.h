@@ -55,8 +55,7 @@ template <class T, class V> GRIDSTRIDE_INLINE bool __nv_atomic_compare_exchange_
     T *p, T *expected, V value, bool, int order, int, GRIDSTRIDE_WHERE) {
     using namespace gridstride;
     const T wanted = *expected, v = T(value);
-    const T old = changed<T>(p, nv_scope(scope), nv_order(order), line,
-        [=](T was) { return same_bits(was, wanted) ? v : was; });
+    const T old = compared_and_swapped<T>(p, wanted, v, nv_scope(scope), nv_order(order), line);
     *expected = old;
     return same_bits(old, wanted);
 }

@@ -32,7 +32,7 @@ namespace gridstride {
 
 enum class Scope { thread, block, device, system };
 enum class Order { relaxed, acquire, release, acq_rel, seq_cst };
-enum class Use { load, store, modify };
+enum class Use { load, store, modify, swap };     // swap: compare-and-swap
 
 // Collectives: the calling thread waits until the others are there.
 GRIDSTRIDE_API void sync_block(int line = __builtin_LINE());
