@@ -1,5 +1,5 @@
 """Programs and notebooks that expect a GPU, as they are, where there is none: torch's `.cuda()` and `device='cuda'`,
-`load_inline`, and `numba.cuda` are the emulator's and the simulator's.
+`load_inline`, `load`, `numba.cuda` and Triton are the emulator's, the simulator's and `gridstride.tile`'s.
 
     python -m gridstride.as_gpu program.py [its arguments]
     python -m gridstride.as_gpu notebook.ipynb         # executed, and kept beside it as notebook.emulated.ipynb
@@ -13,8 +13,9 @@ kernels run several times as fast, and what they do wrong is no longer told. In 
 `from gridstride import as_gpu; as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than
 `--seconds` is interrupted."""
 
-import argparse, atexit, inspect, os, re, runpy, shutil, sys, types
-from contextlib import ExitStack, contextmanager
+import argparse, atexit, builtins, inspect, os, re, runpy, shutil, sys, types
+from contextlib import ExitStack, contextmanager, nullcontext
+from importlib.machinery import ModuleSpec
 from pathlib import Path
 from time import perf_counter
 
@@ -25,10 +26,10 @@ __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
 
 
 def _on_gpu(device):
-    "Does this argument of torch's name a GPU?"
-    return (
-        str(device).split(':')[0] == 'cuda' if isinstance(device, str) or type(device).__name__ == 'device' else False
-    )
+    "Does this argument of torch's name a GPU? An integer is its number"
+    if isinstance(device, str) or type(device).__name__ == 'device':
+        return str(device).split(':')[0] == 'cuda'
+    return type(device) is int
 
 
 def _mode():
@@ -46,9 +47,17 @@ def _mode():
                 return args[0].clone()
             if func is torch.Tensor.to and any(map(_on_gpu, args)):
                 return func(*map(here, args), **kwargs).clone()
+            if getattr(func, '__self__', None) is torch.Tensor.is_cuda and _asked_by_program():
+                return True
             return func(*args, **kwargs)
 
     return Mode()
+
+
+def _asked_by_program():
+    "Is it no module of torch or of ours that asks torch?"
+    asking = sys._getframe(2).f_globals.get('__name__', '')
+    return not asking.startswith(('torch.', 'gridstride.'))
 
 
 class _Event:
@@ -69,9 +78,57 @@ class _Event:
     wait, query = synchronize, lambda self: True
 
 
+class _Entered:
+    "What a `with` block enters, and nothing changes"
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+class _Stream(_Entered):
+    "What `torch.cuda.Stream` is where each operation has ended before the next one begins"
+
+    cuda_stream = 0
+
+    def __init__(self, *args, **kwargs):
+        pass
+
+    def synchronize(self, *args):
+        pass
+
+    wait_stream = wait_event = synchronize
+    query, record_event = lambda self: True, lambda self, event=None: event or _Event()
+
+
+class _Device(_Entered):
+    "What `torch.cuda.device` is with one GPU"
+
+    def __init__(self, device=None):
+        self.idx = 0
+
+
+_PROPERTIES = dict(
+    name='gridstride, an emulator', major=9, minor=0, multi_processor_count=132, total_memory=80 << 30, warp_size=32,
+    L2_cache_size=50 << 20, max_threads_per_multi_processor=2048, regs_per_multiprocessor=65536,
+    shared_memory_per_block=49152, shared_memory_per_block_optin=232448, shared_memory_per_multiprocessor=233472,
+    gcnArchName='', is_integrated=False, is_multi_gpu_board=False,
+)  # fmt: skip
+
+
+def _uncompiled(model=None, **options):
+    "What `torch.compile` gives: the function itself, as its compiler would look for the state of a GPU"
+    return (lambda model: model) if model is None else model
+
+
 def _functions():
     "{name in torch.cuda: what stands for it}"
-    return dict(
+    no_memory = dict.fromkeys(
+        'memory_allocated max_memory_allocated memory_reserved max_memory_reserved'.split(), lambda device=None: 0
+    )
+    return no_memory | dict(
         is_available=lambda: True,
         device_count=lambda: 1,
         current_device=lambda: 0,
@@ -83,6 +140,17 @@ def _functions():
         manual_seed=lambda seed: None,
         manual_seed_all=lambda seed: None,
         Event=_Event,
+        Stream=_Stream,
+        get_device_properties=lambda device=None: types.SimpleNamespace(**_PROPERTIES),
+        is_bf16_supported=lambda including_emulation=True: True,
+        current_stream=_Stream,
+        default_stream=_Stream,
+        stream=lambda stream=None: nullcontext(),
+        device=_Device,
+        device_of=_Device,
+        mem_get_info=lambda device=None: (80 << 30, 80 << 30),
+        reset_peak_memory_stats=lambda device=None: None,
+        ipc_collect=lambda: None,
     )
 
 
@@ -121,6 +189,23 @@ def _load_inline(original):
             return load_cuda(cuda_src, cpp_src or None, names, verbose=given.get('verbose', False), name=given['name'])
 
     return load_inline
+
+
+def _load(original):
+    "torch's `load`, with the emulator for what has CUDA sources"
+    order = inspect.signature(original)
+
+    def load(*args, **options):
+        given = order.bind(*args, **options).arguments
+        sources = [Path(o) for o in _listed(given['sources'])]
+        if not any(o.suffix == '.cu' for o in sources):
+            return original(*args, **options)
+        from .cpp.extension import load_files
+
+        with _compiler_there():
+            return load_files(given['name'], sources, given.get('extra_include_paths'), given.get('verbose', False))
+
+    return load
 
 
 _calls = types.SimpleNamespace(n=0, seconds=0.0)  # of compiled code, since the cell began
@@ -178,6 +263,74 @@ def _numba(stack):
         _swap(stack, numba, name, _for_a_gpu(getattr(sim, name), getattr(numba, name)))
 
 
+class _Standins:
+    "The loader of what stands for a Triton that is not installed"
+
+    stands_in = True
+
+    def create_module(self, spec):
+        from .tile import plain
+
+        found = plain.standins()
+        sys.modules.update(found)
+        return found['triton']
+
+    def exec_module(self, module):
+        pass
+
+
+class _AtImport:
+    "A finder of modules that knows Triton alone: as soon as it is imported, kernels are checked"
+
+    def __init__(self, swap):
+        self.swap = swap
+
+    def find_spec(self, name, path=None, target=None):
+        if name != 'triton':
+            return None
+        spec = next(filter(None, (f.find_spec(name, path) for f in sys.meta_path if f is not self)), None)
+        if spec is None:
+            return ModuleSpec('triton', _Standins())
+        execute = spec.loader.exec_module
+        spec.loader.exec_module = lambda module: (execute(module), self.patch(module))
+        return spec
+
+    def patch(self, triton):
+        from .tile import plain
+
+        plain.patch(triton, self.swap)
+
+
+def _not_for_torch(original):
+    "`__import__`, for which a Triton that is not installed is not there when torch asks: it would compile with it"
+
+    def importing(name, globals=None, *args, **kwargs):
+        if name.partition('.')[0] == 'triton' and (globals or {}).get('__name__', '').startswith('torch.'):
+            raise ModuleNotFoundError("No module named 'triton'", name=name)
+        return original(name, globals, *args, **kwargs)
+
+    return importing
+
+
+def _triton(stack):
+    "`import triton` gives kernels that are checked on the CPU"
+    finder = _AtImport(lambda *what: _swap(stack, *what))
+    if 'triton' in sys.modules:
+        finder.patch(sys.modules['triton'])
+        return
+    if finder.find_spec('triton').loader.__class__ is _Standins:
+        _swap(stack, builtins, '__import__', _not_for_torch(builtins.__import__))
+        stack.callback(_forget_standins)
+    sys.meta_path.insert(0, finder)
+    stack.callback(sys.meta_path.remove, finder)
+
+
+def _forget_standins():
+    if getattr(sys.modules.get('triton'), 'stands_in', False):
+        for k in [k for k in sys.modules if k.partition('.')[0] == 'triton']:
+            del sys.modules[k]
+
+
 @contextmanager
 def as_gpu(
     unchecked=False,  # without detectors: faster, and what a kernel does wrong is not told
@@ -190,18 +343,25 @@ def as_gpu(
     import torch
 
     from .cpp import emulator, load
+    from .options import change, settings
 
     with ExitStack() as stack:
         # what a GPU does in 2 ms takes minutes, and is not endless
         stack.enter_context(emulator.options(False if unchecked else None, seconds=3600))
+        stack.enter_context(change(settings, seconds=3600.0))
         for name, new in _functions().items():
             _swap(stack, torch.cuda, name, new)
+        _swap(stack, torch, 'compile', _uncompiled)
+        for module in (torch.cpu, torch.cuda):
+            _swap(stack, module, 'set_stream', lambda stream: None)
         # asks torch for a GPU, when it is imported: torch would start CUDA to know, or say that there is none
         from torch.utils import cpp_extension
 
         _swap(stack, cpp_extension, 'load_inline', _load_inline(cpp_extension.load_inline))
+        _swap(stack, cpp_extension, 'load', _load(cpp_extension.load))
         _swap(stack, load.Emulated, 'call', _timed(load.Emulated.call))
         _numba(stack)
+        _triton(stack)
         stack.enter_context(_mode())
         yield
 
@@ -221,7 +381,7 @@ def enable(
         _entered[0].__enter__()
         atexit.register(_entered[0].__exit__, None, None, None)  # Python would close it among modules that are gone
         how = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
-        print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline and numba.cuda are {how}")
+        print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {how}")
     return True
 
 

@@ -266,6 +266,142 @@ def test_a_cell_that_is_interrupted_tells_its_calls_and_what_they_took(tmp_path,
         assert second.endswith(ends)
 
 
+PLAIN_TRITON = """
+import torch, triton, triton.language as tl
+from triton.language.extra import libdevice
+from triton.tools.tensor_descriptor import TensorDescriptor
+
+device = triton.runtime.driver.active.get_active_torch_device()
+target = triton.runtime.driver.active.get_current_target()
+
+@triton.autotune([triton.Config({'B': 32}), triton.Config({'B': 64})], key=['n'])
+@triton.jit
+def twice(x_ptr, out_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0)*B + tl.arange(0, B)
+    tl.store(out_ptr + i, libdevice.fma(tl.load(x_ptr + i, mask=i < n), 2., 0.), mask=i < n)
+
+x, out = torch.randn(100, device=device), torch.empty(100, device='cuda')
+assert x.is_cuda and x.device == device and (target.backend, target.arch) == ('cuda', 90)
+ms = triton.testing.do_bench(lambda: twice[lambda m: (triton.cdiv(100, m['B']),)](x, out, 100))
+quantiles = triton.testing.do_bench(lambda: None, quantiles=[.5, .2, .8])
+print(torch.equal(out, 2*x), ms > 0, len(quantiles), twice.best_config.kwargs, triton.next_power_of_2(100))
+"""
+HIDDEN = """
+import sys
+
+class Hiding:
+    def __init__(self, finder): self.finder = finder
+    def find_spec(self, name, *args): return None if name == 'triton' else self.finder.find_spec(name, *args)
+
+sys.meta_path[:] = map(Hiding, sys.meta_path)
+from gridstride import as_gpu
+as_gpu.enable()
+"""
+
+
+def test_import_triton_gives_kernels_that_are_checked_here(tmp_path):
+    pytest.importorskip('triton')
+    (tmp_path / 'p.py').write_text(PLAIN_TRITON)
+    r = run('p.py', folder=tmp_path)
+    assert r.stdout.splitlines()[-1] == "True True 3 {'B': 32} 128", r
+    assert r.stdout.count('benchmarks call each function once') == 1
+
+
+def test_import_triton_without_triton(tmp_path):
+    "And torch, which would compile with it, does not find it"
+    torchs = 'import torch.utils._triton as t, torch._inductor.runtime.triton_compat\nprint(t.has_triton_package())'
+    (tmp_path / 'p.py').write_text(f'{HIDDEN}{PLAIN_TRITON}{torchs}')
+    env = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1]), GRIDSTRIDE_BACKEND='sim')
+    r = subprocess.run([sys.executable, tmp_path / 'p.py'], env=env, text=True, capture_output=True)  # no warm one
+    assert r.stdout.splitlines()[-2:] == ["True True 3 {'B': 32} 128", 'False'], r
+
+
+def test_triton_is_its_own_again_and_torchs_kernels_are_tritons():
+    triton = pytest.importorskip('triton')
+    before = triton.jit, triton.autotune, triton.testing.do_bench, triton.runtime.driver._active
+    with as_gpu.as_gpu():
+        import torch._inductor.runtime.triton_helpers as helpers
+        from triton.runtime import autotune as theirs
+
+        assert triton.jit is not before[0] and theirs is triton.autotune
+        assert isinstance(helpers.maximum, triton.JITFunction)
+        assert torch.compile(lambda x: x + 1)(torch.ones(2, device='cuda')).tolist() == [2, 2]
+    assert (triton.jit, triton.autotune, triton.testing.do_bench, triton.runtime.driver._active) == before
+
+
+@pytest.mark.parametrize('alone', [True, False])
+def test_a_performance_report_runs_its_first_size(alone, capsys):
+    triton, sizes = pytest.importorskip('triton'), []
+    with as_gpu.as_gpu():
+        about = dict(line_arg='how', line_vals=['a', 'b'], line_names=['A', 'B'], plot_name='p', args={})
+        bench = triton.testing.Benchmark(x_names=['n', 'm'], x_vals=[4, 8, 16], **about)
+
+        @triton.testing.perf_report(bench if alone else [bench, bench])
+        def measure(n, m, how):
+            sizes.append((n, m, how))
+            return triton.testing.do_bench(lambda: None)
+
+        measure.run(print_data=True, save_path='.')
+    assert sizes == [(4, 4, 'a'), (4, 4, 'b')] * (1 if alone else 2)
+    assert 'p ran at n=4, m=4; 2 more sizes are left out' in capsys.readouterr().out
+
+
+def test_a_kernel_that_is_warmed_up_is_launched(capsys):
+    triton = pytest.importorskip('triton')
+    from gridstride import tile
+
+    @triton.jit
+    def fill(out_ptr, N: triton.language.constexpr):
+        i = triton.language.arange(0, N)
+        triton.language.store(out_ptr + i, i)
+
+    out = torch.zeros(8, dtype=torch.int32)
+    compiled = tile.checked(fill).warmup(out, N=8, grid=(1,))
+    compiled._init_handles()
+    assert compiled.n_regs and compiled.metadata.shared and out.sum() == 0
+    compiled[(1, 1, 1)](out, 8)
+    assert out.tolist() == list(range(8))
+
+
+def test_what_programs_ask_of_the_gpu():
+    with as_gpu.as_gpu():
+        stream = torch.cuda.Stream()
+        with torch.cuda.device(0) as device, torch.cuda.stream(stream):
+            assert device.idx == 0 and torch.zeros(2, device=0).is_cuda
+        stream.wait_stream(torch.cuda.current_stream())
+        torch.cuda.set_stream(stream)
+        properties = torch.cuda.get_device_properties('cuda')
+        assert properties.multi_processor_count == 132 and properties.major == 9
+        assert torch.cuda.is_bf16_supported() and torch.cuda.max_memory_allocated() == 0
+    assert not torch.ones(1).is_cuda
+
+
+def test_load_compiles_files_for_the_emulator(tmp_path):
+    (tmp_path / 'inc').mkdir()
+    (tmp_path / 'inc' / 'times.h').write_text('#pragma once\n#define TIMES 3\n')
+    kernel = """#include <torch/extension.h>
+#include "times.h"
+#include "times.h"
+__global__ void thrice_k(float *x, int n) { int i = threadIdx.x; if (i < n) x[i] *= TIMES; }
+namespace own {
+torch::Tensor thrice(torch::Tensor x) {
+    auto out = x.clone();
+    thrice_k<<<1, 64>>>(out.data_ptr<float>(), x.numel());
+    return out;
+}
+}
+"""
+    declared = '#include <torch/extension.h>\nnamespace own { torch::Tensor thrice(torch::Tensor x); }\n'
+    bound = 'PYBIND11_MODULE(TORCH_EXTENSION_NAME, m) { m.def("times_3", &own::thrice, "x*3"); }\n'
+    (tmp_path / 'k.cu').write_text(kernel)
+    (tmp_path / 'b.cpp').write_text(declared + bound)
+    with as_gpu.as_gpu():
+        m = cpp_extension.load('thrice_ext', [str(tmp_path / 'b.cpp'), tmp_path / 'k.cu'],
+                               extra_include_paths=[str(tmp_path / 'inc')])
+        x = torch.randn(20, device='cuda')
+        assert torch.equal(m.times_3(x), 3 * x)
+
+
 def test_get_sig_as_the_lectures_call_it():
     assert get_sig('twice', TWICE) == 'torch::Tensor twice(torch::Tensor x);'
     assert get_sig('thrice', TWICE) is None

@@ -2,6 +2,7 @@
 
 import inspect
 import random
+from types import SimpleNamespace
 
 import numpy as np
 
@@ -51,6 +52,16 @@ class Checked:
 
     def __getitem__(self, grid):
         return lambda *args, **meta: self.run(*args, grid=grid, **meta)
+
+    def __getattr__(self, k):  # configs, best_config, keys, ...
+        if k.startswith('__') or k == 'kernel':
+            raise AttributeError(k)
+        return getattr(self.kernel, k)
+
+    def warmup(self, *args, grid, **meta):
+        "What Triton compiles in advance; here the arguments are looked at alone"
+        self.run(*args, grid=grid, warmup=True, **meta)
+        return _Compiled(self)
 
     def __call__(self, *args, **meta):
         raise self._wrong(f'{self.__name__} is called without a grid: {self.__name__}[grid](...)')
@@ -121,6 +132,22 @@ class Checked:
                 shown = f'{sizes}, and axis {axis} has {most} programs at most'
                 raise _launch('program_grid', self.__name__, given=shown)
         return sizes
+
+
+class _Compiled:
+    "What stands for a compiled kernel: nothing was compiled, so that its registers and shared memory are made up"
+
+    n_regs, n_spills, n_max_threads = 32, 0, 1024
+
+    def __init__(self, kernel):
+        self.kernel, self.name, self.asm = kernel, kernel.__name__, {}
+        self.metadata = SimpleNamespace(name=self.name, shared=1024, num_warps=4, num_stages=3, num_ctas=1)
+
+    def __getitem__(self, grid):
+        return self.kernel[grid]
+
+    def _init_handles(self):
+        pass
 
 
 def _launch(code, kernel, **fields):

@@ -1,6 +1,7 @@
 """What `from gridstride import triton` gives without a GPU: Triton, whose kernels `gridstride.tile` runs."""
 
 import functools
+import sys
 import types
 from importlib import import_module
 from importlib.util import find_spec
@@ -22,8 +23,16 @@ class JITFunction:
         raise RuntimeError(f'{self.__name__} is under @triton.jit: a kernel calls it, or a launch, kernel[grid](...)')
 
 
+original_jit = None  # Triton's own `jit`, while another one stands in its module
+
+
 def _triton():
-    return import_module('triton') if find_spec('triton') else None
+    "Triton itself, if it is installed"
+    there = sys.modules.get('triton')
+    if there is not None:
+        return None if getattr(there, 'stands_in', False) else there
+    spec = find_spec('triton')
+    return import_module('triton') if spec and not hasattr(spec.loader, 'stands_in') else None
 
 
 def jit(fn=None, **options):
@@ -31,7 +40,7 @@ def jit(fn=None, **options):
     if fn is None:
         return functools.partial(jit, **options)
     real = _triton()
-    return checked(real.jit(fn, **options) if real else JITFunction(fn))
+    return checked((original_jit or real.jit)(fn, **options) if real else JITFunction(fn))
 
 
 class Config:
@@ -54,7 +63,7 @@ class Tuned:
 
     def __init__(self, fn, configs, key):
         self.fn, self.configs, self.keys = fn, list(configs), key
-        self.arg_names = fn.arg_names
+        self.arg_names, self.best_config = fn.arg_names, self.configs[0]
 
 
 class Heuristics:

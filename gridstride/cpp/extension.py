@@ -1,0 +1,52 @@
+"""Files of CUDA C and C++ that are one extension of torch, as `torch.utils.cpp_extension.load` takes them."""
+
+import re
+from pathlib import Path
+
+from .load import load_cuda
+from .tokens import WrongSource
+
+__all__ = ['load_files']
+
+_INCLUDE = re.compile(r'^[ \t]*#[ \t]*include[ \t]*[<"]([^<>"\n]+)[>"].*$', re.M)
+_EXPORT = re.compile(r'\bdef\s*\(\s*"(\w+)"\s*,\s*&?\s*((?:\w+::)*\w+)')
+
+
+def load_files(
+    name,  # of the module
+    sources,  # paths: files of CUDA C, and others of C++
+    include_paths=None,  # folders of the headers that they include
+    verbose=False,  # print what is done?
+):  # a module with the functions that its PYBIND11_MODULE names
+    "Compile the files for the emulator as one source"
+    folders = [Path(o) for o in include_paths or ()]
+    plain, cuda = (_joined([o for o in sources if (o.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
+    exported = dict(_EXPORT.findall(plain + cuda))
+    if not exported:
+        mend = 'write m.def("name", &function) in it'
+        raise WrongSource(f'{name}: no PYBIND11_MODULE names the functions for Python: {mend}')
+    names = {k: v.split('::')[-1] for k, v in exported.items()}
+    module = load_cuda(cuda, plain or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
+    for k, v in names.items():
+        setattr(module, k, getattr(module, v))
+    return module
+
+
+def _joined(files, folders):
+    "The texts of files, and in them the texts of their own headers, each once"
+    seen = set()
+    return '\n'.join(_expanded(Path(o).resolve(), folders, seen) for o in files)
+
+
+def _expanded(file, folders, seen):
+    def header(match):
+        found = next((o for o in (file.parent / match[1], *(f / match[1] for f in folders)) if o.is_file()), None)
+        if found is None:
+            return match[0]
+        if found.resolve() in seen:
+            return ''
+        seen.add(found.resolve())
+        return _expanded(found.resolve(), folders, seen)
+
+    text = re.sub(r'^[ \t]*#[ \t]*pragma[ \t]+once\b', '', file.read_text(), flags=re.M)
+    return _INCLUDE.sub(header, text)

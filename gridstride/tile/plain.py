@@ -1,0 +1,208 @@
+"""What a plain `import triton` finds in a program that runs under `gridstride.as_gpu`: kernels that are checked here, a
+driver that names an H100, and benchmarks that call each function once. Kernels of torch's own stay Triton's."""
+
+import types
+from time import perf_counter
+
+from . import language, libdevice, standin
+from .rebind import unwrapped
+
+__all__ = ['patch', 'standins', 'do_bench']
+
+_TARGET = ('cuda', 90, 32)  # backend, architecture, threads per warp: an H100
+_PROPERTIES = dict(
+    multiprocessor_count=132, max_shared_mem=232448, max_num_regs=65536, warpSize=32, sm_clock_rate=1980000,
+    mem_clock_rate=2619000, mem_bus_width=5120,
+)  # fmt: skip
+_OWN = 'torch.', 'triton.'  # modules whose kernels nobody launches here
+
+
+class _Utils:
+    "What a driver of Triton knows about its GPU"
+
+    @staticmethod
+    def get_device_properties(device=0):
+        "Those of an H100"
+        return dict(_PROPERTIES)
+
+
+class _Driver:
+    "A driver of Triton that has no GPU: an H100's name, and the CPU's memory"
+
+    utils = _Utils()
+
+    def get_current_target(self):
+        try:
+            from triton.backends.compiler import GPUTarget
+        except ImportError:
+            return types.SimpleNamespace(**dict(zip(('backend', 'arch', 'warp_size'), _TARGET)))
+        return GPUTarget(*_TARGET)
+
+    def get_active_torch_device(self):
+        import torch
+
+        return torch.device('cpu')  # where its tensors are
+
+    def get_device_interface(self):
+        import torch
+
+        return torch.cuda
+
+    def get_device_capability(self, device=None):
+        return _TARGET[1] // 10, _TARGET[1] % 10
+
+    def get_empty_cache_for_benchmark(self):
+        return None
+
+    def get_benchmarker(self):
+        return do_bench
+
+    get_current_device = get_current_stream = lambda self, *device: 0
+    set_current_device = clear_cache = lambda self, *what: None
+
+
+_told = set()  # benchmarks about which a line was printed
+
+
+def _say_once(line):
+    if line not in _told:
+        _told.add(line)
+        print(f'gridstride: {line}')
+
+
+def do_bench(fn, warmup=25, rep=100, grad_to_none=None, quantiles=None, return_mode='mean', **options):
+    "One call, in ms of the CPU"
+    _say_once('benchmarks call each function once; times of a CPU say nothing about a GPU')
+    start = perf_counter()
+    fn()
+    ms = (perf_counter() - start) * 1e3
+    if quantiles is not None:
+        return [ms] * len(quantiles) if len(quantiles) > 1 else ms
+    return [ms] if return_mode == 'all' else ms
+
+
+class _Marked:
+    "What `triton.testing.perf_report` makes of a function: its first size alone is run, as the others take long here"
+
+    def __init__(self, fn, benchmarks):
+        self.fn, self.benchmarks = fn, benchmarks
+
+    def _rows(self, bench, options):
+        first = next(iter(bench.x_vals))
+        names = list(bench.x_names)
+        sizes = dict(zip(names, first if isinstance(first, (list, tuple)) else [first] * len(names)))
+        row = dict(sizes)
+        for value, name in zip(bench.line_vals, bench.line_names):
+            got = self.fn(**sizes, **{bench.line_arg: value}, **bench.args, **options)
+            row[f'{name} ({bench.ylabel})'] = got[0] if isinstance(got, (list, tuple)) else got
+        return row
+
+    def run(self, show_plots=False, print_data=False, save_path='', return_df=False, **options):
+        "Each benchmark at its first size"
+        alone = not isinstance(self.benchmarks, (list, tuple))
+        rows = []
+        for bench in [self.benchmarks] if alone else self.benchmarks:
+            rows.append(self._rows(bench, options))
+            size = ', '.join(f'{k}={rows[-1][k]}' for k in bench.x_names)
+            more = len(bench.x_vals) - 1
+            print(f'gridstride: {bench.plot_name or self.fn.__name__} ran at {size}; {more} more sizes are left out')
+        if not return_df:
+            return None
+        import pandas
+
+        frames = [pandas.DataFrame([row]) for row in rows]
+        return frames[0] if alone else frames
+
+
+def perf_report(benchmarks):
+    "Mark a function for benchmarking"
+    return lambda fn: _Marked(fn, benchmarks)
+
+
+def _whose(fn):
+    return getattr(unwrapped(fn), '__module__', None) or ''
+
+
+def _unless_own(ours, theirs):
+    "A decorator: Triton's for functions of torch and Triton, ours for all others"
+
+    def decorator(fn):
+        return (theirs if _whose(fn).startswith(_OWN) else ours)(fn)
+
+    return decorator
+
+
+def _jit(theirs):
+    def jit(fn=None, **options):
+        "A kernel, or a function that kernels call"
+        choose = _unless_own(standin.jit if not options else standin.jit(**options), lambda f: theirs(f, **options))
+        return choose if fn is None else choose(fn)
+
+    return jit
+
+
+def _around(ours, theirs):
+    "`autotune` or `heuristics`, by whose kernel it is"
+
+    def decorator(*args, **options):
+        return _unless_own(lambda fn: ours(*args, **options)(fn), lambda fn: theirs(*args, **options)(fn))
+
+    return decorator
+
+
+def patch(triton, swap):
+    "Give Triton as it is installed our launches, our driver and our benchmarks; `swap(owner, name, new)` sets them"
+    runtime, testing = triton.runtime, triton.testing
+    swap(standin, 'original_jit', triton.jit)
+    decorators = dict(
+        jit=_jit(triton.jit),
+        autotune=_around(standin.autotune, triton.autotune),
+        heuristics=_around(standin.heuristics, triton.heuristics),
+    )
+    for owner in (triton, runtime, runtime.jit, runtime.autotuner):
+        for name, new in decorators.items():
+            if callable(vars(owner).get(name)) and not isinstance(vars(owner)[name], types.ModuleType):
+                swap(owner, name, new)
+    swap(runtime.driver, '_active', _Driver())
+    for name, new in dict(do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report).items():
+        swap(testing, name, new)
+
+
+# Where Triton is not installed
+
+
+def _module(name, **names):
+    found = types.ModuleType(name)
+    found.__path__, found.stands_in = [], True
+    vars(found).update(names)
+    return found
+
+
+class _Benchmark:
+    "What `triton.testing.Benchmark` is told"
+
+    def __init__(self, x_names, x_vals, line_arg, line_vals, line_names, plot_name='', args=None, ylabel='', **options):
+        self.x_names, self.x_vals, self.line_arg, self.line_vals = x_names, x_vals, line_arg, line_vals
+        self.line_names, self.plot_name, self.args, self.ylabel = line_names, plot_name, args or {}, ylabel
+
+
+def standins():
+    "{name: module} of what programs import from a Triton that is not installed"
+    tensor_descriptor = _module('triton.tools.tensor_descriptor', TensorDescriptor=standin.TensorDescriptor)
+    testing = _module(
+        'triton.testing', do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report, Benchmark=_Benchmark
+    )
+    driver = types.SimpleNamespace(active=_Driver(), set_active=lambda driver: None)
+    runtime = _module('triton.runtime', driver=driver, Config=standin.Config, JITFunction=standin.JITFunction)
+    triton = standin.module()
+    triton.testing, triton.runtime, triton.__path__, triton.__version__ = testing, runtime, [], '3.7.1'
+    extra = _module('triton.language.extra', libdevice=libdevice)
+    tools = _module('triton.tools', tensor_descriptor=tensor_descriptor)
+    triton.tools = tools
+    return {
+        'triton': triton, 'triton.language': language, 'triton.testing': testing, 'triton.runtime': runtime,
+        'triton.language.extra': extra, 'triton.language.extra.libdevice': libdevice,
+        'triton.language.extra.cuda': _module('triton.language.extra.cuda', libdevice=libdevice),
+        'triton.language.extra.cuda.libdevice': libdevice, 'triton.tools': tools,
+        'triton.tools.tensor_descriptor': tensor_descriptor,
+    }  # fmt: skip
