@@ -248,10 +248,12 @@ def drop_half_installed():
 
 # JupyterLab: no question about news, no look for updates.
 NOTIFICATION = {'fetchNews': 'false', 'checkForUpdates': False}
-# Kernels: no warning that they talk over TCP, as they always did.
+# Kernels: no warning that they talk over TCP, as they always did; an exercise before the lesson's first cell is no bare
+# NameError.
+FIRST_CELL = 'from gridstride.shown import point_to_first_cell as _f; _f(); del _f'
 QUIET = {
     'share/jupyter/lab/settings/overrides.json': {'@jupyterlab/apputils-extension:notification': NOTIFICATION},
-    'etc/ipython/ipython_kernel_config.json': {'IPKernelApp': {'log_level': 'ERROR'}},
+    'etc/ipython/ipython_kernel_config.json': {'IPKernelApp': {'log_level': 'ERROR', 'exec_lines': [FIRST_CELL]}},
 }
 
 

@@ -46,8 +46,16 @@ def problem(
     return register
 
 
+def _full_name(name):
+    "`name` with two digits for its lesson: '1.invert' is '01.invert'; a bare 'invert' is the one tried last"
+    name = re.sub(r'^(\d)\.', r'0\1.', str(name).strip())
+    tried = [k for k in problems if k.partition('.')[2] == name]
+    return tried[-1] if tried and name not in problems else name
+
+
 def _problem(name):
-    "The problem called `name`, after importing its lesson's module"
+    "The problem called `name`, after importing its lesson's module; `LookupError` that lists the names there are"
+    name = _full_name(name)
     try:
         import_module(f"gridstride.exercises.lesson_{name.split('.')[0]}")
     except ModuleNotFoundError as e:
@@ -56,8 +64,8 @@ def _problem(name):
     if name in problems:
         return problems[name]
     near = ', '.join(k for k in problems if k.split('.')[0] == name.split('.')[0])
-    near = near or "none for that lesson; a name is like '01.invert'"
-    raise KeyError(f'no exercise is called {name!r}; there are: {near}')
+    near = f'the lesson has {near}' if near else "a name looks like '01.invert': the lesson's number, a dot, a word"
+    raise LookupError(f'no exercise is called {name!r}; {near}')
 
 # %% ../nbs/lib/03_exercise.ipynb #4135950c
 def _place(name, i):
@@ -301,9 +309,18 @@ def _own_line(fn, e):
 _INDEXES = ('threadIdx', 'blockIdx', 'blockDim', 'gridDim', 'syncthreads')
 
 
+def _is_refused_call(fn, e):
+    "Was `fn` called with arguments that its `def` line does not take?"
+    refused = r'.*\b(takes .* positional arguments? but|missing .* argument|got an unexpected keyword argument)'
+    return isinstance(e, TypeError) and bool(re.match(f'{re.escape(fn.__qualname__)}\\(\\) {refused}', str(e)))
+
+
 def _meant(fn, e) -> str:
-    "What mends an error of Python's own, where its words do not tell"
+    "What fixes an error of Python's own, where its words do not say"
     name, said = getattr(e, 'name', None), str(e)
+    if hasattr(fn, '__qualname__') and _is_refused_call(fn, e):
+        own = f'{fn.__name__}{inspect.signature(fn)}'
+        return f'\n  The exercise calls it with other arguments than {own} takes: restore the `def` line of its cell'
     if isinstance(e, NameError) and name in _INDEXES and hasattr(fn, 'py_func'):
         return f'; in a kernel it is cuda.{name}'
     if isinstance(e, NameError) and name in ('float32', 'float64', 'int32', 'uint32', 'uint8', 'inf'):
@@ -326,18 +343,22 @@ class Interrupted(KeyboardInterrupt):
 
 
 @contextmanager
-def _told_once():
-    "What is warned of in a line is told once, however many cases meet it"
-    with warnings.catch_warnings():
-        show, told = warnings.showwarning, set()
+def _warned_once():
+    "Collects warnings, and shows each once when the cases are done, however many of them meet it"
+    with warnings.catch_warnings(record=True) as found:
+        try:
+            yield found
+        finally:
+            seen = {(w.category, w.filename, w.lineno): w for w in reversed(found)}
+    for w in reversed(seen.values()):
+        warnings.showwarning(w.message, w.category, w.filename, w.lineno, w.file, w.line)
 
-        def once(message, category, filename, lineno, *rest):
-            if (category, filename, lineno) not in told:
-                show(message, category, filename, lineno, *rest)
-            told.add((category, filename, lineno))
 
-        warnings.showwarning = once
-        yield
+def _first_cause(found) -> str:
+    "The early return that a failed case was warned of: what follows from it confuses; '' if there was none"
+    early = next((w for w in found if w.category.__name__ == 'EarlyReturn'), None)
+    found[:] = [w for w in found if w.category.__name__ != 'EarlyReturn']
+    return f'{str(early.message).partition(" To run without")[0]}\n  And then: ' if early else ''
 
 
 def _said(p, fn, e):
@@ -348,8 +369,8 @@ def _said(p, fn, e):
     return f'it stopped with {type(e).__name__}: {str(e).rstrip(".") + meant if meant else e}'
 
 
-def _judge(p, fn):
-    "Try `fn` on every case of `p`; `WrongAnswer` on the first that fails"
+def _judge(p, fn, warned):
+    "Try `fn` on every case of `p`; `WrongAnswer` on the first that fails. `warned` collects the warnings of its cases"
     if p.returns and forgot_return(getattr(fn, 'py_func', fn)):
         why = 'the function has no `return`, so it gives nothing back. End it with `return` and your answer'
         if hasattr(fn, 'py_func'):
@@ -365,15 +386,15 @@ def _judge(p, fn):
             says = f'{p.name} was interrupted, for {with_case}:{line}\n  Is there a loop that never ends?'
             raise Interrupted(says) from e
         except Exception as e:
-            says, line = _said(p, fn, e), _own_line(fn, e.__cause__ or e)
+            says, line = _first_cause(warned) + _said(p, fn, e), _own_line(fn, e.__cause__ or e)
             says = f"{p.name} is not right yet, for {with_case}:\n  {says}{line}\n  hint('{p.name}') gives a hint"
             raise WrongAnswer(says) from e
 
 
 def _hand_in(p, fn):
     "Judge `fn`, say that it is right, and remember it"
-    with _told_once():
-        _judge(p, fn)
+    with _warned_once() as warned:
+        _judge(p, fn, warned)
     print(f'{p.name}: right, on all {len(p.cases)} cases')
     try:
         _remember(p.name)
@@ -385,7 +406,9 @@ def exercise(name: str):  # lesson and exercise, as the lesson writes it: '01.in
     "Decorator that hands the function in when its cell is run, and leaves it as it is"
     if callable(name):
         raise TypeError("@exercise takes the name of the exercise, as the lesson writes it: @exercise('01.invert')")
+    global _last
     p = _problem(name)
+    name = _last = p.name
 
     def look(fn):
         if not callable(fn):
@@ -402,9 +425,14 @@ def exercise(name: str):  # lesson and exercise, as the lesson writes it: '01.in
     return look
 
 
-def hint(name: str):  # lesson and exercise: '01.invert'
+_last = None  # the exercise whose cell was run last
+
+
+def hint(name: str | None = None):  # lesson and exercise, '01.invert'; None: the exercise whose cell was run last
     "Print the next hint, a stronger one each time"
-    p = _problem(name)
+    if not (name or _last):
+        return print("Which exercise? Name it as the lesson does, hint('01.invert'), or run its cell first")
+    p = _problem(name or _last)
     if p.shown == len(p.hints):
         return print('That was the last hint. The solution is folded away below the exercise.')
     p.shown += 1

@@ -5,7 +5,7 @@ import os
 import sys
 import traceback
 
-__all__ = ['ShownBriefly', 'briefly', 'is_machinery']
+__all__ = ['ShownBriefly', 'briefly', 'is_machinery', 'point_to_first_cell']
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 _MACHINERY = ('/IPython/', '/ipykernel/', '/traitlets/')
@@ -85,3 +85,21 @@ def _line(shell, frame):
     if text.startswith('get_ipython().run_cell_magic('):
         text = '%%' + text.split("'")[1]
     return f'{" ".join(cell) if cell else frame.filename}, line {frame.lineno}: {text}'
+
+
+FIRST_CELL = "run the lesson's first cell, or all cells above this one (Run > Run All Above Selected Cell)"
+
+
+def point_to_first_cell():
+    """Let a notebook's `NameError` of an exercise cell say which cell to run first.
+
+    The kernels of the course call it as they start: `course.py` writes that into `.venv/etc/ipython`."""
+    shell = sys.modules['IPython'].get_ipython()
+
+    def show(shell, kind, error, tb, tb_offset=None):
+        cell = shell.history_manager.input_hist_raw[-1]
+        if error.name in ('exercise', 'hint') or '@exercise(' in cell and 'exercise' not in shell.user_ns:
+            error.args = (f'{error}: {FIRST_CELL}',)
+        shell.showtraceback((kind, error, tb), tb_offset=tb_offset)
+
+    shell.set_custom_exc((NameError,), show)

@@ -13,9 +13,10 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.exercise import WrongAnswer, exercise, problems
+from gridstride.exercise import WrongAnswer, exercise, hint, problems
 from gridstride.findings import SameValueRace
 from gridstride.lessons import read_progress
+from gridstride.shown import FIRST_CELL, point_to_first_cell
 from gridstride.sim import cuda
 from right import answers as right_answers
 from wrong import answers
@@ -115,6 +116,12 @@ def test_a_solution_may_be_written_otherwise(name, changes):
     run(by_name[name], src, name)
     assert list(read_progress()) == [name]
 
+def changed_solution(name, old, new):
+    "The lesson's own solution with `new` in place of `old`"
+    src = solutions(by_name[name])[name]
+    assert old in src
+    return src.replace(old, new, 1)
+
 def refused(src, name):
     "What a notebook shows when `src`, a cell, hands in a wrong answer"
     with pytest.raises(WrongAnswer) as e: run(by_name[name], src, name)
@@ -170,7 +177,74 @@ def test_who_hands_in_something_else_is_told_how_it_is_done():
     with pytest.raises(TypeError, match=r"the name of the exercise, .*: @exercise\('01.invert'\)"): exercise(f)
     with pytest.raises(TypeError, match='05.axpy is a function, not str: put @exercise above its def'):
         exercise('05.axpy')('__global__ void axpy() {}')
-    with pytest.raises(KeyError, match="none for that lesson; a name is like '01.invert'"): exercise('1.invert')
+    with pytest.raises(LookupError, match="'99.invert'.*'01.invert'"): exercise('99.invert')
+    with pytest.raises(LookupError, match='01.invert, 01.flip'): exercise('01.inver')
+
+@pytest.mark.parametrize('name', ['1.invert', ' 01.invert ', 'invert', None])
+def test_a_hint_is_found_by_a_short_name(name, capsys, monkeypatch):
+    "And with no name it is of the exercise whose cell was run last"
+    run(by_name['01.invert'], stubs(by_name['01.invert'])['01.invert'], '01.invert')
+    monkeypatch.setattr(problems['01.invert'], 'shown', 0)
+    hint(name) if name else hint()
+    assert problems['01.invert'].hints[0] in capsys.readouterr().out
+
+@pytest.mark.parametrize('cell, pointed', [
+    ("@exercise('01.invert')\ndef invert(i, x, out, n): ...", True), ("hint('01.invert')", True),
+    ("np\n@exercise('01.invert')\ndef invert(i, x, out, n): ...", True), ('nothing_of_ours', False)])
+def test_an_exercise_before_the_first_cell_says_what_to_run(cell, pointed, ipython, capsys):
+    point_to_first_cell()
+    ipython.run_cell(cell, store_history=True)
+    assert (FIRST_CELL in (said := capsys.readouterr().out)) == pointed and 'NameError' in said
+
+def test_a_hint_before_any_exercise_says_how_to_ask(monkeypatch, capsys):
+    monkeypatch.setattr('gridstride.exercise._last', None)
+    hint()
+    assert "hint('01.invert')" in capsys.readouterr().out
+
+@pytest.mark.parametrize('src, own', [
+    ("@exercise('01.invert')\ndef invert(x, out): out[0] = 1-x[0]\n", 'invert(x, out)'),
+    ("@exercise('01.invert')\ndef invert(i, x, out, n, m): out[i] = 1-x[i]\n", 'invert(i, x, out, n, m)'),
+    ("@exercise('12.rows')\ndef norms(x, out): return cuda.jit(lambda x, out: 0)\n", 'norms(x, out)')])
+def test_a_changed_def_line_is_named(src, own):
+    name = src[11:src.index("')")]
+    assert own in refused(src, name)
+    assert own not in refused("@exercise('01.invert')\ndef invert(i, x, out, n): max(1, 2, kay=3)\n", '01.invert')
+
+def test_the_first_of_several_faults_is_shown_alone(recwarn):
+    "An early return leads to all that follows it"
+    index = 't = cuda.threadIdx.x\n'
+    src = changed_solution('12.keep', index, f'{index}        if t >= x.size: return\n')
+    said = refused(src, '12.keep')
+    assert 'thread (8) has returned' in said and not [w for w in recwarn if w.category.__name__ == 'EarlyReturn']
+    assert said.index('has returned') < said.index('count[0]')
+
+def test_atomics_are_named_before_what_they_lead_to():
+    src = """@exercise('12.keep')
+def keep():
+    @cuda.jit
+    def keep_k(x, out, count):
+        t = cuda.threadIdx.x
+        if t < x.size and x[t] > 0: out[cuda.atomic.add(count, 0, 1)] = x[t]
+    return keep_k
+"""
+    said = refused(src, '12.keep')
+    assert 'atomic' in said and 'out[-1]' not in said
+    src = """@exercise('12.last')
+def last():
+    @cuda.jit
+    def sum_k(x, parts, ticket, out):
+        for i in range(cuda.grid(1), x.size, cuda.gridsize(1)): cuda.atomic.add(out, 0, x[i])
+    return sum_k
+"""
+    said = refused(src, '12.last')
+    assert 'out is updated by an atomic' in said and 'NaN' not in said
+
+@pytest.mark.parametrize('name, old, new, shown', [
+    ('18.order', '[0, 2, 4, 6, 1, 3, 5, 7]', '[0, 1, 2, 3, 4, 5, 6, 7]', r'q\[0, 0:8\] = \[(-?\d, ){7}-?\d\]'),
+    ('18.three', 'b[...,0] | b[...,1] << 8 | b[...,2] << 16', 'b[...,2] | b[...,1] << 8 | b[...,0] << 16',
+     r'\[(\d+, ){2}\d+\]: 24 bits [01]{24}')])
+def test_a_wrong_word_is_shown_with_its_input(name, old, new, shown):
+    assert re.search(shown, refused(changed_solution(name, old, new), name))
 
 def test_a_loop_that_never_ends_is_told_of():
     "Memory counts; where it cannot, whoever interrupts sees where the loop is, and nothing of the judge"

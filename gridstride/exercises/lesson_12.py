@@ -1,5 +1,7 @@
 """What the lesson's cells are tried on. Reading this page spoils the exercises."""
 
+import inspect
+
 import numpy as np
 import torch
 
@@ -153,6 +155,17 @@ def _(fn, rng, h, w):
     check_shared_out(t, 'written', h, f'wrote {h} rows', 'each has one of its own', each=32)
 
 
+def check_atomics(t, kernel):
+    "`AssertionError` if an atomic updates anything but the ticket: floats added by atomics have no fixed order"
+    _, parts, ticket, out = inspect.signature(kernel.py_func).parameters
+    wrong = {a['array'] for a in t.accesses if a['verb'] == 'atomic'} & {parts, out}
+    if wrong:
+        raise AssertionError(
+            f'{min(wrong)} is updated by an atomic: floats added by atomics have no fixed order. Each block stores its '
+            f'sum in {parts}[b], takes a ticket by cuda.atomic.add({ticket}, 0, 1), and the last one adds {parts} up'
+        )
+
+
 def shared_out(t, n, parts):
     "`AssertionError` unless all blocks have taken a ticket and left a part, and more than one has read the `n` numbers"
     blocks, tickets = len(parts), t.stats.atomics
@@ -196,10 +209,11 @@ def _(fn, rng, n, blocks, order):
         x, out = normal(rng, n), torch.full((1,), torch.nan)
         with sim.options(order=order), sim.trace(keep=10**6) as t:
             kernel[blocks, 64](torch.tensor(x), parts, ticket, out)
+        check_atomics(t, kernel)
         if torch.isnan(out[0]):
             raise AssertionError(
-                f'out[0] is NaN after the {run} launch: it was not written (did no block take the last ticket?), '
-                'or it was computed from something that was not'
+                f'out[0] is NaN after the {run} launch: no block stored it (did one take the last ticket?), '
+                'or it was computed from an uninitialized element'
             )
         check(out, x.sum(dtype=np.float64).astype(np.float32).reshape(1), atol=1e-4)
         if t.stats.atomics > blocks + 1:  # one more may empty the ticket
@@ -208,6 +222,12 @@ def _(fn, rng, n, blocks, order):
         shared_out(t, n, parts)
     if ticket[0] != 0:
         raise AssertionError(f'ticket[0] is {int(ticket[0])} after the launch: set it to 0 for the next one')
+
+
+def refuse_atomics(t):
+    "`AssertionError` if the launch used atomics: an index from one has no fixed order"
+    if t.stats.atomics:
+        raise AssertionError('an index taken by an atomic has no fixed order on a GPU: take it from a scan of flags')
 
 
 @problem(
@@ -229,14 +249,15 @@ def _(fn, rng, n, share):
     want = x[x > 0].astype(np.float32)
     out, count = torch.full((n,), torch.nan), torch.full((1,), -1, dtype=torch.int32)
     with sim.trace() as t:
-        kernel[1, 128](torch.tensor(x.astype(np.float32)), out, count)
+        try:
+            kernel[1, 128](torch.tensor(x.astype(np.float32)), out, count)
+        finally:
+            refuse_atomics(t)  # before whatever they led to
     if count[0] != len(want):
         raise AssertionError(f'count[0] is {int(count[0])}, but {len(want)} of the {n} numbers are positive')
     check(out[: len(want)], want)
     if not torch.isnan(out[len(want) :]).all():
         raise AssertionError(f'out[{len(want)}:] was written, behind the numbers that are kept')
-    if t.stats.atomics:
-        raise AssertionError('a place taken by an atomic is not in order on a GPU: find it by a scan')
     if n == 128 and t.stats.shared_load_requests > 120:
         found = f'{t.stats.shared_load_requests} requests of shared memory'
         raise AssertionError(f'{found}: a scan in steps 1, 2, 4, ... needs no more than 60 or so for four warps')

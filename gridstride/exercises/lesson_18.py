@@ -18,8 +18,9 @@ __all__ = ['GROUPS', 'losses', 'same']
 GROUPS = 'row', 128, 64, 32  # from the cheapest on
 
 
-def same(got, want, what):
-    "`AssertionError` unless a tensor has the shape, the type and the numbers that are wanted"
+def same(got, want, what, of=None):
+    """`AssertionError` unless a tensor has the shape, the type and the values that are wanted; `of(row, column)` is the
+    input of an element, as the message shows it"""
     if not isinstance(got, torch.Tensor) or got.dtype != want.dtype or got.shape != want.shape:
         said = f'{got.dtype} {tuple(got.shape)}' if isinstance(got, torch.Tensor) else repr(got)
         raise AssertionError(f'{what} are to be {want.dtype} {tuple(want.shape)}; got {said}')
@@ -27,7 +28,8 @@ def same(got, want, what):
         row, column = (got != want).nonzero()[0].tolist()
         have, right = got[row, column].item(), want[row, column].item()
         both = (f'{o & 0xFFFFFFFF:#010x}' if want.dtype == torch.int32 else str(o) for o in (have, right))
-        raise AssertionError('{}[{}, {}] is {}, and should be {}'.format(what, row, column, *both))
+        made_of = f', from {of(row, column)}' if of else ''
+        raise AssertionError('{}[{}, {}] is {}, and must be {}{}'.format(what, row, column, *both, made_of))
 
 
 def of_unchanged(fn, x):
@@ -60,7 +62,9 @@ def _(fn, rng, **case):
     got = fn(**case)
     want = 8e9 * case['gbs'] / (case['weights'] * (case['bits'] + 16 / case['group']))
     if (n := number(got)) is None or not abs(n / want - 1) <= 1e-9:
-        raise AssertionError(f'got {got!r}, but it is {want:.2f} words a second')
+        eight = n and any(abs(n * f / want - 1) <= 1e-9 for f in (8, 1 / 8))
+        advice = ': a factor of 8, as between bits and bytes' if eight else ''
+        raise AssertionError(f'got {got!r}, but it is {want:.2f} words per second{advice}')
 
 
 def losses(w):
@@ -84,10 +88,25 @@ def exact_in_64s(rng, columns):
     return torch.tensor(q * sizes[:, None], dtype=torch.float32).flatten(1)
 
 
+def rounded(rng, at):
+    """256 columns whose values are `at` of a step, so that 4 bits round all of them to 0, or all to 1: the energy of what
+    they keep differs from that of the matrix, which decibels are defined by"""
+    w = rng.uniform(at, at + 0.04, (16, 256)) * rng.choice([-1, 1], (16, 256))
+    w[:, ::64] = 7
+    return torch.tensor(w, dtype=torch.float32)
+
+
+def matrix(rng, columns, kind):
+    "A matrix of a case"
+    if kind == 'exact':
+        return exact_in_64s(rng, columns)
+    return rounded(rng, 0.51 if kind == 'up' else 0.45) if kind in ('up', 'down') else with_outliers(rng, columns)
+
+
 @problem(
     '18.group',
     cases=[
-        dict(columns=columns, wanted=wanted, exact=columns == 256)
+        dict(columns=columns, wanted=wanted, kind='exact' if columns == 256 else 'outliers')
         for columns, wanted in (
             (512, 'row'),
             (512, 128),
@@ -100,7 +119,8 @@ def exact_in_64s(rng, columns):
             (100, 'row'),
             (256, 64),
         )
-    ],
+    ]
+    + [dict(columns=256, wanted=32, kind='up', least=8.5), dict(columns=256, wanted='row', kind='down', least=6)],
     hints=[
         'Try them from the largest on, and return the first that is good enough.',
         "A group must divide `w.shape[1]`; `'row'` always does.",
@@ -108,10 +128,11 @@ def exact_in_64s(rng, columns):
         'infinite.',
     ],
 )
-def _(fn, rng, columns, wanted, exact):
-    w = exact_in_64s(rng, columns) if exact else with_outliers(rng, columns)
+def _(fn, rng, columns, wanted, kind, least=None):
+    w = matrix(rng, columns, kind)
     found = losses(w)
-    least = max(found.values()) + 1 if wanted is None else found[wanted] - 1e-3
+    if least is None:
+        least = max(found.values()) + 1 if wanted is None else found[wanted] - 1e-3
     got = fn(w, least)
     if got != wanted or isinstance(got, str) != isinstance(wanted, str):
         said = ', '.join(f'{g}: {db:.2f}' for g, db in found.items())
@@ -162,7 +183,12 @@ def _(fn, rng, words):
 def _(fn, rng, rows, columns):
     q = torch.tensor(rng.integers(-8, 8, (rows, columns)), dtype=torch.int8)
     n = (q + 8).to(torch.uint8).view(rows, -1, 8)[..., [0, 2, 4, 6, 1, 3, 5, 7]]
-    same(of_unchanged(fn, q), formats.pack_bits(n.flatten(1), 4).view(torch.int32), 'words')
+    same(
+        of_unchanged(fn, q),
+        formats.pack_bits(n.flatten(1), 4).view(torch.int32),
+        'words',
+        lambda r, c: f'q[{r}, {8 * c}:{8 * c + 8}] = {q[r, 8 * c : 8 * c + 8].tolist()}; lowest nibble first',
+    )
 
 
 @problem(
@@ -176,7 +202,14 @@ def _(fn, rng, rows, columns):
 )
 def _(fn, rng, rows, columns):
     q = torch.tensor(rng.integers(-4, 4, (rows, columns)), dtype=torch.int8)
-    same(of_unchanged(fn, formats.pack_bits((q + 4).to(torch.uint8), 3)), q, 'weights')
+    packed = formats.pack_bits((q + 4).to(torch.uint8), 3)
+
+    def three_bytes(r, c):
+        b = packed[r, c // 8 * 3 : c // 8 * 3 + 3].tolist()
+        bits = f'{b[0] | b[1] << 8 | b[2] << 16:024b}'
+        return f'the bytes {b}: 24 bits {bits}, of which weight {c % 8} has the bits {3 * (c % 8)} to {3 * (c % 8) + 2}'
+
+    same(of_unchanged(fn, packed), q, 'weights', three_bytes)
 
 
 def in_blocks(t, k, HEIGHT, BLOCK):
@@ -209,8 +242,8 @@ def in_blocks(t, k, HEIGHT, BLOCK):
     hints=[
         'As `int4_k`. Column `c` is in byte `c//4`, its bits begin at `2*(c % 4)`.',
         'The scale of column `c` of row `r` is number `r*(k//G) + c//G`, `c` being the column in the whole row.',
-        'The numbers of a byte are `uint8`: to a float first, `- 2` then. A shift by a block wants its type: '
-        '`.to(tl.uint8)`.',
+        'The values of a byte are `uint8`: convert to float first, then subtract 2. `G` may be larger than `BLOCK`, so '
+        'no block has `BLOCK//G` columns of scales: load one scale per column.',
     ],
 )
 def _(fn, rng, h, k, G, HEIGHT, BLOCK):

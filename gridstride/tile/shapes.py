@@ -68,6 +68,9 @@ def _shape(shape):
     for o in shape:
         if not isinstance(o, int):
             raise refuse('the shape of a block is known only when the kernel runs', 'Sizes are tl.constexpr arguments.')
+        if o < 1:
+            raise refuse(f'a block of shape {list(map(int, shape))} has no element',
+                         'If a size is a quotient such as BLOCK//G, G must not exceed BLOCK.')  # fmt: skip
         if not _is_power_of_2(o):
             raise refuse(f'a block of shape {list(map(int, shape))}: {o} is no power of 2',
                          'Take the next one, and mask what is too much.')  # fmt: skip

@@ -52,6 +52,12 @@ def of_eight_bits(w, least):
     return next((g for g in ('row', 128, 64, 32) if divides(w, g) and db(g) >= least), None)
 
 
+@wrong('18.group')
+def decibels_of_swapped_arguments(w, least):
+    def db(g): return formats.decibels(formats.restore(formats.symmetric(w, 4, g)), w)
+    return next((g for g in ('row', 128, 64, 32) if divides(w, g) and db(g) >= least), None)
+
+
 def of(line): return f'__device__ int nibble(unsigned w, int i) {{ return {line}; }}'
 
 @wrong('18.sign')
