@@ -224,7 +224,7 @@ class NotSimulated(KernelError, NotImplementedError):
 
 
 class NotCompiled(KernelError, TypeError):
-    "Something that Triton's compiler refuses, and that Python alone might take"
+    "Something that the compiler of Triton or Numba refuses, and that Python alone might take"
 
     kind = 'not compiled'
 

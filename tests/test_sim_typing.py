@@ -1,9 +1,14 @@
 """What the simulator takes, and how it types it, against numba-cuda's own front end, which needs no GPU."""
+import linecache
+
 import numpy as np
 import pytest
 
+from gridstride import sim
 from gridstride.numba_cuda import import_numba_cuda
+from gridstride.sim import cuda
 from gridstride.sim.arithmetic import compare
+from gridstride.sim.atomics import atomic_types
 
 pytest.importorskip('numba_cuda', reason='numba-cuda is for Linux')
 
@@ -37,3 +42,43 @@ def test_integers_are_compared_in_the_type_that_numba_takes():
             kind = float if found.startswith('(float64') else int
             assert compare('Lt', y, x)[0] == (kind(y[0]) < kind(x[0])), (a, b)
     assert as_float == {frozenset(('uint64', f'int{n}')) for n in (8, 16, 32, 64)}
+
+
+ATOMICS = 'add sub max min nanmax nanmin and_ or_ xor inc dec exch cas compare_and_swap'.split()
+ELEMENTS = [*INTEGERS, 'float16', 'float32', 'float64', 'complex64', 'complex128']
+
+
+def atomic_kernel(name):
+    "The code of a kernel with one atomic operation, whose source can be read"
+    given = dict(cas='x, 0, v, v', compare_and_swap='x, v, v').get(name, 'x, 0, v')
+    source, file = f'def k(x, v):\n    cuda.atomic.{name}({given})\n', f'<atomic {name}>'
+    linecache.cache[file] = len(source), None, source.splitlines(True), file
+    return compile(source, file, 'exec')
+
+
+def kernel_of(code, cuda):
+    space = dict(cuda=cuda)
+    exec(code, space)
+    return space['k']
+
+
+@pytest.mark.parametrize('name', ATOMICS)
+def test_atomics_take_what_numba_takes(name):
+    real, code = import_numba_cuda(), atomic_kernel(name)
+    from numba.core.errors import TypingError
+    for dtype in ELEMENTS:
+        t = numba_type(dtype)
+        try:
+            typed(kernel_of(code, real), t[:], t)
+            taken = True
+        except TypingError:
+            taken = False
+        assert (dtype in atomic_types(name)) == taken, dtype
+        k = cuda.jit(kernel_of(code, cuda))
+        x = np.ones(1, dtype)
+        if taken:
+            k[1, 1](x, x[0])
+            continue
+        for engine, kind in dict(lanes=sim.NotCompiled, c=NotImplementedError).items():
+            with sim.options(engine=engine), pytest.raises(kind) as e: k[1, 1](x, x[0])
+            assert e.value.line == (None if engine == 'c' and x.dtype.kind == 'c' else 2)

@@ -429,7 +429,7 @@ def atomics(x, f, d, i4, i8, u4, u8):
     cuda.atomic.add(u8, 0, v); cuda.atomic.sub(u8, 1, v); cuda.atomic.max(u8, 2, v); cuda.atomic.min(u8, 3, v)
     cuda.atomic.inc(u8, 4, 11); cuda.atomic.dec(u8, 5, 11)
     if i == 7:
-        cuda.atomic.exch(f, 5, 2.5); cuda.atomic.exch(d, 6, 2.5); cuda.atomic.exch(i8, 7, -5)
+        cuda.atomic.exch(i8, 7, -5)
         i4[7] = cuda.atomic.cas(i4, 7, 0, 5) + cuda.atomic.cas(i8, 8, 0, 7)
         cuda.atomic.compare_and_swap(u8[7:], 0, 9)
 

@@ -5,10 +5,22 @@ Sums are done for all lanes at once; the others one lane after the other.
 
 import numpy as np
 
+from ..findings import NotCompiled
 from .intrinsics import Room, intrinsic
 from .memory import View, as_element, locate, no_array, refuse_to_write
 
 __all__ = ['atomic']
+
+_INTEGERS = 'int32', 'uint32', 'int64', 'uint64'
+_TYPES = dict.fromkeys('and_ or_ xor exch cas compare_and_swap'.split(), _INTEGERS)
+_TYPES |= dict.fromkeys(('inc', 'dec'), ('uint32', 'uint64'))
+
+
+def atomic_types(
+    name,  # of an operation: 'add', 'and_'
+) -> tuple:  # of names of dtypes
+    "The elements that `cuda.atomic.<name>` takes in numba-cuda, which compiles it for no others"
+    return _TYPES.get(name, (*_INTEGERS, 'float32', 'float64'))
 
 
 def _sums(old, off, v):
@@ -47,8 +59,16 @@ def _always(found, *_):
     return np.ones(len(found), bool)
 
 
+def _wrong_type(run, m, site, name, ary):
+    "The `NotCompiled` for elements that the operation does not take"
+    what = f'cuda.atomic.{name} on {ary.name}, whose elements are {ary.dtype}, which Numba does not compile'
+    return run.refusal(site, m, what, f'It takes {", ".join(atomic_types(name))}.', NotCompiled)
+
+
 # reads: does what it leaves depend on what was there? writes: from what it found, does it write?
 def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
+    types = {np.dtype(o) for o in atomic_types(name)}
+
     def change(run, m, site, ary, idx, *values):
         "`ary[idx]` is changed, and nobody comes between; returns what was there"
         if len(values) != len(takes):
@@ -59,6 +79,8 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
             if hasattr(ary, 'fields'):
                 raise run.refusal(site, m, f'an atomic on {ary.name}, which has records', 'Give it a field of them.')
             raise no_array(run, ary, site)
+        if ary.dtype not in types:
+            raise _wrong_type(run, m, site, name, ary)
         off = locate(run, m, ary, idx, site)
         if isinstance(off, View):
             raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it an index for each axis.')

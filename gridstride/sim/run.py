@@ -132,10 +132,10 @@ class Run:
         "The exception about a site, by the thread of lane `by` or of the first lane of `m`"
         return exception_of(kind, code, 'python', fields, self.place(site, m, by), other)
 
-    def refusal(self, site, m, what, mend=''):
-        "The exception that says what is not simulated"
+    def refusal(self, site, m, what, mend='', kind=NotSimulated):
+        "The exception that says what is not simulated, or of another kind"
         place = self.place(site, m)
-        return NotSimulated(
+        return kind(
             what,
             mend,
             kernel=place.kernel,

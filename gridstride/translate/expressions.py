@@ -942,31 +942,19 @@ class _Calls:
             return self.subtract(at, args[0], type)
         if type == 'long long' and op in _NATIVE['unsigned long long']:
             return self.as_unsigned(f'atomic{self._NAMES[op]}', at, args)
-        if type == 'double' and op == 'exch':
-            return self.exchange(at, args[0])
         if op in ('nanmax', 'nanmin') and type in _INTEGERS:
             return self.atomic_call(op[3:], m, at, values)
-        if op in ('max', 'min', 'nanmax', 'nanmin', 'inc', 'dec') and type in (*_INTEGERS, 'float', 'double'):
-            name, text = _atomic_helper(op, m.dtype)
-            self.helpers.setdefault((name, type), text)
-            return Text(f'{name}({at}, {args[0].text})', PRIMARY, type)
-        raise Unsupported(
-            f'cuda.atomic.{op} on {m.dtype}',
-            'CUDA has atomic operations for whole numbers of 32 and 64 bits and, some of them, for floats.',
-        )
+        name, text = _atomic_helper(op, m.dtype)
+        self.helpers.setdefault((name, type), text)
+        return Text(f'{name}({at}, {args[0].text})', PRIMARY, type)
 
     def subtract(self, at, a, type):
         "A subtraction as an addition"
-        if type in ('float', 'double', '__half'):
+        if type in ('float', 'double'):
             return Text(f'atomicAdd({at}, -{under(a)})', PRIMARY, type)
         if type == 'unsigned long long':
             return Text(f'atomicAdd({at}, -(unsigned long long){under(a)})', PRIMARY, type)
         return self.as_unsigned('atomicAdd', at, [Text(f'-{under(self.cast(a, "long long"))}', UNARY, 'long long')])
-
-    def exchange(self, at, a):
-        "An exchange of doubles, by their bits"
-        call = f'atomicExch((unsigned long long *){at}, __double_as_longlong({a.text}))'
-        return Text(call if self.quiet else f'__longlong_as_double({call})', PRIMARY, 'double')
 
     def as_unsigned(self, name, at, args):
         "An atomic operation on a `long long`, which CUDA has for unsigned ones only: the bits are the same"
@@ -1029,9 +1017,8 @@ _NATIVE = {
         'unsigned int': 'add sub max min exch and or xor cas inc dec',
         'long long': 'max min',
         'unsigned long long': 'add max min exch and or xor cas',
-        'float': 'add exch',
+        'float': 'add',
         'double': 'add',
-        '__half': 'add',
     }.items()
 }  # what CUDA's functions take
 _TAKES_LOW = {'add', 'sub', 'mul', 'cast', 'neg'}

@@ -733,10 +733,14 @@ class _Uses:
             for a, p in zip(e.args, e.value.given):
                 self.pass_on(a, p)
         else:
-            if e.op == 'cmp' and all(is_int(a.type) for a in e.args):
+            if self.compares(e):
                 self.compared.append(e.args)
             for a, where in zip(e.args, self.sinks(e, sink)):
                 self.use(a, where)
+
+    def compares(self, e):
+        "Does `e` compare integers as such? As float64 it needs all of their bits"
+        return e.op == 'cmp' and all(is_int(a.type) for a in e.args) and not rounds(*e.args, self.ranges.of)
 
     def use_variable(self, e, sink):
         if not is_int(e.type):
@@ -753,7 +757,7 @@ class _Uses:
             return [sink] * n
         if e.op == 'select':
             return [None] + [sink] * (n - 1)
-        if e.op == 'cmp' and all(is_int(a.type) for a in e.args):
+        if self.compares(e):
             return ['compare'] * n
         if e.op == 'load':
             return ['low'] * n

@@ -7,6 +7,7 @@ import sys
 
 import numpy as np
 
+from ...sim.atomics import atomic_types
 from ...sim.constants import SIZE, SIZE_MEND, constant, outside, shape_of
 from ..tree import ONE, ZERO, Atomic, Call, E, Memory, View, array, const, number, row_strides, tuple_of
 from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_int, join_types, unsigned, value_type
@@ -276,16 +277,19 @@ def _atomic(op, values=1):
         if len(args) != values:
             raise TypeError
         view = fn.arrays.need_view(node, ary)
+        if (dtype := view.memory.dtype) not in atomic_types(op):
+            what = f'cuda.atomic.{op} on {dtype}, which Numba does not compile'
+            raise fn.error(node, what, f'It takes {", ".join(atomic_types(op))}.')
         at = fn.arrays.place(node, view, idx.args if idx.op == 'tuple' else [idx])
         view.memory.write()
         operands = [*at, *map(convert.need_number, args)]
-        return E('atomic', value_type(view.memory.dtype), operands, Atomic(op, view.memory, len(at)))
+        return E('atomic', value_type(dtype), operands, Atomic(op.strip('_'), view.memory, len(at)))
 
     return _f
 
 
 for _n in 'add sub max min nanmax nanmin and_ or_ xor inc dec exch'.split():
-    CALLS[f'cuda.atomic.{_n}'] = _atomic(_n.strip('_'))
+    CALLS[f'cuda.atomic.{_n}'] = _atomic(_n)
 CALLS['cuda.atomic.cas'] = _atomic('cas', 2)
 CALLS['cuda.atomic.compare_and_swap'] = lambda fn, node, ary, old, val: CALLS['cuda.atomic.cas'](
     fn, node, ary, ZERO, old, val
