@@ -238,7 +238,7 @@ class SameValueRace(RuntimeWarning):
 
 
 class MissingBarrier(RuntimeWarning):
-    "A lane reads from memory what another lane of its program has stored, with no barrier between"
+    "A program's threads use one element with no barrier in between, or one releases what the others did"
 
 
 class UndefinedLanes(RuntimeWarning):
@@ -450,6 +450,15 @@ WORDS = {
     ('racecheck', 'read_back'): Words(
         'line {line} of {kernel}: {element} is read by another lane than the one that stored it in line {stored}. '
         'On a GPU these are threads: put tl.debug_barrier() between'
+    ),
+    ('racecheck', 'stored_again'): Words(
+        'line {line} of {kernel}: {element} is written by another lane than the one that wrote it in line {stored}. '
+        'On a GPU these are threads, and either value may stay: put tl.debug_barrier() between'
+    ),
+    ('racecheck', 'released'): Words(
+        'line {line} of {kernel}: {element} is {now}, and another program {before} it in line {stored}, before its '
+        'atomic in line {released}. That atomic is executed by one thread of the program and does not wait for the '
+        'others: put tl.debug_barrier() before line {released}'
     ),
     ('racecheck', 'lanes_update'): Words(
         '{element} is read and written by several lanes of one program: one change of several is kept',
@@ -995,6 +1004,8 @@ WARNINGS = {
     'same_value': ('racecheck', SameValueRace),
     'same_value_programs': ('racecheck', SameValueRace),
     'read_back': ('racecheck', MissingBarrier),
+    'stored_again': ('racecheck', MissingBarrier),
+    'released': ('racecheck', MissingBarrier),
     'undefined_stored': ('initcheck', UndefinedLanes),
     'undefined_address': ('initcheck', UndefinedLanes),
     'undefined_decision': ('initcheck', UndefinedLanes),
@@ -1146,5 +1157,5 @@ def warn_of(code, dialect, fields):
     kind, category = WARNINGS[code]
     what, mend = text_of(kind, code, dialect, fields)
     warning = category(f'{what}. {switch_off(kind, code, dialect) or mend}')
-    warning.kind, warning.line = kind, fields.get('line')
+    warning.kind, warning.code, warning.fields, warning.line = kind, code, fields, fields.get('line')
     warnings.warn(warning, stacklevel=outside_level())

@@ -417,6 +417,8 @@ REFUSED = {
     "x = tl.program_id(0) + 'a'": "the text 'a' stands where a value belongs",
     'x = tl.arange(0, 4) < out_ptr': 'a comparison of int32 and pointer<fp32>',
     'x = out_ptr[tl.arange(0, 4)]': 'x[<[4], int32>] of an address',
+    'x = tl.arange(0, 8)[..., None]': 'x[..., None]',
+    'x = tl.arange(0, 8)[:, :, None]': 'a new axis 2',
     'x = tl.arange(0, 16/2)': 'its bounds are whole numbers',
     'x = 1 < 2 < 3': 'two comparisons in one',
     'f = lambda x: x': 'lambda in a kernel',
@@ -652,3 +654,138 @@ def test_asm_finds_the_kernel_inside():
 def test_a_name_that_is_not_there_is_told_to_hasattr():
     from gridstride.tile import language
     assert hasattr(language, 'load') and not hasattr(language, 'mean') and getattr(language, 'fn', None) is None
+
+
+# Order among the threads of a program
+
+@triton.jit
+def ticket_kernel(x_ptr, parts_ptr, count_ptr, out_ptr, BARRIER: tl.constexpr, USED: tl.constexpr, SINGLE: tl.constexpr,
+                  N: tl.constexpr):
+    "Programs leave their parts, and the last one to come adds them"
+    p, i = tl.program_id(0), tl.arange(0, N)
+    x = tl.load(x_ptr + p*N + i)
+    if SINGLE: tl.store(parts_ptr + p, tl.sum(x))
+    else: tl.store(parts_ptr + p*N + i, x)
+    if BARRIER: tl.debug_barrier()
+    if USED: ticket = tl.atomic_add(count_ptr, 1)
+    else:
+        tl.atomic_add(count_ptr, 1)
+        ticket = tl.atomic_add(count_ptr, 0) - 1
+    if ticket == tl.num_programs(0) - 1:
+        if SINGLE: tl.store(out_ptr, tl.sum(tl.load(parts_ptr + tl.arange(0, 4))))
+        else: tl.store(out_ptr, tl.sum(tl.load(parts_ptr + tl.arange(0, 4*N))))
+
+def missing_barriers(kernel, grid, *args, **meta):
+    "The fields of the warnings of a missing barrier, and no other warnings"
+    with warnings.catch_warnings(record=True) as heard:
+        warnings.simplefilter('always')
+        run(kernel, grid, *args, **meta)
+    assert all(o.category is MissingBarrier for o in heard), [str(o.message) for o in heard]
+    return [o.message for o in heard]
+
+@pytest.mark.parametrize('used', [True, False])
+@pytest.mark.parametrize('barrier, single, found', [(False, False, 1), (True, False, 0), (False, True, 0)])
+def test_a_scalar_atomic_releases_the_stores_of_one_thread_alone(used, barrier, single, found):
+    x, out, count = torch.rand(32), torch.zeros(1), torch.zeros(1, dtype=torch.int32)
+    heard = missing_barriers(ticket_kernel, (4,), x, torch.zeros(32), count, out, BARRIER=barrier, USED=used, N=8,
+                             SINGLE=single)
+    assert len(heard) == found
+    torch.testing.assert_close(out, x.sum()[None], rtol=1e-5, atol=1e-6)
+    for o in heard:
+        atomic = 'ticket = tl.atomic_add(count_ptr, 1)' if used else '    tl.atomic_add(count_ptr, 1)'
+        assert (o.code, o.fields['array']) == ('released', 'parts_ptr')
+        assert o.fields['released'] == line_of(ticket_kernel, atomic)
+        assert o.fields['stored'] == line_of(ticket_kernel, 'else: tl.store(parts_ptr + p*N')
+
+
+@triton.jit
+def locked_kernel(x_ptr, sum_ptr, lock_ptr, BARRIER: tl.constexpr, CAS: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    x = tl.load(x_ptr + tl.program_id(0)*N + i)
+    while tl.atomic_cas(lock_ptr, 0, 1) == 1: pass
+    tl.store(sum_ptr + i, tl.load(sum_ptr + i) + x)
+    if BARRIER: tl.debug_barrier()
+    if CAS: unused = tl.atomic_cas(lock_ptr, 1, 0)  # noqa: F841
+    else: _ = tl.atomic_xchg(lock_ptr, 0)
+
+@pytest.mark.parametrize('cas', [True, False])
+@pytest.mark.parametrize('n', [1, 16])
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+def test_a_lock_is_released_behind_a_barrier(cas, n, order):
+    for barrier in True, False:
+        x, total, lock = torch.rand(5, n), torch.zeros(n), torch.zeros(1, dtype=torch.int32)
+        with tile.options(order=order):
+            heard = missing_barriers(locked_kernel, (5,), x, total, lock, BARRIER=barrier, CAS=cas, N=n)
+        torch.testing.assert_close(total, x.sum(0), rtol=1e-5, atol=1e-6)
+        assert [o.code for o in heard] == ['released']*(n > 1 and not barrier)
+
+
+@triton.jit
+def counted_kernel(x_ptr, count_ptr, out_ptr, USED: tl.constexpr, BLOCK: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    tl.store(x_ptr + i, i*1.)
+    if BLOCK: old = tl.atomic_add(count_ptr + i, 1)
+    elif USED: old = tl.atomic_add(count_ptr, 1)
+    else:
+        tl.atomic_add(count_ptr, 1)
+        old = 0
+    tl.store(out_ptr + i, tl.load(x_ptr + N - 1 - i) + old)
+
+@pytest.mark.parametrize('used, block, found', [(True, False, 0), (False, False, 1), (True, True, 1)])
+def test_threads_meet_at_a_scalar_atomic_whose_result_they_use(used, block, found):
+    "The compiler gives one thread's result to all of them; lanes of an atomic keep their own"
+    heard = missing_barriers(counted_kernel, (1,), torch.zeros(8), torch.zeros(8, dtype=torch.int32), torch.zeros(8),
+                             USED=used, BLOCK=block, N=8)
+    assert [o.code for o in heard] == ['read_back']*found
+
+
+@triton.jit
+def tail_kernel(x_ptr, BARRIER: tl.constexpr, SHIFT: tl.constexpr, SAME: tl.constexpr, N: tl.constexpr):
+    i, j = tl.arange(0, N), tl.arange(0, N//2)
+    tl.store(x_ptr + i, i)
+    if BARRIER: tl.debug_barrier()
+    tl.store(x_ptr + SHIFT + j, SHIFT + j if SAME else 7*j)
+
+@pytest.mark.parametrize('barrier, shift, same, found',
+                         [(False, 4, False, 1), (True, 4, False, 0), (False, 0, False, 0), (False, 8, False, 0),
+                          (False, 4, True, 0)])
+def test_two_stores_of_one_element_by_two_lanes(barrier, shift, same, found):
+    out = torch.zeros(16, dtype=torch.int32)
+    heard = missing_barriers(tail_kernel, (1,), out, BARRIER=barrier, SHIFT=shift, SAME=same, N=8)
+    assert [o.code for o in heard] == ['stored_again']*found
+    assert [(o.fields['index'], o.fields['stored']) for o in heard] == \
+        [((4,), line_of(tail_kernel, 'x_ptr + i, i'))]*found
+
+
+def test_windows_that_overlap_lose_what_another_lane_has_added():
+    @triton.jit
+    def kernel(x_ptr, v_ptr, BARRIER: tl.constexpr, N: tl.constexpr):
+        i = tl.arange(0, N)
+        v = tl.load(v_ptr + i)
+        a, b = tl.load(x_ptr + i), tl.load(x_ptr + i + 1)
+        tl.store(x_ptr + i, a + v)
+        if BARRIER: tl.debug_barrier()
+        tl.store(x_ptr + i + 1, b + v)
+    assert [o.code for o in missing_barriers(kernel, (1,), torch.zeros(9), torch.rand(8), BARRIER=False, N=8)] \
+        == ['stored_again']
+
+
+# Indices
+
+@triton.jit
+def indexed_kernel(x_ptr, a_ptr, b_ptr, c_ptr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at = i[:, None]*N + i[None]
+    x = tl.load(x_ptr + at)
+    tl.static_assert(x[None, :].shape[0] == 1 and len(x[None, :].shape) == 3)
+    tl.static_assert(x[:, None].shape[1] == 1 and len(x[:, None].shape) == 3)
+    tl.static_assert(len(i[:, :].shape) == 1)
+    tl.static_assert(tl.load(x_ptr)[:, None].shape[0] == 1)
+    tl.store(a_ptr + at, tl.sum(x[None, :], 0))
+    tl.store(b_ptr + at, tl.sum(x[:, None], 1))
+    tl.store(c_ptr + at[None, None], x[None][:, None])
+
+def test_fewer_indices_than_axes():
+    x, outs = torch.rand(4, 4), torch.zeros(3, 4, 4)
+    run(indexed_kernel, (1,), x, *outs, N=4)
+    assert all(torch.equal(o, x) for o in outs)

@@ -2,8 +2,8 @@
 
 The modules, in the order in which they are read best:
 
-- what a learner calls: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (files of one), `magic` (`%%cuda`), `program` (a whole program
-  with its `main`);
+- what a learner calls: `kernel` (`cuda_kernel`), `load` (`load_cuda`), `extension` (files that are one), `magic`
+  (`%%cuda`), `program` (a whole program with its `main`);
 - a source is read: `tokens`, `code` (with their brackets), `preprocessor`, `includes`, `declarations`, `reader` (its
   functions), `sides` (what the host may call), `plain` (files that are the host's alone), `doubts` (variables that may
   have no value);

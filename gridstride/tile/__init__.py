@@ -21,9 +21,10 @@ warning tells if such a lane comes through to a result, as Triton promises nothi
 
 What is not modelled:
 
-- how a program is spread over threads: layouts, warps, shared memory, pipelines. A lane that reads from memory what
-  another lane of its program has stored is warned of, unless a `tl.debug_barrier` or an atomic is between; whether the
-  two are one thread nobody knows here;
+- how a program is spread over threads: layouts, warps, shared memory, pipelines. A warning reports a lane that reads
+  or overwrites what another lane of its program has stored, and an atomic that releases what other lanes did, unless a
+  `tl.debug_barrier` is in between, or a scalar atomic whose result is used; the two lanes may be one thread, which is
+  not known here. A block that is loaded, and then stored by other lanes, is not reported;
 - the last bits of what a GPU approximates (`tl.exp` and its kin, division of fp32), of sums in another order, and of
   a product and a sum that the compiler fuses;
 - what lies between the rows of a slice: it counts as the slice's own;

@@ -207,7 +207,7 @@ class tensor:
     def __getitem__(self, index):
         index = index if isinstance(index, tuple) else (index,)
         if not all(o is None or isinstance(o, slice) and o == slice(None) for o in index):
-            shown = ', '.join(':' if isinstance(o, slice) else str(getattr(o, 'type', o)) for o in index)
+            shown = ', '.join(map(_index, index))
             if self.dtype.is_ptr():
                 mend = 'An argument that is an array is the address of its first element: tl.load(x + i).'
                 raise refuse(f'x[{shown}] of an address', mend)
@@ -215,13 +215,28 @@ class tensor:
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
             raise refuse(f'x[{shown}]: a block has no elements that one could take out', mend)
-        if sum(o is not None for o in index) != self.data.ndim:
-            raise refuse(f'{len(index)} indices for a block of shape {list(map(int, self.shape))}')
-        return shaped(self, lambda a: np.asarray(a)[index])
+        out = self
+        for axis, o in enumerate(index):  # as Triton does it: fewer indices than axes, or more, may be given
+            out = out if o is not None else _with_axis(out, axis)
+        return out
 
     def to(self, dtype, fp_downcast_rounding=None, bitcast=False):
         "The value as another type; `bitcast` keeps its bits"
         return _to(self, dtype, fp_downcast_rounding, bitcast)
+
+
+def _index(o):
+    "An index as the source has it"
+    return ':' if isinstance(o, slice) else '...' if o is Ellipsis else str(getattr(o, 'type', o))
+
+
+def _with_axis(x, axis):
+    "The value with one more axis of size 1, which a scalar gets wherever it is"
+    axis = axis if x.data.ndim else 0
+    if axis > x.data.ndim:
+        shape = list(map(int, x.shape))
+        raise refuse(f'a new axis {axis} for a block of shape {shape}', f'There can be one at 0 to {x.data.ndim}.')
+    return shaped(x, lambda a: np.expand_dims(np.asarray(a), axis))
 
 
 def made(data, t, *operands, region=None):

@@ -254,7 +254,8 @@ class _Launch:
         if number is None:
             return False
         run.number, run.program, run.start, run.known = number, position, len(run.stamps), ()
-        run.lacking, run.over, run.recent = 0, None, []
+        run.lacking, run.over = 0, None
+        run.fence()
         run.in_time()
         if run.trace:
             run.trace.program()

@@ -363,12 +363,12 @@ def _note(run, region, active, verb, p, m, value=None, sem=None):
     if run.initcheck and shadow.unwritten is not None:
         shadow.initcheck(region, active, at, verb, lambda i: _lane(p, m, i))
     if run.racecheck:
-        run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, verb))
+        run.stamps.append((run.number, f.f_lineno, f.f_code.co_filename, verb, at.size if p.data.ndim else 1))
         shadow.racecheck(run, region, active, at, verb, lambda i: _lane(p, m, i), value)
         lanes = np.arange(at.size) if m is None or not m.ndim else np.flatnonzero(m)
-        run.read_back(shadow, region, active, at, verb, lanes)
+        run.read_back(shadow, region, active, at, verb, lanes, value)
         if verb == 'atomic':  # after it: what this place tells of does not order this access to it
-            run.synchronize(shadow, at, sem)
+            run.synchronize(shadow, at, sem, not p.data.ndim)
     if run.trace:
         run.trace.access(run, region, active, verb, f, p, m)
 
@@ -381,6 +381,15 @@ _ATOMICS = dict(
 
 def atomic(name, p, value, mask=None, expected=None, sem=None):
     "An atomic update through pointers; the values that were there before"
+    run = current()
+    run.kept = run.recent, run.barrier
+    found = _atomic(name, p, value, mask, expected, sem)
+    if not found.data.ndim:  # one thread's, whose result all threads wait for
+        run.fence()
+    return found
+
+
+def _atomic(name, p, value, mask, expected, sem):
     p = _pointer(p, f'tl.atomic_{name}')
     t = p.dtype.element_ty
     _takes_atomic(name, t)

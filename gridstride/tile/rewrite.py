@@ -45,6 +45,7 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self):
         self.loops, self.inner, self.count = [], False, 0
         self.known = set()  # names that were assigned above
+        self.read = set()  # names that are read anywhere
 
     def visit(self, node):
         what = _REFUSED.get(type(node).__name__)
@@ -57,6 +58,7 @@ class _Rewriter(ast.NodeTransformer):
             raise _Refusal('a function inside of a kernel', _MENDS['lambda'], node.lineno)
         self.inner = True
         self.known = {o.arg for o in ast.walk(node.args) if isinstance(o, ast.arg)}
+        self.read = {o.id for o in ast.walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load)}
         node.decorator_list = []
         node.returns = None
         for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
@@ -71,8 +73,9 @@ class _Rewriter(ast.NodeTransformer):
             raise _Refusal('a = b = ...: two names for one value', 'Assign one after the other.', node.lineno)
         _check_target(node.targets[0])
         self.known |= _assigned([node])
+        ignored = _is_atomic(node.value) and not _assigned([node]) & self.read
         node.value = _call('value', self.visit(node.value))
-        return node
+        return [node, _ignored(node)] if ignored else node
 
     def visit_AugAssign(self, node):
         _check_target(node.target)
@@ -87,6 +90,10 @@ class _Rewriter(ast.NodeTransformer):
         known = ast.unparse(node.annotation).endswith('constexpr')
         value = _call('known' if known else 'value', self.visit(node.value))
         return ast.copy_location(ast.Assign([node.target], value), node)
+
+    def visit_Expr(self, node):
+        self.generic_visit(node)
+        return [node, _ignored(node)] if _is_atomic(node.value) else node
 
     def visit_BoolOp(self, node):
         values = [self.visit(o) for o in node.values]
@@ -195,6 +202,16 @@ class _Rewriter(ast.NodeTransformer):
         lost, self.known = sorted(_assigned(node.body) - known), known
         after = [ast.Assign([ast.Name(o, ast.Store())], _call('in_loop', ast.Constant(o), at=node)) for o in lost]
         return [node, *(ast.fix_missing_locations(ast.copy_location(o, node)) for o in after)]
+
+
+def _is_atomic(node):
+    "Is it a call such as tl.atomic_add(...)?"
+    return isinstance(node, ast.Call) and getattr(node.func, 'attr', '').startswith('atomic_')
+
+
+def _ignored(node):
+    "The statement after an atomic whose result nothing uses"
+    return ast.copy_location(ast.Expr(_call('ignored', at=node)), node)
 
 
 def _check_target(target):
@@ -344,6 +361,12 @@ def _only(decision, name, value):
         return Forgotten(name)
 
 
+def _ignored_result():
+    "The last atomic's result is used by nothing, and no thread waits for it: it was no barrier"
+    run = current()
+    run.recent, run.barrier = run.kept
+
+
 def _assert(condition, message=''):
     device_assert(condition, message)
 
@@ -394,7 +417,7 @@ HOOKS = {
     f'__tile_{k}': v
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
-        'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While,
+        'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'ignored': _ignored_result, 'while': While,
         'if': If, 'only': _only, 'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
     }.items()
 }  # fmt: skip

@@ -30,6 +30,9 @@ class Run:
         self.stamps = [None]  # of each access so far: (number of its program, line, file, what it did)
         self.start = 1  # the running program's accesses have this stamp or a later one
         self.known, self.over = (), None  # what atomics told the running program, and what that makes of all others
+        self.sure = {}  # of what is over: what a barrier stood behind
+        self.barrier = 0  # the running program's last access before its last barrier
+        self.kept = [], 0  # `recent` and `barrier` before its last atomic
         self.regions = []
         self.others = {}  # age -> tensors that it was not given, once an address asks for them
         self.trace = None
@@ -41,10 +44,26 @@ class Run:
     def ordered(self, stamp):
         "Does the access with this stamp come before what the running program does now, whatever the order of programs?"
         if self.over is None:
-            self.over = _over(self.known)
+            self.over, self.sure = _over(self.known)
         return self.over.get(self.stamps[stamp][0], 0) >= stamp
 
-    def synchronize(self, shadow, at, sem):
+    def fence(self):
+        "All threads of the running program meet: what they did before is ordered with what they do after"
+        self.recent, self.barrier = [], len(self.stamps) - 1
+
+    def released(self, stamp, array, now):
+        """Warn of an access by a block, if the atomic that ordered it with this one had no barrier before it.
+
+        A scalar's atomic is one thread's, and releases what this thread did; a scalar's store is the same thread's."""
+        number, line, _, before, lanes = self.stamps[stamp]
+        sure, atomic = self.sure[number]
+        if sure >= stamp or lanes == 1:
+            return
+        fields = dict(array, before=_DID[before], now=now, stored=line, released=-atomic)
+        fields.update(line=frame_of().f_lineno, kernel=self.kernel.__name__)
+        self.warn('released', fields, -atomic)
+
+    def synchronize(self, shadow, at, sem, alone):
         "An atomic tells of all that its program did, and gets to know what those before it at this place told"
         if shadow.clocks is None:
             shadow.clocks = np.full(shadow.region.size, None)
@@ -53,31 +72,38 @@ class Run:
             self.known, self.over = (*self.known, *before), None
         if sem in ('relaxed', 'acquire'):
             return
-        told = Told(self.number, len(self.stamps) - 1, (*self.known, *before) if sem == 'release' else self.known)
+        stamp = len(self.stamps) - 1
+        known = (*self.known, *before) if sem == 'release' else self.known
+        told = Told(self.number, stamp, known, self.barrier if alone else stamp, frame_of().f_lineno)
         self.known = (told,)
         shadow.clocks[at] = told
 
-    def read_back(self, shadow, region, active, at, verb, lanes):
-        "Warn of a lane that reads what another lane of its program has stored since the last barrier"
-        if verb == 'atomic':
-            self.recent = []
-        elif verb == 'written':
-            self.recent.append((shadow, at, lanes, at.min(initial=0), at.max(initial=-1), frame_of().f_lineno))
-        for stored, places, theirs, low, high, line in self.recent if verb == 'read' and at.size else ():
-            if stored is not shadow or at.min() > high or at.max() < low:
+    def read_back(self, shadow, region, active, at, verb, lanes, value):
+        "Warn of a lane that reads or overwrites what another lane of its program has stored since the last barrier"
+        if verb == 'atomic' or not at.size:
+            return
+        first, last = at.min(), at.max()
+        for stored, places, theirs, low, high, line in self.recent:
+            if stored is not shadow or first > high or last < low:
                 continue
             _, mine, other = np.intersect1d(at, places, return_indices=True)
-            if (apart := np.flatnonzero(lanes[mine] != theirs[other])).size:
-                where = dict(array=region.name, index=region.index_of(active[mine[apart[0]]]), stored=line)
-                self.warn('read_back', dict(where, line=frame_of().f_lineno, kernel=self.kernel.__name__))
+            apart = lanes[mine] != theirs[other]
+            if verb == 'written':  # one value twice is one value
+                apart &= _differ(region.flat[active[mine]], value[mine] if np.ndim(value) else value)
+            if apart.any():
+                where = dict(array=region.name, index=region.index_of(active[mine[np.argmax(apart)]]), stored=line)
+                code = 'read_back' if verb == 'read' else 'stored_again'
+                self.warn(code, dict(where, line=frame_of().f_lineno, kernel=self.kernel.__name__))
+        if verb == 'written':
+            self.recent.append((shadow, at, lanes, first, last, frame_of().f_lineno))
 
     def same_value(self, fields):
         "Warn of programs that write one value to one place"
         self.warn('same_value_programs', dict(fields, line=frame_of().f_lineno, kernel=self.kernel.__name__))
 
-    def warn(self, code, fields):
-        "Warn of a finding, once in a launch for each line"
-        key = code, frame_of().f_lineno
+    def warn(self, code, fields, line=None):
+        "Warn of a finding, once in a launch for each line: the running one, or that which is to blame"
+        key = code, line or frame_of().f_lineno
         if key not in self.told:
             self.told.add(key)
             warn_of(code, 'triton', fields)
@@ -89,10 +115,10 @@ class Run:
         self.asked = question, self.asked[1] + 1 if self.asked[0] == question else 0
         if self.asked[1] < 100:
             return
-        mine = self.number, self.program, self.known, self.recent
+        mine = self.number, self.program, self.known, self.recent, self.barrier, self.kept
         if not self.begin_program():
             raise finding('synccheck', 'programs_wait')
-        self.number, self.program, self.known, self.recent = mine
+        self.number, self.program, self.known, self.recent, self.barrier, self.kept = mine
         self.over = None
         self.start, self.asked = len(self.stamps), (None, 0)
 
@@ -102,26 +128,38 @@ class Run:
             raise finding('timeout', 'endless', dict(seconds=self.seconds))
 
 
+_DID = dict(read='read', written='wrote', atomic='updated')
+
+
+def _differ(a, b):
+    "Which elements of two arrays of one type differ, bit by bit?"
+    size = f'u{a.itemsize}'
+    return a.view(size) != np.ascontiguousarray(np.broadcast_to(b, a.shape)).view(size)
+
+
 class Told:
-    "What an atomic tells of: all accesses of a program up to a stamp, and what that program knew"
+    """What an atomic tells of: all accesses of a program up to a stamp, and what that program knew.
 
-    __slots__ = ('number', 'stamp', 'known')
+    Those up to `sure` were before a barrier, and so of all its threads; `line` is the atomic's."""
 
-    def __init__(self, number, stamp, known):
-        self.number, self.stamp, self.known = number, stamp, known
+    __slots__ = ('number', 'stamp', 'known', 'sure', 'line')
+
+    def __init__(self, number, stamp, known, sure, line):
+        self.number, self.stamp, self.known, self.sure, self.line = number, stamp, known, sure, line
 
 
 def _over(known):
-    "Number of a program -> its last stamp that is over, by all that is known"
-    over, seen, todo = {}, set(), list(known)
+    "By all that is known, of programs by number: the last stamp that is over, and (the last sure one, -line of an atomic)"
+    over, sure, seen, todo = {}, {}, set(), list(known)
     while todo:
         told = todo.pop()
         if id(told) in seen:
             continue
         seen.add(id(told))
         over[told.number] = max(over.get(told.number, 0), told.stamp)
+        sure[told.number] = max(sure.get(told.number, (-1, 0)), (told.sure, -told.line))  # the first of several atomics
         todo += told.known
-    return over
+    return over, sure
 
 
 _state = [None]

@@ -7,6 +7,9 @@ from .run import access_of, finding
 __all__ = ['Shadow']
 
 
+_NOW = {'atomic': 'updated by an atomic'}
+
+
 class Shadow:
     "Of each element of a memory: the stamps of its last write, its last atomic, its first and its last read"
 
@@ -109,16 +112,18 @@ class Shadow:
 
     def _judge(self, run, region, active, then, other, verb, lane, value):
         for i in np.flatnonzero(other):
-            number, _, _, before = run.stamps[then[i]]
-            if number == run.number or run.ordered(then[i]):
+            number, _, _, before, _ = run.stamps[then[i]]
+            if number == run.number:
                 continue
             fields = dict(array=region.name, index=region.index_of(active[i]))
+            if run.ordered(then[i]):
+                run.released(then[i], fields, _NOW.get(verb, verb))
+                continue
             if before == verb == 'written' and _same(region.flat[active[i]], value, i):
                 run.same_value(fields)
                 continue
             code = 'programs_atomic' if 'atomic' in (before, verb) else 'programs'
-            words = {'atomic': 'updated by an atomic'}
-            fields.update(before=words.get(before, before), now=words.get(verb, verb))
+            fields.update(before=_NOW.get(before, before), now=_NOW.get(verb, verb))
             raise finding('racecheck', code, fields, lane(i), access_of(run, then[i]))
 
 

@@ -50,7 +50,7 @@ def assume(cond):
 
 def debug_barrier():
     "All threads of a program meet"
-    current().recent = []
+    current().fence()
 
 
 def static_print(*values, sep=' ', end='\n', file=None, flush=False):
