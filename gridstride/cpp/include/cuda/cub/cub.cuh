@@ -31,26 +31,44 @@ enum BlockReduceAlgorithm {
 enum BlockScanAlgorithm { BLOCK_SCAN_RAKING, BLOCK_SCAN_RAKING_MEMOIZE, BLOCK_SCAN_WARP_SCANS };
 
 namespace emulated {
+// The line of the kernel on which a collective is called: accesses to its temporary storage are reported there.
+struct Line { int number; };
+#define GRIDSTRIDE_CALL emulated::Line line = {__builtin_LINE()}
+
 // A place for a value, in shared memory, where nothing is constructed
 template <class T> struct Place {
     alignas(T) char bytes[sizeof(T)];
-    T &get() { return *reinterpret_cast<T *>(bytes); }
-    T take() { return get(); }
-    void put(const T &value) { get() = value; }
+    void touch(bool write, Line line) { gridstride::accessed(bytes, sizeof(T), write, line.number); }
+    T take(Line line) {
+        touch(false, line);
+        return gridstride::peek(reinterpret_cast<const T *>(bytes));
+    }
+    void put(const T &value, Line line) {
+        touch(true, line);
+        gridstride::poke(reinterpret_cast<T *>(bytes), value);
+    }
 };
 inline int rank_in_block() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
 
+// What CUB leaves undefined is never a right value by luck: NaN, or a large integer.
+template <class T> GRIDSTRIDE_UNSEEN T undefined(T x) {
+    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+    else if constexpr (std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>)
+        __builtin_memset(static_cast<void *>(&x), 0x7e, sizeof(T));
+    return x;
+}
+
 // Neighbours first, then pairs of them, ...: as lanes do by shuffles. The first of `n` gets it.
-template <class T, class Op> T folded(Place<T> *x, int n, Op op) {
+template <class T, class Op> T folded(Place<T> *x, int n, Op op, Line line) {
     T lanes[32];
-    for (int i = 0; i < n; i++) lanes[i] = x[i].take();
+    for (int i = 0; i < n; i++) lanes[i] = x[i].take(line);
     for (int step = 1; step < n; step *= 2)
         for (int i = 0; i + step < n; i++) lanes[i] = op(lanes[i], lanes[i + step]);
     return lanes[0];
 }
-template <class T, class Op> T folded_by_warps(Place<T> *x, int n, Op op) {
-    T res = folded(x, std::min(n, 32), op);
-    for (int i = 32; i < n; i += 32) res = op(res, folded(x + i, std::min(n - i, 32), op));
+template <class T, class Op> T folded_by_warps(Place<T> *x, int n, Op op, Line line) {
+    T res = folded(x, std::min(n, 32), op, line);
+    for (int i = 32; i < n; i += 32) res = op(res, folded(x + i, std::min(n - i, 32), op, line));
     return res;
 }
 template <class T, int n, class Op> T of_items(const T (&items)[n], Op op) {
@@ -58,67 +76,88 @@ template <class T, int n, class Op> T of_items(const T (&items)[n], Op op) {
     for (int i = 1; i < n; i++) res = op(res, items[i]);
     return res;
 }
-template <class T> T moved(T x, unsigned mask, int lane) {
+template <class T> T moved(T x, unsigned mask, int lane, Line line) {
     unsigned words[(sizeof(T) + 3) / 4] = {};
     __builtin_memcpy(words, &x, sizeof(T));
-    for (auto &w : words) w = __shfl_sync(mask, w, lane);
+    for (auto &w : words) w = __shfl_sync(mask, w, lane, warpSize, line.number);
     __builtin_memcpy(&x, words, sizeof(T));
     return x;
 }
 struct NoPrefix {};
+
+// `lanes` threads of a warp, each warp with a temporary storage of its own
+template <int lanes> class LogicalWarp {
+public:
+    struct TempStorage { Place<unsigned> of[lanes]; };
+
+protected:
+    TempStorage &temp;
+    int lane = rank_in_block() % lanes, first = rank_in_block() % 32 / lanes * lanes;
+    unsigned mask = (lanes == 32 ? ~0u : (1u << lanes % 32) - 1) << first;
+
+    explicit LogicalWarp(TempStorage &temp) : temp(temp) {}
+    void enter(Line line) { temp.of[lane].put(unsigned(rank_in_block()), line); }
+    template <class T> T moved(T x, int from, Line line) { return emulated::moved(x, mask, first + from, line); }
+};
 }
 
-template <class T, int lanes = 32> class WarpReduce {
-    int lane = emulated::rank_in_block() % lanes, first = emulated::rank_in_block() % 32 / lanes * lanes;
-    unsigned mask = (lanes == 32 ? ~0u : (1u << lanes % 32) - 1) << first;
+template <class T, int lanes = 32> class WarpReduce : emulated::LogicalWarp<lanes> {
+    using Warp = emulated::LogicalWarp<lanes>;
 
 public:
-    struct TempStorage {};
-    WarpReduce(TempStorage &) {}
-    template <class Op> T Reduce(T x, Op op, int valid = lanes) {
+    using typename Warp::TempStorage;
+    WarpReduce(TempStorage &temp) : Warp(temp) {}
+    // The first lane gets it; what the others get is undefined.
+    template <class Op> T Reduce(T x, Op op, int valid = lanes, GRIDSTRIDE_CALL) {
+        const int lane = this->lane;
+        this->enter(line);
         for (int step = 1; step < lanes; step *= 2) {
-            const T other = emulated::moved(x, mask, first + (lane + step) % lanes);
-            if (lane + step < valid) x = op(x, other);
+            const bool takes = lane + step < valid;
+            const T other = this->moved(x, takes ? lane + step : lane, line);
+            if (takes) x = op(x, other);
         }
-        return x;
+        return lane ? emulated::undefined(x) : x;
     }
-    T Sum(T x, int valid = lanes) { return Reduce(x, cub::Sum(), valid); }
-    T Max(T x, int valid = lanes) { return Reduce(x, cub::Max(), valid); }
-    T Min(T x, int valid = lanes) { return Reduce(x, cub::Min(), valid); }
+    T Sum(T x, int valid = lanes, GRIDSTRIDE_CALL) { return Reduce(x, cub::Sum(), valid, line); }
+    T Max(T x, int valid = lanes, GRIDSTRIDE_CALL) { return Reduce(x, cub::Max(), valid, line); }
+    T Min(T x, int valid = lanes, GRIDSTRIDE_CALL) { return Reduce(x, cub::Min(), valid, line); }
 };
 
-template <class T, int lanes = 32> class WarpScan {
-    int lane = emulated::rank_in_block() % lanes, first = emulated::rank_in_block() % 32 / lanes * lanes;
-    unsigned mask = (lanes == 32 ? ~0u : (1u << lanes % 32) - 1) << first;
+template <class T, int lanes = 32> class WarpScan : emulated::LogicalWarp<lanes> {
+    using Warp = emulated::LogicalWarp<lanes>;
 
 public:
-    struct TempStorage {};
-    WarpScan(TempStorage &) {}
-    template <class Op> void InclusiveScan(T x, T &out, Op op) {
+    using typename Warp::TempStorage;
+    WarpScan(TempStorage &temp) : Warp(temp) {}
+    template <class Op> void InclusiveScan(T x, T &out, Op op, GRIDSTRIDE_CALL) {
+        const int lane = this->lane;
+        this->enter(line);
         for (int step = 1; step < lanes; step *= 2) {
-            const T other = emulated::moved(x, mask, first + (lane + lanes - step) % lanes);
-            if (lane >= step) x = op(other, x);
+            const bool takes = lane >= step;
+            const T other = this->moved(x, takes ? lane - step : lane, line);
+            if (takes) x = op(other, x);
         }
         out = x;
     }
-    template <class Op> void InclusiveScan(T x, T &out, Op op, T &all) {
-        InclusiveScan(x, out, op);
-        all = emulated::moved(out, mask, first + lanes - 1);
+    template <class Op> void InclusiveScan(T x, T &out, Op op, T &all, GRIDSTRIDE_CALL) {
+        InclusiveScan(x, out, op, line);
+        all = this->moved(out, lanes - 1, line);
     }
-    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op) {
-        InclusiveScan(x, out, op);
-        const T before = emulated::moved(out, mask, first + (lane + lanes - 1) % lanes);
+    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op, GRIDSTRIDE_CALL) {
+        const int lane = this->lane;
+        InclusiveScan(x, out, op, line);
+        const T before = this->moved(out, lane ? lane - 1 : 0, line);
         out = lane ? op(initial, before) : initial;
     }
-    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op, T &all) {
+    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op, T &all, GRIDSTRIDE_CALL) {
         T whole;
-        InclusiveScan(x, whole, op, all);
-        ExclusiveScan(x, out, initial, op);
+        InclusiveScan(x, whole, op, all, line);
+        ExclusiveScan(x, out, initial, op, line);
     }
-    void InclusiveSum(T x, T &out) { InclusiveScan(x, out, cub::Sum()); }
-    void InclusiveSum(T x, T &out, T &all) { InclusiveScan(x, out, cub::Sum(), all); }
-    void ExclusiveSum(T x, T &out) { ExclusiveScan(x, out, T{}, cub::Sum()); }
-    void ExclusiveSum(T x, T &out, T &all) { ExclusiveScan(x, out, T{}, cub::Sum(), all); }
+    void InclusiveSum(T x, T &out, GRIDSTRIDE_CALL) { InclusiveScan(x, out, cub::Sum(), line); }
+    void InclusiveSum(T x, T &out, T &all, GRIDSTRIDE_CALL) { InclusiveScan(x, out, cub::Sum(), all, line); }
+    void ExclusiveSum(T x, T &out, GRIDSTRIDE_CALL) { ExclusiveScan(x, out, T{}, cub::Sum(), line); }
+    void ExclusiveSum(T x, T &out, T &all, GRIDSTRIDE_CALL) { ExclusiveScan(x, out, T{}, cub::Sum(), all, line); }
 };
 
 template <class T, int x_threads, BlockReduceAlgorithm = BLOCK_REDUCE_WARP_REDUCTIONS, int y_threads = 1,
@@ -129,16 +168,18 @@ class BlockReduce {
 public:
     struct TempStorage { emulated::Place<T> of[threads]; };
     BlockReduce(TempStorage &given) : temp(given) {}
-    // The first thread gets it; what the others get is not said.
-    template <class Op> T Reduce(T x, Op op, int valid = threads) {
+    // The first thread gets it; what the others get is undefined.
+    template <class Op> T Reduce(T x, Op op, int valid = threads, GRIDSTRIDE_CALL) {
         const int rank = emulated::rank_in_block();
-        temp.of[rank].put(x);
-        __syncthreads();
-        return rank ? x : emulated::folded_by_warps(temp.of, valid, op);
+        temp.of[rank].put(x, line);
+        __syncthreads(line.number);
+        return rank ? emulated::undefined(x) : emulated::folded_by_warps(temp.of, valid, op, line);
     }
-    template <int n, class Op> T Reduce(T (&x)[n], Op op) { return Reduce(emulated::of_items(x, op), op); }
-    T Sum(T x, int valid = threads) { return Reduce(x, cub::Sum(), valid); }
-    template <int n> T Sum(T (&x)[n]) { return Reduce(x, cub::Sum()); }
+    template <int n, class Op> T Reduce(T (&x)[n], Op op, GRIDSTRIDE_CALL) {
+        return Reduce(emulated::of_items(x, op), op, threads, line);
+    }
+    T Sum(T x, int valid = threads, GRIDSTRIDE_CALL) { return Reduce(x, cub::Sum(), valid, line); }
+    template <int n> T Sum(T (&x)[n], GRIDSTRIDE_CALL) { return Reduce(x, cub::Sum(), line); }
 
 private:
     TempStorage &temp;
@@ -152,91 +193,109 @@ public:
     struct TempStorage { emulated::Place<T> of[threads], all, prefix; };
     BlockScan(TempStorage &given) : temp(given) {}
 
-    template <class Op> void InclusiveScan(T x, T &out, Op op) { one<true>(x, out, op, nullptr, none, nullptr); }
-    template <class Op> void InclusiveScan(T x, T &out, Op op, T &all) { one<true>(x, out, op, nullptr, none, &all); }
-    template <class Op> void ExclusiveScan(T x, T &out, Op op) { one<false>(x, out, op, nullptr, none, nullptr); }
-    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op) {
-        one<false>(x, out, op, &initial, none, nullptr);
+    template <class Op> void InclusiveScan(T x, T &out, Op op, GRIDSTRIDE_CALL) {
+        one<true>(x, out, op, nullptr, none, nullptr, line);
     }
-    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op, T &all) {
-        one<false>(x, out, op, &initial, none, &all);
+    template <class Op> void InclusiveScan(T x, T &out, Op op, T &all, GRIDSTRIDE_CALL) {
+        one<true>(x, out, op, nullptr, none, &all, line);
     }
-    template <int n, class Op> void InclusiveScan(T (&x)[n], T (&out)[n], Op op) {
-        scan<true>(x, out, op, nullptr, none, nullptr);
+    template <class Op> void ExclusiveScan(T x, T &out, Op op, GRIDSTRIDE_CALL) {
+        one<false>(x, out, op, nullptr, none, nullptr, line);
     }
-    template <int n, class Op> void InclusiveScan(T (&x)[n], T (&out)[n], Op op, T &all) {
-        scan<true>(x, out, op, nullptr, none, &all);
+    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op, GRIDSTRIDE_CALL) {
+        one<false>(x, out, op, &initial, none, nullptr, line);
+    }
+    template <class Op> void ExclusiveScan(T x, T &out, T initial, Op op, T &all, GRIDSTRIDE_CALL) {
+        one<false>(x, out, op, &initial, none, &all, line);
+    }
+    template <int n, class Op> void InclusiveScan(T (&x)[n], T (&out)[n], Op op, GRIDSTRIDE_CALL) {
+        scan<true>(x, out, op, nullptr, none, nullptr, line);
+    }
+    template <int n, class Op> void InclusiveScan(T (&x)[n], T (&out)[n], Op op, T &all, GRIDSTRIDE_CALL) {
+        scan<true>(x, out, op, nullptr, none, &all, line);
     }
     // `prefix`, asked by the first warp with the block's total, says what comes before the block
-    template <int n, class Op, class Prefix> auto InclusiveScan(T (&x)[n], T (&out)[n], Op op, Prefix &prefix)
+    template <int n, class Op, class Prefix>
+    auto InclusiveScan(T (&x)[n], T (&out)[n], Op op, Prefix &prefix, GRIDSTRIDE_CALL)
         -> std::void_t<decltype(prefix(x[0]))> {
-        scan<true>(x, out, op, nullptr, prefix, nullptr);
+        scan<true>(x, out, op, nullptr, prefix, nullptr, line);
     }
-    template <int n, class Op> void ExclusiveScan(T (&x)[n], T (&out)[n], T initial, Op op) {
-        scan<false>(x, out, op, &initial, none, nullptr);
+    template <int n, class Op> void ExclusiveScan(T (&x)[n], T (&out)[n], T initial, Op op, GRIDSTRIDE_CALL) {
+        scan<false>(x, out, op, &initial, none, nullptr, line);
     }
-    template <int n, class Op> void ExclusiveScan(T (&x)[n], T (&out)[n], T initial, Op op, T &all) {
-        scan<false>(x, out, op, &initial, none, &all);
+    template <int n, class Op> void ExclusiveScan(T (&x)[n], T (&out)[n], T initial, Op op, T &all, GRIDSTRIDE_CALL) {
+        scan<false>(x, out, op, &initial, none, &all, line);
     }
-    template <int n, class Op, class Prefix> auto ExclusiveScan(T (&x)[n], T (&out)[n], Op op, Prefix &prefix)
+    template <int n, class Op, class Prefix>
+    auto ExclusiveScan(T (&x)[n], T (&out)[n], Op op, Prefix &prefix, GRIDSTRIDE_CALL)
         -> std::void_t<decltype(prefix(x[0]))> {
-        scan<false>(x, out, op, nullptr, prefix, nullptr);
+        scan<false>(x, out, op, nullptr, prefix, nullptr, line);
     }
-    void InclusiveSum(T x, T &out) { InclusiveScan(x, out, cub::Sum()); }
-    void InclusiveSum(T x, T &out, T &all) { InclusiveScan(x, out, cub::Sum(), all); }
-    template <int n> void InclusiveSum(T (&x)[n], T (&out)[n]) { InclusiveScan(x, out, cub::Sum()); }
-    template <int n> void InclusiveSum(T (&x)[n], T (&out)[n], T &all) { InclusiveScan(x, out, cub::Sum(), all); }
-    void ExclusiveSum(T x, T &out) { ExclusiveScan(x, out, T{}, cub::Sum()); }
-    void ExclusiveSum(T x, T &out, T &all) { ExclusiveScan(x, out, T{}, cub::Sum(), all); }
-    template <int n> void ExclusiveSum(T (&x)[n], T (&out)[n]) { ExclusiveScan(x, out, T{}, cub::Sum()); }
-    template <int n> void ExclusiveSum(T (&x)[n], T (&out)[n], T &all) { ExclusiveScan(x, out, T{}, cub::Sum(), all); }
+    void InclusiveSum(T x, T &out, GRIDSTRIDE_CALL) { InclusiveScan(x, out, cub::Sum(), line); }
+    void InclusiveSum(T x, T &out, T &all, GRIDSTRIDE_CALL) { InclusiveScan(x, out, cub::Sum(), all, line); }
+    template <int n> void InclusiveSum(T (&x)[n], T (&out)[n], GRIDSTRIDE_CALL) {
+        InclusiveScan(x, out, cub::Sum(), line);
+    }
+    template <int n> void InclusiveSum(T (&x)[n], T (&out)[n], T &all, GRIDSTRIDE_CALL) {
+        InclusiveScan(x, out, cub::Sum(), all, line);
+    }
+    void ExclusiveSum(T x, T &out, GRIDSTRIDE_CALL) { ExclusiveScan(x, out, T{}, cub::Sum(), line); }
+    void ExclusiveSum(T x, T &out, T &all, GRIDSTRIDE_CALL) { ExclusiveScan(x, out, T{}, cub::Sum(), all, line); }
+    template <int n> void ExclusiveSum(T (&x)[n], T (&out)[n], GRIDSTRIDE_CALL) {
+        ExclusiveScan(x, out, T{}, cub::Sum(), line);
+    }
+    template <int n> void ExclusiveSum(T (&x)[n], T (&out)[n], T &all, GRIDSTRIDE_CALL) {
+        ExclusiveScan(x, out, T{}, cub::Sum(), all, line);
+    }
 
 private:
     TempStorage &temp;
     emulated::NoPrefix none;
 
     template <bool inclusive, class Op, class Prefix>
-    void one(const T &x, T &out, Op op, const T *initial, Prefix &prefix, T *all) {
+    void one(const T &x, T &out, Op op, const T *initial, Prefix &prefix, T *all, emulated::Line line) {
         T in[1] = {x}, res[1] = {x};
-        scan<inclusive>(in, res, op, initial, prefix, all);
+        scan<inclusive>(in, res, op, initial, prefix, all, line);
         out = res[0];
     }
     // The first thread adds up what each has, so that each finds what comes before its own.
-    template <class Op> void add_up(Op op) {
-        T sum = temp.of[0].take();
+    template <class Op> void add_up(Op op, emulated::Line line) {
+        T sum = temp.of[0].take(line);
         for (int i = 1; i < threads; i++) {
-            const T next = op(sum, temp.of[i].take());
-            temp.of[i].put(sum);
+            const T next = op(sum, temp.of[i].take(line));
+            temp.of[i].put(sum, line);
             sum = next;
         }
-        temp.all.put(sum);
+        temp.all.put(sum, line);
     }
     template <bool inclusive, int n, class Op, class Prefix>
-    void scan(T (&x)[n], T (&out)[n], Op op, const T *initial, Prefix &prefix, T *all) {
+    void scan(T (&x)[n], T (&out)[n], Op op, const T *initial, Prefix &prefix, T *all, emulated::Line line) {
         constexpr bool asks = !std::is_same_v<Prefix, emulated::NoPrefix>;
         const int rank = emulated::rank_in_block();
-        temp.of[rank].put(emulated::of_items(x, op));
-        __syncthreads();
-        if (!rank) add_up(op);
-        __syncthreads();
-        if (all) *all = temp.all.take();
+        temp.of[rank].put(emulated::of_items(x, op), line);
+        __syncthreads(line.number);
+        if (!rank) add_up(op, line);
+        __syncthreads(line.number);
+        if (all) *all = temp.all.take(line);
         if constexpr (asks) {
             if (rank < 32) {
-                const T before = prefix(temp.all.take());
-                if (!rank) temp.prefix.put(before);
+                const T before = prefix(temp.all.take(line));
+                if (!rank) temp.prefix.put(before, line);
             }
-            __syncthreads();
+            __syncthreads(line.number);
         }
         bool any = rank;
-        T before = any ? temp.of[rank].take() : x[0];
+        T before = any ? temp.of[rank].take(line) : x[0];
         const auto add_before = [&](const T &p) { before = any ? op(p, before) : p, any = true; };
         if (initial) add_before(*initial);
-        if constexpr (asks) add_before(temp.prefix.take());
+        if constexpr (asks) add_before(temp.prefix.take(line));
         for (int i = 0; i < n; i++) {
             const T own = x[i], sum = any ? op(before, own) : own;
             out[i] = inclusive ? sum : before;
             before = sum, any = true;
         }
+        // Each thread may use the storage to the end of the call: a use by another one without a barrier is a race.
+        temp.of[(rank + 1) % threads].touch(false, line);
     }
 };
 
@@ -352,3 +411,4 @@ struct DeviceRadixSort {
 #undef GRIDSTRIDE_SORT
 };
 }
+#undef GRIDSTRIDE_CALL
