@@ -242,7 +242,7 @@ class MissingBarrier(RuntimeWarning):
 
 
 class UndefinedLanes(RuntimeWarning):
-    "Lanes whose masked load gave them no value take part in a result: 0 on today's GPUs, and promised nowhere"
+    "A result depends on lanes without a value: those of a masked load, or absent ones that a shuffle reads"
 
 
 class EarlyReturn(RuntimeWarning):
@@ -753,6 +753,10 @@ WORDS = {
     ('synccheck', 'source_lane'): Words(
         'a shuffle reads from lane {lane}, which does not take part', 'All lanes that are read must call the shuffle.'
     ),
+    ('synccheck', 'undefined_lane'): Words(
+        'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
+        '{stored} stores a result of it. All lanes that are read must call it, with a neutral value where there is no element'
+    ),
     ('synccheck', 'own_mask'): Words(
         'lane {lane} is not in the mask {mask:#x} that it calls this with',
         'A lane may wait only for a group that it belongs to.',
@@ -1010,6 +1014,7 @@ WARNINGS = {
     'undefined_address': ('initcheck', UndefinedLanes),
     'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
+    'undefined_lane': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),
     'shifted_too_far': ('crash', OpenResult),
     'does_not_fit': ('crash', OpenResult),
@@ -1051,6 +1056,7 @@ PHRASES = {
     'apart_absent': 'does not exist',
     'apart_returned': 'has returned',
     'apart_elsewhere': 'is elsewhere',
+    'not_in_mask': 'is not in its mask',
     # and what a kernel called that ends it
     'trap_called': '__trap() was called',
     'breakpoint': '__brkpt() was called, and no debugger is there',

@@ -1,5 +1,6 @@
 // What orders two accesses: barriers, fences, launches, and an atomic that others have seen.
 #include "detector.h"
+#include "synccheck.h"
 
 namespace gridstride {
 
@@ -26,9 +27,10 @@ void Detector::begin_block(Worker &worker) {
 }
 
 // A barrier of the block counts as the fence behind the flags that its threads have read.
-void Detector::block_barrier(Worker &) {
+void Detector::block_barrier(Worker &worker) {
     if (!on) return;
     judge();
+    forget_undefined(worker);
     block_floor = ++now;
     if (!fresh) return;
     all.add(met(0, int(sights.size())));

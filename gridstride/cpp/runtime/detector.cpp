@@ -45,6 +45,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.shared_base = reinterpret_cast<uintptr_t>(w.shared);
     detector.launch_start = ++detector.now;
     detector.pending.active = false, detector.pending.words.clear();
+    detector.pending.stored = {};
     detector.suspicion.cell = nullptr;
     detector.held.clear();
     detector.flags.clear();

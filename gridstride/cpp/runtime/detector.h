@@ -101,6 +101,11 @@ struct Detector : BlockClock {
         bool active;
         Access mine;
         std::vector<Doubt> words;
+        struct {
+            uintptr_t a;
+            unsigned n;
+            uint32_t where;
+        } stored;                          // by a thread whose shuffle has read an absent lane
     } pending = {};
     std::vector<HeldRace> held;            // by the thread that has read
     Image image = {};
@@ -126,6 +131,7 @@ struct Detector : BlockClock {
         if (!on) return;
         me = thread_number(worker, worker.rank[worker.current]);
         own_stack = reinterpret_cast<uintptr_t>(worker.fiber[worker.current]->stack);
+        if (__builtin_expect(worker.values_undefined, 0)) pending.active = has_undefined(worker);
     }
     void block_barrier(Worker &);
     void warp_barrier(Worker &, int warp, uint32_t lanes);
@@ -246,7 +252,7 @@ struct Detector : BlockClock {
         return true;
     }
     inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {
-        if (__builtin_expect(pending.active, 0)) settle();
+        if (__builtin_expect(pending.active, 0)) attend(a, n, write, where);
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
@@ -368,6 +374,16 @@ struct Detector : BlockClock {
         if (pending.active) settle_pending();
     }
     void settle_pending();
+    // A thread whose shuffle has read an absent lane stores something: what, shows as soon as it is there.
+    void attend(uintptr_t a, unsigned n, bool write, uint32_t where) {
+        settle_pending();
+        if (write && pending.active) pending.stored = {a, n, where};
+    }
+    void judge_stored();
+    bool has_undefined(const Worker &worker) const {
+        const uint32_t rank = me % max_threads;
+        return worker.values_undefined && worker.warps[rank / 32].undefined >> rank % 32 & 1;
+    }
     void too_early(
         const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);
     void too_early_for_engine(

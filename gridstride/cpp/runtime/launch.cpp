@@ -92,7 +92,7 @@ void Worker::begin_block(uint64_t b) {
     const uint64_t gx = launch->grid.x, gy = launch->grid.y;
     block_index = {unsigned(b % gx), unsigned(b / gx % gy), unsigned(b / (gx * gy))};
     memset(state, ready, size_t(n));
-    next = 0, live = n, excused = 0, warps_used = blamed = looked = false;
+    next = 0, live = n, excused = 0, warps_used = values_undefined = blamed = looked = false;
     if (detector.on) memset(line, 0, sizeof(int) * size_t(n)), memset(returned, 0, sizeof(int) * size_t(n));
     begin_engines(*this);
     detector.begin_block(*this);

@@ -126,7 +126,9 @@ void Detector::two_writes(
     pending.words.push_back(doubt);
 }
 void Detector::settle_pending() {
-    pending.active = false;
+    if (pending.stored.n) judge_stored();
+    pending.active = has_undefined(*w);
+    if (pending.words.empty()) return;
     const auto owner = [&](const Doubt &d) { return memory.at(d.a) ? 0u : shared_cell(d.a).owner; };
     for (const Doubt &d : pending.words)
         if (memcmp(d.old, reinterpret_cast<const void *>(d.a), d.n))

@@ -1,6 +1,7 @@
 // An OS thread at work on one block: the block's threads as fibers, its shared memory, its clock.
 #pragma once
 #include <setjmp.h>
+#include <stddef.h>
 #include <string.h>
 #include <unordered_map>
 #include <vector>
@@ -20,10 +21,19 @@ constexpr size_t shared_limit = 227 << 10, shared_gap = 256;
 
 enum State : uint8_t { ready, at_barrier, in_warp, at_active_mask, on_condition, done };
 
+// What the lanes of a warp give each other; whose value comes from a shuffle that read an absent lane
 struct WarpExchange {
     alignas(16) char slot[32][16];
+    uint32_t undefined;
     int readers;
-};   // what the lanes of a warp told each other
+};
+static_assert(offsetof(WarpExchange, undefined) == undefined_lanes);
+
+// The shuffle that has read an absent lane
+struct UndefinedValue {
+    int line, lane;
+    Code why;
+};
 
 struct Warp {
     uint32_t exists, finished, arrived;            // by lane
@@ -32,6 +42,8 @@ struct Warp {
     const char *what[32];                          // the instruction, where all lanes must come together
     void (*f[32])(void *const *);
     WarpExchange *got[32], exchange[65];
+    uint32_t undefined;                            // the lanes whose value comes from an absent lane
+    UndefinedValue origin[32];
     alignas(16) char given[32][16];
 };
 
@@ -81,7 +93,8 @@ struct Worker {
     // barriers
     int predicate[max_threads], count = 0;
     Warp warps[max_warps];
-    bool warps_used = false;
+    bool warps_used = false, values_undefined = false;     // in some lane of some warp
+    uint32_t undefined_reads = 0;
     struct {
         bool (*ready)(void *);
         void *arg;

@@ -42,6 +42,11 @@ GRIDSTRIDE_API void sync_warp(unsigned mask = ~0u, int line = __builtin_LINE());
 // collective. Returns the lanes that took part.
 GRIDSTRIDE_API unsigned warp_exchange(
     unsigned mask, const void *mine, int bytes, const void *&all, int line = __builtin_LINE());
+// Of the slots, from this byte on: the lanes whose value comes from a shuffle that read an absent lane
+constexpr size_t undefined_lanes = 32 * 16;
+// A shuffle reads lane `from`, which is absent or whose own value is undefined. What each byte of the result shall be
+// where it is absent; -1: the caller's own value
+GRIDSTRIDE_API int undefined_byte(int from, int line);
 // What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before
 // any goes on.
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);

@@ -34,14 +34,17 @@ template <class T> struct Brought {
     }
 };
 
-// The value of lane `from`; one's own, where a GPU leaves it undefined. It goes in parts of a size that the compiler
-// knows, or the copy would be a call of memcpy, which the detectors look at.
+// The value of lane `from`. It goes in parts of a size that the compiler knows, or the copy would be a call of memcpy,
+// which the detectors look at.
 template <size_t at = 0, class T> GRIDSTRIDE_UNSEEN auto shuffled(unsigned mask, T mine, int from, int line) {
     constexpr int bytes = sizeof(T) - at < 16 ? sizeof(T) - at : 16;
     char *part = reinterpret_cast<char *>(&mine) + at;
     const void *all;
-    if (warp_exchange(mask, part, bytes, all, line) >> from & 1)
-        __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
+    unsigned undefined, took = warp_exchange(mask, part, bytes, all, line);
+    __builtin_memcpy(&undefined, static_cast<const char *>(all) + undefined_lanes, sizeof undefined);
+    const int byte = (undefined | ~took) >> from & 1 ? undefined_byte(from, line) : -1;
+    if (took >> from & 1) __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
+    else if (byte >= 0) __builtin_memset(part, byte, bytes);
     if constexpr (at + bytes < sizeof(T)) return shuffled<at + bytes>(mask, mine, from, line);
     else return mine;
 }
