@@ -360,7 +360,7 @@ WORDS = {
     'No guard': ['x[100] is outside: x has shape (100,)', 'guard it, as in `if i < x.size`'],
     'No guard in two dimensions': ['x[10, 0] is outside', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
     'Rows and columns swapped': ['x[4, 0] is outside: x has shape (4, 25)',
-        'Along axis 0 there are 0 to 3, and the index is 4', '`if c < x.shape[0] and r < x.shape[1]`'],
+        'Along axis 0 there are 0 to 3, and the index is 4', '`c, r` has rows and columns swapped, it must be `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: look at its stride'],
     'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
     'A negative index': ['x[-1] is outside', 'write the index that is meant'],

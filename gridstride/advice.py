@@ -26,6 +26,11 @@ def fitting(
 ):  # (name of a row of `MENDS`, its fields), or None
     "What fits this finding better than its own row"
     line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]
+    if kind == 'memcheck' and code in ('outside', 'before') and line and (wrong := _wrong_word(fields, line, above)):
+        return wrong
+    if kind == 'memcheck' and code == 'outside' and line and not fields.get('inner'):
+        if moves := _moves(fields['array'], place):
+            return _of_moved(fields, line, above, moves)
     if kind == 'memcheck' and code == 'outside' and line:
         return _of_index(fields, line, above)
     if kind == 'memcheck' and code == 'outside_named' and line:
@@ -33,7 +38,7 @@ def fitting(
     if kind == 'memcheck' and code in _ELSEWHERE and (wraps := _UNSIGNED.search(line)):
         return 'below_0', dict(expr=wraps[0])
     if kind == 'racecheck' and code in ('race', 'race_of_blocks', 'race_of_cluster') and line and other:
-        return _of_race(code, fields, line, place.line, other, above)
+        return _of_race(code, fields, line, place, other, above)
     if code == 'race_of_volatiles' and _is_in_step(fields, line, place, other):
         return 'in_step', {}
     if kind == 'memcheck' and code == 'misaligned' and fields['bytes'] == 4:
@@ -123,22 +128,107 @@ def _assigned(element, value):
     return '', element, value
 
 
-def _of_race(code, fields, line, number, other, above):
+def _of_race(code, fields, line, place, other, above):
     if second := fields.get('second'):
         name, index = second
         return 'two_names', dict(second_element=f'{name}[{", ".join(map(str, index))}]')
-    loop = code == 'race' and any(re.search(r'\b(for|while)\b', o) for o in (line, *above))
+    number = place.line
     if other.line != number:
         if found := _update_apart(fields, line, _code_of(other.source)):
             return _in_one_step(found, fields['array'], '_apart')
-        if loop and other.line > number:
+        if code == 'race' and (found := _of_calls(place, other)):
+            return found
+        if code == 'race' and other.line > number and _share_loop(place, other.line):
             return 'round', dict(line=number, earlier=other.line)
         return ('one_atomic', {}) if code == 'race' and _is_half_atomic(fields, line, other) else None
     if found := update_of(line, fields['array']):
         return _in_one_step(found, fields['array'])
     if fields['before'] == fields['now'] == 'written':
         return 'one_place', {}
-    return ('same_line', dict(line=number)) if loop else None
+    if code != 'race':
+        return None
+    return _of_calls(place, other) or ('same_line' if _share_loop(place, number) else 'in_line', dict(line=number))
+
+
+def _of_calls(place, other):
+    "What fits two accesses between the same barriers, made in calls of functions; None where the calls say nothing"
+    mine, theirs = place.calls, other.calls
+    if not (mine and theirs) or len(mine) == len(theirs) == 1:
+        return None
+    apart = next(((a.line, b.line) for a, b in zip(mine[::-1], theirs[::-1]) if a.line != b.line), None)
+    first = dict(function=mine[0].function)
+    if mine[0].function == theirs[0].function:
+        if other.line < place.line:  # one call after the other would be the other way round
+            return None
+        if len(mine) != len(theirs):
+            return 'called_again', first
+        calls = next(((a.line, b.line) for a, b in zip(mine[:0:-1], theirs[:0:-1]) if a.line != b.line), None)
+        if not calls and other.line == place.line:
+            return None
+        return ('called_twice', dict(first, now=calls[0], earlier=calls[1])) if calls else (
+            'called_in_loop', dict(first, line=mine[-1].line))  # fmt: skip
+    same = mine[-1].function == theirs[-1].function
+    return ('calls_apart', dict(now=apart[0], earlier=apart[1])) if same and apart and apart[1] < apart[0] else None
+
+
+# Which loops a line is in
+
+
+def _share_loop(place, until):
+    "Is there a loop around the place that goes on up to line `until`, below it or its own?"
+    above, onward = place.above.split('\n') if place.above else [], place.onward.split('\n')
+    own = onward[0] or ' ' * _indent_after(above) + place.source
+    lines = [_code_of(o) for o in (*above, own, *onward[1 : until - place.line + 1])]
+    is_python = any(re.match(r'\s*(def|for|while|if)\b.*:\s*$', o) for o in lines)
+    return (_in_indented_loop if is_python else _in_braced_loop)(lines, len(above))
+
+
+def _indent(line):
+    return len(line) - len(line.lstrip())
+
+
+def _indent_after(lines):
+    "How far a line after these is indented, if it goes on with the last of them"
+    last = next((o for o in reversed(lines) if o.strip()), '')
+    return _indent(last) + 4 * last.rstrip().endswith(':')
+
+
+def _in_indented_loop(lines, n):
+    "Is line `n` of Python in a loop whose body the last line belongs to as well?"
+    if n == len(lines) - 1 and re.match(r'\s*(for|while)\b', lines[n]):
+        return True
+    depth = _indent(lines[n])
+    for line in filter(str.strip, reversed(lines[:n])):
+        if _indent(line) < depth:
+            depth = _indent(line)
+            if re.match(r'\s*(for|while)\b', line) and all(_indent(o) > depth for o in lines[n:] if o.strip()):
+                return True
+    return False
+
+
+def _in_braced_loop(lines, n):
+    "Is line `n` of CUDA C in a loop in which the last line is as well?"
+    opened, loop, depth = [], None, 0  # opened: for each open `{` whether it belongs to a loop
+    for k, line in enumerate(lines):
+        if n == k == len(lines) - 1:
+            return any(opened) or loop is not None or bool(re.search(r'\b(for|while|do)\b', line))
+        if k == len(lines) - 1:
+            break
+        for m in re.finditer(r'\b(?:for|while|do)\b|[{};()]', line):
+            opened, loop = _after(m[0], opened, loop)
+            depth = min(depth, len(opened)) if k > n else len(opened)
+    return any(opened[:depth])
+
+
+def _after(token, opened, loop):
+    "`opened` after a token, and how many brackets are open since a loop's head began; None: in none"
+    if token in ('for', 'while', 'do'):
+        return opened, 0
+    if token in '{}':
+        return ([*opened, loop is not None] if token == '{' else opened[:-1]), None
+    if token == ';':
+        return opened, loop or None
+    return opened, loop if loop is None else loop + (1 if token == '(' else -1)
 
 
 def _is_in_step(fields, line, place, other):
@@ -210,7 +300,7 @@ def _of_index(fields, line, above):
     guard = guards[0] if guards else None
     flat = _is_flat(_GRID.sub('', expr)) and not _is_strided(expr, line, above)
     if flat and (wide := [o for o in guards if o.wide]):
-        return 'row_too_many', dict(guard=wide[0].text, bound=wide[0].bound)
+        return _too_many(wide[0])
     if guard and guard.wide and not flat and '+' not in expr:
         return 'one_too_many', dict(guard=guard.text, last=size - 1, size=size)
     if flat and (not any(o.name in _rows(expr) for o in guards) or _has_free_column(expr, guards, [line, *above])):
@@ -218,6 +308,137 @@ def _of_index(fields, line, above):
     if guard:
         return 'stride' if flat else 'lets_in', dict(guard=guard.text, expr=expr, at=at[0], size=size)
     return 'guard', dict(expr=expr, size=size)
+
+
+def _too_many(guard):
+    right = guard.fixed if guard.wrote.startswith(guard.name) else guard.bound  # of a `range`
+    return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.wrote, right=right)
+
+
+# A word of the kernel that is wrong
+
+
+def _wrong_word(fields, line, above):
+    "A guard with `&&` for `||` or the other way round, or an index with its two parts swapped; else None"
+    found = {indices for *_, indices in uses(line, fields['array']) if indices}
+    parts = [part for o in found for index in o for part in _parts(index)]
+    names = set().union(*map(_names, parts))
+    if wrong := next(filter(None, (_wrong_joint(o, names) for o in [line, *reversed(above)])), None):
+        return wrong
+    if len(found) != 1 or fields.get('inner'):
+        return None
+    guards = list(_guards(names, [line, *reversed(above)]))
+    if len(parts) > 1:
+        return _swapped_axes(fields, parts, guards)
+    right = _swapped(parts[0], guards, [line, *above])
+    return right and ('swapped', dict(expr=parts[0], right=right))
+
+
+_JOINT = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
+_TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*(?:{_COMPARED})(?:\s*[-+]\s*\w+)?\s*\)?')
+
+
+def _wrong_joint(line, names):
+    "Is this an early `return` unless all indices are past the end, or an `if` that lets in who has one index inside?"
+    m = re.search(r'\bif\b\s*(.*)', line)
+    if not m:
+        return None
+    condition, rest = _condition(m[1])
+    leaves, is_block = re.match(r'\s*:?\s*\{?\s*(return|continue)\b', rest), bool(rest.strip())
+    terms = _JOINT.split(condition)
+    compared = [_TERM.fullmatch(o.strip()) for o in terms[::2]]
+    if len(compared) < 2 or not all(compared) or len(set(terms[1::2])) > 1 or not is_block:
+        return None
+    if (
+        len({o[1] for o in compared}) < 2
+        or not names & {o[1] for o in compared}
+        or len({o[2][0] for o in compared}) > 1
+    ):
+        return None
+    past, joint = compared[0][2][0] == '>', terms[1]
+    right = {'&&': '||', 'and': 'or'}.get(joint) if leaves and past else None
+    right = right or ({'||': '&&', 'or': 'and'}.get(joint) if not leaves and not past else None)
+    return right and ('wrong_joint', dict(guard=condition, joint=joint, right=right))
+
+
+def _condition(text):
+    "(the condition, what is behind it) of what stands behind `if`"
+    if text.startswith('('):
+        end = _closed(text, 0)
+        if not re.match(r'\s*(and|or)\b', text[end:]):
+            return text[1 : end - 1].strip(), text[end:]
+    condition, colon, rest = text.partition(':')
+    return condition.strip(), colon + rest
+
+
+_ROW_MAJOR = re.compile(r'(?P<row>\w+)\s*\*\s*(?P<width>\w+)\s*\+\s*(?P<column>\w+)')
+_COLUMN_FIRST = re.compile(r'(?P<column>\w+)\s*\+\s*(?P<row>\w+)\s*\*\s*(?P<width>\w+)')
+
+
+def _swapped(expr, guards, lines):
+    "`y*w + x` for `x*w + y`, if `x` is a column, below `w`, and `y` a row, below something else; else None"
+    if not (m := _ROW_MAJOR.fullmatch(expr) or _COLUMN_FIRST.fullmatch(expr)):
+        return None
+    row, width, column = m['row'], m['width'], m['column']
+    bounds = {o.name: o.bound for o in reversed(guards) if o.sign == '<'}
+    if bounds.get(row) != width or bounds.get(column) in (None, width):
+        return None
+    return f'{column}*{width} + {row}' if (_axis(row, lines), _axis(column, lines)) == ('x', 'y') else None
+
+
+def _axis(name, lines):
+    "'x' or 'y': which number of the thread or the block a variable is made of; None if neither or both"
+    for line in lines:
+        if m := re.search(r'(\w+)\s*,\s*(\w+)\s*=\s*cuda\.grid\(2\)', line):
+            if name in m.groups():
+                return 'xy'[m.groups().index(name)]
+        if m := re.search(rf'\b{name}\s*=(?!=)([^,;]*)', line):
+            axes = set(re.findall(r'(?:thread|block)Idx\.([xy])', m[1]))
+            return axes.pop() if len(axes) == 1 else None
+    return None
+
+
+def _swapped_axes(fields, parts, guards):
+    "What fits `x, y` for `y, x`, if both have guards, and the element is inside that way round; else None"
+    shape, at = fields['shape'], fields['index']
+    if not len(parts) == len(shape) == len(at) == 2 or not all(0 <= i < n for i, n in zip(at, shape[::-1])):
+        return None
+    if parts[0] == parts[1] or not set(parts) <= {o.name for o in guards}:
+        return None
+    axis = int(0 <= at[0] < shape[0])
+    there = dict(axis=axis, last=shape[axis] - 1, index_there=at[axis])
+    return 'swapped_axes', dict(there, expr=', '.join(parts), right=', '.join(reversed(parts)))
+
+
+def _moves(array, place):
+    "[(text, sign, how far)]: where the lines above, a loop around, or a call move the pointer that has this name"
+    name = rf'(?<![\w.>*]){re.escape(array)}\s*'
+    move = re.compile(rf'({name}(?:(?:=\s*{name})?([-+])=?)\s*([^;,]+))[;,]')
+    code = '\n'.join(_code_of(o) for o in place.above.split('\n'))
+    found = [o for o in move.findall(code) if '=' in o[0]]
+    for n, line in enumerate(map(_code_of, place.onward.split('\n'))):
+        if (m := move.search(line)) and '=' in m[1] and _share_loop(place, place.line + n):
+            found.append(m.groups())
+    text = place.called[1] if place.called else ''
+    if m := re.search(rf'{name}\+\s*([^,;]+)|&\s*{name}\[([^\]]+)\]', text):
+        found.append((m[0].strip(), '+', (m[1] or m[2]).strip()))
+    return found
+
+
+def _of_moved(fields, line, above, moves):
+    "An index that counts from where a pointer was moved to, not from the array's first element"
+    found = {indices for *_, indices in uses(line, fields['array']) if indices}
+    if len(found) != 1 or len(indices := found.pop()) != 1 or len(fields['shape']) != 1:
+        return None
+    names = set().union(*(_names(by) for _, _, by in moves))
+    guards = list(_guards(names | _names(indices[0]), [line, *reversed(above)]))
+    if wide := next((o for o in guards if o.wide), None):
+        return _too_many(wide)
+    text, sign, by = moves[0]
+    if len(moves) > 1 or not by.isdigit():
+        return 'moved', dict(move=text, expr=indices[0])
+    own = fields['index'][0] - int(sign + by)
+    return 'moved_by', dict(move=text, expr=indices[0], own=own, left=fields['shape'][0] - int(sign + by))
 
 
 def _farthest(found):
@@ -298,7 +519,7 @@ def _has_free_column(expr, guards, lines):
 
 def _names(expr):
     "The variables in an index"
-    own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'x', 'y', 'z', 'grid', 'gridsize', 'int'}
+    own = {'blockIdx', 'blockDim', 'threadIdx', 'gridDim', 'cuda', 'grid', 'gridsize', 'int'}
     return {o for o in re.findall(r'(?<![\w.])[A-Za-z_]\w*', expr) if o not in own}
 
 
@@ -308,11 +529,17 @@ class _Guard(NamedTuple):
     name: str  # of what is compared
     sign: str  # < or <=
     bound: str
+    wrote: str = ''  # as it stands there: `i >= n`, of a `return`
 
     @property
     def text(self):
         "As a reader of the kernel would say it"
-        return ' '.join(self)
+        return ' '.join(self[:3])
+
+    @property
+    def fixed(self):
+        "What must stand there if the bound is let in: `i >= n` for `i > n`, `i < n` for `i <= n`"
+        return re.sub('<=|>', lambda m: {'<=': '<', '>': '>='}[m[0]], self.wrote, count=1)
 
     @property
     def wide(self):
@@ -322,8 +549,9 @@ class _Guard(NamedTuple):
 
 def _compared(name, sign, bound, more):
     "The guard of a comparison with `bound` and what is added to it; `i <= n-1` is `i < n`"
+    wrote = f'{name} {sign} {bound}{more}'
     sign = '<=' if sign in ('<=', '>') else '<'
-    return _Guard(name, '<', bound) if sign + more.replace(' ', '') == '<=-1' else _Guard(name, sign, bound + more)
+    return _Guard(name, *(('<', bound) if sign + more.replace(' ', '') == '<=-1' else (sign, bound + more)), wrote)
 
 
 def _guards(names, lines):
@@ -339,4 +567,5 @@ def _guards(names, lines):
                 yield _compared(m[1], m[2], m[3], m[4] or '')
         if m := re.search(r'for (\w+) in range\([^,]*,\s*([^,]+\+ ?1)\s*[,)]', line):
             if m[1] in names:
-                yield _Guard(m[1], '<=', m[2][:-1].rstrip(' +'))
+                bound = m[2][:-1].rstrip(' +')
+                yield _Guard(m[1], '<=', bound, m[2])

@@ -56,6 +56,7 @@ from .shown import ShownBriefly, is_machinery
 
 __all__ = [
     'Access',
+    'Call',
     'Phrase',
     'Place',
     'KernelError',
@@ -94,8 +95,9 @@ __all__ = [
 
 _PACKAGE = os.path.dirname(__file__) + os.sep
 
-# the other side of a race, the text of its line, and its file if that is known
-Access = namedtuple('Access', 'line block thread source file', defaults=('', ''))
+# the other side of a race, the text of its line, and its file and the calls that led there if they are known
+Access = namedtuple('Access', 'line block thread source file calls', defaults=('', '', ()))
+Call = namedtuple('Call', 'function file line source', defaults=('',))  # a frame of a call stack: innermost first
 Phrase = namedtuple('Phrase', 'code fields', defaults=({},))  # a part of a sentence, with a row of its own
 
 
@@ -119,6 +121,8 @@ class KernelError(ShownBriefly, Exception):
         index=None,  # on what
         other=None,  # an `Access`
         called=None,  # (line, its text, perhaps its file): the kernel's own line that led to `line`
+        calls=(),  # the call stack, each a `Call`, the innermost first; empty where it is not known
+        advice=None,  # (name of a row of `MENDS`, its fields): what mends it, if that is not the finding's own
         code=None,  # which of the findings of this kind, as `WORDS` has it
         fields=None,  # what it is told with: name -> value
         dialect='python',  # one of `DIALECTS`: what blocks and threads are called
@@ -126,7 +130,9 @@ class KernelError(ShownBriefly, Exception):
         self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
         self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
         self.code, self.fields, self.what, self.mend = code, fields or {}, what, mend
-        at = _places(file, other.file if other else '', *(called or ())[2:])
+        self.calls, (self.advice, self.advice_fields) = tuple(calls), advice or (None, {})
+        there = _call_in(kernel, other)
+        at = _places(file, other.file if other else '', *(called or ())[2:], there.file if there else '')
         lines = (
             f'{self.kind}: {what}',
             f'  {at(line)}: {source}' if line else '',
@@ -135,10 +141,17 @@ class KernelError(ShownBriefly, Exception):
             other
             and f'  against {at(other.line, other.file)}, {_who(other.block, other.thread, dialect)}'
             + _quoted(other.source),
+            there and f'  called on {at(there.line, there.file)}{_quoted(there.source)}',
             mend and f'  {mend}',
             off and f'  {off}',
         )
         super().__init__('\n'.join(filter(None, lines)))
+
+
+def _call_in(kernel, access):
+    "The `Call` in the kernel that led to an access in another function; None if it is in the kernel, or not known"
+    calls = access.calls if access else ()
+    return calls[-1] if len(calls) > 1 and calls[-1].function == kernel else None
 
 
 def position(p):  # (x, y, z)
@@ -283,6 +296,8 @@ class Place(NamedTuple):
     thread: tuple = None  # (x, y, z)
     called: tuple = None  # (line, its text, perhaps its file): the kernel's own line that led to `line`
     above: str = ''  # the lines of the function before it
+    onward: str = ''  # that line as its file has it, and the lines of the function after it
+    calls: tuple = ()  # the calls that led to it, each a `Call`, the innermost first
 
 
 # The words. A text that is the same in both dialects stands once.
@@ -945,6 +960,31 @@ MENDS = {
         'at the end of each round.',
         cuda='Both are line {line}, in different rounds of a loop: put a __syncthreads() at the end of each round.',
     ),
+    'in_line': dict(
+        python='Both are this one line: read into a variable, put a cuda.syncthreads() after that, then write.',
+        cuda='Both are this one line: read into a variable, put a __syncthreads() after that, then write.',
+    ),
+    'called_twice': dict(
+        python='A barrier is missing between the two calls of `{function}`, lines {earlier} and {now}: put a '
+        'cuda.syncthreads() at the end of `{function}`, or between these two lines.',
+        cuda='A barrier is missing between the two calls of `{function}`, lines {earlier} and {now}: put a '
+        '__syncthreads() at the end of `{function}`, or between these two lines.',
+    ),
+    'called_in_loop': dict(
+        python='A barrier is missing between one call of `{function}`, line {line}, and the next: put a '
+        'cuda.syncthreads() at the end of `{function}`, or at the end of each iteration.',
+        cuda='A barrier is missing between one call of `{function}`, line {line}, and the next: put a '
+        '__syncthreads() at the end of `{function}`, or at the end of each iteration.',
+    ),
+    'called_again': dict(
+        python='A barrier is missing between one call of `{function}` and the next: put a cuda.syncthreads() at its '
+        'end.',
+        cuda='A barrier is missing between one call of `{function}` and the next: put a __syncthreads() at its end.',
+    ),
+    'calls_apart': dict(
+        python='Put a cuda.syncthreads() between lines {earlier} and {now}, from which both were called.',
+        cuda='Put a __syncthreads() between lines {earlier} and {now}, from which both were called.',
+    ),
     'round': dict(
         python='Line {line} is one round of the loop further: put a cuda.syncthreads() at the end of each round, '
         'behind line {earlier}.',
@@ -981,7 +1021,15 @@ MENDS = {
         'nothing: guard every axis, as in `if ({both})`.',
     ),
     'one_too_many': '`{guard}` lets in one too many: with {size} elements the last index is {last}.',
-    'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1.',
+    'row_too_many': '`{guard}` lets in one too many: the last one is {bound} - 1. `{wrote}` must be `{right}`.',
+    'wrong_joint': '`{guard}` lets in threads of which one index is past the end: `{joint}` must be `{right}`.',
+    'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
+    'swapped_axes': 'Along axis {axis} there are 0 to {last}, and the index is {index_there}: `{expr}` has rows and '
+    'columns swapped, it must be `{right}`.',
+    'moved': '`{expr}` counts from where `{move}` has moved the pointer, and the index above from the first element of '
+    '{array}: look at how far it was moved, and how many elements are left there.',
+    'moved_by': '`{expr}` is {own}, counted from where `{move}` has moved the pointer, and {left} elements are left '
+    'there: guard against that number.',
     'fixed': 'The places of {array} there are 0 to {last}: is the block, or a loop, larger than that?',
     'lets_in': dict(
         python=_TOO_FAR + '`{expr}` is {at}: guard this index, too, as in `if {expr} < {array}.size`.',
@@ -1118,12 +1166,9 @@ def text_of(kind, code, dialect, fields=None):
     return tuple(o.format(**shown) for o in _templates(kind, code, dialect))
 
 
-def _mend_of(kind, code, dialect, fields, place, other):
-    "What mends it, if the learner's lines tell more than the code; else nothing"
-    fits = fitting(kind, code, fields or {}, place, other)
-    if not fits:
-        return None
-    return _in(MENDS[fits[0]], dialect).format(**{**_shown(fields, dialect), **fits[1]})
+def _advised(advice, dialect, fields):
+    "The text of `advice`, (name of a row of `MENDS`, its fields); nothing for None"
+    return advice and _in(MENDS[advice[0]], dialect).format(**{**_shown(fields, dialect), **advice[1]})
 
 
 def switch_off(kind, code, dialect):
@@ -1143,10 +1188,11 @@ def exception_of(
 ) -> KernelError:  # of the class that belongs to the kind
     "The exception that tells of a finding; `KeyError` if there is no such code, or a field is missing"
     what, mend = text_of(kind, code, dialect, fields)
-    mend = _mend_of(kind, code, dialect, fields, place, other) or mend
+    advice = fitting(kind, code, fields or {}, place, other)
+    mend = _advised(advice, dialect, fields) or mend
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
-    on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect)
-    where = {k: v for k, v in place._asdict().items() if k != 'above'}
+    on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
+    where = {k: v for k, v in place._asdict().items() if k not in ('above', 'onward')}
     return CLASSES[kind](what, mend, switch_off(kind, code, dialect), **on, **where)
 
 

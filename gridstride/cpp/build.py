@@ -138,6 +138,7 @@ def checked_flags(c, src):
     calls = [f'-fno-builtin-{o}' for o in ('memcpy', 'memmove', 'memset')]  # which the detectors are told of
     # what a function returns straight into a struct's place, gcc tells nobody of; it tells of a copy
     calls.append('-fno-elide-constructors')
+    calls.append('-fno-semantic-interposition')  # otherwise gcc inlines no function that another library could replace
     return [*look, *calls, '-fsanitize=thread', '--param=tsan-instrument-func-entry-exit=0', *volatile]
 
 
@@ -434,7 +435,8 @@ def emulate_rewritten(
     # A finding shall know who called.
     own_to_it = 'static __attribute__((noinline)) ' if checks else 'static '
     alone = len(read) == 1 and not (own or others)
-    marked = {k: mark(text, own_to_it if alone else '') for k, text in plain.items()}
+    inline = '__attribute__((always_inline)) ' if checks else ''
+    marked = {k: mark(text, own_to_it if alone else '', inline) for k, text in plain.items()}
     sources = {**given, **{k: marked[k] for k in own}, **({FIRST: OUTPUT} if hosts else {})}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''

@@ -12,6 +12,7 @@ from typing import NamedTuple
 from .declarations import BUILTIN, KEYWORDS
 from .edits import apply
 from .tokens import WrongSource
+from .inlined import inlined
 from .host_variables import host_variables
 from .reader import Head, heads, namespace_of, parameter, read
 from .sides import HOST, KNOWN
@@ -40,6 +41,7 @@ class _Declared(NamedTuple):
 def mark(
     text: str,  # C++ for the emulator
     own='',  # what makes a function this source's own, if it is all that is compiled but for headers of ours
+    inline='',  # what makes a function part of its callers, if findings shall name the calls
 ) -> str:
     """`text`, in which functions and variables of the host alone are marked: the compiler tells where they are used.
 
@@ -55,7 +57,8 @@ def mark(
     marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
-    return apply(text, [(at := c.tokens[i].start, at, text) for i, text in texts])
+    texts += [(i, inline) for i in inlined(c, found, _end) if inline and i not in {i for i, _ in texts}]
+    return apply(text, [(at := c.tokens[i].start, at, text) for i, text in sorted(texts)])
 
 
 def _mark(kind):

@@ -194,6 +194,7 @@ def last_exception(
     "The exception that tells what stopped the last call"
     f = last_finding()
     file = _name_of(f.file, sources)
+    f.name_calls(lambda c: _shown_call(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.column and (array := array_at(lines.get(f.line, ''), f.column)):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
@@ -204,11 +205,28 @@ def last_exception(
     home = _home(f.kernel, sources) or file
     text, is_elsewhere = _line(sources, home, f.called), (home, f.called) != (file, f.line)
     called = (f.called, text, home) if text and is_elsewhere else None
-    above = _above(lines, f.line)
-    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, above=above)
+    around = dict(above=_above(lines, f.line), onward=_onward(lines, f.line))
+    return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
+
+
+def _shown_call(call, sources):
+    "A `Call` as the learner knows the file, with the text of its line"
+    file = _name_of(call.file, sources)
+    return call._replace(file=file, source=_line(sources, file, call.line))
+
+
+_HEAD = '__(global|device)__'  # where a function begins
 
 
 def _above(lines, n):
     "The lines of a function before its line `n`"
-    first = next((i for i in range(n or 0, 0, -1) if re.search('__(global|device)__', lines.get(i, ''))), n or 1)
+    first = next((i for i in range(n or 0, 0, -1) if re.search(_HEAD, lines.get(i, ''))), n or 1)
     return '\n'.join(lines.get(i, '') for i in range(first, n or 1))
+
+
+def _onward(lines, n):
+    "Line `n`, and the lines of the function after it"
+    if not n:
+        return ''
+    last = next((i for i in range(n + 1, max(lines, default=n) + 1) if re.search(_HEAD, lines[i])), len(lines) + 1)
+    return '\n'.join(lines.get(i, '') for i in range(n, last))

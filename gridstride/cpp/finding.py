@@ -5,25 +5,34 @@ structures' layout, and `check_abi` compares the two before anything is read.
 """
 
 import ctypes
+import re
 from pathlib import Path
 
 from ..advice import update_of
-from ..findings import Access, Phrase, Place, exception_of
+from ..findings import Access, Call, Phrase, Place, exception_of
 
-ABI = 2  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
+ABI = 3  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _NUMBER, _TEXT, _NUMBERS, _PHRASE = range(4)
 
 
+class CCall(ctypes.Structure):
+    "A frame of a call stack"
+
+    _fields_ = [('line', ctypes.c_int), ('function', ctypes.c_char * 64), ('file', ctypes.c_char * 192)]
+
+
 class CPlace(ctypes.Structure):
-    "A line, and who was there: (x, y, z) of the block and of the thread"
+    "A line, and who was there: (x, y, z) of the block and of the thread; the calls that led there"
 
     _fields_ = [
         ('line', ctypes.c_int),
         ('block', ctypes.c_int * 3),
         ('thread', ctypes.c_int * 3),
         ('file', ctypes.c_char * 256),
+        ('depth', ctypes.c_int),
+        ('calls', CCall * 8),
     ]
 
 
@@ -96,6 +105,11 @@ def fields_of(fields) -> dict:  # name -> value
     return {f.name.decode(): _value(f, rest) for f in rest}
 
 
+def _calls_of(place):
+    "The call stack of a `CPlace`, the innermost function first"
+    return tuple(Call(o.function.decode(), o.file.decode(), o.line) for o in place.calls[: place.depth])
+
+
 class Found:
     "A finding of the runtime: `kind`, `code` and `fields` as `findings` has them, and where"
 
@@ -105,7 +119,9 @@ class Found:
         self.block, self.thread = (tuple(c.at.block), tuple(c.at.thread)) if c.has_who else (None, None)
         self.column, self.called = c.column, c.called or None
         self.other_file = c.other.file.decode()
-        self.other = Access(c.other.line, tuple(c.other.block), tuple(c.other.thread)) if c.has_other else None
+        self.calls, other = _calls_of(c.at), c.other
+        who = tuple(other.block), tuple(other.thread)
+        self.other = Access(other.line, *who, calls=_calls_of(other)) if c.has_other else None
 
     def exception(
         self,
@@ -115,32 +131,62 @@ class Found:
         "The exception that tells of it; `KeyboardInterrupt` if the user ended the kernel"
         if self.kind == 'interrupted':
             return KeyboardInterrupt()
-        place = Place(self.kernel, self.file or None, self.line, block=self.block, thread=self.thread)
+        who = dict(block=self.block, thread=self.thread, calls=self.calls)
+        place = Place(self.kernel, self.file or None, self.line, **who)
         return exception_of(self.kind, self.code, dialect, self.fields, place._replace(**where), self.other)
 
     def order_race(self, line_of):
         """Of two accesses between the same barriers name that one last which comes last in the program.
 
         The emulator runs one thread up to a barrier, then the next; which of the two came first there says
-        nothing. Lines behind the last barrier come before those in front of it, which are the next round of a
-        loop. The other's line is quoted; `line_of`: the text of a line."""
+        nothing. Lines after the last barrier come before those in front of it, which are the next iteration of a
+        loop, or the next call of a function. The other's line is quoted; `line_of`: the text of a line."""
         barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other or self.file and self.other_file not in ('', self.file):
             return
         self.other = other = other._replace(source=line_of(other.line))
-        if self.code != 'race' or self.called not in (None, self.line):
+        if self.code != 'race' or not (lines := self._compared(barrier, line_of)):
             return
-        here, there = ((line <= barrier, line) for line in (self.line, other.line))
+        here, there = ((line <= barrier, line) for line in lines)
         before, now = self.fields['before'], self.fields['now']
-        one = here == there and (before, now) == ('written', 'read')
+        one = here == there and self.line == other.line and (before, now) == ('written', 'read')
         if there > here or one and update_of(line_of(self.line), self.fields['array']):
-            self.other = Access(self.line, self.block, self.thread, line_of(self.line))
-            self.line, self.block, self.thread, self.called = other.line, other.block, other.thread, None
+            self.other = Access(self.line, self.block, self.thread, line_of(self.line), calls=self.calls)
+            self.line, self.block, self.thread, self.calls = other.line, other.block, other.thread, other.calls
+            self.called = self._call_in_kernel()
             self.fields.update(before=now, now=before)
+
+    def _compared(self, barrier, line_of):
+        "The lines of the two accesses, or of the calls that led there, that stand in one function; None if unknown"
+        mine, theirs = ([o.line for o in a.calls] for a in (self, self.other))
+        own, same = (self.line, self.other.line), [*{o[0].function for o in (self.calls, self.other.calls) if o}]
+        if mine and theirs and len(same) == 1 and _head_of(line_of, self.line) == _head_of(line_of, barrier):
+            return own
+        if not self._is_complete():
+            return own if self.called in (None, self.line) else None
+        return next(((i, k) for i, k in zip(mine[::-1], theirs[::-1]) if i != k), (mine[-1], theirs[-1]))
+
+    def _is_complete(self):
+        "Are the calls from the kernel to both accesses known?"
+        return all(a.calls and a.calls[-1].function == self.kernel for a in (self, self.other))
+
+    def _call_in_kernel(self):
+        return self.calls[-1].line if self._is_complete() and len(self.calls) > 1 else None
+
+    def name_calls(self, shown):
+        "Let `shown` make of each `Call` how it is shown"
+        self.calls = tuple(map(shown, self.calls))
+        if self.other:
+            self.other = self.other._replace(calls=tuple(map(shown, self.other.calls)))
 
     def is_apart(self):
         "Is the other access known to be in another file?"
         return bool(self.other and self.file and self.other_file and self.other_file != self.file)
+
+
+def _head_of(line_of, n):
+    "The line at which the function begins that line `n` is in"
+    return next((i for i in range(n, 0, -1) if re.search(r'__(global|device)__|^\s*def ', line_of(i))), 0)
 
 
 def file_among(file, files):

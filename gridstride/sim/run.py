@@ -125,8 +125,9 @@ class Run:
         lane = lane if lane is not None else self.active(m)[0] if m is not None else None
         block, thread = self.g.who(lane) if lane is not None else (None, None)
         first = self.program.f.__code__.co_firstlineno
-        above = ''.join(linecache.getlines(s.file)[first - 1 : s.line - 1])
-        return Place(self.kernel, s.file, s.line, s.source, block, thread, above=above)
+        lines = linecache.getlines(s.file)
+        around = dict(above=''.join(lines[first - 1 : s.line - 1]), onward=''.join(lines[s.line - 1 :]))
+        return Place(self.kernel, s.file, s.line, s.source, block, thread, **around)
 
     def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
         "The exception about a site, by the thread of lane `by` or of the first lane of `m`"

@@ -372,13 +372,21 @@ def _exception(made, arrays):
         f.fields['index'] = _unravel(arrays[name], at[0])
     numbered = [_FILE.format(i) for i in range(len(made.files))]
     file = made.files[numbered.index(file_among(f.file, numbered))] if f.line else None
+    f.name_calls(lambda c: _shown_call(c, made.files, numbered))
     if f.is_apart():
         there = made.files[numbered.index(file_among(f.other_file, numbered))]
         f.other = f.other._replace(file=there, source=linecache.getline(there, f.other.line).strip())
     f.order_race(lambda n: linecache.getline(file, n).strip())
     source = linecache.getline(file, f.line).strip() if f.line else ''
     above = ''.join(linecache.getlines(file)[made.first - 1 : f.line - 1]) if f.line else ''
-    return f.exception('python', kernel=made.kernel, file=file, source=source, above=above)
+    onward = ''.join(linecache.getlines(file)[f.line - 1 :]) if f.line else ''
+    return f.exception('python', kernel=made.kernel, file=file, source=source, above=above, onward=onward)
+
+
+def _shown_call(call, files, numbered):
+    "A `Call` in the Python file that it is in, with the text of its line"
+    file = files[numbered.index(file_among(call.file, numbered))]
+    return call._replace(file=file, source=linecache.getline(file, call.line).strip())
 
 
 def _kind(a):

@@ -31,6 +31,14 @@ void Finding::add(Fields more) {
         if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
 }
 
+void Place::add_call(const char *function, const char *in, int at) {
+    if (depth == int(sizeof calls / sizeof *calls)) return;
+    Frame &c = calls[depth++];
+    c.line = at;
+    Field::copy(c.function, function);
+    Field::copy(c.file, in);
+}
+
 void fill(Finding &f, Code code, Fields fields) {
     memset(&f, 0, sizeof f);
     f.kind = rows[int(code)].kind;
@@ -58,7 +66,21 @@ static bool is_ours(const std::string &function) {
     return begins("gs_exports") || begins("gs_connect") || begins("_GLOBAL__") || begins("__static_init") ||
            function.substr(0, function.find_first_of("<(")).find("gridstride::") != std::string::npos;
 }
-// Where a piece of code stands in the source: the innermost line that is the learner's own.
+// The name of a function as addr2line tells it: of `void a::k<4>(float*)` k, of a lambda there `const`
+static std::string name_in(const char *function) {
+    std::string name;
+    int depth = 0;
+    for (const char *c = function; *c && *c != '\n'; c++) {
+        depth += strchr("(<{", *c) != nullptr;
+        if (!depth && strchr(" :", *c)) name.clear();
+        else if (!depth) name += *c;
+        depth -= strchr(")>}", *c) != nullptr;
+    }
+    return name;
+}
+
+// Where a piece of code stands in the source: the innermost line that is the learner's own,
+// and the calls of what is inlined there.
 void locate(const void *pc, Place &at) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info)) return;
@@ -83,9 +105,11 @@ void locate(const void *pc, Place &at) {
     FILE *pipe = popen(command, "r");
     if (!pipe) return;
     bool ours = false;
+    at.depth = 0;
     while (fgets(text, sizeof text, pipe)) {
 #ifndef __APPLE__
-        if (ours && !strncmp(text, "0x", 2)) break;         // what is near one of our functions is another function
+        // what is near one of our functions is another function
+        if ((ours || at.depth) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
         function.assign(text, strcspn(text, "\n"));         // which addr2line tells on a line of its own
@@ -97,10 +121,10 @@ void locate(const void *pc, Place &at) {
         char *colon = strrchr(text, ':');
         ours = ours || is_ours(function);
         if (!colon || is_copy(function) || is_ours(function) || !is_own(text) || !atoi(colon + 1)) continue;
-        at.line = atoi(colon + 1);
+        const int line = atoi(colon + 1);
         *colon = 0;
-        snprintf(at.file, sizeof at.file, "%.255s", text);
-        break;
+        if (!at.depth) at.line = line, snprintf(at.file, sizeof at.file, "%.255s", text);
+        at.add_call(name_in(function.c_str()).c_str(), text, line);
     }
     pclose(pipe);
 }
@@ -110,22 +134,9 @@ bool on_stack_of(const Fiber &f) {
     return size_t(&here - f.stack) < stack_bytes;
 }
 
-// The name of a function as addr2line tells it: of `void a::k<4>(float*)` k, of a lambda there `const`
-[[maybe_unused]] static std::string name_in(const char *function) {
-    std::string name;
-    int depth = 0;
-    for (const char *c = function; *c && *c != '\n'; c++) {
-        depth += strchr("(<{", *c) != nullptr;
-        if (!depth && strchr(" :", *c)) name.clear();
-        else if (!depth) name += *c;
-        depth -= strchr(")>}", *c) != nullptr;
-    }
-    return name;
-}
-
 // The line of the kernel itself from which the code at work was called, through however many functions; 0 if that
 // cannot be told, or if another thread is spoken of than the one that runs. On the way it meets the file of `at`, of
-// which perhaps only the line is known.
+// which perhaps only the line is known, and it notes the calls there.
 int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int depth) {
 #ifdef __APPLE__
     return (void)w, (void)at, (void)given, (void)depth, 0;
@@ -146,6 +157,8 @@ int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int dept
     FILE *pipe = popen(command, "r");
     if (!pipe) return 0;
     const std::string name = base_name(w.launch->kernel);
+    Place met = {};
+    int outermost = 0;
     // What is inlined comes first, so the last one of the kernel's name is it
     while (fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {     // file:line
         char *colon = strrchr(text, ':');
@@ -154,9 +167,12 @@ int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int dept
         const int here = atoi(colon + 1);
         if (!here) continue;
         if (!at.file[0] && here == at.line && is_own(text)) snprintf(at.file, sizeof at.file, "%.255s", text);
-        if (name_in(function) == name) line = here;
+        if (is_own(text) && !is_ours(function) && !is_copy(function))
+            met.add_call(name_in(function).c_str(), text, here);
+        if (name_in(function) == name) line = here, outermost = met.depth;
     }
     pclose(pipe);
+    if (outermost) at.depth = outermost, memcpy(at.calls, met.calls, sizeof met.calls);
     return line;
 #endif
 }

@@ -10,7 +10,7 @@
 
 namespace gridstride {
 
-constexpr int abi_version = 2;        // of what Python shares: finding.h, and the functions at the end of runtime.h
+constexpr int abi_version = 3;        // of what Python shares: finding.h, and the functions at the end of runtime.h
 extern gridstride_options options;
 extern Finding found;
 extern std::vector<Finding> warned;    // told when the call is over

@@ -105,9 +105,19 @@ private:
 };
 using Fields = std::initializer_list<Field>;
 
+// A frame of a call stack: a line of the learner's, and the function that it is in.
+struct Frame {
+    int line;
+    char function[64], file[192];
+};
+
 struct Place {
     int line, block[3], thread[3];
     char file[256];
+    int depth;                         // how many of the calls are known; the innermost comes first
+    Frame calls[8];
+
+    void add_call(const char *function, const char *file, int line);
 };
 
 // As Python reads it: gridstride/cpp/emulator.py has a mirror, whose sizes gridstride_abi() is there to check.

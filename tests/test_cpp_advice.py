@@ -1,0 +1,203 @@
+"""What the advice on a finding in CUDA C is made of: the calls of both accesses of a race, the guard or the index that
+is wrong. All in one translation unit; what is held is the code of the advice and its fields, not its wording."""
+from functools import lru_cache
+
+import numpy as np, pytest, torch
+
+from gridstride import cpp
+from gridstride.cpp import cuda_kernel
+from gridstride.findings import MemcheckError, RacecheckError
+
+SRC = r'''
+__device__ float all_of(float v, float *buf) {
+    buf[threadIdx.x] = v; /* put */
+    __syncthreads();
+    float s = 0;
+    for (int i = 0; i < blockDim.x; i++) s += buf[i]; /* get */
+    return s;
+}
+template <int n> __device__ float all_of_warps(float v) {
+    __shared__ float parts[n];
+    if (threadIdx.x % 32 == 0) parts[threadIdx.x/32] = v; /* put a part */
+    __syncthreads();
+    return parts[threadIdx.x % n]; /* get a part */
+}
+__device__ float both(float v, float *buf) { return all_of(v, buf) + 1; /* in both */ }
+__device__ void keep(float v, float *buf) { buf[threadIdx.x] = v; /* keep */ }
+__device__ float kept(float *buf) { return buf[blockDim.x - 1 - threadIdx.x]; /* kept */ }
+__device__ float closed(float v, float *buf) { float s = all_of(v, buf); __syncthreads(); return s; }
+
+__global__ void twice(const float *x, float *out) {
+    extern __shared__ float buf[];
+    float v = x[threadIdx.x];
+    for (int k = 0; k < 2; k++) v += k;
+    float a = all_of(v, buf); /* first */
+    float b = all_of(v*v, buf); /* second */
+    out[threadIdx.x] = a + b;
+}
+__global__ void deep(const float *x, float *out) {
+    extern __shared__ float buf[];
+    float a = both(x[threadIdx.x], buf); /* deep first */
+    float b = both(x[threadIdx.x] + 1, buf); /* deep second */
+    out[threadIdx.x] = a + b;
+}
+__global__ void looped(const float *x, float *out) {
+    extern __shared__ float buf[];
+    float total = 0;
+    for (int i = 0; i < 4; i++) {
+        total += all_of_warps<4>(x[threadIdx.x] + i); /* looped */
+    }
+    out[threadIdx.x] = total;
+}
+__global__ void apart(const float *x, float *out) {
+    extern __shared__ float buf[];
+    keep(x[threadIdx.x], buf); /* apart first */
+    out[threadIdx.x] = kept(buf); /* apart second */
+}
+__global__ void right_twice(const float *x, float *out) {
+    extern __shared__ float buf[];
+    float a = closed(x[threadIdx.x], buf), b = closed(a + x[threadIdx.x], buf);
+    keep(a, buf);
+    __syncthreads();
+    out[threadIdx.x] = kept(buf) + b;
+}
+__global__ void iterations(const float *x, float *out) {
+    __shared__ float buf[128];
+    float total = 0;
+    for (int i = 0; i < 4; i++) {
+        buf[threadIdx.x] = x[threadIdx.x] + i; /* again */
+        __syncthreads();
+        total += buf[127 - threadIdx.x]; /* before */
+    }
+    out[threadIdx.x] = total;
+}
+__global__ void after_a_loop(const float *x, float *out) {
+    __shared__ float buf[128];
+    for (int i = 0; i < 4; i++) { out[threadIdx.x] = i; }
+    for (int i = 0; i < 4; i++) out[threadIdx.x] += i;
+    buf[threadIdx.x] = x[threadIdx.x];
+    __syncthreads();
+    buf[threadIdx.x] = buf[127 - threadIdx.x]; /* one line */
+}
+
+#define HERE int row = blockIdx.y*blockDim.y + threadIdx.y, col = blockIdx.x*blockDim.x + threadIdx.x
+__global__ void and_for_or(const float *x, float *out, int w, int h) {
+    int row = blockIdx.y*blockDim.y + threadIdx.y, col = blockIdx.x*blockDim.x + threadIdx.x;
+    if (row >= h && col >= w) return;
+    out[row*w + col] = x[row*w + col];
+}
+__global__ void or_for_and(const float *x, float *out, int w, int h) {
+    int row = blockIdx.y*blockDim.y + threadIdx.y, col = blockIdx.x*blockDim.x + threadIdx.x;
+    if (row < h || col < w) {
+        out[row*w + col] = x[row*w + col];
+    }
+}
+__global__ void swapped(const float *x, float *out, int w, int h) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x, j = blockIdx.y*blockDim.y + threadIdx.y;
+    if (i < w && j < h) out[i*w + j] = x[i*w + j];
+}
+__global__ void wrong_stride(const float *x, float *out, int w, int h) {
+    int i = blockIdx.y*blockDim.y + threadIdx.y, j = blockIdx.x*blockDim.x + threadIdx.x;
+    if (i < w && j < h) out[i*w + j] = x[i*w + j];
+}
+__global__ void moved_by(const float *x, float *out, int w, int h) {
+    int i = blockIdx.x*blockDim.x + threadIdx.x + w*h*blockIdx.y;
+    x += 4;
+    if (i < w*h) out[i] = x[i];
+}
+__global__ void moved_to_a_row(const float *x, float *out, int w, int h) {
+    int row = blockIdx.x*blockDim.x + threadIdx.x;
+    if (row > h) return;
+    x += w*row;
+    float s = 0;
+    for (int c = 0; c < w; ++c) s += x[c];
+    out[row] = s;
+}
+__global__ void moved_too_far(const float *x, float *out, int w, int h) {
+    int row = blockIdx.x*blockDim.x + threadIdx.x;
+    if (row >= h) return;
+    for (int c = 0; c < w; ++c) {
+        out[row] += x[row];
+        x += h + 1;
+    }
+}
+__global__ void right_guards(const float *x, float *out, int w, int h) {
+    int row = blockIdx.y*blockDim.y + threadIdx.y, col = blockIdx.x*blockDim.x + threadIdx.x;
+    if (row >= h || col >= w) return;
+    x += w*row;
+    out[row*w + col] = x[col];
+}
+'''
+LINES = SRC.split('\n')
+
+
+def at(text):
+    "The line that ends with a comment"
+    return next(n for n, line in enumerate(LINES, 1) if f'/* {text} */' in line)
+
+
+@lru_cache
+def kernels():
+    with cpp.on_emulator(): return cuda_kernel(SRC)
+
+
+def race(name, order='forward', threads=128):
+    with cpp.options(order=order), pytest.raises(RacecheckError) as e:
+        kernels()[name][1, threads, 0, 4*threads](torch.rand(threads), torch.zeros(threads))
+    return e.value
+
+
+def calls(o): return [(c.function, c.line) for c in o.calls]
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse', 'shuffle'])
+def test_both_accesses_of_a_race_name_the_calls_that_led_there(order):
+    e = race('twice', order)
+    assert calls(e) == [('all_of', at('put')), ('twice', at('second'))]
+    assert calls(e.other) == [('all_of', at('get')), ('twice', at('first'))]
+    assert (e.called, e.fields['before'], e.fields['now']) == (at('second'), 'read', 'written')
+    assert (e.advice, e.advice_fields) == ('called_twice', dict(function='all_of', earlier=at('first'), now=at('second')))
+    assert e.other.calls[1].source == LINES[at('first') - 1].strip() and f'line {at("first")}: ' in str(e)
+
+
+@pytest.mark.parametrize('name,inner,advice,fields', [
+    ('deep', ['all_of', 'both', 'deep'], 'called_twice', dict(function='all_of', earlier='deep first', now='deep second')),
+    ('looped', ['all_of_warps', 'looped'], 'called_in_loop', dict(function='all_of_warps', line='looped')),
+    ('apart', None, 'calls_apart', dict(earlier='apart first', now='apart second')),
+    ('iterations', ['iterations'], 'round', dict(line='again', earlier='before')),
+    ('after_a_loop', ['after_a_loop'], 'in_line', dict(line='one line'))])
+def test_the_advice_on_a_race_fits_the_calls_and_the_loops(name, inner, advice, fields):
+    e = race(name)
+    assert (e.advice, e.advice_fields) == (advice, {k: v if k == 'function' else at(v) for k, v in fields.items()})
+    if inner: assert [o.function for o in e.calls] == [o.function for o in e.other.calls] == inner
+
+
+def test_a_function_that_ends_with_a_barrier_may_be_called_twice():
+    x, out = torch.arange(128.), torch.zeros(128)
+    kernels()['right_twice'][1, 128, 0, 512](x, out)
+    a = x.sum(); b = (a + x).sum()
+    assert torch.equal(out, (a + b).expand(128))
+
+
+W, H = 40, 20
+
+
+@pytest.mark.parametrize('name,advice,fields', [
+    ('and_for_or', 'wrong_joint', dict(guard='row >= h && col >= w', joint='&&', right='||')),
+    ('or_for_and', 'wrong_joint', dict(guard='row < h || col < w', joint='||', right='&&')),
+    ('swapped', 'swapped', dict(expr='i*w + j', right='j*w + i')),
+    ('wrong_stride', 'stride', dict(guard='i < w', expr='i*w + j')),
+    ('moved_by', 'moved_by', dict(move='x += 4', expr='i', own=W*H - 4, left=W*H - 4)),
+    ('moved_to_a_row', 'row_too_many', dict(wrote='row > h', right='row >= h', guard='row <= h', bound='h')),
+    ('moved_too_far', 'moved', dict(move='x += h + 1', expr='row'))])
+def test_the_advice_on_an_index_names_what_is_wrong(name, advice, fields):
+    grid = (32, 1) if name.startswith('moved') else (3, 2)
+    block = 32 if name.startswith('moved') else (16, 16)
+    with pytest.raises(MemcheckError) as e: kernels()[name][grid, block](torch.rand(W*H), torch.zeros(W*H), W, H)
+    assert e.value.advice == advice and fields.items() <= e.value.advice_fields.items()
+
+
+def test_right_guards_are_left_alone():
+    x, out = np.random.rand(W*H).astype('f'), np.zeros(W*H, 'f')
+    kernels()['right_guards'][(3, 2), (16, 16)](x, out, W, H)
+    assert (out == x).all()
