@@ -5,8 +5,8 @@ from math import prod
 import numpy as np
 
 from . import memory
-from .block import block_of, convert, tensor
-from .run import finding, refuse
+from .block import block_of, convert, shaped, tensor
+from .run import finding, refuse, warn_of_lacking
 from .types import DTYPES, block_type, const
 
 __all__ = ['BlockPointer', 'Descriptor', 'of_host']
@@ -20,6 +20,8 @@ def _whole(values, what):
     found = [block_of(o) for o in values]
     if any(o.data.ndim or not o.dtype.is_int() for o in found):
         raise refuse(f'{what} are whole numbers, one for each axis')
+    if any(o.lacks is not None for o in found):
+        warn_of_lacking('undefined_address')
     return [int(o.data) for o in found]
 
 
@@ -166,7 +168,7 @@ class Descriptor(_Tile):
         value = block_of(value)
         if list(value.shape) != self.block_shape and prod(value.shape) != prod(self.block_shape):
             raise refuse(f'a block of shape {list(map(int, value.shape))} for a descriptor of {self.block_shape}')
-        return convert(tensor(np.reshape(value.data, self.block_shape), value.dtype), self.element)
+        return convert(shaped(value, lambda a: np.reshape(a, self.block_shape)), self.element)
 
     def _update(self, name, offsets, value):
         value = self._fitting(value)
@@ -184,7 +186,10 @@ class Descriptor(_Tile):
         memory.store(p, value, mask)
 
     def _rows(self, x_offsets, y_offset):
-        rows = block_of(x_offsets).data.astype(np.int64)[:, None]
+        rows = block_of(x_offsets)
+        if rows.lacks is not None:
+            warn_of_lacking('undefined_address')
+        rows = rows.data.astype(np.int64)[:, None]
         columns = _whole(y_offset, 'y_offset')[0] + np.arange(self.block_shape[-1], dtype=np.int64)[None, :]
         mask = (rows >= 0) & (rows < self.shape[0]) & (columns >= 0) & (columns < self.shape[1])
         return self.base + tensor(rows * self.strides[0] + columns, _I64), tensor(mask, _I1)

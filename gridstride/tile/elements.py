@@ -89,7 +89,7 @@ def map_elementwise(scalar_fn, *args, pack=1):
     rows = [scalar_fn(*(tensor(c[i], o.dtype) for c, o in zip(columns, blocks))) for i in range(columns[0].size)]
     shape, several = broadcast(*blocks)[0].shape, type(rows[0]) is tuple
     found = [r if several else (r,) for r in rows]
-    out = tuple(tensor(np.array([o.data for o in c]).reshape(shape), c[0].dtype) for c in zip(*found))
+    out = tuple(made(np.array([o.data for o in c]).reshape(shape), c[0].dtype, *blocks) for c in zip(*found))
     return out if several else out[0]
 
 
@@ -227,11 +227,10 @@ def umulhi(x, y):
     a, b = broadcast(x, y)
     n = x.dtype.int_bitwidth
     if n == 32:
-        return tensor(
-            ((a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)).astype(x.dtype.np), x.dtype
-        )
+        upper = (a.astype(np.uint32).astype(np.uint64) * b.astype(np.uint32)) >> np.uint64(32)
+        return made(upper.astype(x.dtype.np), x.dtype, x, y)
     product = a.astype(np.uint64).astype(object) * b.astype(np.uint64).astype(object)
-    return tensor(np.asarray(product >> 64).astype(np.uint64).astype(x.dtype.np)[()], x.dtype)
+    return made(np.asarray(product >> 64).astype(np.uint64).astype(x.dtype.np)[()], x.dtype, x, y)
 
 
 def sigmoid(x):

@@ -248,6 +248,7 @@ def _masked(p, mask):
         if m.data.ndim:
             shown = list(m.data.shape)
             raise refuse(f'a mask of shape {shown} for a single pointer', 'Add offsets: x + tl.arange(...).')
+        _defined(m.lacks, None, 'undefined_decision')
         return p, None if m.data else np.False_
     if m.data.shape != p.data.shape:
         _defined(m.lacks, None, 'undefined_decision')
@@ -410,13 +411,11 @@ def _atomic(name, p, value, mask, expected, sem):
         v = np.broadcast_to(v, p.data.shape)
         return v.reshape(-1) if m is None else v[m]
 
-    got = _update(
-        region.flat,
-        active,
-        lanes(value),
-        name,
-        None if expected is None else lanes(convert(block_of(expected), t).data),
-    )
+    if expected is not None:
+        expected = convert(block_of(expected), t)
+        _defined(expected.lacks, None, 'undefined_decision')
+        expected = lanes(expected.data)
+    got = _update(region.flat, active, lanes(value), name, expected)
     run.waits(got)
     if m is None:
         return tensor(got.reshape(p.data.shape)[()], t)

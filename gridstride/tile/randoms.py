@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .block import block_of, broadcast, tensor, where
+from .block import block_of, broadcast, made, tensor, where
 from .elements import log, maximum
 from .types import DTYPES
 
@@ -58,9 +58,10 @@ def _high(x, y):
 
 def philox(seed, c0, c1, c2, c3, n_rounds=10):
     "Four blocks of random bits for a seed and a counter of four blocks"
-    seed = block_of(seed).data.astype(np.uint64)
+    seed = block_of(seed)
     c = [block_of(o) for o in (c0, c1, c2, c3)]
-    return _philox(seed, broadcast(*c), c[0].dtype, n_rounds)
+    found = _philox(seed.data.astype(np.uint64), broadcast(*c), c[0].dtype, n_rounds)
+    return tuple(made(o.data, o.dtype, seed, *c) for o in found)
 
 
 def randint4x(seed, offset, n_rounds=10):

@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .block import block_of, convert, lacking_as, shaped, stacked, tensor
+from .block import block_of, convert, lacking_as, made, shaped, stacked, tensor
 from .elements import exp
 from .run import refuse
 from .shapes import axis_of, flip, ravel
@@ -202,9 +202,16 @@ def histogram(input, num_bins, mask=None):
     "How often each of 0, 1, ..., num_bins-1 stands in a block"
     if input.data.ndim != 1 or not input.dtype.is_int():
         raise refuse(f'tl.histogram of {input.type}', 'It counts the whole numbers of a block with one axis.')
-    a = input.data if mask is None else input.data[np.broadcast_to(mask.data, input.data.shape)]
-    a = a.astype(np.int64)
-    return tensor(np.bincount(a[(a >= 0) & (a < num_bins)], minlength=num_bins).astype(np.int32), _I32)
+    counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
+    a = input.data[counted].astype(np.int64)
+    bins = np.bincount(a[(a >= 0) & (a < num_bins)], minlength=num_bins).astype(np.int32)
+    out = lacking_as(tensor(bins, _I32), input, lambda o: np.full(bins.shape, (o & counted).any()))
+    return out if mask is None or mask.lacks is None else made(bins, _I32, out, _any_of(mask))
+
+
+def _any_of(x):
+    "A scalar that is defined if all lanes of a block are"
+    return lacking_as(tensor(x.data.any(), x.dtype), x, np.any)
 
 
 def softmax(x, dim=None, keep_dims=False, ieee_rounding=False):

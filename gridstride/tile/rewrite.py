@@ -417,7 +417,7 @@ HOOKS = {
     f'__tile_{k}': v
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
-        'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'ignored': _ignored_result, 'while': While,
-        'if': If, 'only': _only, 'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
+        'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While, 'if': If,
+        'ignored': _ignored_result, 'only': _only, 'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
     }.items()
 }  # fmt: skip

@@ -149,7 +149,7 @@ class Told:
 
 
 def _over(known):
-    "By all that is known, of programs by number: the last stamp that is over, and (the last sure one, -line of an atomic)"
+    "Number of a program -> its last stamp that is over by all that is known, and (the last sure one, -atomic's line)"
     over, sure, seen, todo = {}, {}, set(), list(known)
     while todo:
         told = todo.pop()

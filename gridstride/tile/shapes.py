@@ -5,7 +5,7 @@ import math
 
 import numpy as np
 
-from .block import block_of, broadcast as _broadcast, convert, shaped, stacked, tensor
+from .block import block_of, broadcast as _broadcast, convert, made, shaped, stacked, tensor
 from .run import refuse
 from .types import DTYPES, named
 
@@ -83,7 +83,7 @@ def full(shape, value, dtype):
     "A block that holds one value"
     t = named(dtype)
     value = convert(block_of(value), t)
-    return tensor(np.full(_shape((shape,)), value.data, t.np), t)
+    return made(np.full(_shape((shape,)), value.data, t.np), t, value)
 
 
 def zeros(shape, dtype):
@@ -203,7 +203,8 @@ def flip(x, dim=None):
 def gather(src, index, axis):
     "Elements of a block by their index along an axis"
     at = index.data.astype(np.int64)
-    return shaped(src, lambda a: np.take_along_axis(a, at, axis))
+    got = shaped(src, lambda a: np.take_along_axis(a, at, axis))
+    return made(got.data, got.dtype, got, index)
 
 
 def axis_of(x, axis, what):

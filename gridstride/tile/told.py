@@ -3,7 +3,7 @@
 import numpy as np
 
 from .block import block_of, convert, tensor
-from .run import current, finding, refuse
+from .run import current, finding, refuse, warn_of_lacking
 from .types import DTYPES
 
 __all__ = [
@@ -42,9 +42,15 @@ def max_contiguous(input, values):
 max_constancy = max_contiguous
 
 
+def _decided(cond):
+    if cond.lacks is not None and cond.lacks.any():
+        warn_of_lacking('undefined_decision')
+    return cond
+
+
 def assume(cond):
     "Tells the compiler that a condition holds; here it is checked"
-    if not np.all(block_of(cond).data):
+    if not np.all(_decided(block_of(cond)).data):
         raise finding('assert', 'device', dict(message='tl.assume was told what is not so'))
 
 
@@ -79,6 +85,6 @@ def device_assert(cond, msg='', mask=None):
     c = convert(block_of(cond), _I1)
     if mask is not None:
         c = c | ~convert(block_of(mask), _I1)
-    if not np.all(c.data):
+    if not np.all(_decided(c).data):
         lane = tuple(map(int, np.unravel_index(np.argmin(c.data), c.data.shape))) if c.data.ndim else ()
         raise finding('assert', 'device', dict(message=msg or 'the condition is false'), lane)
