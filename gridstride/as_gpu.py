@@ -20,6 +20,7 @@ from pathlib import Path
 from time import perf_counter
 
 from .doors import require
+from .numba_cuda import exchange
 from .utils import backend
 
 __all__ = ['as_gpu', 'enable', 'load_ipython_extension']
@@ -249,16 +250,12 @@ def _numba(stack):
     except ImportError:
         return
     from . import sim
-    from .sim import cuda
+    from .sim.below import BelowNumbaCuda, stand_in
 
-    module = types.ModuleType('numba.cuda', cuda.__doc__)
-    vars(module).update({k: getattr(cuda, k) for k in cuda.__all__})
-    old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
-    for k in old:
-        del sys.modules[k]
-    sys.modules['numba.cuda'] = module
-    stack.callback(lambda: (sys.modules.pop('numba.cuda', None), sys.modules.update(old)))
-    _swap(stack, numba, 'cuda', module)
+    stack.callback(exchange, exchange({'numba.cuda': stand_in()}))
+    finder = BelowNumbaCuda()
+    sys.meta_path.insert(0, finder)
+    stack.callback(sys.meta_path.remove, finder)
     for name in ('vectorize', 'guvectorize'):
         _swap(stack, numba, name, _for_a_gpu(getattr(sim, name), getattr(numba, name)))
 

@@ -1,12 +1,13 @@
 """`numba.cuda`, imported so that it works beside every NumPy that Numba allows."""
 
-from contextlib import suppress
+import sys
+from contextlib import contextmanager, suppress
 from importlib import import_module
 from importlib.util import find_spec
 
 import numpy as np
 
-__all__ = ['import_numba_cuda', 'prepare']
+__all__ = ['exchange', 'import_numba_cuda', 'numbas_own', 'prepare', 'stands_in']
 
 
 # numba-cuda 0.30 names `np.row_stack` when it compiles its first kernel, and NumPy 2.5 has it no more. So it finds one
@@ -30,3 +31,42 @@ def prepare():
     if not hasattr(np, 'row_stack') and find_spec('numba'):
         with suppress(ImportError):
             import_numba_cuda()
+
+
+_own = {}  # Numba's modules, while the simulator's stand for them
+
+
+def stands_in():
+    "Does a module of the simulator stand for `numba.cuda` in this process?"
+    return getattr(sys.modules.get('numba.cuda'), 'simulated', False)
+
+
+def exchange(
+    modules,  # name -> module
+) -> dict:  # what was there
+    "Put `modules` in the place of `numba.cuda` and all that is below it"
+    old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
+    for k in old:
+        del sys.modules[k]
+    sys.modules.update(modules)
+    numba = sys.modules['numba']
+    if 'numba.cuda' in modules:
+        numba.cuda = modules['numba.cuda']
+    elif hasattr(numba, 'cuda'):
+        del numba.cuda
+    if not getattr(old.get('numba.cuda'), 'simulated', False):
+        _own.update(old)
+    return old
+
+
+@contextmanager
+def numbas_own():
+    "Numba's own `numba.cuda` in the `with` block, where the simulator's stands for it"
+    if not stands_in():
+        yield
+        return
+    simulated = exchange(_own)
+    try:
+        yield
+    finally:
+        exchange(simulated)

@@ -7,12 +7,13 @@ import io
 import os
 import re
 import types
+from importlib import import_module
 from importlib.metadata import version
 from pathlib import Path
 
 from .kernels import Made, Unit
 from .tools import homes, kept, link, missing_tool, usage
-from ..numba_cuda import import_numba_cuda
+from ..numba_cuda import import_numba_cuda, numbas_own
 from ..recording import function_within
 
 
@@ -130,6 +131,27 @@ def _numba_cuda(name):
     raise missing_tool('numba-cuda', f'Compiling {name} as Numba does', "'numba-cuda[cu13]'")
 
 
+def _twin(v, cuda):
+    "What Numba has for a module of the simulator, or for a function or type of one; None for all else"
+    if isinstance(v, types.ModuleType):
+        return cuda if v.__name__ == 'gridstride.sim.cuda' or getattr(v, 'simulated', False) else _module_of(v)
+    if not hasattr(v, 'lanes') and not type(v).__module__.startswith('gridstride.sim') and not isinstance(v, type):
+        return None
+    for name in 'cuda', 'random', 'libdevice':
+        ours = import_module(f'gridstride.sim.{name}')
+        for k in ours.__all__:
+            if getattr(ours, k) is v and not hasattr(v, 'py_func'):
+                return getattr(cuda if name == 'cuda' else import_module(f'numba.cuda.{name}'), k, None)
+    return None
+
+
+def _module_of(v):
+    "Numba's module of the name of one that stands for it"
+    name = v.__name__.replace('gridstride.sim.', 'numba.cuda.')
+    known = import_module('gridstride.sim.below').PROVIDED if name.startswith('numba.cuda.') else ()
+    return import_module(name) if name.removeprefix('numba.cuda.') in known else None
+
+
 def _for_numba(f, cuda, done=None):
     "The function with Numba's `cuda` in place of the simulator's, and functions for the device made anew for it"
     done = {} if done is None else done
@@ -137,8 +159,8 @@ def _for_numba(f, cuda, done=None):
         return done[f]
 
     def swap(v):
-        if isinstance(v, types.ModuleType) and v.__name__ == 'gridstride.sim.cuda':
-            return cuda
+        if (twin := _twin(v, cuda)) is not None:
+            return twin
         if not hasattr(v, 'py_func'):
             return v
         asked = {o: w for o, w in getattr(v, 'targetoptions', {}).items() if o in ('inline', 'forceinline', 'fastmath')}
@@ -169,27 +191,49 @@ class Numba(_InPython):
     "A kernel of Numba or of the simulator"
 
     def __init__(self, k, args):
-        self.f, self.types = k.py_func, signature(args, k.py_func)
+        self.f = getattr(k, 'py_func', k)
+        self.types = signature(args, self.f)
         asked = getattr(k, 'targetoptions', {})
         self.fast, self.most = bool(asked.get('fastmath')), asked.get('max_registers')
         super().__init__(self.f, 'numba', self.types, self.fast, self.most)
 
-    def _ptx(self, cc, opt):
-        "PTX for a compute capability; `CompilerMissing` without libNVVM"
-        cuda, lacks = _numba_cuda(self.name), f'Compiling {self.name} as Numba does'
-        f = _for_numba(self.f, cuda)
-        how = dict(device=False, abi='numba', output='ptx', lineinfo=True, fastmath=self.fast)
-        try:
-            with _as_if(cc):
-                return cuda.compile(f, self.types, cc=cc, opt=opt, **how)[0]
-        except Exception as e:
-            if any((h / 'nvvm').is_dir() for h in homes()):
-                raise
-            raise missing_tool('libNVVM', lacks, "'numba-cuda[cu13]'") from e
+    def compiled(self, cc, **how):  # (PTX or other code, Numba's type of the result)
+        "What Numba compiles for a compute capability; `CompilerMissing` without libNVVM"
+        how = dict(device=False, abi='numba', output='ptx', fastmath=self.fast) | how
+        with numbas_own():
+            cuda, lacks = _numba_cuda(self.name), f'Compiling {self.name} as Numba does'
+            try:
+                with _as_if(cc):
+                    return cuda.compile(_for_numba(self.f, cuda), self.types, cc=cc, **how)
+            except Exception as e:
+                if any((h / 'nvvm').is_dir() for h in homes()):
+                    raise
+                raise missing_tool('libNVVM', lacks, "'numba-cuda[cu13]'") from e
+
+    def _front_end(self, cc):
+        "What Numba's front end makes of it, before libNVVM"
+        cuda = _numba_cuda(self.name)
+        from numba.cuda import compiler, types
+        from numba.cuda.core import sigutils
+
+        args, _ = sigutils.normalize_signature(self.types)
+        with _as_if(cc):
+            return compiler.compile_cuda(_for_numba(self.f, cuda), types.void, args, cc=cc)
+
+    def llvm(self, cc) -> str:
+        "LLVM IR for a compute capability"
+        with numbas_own():
+            return self._front_end(cc).library.get_llvm_str()
+
+    def annotated(self, cc) -> str:
+        "The source with Numba's types"
+        with numbas_own():
+            return str(self._front_end(cc).type_annotation)
 
     def make(self, arch, opt, flags) -> Made:
         "Compile it with Numba, and its PTX with nvJitLink; `CompilerMissing` says what is not here"
-        ptx = self._ptx(divmod(int(re.search(r'\d+', arch)[0]), 10), opt)
+        cc = divmod(int(re.search(r'\d+', arch)[0]), 10)
+        ptx, _ = self.compiled(cc, opt=opt, lineinfo=True)
         entry = re.search(r'\.entry\s+([\w$]+)', ptx)[1]
         cubin, said = link(ptx, arch, opt, (*([f'-maxrregcount={self.most}'] if self.most else []), *flags))
         by = f"Numba {version('numba')}, numba-cuda {version('numba-cuda')}"

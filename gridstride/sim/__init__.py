@@ -13,8 +13,9 @@
   `numbers`;
 - a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,
   `residents` (blocks that wait for others), `run` (one launch, as all of these see it);
-- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `elementwise` (kernels that Numba writes
-  itself);
+- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `args` (`In`, `Out`), `elementwise`
+  (kernels that Numba writes itself), `inspection` (what Numba's compiler makes of a kernel), `random`, `libdevice`,
+  `below` (the modules below `numba.cuda`);
 - beside it: `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own simulator).
 """
 

@@ -6,12 +6,18 @@ A size is a number, a name of one outside of the kernel, a variable that was giv
 
 import ast
 import dis
+import inspect
+import math
 import operator
+import textwrap
 import types
+
+import numpy as np
 
 from .trees import children, walk
 
 __all__ = ['SIZE', 'SIZE_MEND', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'seen_outside', 'shape_of']
+__all__ += ['static_bytes']
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
 _BINARY = {
@@ -131,13 +137,38 @@ def _last_value(fn, use):
             return s.value
 
 
+def _space(call):
+    "'shared' in a call of `cuda.shared.array`"
+    return getattr(call.func.value, 'attr', getattr(call.func.value, 'id', ''))
+
+
 def shape_of(node):
     "The shape in a call of `cuda.shared.array` or `cuda.local.array`; None in every other node"
     if not isinstance(node, ast.Call) or getattr(node.func, 'attr', '') != 'array':
         return None
-    space = getattr(node.func.value, 'attr', getattr(node.func.value, 'id', ''))
+    space = _space(node)
     given = [*node.args[:1], *(k.value for k in node.keywords if k.arg == 'shape')]
     return given[0] if space in ('shared', 'local') and given else None
+
+
+def static_bytes(f):
+    "Bytes of the shared arrays that a function makes, as far as its source tells their size"
+    try:
+        fn, names = ast.parse(textwrap.dedent(inspect.getsource(f))).body[0], outside(f)
+    except (OSError, SyntaxError):
+        return 0
+    calls = (o for o in walk(fn) if shape_of(o) and _space(o) == 'shared')
+    return sum(_bytes(o, constant(shape_of(o), fn, names), names) for o in calls)
+
+
+def _bytes(call, shape, names):
+    "Bytes of the array that a call makes; 0 if that is not known"
+    kinds = [*call.args[1:2], *(k.value for k in call.keywords if k.arg == 'dtype')]
+    try:
+        dtype = np.dtype(eval(compile(ast.Expression(kinds[0]), '<dtype>', 'eval'), dict(names)))
+        return math.prod(shape if isinstance(shape, tuple) else (shape,)) * dtype.itemsize
+    except (IndexError, NameError, AttributeError, TypeError):
+        return 0
 
 
 def check_constants(

@@ -1,8 +1,8 @@
 """Numba's CUDA dialect, run on the CPU: the same names as `numba.cuda`, so that a kernel does not know where it runs.
 
 What is **not** modelled, and says so: dynamic parallelism, textures, cooperative groups beyond `this_grid`,
-inline PTX and libdevice, `cuda.random`, vector types such as `float32x4`, strings and dates, a lone record as argument,
-kernels whose source cannot be read (made by `exec`), and time. Threads of a block run in step, so two
+inline PTX, a third of libdevice's functions, vector types such as `float32x4`, strings and dates, a lone record as
+argument, kernels whose source cannot be read (made by `exec`), and time. Threads of a block run in step, so two
 of them cannot wait for each other in a loop (a GPU since Volta lets them); such a loop is reported, it never
 hangs. Blocks may wait for other blocks: those of a kernel that looks at flags by atomics run one by one, and
 each hands over where it looks in vain. As many are there together as an H100 has room for.
@@ -19,10 +19,12 @@ too. And one type is found out late: a variable that is an integer in one branch
 float in Numba, and here what the branch gave it that threads took.
 """
 
-from . import atomics, host, intrinsics, numbers, types, warps
+from . import atomics, host, inspection, intrinsics, numbers, types, warps
+from .args import In, InOut, Out
 from .atomics import *  # noqa: F403, a module of these names is what this one is
 from .elementwise import Reduce, reduce
 from .host import *  # noqa: F403
+from .inspection import *  # noqa: F403
 from .intrinsics import *  # noqa: F403
 from .kernel import Device, Kernel, declare_device, jit
 from .numbers import *  # noqa: F403
@@ -31,8 +33,8 @@ from ..options import settings
 
 _ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
 _ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
-__all__ = ['Device', 'Kernel', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_ASKED_FOR]
-__all__ += [*atomics.__all__, *host.__all__, *intrinsics.__all__, *numbers.__all__, *warps.__all__]
+__all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_ASKED_FOR]
+__all__ += [*atomics.__all__, *host.__all__, *inspection.__all__, *intrinsics.__all__, *numbers.__all__, *warps.__all__]
 
 
 def __getattr__(name):

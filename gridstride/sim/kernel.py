@@ -3,10 +3,12 @@
 import functools
 from types import BuiltinFunctionType, FunctionType
 
+from .args import ArgHint, copied
 from .host import DeviceArray
+from .inspection import Inspected, Overload
 from .launch import launch, other_engine
 from .rewrite import Program
-from .signatures import as_declared, declared
+from .signatures import as_declared, declared, note_types
 from ..findings import NotSimulated
 from ..launching import Ready, launch_error, read_brackets, refuse_names
 from ..options import checking
@@ -24,12 +26,13 @@ def need_function(f):
 tracing = []  # traces that are recording, the innermost last
 
 
-class Kernel:
+class Kernel(Inspected):
     "A kernel; `kernel[grid, block, stream, shared_bytes](*args)` runs it"
 
     def __init__(self, f, signatures=()):
         need_function(f)
         self.py_func, self._signatures = f, signatures
+        self._launched = {}  # types of arguments, by what tells them apart
         functools.update_wrapper(self, f)
 
     @functools.cached_property
@@ -54,14 +57,20 @@ class Kernel:
 
     def _launch(self, grid, block, dynamic, /, *args, **named):
         refuse_names(self.__name__, named)
+        args, copy_back = copied(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
+        if not self._signatures:
+            note_types(self._launched, args)
         args = as_declared(self.__name__, self.py_func.__code__.co_varnames, self._signatures, args)
         for a in args:
             if isinstance(a, DeviceArray) and not checking('initcheck'):
                 a.mem.fresh = False  # what is written now is not noted
         trace = tracing[-1] if tracing else None
         if other := other_engine():
-            return other.launch(self, grid, block, dynamic, args, trace)
-        launch(self.program, grid, block, dynamic, args, trace)
+            other.launch(self, grid, block, dynamic, args, trace)
+        else:
+            launch(self.program, grid, block, dynamic, args, trace)
+        if copy_back is not None:
+            copy_back()
 
     def configure(self, griddim, blockdim, stream=0, sharedmem=0):
         "The same as the brackets"
@@ -78,7 +87,18 @@ class Kernel:
         "This kernel: here nothing depends on the types"
         return self
 
-    extensions, overloads = (), {}
+    @property
+    def overloads(self):
+        "{signature: this kernel for it}, of those that it is declared to take, or was launched with"
+        found = self._signatures or self._launched.values()
+        return {s: Overload(self, s) for s in found if None not in s}
+
+    @property
+    def signatures(self):
+        "The types that it is declared to take, or was launched with"
+        return list(self.overloads)
+
+    extensions = ()
 
 
 class Device:

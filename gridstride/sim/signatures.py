@@ -26,6 +26,9 @@ class _Type(NamedTuple):
     ndim: object
     layout: str = 'A'  # 'C', 'F', or 'A' for any
 
+    def __repr__(self):
+        return str(self)
+
     def __str__(self):
         if self.ndim is None:
             return self.dtype
@@ -68,6 +71,28 @@ def _given(v):
     if hasattr(v, 'dtype') and len(getattr(v, 'shape', ())):
         layout = next((o for o in 'CF' if _lies(v, o)), 'A')
         return _Type(str(v.dtype).removeprefix('torch.'), len(v.shape), layout)
+
+
+def _key(v):
+    "What tells the type of an argument apart from others, quickly"
+    flags = getattr(v, 'flags', None)
+    if flags is None:
+        return (type(v), *map(_key, v)) if isinstance(v, tuple) else (type(v), getattr(v, 'dtype', None))
+    return type(v), v.dtype, v.ndim, flags.c_contiguous, flags.f_contiguous
+
+
+def note_types(
+    known,  # {what tells them apart: their types}
+    args,  # of a launch
+):
+    "Note the types of the arguments of a launch, unless they are known"
+    key = tuple(map(_key, args))
+    if key not in known:
+        known[key] = tuple(map(_noted, args))
+
+
+def _noted(v):
+    return tuple(map(_noted, v)) if isinstance(v, tuple) else _given(v)
 
 
 def _lies(v, layout):

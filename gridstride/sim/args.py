@@ -1,0 +1,42 @@
+"""`cuda.In(x)`, `cuda.Out(x)` and `cuda.InOut(x)`: which copies of an array of the host a launch makes."""
+
+from .host import DeviceArray, device_array_like, to_device
+
+__all__ = ['ArgHint', 'In', 'InOut', 'Out', 'copied']
+
+
+class ArgHint:
+    "An argument of a kernel with a word on its copies"
+
+    def __init__(self, value):
+        self.value = value
+
+
+class In(ArgHint):
+    "Copied to the device before the launch, and not back"
+
+
+class Out(ArgHint):
+    "Copied back from the device after the launch: what the kernel does not write is not what was there"
+
+
+class InOut(ArgHint):
+    "Copied to the device and back, as an array is without a word"
+
+
+def copied(
+    args,  # of a launch
+):  # (the arguments without hints, what to do after the launch)
+    "Make the copies that the arguments ask for"
+    given, back = [], []
+    for a in args:
+        if not isinstance(a, ArgHint):
+            given.append(a)
+        elif isinstance(a, InOut) or isinstance(a.value, DeviceArray):
+            given.append(a.value)
+        elif isinstance(a, In):
+            given.append(to_device(a.value))
+        else:
+            given.append(device_array_like(a.value))
+            back.append((given[-1], a.value))
+    return given, lambda: [d.copy_to_host(h) for d, h in back]

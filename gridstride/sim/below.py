@@ -1,0 +1,95 @@
+"""The modules below `numba.cuda` that programs import: `numba.cuda.random`, `numba.cuda.cudadrv.devicearray`, ...
+
+What is a part of Numba's compiler, or of the driver, does not exist without a GPU: importing it says so.
+"""
+
+import sys
+import types
+from importlib.machinery import ModuleSpec
+
+from . import args, cuda, elementwise, host, inspection, libdevice, random
+from . import types as numbers
+from ..findings import KernelError, LaunchError
+
+__all__ = ['PROVIDED', 'BelowNumbaCuda', 'stand_in']
+
+
+class CudaSupportError(ImportError):
+    "No GPU, or none that works: never raised here"
+
+
+class CudaAPIError(RuntimeError):
+    "An error of the driver: never raised here"
+
+
+def _transpose(a, b=None):
+    "A transposed copy of an array on the device"
+    b = host.device_array(a.shape[::-1], a.dtype) if b is None else b
+    b[...] = a.T
+    return b
+
+
+_DEVICES = dict(gpus=host.gpus, get_context=host.current_context, reset=host.close)
+_DRIVER = dict(CudaAPIError=CudaAPIError, CudaSupportError=CudaSupportError, Stream=host.Stream, Event=host.Event)
+_ARRAYS = dict(DeviceNDArray=host.DeviceArray, DeviceRecord=host.DeviceArray, is_cuda_ndarray=host.is_cuda_array)
+_ARRAYS |= dict(to_device=host.to_device)
+PROVIDED = {  # name -> what it has
+    'api': {k: getattr(host, k) for k in host.__all__},
+    'args': vars(args),
+    'compiler': {k: getattr(inspection, k) for k in inspection.__all__ if k.startswith('compile')},
+    'cudadrv': {},
+    'cudadrv.devicearray': _ARRAYS,
+    'cudadrv.devices': _DEVICES,
+    'cudadrv.driver': _DRIVER,
+    'cudadrv.error': dict(CudaSupportError=CudaSupportError, CudaDriverError=CudaAPIError, NvvmError=CudaAPIError),
+    'decorators': dict(jit=cuda.jit, declare_device=cuda.declare_device),
+    'dispatcher': dict(CUDADispatcher=cuda.Kernel),
+    'errors': dict(KernelRuntimeError=KernelError, KernelLaunchError=LaunchError, CudaLoweringError=KernelError),
+    'intrinsics': vars(cuda),
+    'kernels': {},
+    'kernels.reduction': dict(Reduce=elementwise.Reduce, reduce=elementwise.reduce),
+    'kernels.transpose': dict(transpose=_transpose),
+    'libdevice': vars(libdevice),
+    'random': vars(random),
+    'stubs': vars(cuda),
+    'types': vars(numbers),
+}
+_COMPILER = '''
+    bf16 cache_hints cg cgutils codegen core cudadecl cudaimpl cudamath datamodel debuginfo descriptor device_init
+    deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
+    lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target testing typeconv typing
+    ufuncs utils vector_types vectorizers'''.split()
+_LACKING = {*_COMPILER, *(f'cudadrv.{o}' for o in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split())}
+_PACKAGES = 'cudadrv', 'kernels'
+
+
+class BelowNumbaCuda:
+    "A finder of the modules below the simulator's `numba.cuda`"
+
+    def find_spec(self, name, path=None, target=None):
+        "The specification of one that programs import; `ImportError` for one that is the compiler's or the driver's"
+        rest = name.removeprefix('numba.cuda.')
+        if rest == name or not getattr(sys.modules.get('numba.cuda'), 'simulated', False):
+            return None
+        if rest in _LACKING:
+            what = f'{name} belongs to the compiler of numba-cuda, or to the driver of a GPU: the simulator has neither'
+            raise ImportError(f'{what}. It has numba.cuda.{", ".join(o for o in PROVIDED if "." not in o)}', name=name)
+        if rest not in PROVIDED:  # numba-cuda's own finder would look for it in the stand-in's empty path for ever
+            raise ModuleNotFoundError(f'No module named {name!r}', name=name)
+        return ModuleSpec(name, self, is_package=rest in _PACKAGES)
+
+    def create_module(self, spec):
+        "As Python makes modules"
+
+    def exec_module(self, module):
+        "Give a module its names"
+        has = PROVIDED[module.__name__.removeprefix('numba.cuda.')]
+        vars(module).update({k: v for k, v in has.items() if not k.startswith('__') or k in ('__all__', '__getattr__')})
+
+
+def stand_in():
+    "A module that stands for `numba.cuda`"
+    module = types.ModuleType('numba.cuda', cuda.__doc__)
+    module.simulated, module.__path__, module.__getattr__ = True, [], cuda.__getattr__
+    vars(module).update({k: getattr(cuda, k) for k in cuda.__all__ if k != 'warpsize'})
+    return module

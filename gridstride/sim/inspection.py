@@ -1,0 +1,150 @@
+"""What Numba's own compiler makes of simulated kernels, without a GPU: PTX, LLVM IR, SASS and types."""
+
+from importlib import import_module
+
+from ..launching import resident
+from .constants import static_bytes
+
+__all__ = ['compile', 'compile_for_current_device', 'compile_ptx', 'compile_ptx_for_current_device']
+
+_CC = 9, 0  # of the simulated device
+
+
+def made_by_numba(
+    kernel,  # or a device function
+    takes,  # the types of its arguments: a signature as text
+):
+    "A kernel as Numba compiles it, see `asm.python.Numba`"
+    return import_module('gridstride.asm.python').Numba(kernel, (takes,))
+
+
+def compile(
+    pyfunc,
+    sig,  # 'void(float32[:])'
+    debug=None,
+    lineinfo=False,
+    device=True,
+    fastmath=False,
+    cc=None,
+    opt=None,
+    abi='c',
+    output='ptx',
+    **others,
+):  # (PTX, the type of the result)
+    "A function in PTX, by Numba's own compiler; `CompilerMissing` without it"
+    how = dict(lineinfo=lineinfo, device=device, fastmath=fastmath, opt=opt, abi=abi, output=output, debug=debug)
+    return made_by_numba(pyfunc, sig).compiled(cc or _CC, **how, **others)
+
+
+def compile_ptx(pyfunc, sig, debug=None, lineinfo=False, device=False, fastmath=False, cc=None, opt=None, abi='numba'):
+    "A kernel in PTX, by Numba's own compiler; `CompilerMissing` without it"
+    return compile(pyfunc, sig, debug, lineinfo, device, fastmath, cc, opt, abi)
+
+
+compile_for_current_device, compile_ptx_for_current_device = compile, compile_ptx
+
+
+class Overload:
+    "A kernel for arguments of certain types"
+
+    def __init__(self, kernel, signature):
+        self.kernel, self.signature = kernel, signature
+
+    @property
+    def text(self):
+        "The signature as text"
+        return f'void({", ".join(map(_text, self.signature))})'
+
+    def _made(self):
+        return made_by_numba(self.kernel, self.text)
+
+    def inspect_asm(self):
+        "Its PTX"
+        return self._made().compiled(_CC, lineinfo=True)[0]
+
+    def inspect_llvm(self):
+        "Its LLVM IR"
+        return self._made().llvm(_CC)
+
+    def inspect_types(self):
+        "Its source with the types that Numba finds"
+        return self._made().annotated(_CC)
+
+    def inspect_sass(self):
+        "Its SASS, for an H100"
+        return str(import_module('gridstride.asm').sass(self.kernel, self.text))
+
+    def resources(self):
+        "Registers and memory, see `asm.resources`"
+        return import_module('gridstride.asm').resources(self.kernel, self.text)
+
+    def max_cooperative_grid_blocks(self, blockdim, dynsmemsize=0):
+        "How many blocks a cooperative launch may have; registers are not counted"
+        threads = 1
+        for n in blockdim if isinstance(blockdim, tuple) else (blockdim,):
+            threads *= n
+        return resident(threads, dynsmemsize + static_bytes(self.kernel.py_func))
+
+    regs_per_thread = property(lambda self: self.resources().registers)
+    shared_mem_per_block = property(lambda self: self.resources().shared)
+    local_mem_per_thread = property(lambda self: self.resources().local)
+    const_mem_size = property(lambda self: self.resources().constant)
+    max_threads_per_block = 1024
+
+
+def _text(t):
+    if type(t) is tuple:
+        return f'Tuple(({", ".join(map(_text, t))},))'
+    return str(t).replace('bool', 'boolean')
+
+
+class Inspected:
+    "What a kernel says of itself, for each signature it has, or for one of them"
+
+    def _of_each(self, what, signature):
+        if signature is not None:
+            found = self.overloads.get(signature) or Overload(self, signature)
+            return getattr(found, what)()
+        return {s: getattr(o, what)() for s, o in self.overloads.items()}
+
+    def inspect_asm(self, signature=None):
+        "PTX: {signature: text}, or that of one"
+        return self._of_each('inspect_asm', signature)
+
+    def inspect_llvm(self, signature=None):
+        "LLVM IR: {signature: text}, or that of one"
+        return self._of_each('inspect_llvm', signature)
+
+    def inspect_sass(self, signature=None):
+        "SASS: {signature: text}, or that of one"
+        return self._of_each('inspect_sass', signature)
+
+    def inspect_types(self, file=None):
+        "Print the source with the types that Numba finds, for each signature"
+        for o in self.overloads.values():
+            print(o.inspect_types(), file=file)
+
+    def get_regs_per_thread(self, signature=None):
+        "Registers of a thread: {signature: number}, or that of one"
+        return self._number('regs_per_thread', signature)
+
+    def get_shared_mem_per_block(self, signature=None):
+        "Bytes of static shared memory of a block: {signature: number}, or that of one"
+        return self._number('shared_mem_per_block', signature)
+
+    def get_local_mem_per_thread(self, signature=None):
+        "Bytes of a thread's local memory: {signature: number}, or that of one"
+        return self._number('local_mem_per_thread', signature)
+
+    def get_const_mem_size(self, signature=None):
+        "Bytes of constants: {signature: number}, or that of one"
+        return self._number('const_mem_size', signature)
+
+    def get_max_threads_per_block(self, signature=None):
+        "Threads that a block may have: {signature: number}, or that of one"
+        return self._number('max_threads_per_block', signature)
+
+    def _number(self, what, signature):
+        if signature is not None:
+            return getattr(self.overloads.get(signature) or Overload(self, signature), what)
+        return {s: getattr(o, what) for s, o in self.overloads.items()}
