@@ -275,6 +275,7 @@ template <int n> struct Bytes { char at[n]; };
 struct Row { int at[16]; };
 #define LAST (data + 512)
 #define BY(n) (char *)(data + 512) - (n)/2
+#define CLEAR(p) __builtin_memset(p, 0, 12)
 extern "C" {
 // outside: half of it, or all; what is read is used, or clang does not read it
 __global__ void outside_reading(HEAD) { int v[4]; memcpy(v, LAST - 2, 16); out[0] = v[0] + v[1] + v[2] + v[3]; }
@@ -290,6 +291,14 @@ __global__ void outside_struct(HEAD) { *(Row *)(LAST - 8) = *(Row *)out; }
 __global__ void outside_odd_struct(HEAD) { *(Bytes<37> *)(LAST - 9) = *(Bytes<37> *)out; }
 __global__ void outside_new_struct(HEAD) { *(Row *)(LAST - 8) = Row{}; }
 __global__ void outside_by_copy(HEAD) { std::copy(out, out + n/4, LAST - 2); }
+__global__ void outside_builtin(HEAD) { __builtin_memcpy(LAST - 1, out, 12); }
+__global__ void outside_builtin_reading(HEAD) { __builtin_memcpy(out, LAST - 1, 20); }
+__global__ void outside_builtin_moved(HEAD) { __builtin_memmove(LAST - 2, out, 12); }
+__global__ void outside_builtin_cleared(HEAD) { __builtin_memset(LAST - 2, 0, 16); }
+__global__ void outside_builtin_of_a_macro(HEAD) { CLEAR(LAST - 1); }
+__global__ void outside_shared_builtin(HEAD) {
+    __shared__ int data_[8]; if (threadIdx.x == 0) __builtin_memcpy(data_ + 6, out, 12);
+}
 __global__ void outside_shared(HEAD) { __shared__ int data_[8]; if (threadIdx.x == 0) memset(data_ + 5, 0, n); }
 // unwritten
 #define FRESH __shared__ int fresh[32]; if (threadIdx.x == 0) memset(fresh, 0, 20); __syncthreads();
@@ -297,7 +306,11 @@ __global__ void unwritten_of_run_time(HEAD) { FRESH memcpy(out, fresh + 4, n); }
 __global__ void unwritten_3_bytes(HEAD) { FRESH memcpy(out, fresh + 5, 3); }
 __global__ void unwritten_struct(HEAD) { FRESH *(Row *)out = *(Row *)fresh; }
 __global__ void unwritten_in_part(HEAD) { FRESH memmove(out + 40, fresh, n + 16); }
+__global__ void unwritten_builtin(HEAD) { FRESH __builtin_memcpy(out, fresh + 4, 12); }
 // races
+__global__ void race_builtin(HEAD) {
+    if (threadIdx.x == 3) data[5] = 1; if (threadIdx.x == 40) __builtin_memset(data + 3, 0, 12);
+}
 __global__ void race_of_run_time(HEAD) {
     if (threadIdx.x == 3) data[5] = 1;
     memcpy(out + 64*threadIdx.x % 256, data, n + 8);
@@ -328,6 +341,8 @@ __global__ void right_copies(HEAD) {
         memcpy(data + 16*t, rows + 3 - t, n*4), memmove(data + 16*t + 1, data + 16*t, n),
         *(Bytes<37> *)(out + 16*t) = b;
     if (t == 9) memcpy(out, &f, 0);
+    int three[3]; __builtin_memcpy(three, rows[t % 4].at, 12); __builtin_memmove(three + 1, three, 8);
+    __builtin_memcpy(data + 128 + 3*t, three, 12);
 }
 }
 '''.replace('HEAD', 'int *data, int *out, int n')

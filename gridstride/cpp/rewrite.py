@@ -76,6 +76,12 @@ def _rewrite_inlining(e):
             e.replace_tokens(i, i, 'unused')
 
 
+def _rewrite_builtins(e):
+    "Copies of a constant length by a builtin, of which g++ tells no detector, become calls"
+    for i in e.code.find('__builtin_memcpy', '__builtin_memmove', '__builtin_memset'):
+        e.replace_tokens(i, i, e.code[i].replace('__builtin', 'gridstride'))
+
+
 def _rewrite_heads(e):
     "A kernel begins by saying what its head says of a launch: a template's may depend on its arguments"
     c = e.code
@@ -100,7 +106,7 @@ def without_line_numbers(src: str) -> str:
 
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
-_REWRITES += (rewrite_captures, rewrite_statements)
+_REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
 
 
 def _names(i, kernel):
