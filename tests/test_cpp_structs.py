@@ -4,8 +4,9 @@ All kernels are one unit."""
 import pytest
 import torch
 
+from gridstride import cpp
 from gridstride.cpp import cuda_kernel
-from gridstride.findings import InitcheckError, MemcheckError, RacecheckError
+from gridstride.findings import InitcheckError, MemcheckError, RacecheckError, SameValueRace
 
 SRC = r'''
 struct Pair { float a, b; };
@@ -78,3 +79,66 @@ def test_a_wrong_one_is_found(name, error, where, says):
     i = SRC.index(f'void {name}(')
     lines = {SRC[:SRC.index(w, i)].count('\n') + 1 for w in where}
     assert e.value.line in lines and all(f'line {n}' in str(e.value) for n in lines)
+
+
+# Structs and vectors that are copied from memory to memory: the compiler calls the hook of the write first
+
+COPIED = {'f2': 'float2', 'f3': 'float3', 'f4': 'float4', 'u3': 'uchar3', 'd2': 'double2', 's2': 'short2',
+          **{f'bytes{n}': f'Bytes<{n}>' for n in (5, 7, 12, 20, 37, 40, 10000)}}
+COPIES = 'template<int n> struct Bytes { unsigned char at[n]; };\n' + ''.join(f'''
+__global__ void {name}(unsigned char *to, const unsigned char *from) {{
+    {T} *out = ({T} *)to; const {T} *in = (const {T} *)from;
+    out[0] = in[threadIdx.x + blockIdx.x];
+}}
+__global__ void {name}_shared(unsigned char *to, const unsigned char *from) {{
+    __shared__ {T} s;
+    s = ((const {T} *)from)[threadIdx.x + blockIdx.x];
+    __syncthreads();
+    if (threadIdx.x == 0) (({T} *)to)[blockIdx.x] = s;
+}}
+''' for name, T in COPIED.items()) + '''
+__global__ void cast(unsigned char *to, const unsigned char *from) {
+    *(float4 *)to = *(const float4 *)(from + 16*(threadIdx.x + blockIdx.x));
+}
+__global__ void in_a_loop(unsigned char *to, const unsigned char *from) {
+    for (int i = 0; i < 3; i++) ((float4 *)to)[i] = ((const float4 *)from)[i + threadIdx.x + blockIdx.x];
+}
+__global__ void builtin(unsigned char *to, const unsigned char *from) {
+    __builtin_memcpy(to, from + 12*(threadIdx.x + blockIdx.x), 12);
+}
+__global__ void read_after(unsigned char *to, const unsigned char *from) {
+    to[0] = from[threadIdx.x + blockIdx.x];
+    if (from[5] == 255) to[1] = 1;
+}
+'''
+COPYING = [*COPIED, *(f'{o}_shared' for o in COPIED), 'cast', 'in_a_loop', 'builtin', 'read_after']
+
+
+def line_of(name):
+    "The line of the kernel that writes"
+    start = COPIES[:COPIES.index(f'void {name}(')].count('\n') + 1
+    return start + (2 if name in COPIED or 'shared' in name else 1)
+
+
+def copies(name, launch, values):
+    to = torch.zeros(40000, dtype=torch.uint8)
+    cuda_kernel(COPIES, name)[launch](to, values)
+    return to
+
+
+@pytest.mark.parametrize('name', COPYING)
+def test_different_structs_in_one_element_are_a_race(name):
+    values = torch.arange(40000).remainder(251).to(torch.uint8)
+    for launch in ((1, 2), (2, 1)):
+        if launch == (2, 1) and 'shared' in name: continue  # each block has its own
+        for order in ('forward', 'reverse'):
+            with cpp.options(order=order), pytest.raises(RacecheckError) as e: copies(name, launch, values)
+            assert e.value.code == ('race' if launch == (1, 2) else 'race_of_blocks')
+            assert e.value.line == e.value.other.line == line_of(name)
+
+
+@pytest.mark.parametrize('name', COPYING)
+def test_equal_structs_in_one_element_are_a_warning(name):
+    values = torch.full((40000,), 3, dtype=torch.uint8)
+    with pytest.warns(SameValueRace): to = copies(name, (1, 2), values)
+    assert to[0] == 3

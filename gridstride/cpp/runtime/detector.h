@@ -106,6 +106,10 @@ struct Detector : BlockClock {
             unsigned n;
             uint32_t where;
         } stored;                          // by a thread whose shuffle has read an absent lane
+        struct {
+            uintptr_t a;
+            size_t n;
+        } range;                           // that the write's hook announced, of a struct
     } pending = {};
     std::vector<HeldRace> held;            // by the thread that has read
     Image image = {};
@@ -252,7 +256,8 @@ struct Detector : BlockClock {
         return true;
     }
     inline void access(uintptr_t a, unsigned n, bool write, uint32_t where) {
-        if (__builtin_expect(pending.active, 0)) attend(a, n, write, where);
+        // a struct is copied in this order: the hook of its write, the hook of its read, the store
+        if (__builtin_expect(write && pending.active, 0)) attend(a, n, where);
         const uintptr_t off = a - shared_base;
         if (off < shared_cap) return words(shared_cells, off, n, write, where, a, nullptr);
         if (memory.holds(a)) {
@@ -375,9 +380,9 @@ struct Detector : BlockClock {
     }
     void settle_pending();
     // A thread whose shuffle has read an absent lane stores something: what, shows as soon as it is there.
-    void attend(uintptr_t a, unsigned n, bool write, uint32_t where) {
+    void attend(uintptr_t a, unsigned n, uint32_t where) {
         settle_pending();
-        if (write && pending.active) pending.stored = {a, n, where};
+        if (pending.active) pending.stored = {a, n, where};
     }
     void judge_stored();
     bool has_undefined(const Worker &worker) const {

@@ -57,6 +57,7 @@ void *heap_alloc(size_t bytes) {
 }
 void heap_free(void *p, int line) {
     if (!on_device()) return free(p);
+    detector.settle();                     // compares what lies there
     std::unique_lock<std::mutex> one(heap);
     const bool freed = !p || free_piece(p);
     one.unlock();

@@ -27,7 +27,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const bool fits = a % std::min(n, 8u) == 0;
     if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own
-    if (n % 4 == 0 && fits && gridstride::looked_at && !detector.pending.active &&
+    if (n % 4 == 0 && fits && gridstride::looked_at && !(write && detector.pending.active) &&
         detector.plain_global(a, n, write, place_of(pc)))
         return;
     aligned(p, n, pc);
@@ -35,14 +35,20 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
 }
 template <unsigned n, bool write> static inline __attribute__((always_inline)) void quick(void *p, void *pc) {
     const uintptr_t off = reinterpret_cast<uintptr_t>(p) - detector.shared_base;
-    if (n == 4 && off < gridstride::shared_cap && off % 4 == 0 && !detector.pending.active &&
+    if (n == 4 && off < gridstride::shared_cap && off % 4 == 0 && !(write && detector.pending.active) &&
         detector.plain_shared(off, write, place_of(pc)))
         return;
     seen_elsewhere<n, write>(p, pc);
 }
 namespace gridstride {
+// A large struct is copied by a call, after the hooks: its values are compared after that call.
+static bool is_announced(const void *to, size_t n) {
+    const auto &range = detector.pending.range;
+    return range.a == reinterpret_cast<uintptr_t>(to) && range.n == n;
+}
 void *copy_memory(void *to, const void *from, size_t n, void *pc) {
-    if (n) seen(from, unsigned(n), false, pc), seen(to, unsigned(n), true, pc);
+    if (n) seen(from, unsigned(n), false, pc);
+    if (n && !is_announced(to, n)) seen(to, unsigned(n), true, pc);
     return memmove(to, from, n);
 }
 void copy_unseen(void *to, const void *from, size_t n) { memcpy(to, from, n); }
@@ -116,7 +122,10 @@ GRIDSTRIDE_HOOKS(2)
 GRIDSTRIDE_HOOKS(4) GRIDSTRIDE_HOOKS(8) GRIDSTRIDE_HOOKS(16) GRIDSTRIDE_API void __tsan_read_range(void *p, size_t n) {
     seen(p, unsigned(n), false, PC);
 }
-GRIDSTRIDE_API void __tsan_write_range(void *p, size_t n) { seen(p, unsigned(n), true, PC); }
+GRIDSTRIDE_API void __tsan_write_range(void *p, size_t n) {
+    seen(p, unsigned(n), true, PC);
+    if (detector.pending.active) detector.pending.range = {reinterpret_cast<uintptr_t>(p), n};
+}
 GRIDSTRIDE_API void *__tsan_memcpy(void *a, const void *b, size_t n) { return gridstride::copy_memory(a, b, n, PC); }
 GRIDSTRIDE_API void *__tsan_memmove(void *a, const void *b, size_t n) { return gridstride::copy_memory(a, b, n, PC); }
 GRIDSTRIDE_API void *__tsan_memset(void *a, int v, size_t n) { return gridstride::fill_memory(a, v, n, PC); }

@@ -123,6 +123,7 @@ void Detector::publish(uintptr_t a, Use use, gridstride::Scope scope, bool relea
 
 void Detector::atomic(
     const void *address, unsigned bytes, Use use, gridstride::Scope scope, Order order, uint32_t at) {
+    settle();
     const uintptr_t a = reinterpret_cast<uintptr_t>(address), end = a + bytes;
     const bool reads = use != Use::store, writes = use != Use::load, alone = scope == gridstride::Scope::thread,
                global = memory.at(a), shared = !global && is_shared(address), orders = !alone && (shared || global);

@@ -126,6 +126,7 @@ void Detector::two_writes(
     pending.words.push_back(doubt);
 }
 void Detector::settle_pending() {
+    pending.range = {};
     if (pending.stored.n) judge_stored();
     pending.active = has_undefined(*w);
     if (pending.words.empty()) return;

@@ -5,6 +5,7 @@
 namespace gridstride {
 
 void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const HeldRace *held) {
+    settle();                              // what this thread wrote before comes first
     if (take_finding(code, fields)) {
         Field::copy(found.kernel, base_name(w->launch->kernel).c_str());
         found.has_who = 1;
