@@ -99,6 +99,15 @@ __global__ void warp_synchronous(HEAD) {
     __syncthreads();
     if (threadIdx.x < 32) { s[threadIdx.x] += s[threadIdx.x + 32]; s[threadIdx.x] += s[threadIdx.x + 1]; }
 }
+#define SLOTS volatile int *s = data + 64*blockIdx.x; const int t = threadIdx.x
+__global__ void warp_synchronous_global(HEAD) {
+    SLOTS;
+    s[t] = t;
+    __syncthreads();
+    if (t < 32) for (int half = 32; half; half /= 2) if (t < half) s[t] += s[t + half];
+}
+__global__ void neighbour_global(HEAD) { SLOTS; s[t] = t; if (t < 63) out[64*blockIdx.x + t] = s[t + 1]; }
+__global__ void leader_global(HEAD) { SLOTS; if (t == 3) *s = 5; if (t < 32) out[64*blockIdx.x + t] = *s; }
 __global__ void in_block_no_release(HEAD) {
     IN_BLOCK(s = 1, atomicExch(&f, 1), atomicAdd(&f, 0), __threadfence_block())
 }
@@ -141,6 +150,30 @@ __global__ void right_volatile_flag_given_back(HEAD) {
 __global__ void right_flag_taken_plainly(HEAD) { ACROSS(data[0] = 1; F, SET, SEEN, F; *flag = 0) }
 __global__ void right_value_in_the_flag(HEAD) {
     volatile int *f = flag; if (FIRST) *f = 5; if (SECOND) { while (!*f) { } out[0] = *f; }
+}
+__global__ void right_volatile_sum_of_a_warp(HEAD) {
+    SLOTS;
+    s[t] = t;
+    __syncthreads();
+    if (t < 32) for (int half = 32; half; half /= 2) {
+        int v = s[t + half]; __syncwarp(); s[t] += v; __syncwarp();
+    }
+}
+__global__ void right_volatile_of_each_thread(HEAD) { SLOTS; for (int i = 0; i < 3; i++) s[t] += t; }
+__global__ void right_volatile_flag_in_a_warp(HEAD) {
+    volatile int *f = flag + blockIdx.x;
+    int *d = data + blockIdx.x;
+    if (threadIdx.x == 5) { *d = 1; F; *f = 1; }
+    if (threadIdx.x == 0) { while (!*f) { } F; out[blockIdx.x] = *d; }
+}
+__global__ void right_volatile_flags_of_lanes(HEAD) {      // each lane waits for the one before
+    volatile int *f = flag + 32*blockIdx.x;
+    const int t = threadIdx.x;
+    if (t >= 32) return;
+    if (t) { while (!f[t - 1]) { } F; }
+    data[blockIdx.x] += t;
+    F;
+    f[t] = 1;
 }
 __global__ void right_chain(HEAD) {    // each block acquires what the one before released, and hands all of it on
     if (threadIdx.x) return;
@@ -243,7 +276,8 @@ CODES = dict(no_acquire='flag_not_acquired', acquire_of_the_block='flag_not_acqu
     release_of_the_block='fence_of_block', ticket_of_the_block='fence_of_block', flag_of_the_block='atomic_of_block',
     reader_of_the_block='atomic_of_block', volatile_sum='race_of_volatiles',
     volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles',
-    warp_synchronous='race_of_volatiles', in_block_volatile='race_of_volatiles', in_block_no_release='race',
+    warp_synchronous='race_of_volatiles', warp_synchronous_global='race_of_volatiles',
+    neighbour_global='race_of_volatiles', leader_global='race_of_volatiles', in_block_volatile='race_of_volatiles', in_block_no_release='race',
     released_by_another='race_of_blocks')
 
 KERNELS = re.findall(r'__global__ void (\w+)\(', SRC)
