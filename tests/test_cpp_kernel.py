@@ -536,6 +536,38 @@ __global__ void k(int *x, int n) {{
     assert (e.value.line, e.value.called) == (2, 7)
 
 
+def test_variables_of_the_device_are_as_before_once_a_finding_has_ended_a_launch():
+    src = '''
+__device__ int count = 3, table[4] = {1, 2, 3, 4};
+__device__ char bytes[1000];
+__managed__ int shown = 2;
+__global__ void k(int *x, int i, bool spin) {
+    const int t = threadIdx.x;
+    table[t] += t, bytes[t] = 1;
+    if (t == 0) shown++;
+    atomicAdd(&count, 1);
+    __syncthreads();
+    if (t == 1) x[i] = 1;
+    while (spin) { }
+}
+__global__ void look(int *x) { x[0] = count, x[1] = table[3], x[2] = bytes[3], x[3] = shown; }
+'''
+    with cpp.on_emulator(), cpp.options(seconds=.5):
+        kernels, x = cuda_kernel(src), torch.zeros(4, dtype=torch.int32)
+
+        def look():
+            kernels['look'][1, 1](x)
+            return x.tolist()
+
+        for error, i, spin in ((MemcheckError, 4, False), (KernelTimeout, 0, True)):
+            with pytest.raises(error): kernels['k'][1, 4](x, i, spin)
+            assert look() == [3, 4, 0, 2]
+        kernels['k'][1, 4](x, 0, False)
+        assert look() == [7, 7, 1, 3]
+        with pytest.raises(MemcheckError): kernels['k'][1, 4](x, 4, False)
+        assert look() == [7, 7, 1, 3]
+
+
 @pytest.mark.parametrize('waits, beside', [
     ('__syncthreads();', ''), ('cooperative_groups::this_thread_block().sync();', ''),
     ('x[i] = __shfl_xor_sync(0xffffffff, i, 1);', '__syncwarp();'),

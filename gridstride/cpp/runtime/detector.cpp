@@ -57,7 +57,10 @@ Detector::Scope::Scope(const Launch &l) {
     detector.builtins = *std::min_element(builtins, builtins + 4);
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
-Detector::Scope::~Scope() { detector.on = looked_at = false, detector.shared_base = nowhere; }
+Detector::Scope::~Scope() {
+    detector.on = looked_at = false, detector.shared_base = nowhere;
+    detector.put_back(stop);
+}
 
 void Detector::enter(Worker &to) {
     if (!on || w == &to) return;
@@ -107,6 +110,23 @@ void Detector::new_array(Worker &worker, const char *name, size_t at, const Shap
 }
 void Detector::forget(const Piece &p) {
     if (cells.words) cells.forget(p.lo - reinterpret_cast<uintptr_t>(memory.base), p.hi - p.lo);
+}
+// What a launch has written to variables of the device before it was ended is taken back: nobody sees it, and the next
+// launch would find a count that is half done.
+constexpr size_t most_saved = size_t(64) << 20;
+void Detector::save(Piece &p) {
+    const char *lo = reinterpret_cast<const char *>(p.lo);
+    const size_t n = p.hi - p.lo;
+    p.held = false;
+    saved.push_back({p.lo, {lo, lo + (n > most_saved ? 0 : n)}});
+}
+void Detector::put_back(bool ended) {
+    for (const Saved &s : saved) {
+        Piece *p = memory.at(s.lo);
+        if (ended) memcpy(reinterpret_cast<void *>(s.lo), s.bytes.data(), s.bytes.size());
+        p->held = true;
+    }
+    saved.clear();
 }
 void Detector::host_wrote(uintptr_t a, size_t n) {
     Piece *p = memory.at(a);

@@ -118,6 +118,11 @@ struct Detector : BlockClock {
     const Launch *launch = nullptr;
     std::unordered_map<uintptr_t, Flag> flags;             // by the word's number
     std::vector<uint32_t> warned_at;
+    struct Saved {
+        uintptr_t lo;
+        std::vector<char> bytes;
+    };
+    std::vector<Saved> saved;                              // variables, as they were before the launch wrote them
 
     struct Scope {                         // the detectors are on from the start of a launch to its end
         explicit Scope(const Launch &);
@@ -241,7 +246,7 @@ struct Detector : BlockClock {
     }
     inline __attribute__((always_inline)) bool plain_global(uintptr_t a, unsigned n, bool write, uint32_t where) {
         const Piece *p = memory.at(a);
-        if (!p || !p->live || a < p->lo || a + n > p->hi || (write && p->constant)) return false;
+        if (!p || !p->live || a < p->lo || a + n > p->hi || (write && p->held)) return false;
         Cell *c = cells.words + (a - reinterpret_cast<uintptr_t>(memory.base)) / 4;
         for (const Cell *end = c + n / 4; c < end; c++) {
             if (c->split | !is_own(c->write)) return false;
@@ -264,6 +269,7 @@ struct Detector : BlockClock {
             Piece *p = memory.at(a);
             if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, where);
             if (write && p->constant) return constant(*p, a, where);
+            if (write && p->held) save(*p);
             return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
@@ -416,6 +422,8 @@ struct Detector : BlockClock {
 
     void new_array(Worker &worker, const char *name, size_t at, const Shape &s);
     void forget(const Piece &p);
+    void save(Piece &);
+    void put_back(bool ended);
     void host_wrote(uintptr_t a, size_t n);
     void end_host() {
         flags.clear();

@@ -16,7 +16,8 @@ struct Piece {
     uintptr_t lo, hi; // the bytes that were asked for
     size_t itemsize;
     // fresh: what was never written must not be read; host: the CPU may touch it, too
-    bool live, fresh, host, constant, symbol;
+    // held: before it is written there is something to do, because it is constant, or a variable that is saved first
+    bool live, fresh, host, constant, symbol, held;
     char name[64];
     // of the parameter that begins first, and of another that begins inside of it; 0: not known
     uintptr_t begin = 0, inner_begin = 0;
@@ -111,7 +112,7 @@ struct Memory {
         else used = at + whole;
         char *p = start + (whole - std::max(n, size_t(1)) - skew) / 256 * 256 + skew;
         const uintptr_t lo = reinterpret_cast<uintptr_t>(p);
-        pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, ""});
+        pieces.push_back({lo, lo + n, itemsize, true, fresh, host, constant, symbol, constant || symbol, ""});
         strncpy(pieces.back().name, name, sizeof pieces.back().name - 1);
         number(pieces.back(), uint32_t(pieces.size()));
         bytes += n;
