@@ -277,7 +277,8 @@ CODES = dict(no_acquire='flag_not_acquired', acquire_of_the_block='flag_not_acqu
     reader_of_the_block='atomic_of_block', volatile_sum='race_of_volatiles',
     volatile_sum_between_fences='race_of_volatiles', volatile_sum_of_blocks='race_of_volatiles',
     warp_synchronous='race_of_volatiles', warp_synchronous_global='race_of_volatiles',
-    neighbour_global='race_of_volatiles', leader_global='race_of_volatiles', in_block_volatile='race_of_volatiles', in_block_no_release='race',
+    neighbour_global='race_of_volatiles', leader_global='race_of_volatiles', in_block_volatile='race_of_volatiles',
+    in_block_no_release='race',
     released_by_another='race_of_blocks')
 
 KERNELS = re.findall(r'__global__ void (\w+)\(', SRC)
@@ -343,7 +344,8 @@ __global__ void unwritten_in_part(HEAD) { FRESH memmove(out + 40, fresh, n + 16)
 __global__ void unwritten_builtin(HEAD) { FRESH __builtin_memcpy(out, fresh + 4, 12); }
 // races
 __global__ void race_builtin(HEAD) {
-    if (threadIdx.x == 3) data[5] = 1; if (threadIdx.x == 40) __builtin_memset(data + 3, 0, 12);
+    if (threadIdx.x == 3) data[5] = 1;
+    if (threadIdx.x == 40) __builtin_memset(data + 3, 0, 12);
 }
 __global__ void race_of_run_time(HEAD) {
     if (threadIdx.x == 3) data[5] = 1;

@@ -9,7 +9,8 @@ void Detector::begin_block(Worker &worker) {
     w = &worker;
     memset(engines_see, 0, sizeof engines_see);
     memset(engines_see_warp, 0, sizeof engines_see_warp);
-    engines_see_block = 0, used_by_others = {}, suspicion.cell = nullptr, barrier_line = 0;
+    engines_see_block = 0, used_by_others = {}, barrier_line = 0;
+    unwritten.reset();
     engines_see_others = {};
     if (told) {
         sights.clear();
@@ -29,7 +30,7 @@ void Detector::begin_block(Worker &worker) {
 // A barrier of the block counts as the fence behind the flags that its threads have read.
 void Detector::block_barrier(Worker &worker) {
     if (!on) return;
-    judge();
+    judge(unwritten);
     forget_undefined(worker);
     block_floor = ++now;
     if (!fresh) return;

@@ -46,8 +46,8 @@ Detector::Scope::Scope(const Launch &l) {
     detector.launch_start = ++detector.now;
     detector.pending.active = false, detector.pending.words.clear();
     detector.pending.stored = {};
-    detector.suspicion.cell = nullptr;
     detector.held.clear();
+    detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.flags.clear();
     detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));

@@ -3,6 +3,7 @@
 // Detector::access.
 #pragma once
 #include <algorithm>
+#include <memory>
 #include <string.h>
 #include <unordered_map>
 #include <vector>
@@ -49,6 +50,12 @@ struct HeldRace {
 };
 constexpr size_t most_held = 16;           // of a thread
 
+// A read of an element that no thread has written so far, and its finding.
+struct UnwrittenRead {
+    uint32_t who;
+    Finding finding;
+};
+
 // What the detectors know of one block.
 struct BlockClock {
     static constexpr uintptr_t nowhere = ~uintptr_t(0) >> 1;
@@ -68,11 +75,7 @@ struct BlockClock {
     Told all;
     bool told = false, fresh = false;      // has any of them? Since the block's last barrier?
     int barrier_line = 0;                  // of the block's last barrier
-    struct {
-        const Cell *cell;
-        uintptr_t a;
-        Access at;
-    } suspicion = {};
+    std::unique_ptr<UnwrittenRead> unwritten;              // the first one of shared memory since its last barrier
     // by thread: its asynchronous copies, and how many groups of them it has committed
     struct {
         std::vector<Copy> open;
@@ -118,6 +121,7 @@ struct Detector : BlockClock {
     const Launch *launch = nullptr;
     std::unordered_map<uintptr_t, Flag> flags;             // by the word's number
     std::vector<uint32_t> warned_at;
+    std::unique_ptr<UnwrittenRead> unwritten_in_launch;    // the first one of memory that other blocks write, too
     struct Saved {
         uintptr_t lo;
         std::vector<char> bytes;
@@ -333,7 +337,7 @@ struct Detector : BlockClock {
         if (conflicts(c, c.write, mine, p ? launch_start : block_start, a, false))
             race(c.write, mine, "written", "read", a, owner, p);
         if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
-            p || is_engine(mine) ? unwritten(a, owner, mine, p) : suspect(c, a, mine);
+            read_unwritten(a, owner, mine, p);
         if (__builtin_expect(is_engine(mine), 0) && !p && !engines_saw(c.write)) not_yet_seen(c, mine, a, owner);
     }
     // The read of a change is one with its write. An atomic read after one's own plain one: as above.
@@ -362,6 +366,7 @@ struct Detector : BlockClock {
         return where & line_bit ? int(where & place_mask) : 0;
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr, const HeldRace *held = nullptr);
+    void describe(Finding &, const Access &at, const Access *other, const HeldRace *held) const;
     void put_line(const Access &, Place &) const;
     Named named(uintptr_t a, unsigned owner, const Piece *p) const;
 
@@ -403,9 +408,10 @@ struct Detector : BlockClock {
 
     // initcheck (initcheck.cpp)
 
-    void suspect(const Cell &c, uintptr_t a, const Access &at);
-    void judge();
-    void unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p);
+    void read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p);
+    void judge(std::unique_ptr<UnwrittenRead> &);
+    void judge_launch();
+    const Finding *cause_of(Kind) const;
 
     // memcheck (memcheck.cpp)
 

@@ -202,13 +202,21 @@ void say_who(Worker &w) {
 // Ends the launch: back to `work`, whatever fiber this is.
 [[noreturn]] void end_launch() { siglongjmp(worker->root->escape, 1); }
 
-bool take_finding(Code code, Fields fields) {
+template <class F> static bool take(F fill_in) {
     static std::atomic_flag taken = {};
     while (taken.test_and_set()) {}
     const bool first = !stop.exchange(true);
-    if (first) begin_finding(code, fields);
+    if (first) fill_in();
     taken.clear();
     return first;
+}
+bool take_finding(Code code, Fields fields) {
+    const Finding *cause = detector.cause_of(rows[int(code)].kind);
+    if (cause) return take_finding(*cause), false;
+    return take([&] { begin_finding(code, fields); });
+}
+void take_finding(const Finding &f) {
+    take([&] { found = f; });
 }
 
 Place *begin_warning(Code code, int line, Fields fields) {

@@ -7,7 +7,8 @@ namespace gridstride {
 
 void fill(Finding &, Code, Fields);
 void begin_finding(Code, Fields);
-bool take_finding(Code, Fields);       // false: another OS thread's came first
+bool take_finding(Code, Fields);       // false: there is one already, which came first or is the cause of this one
+void take_finding(const Finding &);
 // where its line goes, if that is 0; null: there is one about that line, or there are enough
 Place *begin_warning(Code, int line, Fields);
 constexpr size_t most_warnings = 8;    // of a call

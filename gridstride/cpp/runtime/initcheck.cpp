@@ -1,27 +1,42 @@
-// What nobody has written holds no value.
+// A read of an element that no thread has written. If another thread writes it later, and nothing orders the two, it is
+// a race, which Detector::conflicts finds at that write; so the read is noted, with all that its finding says, and
+// reported as soon as every later write is ordered after it: at the block's barrier for shared memory, at the end of
+// the launch for what other blocks write, too.
 #include "detector.h"
 #include "findings.h"
 
 namespace gridstride {
 
-// A word of shared memory is read that nobody has written: a race if somebody still does before the next barrier, else
-// it holds no value.
-void Detector::suspect(const Cell &c, uintptr_t a, const Access &at) {
-    if (!suspicion.cell) suspicion = {&c, a, at};
-}
-void Detector::judge() {
-    if (!suspicion.cell) return;
-    const auto s = suspicion;
-    suspicion.cell = nullptr;
-    unwritten(s.a, shared_cell(s.a).owner, {s.at.who, 0, s.at.where}, nullptr);     // long ago: it is elsewhere now
+void Detector::read_unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p) {
+    auto &noted = p || !w->leader->cluster.empty() ? unwritten_in_launch : unwritten;
+    if (noted || !checks(initcheck)) return;
+    const Named x = named(a, owner, p);
+    noted.reset(new UnwrittenRead{at.who, {}});
+    fill(noted->finding,
+        is_engine(at) ? Code::unwritten_for_engine
+        : p           ? Code::unwritten
+                      : Code::unwritten_shared,
+        {x.array(), x.index()});
+    describe(noted->finding, at, nullptr, nullptr);
+    if (!checks(racecheck) || (is_engine(at) && !p)) judge(noted);
 }
 
-void Detector::unwritten(uintptr_t a, unsigned owner, const Access &at, const Piece *p) {
-    if (!checks(initcheck)) return;
-    const Named x = named(a, owner, p);
-    find(is_engine(at) ? Code::unwritten_for_engine
-         : p           ? Code::unwritten
-                       : Code::unwritten_shared,
-        {x.array(), x.index()}, at);
+// No write can be a race with it any more.
+void Detector::judge(std::unique_ptr<UnwrittenRead> &noted) {
+    if (!noted) return;
+    take_finding(noted->finding);
+    end_launch();
+}
+void Detector::judge_launch() {
+    if (unwritten_in_launch && !stop) take_finding(unwritten_in_launch->finding);
+}
+
+// What goes wrong after such a read may come of the value that it got: then the read is what has to be fixed. Of an
+// address that holds for the same thread only. A block that waits for ever has told of its shared memory all it could.
+const Finding *Detector::cause_of(Kind kind) const {
+    if (!on || kind == racecheck || kind == initcheck || kind == interrupted || kind == launch_failed) return nullptr;
+    const auto fits = [&](const UnwrittenRead *read) { return read && (kind != memcheck || read->who == me); };
+    if (kind != synccheck && fits(unwritten.get())) return &unwritten->finding;
+    return fits(unwritten_in_launch.get()) ? &unwritten_in_launch->finding : nullptr;
 }
 }

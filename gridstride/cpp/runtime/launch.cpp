@@ -134,7 +134,7 @@ bool Worker::end_block() {
     for (size_t i = 0; i < blocks(); i++) {
         worker = block_at(i);
         detector.enter(*worker);
-        detector.judge();
+        detector.judge(detector.unwritten);
         worker->running = false;
     }
     return true;
@@ -236,6 +236,7 @@ static bool launched(const Launch &l) {
 #else
     work(l, 1);
 #endif
+    detector.judge_launch();
     end_time();
     catch_signals(false);
     if (was_refused() && !error_code) set_error(1);          // which another OS thread may have said

@@ -168,8 +168,8 @@ bool Detector::observed(const Cell &c, const Access &earlier, uint32_t since) {
 // Two accesses that are atomic or volatile, with no order between them. Atomics must reach each other's block. A
 // volatile access of global memory is PTX's relaxed one, but two threads that write so lose what one of them has
 // written, unless the second has the first one's flag behind it. In shared memory volatile orders nothing, unless a
-// fence is before the write; nor does it when a lane reads what another lane of its warp has written: such code counts on
-// lockstep, which no GPU since Volta promises.
+// fence is before the write; nor does it when a lane reads what another lane of its warp has written: such code counts
+// on lockstep, which no GPU since Volta promises.
 bool Detector::strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool wrote, bool writes) {
     if ((earlier.where | later.where) & narrow_bit && earlier.who / max_threads != me / max_threads) return true;
     if (wrote && writes) {

@@ -6,20 +6,20 @@ namespace gridstride {
 
 void Detector::find(Code code, Fields fields, const Access &at, const Access *other, const HeldRace *held) {
     settle();                              // what this thread wrote before comes first
-    if (take_finding(code, fields)) {
-        Field::copy(found.kernel, base_name(w->launch->kernel).c_str());
-        found.has_who = 1;
-        who(*w, int(at.who % max_threads), at.who / max_threads - 1, found.at);
-        put_line(at, found.at);
-        if (held) found.called = find_call_in_kernel(*w, found.at, held->frames, held->depth);
-        else if (at.when >= now || at.when == under_way) found.called = find_call_in_kernel(*w, found.at);
-        if (other) {
-            found.has_other = 1;
-            who(*w, int(other->who % max_threads), other->who / max_threads - 1, found.other);
-            put_line(*other, found.other);
-        }
-    }
+    if (take_finding(code, fields)) describe(found, at, other, held);
     end_launch();
+}
+void Detector::describe(Finding &f, const Access &at, const Access *other, const HeldRace *held) const {
+    Field::copy(f.kernel, base_name(w->launch->kernel).c_str());
+    f.has_who = 1;
+    who(*w, int(at.who % max_threads), at.who / max_threads - 1, f.at);
+    put_line(at, f.at);
+    if (held) f.called = find_call_in_kernel(*w, f.at, held->frames, held->depth);
+    else if (at.when >= now || at.when == under_way) f.called = find_call_in_kernel(*w, f.at);
+    if (!other) return;
+    f.has_other = 1;
+    who(*w, int(other->who % max_threads), other->who / max_threads - 1, f.other);
+    put_line(*other, f.other);
 }
 
 void Detector::put_line(const Access &a, Place &p) const {

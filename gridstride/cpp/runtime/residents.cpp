@@ -103,6 +103,7 @@ static void order_all(Worker &mine) {
                 detector.block_barrier(b);
             }
     detector.enter(mine);
+    detector.judge(detector.unwritten_in_launch);
     detector.launch_start = ++detector.now;
 }
 static void all_have_met(Worker &last) {
