@@ -770,7 +770,8 @@ WORDS = {
     ),
     ('synccheck', 'undefined_lane'): Words(
         'line {line} of {kernel}: a shuffle reads lane {lane}, which {state}: its value is undefined, and line '
-        '{stored} stores a result of it. All lanes that are read must call it, with a neutral value where there is no element'
+        '{stored} stores a result of it. All lanes that are read must call it, with a neutral value where there is no '
+        'element'
     ),
     ('synccheck', 'own_mask'): Words(
         'lane {lane} is not in the mask {mask:#x} that it calls this with',
