@@ -88,6 +88,8 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
         lanes, data = run.active(m), ary.mem.data
         off = run.spread(m, off)
         values = [as_element(run, m, ary, v, site) for v in values]
+        if name == 'cas' and run.detectors.racecheck.on:
+            run.detectors.racecheck.swaps(run, lanes, ary, off)
         if run.watched:
             run.access(m, ary, off, site, 'atomic', None if reads else values[0])
         else:

@@ -6,6 +6,7 @@ and the time and does not keep. "Time" counts accesses; it goes on from launch t
 
 import sys
 import time
+from functools import partial
 
 import numpy as np
 
@@ -112,6 +113,9 @@ class Initcheck:
             raise run.finding('initcheck', code, site, by=lanes[i], **element_at(v, off[i]))
 
 
+_MOST_HELD = 1 << 16  # races that swaps may still check
+
+
 def in_order(lanes, off):
     "Lanes, from the lowest on, and the elements at `off` that they touch, whatever the order in which they run"
     if lanes.size < 2 or (lanes[1:] > lanes[:-1]).all():
@@ -127,6 +131,7 @@ class Racecheck:
         self.on, self.inside = on, inside
         self.history = []  # (time, place, name of the array) of each access
         self.warned = set()  # places where several threads wrote the same value
+        self.held = {}  # (memory, element, reader) -> (the function, what raises): races that a swap may still check
 
     def note(self, run, v, site):
         "Remember the place of the access that happens now"
@@ -143,9 +148,41 @@ class Racecheck:
         if recent.any():
             writer = shadow.writer[off]
             bad = self.unordered(run, lanes, recent, wrote, writer)
-            if bad.size:
-                self.race(run, lanes, v, off, bad[0], wrote, writer, 'written', 'read', site)
+            for i in bad[np.argsort(shadow.atomic[off[bad]], kind='stable')]:
+                race = partial(self.race, run, lanes, v, off, i, wrote, writer, 'written', 'read', site)
+                self.hold(run, v, off[i], run.g.id[lanes[i]], race) if shadow.atomic[off[i]] else race()
         self.remember_readers(run, shadow, lanes, off, settled)
+
+    def hold(self, run, v, off, reader, race):
+        """Keep the race of a plain read by thread `reader` with an atomic change until the reader's next step there
+
+        A compare-and-swap finds out whether the value was stale, as the loop of CUDA's programming guide does."""
+        if len(self.held) == _MOST_HELD:
+            race()
+        self.held.setdefault((id(v.mem), int(off), int(reader)), (run.program, race))
+
+    def swaps(self, run, lanes, v, off):
+        "`lanes` compare and swap the elements at `off`: what they have read there since their last barrier is checked"
+        shadow, me = v.mem.shadow, run.g.id[lanes]
+        for o, thread in zip(off, me) if self.held else ():
+            self.held.pop((id(v.mem), int(o), int(thread)), None)
+        synced = np.maximum(run.order.start, run.order.synced[run.g.local[lanes]])
+        first, last = (
+            off[(reader >> 32 == me) & (reader & (2**32 - 1) > synced)] for reader in (shadow.lo[off], shadow.hi[off])
+        )
+        shadow.lo[first], shadow.hi[last] = shadow.hi[first], shadow.lo[last]
+        shadow.read[np.intersect1d(first, last)] = 0
+
+    def tell_held(self, run, m, v=None, off=()):
+        "Raise a race that is held of a lane of `m`; of those with the elements at `off` of `v`, if it is given"
+        if not self.held:
+            return
+        mine = set(run.g.id[m].tolist())
+        there = {(id(v.mem), int(o)) for o in off} if v is not None else None
+        for (mem, o, reader), (program, race) in self.held.items():
+            if reader in mine and (there is None or (mem, o) in there):
+                run.program = program
+                race()
 
     def unordered(self, run, lanes, recent, time, thread):
         "The numbers of those of the `lanes` where the `recent` access by `thread` at `time` has no order"
@@ -168,6 +205,8 @@ class Racecheck:
     def write(self, run, lanes, v, off, wrote, value, site, atomic):
         "`lanes` write `value` to the elements at `off`, last written at the times `wrote`"
         shadow, me, settled = v.mem.shadow, run.g.id[lanes], self.settled(run.order, v.mem)
+        if atomic:
+            self.tell_held(run, lanes, v, off)
         self.against_readers(run, lanes, v, off, settled, site, 'changed atomically' if atomic else 'written')
         self.against_writers(run, lanes, v, off, settled, wrote, value, site, atomic)
         shadow.writer[off] = me
@@ -187,8 +226,15 @@ class Racecheck:
         if recent.any():
             for reader in (shadow.lo[off], shadow.hi[off]):
                 bad = self.unordered(run, lanes, recent, time, reader >> 32)
-                if bad.size:
-                    self.race(run, lanes, v, off, bad[0], reader & (2**32 - 1), reader >> 32, 'read', now, site)
+                for i in bad[np.unique(reader[bad], return_index=True)[1]]:
+                    race = partial(
+                        self.race, run, lanes, v, off, i, reader & (2**32 - 1), reader >> 32, 'read', now, site
+                    )
+                    lane = int(reader[i] >> 32) - run.g.id[0]
+                    may_swap = now != 'written' and 0 <= lane < run.g.size and run.g.live[lane]
+                    if not may_swap or (off[lanes == lane] == off[i]).any():
+                        race()
+                    self.hold(run, v, off[i], run.g.id[lane], race)
 
     def against_writers(self, run, lanes, v, off, settled, wrote, value, site, atomic):
         "Nobody has written what is written now without being ordered before"

@@ -76,6 +76,8 @@ def _groups(run, prog, values):
         steps = prog(run, run.g.all, *values)
         if prog.waits:
             residents.begin(steps)
+        else:
+            run.detectors.racecheck.tell_held(run, run.g.all)
         show(i + 1)
     residents.end()
 

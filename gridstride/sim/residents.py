@@ -44,6 +44,7 @@ class Residents:
         for stuck in steps:
             self.waiting.append(_Waiting(steps, self.run.leave(), stuck, self.run.look))
             return
+        self.run.detectors.racecheck.tell_held(self.run, self.run.g.all)
 
     def turn(self, all_there):
         "A turn for each block that sees news, or for all; a finding, if none ever goes on"

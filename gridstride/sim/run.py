@@ -108,6 +108,7 @@ class Run:
 
     def barrier(self, m, site):
         "`syncthreads`: all threads of a block are here, or somebody is elsewhere"
+        self.detectors.racecheck.tell_held(self, m)
         self.now += 1
         if m is self.g.all:
             self.order.meet(self.g, np.arange(self.g.count), self.now)
