@@ -271,4 +271,4 @@ def no_name_of_triton(name, mend=''):
 
 def _line_only():
     "Where the compiler would be: the line, whatever program came to it first"
-    return {k: v for k, v in place()._asdict().items() if k not in ('above', 'block', 'thread')}
+    return {k: v for k, v in place()._asdict().items() if k not in ('above', 'onward', 'block', 'thread')}
