@@ -237,8 +237,8 @@ def _swap(stack, owner, name, new):
 def _for_a_gpu(simulated, original):
     "`vectorize`: the simulator's where the target is a GPU, else Numba's own"
 
-    def decorator(*args, target='cpu', **how):
-        return (simulated if target == 'cuda' else original)(*args, target=target, **how)
+    def decorator(*args, **how):
+        return (simulated if how.get('target') == 'cuda' else original)(*args, **how)
 
     return decorator
 

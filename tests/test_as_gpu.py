@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 from gridstride import as_gpu
-from gridstride.findings import NotSimulated, RacecheckError
+from gridstride.findings import RacecheckError
 from gridstride.utils import backend, get_sig
 from torch.utils import cpp_extension
 from warm import run_python
@@ -114,9 +114,19 @@ def test_vectorize_for_a_gpu_is_the_simulators_and_for_a_cpu_numbas_own():
         x = np.arange(5, dtype=np.float32)
         assert (f(x, x) == x * x + x).all() and type(f).__module__.startswith('gridstride')
         assert isinstance(vectorize(['float32(float32)'])(lambda a: a + 1), own(['f4(f4)'])(lambda a: a).__class__)
-        with pytest.raises(NotSimulated, match='guvectorize'):
-            guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')
+        for how in (vectorize, vectorize(), vectorize(nopython=True), vectorize(['float32(float32)'])):
+            made = how(lambda a: a + 1)
+            assert not type(made).__module__.startswith('gridstride') and (made(x) == x + 1).all()
+        g = guvectorize(['void(float32[:], float32[:])'], '(n)->()', target='cuda')(total)
+        assert g(x) == 10 and type(g).__module__.startswith('gridstride')
+        assert not type(guvectorize('(n)->()')(total)).__module__.startswith('gridstride')
     assert numba.vectorize is own
+
+
+def total(x, out):
+    out[0] = 0
+    for i in range(x.shape[0]):
+        out[0] += x[i]
 
 
 RACE = r'''

@@ -142,7 +142,7 @@ def test_vectorize_takes_arrays_that_broadcast(engine):
     on_device = f(cuda.to_device(x), cuda.to_device(y))
     assert cuda.is_cuda_array(on_device) and (on_device.copy_to_host() == got).all()
     assert (sim.vectorize(float64(float64, float64))(slope)(x, y) == got).all()
-    assert (f(x, 2.0) == f(x, np.float64(2))).all() and f(2.0, 1.5).shape == ()
+    assert (f(x, 2.0) == f(x, np.float64(2))).all() and f(2.0, 1.5).shape == (1,)
 
 
 def test_vectorize_reduces_and_refuses_as_numba_does():
@@ -157,8 +157,76 @@ def test_vectorize_reduces_and_refuses_as_numba_does():
     for wrong in ('float33(float32)', 'float32(float32'):
         with pytest.raises(TypeError, match='is no signature, such as'):
             sim.vectorize([wrong])(slope)
-    with pytest.raises(sim.NotSimulated, match=r'guvectorize(.|\n)*@cuda.jit'):
-        sim.guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')
+
+
+def picked(i, row, out):
+    out[0] = row[i] * 2
+
+
+def product(a, b, out):
+    for r in range(out.shape[0]):
+        for c in range(out.shape[1]):
+            out[r, c] = 0
+            for k in range(a.shape[1]):
+                out[r, c] += a[r, k] * b[k, c]
+
+
+def both_ends(row, first, last):
+    first[0] = row[0]
+    last[0] = row[row.shape[0] - 1]
+
+
+def test_guvectorize_loops_over_parts(engine):
+    pick = sim.guvectorize(['void(int64, float64[:], float64[:])'], '(),(n)->()', target='cuda')(picked)
+    x = np.arange(12.0).reshape(3, 4)
+    assert pick(np.array([0, 1, 2]), x).tolist() == [0, 10, 20]
+    assert pick(1, x).tolist() == [2, 10, 18] and pick(2, x[0]).shape == () and pick(2, x[0]) == 4
+    out = np.full(3, np.nan)
+    assert pick(1, x, out) is out and out.tolist() == [2, 10, 18]
+    on_device = pick(1, cuda.to_device(x))
+    assert cuda.is_cuda_array(on_device) and on_device.copy_to_host().tolist() == [2, 10, 18]
+    with pytest.raises(ValueError, match='outer axes'):
+        pick(np.arange(2), x)
+
+    multiply = sim.guvectorize(
+        ['void(float32[:,:], float32[:,:], float32[:,:])', 'void(int64[:,:], int64[:,:], int64[:,:])'],
+        '(m,k),(k,n)->(m,n)',
+        target='cuda',
+    )(product)
+    rng = np.random.default_rng(0)
+    a, b = rng.integers(0, 9, (5, 3, 2)), rng.integers(0, 9, (5, 2, 4))
+    assert (multiply(a, b) == a @ b).all() and (multiply(a, b[1]) == a @ b[1]).all()
+    assert multiply(a.astype(np.float32), b.astype(np.float32)).dtype == np.float32
+    with pytest.raises(ValueError, match='2 along k, others have 3|3 along k, others have 2'):
+        multiply(a, np.zeros((3, 4), int))
+
+
+def test_guvectorize_gives_several_results_and_refuses_as_numba_does():
+    ends = sim.guvectorize(['void(int32[:], int32[:], int32[:])'], '(n)->(),()', target='cuda')(both_ends)
+    first, last = ends(np.arange(6, dtype=np.int32).reshape(2, 3))
+    assert first.tolist() == [0, 3] and last.tolist() == [2, 5]
+    with pytest.raises(TypeError, match='no signature takes float32'):
+        ends(np.zeros(3, np.float32))
+    with pytest.raises(NameError, match='no argument has the axis m'):
+        sim.guvectorize(['void(int32[:], int32[:])'], '(n)->(m)', target='cuda')(both_ends)
+    for layout in ('(n->(n)', 'n', '(n),->(n'):
+        with pytest.raises(TypeError, match='is no layout'):
+            sim.guvectorize(['void(int32[:], int32[:])'], layout, target='cuda')(both_ends)
+    with pytest.raises(TypeError, match='needs signatures'):
+        sim.guvectorize('(n)->(n)', target='cuda')
+    with pytest.raises(ValueError, match="Numba's own"):
+        sim.guvectorize(['void(int32[:], int32[:])'], '(n)->(n)', target='cpu')
+
+
+def test_a_part_that_a_function_leaves_is_out_of_bounds():
+    @sim.guvectorize(['void(float64[:], float64[:])'], '(n)->(n)', target='cuda')
+    def shifted(x, out):
+        for i in range(x.shape[0]):
+            out[i] = x[i + 1]
+
+    with pytest.raises(sim.MemcheckError) as e:
+        shifted(np.zeros((2, 3)))
+    assert e.value.index[-1] == 3 and 'x[i + 1]' in str(e.value)
 
 
 # records

@@ -1,4 +1,4 @@
-"""Kernels that Numba writes for a function of one element: `cuda.reduce` and `vectorize(target='cuda')`.
+"""Kernels that Numba writes for a function of one element: `cuda.reduce`, `vectorize` and `guvectorize(target='cuda')`.
 
 @cuda.reduce                                  @vectorize(['float32(float32, float32)'], target='cuda')
 def total(a, b): return a + b                 def hypot(a, b): return math.sqrt(a*a + b*b)
@@ -7,14 +7,16 @@ total(x)                                      hypot(x, y)
 
 import functools
 import linecache
+import math
+import re
 
 import numpy as np
 
 from . import types
-from .host import DeviceArray, to_device
+from .host import DeviceArray, device_array, to_device
 from .intrinsics import grid
 from .kernel import jit
-from ..findings import NotSimulated
+from .signatures import declared
 from ..utils import cdiv
 
 __all__ = ['Reduce', 'reduce', 'vectorize', 'guvectorize']
@@ -98,7 +100,7 @@ class _Vectorized:
         result = to_device(np.empty(arrays[0].size, self._results[dtypes]))
         if result.size:
             _on_each(self._kernel, result.size, *given, result)
-        result = result.reshape(arrays[0].shape)
+        result = result.reshape(arrays[0].shape or (1,))  # of numbers Numba makes arrays of one element
         if out is None:
             return result if on_device else result.copy_to_host()
         out[...] = result if isinstance(out, DeviceArray) else result.data
@@ -147,16 +149,17 @@ def _signature(s):
 def _kernel_on_arrays(f, n):
     "A kernel that writes `f` of the elements of `n` arrays to the array behind them"
     names = [f'x{i}' for i in range(n)]
-    lines = [
-        f'def vectorized({", ".join([*names, "out"])}):\n',
-        '    i = grid(1)\n',
-        '    if i < out.size:\n',
-        f'        out[i] = f({", ".join(f"{o}[i]" for o in names)})\n',
-    ]
-    file, space = f'<vectorized, {n}>', dict(grid=grid, f=jit(device=True)(f))
+    call = f'out[i] = f({", ".join(f"{o}[i]" for o in names)})'
+    return _generated('vectorized', f, [*names, 'out'], 'out.size', call)
+
+
+def _generated(name, f, names, count, call):
+    "A kernel of this name that makes a `call` of `f` for each of `count` threads"
+    lines = [f'def {name}({", ".join(names)}):\n', '    i = grid(1)\n', f'    if i < {count}:\n', f'        {call}\n']
+    file, space = f'<{name}, {call}>', dict(grid=grid, f=jit(device=True)(f))
     linecache.cache[file] = sum(map(len, lines)), None, lines, file
     exec(compile(''.join(lines), file, 'exec'), space)
-    return space['vectorized']
+    return space[name]
 
 
 def vectorize(
@@ -172,6 +175,112 @@ def vectorize(
     return lambda f: _Vectorized(f, [signatures] if one else signatures)
 
 
-def guvectorize(*args, **how):
-    "Numba's `guvectorize(target='cuda')`, which is not simulated"
-    raise NotSimulated("guvectorize(target='cuda')", 'Write the kernel, with @cuda.jit, and one thread for each row.')
+class _OfParts:
+    "A function of parts of arrays, which writes its results: one thread for each of them"
+
+    def __init__(self, f, types, layout):
+        self.py_func, self._types = f, types
+        functools.update_wrapper(self, f)
+        self._in, self._out = _axes_of(layout)
+        self._kernels = {}
+
+    def __call__(self, *args, out=None, stream=0):
+        "`f` of each part: arrays on the device if one of `args` is there, or an output, else of the host"
+        n = len(self._in)
+        if len(args) not in (n, n + len(self._out)) or out is not None and len(args) > n:
+            raise TypeError(f'{self.__name__} takes {n} arrays, and the arrays for its results if need be')
+        outs = list(args[n:]) or [out] * len(self._out)
+        on_device = any(isinstance(o, DeviceArray) for o in (*args, *outs))
+        given = [np.asarray(_host(a)) for a in args[:n]]
+        types = self._pick(tuple(a.dtype for a in given))
+        sizes, loop = self._sizes(given)
+        made = [to_device(self._spread(a, axes, loop, sizes, t)) for a, axes, t in zip(given, self._in, types)]
+        shapes = [(*loop, *(sizes[k] for k in axes)) for axes in self._out]
+        results = [device_array(self._flat(s, axes, t), t.dtype) for s, axes, t in zip(shapes, self._out, types[n:])]
+        _on_each(self._kernel(types), math.prod(loop), *made, *results)
+        results = [r.reshape(s) for r, s in zip(results, shapes)]
+        res = [_given_back(r, o, on_device) for r, o in zip(results, outs)]
+        return res[0] if len(res) == 1 else tuple(res)
+
+    def _pick(self, dtypes):
+        "The declared types for arrays of these dtypes: the very ones, or the first to which they can be converted"
+        n = len(self._in)
+        wanted = {tuple(np.dtype(t.dtype) for t in types[:n]): types for types in self._types}
+        fitting = [w for w in wanted if all(map(np.can_cast, w, dtypes))]
+        if dtypes not in wanted and not fitting:
+            raise TypeError(f'{self.__name__}: no signature takes {", ".join(map(str, dtypes))}')
+        return wanted[dtypes if dtypes in wanted else fitting[0]]
+
+    def _sizes(self, given):
+        "({name of an axis: its size}, the sizes of the axes that are looped over)"
+        sizes, outer = {}, []
+        for n, (a, axes) in enumerate(zip(given, self._in)):
+            if a.ndim < len(axes):
+                raise ValueError(f'{self.__name__}: argument {n} has {a.ndim} axes, and ({",".join(axes)}) are needed')
+            at = a.ndim - len(axes)
+            outer.append(a.shape[:at])
+            for k, size in zip(axes, a.shape[at:]):
+                if sizes.setdefault(k, size) != size:
+                    raise ValueError(f'{self.__name__}: argument {n} has {size} along {k}, others have {sizes[k]}')
+        loop = max(outer, key=math.prod)
+        for n, o in enumerate(outer):
+            if o not in (loop, (), (1,)):
+                raise ValueError(f'{self.__name__}: the outer axes of argument {n} are {o}, those of others {loop}')
+        return sizes, loop
+
+    def _spread(self, a, axes, loop, sizes, t):
+        "An argument with a part for each thread"
+        inner = tuple(sizes[k] for k in axes)
+        full = np.broadcast_to(a.reshape(inner) if a.size == math.prod(inner) else a, (*loop, *inner))
+        return full.reshape(self._flat(full.shape, axes, t)).astype(t.dtype)
+
+    def _flat(self, shape, axes, t):
+        "The shape with one axis for the threads; a number that the function takes as an array is one of one element"
+        inner = shape[len(shape) - len(axes) :]
+        return (math.prod(shape[: len(shape) - len(axes)]), *inner, *(1,) * (t.ndim is not None and not axes))
+
+    def _kernel(self, types):
+        if types not in self._kernels:
+            names = [f'x{i}' for i in range(len(types))]
+            parts = [o + '[' + ', '.join(['i', *':' * (t.ndim or 0)]) + ']' for o, t in zip(names, types)]
+            made = _generated('guvectorized', self.py_func, names, f'{names[-1]}.shape[0]', f'f({", ".join(parts)})')
+            self._kernels[types] = jit(made)
+        return self._kernels[types]
+
+
+def _given_back(result, out, on_device):
+    "A result where it is wanted: in `out`, or where the arguments are"
+    if out is None:
+        return result if on_device else result.copy_to_host()
+    out[...] = result if isinstance(out, DeviceArray) else result.data
+    return out
+
+
+def _axes_of(layout):
+    "(names of the axes of each argument, of each result) of a layout such as '(n),()->(n)'"
+    sides = layout.replace(' ', '').split('->')
+    if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', s).strip(',') for s in sides):
+        raise TypeError(f"guvectorize: {layout!r} is no layout, such as '(n),()->(n)'")
+    given, made = ([tuple(filter(None, o.split(','))) for o in re.findall(r'\(([^)]*)\)', s)] for s in sides)
+    unknown = {k for o in made for k in o} - {k for o in given for k in o}
+    if unknown:
+        raise NameError(f'guvectorize: no argument has the axis {", ".join(sorted(unknown))}')
+    return given, made
+
+
+def guvectorize(
+    ftylist,  # 'void(float32[:], float32[:])', or a list of such
+    signature=None,  # the layout: '(n)->(n)'
+    target='cuda',  # no other is simulated
+    **how,
+):
+    "Numba's decorator: a function of parts of arrays, such as rows, becomes one of arrays, with a thread for each part"
+    if target != 'cuda':
+        raise ValueError(f"the simulator has guvectorize(target='cuda'); target={target!r} is Numba's own")
+    types = declared(ftylist)
+    if signature is None or not types:
+        raise TypeError(
+            "guvectorize(target='cuda') needs signatures and a layout: "
+            "guvectorize(['void(float32[:], float32[:])'], '(n)->(n)', target='cuda')"
+        )
+    return lambda f: _OfParts(f, types, signature)
