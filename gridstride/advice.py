@@ -133,6 +133,10 @@ def _of_race(code, fields, line, place, other, above):
         name, index = second
         return 'two_names', dict(second_element=f'{name}[{", ".join(map(str, index))}]')
     number = place.line
+    if 'read' in (fields['before'], fields['now']) and _SWAP.search(
+        line if fields['before'] == 'read' else _code_of(other.source)
+    ):
+        return 'before_swap', {}
     if other.line != number:
         if found := _update_apart(fields, line, _code_of(other.source)):
             return _in_one_step(found, fields['array'], '_apart')
@@ -240,6 +244,9 @@ def _is_in_step(fields, line, place, other):
 
 
 _ATOMIC_CALL = re.compile(r'\batomic(?:\w+|\.\w+)\(([^,;]*)')
+
+
+_SWAP = re.compile(r'\b(atomicCAS\w*|compare_exchange_\w+|compare_and_swap|atomic\.cas)\s*\(')
 
 
 def _is_half_atomic(fields, line, other):

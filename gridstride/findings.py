@@ -998,6 +998,12 @@ MENDS = {
         cuda='Put a __syncthreads() between these two lines, or let both be atomic: one alone orders '
         'nothing. A read: atomicAdd(&x, 0).',
     ),
+    'before_swap': dict(
+        python='A compare-and-swap checks what its own thread has read there. A thread that reads and does not swap '
+        'needs an atomic read: cuda.atomic.add(array, i, 0).',
+        cuda='A compare-and-swap checks what its own thread has read there. A thread that reads and does not swap '
+        'needs an atomic read: atomicAdd(&x, 0).',
+    ),
     'in_step': 'Lanes of one warp need not run in step, since Volta: read, __syncwarp(), write, __syncwarp(); or let '
     '__shfl_down_sync carry the values.',
     'guard': dict(

@@ -90,6 +90,14 @@ __global__ void calls(int *out, int *seen) {
     atomicAdd(out, 1);
     seen[threadIdx.x] = looked_up(out);                         // calls
 }
+__global__ void grows(int *out) {
+    int old = out[0];                                           // grows
+    while (old < threadIdx.x) {
+        int seen = old;
+        old = atomicCAS(out, seen, threadIdx.x);
+        if (old == seen) break;
+    }
+}
 __global__ void written(int *out) {
     if (threadIdx.x == 0) *out = 5;                             // written
     int old = *out, seen;
@@ -153,6 +161,14 @@ def test_a_stale_value_that_no_swap_checks_is_a_race(k, name, blocks, order):
     read = line('// looked up' if name == 'calls' else f'// {name}')
     assert read in (e.line, e.other.line) and e.array == 'out' and e.index == (0,)
     if name == 'calls' and e.line == read: assert e.called == line('// calls')
+
+
+@ORDERS
+def test_a_read_without_its_swap_is_not_mended_by_a_barrier(k, order):
+    for blocks in 1, 2:
+        with cpp.options(order=order, seed=5), pytest.raises(RacecheckError) as e: k.grows[blocks, 64](zeros(1))
+        assert line('// grows') in (e.value.line, e.value.other.line)
+        assert 'syncthreads' not in e.value.mend and 'atomicAdd(&x, 0)' in e.value.mend
 
 
 @ORDERS

@@ -130,6 +130,23 @@ def reads_on(a, x):
     x[i] = a[0]
 
 
+@cuda.jit
+def grows(a, x):
+    i = cuda.grid(1)
+    old = a[0]
+    while old < i:
+        seen = old
+        old = cuda.atomic.cas(a, 0, seen, i)
+        if old == seen: break
+
+
+@ORDERS
+def test_a_read_without_its_swap_is_not_mended_by_a_barrier(order):
+    with sim.options(order=order, seed=5), pytest.raises(RacecheckError) as e:
+        grows[1, 64](np.zeros(1, np.int64), np.zeros(1, np.int64))
+    assert 'syncthreads' not in e.value.mend and 'cuda.atomic.add(array, i, 0)' in e.value.mend
+
+
 @ORDERS
 @pytest.mark.parametrize('blocks', [1, 3])
 @pytest.mark.parametrize('kernel', [peeks, adds, some_swap, another_element, swaps_late, reads_on])
