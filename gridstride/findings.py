@@ -540,6 +540,23 @@ WORDS = {
             'thread_scope_device instead of thread_scope_block.',
         ),
     ),
+    # Two operations of a program: launches, copies, and what the host does itself; `first` and `second` are phrases
+    ('racecheck', 'unordered_operations'): Words(
+        '{second} {now} {element}, which {first} {before}: nothing orders the two operations',
+        dict(
+            python='Record an event after the first, event.record(stream), and let the other stream wait for it before '
+            'the second, event.wait(stream); or call stream.synchronize() in between.',
+            cuda='Record an event after the first (cudaEventRecord) and let the other stream wait for it before the '
+            'second (cudaStreamWaitEvent); or call cudaStreamSynchronize in between.',
+        ),
+    ),
+    ('racecheck', 'host_race'): Words(
+        'the host {now} {element} while {first} may still {before} it',
+        dict(
+            python='Wait for it first: stream.synchronize(), or cuda.synchronize().',
+            cuda='Wait for it first: cudaStreamSynchronize, or cudaDeviceSynchronize().',
+        ),
+    ),
     ('racecheck', 'same_value'): Words(
         'line {line} of {kernel}: several threads write the same value to {element}. '
         'Harmless as it is; one thread would do'
@@ -1096,6 +1113,14 @@ PHRASES = {
     'a_bulk_copy': 'a bulk copy',
     'an_engine': 'the tensor cores or the copy engine',
     'element': '{element}',
+    # operations of a program, and their streams
+    'kernel_on': 'kernel {name} (launched on line {line}) on {stream}',
+    'call_on': '{name} (line {line}) on {stream}',
+    'kernel_in': 'kernel {name} on {stream}',
+    'call_in': '{name} on {stream}',
+    'default_stream': 'the default stream',
+    'created_stream': 'stream {number} (created on line {created})',
+    'given_stream': 'stream {number}',
     'of_line': 'of line {line}',
     # what a thread waits for
     'at_cluster': "at the cluster's barrier for threads that do not come",

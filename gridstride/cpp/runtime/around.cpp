@@ -11,6 +11,7 @@
 #include "wgmma.cpp"
 #include "shared.cpp"
 #include "machine.cpp"
+#include "operations.cpp"
 #include "device.cpp"
 #include "graphs.cpp"
 #include "residents.cpp"

@@ -3,6 +3,7 @@
 #include "detector.h"
 #include "findings.h"
 #include "launch.h"
+#include "operations.h"
 
 #ifndef __APPLE__
 #include <link.h>
@@ -52,13 +53,15 @@ Detector::Scope::Scope(const Launch &l) {
     detector.forget_arrays();
     detector.image = image_of(reinterpret_cast<void *>(l.thread));
     detector.launch = &l;
+    detector.unordered_since = detector.launch_start;
+    detector.crosses = operations.begin_launch(&l, detector.image.base, detector.unordered_since);
     const uintptr_t builtins[] = {reinterpret_cast<uintptr_t>(&threadIdx), reinterpret_cast<uintptr_t>(&blockIdx),
         reinterpret_cast<uintptr_t>(&blockDim), reinterpret_cast<uintptr_t>(&gridDim)};
     detector.builtins = *std::min_element(builtins, builtins + 4);
     detector.builtin_bytes = *std::max_element(builtins, builtins + 4) + sizeof(dim3) - detector.builtins;
 }
 Detector::Scope::~Scope() {
-    detector.on = looked_at = false, detector.shared_base = nowhere;
+    detector.on = looked_at = detector.crosses = false, detector.shared_base = nowhere;
     detector.put_back(stop);
 }
 
@@ -110,6 +113,7 @@ void Detector::new_array(Worker &worker, const char *name, size_t at, const Shap
 }
 void Detector::forget(const Piece &p) {
     if (cells.words) cells.forget(p.lo - reinterpret_cast<uintptr_t>(memory.base), p.hi - p.lo);
+    operations.forget(p.lo, p.hi);
 }
 // What a launch has written to variables of the device before it was ended is taken back: nobody sees it, and the next
 // launch would find a count that is half done.

@@ -93,6 +93,9 @@ struct BlockClock {
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0;
     bool on = false, behind_fence = false; // is there a fence right before the atomic access at work?
+    // Is an earlier operation of another stream not ordered before this launch? Since when there are such launches
+    bool crosses = false;
+    uint32_t unordered_since = 1;
     struct Doubt {
         uintptr_t a;
         unsigned n;
@@ -176,6 +179,7 @@ struct Detector : BlockClock {
     // `since`: what was before is in order: the launch, or for shared memory the block
     bool ordered(const Access &a, uint32_t since) const {
         if (a.when < since) return true;
+        if (a.when < launch_start) return !crosses_launches(a);
         const uint32_t mine = me % max_threads;
         if (is_engine(a))
             return told && (all.waited.covers(a.who, a.when) || sights[mine].waited.covers(a.who, a.when));
@@ -191,12 +195,24 @@ struct Detector : BlockClock {
     }
     bool conflicts(
         const Cell &c, const Access &earlier, const Access &later, uint32_t since, uintptr_t a, bool writes) {
-        if (earlier.when < since || (earlier.who == me && !is_engine(earlier))) return false;
+        if (earlier.when < since) return false;
+        if (earlier.when < launch_start)
+            return !(earlier.where & later.where & atomic_bit) && crosses_launches(earlier);
+        if (earlier.who == me && !is_engine(earlier)) return false;
         if (earlier.where & later.where & atomic_bit)
             return (earlier.where | later.where) & (narrow_bit | volatile_bit) && !ordered(earlier, since) &&
                    strong_conflict(earlier, later, a, &earlier == &c.write, writes);
         return !ordered(earlier, since) && !(earlier.where & atomic_bit && observed(c, earlier, since));
     }
+    // Two operations of a program (operations.cpp)
+
+    uint32_t ordered_until() const { return crosses ? unordered_since : launch_start; }
+    bool crosses_launches(const Access &earlier) const { return crosses && is_unordered(earlier); }
+    bool is_unordered(const Access &earlier) const;
+    void acquire_operation(uintptr_t a);
+    void cross_operation(uintptr_t a, unsigned n, bool write, uint32_t where);
+    void note_crossing_read(Cell &c, const Access &mine);
+
     bool strong_conflict(const Access &earlier, const Access &later, uintptr_t a, bool wrote, bool writes);
     bool observed(const Cell &, const Access &earlier, uint32_t since);
 
@@ -274,6 +290,7 @@ struct Detector : BlockClock {
             if (!p || !p->live || a < p->lo || a + n > p->hi) return outside(a, where);
             if (write && p->constant) return constant(*p, a, where);
             if (write && p->held) save(*p);
+            if (__builtin_expect(crosses, 0)) cross_operation(a, n, write, where);
             return words(cells, a - reinterpret_cast<uintptr_t>(memory.base), n, write, where, a, p);
         }
         if (a - own_stack < stack_bytes || a - builtins < builtin_bytes) return;
@@ -313,10 +330,11 @@ struct Detector : BlockClock {
     inline void touch(
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, unsigned n, bool write, uint32_t where, Piece *p) {
         const Access mine = {me, (where & (line_bit | async_bit)) == (line_bit | async_bit) ? under_way : now, where};
-        const uint32_t since = p ? launch_start : block_start;
+        const uint32_t since = p ? ordered_until() : block_start;
         if (!write) {
             check_read(c, owner, host_wrote, a, mine, p);
-            note_read(c, mine, since);
+            if (__builtin_expect(crosses && p, 0)) note_crossing_read(c, mine);
+            else note_read(c, mine, since);
             return;
         }
         if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, "written", a, owner, p);
@@ -327,14 +345,14 @@ struct Detector : BlockClock {
         if (__builtin_expect(c.in_product, 0) && !p) after_products(c.write, mine, a, owner), c.in_product = 0;
         // An atomic change after one's own plain write: for the others the plain one still has nothing between it and
         // them.
-        if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? since : block_floor) &&
+        if (!(where & atomic_bit && c.write.who == me && c.write.when >= (p ? launch_start : block_floor) &&
                 !(c.write.where & atomic_bit)))
             c.write = mine;
     }
     inline void check_read(
         Cell &c, unsigned owner, bool host_wrote, uintptr_t a, const Access &mine, const Piece *p) {
         if (__builtin_expect(in_flight(c.write), 0)) too_early(c.write, mine, "read", a, owner, p);
-        if (conflicts(c, c.write, mine, p ? launch_start : block_start, a, false))
+        if (conflicts(c, c.write, mine, p ? ordered_until() : block_start, a, false))
             race(c.write, mine, "written", "read", a, owner, p);
         if (p ? p->fresh && !c.write.when && !host_wrote && !c.written : c.write.when < block_start)
             read_unwritten(a, owner, mine, p);
@@ -359,15 +377,17 @@ struct Detector : BlockClock {
 
     // Findings (report.cpp)
 
-    const void *pc_of(uint32_t where) const {
-        return where & line_bit ? nullptr : reinterpret_cast<const void *>(image.base + (where & place_mask) - 1);
+    static const void *pc_of(uint32_t where, uintptr_t base) {
+        return where & line_bit ? nullptr : reinterpret_cast<const void *>(base + (where & place_mask) - 1);
     }
+    const void *pc_of(uint32_t where) const { return pc_of(where, image.base); }
     static int line_of(uint32_t where) {
         return where & line_bit ? int(where & place_mask) : 0;
     }
     void find(Code, Fields, const Access &at, const Access *other = nullptr, const HeldRace *held = nullptr);
     void describe(Finding &, const Access &at, const Access *other, const HeldRace *held) const;
-    void put_line(const Access &, Place &) const;
+    void put_line(const Access &, Place &, uintptr_t image) const;
+    void put_line(const Access &a, Place &p) const { put_line(a, p, image.base); }
     Named named(uintptr_t a, unsigned owner, const Piece *p) const;
 
     // racecheck (racecheck.cpp)
@@ -383,6 +403,8 @@ struct Detector : BlockClock {
     }
     void tell_held(uintptr_t from, uintptr_t to);
     void tell_race(const HeldRace &);
+    void race_of_operations(
+        const Access &earlier, const Access &later, const char *before, const char *then, const Named &x);
     void engine_race(const Access &earlier, const Access &later, const Named &x, const char *before, const char *then);
     void two_writes(
         const Access &earlier, const Access &later, uintptr_t a, unsigned n, unsigned owner, const Piece *p);
@@ -422,7 +444,7 @@ struct Detector : BlockClock {
     void constant(const Piece &p, uintptr_t a, uint32_t where);
     void misaligned(uintptr_t a, unsigned n, uint32_t where);
     [[noreturn]] void misplaced(const void *p, unsigned n, const char *instruction, int line);
-    void host_access(uintptr_t a, bool write, void *pc);
+    void host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc);
 
     // What the host does (detector.cpp)
 

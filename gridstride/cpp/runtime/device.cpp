@@ -8,6 +8,7 @@
 #include "findings.h"
 #include "machine.h"
 #include "memory.h"
+#include "operations.h"
 #include "output.h"
 #include "state.h"
 
@@ -48,6 +49,12 @@ bool device_free(void *p) {
     Turn turn;
     return free_piece(p);
 }
+bool free_in_order(void *p) {
+    Turn turn;
+    const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    if (m && m->live) operations.touch(p, m->hi - m->lo, "frees");
+    return free_piece(p);
+}
 // In a kernel, whose launch has the turn; its blocks may run on several of the host's threads.
 static std::mutex heap;
 void *heap_alloc(size_t bytes) {
@@ -66,7 +73,7 @@ void heap_free(void *p, int line) {
 void share_with_host(const void *p) {
     if (on_device() || !memory.holds(reinterpret_cast<uintptr_t>(p))) return;
     Turn turn;
-    if (Piece *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = true;
+    if (Piece *m = memory.at(reinterpret_cast<uintptr_t>(p))) m->host = m->fetched = true;
 }
 bool touch_device(bool on) {
     const bool was = touches;
@@ -74,6 +81,11 @@ bool touch_device(bool on) {
     return was;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
+bool of_device_alone(const void *p) {
+    Turn turn;
+    const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    return m && !m->host;
+}
 bool device_range(const void *p, size_t bytes) {
     Turn turn;
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
@@ -100,13 +112,20 @@ static bool is_mapped(const void *p) {
         return r.device && p >= r.device && p < r.device + r.bytes;
     });
 }
+void device_used(const void *p, size_t bytes, const char *now) {
+    Turn turn;
+    operations.touch(p, bytes, now);
+}
 void device_copy(void *to, const void *from, size_t bytes) {
+    device_used(from, bytes, "reads");
+    device_used(to, bytes, "writes");
     const bool any = is_mapped(to) || is_mapped(from);
     if (any) carry_registered(true);
     memmove(to, from, bytes);
     if (any) carry_registered(false);
 }
 void device_fill(void *p, int value, size_t bytes) {
+    device_used(p, bytes, "writes");
     const bool any = is_mapped(p);
     if (any) carry_registered(true);
     memset(p, value, bytes);
@@ -129,6 +148,10 @@ static std::vector<Registered>::iterator registered_at(const void *p) {
     return std::find_if(registered.begin(), registered.end(), [p](const Registered &r) {
         return p >= r.host && p < r.host + r.bytes;
     });
+}
+bool is_pageable(const void *p) {
+    Turn turn;
+    return !is_device(p) && registered_at(p) == registered.end();
 }
 bool register_host(void *p, size_t bytes) {
     Turn turn;

@@ -184,9 +184,10 @@ int frames_here(void *(&frames)[24]) {
 #endif
 }
 
-void who(Worker &w, int rank, uint64_t block, Place &p) {
-    const uint64_t gx = w.launch->grid.x, gy = w.launch->grid.y;
-    const unsigned bx = w.launch->block.x, by = w.launch->block.y, r = unsigned(rank);
+void who(Worker &w, int rank, uint64_t block, Place &p) { who(w.launch->grid, w.launch->block, rank, block, p); }
+void who(dim3 grid, dim3 threads, int rank, uint64_t block, Place &p) {
+    const uint64_t gx = grid.x, gy = grid.y;
+    const unsigned bx = threads.x, by = threads.y, r = unsigned(rank);
     const int b[3] = {int(block % gx), int(block / gx % gy), int(block / (gx * gy))},
               t[3] = {int(r % bx), int(r / bx % by), int(r / (bx * by))};
     memcpy(p.block, b, sizeof b);

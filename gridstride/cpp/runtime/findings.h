@@ -19,6 +19,7 @@ bool on_stack_of(const Fiber &);
 int find_call_in_kernel(const Worker &, Place &, void *const *frames = nullptr, int depth = 0);
 int frames_here(void *(&frames)[24]);
 void who(Worker &, int rank, uint64_t block, Place &);
+void who(dim3 grid, dim3 threads, int rank, uint64_t block, Place &);
 void say_who(Worker &);
 [[noreturn]] void end_launch();        // back to `work`, whatever fiber this is
 

@@ -6,10 +6,10 @@
 
 using gridstride::detector;
 static inline uint32_t place_of(void *pc) { return uint32_t(reinterpret_cast<uintptr_t>(pc) - detector.image.base); }
-static inline void seen(const volatile void *p, unsigned n, bool write, void *pc) {
+static inline void seen(const volatile void *p, unsigned n, bool write, void *pc, bool strong = false) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (__builtin_expect(gridstride::looked_at, 1)) detector.access(a, n, write, place_of(pc));
-    else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, write, pc);
+    else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, n, write, strong, pc);
 }
 // A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
 static inline void aligned(const volatile void *p, unsigned n, void *pc) {
@@ -19,7 +19,7 @@ static inline void aligned(const volatile void *p, unsigned n, void *pc) {
 }
 // PTX counts a volatile access as a relaxed atomic one; it orders nothing (Detector::strong_conflict).
 static inline void seen_volatile(const volatile void *p, unsigned n, bool write, void *pc) {
-    if (!gridstride::looked_at) return seen(p, n, write, pc);
+    if (!gridstride::looked_at) return seen(p, n, write, pc, true);
     detector.volatile_access(const_cast<void *>(p), n, write, place_of(pc));
 }
 // The commonest accesses, of shared memory without a call. `shared_base` is no address while the detectors are off.
@@ -27,7 +27,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const bool fits = a % std::min(n, 8u) == 0;
     if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own
-    if (n % 4 == 0 && fits && gridstride::looked_at && !(write && detector.pending.active) &&
+    if (n % 4 == 0 && fits && gridstride::looked_at && !(write && detector.pending.active) && !detector.crosses &&
         detector.plain_global(a, n, write, place_of(pc)))
         return;
     aligned(p, n, pc);

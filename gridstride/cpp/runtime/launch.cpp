@@ -12,6 +12,7 @@
 #include "engines.h"
 #include "findings.h"
 #include "launch.h"
+#include "operations.h"
 #include "output.h"
 #include "residents.h"
 #include "signals.h"
@@ -266,11 +267,16 @@ static void run_children() {
     }
 }
 
+static bool launched_in_order(const Launch &l) {
+    const Enqueued operation(l.kernel, l.stream, l.line);
+    return launched(l);
+}
 void run(const Launch &l) {
     carry_registered(true);
-    const bool well = launched(l);
+    const bool well = launched_in_order(l);
     carry_registered(false);
     flush_printed();
+    const OnStream same(l.stream);
     if (well) return run_children();
     drop(children), drop(last_children);
     if (guard) throw Stop();                                // a thread that the host code made has nobody to catch it
@@ -337,6 +343,7 @@ bool guarded(void (*f)(void *), void *arg) {
     {
         Turn turn;
         detector.end_host();
+        operations.end_call();
     }
     flush_printed();
     if (was_refused()) error_code = 0;        // it is told now

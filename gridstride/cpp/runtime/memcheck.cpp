@@ -3,6 +3,7 @@
 #include <errno.h>
 #include "detector.h"
 #include "findings.h"
+#include "operations.h"
 
 namespace gridstride {
 
@@ -96,10 +97,11 @@ void Detector::misaligned(uintptr_t a, unsigned n, uint32_t where) {
         {{"space", piece ? "global memory" : "shared memory"}, {"operation", instruction}, {"bytes", n}}, line);
 }
 
-void Detector::host_access(uintptr_t a, bool write, void *pc) {
+void Detector::host_access(uintptr_t a, unsigned n, bool write, bool strong, void *pc) {
     Turn turn;
     Piece *p = memory.at(a);
     if (p && p->live && (p->host || touches)) {
+        if (!touches && !p->fetched) operations.host_access(a, n, write, strong, pc);
         if (write) p->fresh = false;
         return;
     }

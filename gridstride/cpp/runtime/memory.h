@@ -24,6 +24,7 @@ struct Piece {
     char inner[64] = "";
     int line = 0; // of the call that allocated it; 0: not known
     bool of_graph = false; // stays when it is freed
+    bool fetched = false;  // the host uses it by Thrust's pointers, which copy in the order of the default stream
     const char *shown_name() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
         const long long item = static_cast<long long>(itemsize),

@@ -1,6 +1,7 @@
 // Two accesses of one place with nothing between them.
 #include "detector.h"
 #include "findings.h"
+#include "operations.h"
 
 namespace gridstride {
 
@@ -34,6 +35,7 @@ void Detector::race(const Access &earlier, const Access &later, const char *befo
     unsigned owner, const Piece *p) {
     if (!checks(racecheck)) return;
     const Named x = named(a, owner, p);
+    if (earlier.when < launch_start && p && crosses) return race_of_operations(earlier, later, before, then, x);
     if (is_engine(earlier) || is_engine(later)) return engine_race(earlier, later, x, before, then);
     const uint32_t both = earlier.where & later.where;
     const bool strong = both & atomic_bit, within = earlier.who / max_threads == later.who / max_threads;
@@ -100,6 +102,42 @@ void Detector::tell_race(const HeldRace &h) {
     find(h.code, {x.array(), x.index(), {"before", h.before}, {"now", h.then}, {"barrier", h.barrier}}, h.later,
         &h.earlier, &h);
 }
+static const char *verb(const char *did) { return did[0] == 'r' ? "reads" : "writes"; }
+void Detector::race_of_operations(
+    const Access &earlier, const Access &later, const char *before, const char *then, const Named &x) {
+    const Operation *first = operations.unordered(earlier.when), *second = operation_at_work();
+    if (!first || !second) return;
+    find(Code::unordered_operations,
+        {x.array(), x.index(), {"now", verb(then)}, {"before", verb(before)}, GRIDSTRIDE_OPERATION("second", *second),
+            GRIDSTRIDE_OPERATION("first", *first)},
+        later, &earlier);
+}
+bool Detector::is_unordered(const Access &earlier) const { return operations.unordered(earlier.when); }
+// A copy, or its like: what it has read or written stands in no cell.
+void Detector::cross_operation(uintptr_t a, unsigned n, bool write, uint32_t where) {
+    const Conflict c = operations.conflict_of_kernel(a, n, write);
+    const Operation *second = operation_at_work();
+    if (!c.operation || !second || !checks(racecheck)) return;
+    const Named x = named(a, 0, memory.at(a));
+    find(Code::unordered_operations,
+        {x.array(), x.index(), {"now", write ? "writes" : "reads"}, {"before", c.wrote ? "writes" : "reads"},
+            GRIDSTRIDE_OPERATION("second", *second), GRIDSTRIDE_OPERATION("first", *c.operation)},
+        {me, now, where});
+}
+// A flag is read that another stream's launch has set: that launch counts as ordered.
+void Detector::acquire_operation(uintptr_t a) {
+    const Access &last = cells.words[(a - reinterpret_cast<uintptr_t>(memory.base)) / 4].write;
+    if (!(last.where & atomic_bit) || last.when >= launch_start || !crosses_launches(last)) return;
+    unordered_since = launch_start;
+    crosses = operations.acquire(last.when, unordered_since);
+}
+void Detector::note_crossing_read(Cell &c, const Access &mine) {
+    for (Access *r : {&c.read, &c.read2})
+        if (r->when >= launch_start ? r->who == me : ordered(*r, ordered_until())) {
+            *r = mine;
+            return;
+        }
+}
 void Detector::engine_race(
     const Access &earlier, const Access &later, const Named &x, const char *before, const char *then) {
     const bool read_before = before[0] == 'r', reads_now = then[0] == 'r';
@@ -138,7 +176,7 @@ void Detector::settle_pending() {
                 memory.at(d.a));
     const Doubt first = pending.words[0];
     pending.words.clear();
-    if (!checks(racecheck) || pending.mine.where & volatile_bit) return;
+    if (!checks(racecheck) || pending.mine.where & volatile_bit || first.other.when < launch_start) return;
     for (uint32_t where : warned_at)
         if (where == pending.mine.where) return;
     warned_at.push_back(pending.mine.where);

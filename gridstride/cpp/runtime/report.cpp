@@ -1,6 +1,7 @@
 // A detector's finding: who, where, and the element's name.
 #include "detector.h"
 #include "findings.h"
+#include "operations.h"
 
 namespace gridstride {
 
@@ -18,13 +19,16 @@ void Detector::describe(Finding &f, const Access &at, const Access *other, const
     else if (at.when >= now || at.when == under_way) f.called = find_call_in_kernel(*w, f.at);
     if (!other) return;
     f.has_other = 1;
-    who(*w, int(other->who % max_threads), other->who / max_threads - 1, f.other);
-    put_line(*other, f.other);
+    const Operation *first = crosses && other->when < launch_start ? operations.unordered(other->when) : nullptr;
+    const Launch &l = *w->launch;
+    who(first ? first->grid : l.grid, first ? first->block : l.block, int(other->who % max_threads),
+        other->who / max_threads - 1, f.other);
+    put_line(*other, f.other, first ? first->image : image.base);
 }
 
-void Detector::put_line(const Access &a, Place &p) const {
+void Detector::put_line(const Access &a, Place &p, uintptr_t base) const {
     if (const int line = line_of(a.where)) p.line = line;
-    else locate(pc_of(a.where), p);
+    else locate(pc_of(a.where, base), p);
 }
 
 Named Detector::named(uintptr_t a, unsigned owner, const Piece *p) const {

@@ -75,6 +75,7 @@ int main() {
     cub::DeviceReduce::Sum(temp, bytes, x, out, 100);
     cudaMalloc(&temp, bytes);
     cub::DeviceReduce::Sum(temp, bytes, x, out, 100);
+    cudaDeviceSynchronize();
     x[50] = -3;
     cub::DeviceReduce::Min(temp, bytes, x, out + 1, 100);
     cub::DeviceScan::InclusiveSum(temp, bytes, x, out + 2, 3);

@@ -116,7 +116,9 @@ template <class T> T taken(const T *from) {
     Touch touch;
     return *from;
 }
-template <class T> cublasStatus_t copy(int n, size_t item, const void *from, int step, void *to, int to_step, T kind) {
+template <class T> cublasStatus_t copy(
+    int n, size_t item, const void *from, int step, void *to, int to_step, T kind, int line) {
+    const Enqueued operation("cudaMemcpy", nullptr, line, true);
     for (int i = 0; i < n; i++)
         cudaMemcpy(static_cast<char *>(to) + size_t(i) * size_t(to_step) * item,
             static_cast<const char *>(from) + size_t(i) * size_t(step) * item, item, kind);
@@ -215,19 +217,23 @@ inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaData
     return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
-inline cublasStatus_t cublasSetVector(int n, int bytes, const void *x, int incx, void *y, int incy) {
-    return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyHostToDevice);
+inline cublasStatus_t cublasSetVector(
+    int n, int bytes, const void *x, int incx, void *y, int incy, int line = __builtin_LINE()) {
+    return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyHostToDevice, line);
 }
-inline cublasStatus_t cublasGetVector(int n, int bytes, const void *x, int incx, void *y, int incy) {
-    return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyDeviceToHost);
+inline cublasStatus_t cublasGetVector(
+    int n, int bytes, const void *x, int incx, void *y, int incy, int line = __builtin_LINE()) {
+    return gridstride::blas::copy(n, size_t(bytes), x, incx, y, incy, cudaMemcpyDeviceToHost, line);
 }
-inline cublasStatus_t cublasSetMatrix(int rows, int columns, int bytes, const void *a, int lda, void *b, int ldb) {
+inline cublasStatus_t cublasSetMatrix(int rows, int columns, int bytes, const void *a, int lda, void *b, int ldb,
+    int line = __builtin_LINE()) {
     cudaMemcpy2D(b, size_t(ldb) * size_t(bytes), a, size_t(lda) * size_t(bytes), size_t(rows) * size_t(bytes),
-        size_t(columns), cudaMemcpyHostToDevice);
+        size_t(columns), cudaMemcpyHostToDevice, line);
     return CUBLAS_STATUS_SUCCESS;
 }
-inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const void *a, int lda, void *b, int ldb) {
+inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const void *a, int lda, void *b, int ldb,
+    int line = __builtin_LINE()) {
     cudaMemcpy2D(b, size_t(ldb) * size_t(bytes), a, size_t(lda) * size_t(bytes), size_t(rows) * size_t(bytes),
-        size_t(columns), cudaMemcpyDeviceToHost);
+        size_t(columns), cudaMemcpyDeviceToHost, line);
     return CUBLAS_STATUS_SUCCESS;
 }

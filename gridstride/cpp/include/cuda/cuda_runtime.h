@@ -83,8 +83,12 @@ enum {
 };
 
 namespace gridstride {
+template <class T> constexpr size_t item_bytes() {
+    if constexpr (std::is_void_v<T>) return 1;
+    else return sizeof(T);
+}
 template <class T> cudaError_t host_too(T **p, size_t bytes, bool cleared, int line) {
-    *p = static_cast<T *>(device_alloc(bytes, 1, cleared, true, line));
+    *p = static_cast<T *>(device_alloc(bytes, item_bytes<T>(), cleared, true, line));
     return failed_unless(*p, cudaErrorMemoryAllocation);
 }
 }
@@ -100,7 +104,12 @@ template <class T> cudaError_t cudaMalloc(T **p, size_t bytes, int line = __buil
 }
 template <class T> cudaError_t cudaMallocAsync(T **p, size_t bytes, cudaStream_t s, int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (!kept(s, NodeKind::alloc, [] { return 0; })) return cudaMalloc(p, bytes, line);
+    if (!kept(s, NodeKind::alloc, [] { return 0; })) {
+        const Enqueued operation("cudaMallocAsync", s, line);
+        const cudaError_t e = cudaMalloc(p, bytes, line);
+        if (!e) device_used(*p, bytes, "allocates");
+        return e;
+    }
     *p = static_cast<T *>(graph_alloc(bytes, line));
     return failed_unless(*p, cudaErrorMemoryAllocation);
 }
@@ -109,10 +118,14 @@ template <class T> cudaError_t cudaMallocManaged(
     return gridstride::host_too(p, bytes, false, line);
 }
 inline cudaError_t cudaFree(void *p) {
+    if (p) gridstride::host_waits();
     return gridstride::failed_unless(!p || gridstride::device_free(p), cudaErrorInvalidValue);
 }
-inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s) {
-    const auto free = [=] { return int(cudaFree(p)); };
+inline cudaError_t cudaFreeAsync(void *p, cudaStream_t s, int line = __builtin_LINE()) {
+    const auto free = [=] {
+        const gridstride::Enqueued operation("cudaFreeAsync", s, line);
+        return int(gridstride::failed_unless(!p || gridstride::free_in_order(p), cudaErrorInvalidValue));
+    };
     return gridstride::kept(s, gridstride::NodeKind::free, free) ? cudaSuccess : cudaError_t(free());
 }
 
@@ -181,8 +194,8 @@ inline cudaError_t cudaMemPoolGetAttribute(cudaMemPool_t pool, cudaMemPoolAttr a
     return cudaSuccess;
 }
 template <class T> cudaError_t cudaMallocFromPoolAsync(
-    T **p, size_t bytes, cudaMemPool_t, cudaStream_t, int line = __builtin_LINE()) {
-    return cudaMalloc(p, bytes, line);
+    T **p, size_t bytes, cudaMemPool_t, cudaStream_t s, int line = __builtin_LINE()) {
+    return cudaMallocAsync(p, bytes, s, line);
 }
 template <class T> cudaError_t cudaMallocPitch(
     T **p, size_t *pitch, size_t width, size_t height, int line = __builtin_LINE()) {
@@ -211,6 +224,7 @@ inline cudaError_t cudaHostRegister(void *p, size_t bytes, unsigned) {
     return gridstride::failed_unless(gridstride::register_host(p, bytes), cudaErrorHostMemoryAlreadyRegistered);
 }
 inline cudaError_t cudaHostUnregister(void *p) {
+    gridstride::host_waits();
     return gridstride::failed_unless(gridstride::unregister_host(p), cudaErrorHostMemoryNotRegistered);
 }
 template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsigned) {
@@ -218,7 +232,12 @@ template <class T> cudaError_t cudaHostGetDevicePointer(T **p, void *host, unsig
     return gridstride::failed_unless(*p, cudaErrorInvalidValue);
 }
 
-inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
+// Does the host wait for such a copy? Within the device's memory not; cudaMemcpyAsync only to memory that is pageable.
+namespace gridstride {
+inline bool waits_for_copy(const void *to, const void *from) { return !of_device_alone(to) || !of_device_alone(from); }
+}
+inline cudaError_t cudaMemcpy(
+    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (kind < 0 || kind > cudaMemcpyDefault) return gridstride::told(cudaErrorInvalidMemcpyDirection);
     if (!bytes) return cudaSuccess;                         // also right behind an array
     if (!to || !from) return gridstride::told(cudaErrorInvalidValue);
@@ -229,19 +248,25 @@ inline cudaError_t cudaMemcpy(void *to, const void *from, size_t bytes, cudaMemc
         return gridstride::told(cudaErrorInvalidValue);
     if ((kind == cudaMemcpyDeviceToHost || kind == cudaMemcpyDeviceToDevice) && !from_device)
         return gridstride::told(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation("cudaMemcpy", nullptr, line, gridstride::waits_for_copy(to, from));
     gridstride::device_copy(to, from, bytes);
     if (to_device) gridstride::device_written(to, bytes);
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpyAsync(
-    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr) {
+    void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (kept(s, NodeKind::memcpy, [=] { return int(cudaMemcpy(to, from, bytes, kind)); })) return cudaSuccess;
-    return cudaMemcpy(to, from, bytes, kind);
+    const auto copy = [=] {
+        const Enqueued operation("cudaMemcpyAsync", s, line, is_pageable(to));
+        return int(cudaMemcpy(to, from, bytes, kind));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
-inline cudaError_t cudaMemcpy2D(
-    void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width, size_t height, cudaMemcpyKind kind) {
+inline cudaError_t cudaMemcpy2D(void *to, size_t to_pitch, const void *from, size_t from_pitch, size_t width,
+    size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (width > to_pitch || width > from_pitch) return gridstride::told(cudaErrorInvalidPitchValue);
+    const gridstride::Enqueued operation("cudaMemcpy2D", nullptr, line, gridstride::waits_for_copy(to, from));
     for (size_t row = 0; row < height; row++)
         if (cudaError_t e = cudaMemcpy(static_cast<char *>(to) + row * to_pitch,
                 static_cast<const char *>(from) + row * from_pitch, width, kind))
@@ -249,41 +274,58 @@ inline cudaError_t cudaMemcpy2D(
     return cudaSuccess;
 }
 inline cudaError_t cudaMemcpy2DAsync(
-    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s = nullptr) {
+    void *to, size_t tp, const void *from, size_t fp, size_t w, size_t h, cudaMemcpyKind k, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (kept(s, NodeKind::memcpy, [=] { return int(cudaMemcpy2D(to, tp, from, fp, w, h, k)); })) return cudaSuccess;
-    return cudaMemcpy2D(to, tp, from, fp, w, h, k);
+    const auto copy = [=] {
+        const Enqueued operation("cudaMemcpy2DAsync", s, line, is_pageable(to));
+        return int(cudaMemcpy2D(to, tp, from, fp, w, h, k));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
-inline cudaError_t cudaMemset(void *p, int value, size_t bytes) {
+inline cudaError_t cudaMemset(void *p, int value, size_t bytes, int line = __builtin_LINE()) {
     if (!gridstride::is_device(p) || !gridstride::device_range(p, bytes))
         return gridstride::told(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation("cudaMemset", nullptr, line, !gridstride::of_device_alone(p));
     gridstride::device_fill(p, value, bytes);
     gridstride::device_written(p, bytes);
     return cudaSuccess;
 }
-inline cudaError_t cudaMemsetAsync(void *p, int value, size_t bytes, cudaStream_t s = nullptr) {
+inline cudaError_t cudaMemsetAsync(
+    void *p, int value, size_t bytes, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (kept(s, NodeKind::memset, [=] { return int(cudaMemset(p, value, bytes)); })) return cudaSuccess;
-    return cudaMemset(p, value, bytes);
+    const auto fill = [=] {
+        const Enqueued operation("cudaMemsetAsync", s, line);
+        return int(cudaMemset(p, value, bytes));
+    };
+    return kept(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
 }
-inline cudaError_t cudaMemset2D(void *p, size_t pitch, int value, size_t width, size_t height) {
+inline cudaError_t cudaMemset2D(
+    void *p, size_t pitch, int value, size_t width, size_t height, int line = __builtin_LINE()) {
+    const gridstride::Enqueued operation("cudaMemset2D", nullptr, line, !gridstride::of_device_alone(p));
     for (size_t row = 0; row < height; row++)
         if (cudaError_t e = cudaMemset(static_cast<char *>(p) + row * pitch, value, width)) return e;
     return cudaSuccess;
 }
-inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w, size_t h, cudaStream_t s = nullptr) {
+inline cudaError_t cudaMemset2DAsync(void *p, size_t pitch, int value, size_t w, size_t h, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (kept(s, NodeKind::memset, [=] { return int(cudaMemset2D(p, pitch, value, w, h)); })) return cudaSuccess;
-    return cudaMemset2D(p, pitch, value, w, h);
+    const auto fill = [=] {
+        const Enqueued operation("cudaMemset2DAsync", s, line);
+        return int(cudaMemset2D(p, pitch, value, w, h));
+    };
+    return kept(s, NodeKind::memset, fill) ? cudaSuccess : cudaError_t(fill());
 }
-inline cudaError_t cudaMemcpyPeer(void *to, int to_device, const void *from, int from_device, size_t bytes) {
+inline cudaError_t cudaMemcpyPeer(
+    void *to, int to_device, const void *from, int from_device, size_t bytes, int line = __builtin_LINE()) {
     if (to_device || from_device) return gridstride::told(cudaErrorInvalidDevice);
-    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice);
+    return cudaMemcpy(to, from, bytes, cudaMemcpyDeviceToDevice, line);
 }
 inline cudaError_t cudaMemcpyPeerAsync(
-    void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t s = nullptr) {
+    void *to, int to_device, const void *from, int from_device, size_t bytes, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
     if (to_device || from_device) return gridstride::told(cudaErrorInvalidDevice);
-    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s);
+    return cudaMemcpyAsync(to, from, bytes, cudaMemcpyDeviceToDevice, s, line);
 }
 inline cudaError_t cudaMemGetInfo(size_t *free, size_t *total) {
     const size_t used = gridstride::device_total();      // more than all of it, if it was larger then
@@ -315,9 +357,11 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T *, size_t = 0, unsigned = c
 
 template <class T>
 cudaError_t cudaMemcpyToSymbol(
-    T &symbol, const void *from, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
+    T &symbol, const void *from, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice,
+    int line = __builtin_LINE()) {
     if (offset + bytes > sizeof(T)) return gridstride::told(cudaErrorInvalidValue);
     char *to = reinterpret_cast<char *>(const_cast<std::remove_cv_t<T> *>(&symbol)) + offset;
+    const gridstride::Enqueued operation("cudaMemcpyToSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
     gridstride::device_copy(to, from, bytes);
     gridstride::device_written(to, bytes);
     return cudaSuccess;
@@ -329,7 +373,9 @@ cudaError_t cudaMemcpyToSymbol(T &&, const void *, size_t, size_t = 0, cudaMemcp
 }
 template <class T>
 cudaError_t cudaMemcpyToSymbolAsync(
-    T &symbol, const void *from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t = nullptr) {
+    T &symbol, const void *from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
+    const gridstride::Enqueued operation("cudaMemcpyToSymbolAsync", s, line);
     return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
 }
 template <class T, std::enable_if_t<!std::is_lvalue_reference_v<T>, int> = 0>
@@ -338,8 +384,10 @@ cudaError_t cudaMemcpyFromSymbol(void *, T &&, size_t, size_t = 0, cudaMemcpyKin
 }
 template <class T>
 cudaError_t cudaMemcpyFromSymbol(
-    void *to, const T &symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
+    void *to, const T &symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost,
+    int line = __builtin_LINE()) {
     if (offset + bytes > sizeof(T)) return gridstride::told(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation("cudaMemcpyFromSymbol", nullptr, line, true);
     gridstride::device_copy(to, reinterpret_cast<const char *>(&symbol) + offset, bytes);
     return cudaSuccess;
 }
@@ -349,7 +397,8 @@ template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, T &symbol) {
 }
 template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &) { *bytes = sizeof(T); return cudaSuccess; }
 
-// Streams and events: every piece of work is over when the call returns, and the clock is the CPU's.
+// Streams and events: every piece of work is over when the call returns, and the clock is the CPU's. What would be in
+// order on a GPU is told to the runtime.
 
 struct GridstrideStream { int priority; };
 struct GridstrideEvent { double seconds; gridstride::Graph *graph; };
@@ -366,11 +415,15 @@ enum {
 #define cudaStreamLegacy ((cudaStream_t)0)
 #define cudaStreamPerThread ((cudaStream_t)0)
 
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamCreate(cudaStream_t *s) {
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamCreateWithFlags(
+    cudaStream_t *s, unsigned flags, int line = __builtin_LINE()) {
     *s = new GridstrideStream();
+    gridstride::stream_created(*s, !(flags & cudaStreamNonBlocking), line);
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamCreateWithFlags(cudaStream_t *s, unsigned) { return cudaStreamCreate(s); }
+inline cudaError_t cudaStreamCreate(cudaStream_t *s, int line = __builtin_LINE()) {
+    return cudaStreamCreateWithFlags(s, cudaStreamDefault, line);
+}
 // from the least to the greatest; a priority changes nothing here
 constexpr int gridstride_priorities[] = {0, -5};
 inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
@@ -378,31 +431,46 @@ inline cudaError_t cudaDeviceGetStreamPriorityRange(int *least, int *greatest) {
     if (greatest) *greatest = gridstride_priorities[1];
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamCreateWithPriority(cudaStream_t *s, unsigned, int priority) {
+inline cudaError_t cudaStreamCreateWithPriority(
+    cudaStream_t *s, unsigned flags, int priority, int line = __builtin_LINE()) {
     const auto [least, greatest] = gridstride_priorities;
-    *s = new GridstrideStream{priority > least ? least : priority < greatest ? greatest : priority};
-    return cudaSuccess;
+    const cudaError_t e = cudaStreamCreateWithFlags(s, flags, line);
+    (*s)->priority = priority > least ? least : priority < greatest ? greatest : priority;
+    return e;
 }
 inline cudaError_t cudaStreamGetPriority(cudaStream_t s, int *priority) {
     *priority = s ? s->priority : 0;
     return cudaSuccess;
 }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamDestroy(cudaStream_t s) { delete s; return cudaSuccess; }
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaStreamDestroy(cudaStream_t s) {
+    gridstride::stream_destroyed(s);
+    delete s;
+    return cudaSuccess;
+}
 inline cudaError_t cudaStreamSynchronize(cudaStream_t s) {
+    gridstride::host_waits_for(s);
     return gridstride::failed_unless(!gridstride::captured(s), cudaErrorStreamCaptureUnsupported);
 }
 inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchronize(s); }
 // A stream that waits for a captured one is captured, too.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
     if (e->graph && !gridstride::captured(s)) gridstride::begin_capture(s, e->graph, false);
+    if (!e->graph) gridstride::stream_waits(s, e);
     return cudaSuccess;
 }
-inline cudaError_t cudaStreamAddCallback(cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned) {
+inline cudaError_t cudaStreamAddCallback(
+    cudaStream_t s, cudaStreamCallback_t f, void *data, unsigned, int line = __builtin_LINE()) {
+    const gridstride::Enqueued operation("cudaStreamAddCallback", s, line);
     f(s, cudaSuccess, data);
     return cudaSuccess;
 }
-inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data) {
-    if (!gridstride::kept(s, gridstride::NodeKind::host, [=] { return f(data), 0; })) f(data);
+inline cudaError_t cudaLaunchHostFunc(cudaStream_t s, cudaHostFn_t f, void *data, int line = __builtin_LINE()) {
+    const auto call = [=] {
+        const gridstride::Enqueued operation("cudaLaunchHostFunc", s, line);
+        f(data);
+        return 0;
+    };
+    if (!gridstride::kept(s, gridstride::NodeKind::host, call)) call();
     return cudaSuccess;
 }
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e) {
@@ -410,9 +478,14 @@ GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventCreate(cudaEvent_t *e) {
     return cudaSuccess;
 }
 inline cudaError_t cudaEventCreateWithFlags(cudaEvent_t *e, unsigned) { return cudaEventCreate(e); }
-GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventDestroy(cudaEvent_t e) { delete e; return cudaSuccess; }
+GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
+    gridstride::event_destroyed(e);
+    delete e;
+    return cudaSuccess;
+}
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
     e->graph = gridstride::captured(s);
+    if (!e->graph) gridstride::event_recorded(e, s);
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->seconds = double(t.tv_sec) + t.tv_nsec * 1e-9;
@@ -421,8 +494,8 @@ GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t
 inline cudaError_t cudaEventRecordWithFlags(cudaEvent_t e, cudaStream_t s = nullptr, unsigned = 0) {
     return cudaEventRecord(e, s);
 }
-inline cudaError_t cudaEventSynchronize(cudaEvent_t) { return cudaSuccess; }
-inline cudaError_t cudaEventQuery(cudaEvent_t) { return cudaSuccess; }
+inline cudaError_t cudaEventSynchronize(cudaEvent_t e) { gridstride::host_waits_for_event(e); return cudaSuccess; }
+inline cudaError_t cudaEventQuery(cudaEvent_t e) { return cudaEventSynchronize(e); }
 inline cudaError_t cudaEventElapsedTime(float *ms, cudaEvent_t a, cudaEvent_t b) {
     if (a->seconds < 0 || b->seconds < 0) return gridstride::told(cudaErrorInvalidResourceHandle);
     *ms = float((b->seconds - a->seconds) * 1e3);
@@ -587,9 +660,13 @@ inline cudaError_t cudaDeviceGetAttribute(int *value, cudaDeviceAttr attribute, 
     }
     return cudaSuccess;
 }
-inline cudaError_t cudaDeviceSynchronize() { gridstride::wait_for_device(); return cudaSuccess; }
+inline cudaError_t cudaDeviceSynchronize() {
+    gridstride::wait_for_device();
+    gridstride::host_waits();
+    return cudaSuccess;
+}
 inline cudaError_t cudaThreadSynchronize() { return cudaDeviceSynchronize(); }
-inline cudaError_t cudaDeviceReset() { gridstride::device_reset(); return cudaSuccess; }
+inline cudaError_t cudaDeviceReset() { gridstride::host_waits(); gridstride::device_reset(); return cudaSuccess; }
 inline cudaError_t cudaThreadExit() { return cudaDeviceReset(); }
 inline cudaError_t cudaDriverGetVersion(int *v) { *v = CUDA_VERSION; return cudaSuccess; }
 inline cudaError_t cudaRuntimeGetVersion(int *v) { *v = CUDART_VERSION; return cudaSuccess; }

@@ -29,7 +29,8 @@ enum Kind {
     X(memcheck, descriptor) X(memcheck, metadata) \
     X(racecheck, race) X(racecheck, race_of_blocks) X(racecheck, race_of_cluster) X(racecheck, same_value) \
     X(racecheck, race_of_volatiles) X(racecheck, atomic_of_block) X(racecheck, flag_not_acquired) \
-    X(racecheck, fence_of_block) X(racecheck, copy_not_waited_for) \
+    X(racecheck, fence_of_block) X(racecheck, unordered_operations) X(racecheck, host_race) \
+    X(racecheck, copy_not_waited_for) \
     X(racecheck, copy_not_committed) X(racecheck, bulk_under_way) X(racecheck, no_proxy_fence) \
     X(racecheck, engine_reads) X(racecheck, engine_has_read) X(racecheck, after_engine) X(racecheck, before_engine) \
     X(racecheck, registers_written) X(racecheck, result_not_awaited) X(racecheck, store_not_awaited) \
@@ -54,6 +55,8 @@ enum Kind {
     X(timeout, endless) \
     X(interrupted, stopped) \
     X(phrase, own_copy) X(phrase, other_copy) X(phrase, a_thread) X(phrase, a_bulk_copy) X(phrase, an_engine) \
+    X(phrase, kernel_on) X(phrase, call_on) X(phrase, kernel_in) X(phrase, call_in) \
+    X(phrase, default_stream) X(phrase, created_stream) X(phrase, given_stream) \
     X(phrase, element) X(phrase, of_line) X(phrase, at_cluster) X(phrase, at_grid) X(phrase, at_barrier) \
     X(phrase, gets_more) X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) \
     X(phrase, for_wgmma) \

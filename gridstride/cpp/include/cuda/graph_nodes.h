@@ -106,22 +106,23 @@ inline GraphWork work_for(const cudaKernelNodeParams *p) {
     return p->func.work(Config(p->gridDim, p->blockDim, p->sharedMemBytes), p->kernelParams);
 }
 inline GraphWork work_for(const cudaMemcpy3DParms *p) {
-    return work_of([copy = *p] { return int(cudaMemcpy3D(&copy)); });
+    return work_of([copy = *p] { return int(cudaMemcpy3D(&copy, 0)); });
 }
 inline GraphWork work_for(const cudaMemsetParams *p) {
     return work_of([m = *p] {
+        const Enqueued operation("cudaMemset2D", nullptr, 0);
         std::vector<char> row(m.width * m.elementSize);
         for (size_t i = 0; i < row.size(); i++) row[i] = char(m.value >> i % m.elementSize * 8);
         for (size_t j = 0; j < m.height; j++) {
             char *const to = static_cast<char *>(m.dst) + j * m.pitch;
-            if (const int e = cudaMemcpy(to, row.data(), row.size(), cudaMemcpyHostToDevice)) return e;
+            if (const int e = cudaMemcpy(to, row.data(), row.size(), cudaMemcpyHostToDevice, 0)) return e;
         }
         return 0;
     });
 }
 inline GraphWork work_for(const cudaHostNodeParams *p) { return work_of([h = *p] { return h.fn(h.userData), 0; }); }
 inline GraphWork copying(void *to, const void *from, size_t bytes, cudaMemcpyKind kind) {
-    return work_of([=] { return int(cudaMemcpy(to, from, bytes, kind)); });
+    return work_of([=] { return int(cudaMemcpy(to, from, bytes, kind, 0)); });
 }
 inline GraphWork nothing_to_do() { return work_of([] { return 0; }); }
 // The bodies live as long as the program.
@@ -182,8 +183,10 @@ inline cudaError_t cudaGraphAddEventRecordNode(
     return add_node(node, g, before, n, NodeKind::record, work_of([=] { return int(cudaEventRecord(event)); }));
 }
 inline cudaError_t cudaGraphAddEventWaitNode(
-    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, cudaEvent_t) {
-    return gridstride::add_node(node, g, before, n, gridstride::NodeKind::wait, gridstride::nothing_to_do());
+    cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before, size_t n, cudaEvent_t event) {
+    using namespace gridstride;
+    const auto wait = [=] { return stream_waits(nullptr, event), 0; };
+    return add_node(node, g, before, n, NodeKind::wait, work_of(wait));
 }
 inline cudaError_t cudaGraphAddMemAllocNode(cudaGraphNode_t *node, cudaGraph_t g, const cudaGraphNode_t *before,
     size_t n, cudaMemAllocNodeParams *p, int line = __builtin_LINE()) {

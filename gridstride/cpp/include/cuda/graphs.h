@@ -76,7 +76,10 @@ inline cudaError_t cudaGraphInstantiate(cudaGraphExec_t *exec, cudaGraph_t graph
 }
 inline cudaError_t cudaGraphUpload(cudaGraphExec_t, cudaStream_t) { return cudaSuccess; }
 inline cudaError_t cudaGraphLaunch(cudaGraphExec_t exec, cudaStream_t s) {
-    const auto run = [=] { return gridstride::run_graph(exec->graph); };
+    const auto run = [=] {
+        const gridstride::OnStream same(s);
+        return gridstride::run_graph(exec->graph);
+    };
     return gridstride::kept(s, gridstride::NodeKind::graph, run) ? cudaSuccess : cudaError_t(run());
 }
 inline cudaError_t cudaGraphExecDestroy(cudaGraphExec_t exec) {

@@ -81,6 +81,7 @@ GRIDSTRIDE_API void *exception_alloc(size_t bytes, void *pc);
 // host: the CPU may touch it, too
 GRIDSTRIDE_API void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host = false, int line = 0);
 GRIDSTRIDE_API bool device_free(void *p);                          // false: nothing was allocated there
+GRIDSTRIDE_API bool free_in_order(void *p);                        // the same, by an operation of a stream
 // `malloc` and `free`; in a kernel, of the device's memory, until this kernel or a later one frees it
 GRIDSTRIDE_API void *heap_alloc(size_t bytes);
 GRIDSTRIDE_API void heap_free(void *p, int line = __builtin_LINE());
@@ -89,12 +90,43 @@ GRIDSTRIDE_API void device_written(void *p, size_t bytes);         // the host f
 GRIDSTRIDE_API bool device_range(const void *p, size_t bytes);     // does it lie in one piece?
 GRIDSTRIDE_API void device_copy(void *to, const void *from, size_t bytes);
 GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
+GRIDSTRIDE_API void device_used(const void *p, size_t bytes, const char *now);     // "writes", by the operation at work
+GRIDSTRIDE_API bool of_device_alone(const void *p);                // device memory that the host may not touch
+GRIDSTRIDE_API bool is_pageable(const void *p);                    // the host's, and not page-locked
 GRIDSTRIDE_API size_t device_total();                             // bytes in use
 GRIDSTRIDE_API size_t device_size();
 // The host's own memory, page-locked; false: it was so already, or not
 GRIDSTRIDE_API bool register_host(void *p, size_t bytes);
 GRIDSTRIDE_API bool unregister_host(void *p);
 GRIDSTRIDE_API void *mapped(const void *host);                     // as kernels see it; null: it is not registered
+// The order of a program's operations (../../runtime/operations.cpp): what a stream is given is such an operation, as
+// long as an object of this class lives, unless it is a part of another one. `waits`: the host waits for its end.
+class Enqueued {
+    bool mine, waits;
+
+public:
+    GRIDSTRIDE_API Enqueued(const char *name, const void *stream, int line, bool waits = false);
+    GRIDSTRIDE_API ~Enqueued();
+    Enqueued(const Enqueued &) = delete;
+};
+// All operations meanwhile belong to one stream, and the host waits for none: those of a graph, for example.
+class OnStream {
+    bool mine;
+
+public:
+    GRIDSTRIDE_API explicit OnStream(const void *stream);
+    GRIDSTRIDE_API ~OnStream();
+    OnStream(const OnStream &) = delete;
+};
+// blocking: ordered with the legacy default stream
+GRIDSTRIDE_API void stream_created(const void *stream, bool blocking, int line);
+GRIDSTRIDE_API void stream_destroyed(const void *stream);
+GRIDSTRIDE_API void event_recorded(const void *event, const void *stream);
+GRIDSTRIDE_API void event_destroyed(const void *event);
+GRIDSTRIDE_API void stream_waits(const void *stream, const void *event);
+GRIDSTRIDE_API void host_waits_for_event(const void *event);
+GRIDSTRIDE_API void host_waits_for(const void *stream);
+GRIDSTRIDE_API void host_waits();                                  // for all of the device
 // Graphs: work by its dependencies; what a captured stream was given, in that order
 enum class NodeKind { kernel, memcpy, memset, host, graph, empty, wait, record, alloc = 10, free, conditional = 13 };
 struct GraphWork {

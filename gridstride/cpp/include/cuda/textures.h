@@ -83,6 +83,7 @@ inline cudaError_t cudaMallocArray(cudaArray_t *array, const cudaChannelFormatDe
     return cudaMalloc3DArray(array, desc, {width, height, 0}, flags, line);
 }
 inline cudaError_t cudaFreeArray(cudaArray_t array) {
+    if (array) gridstride::host_waits();
     if (array && !gridstride::device_free(array->at)) return gridstride::told(cudaErrorInvalidValue);
     delete array;
     return cudaSuccess;
@@ -120,37 +121,48 @@ inline bool fits(const Texels &a, size_t x, size_t y, size_t bytes, size_t h) {
     return x + bytes <= a.pitch && y + h <= a.height;
 }
 }
-inline cudaError_t cudaMemcpyToArray(
-    cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes, cudaMemcpyKind kind) {
+inline cudaError_t cudaMemcpyToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes,
+    cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (y * to->pitch + x + bytes > to->slice * to->depth) return gridstride::told(cudaErrorInvalidValue);
-    return cudaMemcpy(to->at + y * to->pitch + x, from, bytes, kind);
+    return cudaMemcpy(to->at + y * to->pitch + x, from, bytes, kind, line);
 }
 inline cudaError_t cudaMemcpyFromArray(
-    void *to, cudaArray_const_t from, size_t x, size_t y, size_t bytes, cudaMemcpyKind kind) {
+    void *to, cudaArray_const_t from, size_t x, size_t y, size_t bytes, cudaMemcpyKind kind,
+    int line = __builtin_LINE()) {
     if (y * from->pitch + x + bytes > from->slice * from->depth) return gridstride::told(cudaErrorInvalidValue);
-    return cudaMemcpy(to, from->at + y * from->pitch + x, bytes, kind);
+    return cudaMemcpy(to, from->at + y * from->pitch + x, bytes, kind, line);
 }
 inline cudaError_t cudaMemcpy2DToArray(cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch, size_t bytes,
-    size_t height, cudaMemcpyKind kind) {
+    size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (!gridstride::fits(*to, x, y, bytes, height)) return gridstride::told(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation(
+        "cudaMemcpy2DToArray", nullptr, line, gridstride::waits_for_copy(to->at, from));
     return gridstride::copy_rows(gridstride::rows(*to, x, y), {from, pitch, 0}, {bytes, height, 1}, kind);
 }
 inline cudaError_t cudaMemcpy2DFromArray(void *to, size_t pitch, cudaArray_const_t from, size_t x, size_t y,
-    size_t bytes, size_t height, cudaMemcpyKind kind) {
+    size_t bytes, size_t height, cudaMemcpyKind kind, int line = __builtin_LINE()) {
     if (!gridstride::fits(*from, x, y, bytes, height)) return gridstride::told(cudaErrorInvalidValue);
+    const gridstride::Enqueued operation(
+        "cudaMemcpy2DFromArray", nullptr, line, gridstride::waits_for_copy(to, from->at));
     return gridstride::copy_rows({to, pitch, 0}, gridstride::rows(*from, x, y), {bytes, height, 1}, kind);
 }
 inline cudaError_t cudaMemcpyToArrayAsync(
-    cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr) {
+    cudaArray_t to, size_t x, size_t y, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s = nullptr,
+    int line = __builtin_LINE()) {
     using namespace gridstride;
-    if (kept(s, NodeKind::memcpy, [=] { return int(cudaMemcpyToArray(to, x, y, from, bytes, kind)); }))
-        return cudaSuccess;
-    return cudaMemcpyToArray(to, x, y, from, bytes, kind);
+    const auto copy = [=] {
+        const Enqueued operation("cudaMemcpyToArrayAsync", s, line);
+        return int(cudaMemcpyToArray(to, x, y, from, bytes, kind));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMemcpy2DToArrayAsync(cudaArray_t to, size_t x, size_t y, const void *from, size_t pitch,
-    size_t bytes, size_t height, cudaMemcpyKind kind, cudaStream_t s = nullptr) {
+    size_t bytes, size_t height, cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
     using namespace gridstride;
-    const auto copy = [=] { return int(cudaMemcpy2DToArray(to, x, y, from, pitch, bytes, height, kind)); };
+    const auto copy = [=] {
+        const Enqueued operation("cudaMemcpy2DToArrayAsync", s, line);
+        return int(cudaMemcpy2DToArray(to, x, y, from, pitch, bytes, height, kind));
+    };
     return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 
@@ -175,8 +187,11 @@ inline bool fits(cudaArray_t a, cudaPos at, cudaExtent e) {
     return !a || (at.x + e.width <= a->width && at.y + e.height <= a->height && at.z + e.depth <= a->depth);
 }
 }
-inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms *p) {
+inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms *p, int line = __builtin_LINE()) {
     using namespace gridstride;
+    const bool from_device = p->srcArray || of_device_alone(p->srcPtr.ptr),
+               to_device = p->dstArray || of_device_alone(p->dstPtr.ptr);
+    const Enqueued operation("cudaMemcpy3D", nullptr, line, !from_device || !to_device);
     const cudaArray_t array = p->srcArray ? p->srcArray : p->dstArray;
     if (!fits(p->srcArray, p->srcPos, p->extent) || !fits(p->dstArray, p->dstPos, p->extent))
         return told(cudaErrorInvalidValue);
@@ -184,16 +199,22 @@ inline cudaError_t cudaMemcpy3D(const cudaMemcpy3DParms *p) {
     if (array) e.width *= size_t(texel_bytes(array->desc));
     return copy_rows(rows(p->dstArray, p->dstPos, p->dstPtr), rows(p->srcArray, p->srcPos, p->srcPtr), e, p->kind);
 }
-inline cudaError_t cudaMemcpy3DAsync(const cudaMemcpy3DParms *p, cudaStream_t s = nullptr) {
+inline cudaError_t cudaMemcpy3DAsync(
+    const cudaMemcpy3DParms *p, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
     const cudaMemcpy3DParms copied = *p;
-    const auto copy = [=] { return int(cudaMemcpy3D(&copied)); };
+    const auto copy = [=] {
+        const void *const to = copied.dstArray ? nullptr : copied.dstPtr.ptr;
+        const gridstride::Enqueued operation("cudaMemcpy3DAsync", s, line, to && gridstride::is_pageable(to));
+        return int(cudaMemcpy3D(&copied));
+    };
     return gridstride::kept(s, gridstride::NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
 }
 inline cudaError_t cudaMalloc3D(cudaPitchedPtr *p, cudaExtent e, int line = __builtin_LINE()) {
     *p = {nullptr, (e.width + 511) / 512 * 512, e.width, e.height};
     return cudaMalloc(&p->ptr, p->pitch * e.height * e.depth, line);
 }
-inline cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent e) {
+inline cudaError_t cudaMemset3D(cudaPitchedPtr p, int value, cudaExtent e, int line = __builtin_LINE()) {
+    const gridstride::Enqueued operation("cudaMemset3D", nullptr, line, !gridstride::of_device_alone(p.ptr));
     for (size_t k = 0; k < e.depth; k++) {
         char *const at = static_cast<char *>(p.ptr) + k * p.pitch * p.ysize;
         if (cudaError_t error = cudaMemset2D(at, p.pitch, value, e.width, e.height)) return error;

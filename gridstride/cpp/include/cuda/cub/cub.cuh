@@ -303,11 +303,11 @@ private:
 namespace emulated {
 template <class T> std::vector<T> fetched(const T *p, size_t n) {
     std::vector<T> res(n);
-    cudaMemcpy(res.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost);
+    cudaMemcpy(res.data(), p, n * sizeof(T), cudaMemcpyDeviceToHost, 0);
     return res;
 }
 template <class T> cudaError_t stored(T *p, const std::vector<T> &x) {
-    return cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice);
+    return cudaMemcpy(p, x.data(), x.size() * sizeof(T), cudaMemcpyHostToDevice, 0);
 }
 // The first call of two asks how many bytes to bring
 inline bool asked(void *temp, size_t &bytes) { return !temp && (bytes = 256); }
@@ -347,8 +347,9 @@ cudaError_t sort(const K *keys, K *to, const V *values, V *values_to, size_t n, 
 struct DeviceReduce {
     template <class T, class R, class N, class Op, class I>
     static cudaError_t Reduce(
-        void *temp, size_t &bytes, T *in, R *out, N n, Op op, I initial, cudaStream_t = nullptr) {
+        void *temp, size_t &bytes, T *in, R *out, N n, Op op, I initial, cudaStream_t s = nullptr) {
         if (emulated::asked(temp, bytes)) return cudaSuccess;
+        const gridstride::OnStream same(s);
         R res = R(initial);
         for (const auto &o : emulated::fetched<std::remove_const_t<T>>(in, size_t(n))) res = R(op(res, R(o)));
         return emulated::stored(out, std::vector<R>{res});
@@ -368,16 +369,19 @@ struct DeviceReduce {
 };
 struct DeviceScan {
     template <class T, class R, class N>
-    static cudaError_t InclusiveSum(void *temp, size_t &bytes, T *in, R *out, N n, cudaStream_t = nullptr) {
+    static cudaError_t InclusiveSum(void *temp, size_t &bytes, T *in, R *out, N n, cudaStream_t s = nullptr) {
+        const gridstride::OnStream same(s);
         return scan(temp, bytes, in, out, n, cub::Sum(), R(), true);
     }
     template <class T, class R, class N>
-    static cudaError_t ExclusiveSum(void *temp, size_t &bytes, T *in, R *out, N n, cudaStream_t = nullptr) {
+    static cudaError_t ExclusiveSum(void *temp, size_t &bytes, T *in, R *out, N n, cudaStream_t s = nullptr) {
+        const gridstride::OnStream same(s);
         return scan(temp, bytes, in, out, n, cub::Sum(), R(), false);
     }
     template <class T, class R, class Op, class I, class N>
     static cudaError_t ExclusiveScan(
-        void *temp, size_t &bytes, T *in, R *out, Op op, I initial, N n, cudaStream_t = nullptr) {
+        void *temp, size_t &bytes, T *in, R *out, Op op, I initial, N n, cudaStream_t s = nullptr) {
+        const gridstride::OnStream same(s);
         return scan(temp, bytes, in, out, n, op, R(initial), false);
     }
 
@@ -397,13 +401,15 @@ private:
 struct DeviceRadixSort {
 #define GRIDSTRIDE_SORT(name, down) \
     template <class K, class N> static cudaError_t SortKeys##name(void *temp, size_t &bytes, const K *keys, K *to, \
-        N n, int begin = 0, int end = sizeof(K) * 8, cudaStream_t = nullptr) { \
+        N n, int begin = 0, int end = sizeof(K) * 8, cudaStream_t s = nullptr) { \
         if (emulated::asked(temp, bytes)) return cudaSuccess; \
+        const gridstride::OnStream same(s); \
         return emulated::sort<K, K>(keys, to, nullptr, nullptr, size_t(n), begin, end, down); \
     } \
     template <class K, class V, class N> static cudaError_t SortPairs##name(void *temp, size_t &bytes, const K *keys, \
-        K *to, const V *values, V *values_to, N n, int begin = 0, int end = sizeof(K) * 8, cudaStream_t = nullptr) { \
+        K *to, const V *values, V *values_to, N n, int begin = 0, int end = sizeof(K) * 8, cudaStream_t s = nullptr) { \
         if (emulated::asked(temp, bytes)) return cudaSuccess; \
+        const gridstride::OnStream same(s); \
         return emulated::sort(keys, to, values, values_to, size_t(n), begin, end, down); \
     }
     GRIDSTRIDE_SORT(, false)

@@ -1,0 +1,301 @@
+#include "operations.h"
+#include "detector.h"
+#include "findings.h"
+
+namespace gridstride {
+
+Operations operations;
+constexpr size_t most_operations = 4096;   // are remembered; older ones count as ordered
+static thread_local Operation *at_work = nullptr;
+static thread_local bool redirected = false;                // to one stream: what a graph or a kernel launches
+static thread_local const void *redirected_to = nullptr;
+const Operation *operation_at_work() { return at_work; }
+static bool watches_order() { return checks(racecheck) && !on_device(); }
+
+// Regions
+
+bool Region::meets(uintptr_t a, size_t bytes) const {
+    if (a + bytes <= lo || a >= end()) return false;
+    const size_t row = a < lo + width ? 0 : (a - lo - width) / pitch + 1;      // the first that ends after `a`
+    return row < height && lo + row * pitch < a + bytes;
+}
+bool Region::meets(const Region &o) const {
+    if (o.height > height) return o.meets(*this);
+    for (size_t row = 0; row < o.height; row++)
+        if (meets(o.lo + row * o.pitch, o.width)) return true;
+    return false;
+}
+bool Region::extend(const Region &next) {
+    if (next.writes != writes || next.width != width || next.height > 1 || next.lo < lo + width) return false;
+    if (height == 1) pitch = next.lo - lo;
+    return next.lo == lo + height * pitch && ++height;
+}
+
+void Operation::add(const Region &r) {         // to one of the last two: copies of rows read and write in turns
+    for (size_t i = regions.size(); i-- && i + 2 >= regions.size();)
+        if (regions[i].extend(r)) return;
+    regions.push_back(r);
+}
+
+// Streams and events
+
+uint32_t Operations::add_stream() {
+    const auto over = std::find_if(
+        unused.begin(), unused.end(), [this](uint32_t s) { return host.of(s) >= streams[s].count; });
+    if (over != unused.end()) {
+        const uint32_t s = *over;
+        unused.erase(over);
+        return s;
+    }
+    streams.emplace_back();
+    return uint32_t(streams.size() - 1);
+}
+uint32_t Operations::number_of(const void *stream) {
+    if (!stream) return 0;
+    const auto known = numbers.find(stream);
+    if (known != numbers.end()) return known->second;
+    create_stream(stream, true, 0);
+    return numbers[stream];
+}
+void Operations::create_stream(const void *stream, bool blocking, int line) {
+    const uint32_t s = numbers[stream] = add_stream();
+    streams[s].blocking = blocking, streams[s].line = line, streams[s].label = ++created;
+}
+void Operations::destroy_stream(const void *stream) {
+    const auto known = numbers.find(stream);
+    if (known == numbers.end()) return;
+    unused.push_back(known->second);
+    numbers.erase(known);
+}
+Clock &Operations::before_next(uint32_t stream) {
+    Clock &clock = streams[stream].clock;
+    clock.join(host);
+    if (!stream) {
+        for (const Stream &o : streams)
+            if (o.blocking) clock.join(o.clock);
+    } else if (streams[stream].blocking) clock.join(streams[0].clock);
+    return clock;
+}
+void Operations::record(const void *event, const void *stream) { events[event] = before_next(number_of(stream)); }
+void Operations::wait(const void *stream, const void *event) {
+    const auto recorded = events.find(event);
+    if (recorded != events.end()) before_next(number_of(stream)).join(recorded->second);
+}
+void Operations::host_waits_for_event(const void *event) {
+    const auto recorded = events.find(event);
+    if (recorded != events.end()) host.join(recorded->second);
+    drop_ordered();
+}
+void Operations::host_waits_for(const void *stream) {
+    host.join(before_next(number_of(stream)));
+    drop_ordered();
+}
+void Operations::host_waits() {
+    for (uint32_t s = 0; s < streams.size(); s++) host.raise(s, streams[s].count);
+    drop_ordered();
+}
+// A call from Python has ended, perhaps by a finding amid an operation.
+void Operations::end_call() {
+    if (at_work) at_work->end = ++detector.now;
+    at_work = nullptr, redirected = false, created = 0;
+    host_waits();
+}
+
+// Operations
+
+Operation &Operations::begin(const char *name, const void *stream, int line) {
+    const uint32_t s = number_of(redirected ? redirected_to : stream);
+    Clock &clock = before_next(s);
+    clock.raise(s, ++streams[s].count);
+    if (list.size() >= most_operations && list.front().end) list.pop_front();
+    list.push_back({s, streams[s].count, ++detector.now, 0, name, line, clock, false, {}, {}, 0, {}});
+    return list.back();
+}
+void Operations::end(Operation &o, bool waits) {
+    o.end = ++detector.now;
+    if (!waits) return;
+    host.join(o.clock);
+    drop_ordered();
+}
+void Operations::drop_ordered() {
+    while (!list.empty() && list.front().end && host.of(list.front().stream) >= list.front().number) list.pop_front();
+}
+const Operation *Operations::at(uint32_t when) const {
+    auto o = std::upper_bound(
+        list.begin(), list.end(), when, [](uint32_t w, const Operation &later) { return w < later.begin; });
+    if (o == list.begin()) return nullptr;
+    --o;
+    return !o->end || when < o->end ? &*o : nullptr;
+}
+const Operation *Operations::unordered(uint32_t when) const {
+    const Operation *o = at(when);
+    return o && at_work && !at_work->after(*o) ? o : nullptr;
+}
+
+// A launch
+
+void Operations::add_foreign(const Operation &o) {
+    for (const Region &r : o.regions) foreign.push_back({r.lo, r.end(), &r, &o});
+}
+bool Operations::begin_launch(const Launch *l, uintptr_t image, uint32_t &floor) {
+    foreign.clear();
+    if (!at_work) return false;
+    if (l) at_work->launches = true, at_work->grid = l->grid, at_work->block = l->block, at_work->image = image;
+    bool any = false;
+    for (uint32_t s = 0; s < streams.size(); s++) any |= at_work->clock.of(s) < streams[s].count;
+    if (!any) return false;
+    any = false;
+    for (const Operation &o : list)
+        if (!at_work->after(o)) {
+            any = true, add_foreign(o);
+            if (o.launches) floor = std::min(floor, o.begin);
+        }
+    std::sort(foreign.begin(), foreign.end(), [](const Foreign &a, const Foreign &b) { return a.lo < b.lo; });
+    for (size_t i = 1; i < foreign.size(); i++) foreign[i].most = std::max(foreign[i].most, foreign[i - 1].most);
+    return any;
+}
+bool Operations::acquire(uint32_t when, uint32_t &floor) {
+    const Operation *o = unordered(when);
+    if (o) at_work->clock.join(o->clock), streams[at_work->stream].clock.join(o->clock);
+    return begin_launch(nullptr, 0, floor);
+}
+Conflict Operations::conflict_of_kernel(uintptr_t a, size_t bytes, bool writes) const {
+    auto o = std::upper_bound(foreign.begin(), foreign.end(), a + bytes - 1,
+        [](uintptr_t last, const Foreign &f) { return last < f.lo; });
+    while (o != foreign.begin() && (--o)->most > a)
+        if ((writes || o->region->writes) && o->region->meets(a, bytes)) return {o->operation, a, o->region->writes};
+    return {};
+}
+
+// Copies, and the host
+
+Conflict Operations::conflict_in_regions(const Region &mine, const Clock &known) const {
+    for (const Operation &o : list)
+        if (known.of(o.stream) < o.number)
+            for (const Region &r : o.regions)
+                if ((mine.writes || r.writes) && r.meets(mine)) return {&o, std::max(r.lo, mine.lo), r.writes};
+    return {};
+}
+// What launches have used is noted in the cells.
+Conflict Operations::conflict_in_cells(const Region &mine, const Clock &known) const {
+    uint32_t since = ~0u;
+    for (const Operation &o : list)
+        if (o.launches && known.of(o.stream) < o.number) since = std::min(since, o.begin);
+    if (since == ~0u || !detector.cells.words) return {};
+    const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
+    const auto user = [&](const Access &access) -> const Operation * {
+        const Operation *o = access.when < since ? nullptr : at(access.when);
+        return o && known.of(o->stream) < o->number ? o : nullptr;
+    };
+    for (size_t row = 0; row < mine.height; row++)
+        for (uintptr_t a = mine.lo + row * mine.pitch, end = a + mine.width; a < end;) {
+            const Cell &word = detector.cells.words[(a - base) / 4];
+            const Cell &c = word.split ? detector.cells.bytes[a - base] : word;
+            if (const Operation *o = user(c.write)) return {o, a, true};
+            if (mine.writes)
+                for (const Access *r : {&c.read, &c.read2})
+                    if (const Operation *o = user(*r)) return {o, a, false};
+            a = word.split ? a + 1 : a / 4 * 4 + 4;
+        }
+    return {};
+}
+Conflict Operations::conflict(const Region &mine, const Clock &known) const {
+    const Conflict c = conflict_in_regions(mine, known);
+    return c.operation ? c : conflict_in_cells(mine, known);
+}
+void Operations::touch(const void *p, size_t bytes, const char *now) {
+    const uintptr_t a = reinterpret_cast<uintptr_t>(p);
+    if (!at_work || !bytes || !memory.holds(a)) return;
+    const Region mine = {a, bytes, bytes, 1, now[0] != 'r'};
+    if (const Conflict c = conflict(mine, at_work->clock); c.operation) {
+        const Named x = detector.named(c.a, 0, memory.at(c.a));
+        fail_at(Code::unordered_operations,
+            {x.array(), x.index(), {"now", now}, {"before", c.wrote ? "writes" : "reads"},
+                GRIDSTRIDE_OPERATION("second", *at_work), GRIDSTRIDE_OPERATION("first", *c.operation)},
+            nullptr, at_work->line);
+    }
+    at_work->add(mine);
+}
+void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong, void *pc) {
+    if (list.empty() || !watches_order()) return;
+    const Region mine = {a, bytes, bytes, 1, writes};
+    if (const Conflict c = conflict(mine, at_work ? at_work->clock : host); c.operation && strong)
+        host.join(c.operation->clock);                      // a flag: what was before it is ordered now
+    else if (c.operation) {
+        const Named x = detector.named(c.a, 0, memory.at(c.a));
+        fail_at(Code::host_race,
+            {x.array(), x.index(), {"now", writes ? "writes" : "reads"}, {"before", c.wrote ? "write" : "read"},
+                GRIDSTRIDE_OPERATION("first", *c.operation)},
+            static_cast<char *>(pc) - 1, 0);
+    }
+    if (at_work) at_work->add(mine);
+}
+Code Operations::phrase_of(const Operation &o) const {
+    if (o.launches) return o.line ? Code::kernel_on : Code::kernel_in;
+    return o.line ? Code::call_on : Code::call_in;
+}
+void Operations::forget(uintptr_t lo, uintptr_t hi) {
+    const auto within = [=](const Region &r) { return r.lo >= lo && r.lo < hi; };
+    for (Operation &o : list) {
+        auto &all = o.regions;
+        all.erase(std::remove_if(all.begin(), all.end(), within), all.end());
+    }
+}
+Code Operations::stream_code(const Operation &o) const {
+    return !o.stream ? Code::default_stream : streams[o.stream].line ? Code::created_stream : Code::given_stream;
+}
+
+// What the headers call
+
+Enqueued::Enqueued(const char *name, const void *stream, int line, bool waits) : mine(false), waits(waits) {
+    if (!watches_order() || at_work) return;
+    Turn turn;
+    at_work = &operations.begin(name, stream, line);
+    mine = true;
+}
+Enqueued::~Enqueued() {
+    if (!mine || !at_work) return;
+    Turn turn;
+    operations.end(*at_work, waits && !redirected);
+    at_work = nullptr;
+}
+OnStream::OnStream(const void *stream) : mine(!redirected && !on_device()) {
+    if (mine) redirected = true, redirected_to = stream;
+}
+OnStream::~OnStream() {
+    if (mine) redirected = false;
+}
+template <class F> static void if_ordered(F f) {
+    if (!watches_order()) return;
+    Turn turn;
+    f();
+}
+// The host waits for nothing that a graph or a kernel launches.
+template <class F> static void if_host(F f) {
+    if (!redirected && !at_work) if_ordered(f);
+}
+void stream_created(const void *stream, bool blocking, int line) {
+    if_ordered([=] { operations.create_stream(stream, blocking, line); });
+}
+void stream_destroyed(const void *stream) {
+    if_ordered([=] { operations.destroy_stream(stream); });
+}
+void event_recorded(const void *event, const void *stream) {
+    if_ordered([=] { operations.record(event, redirected ? redirected_to : stream); });
+}
+void event_destroyed(const void *event) {
+    if_ordered([=] { operations.forget_event(event); });
+}
+void stream_waits(const void *stream, const void *event) {
+    if_ordered([=] { operations.wait(redirected ? redirected_to : stream, event); });
+}
+void host_waits_for_event(const void *event) {
+    if_host([=] { operations.host_waits_for_event(event); });
+}
+void host_waits_for(const void *stream) {
+    if_host([=] { operations.host_waits_for(stream); });
+}
+void host_waits() {
+    if_host([] { operations.host_waits(); });
+}
+}
