@@ -789,3 +789,108 @@ def test_fewer_indices_than_axes():
     x, outs = torch.rand(4, 4), torch.zeros(3, 4, 4)
     run(indexed_kernel, (1,), x, *outs, N=4)
     assert all(torch.equal(o, x) for o in outs)
+
+
+# What a compiler sees of the branches that do not run
+
+BRANCHED = '''
+import triton, triton.language as tl
+@triton.jit
+def fp32_or(x_ptr, n, A: tl.constexpr):
+    if n > 3: return tl.load(x_ptr)
+    else: return A
+@triton.jit
+def fp32_or_0(x_ptr, n):
+    if n > 3: return tl.load(x_ptr)
+    else: return 0
+@triton.jit
+def fp32_then_0(x_ptr, n):
+    if n > 3: return tl.load(x_ptr)
+    return 0
+@triton.jit
+def fp32_and_0(x_ptr, A: tl.constexpr):
+    if A: return tl.load(x_ptr)
+    return 0
+@triton.jit
+def fp32_else_0(x_ptr, A: tl.constexpr):
+    if A: return tl.load(x_ptr)
+    else: return 0
+@triton.jit
+def fp32_or_half(x_ptr, n):
+    if n > 3: return tl.load(x_ptr)
+    return 0.5
+@triton.jit
+def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
+    i = tl.arange(0, N)
+'''
+ONE_TYPE, TWICE = 'in one branch of the if and|`a if condition else b`|a function returns', 'is defined already'
+BRANCHES = {
+    'if n > 3: v = tl.load(x_ptr)\nelse: v = 0\ntl.store(out_ptr, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr)\nelse: v = -1.\ntl.store(out_ptr, v)': None,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.zeros((N,), tl.float32)\ntl.store(out_ptr + i, v)': None,
+    'w = 1\nif n > 3: v = tl.load(x_ptr)\nelse: v = w\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if N > 3: v = tl.load(x_ptr)\nelse: v = 0\ntl.store(out_ptr, v)': None,
+    'v = 0.\nif n > 3: v = tl.load(x_ptr)\nelse: v = 2.\ntl.store(out_ptr, v)': None,
+    'tl.store(out_ptr, tl.load(x_ptr) if n > 3 else 0)': ONE_TYPE,
+    'tl.store(out_ptr, tl.load(x_ptr) if n > 3 else 0.)': None,
+    'tl.store(out_ptr, tl.load(x_ptr) if N > 3 else 0)': None,
+    'tl.store(out_ptr, 1 if n > 3 else .5)': ONE_TYPE,
+    'tl.store(out_ptr, fp32_or_0(x_ptr, n))': ONE_TYPE,
+    'tl.store(out_ptr, fp32_then_0(x_ptr, n))': ONE_TYPE,
+    'tl.store(out_ptr, fp32_or_half(x_ptr, n))': None,
+    'tl.store(out_ptr, fp32_or(x_ptr, n, .5))': None,
+    'tl.store(out_ptr, fp32_and_0(x_ptr, True))': ONE_TYPE,  # a return after an `if` is compiled
+    'tl.store(out_ptr, fp32_else_0(x_ptr, True))': None,
+    'a: tl.constexpr = 2\na: tl.constexpr = 3\ntl.store(out_ptr, a)': TWICE,
+    'n: tl.constexpr = 2\ntl.store(out_ptr, n)': TWICE,
+    'a = 3\na: tl.constexpr = 2\ntl.store(out_ptr, a)': TWICE,
+    'for k in tl.static_range(2):\n    a: tl.constexpr = 2\n    tl.store(out_ptr, a)': TWICE,
+    'a: tl.constexpr = 2\nfor k in range(n):\n    a: tl.constexpr = 2\n    tl.store(out_ptr, a)': TWICE,
+    'for k in range(n):\n    a: tl.constexpr = 2\n    tl.store(out_ptr, a)': None,
+    'for k in range(n):\n    a: tl.constexpr = 2\n    tl.store(out_ptr, a)\na: tl.constexpr = 3\n'
+        'tl.store(out_ptr, a)': None,
+    'if n > 3:\n    a: tl.constexpr = 2\n    tl.store(out_ptr, a)\nelse:\n    a: tl.constexpr = 3\n'
+        '    tl.store(out_ptr, a)': None,
+}
+
+def kernel_of(body, tmp_path):
+    path = tmp_path/'branched_kernels.py'
+    path.write_text(BRANCHED + ''.join(f'    {o}\n' for o in body.split('\n')))
+    spec = importlib.util.spec_from_file_location('branched_kernels', path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.kernel
+
+@pytest.mark.parametrize('n', [2, 4])
+@pytest.mark.parametrize('body', BRANCHES)
+def test_branches_and_constants_as_triton_compiles_them(body, n, tmp_path):
+    "Whichever branch runs"
+    kernel, words = kernel_of(body, tmp_path), BRANCHES[body]
+    if words is None: run(kernel, (1,), torch.ones(8), torch.zeros(8), n, N=8)
+    else:
+        with pytest.raises(NotCompiled, match=words): run(kernel, (1,), torch.ones(8), torch.zeros(8), n, N=8)
+
+@pytest.mark.parametrize('body', BRANCHES)
+def test_triton_compiles_branches_and_constants_like_that(body, tmp_path):
+    from triton.backends.compiler import GPUTarget
+    from triton.compiler import ASTSource
+    types = dict(x_ptr='*fp32', out_ptr='*fp32', n='i32', N='constexpr')
+    source, target = ASTSource(kernel_of(body, tmp_path), types, dict(N=8)), GPUTarget('cuda', 90, 32)
+    def compiled(): triton.compile(source, target=target)
+    if BRANCHES[body] is None: compiled()
+    else:
+        with pytest.raises(triton.CompilationError): compiled()
+
+def test_programs_that_take_both_branches_have_one_type():
+    @triton.jit
+    def kernel(x_ptr, i_ptr, out_ptr, HALF: tl.constexpr):
+        p = tl.program_id(0)
+        if p < 1: v = tl.load(x_ptr)*2
+        elif HALF: v = tl.load(x_ptr)*.5
+        else: v = tl.load(i_ptr)*2
+        tl.store(out_ptr + p, v)
+    args = torch.ones(1), torch.ones(1, dtype=torch.int32), torch.zeros(2)
+    run(kernel, (2,), *args, HALF=True)
+    run(kernel, (1,), *args, HALF=False)
+    with pytest.raises(NotCompiled, match='v is int32 in one branch of the if and fp32 in the other'):
+        run(kernel, (2,), *args, HALF=False)

@@ -14,9 +14,9 @@ import types
 from functools import lru_cache
 
 from .block import Forgotten, block_of, convert, is_number, tensor
-from .run import current, frame_of, refuse
+from .run import Names, current, frame_of, refuse
 from .told import device_assert
-from .types import DTYPES, const
+from .types import DTYPES, const, of_number
 
 __all__ = ['code_of', 'HOOKS']
 
@@ -46,6 +46,8 @@ class _Rewriter(ast.NodeTransformer):
         self.loops, self.inner, self.count = [], False, 0
         self.known = set()  # names that were assigned above
         self.read = set()  # names that are read anywhere
+        self.around, self.passed = [], []  # of each `if` with a return, around this and above: (its name, hints)
+        self.last = None  # the hint of what the function's last statement returns
 
     def visit(self, node):
         what = _REFUSED.get(type(node).__name__)
@@ -63,6 +65,7 @@ class _Rewriter(ast.NodeTransformer):
         node.returns = None
         for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
             a.annotation = None
+        self.last = next((_hint(o.value) for o in node.body if isinstance(o, ast.Return)), None)
         node.args.defaults = [_named('None', o) for o in node.args.defaults]
         node.args.kw_defaults = [o and _named('None', o) for o in node.args.kw_defaults]
         self.generic_visit(node)
@@ -86,9 +89,13 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AnnAssign(self, node):
         if node.value is None:
             return ast.copy_location(ast.Pass(), node)
+        if not ast.unparse(node.annotation).endswith('constexpr'):
+            value = _call('value', self.visit(node.value))
+        elif any(self.loops) and not _assigned([node]) <= self.known:  # the compiler reads a loop's body once
+            value = _call('known', self.visit(node.value))
+        else:
+            value = _call('defined', self.visit(node.value), ast.Constant(ast.unparse(node.target)))
         self.known |= _assigned([node])
-        known = ast.unparse(node.annotation).endswith('constexpr')
-        value = _call('known' if known else 'value', self.visit(node.value))
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Expr(self, node):
@@ -120,23 +127,34 @@ class _Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_IfExp(self, node):
+        hints = _hint(node.body), _hint(node.orelse)
         self.generic_visit(node)
-        return ast.copy_location(ast.IfExp(_call('decides', node.test), node.body, node.orelse), node)
+        name = self._new_name()
+        test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('decides', node.test)), node)
+        arms = [
+            _call('arm', value, _named(name, node), ast.Constant(other))
+            for value, other in zip((node.body, node.orelse), reversed(hints))
+        ]
+        return ast.copy_location(ast.IfExp(test, *arms), node)
 
     def visit_If(self, node):
         mine, other = _assigned(node.body), _assigned(node.orelse)
+        hints, returned = _hints_of(node), [_returned(o) for o in (node.body, node.orelse)]
+        returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
+        name = self._new_name()
         node.test = self.visit(node.test)
         known = set(self.known)
-        node.body, kept = self._branch(node.body, known)
-        node.orelse, also = self._branch(node.orelse, known)
+        node.body, kept = self._branch(node.body, known, (name, returned[1]))
+        node.orelse, also = self._branch(node.orelse, known, (name, returned[0]))
         lost, self.known = sorted(kept ^ also), known | kept | also
-        returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
         if returns or not mine | other:
-            node.test = _call('decides', node.test)
+            decided = _call('decides', node.test)
+            self.passed.append((name, returned[0] + returned[1]))
+            node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), decided), node)
             return node
-        self.count += 1
-        name = f'__tile_{self.count}'
-        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], _call('if', node.test)), node)
+        both, where = ast.Constant(tuple(sorted(mine & other))), ast.Constant(name)
+        begun = _call('if', node.test, where, both, ast.Constant(hints))
+        begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], begun), node)
         node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
         after = [ast.copy_location(ast.Expr(ast.Call(_named(name, node), [], [])), node)]
         for o in lost:
@@ -144,12 +162,19 @@ class _Rewriter(ast.NodeTransformer):
             after.append(ast.copy_location(ast.Assign([ast.Name(o, ast.Store())], gone), node))
         return [ast.fix_missing_locations(o) for o in (begin, node, *after)]
 
-    def _branch(self, statements, known):
+    def _new_name(self):
+        self.count += 1
+        return f'__tile_{self.count}'
+
+    def _branch(self, statements, known, around):
         "A branch of an `if`, and the names that it adds to those known; what its loops forget is not among them"
-        self.known, found = set(known), []
+        self.known, found, passed = set(known), [], len(self.passed)
+        self.around.append(around)
         for o in statements:
             made = self.visit(o)
             found += made if isinstance(made, list) else [made]
+        self.around.pop()
+        del self.passed[passed:]
         return found, self.known - known
 
     def visit_ListComp(self, node):
@@ -167,7 +192,12 @@ class _Rewriter(ast.NodeTransformer):
             raise _Refusal(
                 'return inside of a loop', 'Keep the result in a variable, and return behind it.', node.lineno
             )
-        return self.generic_visit(node)
+        self.generic_visit(node)
+        late = [ast.Tuple([_named(k, node), ast.Constant(v)], ast.Load()) for k, v in self.around + self.passed if v]
+        if node.value and (late or self.last is not None):
+            others = ast.copy_location(ast.Tuple(late, ast.Load()), node)
+            node.value = _call('returned', node.value, ast.Constant(self.last), others)
+        return node
 
     def visit_For(self, node):
         if node.orelse:
@@ -202,6 +232,47 @@ class _Rewriter(ast.NodeTransformer):
         lost, self.known = sorted(_assigned(node.body) - known), known
         after = [ast.Assign([ast.Name(o, ast.Store())], _call('in_loop', ast.Constant(o), at=node)) for o in lost]
         return [node, *(ast.fix_missing_locations(ast.copy_location(o, node)) for o in after)]
+
+
+def _literal(node):
+    "The number that an expression is; None for another one"
+    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+        value = _literal(node.operand)
+        return None if value is None else -value
+    value = getattr(node, 'value', None) if isinstance(node, ast.Constant) else None
+    return value if isinstance(value, (int, float)) else None
+
+
+def _hint(node):
+    "What tells the type of an expression that is not run: a number, or the names in a load's pointer; or None"
+    if isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load' and node.args:
+        return tuple(o.id for o in ast.walk(node.args[0]) if isinstance(o, ast.Name))
+    return _literal(node)
+
+
+def _returned(statements):
+    "The hint of what a branch returns, as a tuple; an empty one if there is none"
+    found = next((_hint(o.value) for o in statements if isinstance(o, ast.Return)), None)
+    return () if found is None else (found,)
+
+
+def _hints_of(node):
+    "Of both branches of an `if`: (name, the hint of its last value, or another name that it is assigned) pairs"
+    return tuple(tuple(_hints(o).items()) for o in (node.body, node.orelse))
+
+
+def _hints(statements):
+    found = {}
+    for o in statements:
+        for name in _assigned([o]):
+            found.pop(name, None)
+        if isinstance(o, ast.Assign) and isinstance(o.targets[0], ast.Name):
+            value = _hint(o.value)
+            if value is not None:
+                found[o.targets[0].id] = value
+            elif isinstance(o.value, ast.Name) and o.value.id not in _assigned(statements):
+                found[o.targets[0].id] = o.value.id
+    return found
 
 
 def _is_atomic(node):
@@ -339,16 +410,94 @@ def _decides(v):
 
 
 class If:
-    "An `if` that assigns: what it decides by the kernel's values, the compiler does not know"
+    """An `if` that assigns: what it decides by the kernel's values, the compiler does not know.
 
-    def __init__(self, test):
+    It compiles both branches, one of which runs here. Of the other one `hints` tells what it assigns, and another
+    program, or call, may run it."""
+
+    def __init__(self, test, where, both, hints):
         self.condition = _decides(test)
-        self.late = type(test) is tensor
+        self.late, self.where, self.both, self.hints = type(test) is tensor, where, both, hints
         self.before = types_of(frame_of()) if self.late else {}
 
     def __call__(self):
-        if self.late:
-            keep_types(self.before, types_of(frame_of()), 'the if', 'in it')
+        if not self.late:
+            return
+        f = frame_of()
+        now, taken = types_of(f), bool(self.condition.data)
+        keep_types(self.before, now, 'the if', 'in it')
+        for k, v in self.hints[taken]:  # those of the `else`, where the first branch ran
+            _one_type(k, now.get(k), self.before.get(v) if isinstance(v, str) else _hinted(v, f))
+        seen = current().branches.setdefault(_where(f, self.where), {})
+        for k, t in seen.setdefault(not taken, {}).items():
+            _one_type(k, now.get(k), t)
+        seen.setdefault(taken, {k: now.get(k) for k in self.both})
+
+
+def _where(f, name):
+    "A place in a function that the compiler compiles once: by what it knows there, and by the calls that led there"
+    calls, known = [f.f_code, name], tuple((k, v) for k, v in f.f_locals.items() if is_number(v))
+    while f is not None and isinstance(f.f_globals, Names):
+        calls.append(f.f_lasti)
+        f = f.f_back
+    return *calls[:2], *calls[3:], known
+
+
+def _hinted(hint, f):
+    "The type that a hint tells: of a load that of its elements, whose shape is not known; or None"
+    if not isinstance(hint, tuple):
+        return None if hint is None else of_number(hint)
+    found = (f.f_locals.get(o) for o in hint)
+    return next((Elements(o.dtype.element_ty) for o in found if type(o) is tensor and o.dtype.is_ptr()), None)
+
+
+class Elements:
+    "The type of a value whose shape is not known"
+
+    def __init__(self, dtype):
+        self.dtype = dtype
+
+    def __eq__(self, other):
+        return self.dtype is getattr(other, 'scalar', None)
+
+    def __repr__(self):
+        return repr(self.dtype)
+
+
+def _one_type(name, a, b):
+    "Refuse a variable that has two types in the branches of an `if`, both compiled"
+    if a is not None and b is not None and not b == a:
+        raise refuse(f'{name} is {a} in one branch of the if and {b} in the other', _ONE_TYPE)
+
+
+_ONE_TYPE = 'The compiler compiles both: give them one type and shape, as in 0.0 for fp32, or convert with .to(...).'
+
+
+def _arm(v, test, other):
+    "What is chosen by a value of the kernel has one type in both arms; `other`: the hint of the other one"
+    if type(test) is not tensor or not (type(v) is tensor or is_number(v)):
+        return v
+    v, t = block_of(v), _hinted(other, frame_of())
+    if t is not None and not t == v.type:
+        raise refuse(f'`a if condition else b` of {v.type} and {t}', _ONE_TYPE)
+    return v
+
+
+def _returned_value(v, last, others):
+    "The compiler compiles every return of a function behind an `if` by values of the kernel: they have one type"
+    if type(v) is tensor or is_number(v):
+        hints = [last, *(o for test, given in others if type(test) is tensor for o in given)]
+        for t in (_hinted(o, frame_of()) for o in hints):
+            if t is not None and not t == (mine := block_of(v).type):
+                raise refuse(f'a function returns {mine} here and {t} elsewhere', _ONE_TYPE)
+    return v
+
+
+def _defined(v, name):
+    "A constexpr that is named: once, as the compiler does not assign it again"
+    if not isinstance(frame_of().f_locals.get(name, Forgotten(name)), Forgotten):
+        raise refuse(f'{name} is defined already, and a constexpr is not assigned again', 'Give it another name.')
+    return const(v)
 
 
 def _only(decision, name, value):
@@ -418,6 +567,7 @@ HOOKS = {
     for k, v in {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
         'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While, 'if': If,
-        'ignored': _ignored_result, 'only': _only, 'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
+        'ignored': _ignored_result, 'arm': _arm, 'returned': _returned_value, 'defined': _defined, 'only': _only,
+        'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
     }.items()
 }  # fmt: skip

@@ -38,6 +38,7 @@ class Run:
         self.trace = None
         self.lacking = 0  # the line of the running program that left lanes without a value
         self.recent = []  # what the running program has stored since its last barrier
+        self.branches = {}  # place of an `if` -> {which branch: {name: type}} so far
         self.told = set()  # (what, where) of the warnings so far
         self.asked = None, 0  # what the program asked last, and how often it got the same answer
 
