@@ -19,6 +19,7 @@ from importlib.machinery import ModuleSpec
 from pathlib import Path
 from time import perf_counter
 
+from .children import emulate_children
 from .doors import require
 from .numba_cuda import exchange
 from .utils import backend
@@ -369,16 +370,20 @@ _entered = []  # what `enable` entered, left when the process ends
 
 def enable(
     unchecked=False,  # without detectors
+    quiet=False,  # print nothing
 ) -> bool:  # is it the emulator?
-    "From now on this process finds a GPU: the emulator, told in one line. With a real one nothing is changed"
+    """From now on this process, and Python programs that it starts, find a GPU: the emulator, told in one line. With a
+    real one nothing is changed"""
     if backend() == 'gpu':
         return False
     if not _entered:
         _entered.append(as_gpu(unchecked))
         _entered[0].__enter__()
         atexit.register(_entered[0].__exit__, None, None, None)  # Python would close it among modules that are gone
+        emulate_children(unchecked)
         how = f'emulated, on the CPU{f"; {UNCHECKED}" if unchecked else ""}'
-        print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {how}")
+        if not quiet:
+            print(f"gridstride: no GPU is here; .cuda(), device='cuda', load_inline, numba.cuda and Triton are {how}")
     return True
 
 

@@ -415,3 +415,43 @@ torch::Tensor thrice(torch::Tensor x) {
 def test_get_sig_as_the_lectures_call_it():
     assert get_sig('twice', TWICE) == 'torch::Tensor twice(torch::Tensor x);'
     assert get_sig('thrice', TWICE) is None
+
+
+CHILD = """
+from numba import cuda
+import numpy as np, sys
+
+@cuda.jit
+def k(o): o[0] = 5
+
+o = np.zeros(1)
+k[1, 1](o)
+import torch
+print(o, torch.ones(3, device='cuda').sum().item(), torch.cuda.is_available())
+"""
+PARENT = """
+import os, subprocess, sys, torch, venv
+venv.create('other', symlinks=True)
+idle = 'import sys; print([k for k in map(lambda f: type(f).__name__, sys.meta_path) if k == "AtImport"]'
+idle += ', "gridstride" in sys.modules)'
+own = 'import sys, sitecustomize; print(sitecustomize.mine, "children" in str(sys.path))'
+os.makedirs('site')
+open('site/sitecustomize.py', 'w').write('mine = 3')
+beside = dict(os.environ, PYTHONPATH=os.environ['PYTHONPATH'] + os.pathsep + 'site')
+simulator = dict(os.environ, NUMBA_ENABLE_CUDASIM='1')
+def start(*words, env=None): return subprocess.Popen(words, env=env, stdout=subprocess.PIPE, text=True)
+started = [start(sys.executable, 'child.py'), start(sys.executable, '-c', idle), start('other/bin/python', '-c', idle)]
+started += [start(sys.executable, '-c', own, env=beside), start(sys.executable, '-c', idle, env=simulator)]
+for o in started: print(o.communicate()[0].strip())
+"""
+
+
+def test_python_programs_that_a_program_starts_are_emulated(tmp_path):
+    pytest.importorskip('numba')
+    (tmp_path / 'child.py').write_text(CHILD)
+    (tmp_path / 'p.py').write_text(PARENT)
+    r = run('p.py', folder=tmp_path)
+    said, idle, other, own, simulator = r.stdout.splitlines()[-5:]
+    assert said == '[5.] 3.0 True', r
+    assert idle == "['AtImport'] False"  # nothing is imported before it is asked for
+    assert other == '[] False' and simulator == '[] False' and own == '3 False'

@@ -1,0 +1,74 @@
+"""Python programs that an emulated program starts, `!python file.py` and `subprocess`: they find a GPU, too.
+
+The folder of a `sitecustomize` is put before PYTHONPATH: a Python of the same environment emulates as soon as it
+imports torch, numba or Triton. Another Python, such as that of another virtual environment, is left alone.
+"""
+
+import json
+import os
+import sys
+from pathlib import Path
+
+from .files import write_whole
+from .utils import cache_dir
+
+__all__ = ['emulate_children']
+
+_ASKED = 'GRIDSTRIDE_AS_GPU'  # the variable that tells a child: [its environment, where gridstride is, unchecked?]
+
+# Any Python may read it, an old one, too. It makes room for the machine's own `sitecustomize`.
+_HOOK = '''# Python programs that an emulated program starts find a GPU, too: see gridstride/children.py
+import json, os, sys
+
+_here = os.path.dirname(os.path.abspath(__file__))
+sys.path[:] = [p for p in sys.path if os.path.abspath(p or os.curdir) != _here]
+_ours = sys.modules.pop('sitecustomize', None)
+try:
+    import sitecustomize
+except ImportError:
+    sys.modules['sitecustomize'] = _ours
+
+
+class AtImport(object):
+    "A finder that emulates as soon as one of the modules that ask for a GPU is imported"
+
+    def __init__(self, root, unchecked):
+        self.root, self.unchecked = root, unchecked
+
+    def find_spec(self, name, path=None, target=None):
+        if name not in ('torch', 'numba', 'triton'):
+            return None
+        sys.meta_path.remove(self)
+        if name == 'triton':
+            self.emulate()
+        found = (f.find_spec(name, path) for f in sys.meta_path if hasattr(f, 'find_spec'))
+        spec = next((o for o in found if o is not None), None)
+        if spec is not None and name != 'triton':
+            execute = spec.loader.exec_module
+            spec.loader.exec_module = lambda module: (execute(module), self.emulate())
+        return spec
+
+    def emulate(self):
+        sys.path.append(self.root)
+        from gridstride import as_gpu
+        as_gpu.enable(self.unchecked, quiet=True)
+
+
+_asked = json.loads(os.environ.get('GRIDSTRIDE_AS_GPU') or 'null')
+if _asked and _asked[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDASIM'):
+    sys.meta_path.insert(0, AtImport(*_asked[1:]))
+'''
+
+
+def emulate_children(
+    unchecked,  # without detectors
+):
+    "From now on Python programs that this process starts are emulated"
+    folder = cache_dir() / 'children'
+    file = folder / 'sitecustomize.py'
+    if not file.is_file() or file.read_text(encoding='utf-8') != _HOOK:
+        folder.mkdir(parents=True, exist_ok=True)
+        write_whole(file, _HOOK)
+    os.environ[_ASKED] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
+    paths = os.environ.get('PYTHONPATH', '').split(os.pathsep)
+    os.environ['PYTHONPATH'] = os.pathsep.join([str(folder), *(p for p in paths if p and p != str(folder))])
