@@ -75,6 +75,7 @@ __all__ = [
     'OutOfMemory',
     'OpenResult',
     'MissingBarrier',
+    'TunedInPlace',
     'UndefinedLanes',
     'WrongArgument',
     'ALWAYS',
@@ -264,6 +265,10 @@ class EarlyReturn(RuntimeWarning):
 
 class OutOfMemory(RuntimeWarning):
     "An allocation has failed: the emulated device has no more memory than the machine has to give"
+
+
+class TunedInPlace(RuntimeWarning):
+    "Autotuning runs a kernel many times on the arguments of a launch, and a second run changes the result"
 
 
 class OpenResult(RuntimeWarning):
@@ -869,6 +874,11 @@ WORDS = {
         'By itself it has what is free on this machine, where with checks each byte takes eleven; '
         'GRIDSTRIDE_DEVICE_MEMORY=8G, or cpp.options(memory=...), gives it another size.',
     ),
+    ('launch', 'tuned'): Words(
+        '{kernel}: autotune times {configs} configs on the arguments of the launch, each by many runs, and a second '
+        'run changes {array}: the first launch on a GPU gives a wrong result',
+        "Name the array in the decorator: triton.autotune(..., {argument}=['{array}']).",
+    ),
     ('launch', 'program_arguments'): Words('{problem}', 'It takes {signature}.'),
     ('launch', 'program_grid'): Words(
         'the grid is {given}',
@@ -1088,6 +1098,7 @@ WARNINGS = {
     'returned': ('synccheck', EarlyReturn),
     'undefined_lane': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),
+    'tuned': ('launch', TunedInPlace),
     'shifted_too_far': ('crash', OpenResult),
     'does_not_fit': ('crash', OpenResult),
 }

@@ -894,3 +894,68 @@ def test_programs_that_take_both_branches_have_one_type():
     run(kernel, (1,), *args, HALF=False)
     with pytest.raises(NotCompiled, match='v is int32 in one branch of the if and fp32 in the other'):
         run(kernel, (2,), *args, HALF=False)
+
+
+# Autotuning runs a kernel many times
+
+@triton.jit
+def clip_kernel(x_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0)*B + tl.arange(0, B)
+    tl.store(x_ptr + i, tl.maximum(tl.load(x_ptr + i, mask=i < n, other=0.), 0.), mask=i < n)
+
+@triton.jit
+def double_kernel(x_ptr, n, B: tl.constexpr):
+    i = tl.program_id(0)*B + tl.arange(0, B)
+    tl.store(x_ptr + i, tl.load(x_ptr + i, mask=i < n, other=0.)*2, mask=i < n)
+
+@triton.jit
+def count_kernel(x_ptr, n, B: tl.constexpr): tl.atomic_add(x_ptr, 1.)
+
+@triton.jit
+def in_turn_kernel(x_ptr, n, B: tl.constexpr):
+    while tl.atomic_cas(x_ptr, 0., 1.) == 1.: pass
+    tl.atomic_xchg(x_ptr, 0.)
+
+@triton.jit
+def waiting_kernel(x_ptr, n, B: tl.constexpr):
+    while tl.atomic_add(x_ptr, 0.) != tl.program_id(0): pass
+    tl.atomic_add(x_ptr, 1.)
+
+@pytest.mark.parametrize('decorator', ['triton', 'stand-in'])
+@pytest.mark.parametrize('kernel, argument', [
+    (double_kernel, 'restore_value'), (count_kernel, 'reset_to_zero'), (waiting_kernel, 'reset_to_zero'),
+    (clip_kernel, None), (in_turn_kernel, None)], ids=lambda o: getattr(o, '__name__', o))
+def test_autotune_of_a_kernel_that_changes_its_arguments(kernel, argument, decorator):
+    from gridstride.tile import standin
+    autotune = triton.autotune if decorator == 'triton' else standin.autotune
+    configs = [triton.Config(dict(B=b)) for b in (32, 64)]
+    def heard(configs=configs, times=1, **options):
+        tuned = tile.checked(autotune(configs, key=['n'], **options)(kernel))
+        x = torch.ones(64) if kernel is double_kernel else torch.zeros(64)
+        with warnings.catch_warnings(record=True) as found:
+            warnings.simplefilter('always')
+            for _ in range(times): tuned[(2,)](x, 64)
+        return [o.message for o in found if isinstance(o.message, TunedInPlace)], x
+    found, x = heard()
+    assert [(o.code, o.fields['array'], o.fields['argument']) for o in found] == \
+        [('tuned', 'x_ptr', argument)]*bool(argument)
+    once = {double_kernel: 2, count_kernel: 2, waiting_kernel: 2}.get(kernel, 0)
+    assert x[0].item() == once and x.max() == once  # of one run
+    if kernel is double_kernel: assert len(heard(times=2)[0]) == 1  # tuned once for one key
+    assert not heard(configs[:1])[0] and (not argument or not heard(**{argument: ['x_ptr']})[0])
+
+
+def test_an_argument_that_autotune_resets_is_zero_at_first():
+    kernel = tile.checked(triton.autotune([triton.Config(dict(B=b)) for b in (32, 64)], ['n'], reset_to_zero=['x_ptr'])(
+        count_kernel))
+    x = torch.full((1,), 5.)
+    for want in 2, 4:
+        kernel[(2,)](x, 1)
+        assert x.item() == want
+
+
+def test_an_atomic_of_a_block_through_one_pointer_is_refused():
+    @triton.jit
+    def kernel(x_ptr): tl.atomic_max(x_ptr, tl.arange(0, 8))
+    with pytest.raises(NotCompiled, match='is stored through pointers of shape'):
+        run(kernel, (1,), torch.zeros(8, dtype=torch.int32))

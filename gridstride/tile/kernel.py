@@ -14,6 +14,7 @@ from .memory import is_array, wrap
 from .rebind import Bound, function_of, unwrapped
 from .run import Run, enter, not_begun
 from .trace import recorder
+from .tuning import run_tuned, tuner_of
 from .types import const, named
 
 __all__ = ['checked', 'Checked', 'OPTIONS']
@@ -38,7 +39,7 @@ class Checked:
         self.names = list(self.signature.parameters)
         self.constants = {k for k, p in self.signature.parameters.items() if _is_constexpr(p.annotation)}
         self.unspecialized = _unspecialized(self.jitted)
-        self._told = False
+        self._told, self._tuned = False, set()
 
     arg_names = property(lambda self: self.names, doc='the names of its arguments')
     fn = property(
@@ -70,8 +71,14 @@ class Checked:
         "Launch it: one program for each position of the grid"
         values = self._arguments(args, meta)
         sizes = self._grid(grid, values)
-        if not warmup:
-            _Launch(self, sizes, values).run()
+        if warmup:
+            return
+        launch = _Launch(self, sizes, values)
+        tuner = tuner_of(self.kernel, values, self._tuned)
+        if tuner:
+            run_tuned(tuner, launch, values, lambda: _Launch(self, sizes, self._arguments(args, meta)))
+        else:
+            launch.run()
 
     def _wrong(self, problem):
         return _launch('program_arguments', self.__name__, problem=problem, signature=', '.join(self.names))

@@ -397,6 +397,8 @@ def _atomic(name, p, value, mask, expected, sem):
     value = convert(block_of(value), t)
     value, lacks = value.data, value.lacks
     p, m = _masked(p, mask)
+    if value.ndim and value.shape != p.data.shape:
+        _fits_pointer(value, p.data.shape)
     old = np.zeros(p.data.shape, t.np)
     if m is not None and not m.ndim:
         return tensor(old[()], t)

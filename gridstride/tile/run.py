@@ -32,6 +32,7 @@ class Run:
         self.known, self.over = (), None  # what atomics told the running program, and what that makes of all others
         self.sure = {}  # of what is over: what a barrier stood behind
         self.barrier = 0  # the running program's last access before its last barrier
+        self.tuned = False  # does an autotuner run it again, on what it leaves?
         self.kept = [], 0  # `recent` and `barrier` before its last atomic
         self.regions = []
         self.others = {}  # age -> tensors that it was not given, once an address asks for them

@@ -17,7 +17,7 @@ class Shadow:
         self.region = region
         self.wrote = self.updated = self.first = self.last = None
         self.reads = []  # of a memory that nobody has written yet: (offsets, stamp)
-        self.noted = 0
+        self.noted, self.reused = 0, False  # reused: was an element updated, or read and then written?
         self.unwritten = None
         self.clocks = None  # at elements that atomics have touched: what they tell of
 
@@ -79,6 +79,8 @@ class Shadow:
                     self._begin()
                 return
             self._begin()
+        if run.tuned and (verb == 'atomic' or verb == 'written' and self.first[at].any()):
+            self.reused = True
         suspects = [self.wrote]
         if verb != 'atomic':
             suspects.append(self.updated)

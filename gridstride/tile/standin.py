@@ -61,8 +61,10 @@ class Config:
 class Tuned:
     "A kernel with configs to choose from; the first one is taken, as nothing is timed on a CPU"
 
-    def __init__(self, fn, configs, key):
+    def __init__(self, fn, configs, key, reset_to_zero=None, restore_value=None, pre_hook=None, **options):
         self.fn, self.configs, self.keys = fn, list(configs), key
+        self.reset_to_zero, self.restore_value = reset_to_zero or (), restore_value or ()
+        self.user_defined_pre_hook = pre_hook is not None
         self.arg_names, self.best_config = fn.arg_names, self.configs[0]
 
 
@@ -78,7 +80,7 @@ def autotune(configs, key, **options):
     "A kernel that picks one of its configs; without a GPU the first"
     if not configs:
         raise ValueError('triton.autotune without configs: give at least one triton.Config')
-    return lambda fn: Checked(Tuned(_inner(fn), configs, key))
+    return lambda fn: Checked(Tuned(_inner(fn), configs, key, **options))
 
 
 def heuristics(values):

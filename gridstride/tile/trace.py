@@ -8,7 +8,7 @@ import numpy as np
 
 from .. import counting
 
-__all__ = ['Counters', 'Trace', 'trace', 'recorder']
+__all__ = ['Counters', 'Trace', 'trace', 'paused', 'recorder']
 
 _SECTOR = 32  # bytes that memory gives at once
 
@@ -108,6 +108,16 @@ _recorder = [None]
 def recorder():
     "The trace that records now, or None"
     return _recorder[0]
+
+
+@contextmanager
+def paused():
+    "Nothing is recorded inside of the `with` block"
+    before, _recorder[0] = _recorder[0], None
+    try:
+        yield
+    finally:
+        _recorder[0] = before
 
 
 @contextmanager

@@ -1,0 +1,74 @@
+"""What `triton.autotune` does to the arguments of a launch: it times each config by many runs on them, and each run finds
+what the one before has left. Here a second run shows whether that changes the result."""
+
+import contextlib
+import io
+
+import numpy as np
+
+from ..findings import KernelError, warn_of
+from ..options import change, settings
+from .trace import paused
+
+__all__ = ['tuner_of', 'run_tuned']
+
+
+def tuner_of(kernel, values, tuned):
+    "The autotuner that would time its configs for these arguments, as it has not yet; or None"
+    while kernel is not None and not getattr(kernel, 'configs', None):
+        kernel = getattr(kernel, 'fn', None)
+    if kernel is None or len(kernel.configs) < 2 or getattr(kernel, 'user_defined_pre_hook', False):
+        return None
+    key = tuple(repr(values.get(k)) for k in getattr(kernel, 'keys', None) or ())
+    key += tuple(str(v.dtype) for v in values.values() if hasattr(v, 'dtype') and hasattr(v, 'shape'))
+    if key in tuned:
+        return None
+    tuned.add(key)
+    return kernel
+
+
+def run_tuned(tuner, launch, values, again):
+    "Run a launch whose arguments are those of an autotuner; `again()` gives a launch of the same once more"
+    reset, restored = ([values[k] for k in getattr(tuner, o, None) or ()] for o in ('reset_to_zero', 'restore_value'))
+    before = [_copied(o) for o in restored]
+    _clear(reset)
+    run = launch.run_
+    run.tuned = True
+    zero = {o.name for o in run.regions if not o.flat.any()}
+    launch.run()
+    named = {*(getattr(tuner, 'reset_to_zero', None) or ()), *(getattr(tuner, 'restore_value', None) or ())}
+    suspects = [o for o in run.regions if o.shadow.reused and o.name not in named]
+    if not suspects:
+        return
+    after = [o.flat.copy() for o in run.regions]
+    _clear(reset)
+    for o, was in zip(restored, before):
+        o[...] = was
+    changed = _changed(again, run.regions, after, suspects)
+    for o, was in zip(run.regions, after):
+        if o.writable:
+            o.flat[...] = was
+    if changed:
+        argument = 'reset_to_zero' if changed in zero else 'restore_value'
+        warn_of('tuned', 'triton', dict(kernel=launch.kernel.__name__, configs=len(tuner.configs), array=changed,
+                                        argument=argument))  # fmt: skip
+
+
+def _changed(again, regions, after, suspects):
+    "The name of an array that a second run changes, or the first suspect if it does not end; or None"
+    try:
+        with change(settings, checks=()), paused(), contextlib.redirect_stdout(io.StringIO()):
+            again().run()
+    except KernelError:
+        return suspects[0].name
+    pairs = zip(regions, after)
+    return next((o.name for o, was in pairs if o in suspects and o.flat.tobytes() != was.tobytes()), None)
+
+
+def _copied(a):
+    return a.copy() if isinstance(a, np.ndarray) else a.clone()
+
+
+def _clear(arrays):
+    for o in arrays:
+        o[...] = 0
