@@ -7,6 +7,7 @@ import pytest
 
 from gridstride import sim
 from gridstride.findings import ALWAYS
+from gridstride.options import change, settings
 from gridstride.sim import cuda
 from gridstride.sim.cuda import syncthreads as sync
 
@@ -796,6 +797,19 @@ wrong('one reads what one writes', 'racecheck', 'x',
       ('x[t] =','cuda.syncthreads(); x[t] ='), (1,64), lambda: (Z(64),), 's', (0,),
       who=lambda e: e.other.thread==(5,0,0)!=e.thread)
 
+FRESH = lambda: (cuda.device_array(64), Z(64))
+wrong('read before another thread writes', 'racecheck', 'd, out',
+      'if t < 16: out[t] = d[t+16] # there\nif t >= 16: d[t] = 1 # here', ('= d[t+16]','= t'), (1,32), FRESH, 'd',
+      who=lambda e: e.index==e.thread[:1])
+wrong('shared read before another thread writes', 'racecheck', 'x',
+      's = cuda.shared.array(32, np.float64)\nif t < 16: x[t] = s[t+16] # there\nif t >= 16: s[t] = 1 # here',
+      ('= s[t+16]','= t'), (1,32), lambda: (Z(32),), 's', who=lambda e: e.index==e.thread[:1])
+wrong('read before another block writes', 'racecheck', 'd, out',
+      'out[i] = d[63-i] # there\nd[i] = 1 # here', ('= d[63-i]','= i'), (2,32), FRESH, 'd',
+      who=lambda e: e.block!=e.other.block)
+wrong('counted before it is cleared', 'racecheck', 'd, out',
+      'if t==20: cuda.atomic.add(d, 0, 1) # there\nif t==0: d[0] = 0 # here', ('t==0','t==99'), (1,32),
+      lambda: (cuda.to_device(Z(1)),Z(1)), 'd', (0,), (0,0,0), (0,0,0))
 wrong('shared not written', 'initcheck', 'x',
       's = cuda.shared.array(64, np.float64)\nif t < 32: s[t] = 1\ncuda.syncthreads()\nx[i] = s[t] # here',
       ('t < 32','t < 64'), (2,64), lambda: (Z(128),), 's', who=lambda e: e.index==e.thread[:1] and e.index[0] >= 32)
@@ -900,6 +914,39 @@ def test_checks_can_be_switched_off():
                         ('barrier in a branch','none'),('histogram','none')):
         _,src,_,config,args,_,_ = WRONG[name]
         with sim.options(checks=checks): cell(src, name).k[config](*args())
+
+@pytest.fixture
+def one_by_one():
+    with change(settings, lanes=32): yield
+
+def unwritten(body, grid, error, **options):
+    src = HEAD % 'd, out' + ''.join(f'    {l}\n' for l in body.split('\n'))
+    with sim.options(**options), pytest.raises(error) as e:
+        cell(src, 'unwritten').k[grid, 32](cuda.device_array(32*grid), np.zeros(32*grid))
+    assert e.value.line==line(src, '# here')
+    return e.value
+
+def test_what_a_block_that_runs_later_writes_is_a_race(one_by_one):
+    e = unwritten('out[i] = d[d.size-1-i] # here\nd[i] = 1', 4, sim.RacecheckError)
+    assert (e.code,e.other.line)==('race_of_blocks',e.line+1) and e.block!=e.other.block and e.array=='d'
+
+@pytest.mark.parametrize('body', [
+    'd[i] += 1. # here', 'cuda.atomic.add(d, 0, 1.) # here', 'out[i] = d[i] # here\nd[i] = 1',
+    'out[i] = d[i^1] # here\ncuda.syncthreads()\nd[i] = 1', 'if i==40: d[0] = 1\nif i==0: out[0] = d[1] # here'])
+def test_what_no_other_thread_writes_unordered_is_uninitialized(body, one_by_one):
+    unwritten(body, 2, sim.InitcheckError)
+
+def test_what_is_read_before_the_grids_barrier_and_written_behind_is_uninitialized():
+    unwritten('if i < 32: out[i] = d[i+32] # here\ncuda.cg.this_grid().sync()\nif i >= 32: d[i] = 1', 2,
+              sim.InitcheckError)
+
+def test_what_comes_of_an_uninitialized_value_is_not_reported_before_its_read():
+    unwritten('while d[0]==0: pass # here', 1, sim.InitcheckError)
+    unwritten('j = int(d[0]) # here\nout[j-1] = 1', 1, sim.InitcheckError)
+    unwritten('if t==3: out[0] = d[0]\nif t==9: out[99] = 1 # here', 1, sim.MemcheckError)
+
+def test_without_racecheck_a_read_before_the_write_is_uninitialized():
+    unwritten('if t < 16: out[t] = d[t+16] # here\nelse: d[t] = 1', 1, sim.InitcheckError, checks='no racecheck')
 
 def test_racecheck_alone_sees_a_race_in_shared_memory_of_another_block():
     "Without memcheck an index may reach there, and the barriers of two blocks order nothing between them"

@@ -7,10 +7,11 @@ and the time and does not keep. "Time" counts accesses; it goes on from launch t
 import sys
 import time
 from functools import partial
+from typing import NamedTuple
 
 import numpy as np
 
-from ..findings import Access, warn_of
+from ..findings import Access, exception_of, warn_of
 from ..options import checking, settings
 
 __all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
@@ -96,21 +97,64 @@ class Memcheck:
         raise run.finding('memcheck', code, site, by=lane, array=v.name, index=at, shape=shape)
 
 
+class UnwrittenRead(NamedTuple):
+    "A read of an element that no thread has written so far"
+
+    place: object  # a `findings.Place`
+    view: object  # the array
+    off: int  # of the element
+    block: int  # number of the reader's block
+    time: int
+    atomic: bool
+
+    def error(self):
+        "Its finding"
+        code = {'shared': 'unwritten_shared', 'local': 'unwritten_local'}.get(self.view.mem.space, 'unwritten')
+        return exception_of('initcheck', code, 'python', element_at(self.view, self.off), self.place)
+
+
 class Initcheck:
-    "What is read was written before"
+    """What is read was written before.
 
-    def __init__(self, on):
-        self.on = on
+    If another thread writes the element later, and nothing orders the two, it is a race. So the first such read is
+    noted, and raised when no later write can be a race with it."""
 
-    def read(self, run, lanes, v, off, wrote, site):
+    def __init__(self, on, racecheck):  # racecheck: the detector of such a race
+        self.on, self.racecheck = on, racecheck
+        self.noted = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of such memory
+
+    def read(self, run, lanes, v, off, wrote, site, atomic=False):
         "`lanes` read the elements at `off`, last written at the times `wrote`"
-        if not self.on or not v.mem.fresh:
+        if not self.on or not v.mem.fresh or v.mem.space in self.noted:
             return
         unwritten = wrote == 0
         if unwritten.any():
             i = np.argmax(unwritten)
-            code = {'shared': 'unwritten_shared', 'local': 'unwritten_local'}.get(v.mem.space, 'unwritten')
-            raise run.finding('initcheck', code, site, by=lanes[i], **element_at(v, off[i]))
+            place, block = run.place(site, lane=lanes[i]), int(run.g.b[lanes[i]])
+            read = UnwrittenRead(place, v, int(off[i]), block, run.now, atomic)
+            if v.mem.space == 'local' or not self.racecheck.on:
+                raise read.error()
+            self.noted[v.mem.space] = read
+
+    def at_barrier(self, first, met):
+        "Raise the read of shared memory, if its block is one of `met`, which are counted from number `first`"
+        if 'shared' in self.noted and self.noted['shared'].block - first in met:
+            raise self.noted['shared'].error()
+
+    def at_end(self, run, space):
+        "Raise the read of this memory: whoever could write it has ended, or comes after the grid's barrier"
+        if read := self.noted.get(space):
+            raise self.racecheck.written_later(run, read) or read.error()
+
+    def cause_of(self, error):
+        """The finding of a noted read, if what `error` says may come of the value that it got, else None.
+
+        Of an index that holds for the same thread only. Threads that a barrier misses have read all they would."""
+        kind, who = getattr(error, 'kind', None), (getattr(error, 'block', None), getattr(error, 'thread', None))
+        for space, read in self.noted.items():
+            same = (read.place.block, read.place.thread) == who
+            if {'timeout': True, 'assert': True, 'memcheck': same, 'synccheck': space == 'global'}.get(kind):
+                return read.error()
 
 
 _MOST_HELD = 1 << 16  # races that swaps may still check
@@ -279,6 +323,18 @@ class Racecheck:
             fields['second'] = tuple(element_at(v.mem.views[name], off[i]).values())
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
 
+    def written_later(self, run, read):
+        "The race of an `UnwrittenRead` with another block that wrote the element later, without a fence; or None"
+        shadow = read.view.mem.shadow
+        time, thread = int(shadow.wrote[read.off]), shadow.writer[read.off]
+        ordered = thread // run.g.threads == read.block or read.atomic and shadow.atomic[read.off] or run.order.fenced
+        if time <= read.time or ordered:
+            return None
+        there = next(o for t, o, _ in reversed(self.history) if t == time)
+        other = Access(there.line, *run.g.who_is(thread), there.source, there.file)
+        fields = dict(before='written', now='read', **element_at(read.view, read.off))
+        return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.place, other)
+
     def same_value(self, run, v, off, site):
         "Warn, once for each place in the kernel"
         place = run.program.sites[site]
@@ -424,7 +480,8 @@ class Detectors:
     def __init__(self):
         self.memcheck = Memcheck(checking('memcheck'))
         self.racecheck = Racecheck(checking('racecheck'), inside=self.memcheck.on)
-        self.initcheck, self.synccheck = Initcheck(checking('initcheck')), Synccheck(checking('synccheck'))
+        self.initcheck = Initcheck(checking('initcheck'), self.racecheck)
+        self.synccheck = Synccheck(checking('synccheck'))
         self.shadowed = self.racecheck.on or self.initcheck.on
 
     def read(self, run, lanes, v, off, site):
@@ -440,7 +497,7 @@ class Detectors:
         shadow = v.mem.shadow
         wrote = shadow.wrote[off]
         if atomic and value is None:
-            self.initcheck.read(run, lanes, v, off, wrote, site)
+            self.initcheck.read(run, lanes, v, off, wrote, site, atomic)
         if self.racecheck.on:
             self.racecheck.write(run, lanes, v, off, wrote, value, site, atomic)
             self.racecheck.note(run, v, site)

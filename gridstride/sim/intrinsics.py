@@ -254,7 +254,7 @@ def _grid_sync(run, m, site):
     run.barrier(m, site)
     if run.program.waits:
         return _meet(run, m, site)
-    run.order.start = run.now
+    run.order_all()
 
 
 def _meet(run, m, site):
@@ -262,7 +262,8 @@ def _meet(run, m, site):
     here = run.at_grid
     here.add(run.g.first)
     if len(here) == run.grid.size:
-        run.at_grid, run.order.start = set(), run.now
+        run.at_grid = set()
+        run.order_all()
         run.changes += 1
     while run.at_grid is here:
         if run.never is not None:

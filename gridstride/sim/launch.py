@@ -50,7 +50,7 @@ def _launch(prog, grid, block, dynamic, args, trace):
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None
     except Exception as e:
-        raise with_its_line(prog, values, e) from None
+        raise with_its_line(prog, values, run.detectors.initcheck.cause_of(e) or e) from None
     finally:
         Run.current, Run.now = outer, run.now
 
@@ -78,8 +78,11 @@ def _groups(run, prog, values):
             residents.begin(steps)
         else:
             run.detectors.racecheck.tell_held(run, run.g.all)
+            run.detectors.initcheck.at_end(run, 'shared')
         show(i + 1)
     residents.end()
+    for space in ('global', 'shared'):
+        run.detectors.initcheck.at_end(run, space)
 
 
 class _Progress:

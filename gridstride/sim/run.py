@@ -111,12 +111,18 @@ class Run:
         self.detectors.racecheck.tell_held(self, m)
         self.now += 1
         if m is self.g.all:
-            self.order.meet(self.g, np.arange(self.g.count), self.now)
+            met = np.arange(self.g.count)
         else:
-            here = self.detectors.synccheck.barrier(self, m, site)
-            self.order.meet(self.g, np.flatnonzero(here > 0), self.now)
+            met = np.flatnonzero(self.detectors.synccheck.barrier(self, m, site) > 0)
+        self.detectors.initcheck.at_barrier(self.g.first, met)
+        self.order.meet(self.g, met, self.now)
         if self.trace is not None:
             self.trace.barrier(self, m, site)
+
+    def order_all(self):
+        "The grid's barrier: all that was before is in order"
+        self.detectors.initcheck.at_end(self, 'global')
+        self.order.start = self.now
 
     # What is said of it
 
