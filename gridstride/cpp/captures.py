@@ -3,6 +3,8 @@
 On the emulator they are references, which each lambda that names one shall capture as a reference.
 """
 
+from bisect import bisect
+
 from .declarations import BUILTIN, KEYWORDS, declared_name, read_declaration, specifiers
 from .edits import Edits
 from .tokens import WrongSource
@@ -13,17 +15,33 @@ _QUALIFIERS = '*', '&', '&&', 'const', 'volatile', '__restrict__', '__restrict'
 def rewrite_captures(e: Edits):
     "`[=] { s[i] = 0; }` becomes `[=, &s] { s[i] = 0; }`; `WrongSource` for a lambda that captures `s` itself"
     c = e.code
-    declared = [o for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for o in _names(c, i)]
-    for i in c.find('[') if declared else ():
+    declared = {o for i in c.find_specifiers('__shared__') if c.scope(i) == 'code' for o in _names(c, i)}
+    if not declared or not c.find('['):
+        return
+    known = dict.fromkeys(c[o] for o in sorted(declared))
+    known.update({name: _declarations(c, name, declared) for name in known})
+    by_macros = _in_macros(e, known)
+    for i in c.find('['):
         if (body := _body(c, i)) is None:
             continue
-        own = _parameters(c, c.mate[i] + 1)
-        names = [o for o in dict.fromkeys(map(c.__getitem__, declared)) if o not in own]
-        shared = [o for o in names if _is_shared(c, o, declared, body)]
+        own, used = _parameters(c, c.mate[i] + 1), _used(c, body, by_macros)
+        meant = dict.fromkeys([*used, *map(c.__getitem__, range(i, c.mate[i]))])
+        shared = [o for o in known if o in meant and o not in own and _is_shared(known[o], declared, body)]
         _refuse_captured(c, i, shared)
         end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
-        captured = ', '.join(f'&{o}' for o in shared if not by_reference and _is_used(e, o, body))
+        captured = ', '.join(f'&{o}' for o in shared if not by_reference and o in used)
         e.insert(c.tokens[end].start, f', {captured}' if captured and end > i + 1 else captured)
+
+
+def _in_macros(e, names):
+    "Name of a macro -> those of `names` that are in its body"
+    return {m.name: [c for c in {*map(m.__getitem__, range(len(m)))} if c in names] for m in e.macros}
+
+
+def _used(c, body, by_macros):
+    "The names that a lambda's `body` means, itself or by a macro"
+    used = {c[k] for k in range(body + 1, c.mate[body]) if c[k - 1] not in ('.', '->', '::')}
+    return used.union(*(by_macros[o] for o in used if o in by_macros))
 
 
 def _refuse_captured(c, i, shared):
@@ -31,13 +49,6 @@ def _refuse_captured(c, i, shared):
         if c[b - 1] in shared and (b - a == 1 or b - a == 2 and c[a] == '&'):
             what = f'{c[b - 1]} is in shared memory, and so static: no lambda captures it, leave it out'
             raise c.error(WrongSource, what, b - 1)
-
-
-def _is_used(e, name, body):
-    "Does a lambda's `body` name the variable, itself or by a macro?"
-    c = e.code
-    by = {name} | {m.name for m in e.macros if m.find(name)}
-    return any(body < k < c.mate[body] and c[k - 1] not in ('.', '->', '::') for k in c.find(*by))
 
 
 def _names(c, i):
@@ -61,10 +72,16 @@ def _parameters(c, i):
     return [c[o[0]] for o in found if o]
 
 
-def _is_shared(c, name, declared, body):
-    "Is `name`, where a lambda's `body` begins, one of the variables `declared` in shared memory?"
-    seen = [k for k in c.find(name) if k < body < _end_of_scope(c, k) and (k in declared or _is_declared(c, k))]
-    return bool(seen) and seen[-1] in declared
+def _declarations(c, name, declared):
+    "(token, end of its scope) of each declaration of a name"
+    return [(k, _end_of_scope(c, k)) for k in c.find(name) if k in declared or _is_declared(c, k)]
+
+
+def _is_shared(known, declared, body):
+    "Is the name with these declarations, where a lambda's `body` begins, one of those `declared` in shared memory?"
+    before = range(bisect(known, (body,)) - 1, -1, -1)
+    last = next((known[n][0] for n in before if known[n][1] > body), None)
+    return last in declared
 
 
 def _end_of_scope(c, k):

@@ -5,6 +5,7 @@ namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
 """
 
 import itertools
+from bisect import bisect, bisect_left
 
 from .preprocessor import directive_word
 from .tokens import WrongSource, error_at, line_at
@@ -20,6 +21,7 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
+_STEP = 8  # of so many tokens that a walk passes one is remembered: another walk meets it soon
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
@@ -40,34 +42,68 @@ class Code:
             else:
                 self.tokens.append(t)
         self._texts, self._places = [t.text for t in self.tokens], {}
+        self._n = len(self._texts)
+        self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
+        self._directive_places = self._directive_starts = None
+        self._ends = {}  # stops of `until` -> token that a walk has passed -> where the walk ended
         self._match_brackets()
 
     def __len__(self):
         return len(self.tokens)
 
     def __getitem__(self, i):
-        return self._texts[i] if 0 <= i < len(self._texts) else ''
+        return self._texts[i] if 0 <= i < self._n else ''
 
     def find(self, *texts):
         "The indices of the tokens that are one of `texts`, in order"
+        places = self._find_places()
+        found = [places[o] for o in {*texts} if o in places]
+        return sorted(itertools.chain(*found))
+
+    def find_between(self, text, start, end):
+        "The indices in `start:end` of the tokens that are `text`, in order"
+        places = self._find_places().get(text, ())
+        return places[bisect_left(places, start) : bisect_left(places, end)]
+
+    def has_directive(self, start, end, text=''):
+        "Is there a preprocessor line with `text` in it before one of the tokens `start:end`?"
+        if self._directive_places is None:
+            self._directive_places = sorted(self.directives)
+        places = self._directive_places
+        here = places[bisect_left(places, start) : bisect_left(places, end)]
+        return any(text in d.text for i in here for d in self.directives[i])
+
+    def is_cut(self, start, end):
+        "Does a preprocessor line begin between these two places of the source?"
+        if self._directive_starts is None:
+            self._directive_starts = sorted(d.start for ds in self.directives.values() for d in ds)
+        return bisect(self._directive_starts, start) < bisect_left(self._directive_starts, end)
+
+    def find_any(self, texts):
+        "`find` for a set of texts that may be larger than this code"
+        places = self._find_places()
+        return self.find(*(texts & places.keys()))
+
+    def _find_places(self):
         if not self._places:
             for i, text in enumerate(self._texts):
                 self._places.setdefault(text, []).append(i)
-        found = [self._places[o] for o in {*texts} if o in self._places]
-        return sorted(itertools.chain(*found))
+        return self._places
 
     def find_specifiers(self, *words):
         "The indices of the tokens that stand for one of these specifiers, alone or as a macro's name, in order"
-        names = [name for name, of in self.aliases.items() if not set(words).isdisjoint(of)]
+        places = self._find_places()
+        names = [o for o in places if o in self.aliases] if len(places) < len(self.aliases) else self.aliases
+        names = [o for o in names if not set(words).isdisjoint(self.aliases[o])]
         return [i for i in self.find(*words, *names) if not set(words).isdisjoint(self.words(i))]
 
     def is_word(self, i):
         "Is token `i` a name or a keyword?"
-        return 0 <= i < len(self.tokens) and self.tokens[i].kind == 'word'
+        return 0 <= i < self._n and self.tokens[i].kind == 'word'
 
     def is_string(self, i):
         "Is token `i` a string literal?"
-        return 0 <= i < len(self.tokens) and self.tokens[i].kind == 'string'
+        return 0 <= i < self._n and self.tokens[i].kind == 'string'
 
     def words(self, i):
         "The specifiers that token `i` stands for, if a macro's name, else itself"
@@ -119,35 +155,84 @@ class Code:
         elif self.strict:
             raise self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
 
-    # `<` and `>` are brackets only sometimes.
+    # `<` and `>` are brackets only sometimes. One walk finds the mates of all that it passes, and each token of a list
+    # of comparisons is passed once.
     def angle(self, i):
         "Index of the `>` that closes the `<` at `i`; None where that compares"
-        depth = 0
-        while i < len(self):
-            depth += (self[i] == '<') - (self[i] == '>')
-            if not depth:
+        if i not in self._angles:
+            if self[i] != '<':
                 return i
-            if self[i] in CLOSES or self[i] == ';':
+            self._pair_angles(i)
+        return self._angles[i]
+
+    def _pair_angles(self, i):
+        texts, mate, known, n = self._texts, self.mate, self._angles, len(self._texts)
+        opened = []
+        while i < n:
+            text = texts[i]
+            if text == '<':
+                if i in known:
+                    if known[i] is None:  # the walk from there met an end, as this one would
+                        break
+                    i = known[i]
+                else:
+                    opened.append(i)
+            elif text == '>':
+                known[opened.pop()] = i
+            elif text in CLOSES or text == ';':
+                break
+            if not opened:
                 return
-            i = self.mate.get(i, i) + 1
+            i = mate.get(i, i) + 1
+        known.update(dict.fromkeys(opened))
 
     def angle_back(self, i):
         "Index of the `<` that the `>` at `i` closes; None where that compares"
-        depth = 0
-        while i >= 0:
-            depth += (self[i] == '>') - (self[i] == '<')
-            if not depth:
+        if i not in self._angles_back:
+            if self[i] != '>':
                 return i
-            if self[i] in OPENS or self[i] == ';':
+            self._pair_angles_back(i)
+        return self._angles_back[i]
+
+    def _pair_angles_back(self, i):
+        texts, mate, known = self._texts, self.mate, self._angles_back
+        opened = []
+        while i >= 0:
+            text = texts[i]
+            if text == '>':
+                if i in known:
+                    if known[i] is None:
+                        break
+                    i = known[i]
+                else:
+                    opened.append(i)
+            elif text == '<':
+                known[opened.pop()] = i
+            elif text in OPENS or text == ';':
+                break
+            if not opened:
                 return
-            i = self.mate.get(i, i) - 1
+            i = mate.get(i, i) - 1
+        known.update(dict.fromkeys(opened))
 
     def until(self, i, stops):
         "Index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
-        while i < len(self) and self[i] not in stops and self[i] not in CLOSES:
-            if self[i] == '<':
+        texts, mate, n = self._texts, self.mate, len(self._texts)
+        known, steps, passed = self._ends.setdefault(stops, {}), 0, []
+        while i < n:
+            text = texts[i]
+            if text in stops or text in CLOSES:
+                break
+            if i in known:
+                i = known[i]
+                break
+            steps += 1
+            if not steps % _STEP:
+                passed.append(i)
+            if text == '<':
                 i = self.angle(i) or i
-            i = self.mate.get(i, i) + 1
+            i = mate.get(i, i) + 1
+        known.update(dict.fromkeys(passed, i))
         return i
 
     def arguments(self, p):
@@ -204,10 +289,14 @@ class Code:
         "What the bracket `o` opens: 'namespace', 'type' or 'code'; -1 is the source itself, a 'namespace'"
         if o == -1:
             return 'namespace'
-        if o not in self.kinds:
-            braces = self[o] == '{' and self.kind(self.outer[o]) != 'code'
-            self.kinds[o] = self._kind_of_braces(o) if braces else 'code'
-        return self.kinds[o]
+        unknown = []
+        while o != -1 and o not in self.kinds:
+            unknown.append(o)
+            o = self.outer[o]
+        kind = 'namespace' if o == -1 else self.kinds[o]
+        for o in reversed(unknown):
+            kind = self.kinds[o] = self._kind_of_braces(o) if self[o] == '{' and kind != 'code' else 'code'
+        return kind
 
     def _kind_of_braces(self, o):
         a = o

@@ -18,7 +18,7 @@ _LEAVING = ('return', 'break', 'continue', 'goto', 'throw', 'asm', '__asm__', 'e
 
 def is_guarded(c: Code, name: str, line: int):
     "Is the variable used on this line under conditions only, or not used there but passed on by a reference?"
-    here = [i for i in range(len(c)) if _means(c, i, name) and c.line(i) == line]
+    here = [i for i in c.find(name) if _means(c, i, name) and c.line(i) == line]
     return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
 
 
@@ -47,7 +47,7 @@ def _declaration(c, i, name):
     o = i
     while c.outer[o] != -1 and c.kind(c.outer[o]) == 'code':
         o = c.outer[o]
-    return next(k for k in range(o, i + 1) if _means(c, k, name))
+    return next(k for k in c.find_between(name, o, i + 1) if _means(c, k, name))
 
 
 def _more_conditions(c, use, declared):
@@ -97,7 +97,7 @@ def _unset(c, i):
 def _use(c, name):
     "The use of the variable declared at token `name` that may come before any value; None without one"
     body = c.outer[name]
-    uses = [k for k in range(name + 1, c.mate.get(body, len(c))) if _means(c, k, c[name])]
+    uses = [k for k in c.find_between(c[name], name + 1, c.mate.get(body, len(c))) if _means(c, k, c[name])]
     if not uses or c[uses[0] + 1] != '=' or _statement(c, uses[0]) == uses[0] and c.outer[uses[0]] == body:
         return None
     ifs = sorted(_conditions(c, uses[0]) - _conditions(c, name))
@@ -111,7 +111,7 @@ def _use(c, name):
     between = range(end + 1, later[0])
     first = _statement(c, later[0])
     leaves = any(c[k] in _LEAVING for k in between if k < first or c[k] != 'return')
-    if leaves or any(k in c.directives for k in between) or _conditions(c, later[0]) - _conditions(c, name):
+    if leaves or c.has_directive(end + 1, later[0]) or _conditions(c, later[0]) - _conditions(c, name):
         return None
     return later[0]
 

@@ -11,18 +11,20 @@ class NotEmulated(ShownBriefly, NotImplementedError):
 
 
 class Edits:
-    "A `Code` and what shall become of it; `source` is what it belongs to, `pointers` what its kernels take"
+    """A `Code` and what shall become of it; `source` is what it belongs to, `pointers` what its kernels take.
 
-    def __init__(self, code: Code, source: Source, pointers: dict):
-        self.code, self.literals, self.macros = code, source.literals, source.macros
-        self.launchers = {c.name for c in source.macros if '<<<' in (t.text for t in c.tokens)}  # macros that launch
+    `shared`: name -> bounds of the `__device__` variables that several files have in common."""
+
+    def __init__(self, code: Code, source: Source, pointers: dict, shared=()):
+        self.code, self.literals, self.macros, self.shared = code, source.literals, source.macros, dict(shared)
+        self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.made = []  # (start, end, text)
 
     def replace(self, start: int, end: int, text=''):
         "Note that `src[start:end]` becomes `text`, and the line ends that were in it"
         c = self.code
-        if any(start < d.start < end for ds in c.directives.values() for d in ds):
+        if c.is_cut(start, end):
             what = 'the emulator cannot read a preprocessor line in the middle of this'
             raise error_at(NotEmulated, what, c.src, start)
         line_end = '\n' if c.macro is None else '\\\n'

@@ -5,17 +5,21 @@ The name of the kernel is the expression that ends before `<<<`: `k`, `ns::k<flo
 configuration is the last three of a run of `>` that has a `(` after it.
 """
 
+from functools import lru_cache
+
 from .code import CLOSES
 from .declarations import KEYWORDS
 from .edits import Edits
 from .tokens import WrongSource
 from .reader import read_functions
 
+_LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
+
 
 def rewrite_launches(e: Edits):
     "`k<<<grid, block>>>(args)` becomes a call, whose lambda makes the kernel one object whatever it is"
     c = e.code
-    for i in c.find('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func', *e.launchers):
+    for i in c.find_any(_LAUNCH | e.launchers if e.launchers else _LAUNCH):
         if c[i] == '<<<' and c[i - 1] != 'operator':
             _rewrite_launch(e, i)
         elif c[i] in ('cudaLaunchKernel', 'cudaLaunchCooperativeKernel') and c[i + 1] == '(':
@@ -88,12 +92,17 @@ def _count_numbers(c, i, close):
         raise c.error(WrongSource, f'{what}, not {n} things', i)
 
 
+@lru_cache(4)
+def _templates(c):
+    "The names of kernels that are templates"
+    return frozenset(f.name for f in read_functions(c) if f.template and '__global__' in f.words)
+
+
 def _refuse_host_lambdas(c, i, args):
     "`WrongSource` for a lambda of the host among the arguments of a kernel that is a template"
     if c.macro is not None or not any(c[a] == '[' or b == a + 1 and c.is_word(a) for a, b in args):
         return
-    name = _name(c, i)
-    if any(f.name == name and f.template and '__global__' in f.words for f in read_functions(c)):
+    if _name(c, i) in _templates(c):
         for a, b in args:
             o = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
             if o is not None and c[c.mate[o] + 1] in ('(', '{'):
@@ -108,8 +117,18 @@ def _lambda_called(c, name, i):
     around, o = set(), i
     while (o := c.outer[o]) >= 0:
         around.add(o)
-    made = [k for k in c.find(c[name]) if k < i and c.outer[k] in around and (c[k - 1], c[k + 1]) == ('auto', '=')]
-    return made[-1] + 2 if made and c[made[-1] + 2] == '[' else None
+    made = next((k for k in reversed(_made_by_auto(c).get(c[name], ())) if k < i and c.outer[k] in around), None)
+    return made + 2 if made is not None and c[made + 2] == '[' else None
+
+
+@lru_cache(4)
+def _made_by_auto(c):
+    "Name -> the tokens that declare it as in `auto f = `"
+    res = {}
+    for i in c.find('auto'):
+        if c[i + 2] == '=':
+            res.setdefault(c[i + 1], []).append(i + 1)
+    return res
 
 
 def _kernel(c, i):

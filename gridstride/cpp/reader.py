@@ -49,8 +49,13 @@ class Head(NamedTuple):
     defines: bool
 
 
-def heads(c: Code):
-    "Generator of the `Head`s of what is in no function or type"
+@lru_cache(4)
+def heads(c: Code) -> tuple:
+    "The `Head`s of what is in no function or type"
+    return tuple(_heads_of(c))
+
+
+def _heads_of(c):
     i = head = 0
     while i < len(c):
         if c[i] == '{' and c.kind(i) == 'namespace' or c[i] == '}':
@@ -145,6 +150,7 @@ class Source(NamedTuple):
     main: Code
     macros: list
     literals: dict  # name -> text
+    launchers: frozenset  # the names of macros that launch
 
 
 @lru_cache(4)  # who reads it does not change it
@@ -159,7 +165,8 @@ def read(
         if t.kind == 'directive' and (m := DEFINE.match(t.text)):
             macros.append(_macro(src, t, m, aliases))
     balanced = all(c[i] not in '()[]{}' or i in c.mate for c in macros for i in range(len(c)))
-    return Source(Code(src, found, aliases, strict=balanced), macros, _literals(macros))
+    launchers = frozenset(c.name for c in macros if c.find('<<<'))
+    return Source(Code(src, found, aliases, strict=balanced), macros, _literals(macros), launchers)
 
 
 def _macro(src, t, m, aliases):

@@ -27,6 +27,7 @@ def refuse_wrong_sides(
     _refuse_launches(c, names)
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # what is compiled for whom is beyond a reader
+    devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
     for head in heads(c):
         p = parenthesis(c, head)
         if p is None or not head.defines or c[p - 2] == '::':
@@ -36,10 +37,10 @@ def refuse_wrong_sides(
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_exceptions(c, body)
             if '__host__' not in words:
-                _refuse_host_library(c, body)
+                _refuse_host_library(c, body, uses_std)
         unclear = {'__global__', '__device__', 'template', 'constexpr'}
-        if not words & unclear and '__device__' not in map(c.__getitem__, body):
-            _refuse_calls(c, body, {k for k, v in names.items() if v == 'device'})
+        if not words & unclear and not c.find_between('__device__', body.start, body.stop):
+            _refuse_calls(c, body, devices)
     _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
 
 
@@ -83,12 +84,13 @@ _LIBRARY = {  # of C++, for the host alone -> what a kernel has instead
 }
 
 
-def _refuse_host_library(c, body):
-    "`WrongSource` for `std::cout << x`, `std::vector<int> v` and the like"
-    used = 'using namespace std' in c.src
+def _refuse_host_library(c, body, used):
+    "`WrongSource` for `std::cout << x`, `std::vector<int> v` and the like; `used`: is there a `using namespace std`?"
     for i in body:
+        if c[i] not in _LIBRARY:
+            continue
         named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
-        if c[i] in _LIBRARY and c.is_word(i) and named:
+        if c.is_word(i) and named:
             end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
             if c[i] in _STREAMS and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
                 raise c.error(WrongSource, f'std::{c[i]} is of the host, and a GPU has none: {_LIBRARY[c[i]]}', i)
@@ -117,7 +119,7 @@ def _refuse_calls(c, body, names):
     for i in body:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
         name = _qualified(c, i)
-        if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names - own:
+        if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names and name not in own:
             raise c.error(WrongSource, _DEVICE.format(name=name), i)
 
 
