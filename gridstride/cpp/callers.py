@@ -9,7 +9,7 @@ from bisect import bisect
 from functools import lru_cache
 from typing import NamedTuple
 
-from .declarations import BUILTIN, KEYWORDS
+from .declarations import BUILTIN, KEYWORDS, TYPES, class_of
 from .edits import apply
 from .tokens import WrongSource
 from .inlined import inlined
@@ -17,7 +17,6 @@ from .host_variables import host_variables
 from .reader import Head, heads, namespace_of, parameter, read
 from .sides import HOST, KNOWN
 
-_TYPES = 'struct', 'class', 'union'
 _FOR_GPU = {'__global__', '__device__', '__constant__', '__shared__', '__managed__'}
 _NO_MARK = _FOR_GPU | {'typedef', 'using', 'static_assert', 'namespace', 'extern', 'new', 'delete'}
 _ACCESS = {'public', 'private', 'protected'}
@@ -110,29 +109,13 @@ def _all_heads(c):
     "(the class or '', a `Head`) of what is in no function"
     yield from (('', head) for head in heads(c))
     for o in c.find('{'):
-        if (c.kind(o) == 'type' or _is_local_class(c, o)) and (name := _class_of(c, o)):
+        if (c.kind(o) == 'type' or _is_local_class(c, o)) and (name := class_of(c, o)):
             yield from ((name, head) for head in _members(c, o))
 
 
 def _is_local_class(c, o):
     "Is what opens at `o`, in a function, a class with a name?"
-    return c.scope(o) == 'code' and c.is_word(o - 1) and c[o - 2] in _TYPES
-
-
-def _class_of(c, o):
-    "The name of the class whose members begin behind the `{` at `o`; None for an enumeration"
-    i = o
-    while i > 0 and c[i - 1] not in (';', '{', '}', '('):
-        i = c.mate.get(i - 1, i - 1)
-    key = next((j for j in range(c.after_template(i), o) if c[j] in (*_TYPES, 'enum')), None)
-    if key is None or c[key] == 'enum':
-        return
-    j = key + 1
-    while c[j + 1] == '(' or c[j] == '[':
-        j = c.mate[j if c[j] == '[' else j + 1] + 1
-    while c.is_word(j + 1) and c[j + 1] != 'final':
-        j += 1
-    return c[j] if c.is_word(j) else None
+    return c.scope(o) == 'code' and c.is_word(o - 1) and c[o - 2] in TYPES
 
 
 def _members(c, o):
@@ -345,7 +328,7 @@ def _end(c, p):
 
 def _is_conditional(c, a, b):
     "Does the preprocessor choose in `a:b` what is compiled for whom?"
-    return any('CUDA' in d.text for i, ds in c.directives.items() if a < i <= b for d in ds)
+    return c.has_directive(a + 1, b + 1, 'CUDA')
 
 
 _CONSTEXPR = (

@@ -27,6 +27,8 @@ KEYWORDS = {
     'not', 'delete',
 }  # fmt: skip
 
+TYPES = 'struct', 'class', 'union'
+
 
 class Declarator(NamedTuple):
     "One variable of a declaration: tokens at which it, what follows its name, and its initialiser begin, and its end"
@@ -187,6 +189,27 @@ def of_type(c, i, end):
             skip.add(j)
         skip |= set(range(j, past_attribute(c, j)))
     return [j for j in range(i, end) if j not in skip]
+
+
+def statement_of(c, i):
+    "Index of the first token of the statement, or of the declaration, that token `i` is in"
+    while i > 0 and c[i - 1] not in (';', '{', '}', '('):
+        i = c.mate.get(i - 1, i - 1)
+    return i
+
+
+def class_of(c, o):
+    "The name of the class whose members begin behind the `{` at `o`; None for an enumeration"
+    i = statement_of(c, o)
+    key = next((j for j in range(c.after_template(i), o) if c[j] in (*TYPES, 'enum')), None)
+    if key is None or c[key] == 'enum':
+        return
+    j = key + 1
+    while c[j + 1] == '(' or c[j] == '[':
+        j = c.mate[j if c[j] == '[' else j + 1] + 1
+    while c.is_word(j + 1) and c[j + 1] != 'final':
+        j += 1
+    return c[j] if c.is_word(j) else None
 
 
 _SPACING = (
