@@ -15,6 +15,7 @@ from .includes import read_headers
 from .library import own_names, wrong_uses
 from .plain import FIRST, OUTPUT, is_plain
 from .rewrite import to_cpp
+from .variables import shared_variables
 
 
 here = Path(__file__).parent
@@ -401,8 +402,10 @@ def emulate(
     Headers of the learner's own are looked for in `folder` and `include`, and compiled as CUDA C, too."""
 
     def make():
-        text = f'{before}{to_cpp(src)}{behind}'
-        return emulate_rewritten(text, name, checks, more, original or src, folder, include, units, takes, defines)
+        shared = _shared(src, units, folder, include)
+        text = f'{before}{to_cpp(src, shared=shared)}{behind}'
+        how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines, shared=shared)
+        return emulate_rewritten(text, name, checks, more, original or src, **how)
 
     if units or '__has_include' in src or any(read_headers(src, folder or Path.cwd(), include)):
         return make()  # it depends on other files
@@ -411,7 +414,17 @@ def emulate(
 
 
 def emulate_rewritten(
-    src: str, name: str, checks: bool, more=(), original='', folder=None, include=(), units=(), takes=(), defines=()
+    src: str,
+    name: str,
+    checks: bool,
+    more=(),
+    original='',
+    folder=None,
+    include=(),
+    units=(),
+    takes=(),
+    defines=(),
+    shared=(),  # what `shared_variables` gives of all its files
 ) -> Built:
     "`emulate` for a source that is C++ already"
     c, file, shown = compiler(), f'{name}.cu', original or src
@@ -425,11 +438,11 @@ def emulate_rewritten(
     compiled = {name: (file, src)}
     hosts = [k for k, v in dict(units).items() if is_plain(k, v, folder or Path.cwd(), include)]
     units = {k: v for k, v in dict(units).items() if k not in hosts}
-    compiled |= {f'{name}.part{n}': (k, to_cpp(v)) for n, (k, v) in enumerate(units.items())}
+    compiled |= {f'{name}.part{n}': (k, to_cpp(v, shared=shared)) for n, (k, v) in enumerate(units.items())}
     read = [*(text for _, text in compiled.values()), *(given[o] for o in hosts)]
     own, others = _headers_of(read, folder or Path.cwd(), include)
     texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
-    plain = dict(compiled.values()) | {k: to_cpp(v, names=False) for k, v in own.items()}
+    plain = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own.items()}
     originals = {**own, **given}
     _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], takes)
     # A finding shall know who called.
@@ -452,6 +465,14 @@ def emulate_rewritten(
 
     parts = tuple(compiled)[1:], hosts
     return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
+
+
+def _shared(src, units, folder, include):
+    "What `shared_variables` gives of a source, its `units` and their own headers"
+    files = {'': src, **dict(units)}
+    own, _ = _headers_of(files.values(), folder or Path.cwd(), include)
+    every = {**own, **files}
+    return shared_variables(every) if any('extern' in o for o in every.values()) else ()
 
 
 def _refuse_library(units, takes):

@@ -119,6 +119,7 @@ def _names(i, kernel):
 def to_cpp(
     src: str,  # CUDA C
     names=True,  # tell the emulator how the kernels' parameters are called? Not in a header, which may come twice
+    shared=(),  # what `shared_variables` gave of all files of the program
 ) -> str:  # C++17 that needs `emulator.h`; the same lines, and one more if there are kernels
     """`src` for the emulator.
 
@@ -129,7 +130,7 @@ def to_cpp(
     source = read(src)
     found = kernels_in(source.main)
     pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
-    edits = [Edits(c, source, pointers) for c in (source.main, *source.macros)]
+    edits = [Edits(c, source, pointers, shared) for c in (source.main, *source.macros)]
     for e in edits:
         for rewrite in _REWRITES:
             rewrite(e)

@@ -7,6 +7,7 @@ import re
 
 from .declarations import is_alignment, is_storage, of_type, past_attribute, read_declaration
 from .edits import Edits, NotEmulated
+from .reader import namespace_of, read
 from .tokens import WrongSource
 
 
@@ -109,7 +110,7 @@ _NO_SYMBOL = {'constexpr', '__shared__', '__global__', 'typedef', 'using', 'frie
 def rewrite_symbols(e: Edits):
     "`__device__ T a = 3;` outside of functions becomes a reference to memory of the device"
     c = e.code
-    found = list(_device_variables(c))
+    found = list(_device_variables(c, e.shared))
     names = ((c.text(range(o.name, o.past)), o, d) for d, declarators in found for o in declarators)
     defined = {name for name, o, d in names if not _declares(o, d)}
     seen = {}  # name that was declared -> is its size known by now?
@@ -117,7 +118,7 @@ def rewrite_symbols(e: Edits):
         _rewrite_symbol(e, d, declarators, defined, seen)
 
 
-def _device_variables(c):
+def _device_variables(c, shared=()):
     "(`Declaration`, its declarators) of each declaration of variables of the device"
     end = -1
     for i in c.find_specifiers(*_SPACES):
@@ -129,8 +130,64 @@ def _device_variables(c):
             continue
         declarators = [first, *d.declarators]
         end = declarators[-1].end
-        if not ('const' in d.words and all(_is_number(c, o) for o in declarators)):
+        constants = 'const' in d.words and all(_is_number(c, o) for o in declarators)
+        if not constants or any(_qualified(c, d, o) in shared for o in declarators):
             yield d, declarators
+
+
+# A variable of several files has external linkage, as nvcc -rdc=true gives it: the file that defines it makes the
+# reference, each other file declares the same reference.
+def _qualified(c, d, o):
+    "The variable's name with its namespaces; None in an unnamed namespace, whose names no other file can mean"
+    around = d.start
+    while (around := c.outer[around]) >= 0:
+        if c[around - 1] == 'namespace':
+            return None
+    space, name = namespace_of(c, d.start), c.text(range(o.name, o.past))
+    return f'{space}::{name}' if space else name
+
+
+def shared_variables(
+    texts: dict,  # file name -> CUDA C: all files of a program, with its own headers
+) -> tuple:  # of (name with its namespaces, bounds such as '[4]')
+    "The `__device__` variables that one file declares `extern` and another one defines"
+    declared, defined, bounds = {}, {}, {}
+    for file, text in texts.items():
+        for name, declares, size in _linked(text):
+            (declared if declares else defined).setdefault(name, set()).add(file)
+            if not declares:
+                bounds[name] = size
+    found = (o for o in declared if o in defined and len(declared[o] | defined[o]) > 1)
+    return tuple(sorted((o, bounds[o]) for o in found))
+
+
+def _linked(text):
+    "(name, is it only declared, its bounds) of each variable of the device that other files may mean"
+    if not any(o in text for o in _SPACES):
+        return
+    try:
+        c = read(text).main
+    except ValueError:
+        return  # the rewriting of this file says what is wrong
+    for d, declarators in _device_variables(c, _Any()):
+        for o in declarators:
+            if 'static' not in d.words and (name := _qualified(c, d, o)):
+                yield name, _declares(o, d), _bounds(c, o)
+
+
+class _Any:
+    def __contains__(self, name):
+        return True
+
+
+def _bounds(c, o):
+    "The first brackets of a declarator, with the number of its initial values if they are empty; '' for none"
+    if c[o.past] != '[':
+        return ''
+    if c[o.past + 1] != ']':
+        return c.text(range(o.past, c.mate[o.past] + 1))
+    brace = o.init + (c[o.init] == '=')
+    return f'[{len(c.arguments(brace))}]' if o.init < o.end and c[brace] == '{' else ''
 
 
 def _declares(o, d):
@@ -164,8 +221,12 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
     common = _type_of_all(e, d)
     for n, o in enumerate(declarators):
         name = c.text(range(o.name, o.past))
-        declares = _declares(o, d) and name in defined
-        prefix = aligned + ('extern ' if declares else '' if name in seen else 'static ') + common
+        shared = _shared_name(e, d, o)
+        declares = _declares(o, d) and (shared is not None or name in defined)
+        linkage = '' if name in seen else 'static '
+        if shared is not None:
+            linkage = 'extern ' if 'const' in d.words else ''
+        prefix = aligned + ('extern ' if declares else linkage) + common
         if n:
             e.replace_tokens(o.first - 1, o.first - 1, f'; {prefix}')
         elif defines:
@@ -173,7 +234,32 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
         else:
             e.replace(c.tokens[_past_directives(c, d)].start, c.tokens[d.first].start, f'{prefix} ')
         e.insert(c.tokens[o.name].start, e.paste('gs_init_'))
-        _refer(e, d, o, name, declares, seen)
+        if shared is None:
+            _refer(e, d, o, name, declares, seen)
+        else:
+            _refer_shared(e, d, o, shared, declares)
+
+
+def _shared_name(e, d, o):
+    "The name, with its namespaces, of a variable that other files mean, too; None for any other"
+    if e.code.macro is not None or 'static' in d.words or not e.shared:
+        return None
+    name = _qualified(e.code, d, o)
+    return name if name in e.shared else None
+
+
+def _refer_shared(e, d, o, name, declares):
+    "Declare the reference that all files have in common, or define it where the variable is defined"
+    c = e.code
+    own, at = c[o.name], c.tokens[o.end - 1].end
+    if c[o.past] == '[' and c[o.past + 1] == ']' and declares and e.shared[name]:
+        e.insert(c.tokens[o.past + 1].start, e.shared[name][1:-1])
+    slot = 'gs_slot_' + name.replace('::', '_')
+    if declares:
+        e.insert(at, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {own}, gs_init_{own})')
+        return
+    space = next(v for k, v in _SPACES.items() if k in d.words)
+    e.insert(at, f"; GRIDSTRIDE_SHARED_SYMBOL({slot}, {own}, gs_init_{own}, {e.quote(own)}, '{space}')")
 
 
 def _past_directives(c, d):

@@ -111,6 +111,12 @@ template <class T> T &symbol(T &init, const char *name, char kind) {
 }
 }
 
+// A variable of the device that several files have in common: one defines the reference, the others declare it. `slot`
+// is a name that no other variable has.
+#define GRIDSTRIDE_DECLARE_SYMBOL(slot, x, init) extern decltype(init) &x
+#define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) \
+    decltype(init) &x = ::gridstride::symbol(init, name, kind)
+
 // What ends a program must not end the notebook; what is printed must reach it.
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }
 inline int gridstride_putchar(int c) { return ::gridstride::print("%c", c), c; }
