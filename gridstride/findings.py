@@ -10,7 +10,8 @@ the same.
 | `initcheck` | a read of memory that nobody wrote |
 | `synccheck` | a barrier that not all threads reach, a wrong warp mask, a loop that never ends |
 | `launch` | a launch that no GPU would accept |
-| `assert`, `crash`, `timeout` | an assertion that does not hold, a kernel that crashed, one that did not end |
+| `assert`, `raise` | an assertion that does not hold, an exception that a kernel raises |
+| `crash`, `timeout` | a kernel that crashed, one that did not end |
 
 Whoever finds something hands over a *kind*, a *code* and *fields*, and no text. `WORDS` has the wording of
 every code, and `exception_of` is the one place where a finding becomes an exception:
@@ -43,6 +44,7 @@ finding is one of `ALWAYS`, which are told whatever is checked. Some findings ar
 What an executor cannot do is no finding: `NotSimulated` carries its own text, made where it is raised.
 """
 
+import functools
 import os
 import re
 import sys
@@ -66,6 +68,8 @@ __all__ = [
     'SynccheckError',
     'LaunchError',
     'DeviceAssert',
+    'DeviceRaise',
+    'DivisionByZero',
     'KernelCrash',
     'KernelTimeout',
     'NotCompiled',
@@ -87,6 +91,7 @@ __all__ = [
     'element',
     'exception_of',
     'field_names',
+    'of_class',
     'outside_level',
     'position',
     'switch_off',
@@ -219,10 +224,20 @@ class DeviceAssert(KernelError, AssertionError):
     kind = 'assert'
 
 
+class DeviceRaise(KernelError):
+    "A kernel has raised an exception; this is one of that class, too"
+
+    kind = 'raise'
+
+
 class KernelCrash(KernelError, RuntimeError):
     "A compiled kernel crashed: a division by zero, a full stack, a trap"
 
     kind = 'crash'
+
+
+class DivisionByZero(KernelCrash, ZeroDivisionError):
+    "A kernel has divided an integer by zero"
 
 
 class KernelTimeout(KernelError, TimeoutError):
@@ -284,10 +299,14 @@ CLASSES = {
         SynccheckError,
         LaunchError,
         DeviceAssert,
+        DeviceRaise,
         KernelCrash,
         KernelTimeout,
     )
 }
+
+
+_CLASSES_OF = {('crash', 'division'): DivisionByZero}  # codes that have a class of their own
 
 
 class Place(NamedTuple):
@@ -894,6 +913,12 @@ WORDS = {
     ('assert', 'fails'): Words(
         dict(python='an assert does not hold', cuda='the assertion `{expression}` does not hold')
     ),
+    ('assert', 'fails_with'): Words('an assert does not hold: {message}'),
+    ('raise', 'raised'): Words(
+        '{raised}',
+        'On a GPU the host gets the exception from a kernel under @cuda.jit(debug=True, opt=False); without debug=True '
+        'the thread ends, and nothing reports it.',
+    ),
     ('crash', 'division'): Words(
         'an integer is divided by zero', 'A GPU goes on with a meaningless number; test the divisor first.'
     ),
@@ -1236,7 +1261,32 @@ def exception_of(
     array, index = ((fields or {}).get(k) or None for k in ('array', 'index'))
     on = dict(array=array, index=index, other=other, code=code, fields=fields, dialect=dialect, advice=advice)
     where = {k: v for k, v in place._asdict().items() if k not in ('above', 'onward')}
-    return CLASSES[kind](what, mend, switch_off(kind, code, dialect), **on, **where)
+    cls = _CLASSES_OF.get((kind, code), CLASSES[kind])
+    return cls(what, mend, switch_off(kind, code, dialect), **on, **where)
+
+
+def of_class(
+    error,  # a `KernelError`
+    other,  # a class of exceptions
+):
+    "The same finding as an exception of `other`, too, or of a class that `other` is derived from"
+    for base in other.__mro__:
+        if issubclass(base, Exception) and isinstance(error, base):
+            return error
+        try:
+            new = _both(type(error), base)(error.args[0])
+        except TypeError:  # it cannot be made of one text
+            continue
+        vars(new).update(vars(error))
+        new.args = error.args
+        return new
+
+
+@functools.lru_cache
+def _both(kind, other):
+    "A class of both"
+    text = dict(__str__=Exception.__str__, __reduce__=lambda self: (kind, self.args), __doc__=kind.__doc__)
+    return type(other.__name__, (kind, other), dict(text, __module__=kind.__module__))
 
 
 def outside_level():

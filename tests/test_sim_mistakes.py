@@ -1,4 +1,5 @@
 "What a newcomer to the simulator writes by mistake, and what it says: which line, and what to write instead"
+import linecache
 import math
 import re
 import sys
@@ -7,6 +8,7 @@ import numpy as np
 import pytest
 
 from gridstride import sim
+from gridstride.findings import KernelError
 from gridstride.sim import cuda
 
 
@@ -168,3 +170,81 @@ def test_only_a_function_becomes_a_kernel(given):
 def test_a_device_function_has_no_brackets():
     with pytest.raises(RuntimeError, match='is a device function: call it from a kernel'):
         twice[1, 1](2)
+
+
+class Unfit(ValueError):
+    "An exception of a program's own"
+
+
+class Pair(KeyError):
+    "An exception that takes two arguments, and so cannot be made of a text"
+    def __init__(self, a, b): super().__init__(a, b)
+
+
+@cuda.jit(device=True)
+def need_positive(v):
+    if v < 0:
+        raise Unfit('negative', v)              # here
+    return v
+
+
+@cuda.jit
+def raises_in_a_function(x): x[cuda.grid(1)] = need_positive(x[cuda.grid(1)])
+
+
+@cuda.jit
+def raises_a_class(x):
+    for i in range(4):
+        if i == 3 - cuda.threadIdx.x and x[i] < 0: raise RuntimeError
+
+
+@cuda.jit
+def raises_a_pair(x):
+    if x[cuda.grid(1)] < 0: raise Pair(1, 2)
+
+
+@cuda.jit
+def raises_a_key(x):
+    if x[cuda.grid(1)] < 0: raise KeyError("no 'k'")
+
+
+@cuda.jit
+def asserts(x): assert x[cuda.grid(1)] > 0, 'must be positive'
+
+
+@cuda.jit
+def divides(x): x[cuda.grid(1)] = 1 // int(x[cuda.grid(1)] + 2)
+
+
+@cuda.jit
+def leaves(x): x[cuda.grid(1) + 3] = 1
+
+
+@pytest.mark.parametrize('kernel,also,kind,text,thread', [
+    (raises_in_a_function, Unfit, 'raise', "Unfit: ('negative', -2.0)", 1),
+    (raises_a_class, RuntimeError, 'raise', 'RuntimeError', 2),
+    (raises_a_pair, KeyError, 'raise', 'Pair: (1, 2)', 1), (raises_a_key, KeyError, 'raise', "KeyError: no 'k'", 1),
+    (asserts, AssertionError, 'assert', 'an assert does not hold: must be positive', 1),
+    (divides, ZeroDivisionError, 'crash', 'an integer is divided by zero', 1),
+    (leaves, IndexError, 'memcheck', 'x[4] is outside: x has shape (4,)', 1)])
+def test_what_a_kernel_raises_is_that_of_python(kernel, also, kind, text, thread):
+    x = np.array([1., -2., -3., 4.])
+    with pytest.raises(also) as e: kernel[1, 4](x)
+    assert isinstance(e.value, KernelError) and e.value.kind == kind and str(e.value).startswith(f'{kind}: {text}\n')
+    assert e.value.thread == (thread, 0, 0) and e.value.line and e.value.kernel
+    kernel[1, 1](np.abs(x))                    # no thread has a reason
+
+
+def test_a_raise_that_is_none_of_python_is_refused():
+    for text, error in (("raise ValueError('a') from None", NotImplementedError), ('raise', NotImplementedError),
+                        ("raise ValueError(a=1)", NotImplementedError), ('raise x', TypeError)):
+        k = kernel_of_text(f'def k(x):\n    {text}\n')
+        with pytest.raises(error): k[1, 1](np.zeros(1))
+
+
+def kernel_of_text(source):
+    name = f'<raise {len(linecache.cache)}>'
+    linecache.cache[name] = len(source), None, source.splitlines(True), name
+    space = dict(cuda=cuda)
+    exec(compile(source, name, 'exec'), space)
+    return cuda.jit(space['k'])

@@ -25,6 +25,7 @@ from .elementwise import guvectorize, vectorize
 from ..findings import (
     Access,
     DeviceAssert,
+    DeviceRaise,
     EarlyReturn,
     InitcheckError,
     KernelCrash,
@@ -49,6 +50,7 @@ __all__ = [
     'in_numbas',
     'Access',
     'DeviceAssert',
+    'DeviceRaise',
     'EarlyReturn',
     'InitcheckError',
     'KernelCrash',

@@ -28,6 +28,7 @@ from .lanes import UNDEF, Items, Loop, Range, assign, branch, merge, union
 from .memory import View, load, store
 from .records import Records, attribute, store_attribute
 from .types import is_number_type
+from ..findings import of_class
 
 __all__ = ['Operations']
 
@@ -71,11 +72,35 @@ def leave(run, kernel, m, value, ret):
     return value if ret is UNDEF else merge(m, value, ret)
 
 
-def holds(run, m, c, site):
-    "`assert`"
+def holds(run, m, c, site, message=None):
+    "`assert`; `message` gives the text behind the condition, for the lanes where it does not hold"
     yes, no = branch(m, c)
-    if no is not None:
+    if no is None:
+        return
+    if message is None:
         raise run.finding('assert', 'fails', site, no)
+    raise run.finding('assert', 'fails_with', site, no, message=_text(run, no, (message,)))
+
+
+def _text(run, m, values):
+    "The text of an exception with these arguments, as the first lane of `m` has them"
+    lane = run.active(m)[0]
+    values = [np.asarray(v)[lane if np.ndim(v) else ()].item() if _is_number(v) else v for v in values]
+    return str(values[0]) if len(values) == 1 else str(tuple(values)) if values else ''
+
+
+def _is_number(v):
+    return isinstance(v, (np.ndarray, np.generic))
+
+
+def throw(run, m, kind, values, site):
+    "`raise`: the launch ends with the exception of the first lane"
+    if not (isinstance(kind, type) and issubclass(kind, Exception)):
+        raise TypeError(f'a kernel raises {kind!r}, which is no exception')
+    text = _text(run, m, values)
+    raised = f'{kind.__name__}: {text}' if text else kind.__name__
+    found = run.finding('raise', 'raised', site, m, raised=raised, exception=kind.__name__, message=text)
+    raise of_class(found, kind)
 
 
 def divide(run, m, op, a, b, site):
@@ -181,5 +206,5 @@ _MENDS = {
 _CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, compare, contains)  # numbers
 _CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
-_CALLED += (fork, again, leave, holds, divide, call, finish)  # what asks the run
+_CALLED += (fork, again, leave, holds, throw, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

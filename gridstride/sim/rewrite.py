@@ -103,7 +103,6 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
     ast.Dict: ('a dict', _ARRAY),
     ast.Set: ('a set', _ARRAY),
     ast.JoinedStr: ('an f-string', 'print takes several values: print(i, x[i]).'),
-    ast.Raise: ('raise', 'assert stops a kernel.'),
     ast.Try: ('try', 'Test with `if` what could go wrong.'),
     ast.Global: ('global', 'Write to an array that the kernel is given.'),
     ast.Await: ('await', ''),
@@ -364,7 +363,19 @@ class _Rewriter(ast.NodeTransformer):
         return self.make(node, code, V__=value)
 
     def visit_Assert(self, node):
-        return self.make(node, '__gs.holds(__run, __m, C__, S__)', C__=self.visit(node.test), S__=self.site(node))
+        message = f', {node.msg.value!r}' if isinstance(node.msg, ast.Constant) else ''
+        code = f'__gs.holds(__run, __m, C__, S__{message})'
+        return self.make(node, code, C__=self.visit(node.test), S__=self.site(node))
+
+    def visit_Raise(self, node):
+        if node.exc is None or node.cause is not None:
+            self.fail(node, 'raise without an exception, or from another one', 'Write raise ValueError("...").')
+        call = node.exc if isinstance(node.exc, ast.Call) else ast.Call(node.exc, [], [])
+        if call.keywords:
+            self.fail(node, 'an exception with arguments by name', 'Write raise ValueError("...").')
+        values = ast.Tuple(self.in_order(call.args), ast.Load())
+        code = '__gs.throw(__run, __m, F__, V__, S__)'
+        return self.make(node, code, F__=self.visit(call.func), V__=values, S__=self.site(node))
 
     # expressions
 
