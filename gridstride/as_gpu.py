@@ -350,6 +350,7 @@ def as_gpu(
         for name, new in _functions().items():
             _swap(stack, torch.cuda, name, new)
         _swap(stack, torch, 'compile', _uncompiled)
+        _swap(stack, torch._C, '_cuda_getCurrentRawStream', lambda device: 0)
         for module in (torch.cpu, torch.cuda):
             _swap(stack, module, 'set_stream', lambda stream: None)
         # asks torch for a GPU, when it is imported: torch would start CUDA to know, or say that there is none

@@ -339,6 +339,19 @@ def test_triton_is_its_own_again_and_torchs_kernels_are_tritons():
     assert (triton.jit, triton.autotune, triton.testing.do_bench, triton.runtime.driver._active) == before
 
 
+def test_the_products_that_kernels_are_compared_with():
+    pytest.importorskip('triton')
+    a, b, c, d = torch.rand(4, 8).half(), torch.rand(4, 8).half(), torch.rand(4, 4).half(), torch.zeros(4, 4).half()
+    with as_gpu.as_gpu():
+        from triton._C.libtriton import nvidia
+
+        blas = nvidia.cublas.CublasLt(torch.empty(32, dtype=torch.uint8, device='cuda'))
+        blas.gemm(a, b, c, d, 2.0, 3.0)
+        torch.testing.assert_close(d, 2 * (a @ b.T) + 3 * c, rtol=1e-2, atol=1e-2)
+        blas.matmul(a, b, c)
+    torch.testing.assert_close(c, a @ b.T, rtol=1e-2, atol=1e-2)
+
+
 @pytest.mark.parametrize('alone', [True, False])
 def test_a_performance_report_runs_its_first_size(alone, capsys):
     triton, sizes = pytest.importorskip('triton'), []
@@ -380,6 +393,7 @@ def test_what_programs_ask_of_the_gpu():
             assert device.idx == 0 and torch.zeros(2, device=0).is_cuda
         stream.wait_stream(torch.cuda.current_stream())
         torch.cuda.set_stream(stream)
+        assert torch._C._cuda_getCurrentRawStream(0) == 0
         properties = torch.cuda.get_device_properties('cuda')
         assert properties.multi_processor_count == 132 and properties.major == 9
         assert torch.cuda.is_bf16_supported() and torch.cuda.max_memory_allocated() == 0

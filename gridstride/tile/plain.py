@@ -1,6 +1,7 @@
 """What a plain `import triton` finds in a program that runs under `gridstride.as_gpu`: kernels that are checked here, a
 driver that names an H100, and benchmarks that call each function once. Kernels of torch's own stay Triton's."""
 
+import sys
 import types
 from time import perf_counter
 
@@ -119,6 +120,21 @@ def perf_report(benchmarks):
     return lambda fn: _Marked(fn, benchmarks)
 
 
+class _CublasLt:
+    "The products that Triton's own tutorials compare with"
+
+    def __init__(self, workspace):
+        pass
+
+    def matmul(self, a, b, c):
+        "c = a @ b.T"
+        c.copy_(a.float() @ b.float().T)
+
+    def gemm(self, a, b, c, d, alpha, beta):
+        "d = alpha * a @ b.T + beta * c"
+        d.copy_(alpha * (a.float() @ b.float().T) + beta * c.float())
+
+
 def _whose(fn):
     return getattr(unwrapped(fn), '__module__', None) or ''
 
@@ -166,6 +182,8 @@ def patch(triton, swap):
     swap(runtime.driver, '_active', _Driver())
     for name, new in dict(do_bench=do_bench, do_bench_cudagraph=do_bench, perf_report=perf_report).items():
         swap(testing, name, new)
+    if cublas := getattr(getattr(sys.modules.get('triton._C.libtriton'), 'nvidia', None), 'cublas', None):
+        swap(cublas, 'CublasLt', _CublasLt)
 
 
 # Where Triton is not installed

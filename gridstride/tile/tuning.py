@@ -1,5 +1,5 @@
-"""What `triton.autotune` does to the arguments of a launch: it times each config by many runs on them, and each run finds
-what the one before has left. Here a second run shows whether that changes the result."""
+"""What `triton.autotune` does to the arguments of a launch: it times each config by many runs on them, and each run
+finds what the one before has left. Here a second run shows whether that changes the result."""
 
 import contextlib
 import io
