@@ -271,7 +271,7 @@ class MissingBarrier(RuntimeWarning):
 
 
 class UndefinedLanes(RuntimeWarning):
-    "A result depends on lanes without a value: those of a masked load, or absent ones that a shuffle reads"
+    "A result depends on lanes without a value: of a masked load, absent ones of a shuffle, CUB's in other threads"
 
 
 class EarlyReturn(RuntimeWarning):
@@ -814,6 +814,11 @@ WORDS = {
         '{stored} stores a result of it. All lanes that are read must call it, with a neutral value where there is no '
         'element'
     ),
+    ('synccheck', 'undefined_result'): Words(
+        'line {line} of {kernel}: {state} gets the result: in thread {thread} it is undefined, and line {stored} '
+        'stores what is computed from it. Let the thread that gets it write it to shared memory; after a barrier all '
+        'can read it'
+    ),
     ('synccheck', 'own_mask'): Words(
         'lane {lane} is not in the mask {mask:#x} that it calls this with',
         'A lane may wait only for a group that it belongs to.',
@@ -1122,6 +1127,7 @@ WARNINGS = {
     'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
     'undefined_lane': ('synccheck', UndefinedLanes),
+    'undefined_result': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),
     'tuned': ('launch', TunedInPlace),
     'shifted_too_far': ('crash', OpenResult),
@@ -1173,6 +1179,9 @@ PHRASES = {
     'apart_returned': 'has returned',
     'apart_elsewhere': 'is elsewhere',
     'not_in_mask': 'is not in its mask',
+    # who gets the result of a collective
+    'first_of_block': 'only the first thread of the block',
+    'first_of_warp': 'only the first lane of each warp',
     # and what a kernel called that ends it
     'trap_called': '__trap() was called',
     'breakpoint': '__brkpt() was called, and no debugger is there',

@@ -178,11 +178,31 @@ __global__ void shared_by_warps(const float *x, float *out, int each) {
     const float a = Warps(temp[each ? w : 0]).Sum(x[threadIdx.x]);      // shared by warps
     if (threadIdx.x % 32 == 0) out[w] = a;
 }
-__global__ void everywhere(const float *x, float *out, int *whole) {
+template <class T> __device__ void everywhere(const T *x, T *out) {
+    __shared__ typename cub::BlockReduce<T, 64>::TempStorage temp;
+    out[threadIdx.x] = cub::BlockReduce<T, 64>(temp).Sum(x[threadIdx.x]) + 1;
+}
+__global__ void int32s(const int *x, int *out) { everywhere(x, out); }
+__global__ void float32s(const float *x, float *out) { everywhere(x, out); }
+__global__ void float64s(const double *x, double *out) { everywhere(x, out); }
+__global__ void divided(const float *x, float *out) {
     __shared__ Reduce::TempStorage temp;
-    __shared__ cub::BlockReduce<int, 64>::TempStorage of_int;
-    out[threadIdx.x] = Reduce(temp).Sum(x[threadIdx.x]);
-    whole[threadIdx.x] = cub::BlockReduce<int, 64>(of_int).Sum(1);
+    const float sum = Reduce(temp).Sum(x[threadIdx.x]);         // sum of divided
+    out[threadIdx.x] = x[threadIdx.x] / sum;                    // divided
+}
+__global__ void by_warps(const float *x, float *out) {
+    __shared__ Warps::TempStorage temp[2];
+    const float sum = Warps(temp[threadIdx.x / 32]).Sum(x[threadIdx.x]);        // sum of by_warps
+    out[threadIdx.x] = -sum;                                    // by_warps
+}
+__global__ void handed_on(const float *x, float *out) {
+    __shared__ Reduce::TempStorage temp;
+    __shared__ float sum;
+    const float mine = Reduce(temp).Sum(x[threadIdx.x]);
+    out[threadIdx.x] = 0;
+    if (threadIdx.x == 0) sum = mine;
+    __syncthreads();
+    out[threadIdx.x] = x[threadIdx.x] / sum;
 }
 __global__ void valid(const float *x, float *out, int n) {
     __shared__ Warps::TempStorage temp;
@@ -271,10 +291,28 @@ def test_temporary_storage_is_used_again_behind_a_barrier(k, name, dtype, lines,
     if lines: assert {e.line, e.other.line} == {*map(line, lines)}
 
 
-def test_what_a_collective_leaves_undefined_is_no_right_number(k):
-    k.everywhere[1, 64](ones(64), out := np.zeros(64, np.float32), whole := np.zeros(64, np.int32))
-    assert out[0] == 64 and np.isnan(out[1:]).all()
-    assert whole[0] == 64 and (whole[1:] > 10**9).all()
+@ORDERS
+@pytest.mark.parametrize('name,defined', [('divided', [0]), ('by_warps', [0, 32])])
+def test_the_sum_of_a_block_is_defined_in_its_first_thread(k, name, defined, order):
+    with cpp.options(order=order, seed=3):
+        (told,) = warning(getattr(k, name)[1, 64], ones(64), out := np.zeros(64, np.float32))
+    assert told.kind == 'synccheck' and f'line {line(f"sum of {name}")} of {name}: ' in str(told)
+    assert f'line {line(name)} ' in str(told)
+    assert np.flatnonzero(~np.isnan(out)).tolist() == defined
+
+
+@pytest.mark.parametrize('dtype', [np.int32, np.float32, np.float64])
+def test_what_a_collective_leaves_undefined_is_no_right_number(k, dtype):
+    kernel = getattr(k, f'{np.dtype(dtype)}s')
+    (told,) = warning(kernel[1, 64], ones(64, dtype), out := np.zeros(64, dtype))
+    assert told.kind == 'synccheck'
+    assert out[0] == 65 and ((out[1:] > 10**9).all() if dtype == np.int32 else np.isnan(out[1:]).all())
+    with cpp.options(checks='no synccheck'): assert not warning(kernel[1, 64], ones(64, dtype), out)
+
+
+def test_a_sum_is_handed_on_behind_a_barrier(k):
+    assert not warning(k.handed_on[1, 64], ones(64), out := np.zeros(64, np.float32))
+    assert (out == 1/64).all()
 
 
 def test_a_part_of_a_warp_reduces_its_valid_lanes(k):

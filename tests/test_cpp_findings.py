@@ -60,7 +60,7 @@ def given(fields):
 # Python finds the array's name in the source; the phrases of who waits for what are added behind
 ADDED = {'outside_type': set(), 'outside_named': {'array'}, 'stuck': {'why'}, 'stuck_together': {'why', 'other_why'},
          'warp_apart': {'state'}, 'same_value': {'line', 'kernel'}, 'returned': {'line', 'kernel'},
-         'undefined_lane': {'line', 'kernel', 'stored'},
+         'undefined_lane': {'line', 'kernel', 'stored'}, 'undefined_result': {'line', 'kernel', 'stored'},
          'unordered_operations': {'first', 'second'}, 'host_race': {'first'},
          'out_of_memory': {'line'}, 'shifted_too_far': {'line', 'kernel'}, 'does_not_fit': {'line', 'kernel'}}
 

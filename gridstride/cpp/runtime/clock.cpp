@@ -1,6 +1,6 @@
 // What orders two accesses: barriers, fences, launches, and an atomic that others have seen.
 #include "detector.h"
-#include "synccheck.h"
+#include "undefined.h"
 
 namespace gridstride {
 

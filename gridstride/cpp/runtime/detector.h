@@ -111,7 +111,7 @@ struct Detector : BlockClock {
             uintptr_t a;
             unsigned n;
             uint32_t where;
-        } stored;                          // by a thread whose shuffle has read an absent lane
+        } stored;                          // by a thread with an undefined value
         struct {
             uintptr_t a;
             size_t n;
@@ -412,15 +412,14 @@ struct Detector : BlockClock {
         if (pending.active) settle_pending();
     }
     void settle_pending();
-    // A thread whose shuffle has read an absent lane stores something: what, shows as soon as it is there.
+    // A thread with an undefined value stores something: what, shows as soon as it is there.
     void attend(uintptr_t a, unsigned n, uint32_t where) {
         settle_pending();
         if (pending.active) pending.stored = {a, n, where};
     }
     void judge_stored();
     bool has_undefined(const Worker &worker) const {
-        const uint32_t rank = me % max_threads;
-        return worker.values_undefined && worker.warps[rank / 32].undefined >> rank % 32 & 1;
+        return worker.is_undefined(int(me % max_threads));
     }
     void too_early(
         const Access &copy, const Access &mine, const char *then, uintptr_t a, unsigned owner, const Piece *p);

@@ -5,6 +5,7 @@
 #include "threads.cpp"
 #include "warps.cpp"
 #include "synccheck.cpp"
+#include "undefined.cpp"
 #include "clock.cpp"
 #include "order.cpp"
 #include "detector.cpp"

@@ -1,5 +1,4 @@
 // Barriers that not all reach, and threads that wait for what never comes.
-#include <utility>
 #include "detector.h"
 #include "findings.h"
 #include "threads.h"
@@ -7,7 +6,7 @@
 
 namespace gridstride {
 
-static Field thread_field(Worker &w, int rank) {
+Field thread_field(Worker &w, int rank) {
     Place p = {};
     who(w, rank, w.block, p);
     const long long xyz[] = {p.thread[0], p.thread[1], p.thread[2]};
@@ -43,24 +42,6 @@ void check_barrier(Worker &w) {
             {{"here", here}, {"threads", w.n}, thread_field(w, other)}))
         w.blame(first);
     end_launch();
-}
-
-// After a barrier of the block lanes begin with something else.
-void forget_undefined(Worker &w) {
-    for (int i = 0; w.values_undefined && i < (w.n + 31) / 32; i++) w.warps[i].undefined = 0;
-    w.values_undefined = false;
-}
-void Detector::judge_stored() {
-    const auto at = std::exchange(pending.stored, {});
-    const uint32_t rank = me % max_threads;
-    Warp &p = w->warps[rank / 32];
-    if (!has_undefined(*w) || !comes_from_absent(reinterpret_cast<const void *>(at.a), int(at.n))) return;
-    const UndefinedValue &v = p.origin[rank % 32];
-    p.undefined &= ~(1u << rank % 32);
-    if (!begin_warning(Code::undefined_lane, v.line, {{"lane", v.lane}, {"state", v.why}})) return;
-    Place stored = {};
-    put_line({me, now, at.where}, stored);
-    warned.back().add({{"stored", stored.line}});
 }
 
 // Of the lanes of a warp that wait for all the others, one where most of them are.

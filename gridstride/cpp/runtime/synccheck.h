@@ -4,8 +4,7 @@
 
 namespace gridstride {
 
-bool comes_from_absent(const void *value, int bytes);
-void forget_undefined(Worker &);
+Field thread_field(Worker &, int rank);
 void check_barrier(Worker &);
 void warn_of_returned(Worker &, int line, int here, int gone);    // a warning: `gone`, a thread, is not at the barrier
 [[noreturn]] void wrong_mask(Worker &, unsigned mask, int line);

@@ -29,9 +29,9 @@ struct WarpExchange {
 };
 static_assert(offsetof(WarpExchange, undefined) == undefined_lanes);
 
-// The shuffle that has read an absent lane
+// Where a value is undefined: a shuffle that reads an absent lane and why, or a result that only some threads get
 struct UndefinedValue {
-    int line, lane;
+    int line, rank, lane;                          // lane: -1 for a result
     Code why;
 };
 
@@ -42,8 +42,6 @@ struct Warp {
     const char *what[32];                          // the instruction, where all lanes must come together
     void (*f[32])(void *const *);
     WarpExchange *got[32], exchange[65];
-    uint32_t undefined;                            // the lanes whose value comes from an absent lane
-    UndefinedValue origin[32];
     alignas(16) char given[32][16];
 };
 
@@ -93,8 +91,11 @@ struct Worker {
     // barriers
     int predicate[max_threads], count = 0;
     Warp warps[max_warps];
-    bool warps_used = false, values_undefined = false;     // in some lane of some warp
-    uint32_t undefined_reads = 0;
+    bool warps_used = false;
+    // threads with an undefined value, by warp, if there are any in the block; whence they have it
+    bool values_undefined = false;
+    uint32_t undefined[max_warps], undefined_reads = 0;
+    UndefinedValue origin[max_threads];
     struct {
         bool (*ready)(void *);
         void *arg;
@@ -165,6 +166,9 @@ struct Worker {
     bool wake();
     bool is_to_blame() const;
     bool try_warp(Warp &, int lane);
+    uint32_t undefined_in(int warp) const { return values_undefined ? undefined[warp] : 0; }
+    bool is_undefined(int r) const { return undefined_in(r / 32) >> r % 32 & 1; }
+    void set_undefined(int r, const UndefinedValue &);
     [[noreturn]] void stuck();
     [[noreturn]] void stuck_in_warp(int slot);
     [[noreturn]] void stuck_together(int rank);

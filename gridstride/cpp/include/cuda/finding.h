@@ -39,6 +39,7 @@ enum Kind {
     X(synccheck, returned) X(synccheck, skipped) X(synccheck, diverged) X(synccheck, stuck) \
     X(synccheck, stuck_together) X(synccheck, warp_apart) \
     X(synccheck, lane_elsewhere) X(synccheck, undefined_lane) \
+    X(synccheck, undefined_result) \
     X(synccheck, different_calls) X(synccheck, own_mask) X(synccheck, arrives_twice) X(synccheck, waits_unarrived) \
     X(synccheck, no_such_barrier) X(synccheck, barrier_threads) X(synccheck, no_mbarrier) \
     X(synccheck, mbarrier_count) X(synccheck, too_many_arrive) X(synccheck, different_descriptors) \
@@ -61,7 +62,7 @@ enum Kind {
     X(phrase, gets_more) X(phrase, lacks_both) X(phrase, lacks_bytes) X(phrase, lacks_arrivals) \
     X(phrase, for_wgmma) \
     X(phrase, apart_waits) X(phrase, apart_absent) X(phrase, apart_returned) X(phrase, apart_elsewhere) \
-    X(phrase, not_in_mask) \
+    X(phrase, not_in_mask) X(phrase, first_of_block) X(phrase, first_of_warp) \
     X(phrase, trap_called) X(phrase, breakpoint) X(phrase, abort_called) X(phrase, exception_thrown) \
     X(phrase, tile_threads) \
     X(phrase, copy_bytes) X(phrase, matrix_stride)

@@ -47,6 +47,10 @@ constexpr size_t undefined_lanes = 32 * 16;
 // A shuffle reads lane `from`, which is absent or whose own value is undefined. What each byte of the result shall be
 // where it is absent; -1: the caller's own value
 GRIDSTRIDE_API int undefined_byte(int from, int line);
+// The thread at work gets no result of a collective that was called on this line
+GRIDSTRIDE_API void undefined_result(Code who_gets_it, int line);
+constexpr uint32_t undefined_nan = 0x7fd1c0de;
+constexpr uint64_t undefined_nan_of_double = 0x7ffa381bc0000000;
 // What a whole warp does as one: each lane gives a pointer, and the last of the 32 calls `f` with all of them before
 // any goes on.
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);

@@ -50,11 +50,14 @@ template <class T> struct Place {
 };
 inline int rank_in_block() { return int(threadIdx.x + blockDim.x * (threadIdx.y + blockDim.y * threadIdx.z)); }
 
-// What CUB leaves undefined is never a right value by luck: NaN, or a large integer.
-template <class T> GRIDSTRIDE_UNSEEN T undefined(T x) {
-    if constexpr (std::is_floating_point_v<T>) return std::numeric_limits<T>::quiet_NaN();
+// What CUB leaves undefined is never a right value by luck: a NaN, or a large integer.
+template <class T> GRIDSTRIDE_UNSEEN T undefined(T x, gridstride::Code who_gets_it, Line line) {
+    if constexpr (std::is_same_v<T, double>)
+        __builtin_memcpy(&x, &gridstride::undefined_nan_of_double, sizeof(T));
+    else if constexpr (std::is_same_v<T, float>) __builtin_memcpy(&x, &gridstride::undefined_nan, sizeof(T));
     else if constexpr (std::is_trivially_copyable_v<T> && !std::is_same_v<T, bool>)
-        __builtin_memset(static_cast<void *>(&x), 0x7e, sizeof(T));
+        __builtin_memset(static_cast<void *>(&x), 0x76, sizeof(T));
+    gridstride::undefined_result(who_gets_it, line.number);
     return x;
 }
 
@@ -116,7 +119,7 @@ public:
             const T other = this->moved(x, takes ? lane + step : lane, line);
             if (takes) x = op(x, other);
         }
-        return lane ? emulated::undefined(x) : x;
+        return lane ? emulated::undefined(x, gridstride::Code::first_of_warp, line) : x;
     }
     T Sum(T x, int valid = lanes, GRIDSTRIDE_CALL) { return Reduce(x, cub::Sum(), valid, line); }
     T Max(T x, int valid = lanes, GRIDSTRIDE_CALL) { return Reduce(x, cub::Max(), valid, line); }
@@ -173,7 +176,8 @@ public:
         const int rank = emulated::rank_in_block();
         temp.of[rank].put(x, line);
         __syncthreads(line.number);
-        return rank ? emulated::undefined(x) : emulated::folded_by_warps(temp.of, valid, op, line);
+        return rank ? emulated::undefined(x, gridstride::Code::first_of_block, line)
+                    : emulated::folded_by_warps(temp.of, valid, op, line);
     }
     template <int n, class Op> T Reduce(T (&x)[n], Op op, GRIDSTRIDE_CALL) {
         return Reduce(emulated::of_items(x, op), op, threads, line);

@@ -1,0 +1,10 @@
+// Values that are undefined on a GPU: what a shuffle reads of an absent lane, a collective's result in other threads
+// than those that get it. They are given numbers that show, and a result of them that is stored is a warning.
+#pragma once
+#include "worker.h"
+
+namespace gridstride {
+
+bool shows_undefined(const void *value, int bytes);    // does it come from such a number?
+void forget_undefined(Worker &);
+}
