@@ -166,7 +166,8 @@ def _count(got, want, bad):
     nan = int(np.isnan(got).sum()) if got.dtype.kind in 'fc' else 0
     if nan:
         them = 'one of them is' if nan == 1 else f'{nan:,} of them are'
-        res.append(f'{them} NaN: never written, or computed from something that was not')
+        why = 'never written, made by 0/0, inf/inf or inf - inf, or computed from an uninitialized element'
+        res.append(f'{them} NaN: {why}')
     return res
 
 
