@@ -9,7 +9,7 @@ Nothing is guessed: what cannot be read off a line gets no advice of its own.
 import re
 from typing import NamedTuple
 
-__all__ = ['fitting', 'uses', 'update_of']
+__all__ = ['fitting', 'product_in', 'uses', 'update_of']
 
 _COMPARED = r'len\([\w.]+\)|[\w.]+(?:\(\)|\[\d+\])?'
 _ELSEWHERE = ('no_array', 'fault_no_array', 'fault_address', 'kernel_reads_host', 'kernel_writes_host')
@@ -132,6 +132,8 @@ def _of_race(code, fields, line, place, other, above):
     if second := fields.get('second'):
         name, index = second
         return 'two_names', dict(second_element=f'{name}[{", ".join(map(str, index))}]')
+    if fields.get('expanded'):
+        return 'expanded', {}
     number = place.line
     if 'read' in (fields['before'], fields['now']) and _SWAP.search(
         line if fields['before'] == 'read' else _code_of(other.source)
@@ -320,6 +322,26 @@ def _of_index(fields, line, above):
 def _too_many(guard):
     right = guard.fixed if guard.wrote.startswith(guard.name) else guard.bound  # of a `range`
     return 'row_too_many', dict(guard=guard.text, bound=guard.bound, wrote=guard.wrote, right=right)
+
+
+def product_in(
+    line,
+    above,  # the lines of the function before it
+    array,  # its name
+):
+    "Is the index of the array in this line a product of 32 bits, or a variable that was set to one?"
+    found = {indices for *_, indices in uses(_code_of(line), array) if len(indices) == 1}
+    if len(found) != 1:
+        return False
+    expr = found.pop()[0]
+    if re.fullmatch(r'\w+', expr):
+        code = ' '.join(map(_code_of, above.split('\n')))
+        sets = re.findall(rf'(?:(\w+)\s+)?\b{expr}\s*=(?!=)\s*([^;,]*)', code)
+        expr = next((text for type, text in reversed(sets) if type not in _WIDE), '')
+    return bool(re.search(r'\*|<<', expr)) and not any(o in expr for o in _WIDE)
+
+
+_WIDE = 'size_t', 'long', 'int64_t', 'uint64_t', 'ptrdiff_t'
 
 
 # A word of the kernel that is wrong

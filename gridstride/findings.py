@@ -365,6 +365,8 @@ _UNREAD = (
     'Wait for it (wgmma.wait_group, cp.async.bulk.wait_group.read), then tell whoever writes: '
     'an mbarrier, or a barrier of the block.'
 )
+_TOO_LARGE = 'the quotient of a division of integers overflows: the smallest integer of its type is divided by -1'
+_UNDEFINED_QUOTIENT = 'This is undefined behaviour: test for a divisor of -1 first, or divide in a wider type.'
 _AT_MBARRIER = 'at the mbarrier {mbarrier}, whose phase {phase}'
 _PAIRS = 'barrier.cluster.arrive and barrier.cluster.wait come in pairs.'
 _ILLEGAL = 'A GPU stops with an illegal instruction.'
@@ -385,6 +387,11 @@ WORDS = {
         _OUTSIDE,
         'threadIdx, blockIdx and what is computed from them are unsigned: below 0 they begin again at 2**32 - 1. '
         'Guard it, or compute the index with int.',
+    ),
+    ('memcheck', 'overflowed'): Words(
+        _OUTSIDE,
+        'So far below 0 an index mostly comes from an overflow: after 2147483647 an int goes on at -2147483648. '
+        'Compute it with 64 bits: `(size_t)row*w + column`.',
     ),
     ('memcheck', 'indices'): Words(
         'dimensions of {array}: {dimensions}; indices given: {given}', 'An element takes one index for each dimension.'
@@ -410,6 +417,12 @@ WORDS = {
         'Its mask lets this lane in. Either it does not compare every axis with its own size, as in '
         '`(rows[:, None] < h) & (columns[None, :] < w)`, or the address is another one: a wrong stride, offset or '
         'entry of a table.',
+    ),
+    ('memcheck', 'outside_expanded'): Words(
+        'an access past the memory of {array}: its shape is {shape}, but it is expanded (stride 0); elements in '
+        'memory: {count}{more}',
+        'Along an axis of stride 0 all elements are one. Multiply the index by {array}.stride(...), or pass '
+        '{array}.contiguous().',
     ),
     ('memcheck', 'outside_before'): Words(
         _OUTSIDE + '{more}', 'It is the memory before the array: mask it from below, too, as in `mask=offsets >= 0`.'
@@ -927,6 +940,9 @@ WORDS = {
     ('crash', 'division'): Words(
         'an integer is divided by zero', 'A GPU goes on with a meaningless number; test the divisor first.'
     ),
+    ('crash', 'division_overflows'): Words(
+        _TOO_LARGE, f'{_UNDEFINED_QUOTIENT} A GPU goes on with a meaningless number.'
+    ),
     ('crash', 'stack'): Words("a thread's stack is full", 'Recursion that does not end, or a large local array.'),
     ('crash', 'aborts'): Words(
         'the kernel called abort(), or threw an exception',
@@ -955,6 +971,7 @@ WORDS = {
         'A null pointer, an index far outside, or memory that was given back.',
     ),
     ('crash', 'host_division'): Words('the host code divides an integer by zero', 'Test the divisor first.'),
+    ('crash', 'host_division_overflows'): Words(f'in the host code {_TOO_LARGE}', _UNDEFINED_QUOTIENT),
     ('crash', 'host'): Words(
         'the host code crashed', 'It asked for that, or came to a place that the compiler takes for impossible.'
     ),
@@ -1012,6 +1029,8 @@ MENDS = {
     'update_other_apart': _TWO_LINES + _NO_ATOMIC,
     'two_names': '{element} is {second_element}, too: these arrays share memory. Give one as a copy, '
     'or let each thread keep to elements that no other one has by either name.',
+    'expanded': '{array} is expanded (stride 0): several of its elements are one element of memory. Give the kernel a '
+    'copy, as .contiguous() or np.ascontiguousarray makes one.',
     'one_place': 'Both are this one line: give each thread a place of its own, or let one thread write.',
     'same_line': dict(
         python='Both are line {line}, in different rounds of a loop: put a cuda.syncthreads() '

@@ -1,12 +1,13 @@
 """What the advice on a finding in CUDA C is made of: the calls of both accesses of a race, the guard or the index that
 is wrong. All in one translation unit; what is held is the code of the advice and its fields, not its wording."""
+import platform
 from functools import lru_cache
 
 import numpy as np, pytest, torch
 
 from gridstride import cpp
-from gridstride.cpp import cuda_kernel
-from gridstride.findings import MemcheckError, RacecheckError
+from gridstride.cpp import cuda_kernel, load_cuda
+from gridstride.findings import KernelCrash, MemcheckError, RacecheckError
 
 SRC = r'''
 __device__ float all_of(float v, float *buf) {
@@ -128,6 +129,22 @@ __global__ void right_guards(const float *x, float *out, int w, int h) {
     out[row*w + col] = x[col];
 }
 '''
+SRC += r'''
+__global__ void pick(const float *x, float *out, int w) {
+    int i = threadIdx.x*w;
+    out[threadIdx.x] = x[i*w];
+}
+__global__ void pick_by_variable(const float *x, float *out, int w) {
+    int i = threadIdx.x*w*w;
+    out[threadIdx.x] = x[i];
+}
+template <class T> __global__ void divide(const T *x, T *out, T by, bool rest) {
+    out[threadIdx.x] = rest ? x[threadIdx.x] % by : x[threadIdx.x] / by;
+}
+template <class T> __global__ void divide_by_each(const T *x, T *out, T *by) {
+    out[threadIdx.x] = x[threadIdx.x] / by[threadIdx.x + 0];
+}
+'''
 LINES = SRC.split('\n')
 
 
@@ -138,7 +155,10 @@ def at(text):
 
 @lru_cache
 def kernels():
-    with cpp.on_emulator(): return cuda_kernel(SRC)
+    names = 'twice deep looped apart right_twice iterations after_a_loop and_for_or or_for_and swapped wrong_stride moved_by '
+    names += 'moved_to_a_row moved_too_far right_guards pick pick_by_variable divide<int> '
+    names += 'divide<long> divide_by_each<int> divide_by_each<long>'
+    with cpp.on_emulator(): return cuda_kernel(SRC, names.split())
 
 
 def race(name, order='forward', threads=128):
@@ -201,3 +221,57 @@ def test_right_guards_are_left_alone():
     x, out = np.random.rand(W*H).astype('f'), np.zeros(W*H, 'f')
     kernels()['right_guards'][(3, 2), (16, 16)](x, out, W, H)
     assert (out == x).all()
+
+
+LARGE = r'''
+__global__ void fill(char *table, int w, int rows) {
+    int r = rows - 1 - threadIdx.x;
+    table[r*w] = 1;
+}
+__global__ void fill_right(char *table, int w, int rows) {
+    int r = rows - 1 - threadIdx.x;
+    table[(size_t)r*w] = 1;
+}
+void go(bool right, int w, int rows) {
+    char *table;
+    if (cudaMalloc(&table, (size_t)w*rows) != cudaSuccess) abort();
+    if (right) fill_right<<<1, 64>>>(table, w, rows);
+    else fill<<<1, 64>>>(table, w, rows);
+    cudaFree(table);
+}
+'''
+
+
+def test_an_index_that_has_overflowed_is_told_with_its_array():
+    "It takes no memory: pages that nobody touches are not there"
+    w, rows = 100_000, 22_000
+    with cpp.on_emulator(), cpp.options(memory='5G'):
+        m = load_cuda(LARGE)
+        with pytest.raises(MemcheckError) as e: m.go(False, w, rows)
+        m.go(True, w, rows)
+    assert (e.value.code, e.value.array, e.value.index) == ('overflowed', 'table', ((rows - 1)*w - 2**32,))
+    assert e.value.thread == (0, 0, 0)
+
+
+@pytest.mark.parametrize('name', ['pick', 'pick_by_variable'])
+def test_an_index_that_leads_far_away_is_told_with_its_array(name):
+    with pytest.raises(MemcheckError) as e: kernels()[name][1, 2](torch.rand(100), torch.zeros(2), 50_000)
+    assert (e.value.code, e.value.array, e.value.index) == ('overflowed', 'x', (50_000**2 - 2**32,))
+    with pytest.raises(MemcheckError) as e: kernels()[name][1, 2](torch.rand(100), torch.zeros(2), 40_000)
+    assert (e.value.code, e.value.array, e.value.index) == ('outside', 'x', (40_000**2,))
+
+
+@pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no division traps')
+@pytest.mark.parametrize('t,dtype', [('int', torch.int32), ('long', torch.int64)])
+def test_a_quotient_that_overflows_is_no_division_by_0(t, dtype):
+    x, out, one = torch.tensor([7, torch.iinfo(dtype).min], dtype=dtype), torch.zeros(2, dtype=dtype), kernels()[f'divide<{t}>']
+    for rest in (False, True):
+        for by, code in ((-1, 'division_overflows'), (0, 'division')):
+            with pytest.raises(KernelCrash) as e: one[1, 2](x, out, by, rest)
+            assert (e.value.code, e.value.thread) == (code, (1 if by else 0, 0, 0))
+        one[1, 2](x[:1].repeat(2), out, -1, rest)
+        assert (out == (0 if rest else -7)).all()
+    for by, code in ((-1, 'division_overflows'), (0, 'division')):
+        by = torch.tensor([1, by], dtype=dtype)
+        with pytest.raises(KernelCrash) as e: kernels()[f'divide_by_each<{t}>'][1, 2](x, out, by)
+        assert (e.value.code, e.value.thread) == (code, (1, 0, 0))

@@ -123,7 +123,14 @@ def _check_array(x, dtype, wrong, device, const):
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
             raise wrong('is sparse: its numbers do not lie in rows; give its .to_dense()')
         why = 'is not contiguous: the kernel would read its memory in another order'
+        if _is_expanded(x):
+            why = 'is expanded (stride 0), so not contiguous: in memory several of its elements are one'
         raise wrong(f'{why}; make a copy {_mend(x, None, const)}')
+
+
+def _is_expanded(x):
+    strides = x.stride() if hasattr(x, 'stride') else x.strides
+    return any(not s and n > 1 for s, n in zip(strides, x.shape))
 
 
 @lru_cache

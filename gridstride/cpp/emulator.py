@@ -198,6 +198,7 @@ def last_exception(
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
     if f.column and (array := array_at(lines.get(f.line, ''), f.column)):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
+    f.name_array(lines.get(f.line, ''), _above(lines, f.line))
     f.order_race(lambda n: lines.get(n, '').strip())
     if f.is_apart():
         there = _name_of(f.other_file, sources)

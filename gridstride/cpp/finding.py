@@ -8,7 +8,7 @@ import ctypes
 import re
 from pathlib import Path
 
-from ..advice import update_of
+from ..advice import product_in, update_of, uses
 from ..findings import Access, Call, Phrase, Place, exception_of
 
 ABI = 3  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
@@ -134,6 +134,18 @@ class Found:
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
         place = Place(self.kernel, self.file or None, self.line, **who)
         return exception_of(self.kind, self.code, dialect, self.fields, place._replace(**where), self.other)
+
+    def name_array(self, line, above):
+        """Of an address in no array tell which array's it is, if only one is used there at an index that is computed.
+
+        `line`: the access, `above`: the lines of the function before it"""
+        rows = [o.split() for o in self.fields.pop('arrays', '').split(', ') if o]
+        found = [(name, int(at), int(size)) for name, at, size in rows if product_in(line, above, name)]
+        is_known = self.code != 'no_array' and uses(line, self.fields.get('array', ''))
+        if self.code in ('no_array', 'overflowed') and not is_known and len(found) == 1:
+            name, at, size = found[0]
+            self.code = 'overflowed' if at < 0 else 'outside'
+            self.fields = dict(array=name, index=(at,), shape=(size,))
 
     def order_race(self, line_of):
         """Of two accesses between the same barriers name that one last which comes last in the program.

@@ -11,10 +11,10 @@ from typing import NamedTuple
 
 import numpy as np
 
-from ..findings import Access, exception_of, warn_of
+from ..findings import Access, Call, exception_of, warn_of
 from ..options import checking, settings
 
-__all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors']
+__all__ = ['Shadow', 'Memcheck', 'Initcheck', 'Racecheck', 'Synccheck', 'Detectors', 'calls_of']
 
 
 class Shadow:
@@ -67,6 +67,11 @@ def element_at(v, off):
         rest -= steps * abs(s)
         index[a] = steps if s >= 0 else last - steps
     return dict(array=v.name, index=tuple(index))
+
+
+def calls_of(site, callers):
+    "The call stack of a site, as findings name it"
+    return tuple(Call(o.function, o.file, o.line, o.source) for o in (site, *callers))
 
 
 class Memcheck:
@@ -173,13 +178,13 @@ class Racecheck:
 
     def __init__(self, on, inside):  # inside: is it sure that every index lies inside of its array?
         self.on, self.inside = on, inside
-        self.history = []  # (time, place, name of the array) of each access
+        self.history = []  # (time, place, name of the array, places of the calls that led there) of each access
         self.warned = set()  # places where several threads wrote the same value
         self.held = {}  # (memory, element, reader) -> (the function, what raises): races that a swap may still check
 
     def note(self, run, v, site):
         "Remember the place of the access that happens now"
-        self.history.append((run.now, run.program.sites[site], v.name))
+        self.history.append((run.now, run.program.sites[site], v.name, run.callers))
 
     def settled(self, order, mem):
         "The time up to which every access of `mem` is ordered before all that its threads do now"
@@ -314,13 +319,15 @@ class Racecheck:
     def race(self, run, lanes, v, off, i, times, threads, before, now, site):
         "Raise: number `i` of the lanes, against the thread of `threads` at its time"
         block, thread = run.g.who_is(threads[i])
-        itself = run.program.sites[site], v.name
-        there, name = next((o for t, *o in reversed(self.history) if t == times[i]), itself)
-        other = Access(there.line, block, thread, there.source, there.file)
+        itself = run.program.sites[site], v.name, run.callers
+        there, name, callers = next((o for t, *o in reversed(self.history) if t == times[i]), itself)
+        other = Access(there.line, block, thread, there.source, there.file, calls_of(there, callers))
         code = run.order.lacks(run.g, lanes[i], times[i], threads[i])
         fields = dict(before=before, now=now, **element_at(v, off[i]))
         if name != v.name:
             fields['second'] = tuple(element_at(v.mem.views[name], off[i]).values())
+        elif any(not stride and np.max(n) > 1 for stride, n in zip(v.strides, v.shape)):
+            fields['expanded'] = True
         raise run.finding('racecheck', code, site, by=lanes[i], other=other, **fields)
 
     def written_later(self, run, read):
@@ -330,8 +337,9 @@ class Racecheck:
         ordered = thread // run.g.threads == read.block or read.atomic and shadow.atomic[read.off] or run.order.fenced
         if time <= read.time or ordered:
             return None
-        there = next(o for t, o, _ in reversed(self.history) if t == time)
-        other = Access(there.line, *run.g.who_is(thread), there.source, there.file)
+        there, _, callers = next(o for t, *o in reversed(self.history) if t == time)
+        calls = calls_of(there, callers)
+        other = Access(there.line, *run.g.who_is(thread), there.source, there.file, calls)
         fields = dict(before='written', now='read', **element_at(read.view, read.off))
         return exception_of('racecheck', 'race_of_blocks', 'python', fields, read.place, other)
 

@@ -32,6 +32,8 @@ from ..findings import of_class
 
 __all__ = ['Operations']
 
+_SMALLEST = np.iinfo(np.int64).min
+
 
 def give_name(v, name):
     "Give an array that has no name yet the name of the variable it is assigned to"
@@ -104,11 +106,12 @@ def throw(run, m, kind, values, site):
 
 
 def divide(run, m, op, a, b, site):
-    "`a op b`; `KernelCrash` where `//` or `%` divides a whole number by zero"
-    if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu' and not np.all(b):
-        _, zero = branch(m, b)
-        if zero is not None:
+    "`a op b`; `KernelCrash` where `//` or `%` divides an integer by zero, or the smallest one by -1"
+    if op in ('FloorDiv', 'Mod') and kind_of(a) in 'biu' and kind_of(b) in 'biu':
+        if not np.all(b) and (zero := branch(m, b)[1]) is not None:
             raise run.finding('crash', 'division', site, zero)
+        if np.any(np.equal(b, -1)) and (wrong := branch(m, (b == -1) & (a == _SMALLEST))[0]) is not None:
+            raise run.finding('crash', 'division_overflows', site, wrong)
     return binary(op, a, b)
 
 
@@ -126,7 +129,7 @@ def call(run, m, f, args, kw, site):
     if f is divmod:
         return tuple(divide(run, m, op, *args, site) for op in ('FloorDiv', 'Mod'))
     if isinstance(getattr(f, 'py_func', None), types.FunctionType):
-        return _helper(f.py_func)(run, m, *args, **kw)
+        return _helper(f.py_func).called(run, m, site, args, kw)
     if f in FUNCTIONS:
         return FUNCTIONS[f](*args, **kw)
     if f is print:

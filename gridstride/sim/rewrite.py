@@ -647,24 +647,31 @@ class Program:
         return made
 
     def __call__(self, run, m, *args, **kw):
+        return self.called(run, m, None, args, kw)
+
+    def called(self, run, m, site, args, kw):
+        "Call it from a site of the function at work; None: it is the kernel"
         rest = self.params[len(args) :]
         given = {**dict(zip(self.params[::-1], map(as_numba, self.defaults[::-1]))), **kw}
         if len(args) > len(self.params) or set(kw) - set(rest) or set(rest) - set(given):
             raise TypeError(f'{self.name} takes ({", ".join(self.params)})')
         args = (*args, *(given[k] for k in rest))
+        callers = () if site is None else (run.program.sites[site], *run.callers)
         if self.waits:
-            return self.steps(run, m, *args)
-        outer, run.program = run.program, self
+            return self.steps(run, m, callers, *args)
+        outer = run.program, run.callers
+        run.program, run.callers = self, callers
         try:
             return self.run(run, m, self.kernel, *args)
         finally:
-            run.program = outer
+            run.program, run.callers = outer
 
-    def steps(self, run, m, *args):
+    def steps(self, run, m, callers, *args):
         "A call that yields where it waits for other blocks"
-        outer, run.program = run.program, self
+        outer = run.program, run.callers
+        run.program, run.callers = self, callers
         res = yield from self.run(run, m, self.kernel, *args)
-        run.program = outer
+        run.program, run.callers = outer
         return res
 
 

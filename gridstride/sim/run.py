@@ -8,7 +8,7 @@ import numpy as np
 from ..findings import NotSimulated, Place, exception_of
 from ..launching import launch_error, resident
 from ..options import settings
-from .detectors import Detectors
+from .detectors import Detectors, calls_of
 from .order import Order
 
 __all__ = ['Run']
@@ -28,6 +28,7 @@ class Run:
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
+        self.callers = ()  # the sites of the calls that led to the function at work, the innermost first
         self.look = None  # what an atomic operation has found and left: memory, offsets, values
         self.cooperative = False  # must all blocks be on the device together?
         self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
@@ -46,7 +47,7 @@ class Run:
 
     def leave(self):
         "What belongs to the group at work: another one begins or goes on"
-        return {k: getattr(self, k) for k in ('g', 'shared', 'program', '_seq')}, self.order.leave()
+        return {k: getattr(self, k) for k in ('g', 'shared', 'program', 'callers', '_seq')}, self.order.leave()
 
     def enter(self, left):
         "The group that has `left` goes on"
@@ -134,7 +135,9 @@ class Run:
         first = self.program.f.__code__.co_firstlineno
         lines = linecache.getlines(s.file)
         around = dict(above=''.join(lines[first - 1 : s.line - 1]), onward=''.join(lines[s.line - 1 :]))
-        return Place(self.kernel, s.file, s.line, s.source, block, thread, **around)
+        calls = calls_of(s, self.callers)
+        called = (calls[-1].line, calls[-1].source, calls[-1].file) if self.callers else None
+        return Place(self.kernel, s.file, s.line, s.source, block, thread, called, calls=calls, **around)
 
     def finding(self, kind, code, site, m=None, by=None, other=None, **fields):
         "The exception about a site, by the thread of lane `by` or of the first lane of `m`"

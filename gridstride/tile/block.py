@@ -426,16 +426,19 @@ def _quotient(x, y):
     return (x - np.fmod(x, y)) // y
 
 
-def _not_by_zero(y):
+def _is_divisible(x, y):
+    "A finding unless one integer can be divided by another; lanes of blocks may be left out later, and are not asked"
     if y.ndim == 0 and y == 0:
         raise finding('crash', 'division')
+    if x.ndim == 0 == y.ndim and x.dtype.kind == 'i' and y == -1 and x == np.iinfo(x.dtype).min:
+        raise finding('crash', 'division_overflows')
 
 
 def _floored(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
         raise refuse('// is for whole numbers', 'Divide with /, then tl.floor(...).')
-    _not_by_zero(y)
+    _is_divisible(x, y)
     return made(_broadcasts(_quotient, x, y), t, a, b)
 
 
@@ -443,7 +446,7 @@ def _rest(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
         return made(_broadcasts(_floating_rest, x, y), t, a, b)
-    _not_by_zero(y)
+    _is_divisible(x, y)
     return made(_broadcasts(np.fmod, x, y), t, a, b)
 
 

@@ -225,8 +225,11 @@ def _outside(region, active, p, mask, masked):
     more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
     at = int(active[out[0]])
     behind = 'outside_masked' if masked else 'outside_program' if p.data.ndim else 'outside_single'
-    code = 'outside_before' if at < region.low else behind
+    expanded = any(not s and n > 1 for s, n in zip(region.strides, region.shape)) and 'outside_expanded'
+    code = 'outside_before' if at < region.low else expanded or behind
     fields = dict(array=region.name, index=region.index_of(at), shape=region.shape, more=more)
+    if expanded and code == expanded:
+        fields.update(count=region.count)
     raise finding('memcheck', code, fields, lane)
 
 

@@ -372,7 +372,9 @@ def _exception(made, arrays):
         f.fields['index'] = _unravel(arrays[name], at[0])
     numbered = [_FILE.format(i) for i in range(len(made.files))]
     file = made.files[numbered.index(file_among(f.file, numbered))] if f.line else None
-    f.name_calls(lambda c: _shown_call(c, made.files, numbered))
+    f.fields.pop('arrays', None)
+    in_c, f.kernel = f.kernel, made.kernel
+    f.name_calls(lambda c: _shown_call(c._replace(function=c.function.replace(in_c, f.kernel)), made.files, numbered))
     if f.is_apart():
         there = made.files[numbered.index(file_among(f.other_file, numbered))]
         f.other = f.other._replace(file=there, source=linecache.getline(there, f.other.line).strip())
@@ -380,7 +382,14 @@ def _exception(made, arrays):
     source = linecache.getline(file, f.line).strip() if f.line else ''
     above = ''.join(linecache.getlines(file)[made.first - 1 : f.line - 1]) if f.line else ''
     onward = ''.join(linecache.getlines(file)[f.line - 1 :]) if f.line else ''
-    return f.exception('python', kernel=made.kernel, file=file, source=source, above=above, onward=onward)
+    around = dict(above=above, onward=onward, called=_called(f))
+    return f.exception('python', kernel=made.kernel, file=file, source=source, **around)
+
+
+def _called(found):
+    "(line, its text, its file) of the kernel's own line that led to what was found in another function"
+    calls = found.calls
+    return (calls[-1].line, calls[-1].source, calls[-1].file) if len(calls) > 1 else None
 
 
 def _shown_call(call, files, numbered):

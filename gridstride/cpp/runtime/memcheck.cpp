@@ -7,6 +7,17 @@
 
 namespace gridstride {
 
+// What an address is as an index of each array that has a name, if an int can be that: `x 5 100, ` for x[5] of 100
+static std::string indices_of(uintptr_t a) {
+    std::string found;
+    for (const Piece &p : memory.pieces) {
+        const long long index = p.index_of(a);
+        if (p.live && p.name[0] && index == int(index))
+            found += std::string(p.name) + ' ' + std::to_string(index) + ' ' + std::to_string(p.index_of(p.hi)) + ", ";
+    }
+    return found;
+}
+
 void Detector::outside(uintptr_t a, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
@@ -16,7 +27,13 @@ void Detector::outside(uintptr_t a, uint32_t where) {
         return find(Code::wrapped,
             {{"array", wrapped->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}}, at);
     }
-    if (!p) return find(Code::no_array, {{"address", a}}, at);
+    if (const Piece *o = p ? nullptr : memory.overflowed(a)) {
+        const long long index = o->index_of(a), size = o->index_of(o->hi);
+        return find(Code::overflowed,
+            {{"array", o->shown_name()}, {"index", &index, 1}, {"shape", &size, 1}, {"arrays", indices_of(a).c_str()}},
+            at);
+    }
+    if (!p) return find(Code::no_array, {{"address", a}, {"arrays", indices_of(a).c_str()}}, at);
     if (!p->live) return find(Code::freed, {{"array", p->shown_name()}}, at);
     if (a >= p->lo && a < p->hi) a = p->hi;               // it begins inside, and this is the first byte that is not
     const long long index = p->index_of(a), size = p->index_of(p->hi);

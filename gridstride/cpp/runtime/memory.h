@@ -181,6 +181,11 @@ struct Memory {
             if (p.live && a - (uint64_t(p.itemsize) << 32) - p.lo + page < p.hi - p.lo + page) return &p;
         return nullptr;
     }
+    Piece *overflowed(uintptr_t a) {   // the same of an int, after 2^31 - 1
+        for (auto &p : pieces)
+            if (p.live && a + (uint64_t(p.itemsize) << 32) - p.lo < p.hi - p.lo) return &p;
+        return nullptr;
+    }
     void free(Piece &p) {
         const auto [from, to] = span(p);
         p.live = false;

@@ -66,6 +66,44 @@ static char *unsigned_place(void *kept) {
 #endif
 }
 
+// Has a division trapped because its quotient fits into no register, not because of a divisor of 0? x86 has one signal
+// for both: INT_MIN / -1, and INT_MIN % -1.
+#if defined(__x86_64__) && !defined(__APPLE__)
+static uintptr_t operand_address(const unsigned char *code, int rex, const greg_t *regs, const int *number) {
+    const int mode = code[0] >> 6, rm = code[0] & 7;
+    const auto reg = [&](int n) { return uintptr_t(regs[number[n]]); };
+    const auto moved = [&](const unsigned char *by) -> uintptr_t {
+        int32_t wide = 0;
+        if (mode == 1) return uintptr_t(intptr_t(static_cast<signed char>(*by)));
+        if (mode == 2 || rm == 5 || rm == 4) memcpy(&wide, by, sizeof wide);
+        return uintptr_t(intptr_t(wide));
+    };
+    if (rm != 4) {
+        if (!mode && rm == 5) return reinterpret_cast<uintptr_t>(code + 5) + moved(code + 1);   // next to the code
+        return reg(rm | (rex & 1) << 3) + (mode ? moved(code + 1) : 0);
+    }
+    const int base = code[1] & 7, index = (code[1] >> 3 & 7) | (rex & 2) << 2;
+    const bool far = !mode && base == 5;
+    return (far ? 0 : reg(base | (rex & 1) << 3)) + (index == 4 ? 0 : reg(index) << (code[1] >> 6)) +
+           (mode || far ? moved(code + 2) : 0);
+}
+static bool quotient_overflows(void *context) {
+    static const int number[] = {REG_RAX, REG_RCX, REG_RDX, REG_RBX, REG_RSP, REG_RBP, REG_RSI, REG_RDI, REG_R8, REG_R9,
+        REG_R10, REG_R11, REG_R12, REG_R13, REG_R14, REG_R15};
+    const greg_t *regs = static_cast<ucontext_t *>(context)->uc_mcontext.gregs;
+    const unsigned char *code = reinterpret_cast<const unsigned char *>(regs[REG_RIP]);
+    const int rex = *code >> 4 == 4 ? *code++ : 0;
+    if (*code++ != 0xf7 || (*code >> 3 & 7) != 7) return false;        // idiv
+    const size_t bytes = rex & 8 ? 8 : 4;
+    uint64_t divisor = 0;
+    if (*code >> 6 == 3) divisor = uint64_t(regs[number[(*code & 7) | (rex & 1) << 3]]);
+    else memcpy(&divisor, reinterpret_cast<void *>(operand_address(code, rex, regs, number)), bytes);
+    return bytes == 8 ? divisor : uint32_t(divisor);
+}
+#else
+static bool quotient_overflows(void *) { return false; }
+#endif
+
 // The OS threads that work on the launch, for the watch and for Ctrl-C.
 static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
 static std::vector<pthread_t> watched;
@@ -153,6 +191,7 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.fault = fault;
     w.pc = program_counter(context), w.sp = stack_pointer(context);
     w.link = link_register(context);
+    w.overflows = sig == SIGFPE && quotient_overflows(context);
     w.astray = (sig == SIGSEGV || sig == SIGBUS) && returned_astray(w, fault);
     w.depth = 0;
 #ifndef __APPLE__
@@ -177,7 +216,11 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         // a host that has caught what ended a kernel, and aborts, has no more to say
         if (found.kind == nothing || was_refused()) {
             const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
-            begin_finding(memory_fault ? Code::host_memory : sig == SIGFPE ? Code::host_division : Code::host, {});
+            begin_finding(memory_fault                  ? Code::host_memory
+                          : sig != SIGFPE               ? Code::host
+                          : quotient_overflows(context) ? Code::host_division_overflows
+                                                        : Code::host_division,
+                {});
             locate(program_counter(context), found.at);
         }
         siglongjmp(*guard, 1);
@@ -249,7 +292,7 @@ void tell_signal(Worker &w) {
         case SIGUSR2:
             if (ended_by == SIGINT) return (void)take_finding(Code::stopped, {});
             return tell_endless(w);
-        case SIGFPE: return tell(Code::division, {}, w.pc, 0);
+        case SIGFPE: return tell(w.overflows ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV:
         case SIGBUS: return tell_memory_fault(w);
         case SIGABRT: return tell(Code::aborts, {}, w.pc, 0);

@@ -117,6 +117,7 @@ struct Worker {
     void *frames[64];                              // where the signal came, and who had called that
     int depth = 0;                                 // how many of them there are
     bool astray = false;                           // a function has returned to a place that is none
+    bool overflows = false;                        // a division's quotient is too large
     void *alternate = nullptr;
     uint32_t spins = 0, yields = 0;
     Look looks[max_threads];                       // by rank

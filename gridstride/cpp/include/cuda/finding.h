@@ -14,7 +14,7 @@ enum Kind {
 };
 
 #define GRIDSTRIDE_CODES(X) \
-    X(memcheck, outside) X(memcheck, before) X(memcheck, wrapped) X(memcheck, outside_type) \
+    X(memcheck, outside) X(memcheck, before) X(memcheck, wrapped) X(memcheck, overflowed) X(memcheck, outside_type) \
     X(memcheck, outside_shared) X(memcheck, outside_dynamic) X(memcheck, outside_arrays) \
     X(memcheck, no_dynamic) X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) \
     X(memcheck, freed) \
@@ -49,8 +49,9 @@ enum Kind {
     X(launch_failed, shared_sum) X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \
     X(launch_failed, out_of_memory) \
     X(assertion, fails) \
-    X(crash, division) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
+    X(crash, division) X(crash, division_overflows) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
     X(crash, local_array) X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) \
+    X(crash, host_division_overflows) \
     X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
     X(crash, shifted_too_far) X(crash, does_not_fit) \
     X(timeout, endless) \
