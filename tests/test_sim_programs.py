@@ -176,7 +176,7 @@ def both_ends(row, first, last):
     last[0] = row[row.shape[0] - 1]
 
 
-def test_guvectorize_loops_over_parts(engine):
+def test_guvectorize_loops_over_parts():
     pick = sim.guvectorize(['void(int64, float64[:], float64[:])'], '(),(n)->()', target='cuda')(picked)
     x = np.arange(12.0).reshape(3, 4)
     assert pick(np.array([0, 1, 2]), x).tolist() == [0, 10, 20]
@@ -762,3 +762,115 @@ def test_containers_outside_of_a_kernel_are_refused_as_numba_does(value, engine)
     o = np.zeros(1)
     k[1, 1](o)
     assert o[0] == 3
+
+
+# parts of arrays
+
+
+OFFSETS = 1, -1, 4, -4
+PAIRS = (1, 2), (3, 4), (5, 6)
+
+
+def test_a_part_of_an_array_is_assigned():
+    @cuda.jit
+    def columns(a):
+        a[:, 1] = a[:, 0]
+        a[:, 2] = 7
+        a[..., 3] = (1, 2, 3)
+        a[1:, 0] = a[:-1, 0]  # all is read first
+
+    @cuda.jit
+    def rows(a):
+        i = cuda.grid(1)
+        row = a[i]
+        row[:] = 5
+        a[i, i:] = i
+        own = cuda.local.array(2, np.int64)
+        own[:] = 0
+        own[i % 2] = 9
+        a[i, :2] = own
+
+    a = np.arange(12.0).reshape(3, 4)
+    columns[1, 1](a)
+    assert a.tolist() == [[0, 0, 7, 1], [0, 4, 7, 2], [4, 8, 7, 3]]
+    a = np.full((3, 4), np.nan)
+    rows[1, 3](a)
+    assert a.tolist() == [[9, 0, 0, 0], [0, 9, 1, 1], [9, 0, 2, 2]]
+
+
+def test_what_is_wrong_with_a_part_is_found():
+    @cuda.jit
+    def too_short(a):
+        a[:2] = a[:3]
+
+    @cuda.jit
+    def in_place(a):
+        a[:2] += 1
+
+    @cuda.jit
+    def all_of_it(a, out):
+        a[:] = cuda.threadIdx.x
+
+    @cuda.jit
+    def unwritten(a, out):
+        out[:] = a
+
+    a = np.zeros(4)
+    with pytest.raises(ValueError, match=r'of shape \(2,\) is assigned what has shape \(3,\)'):
+        too_short[1, 1](a)
+    with pytest.raises(sim.NotSimulated) as e:
+        in_place[1, 1](a)
+    assert 'Numba does not compile' in str(e.value)
+    with pytest.raises(sim.RacecheckError) as e:
+        all_of_it[1, 2](a, a)
+    assert e.value.array == 'a' and e.value.index == (0,)
+    with pytest.raises(sim.InitcheckError) as e:
+        unwritten[1, 1](cuda.device_array(4), a)
+    assert e.value.array == 'a'
+    a.flags.writeable = False
+    with pytest.raises(TypeError, match='read-only'):
+        all_of_it[1, 1](a, a)
+
+
+def test_a_tuple_is_indexed_by_the_thread(engine):
+    @cuda.jit
+    def k(out, given):
+        i = cuda.threadIdx.x
+        out[0, i] = OFFSETS[i]
+        own = (0.25, 0.5, 1.0)
+        out[1, i] = own[i % 3] + PAIRS[2][0]
+        out[2, i] = given[i % 2]
+        out[3, i] = (i * 1, i * 2, i * 3)[i % 3]
+
+    out = np.zeros((4, 4))
+    k[1, 4](out, (3, 5))
+    assert out.tolist() == [[1, -1, 4, -4], [5.25, 5.5, 6, 5.25], [3, 5, 3, 5], [0, 2, 6, 3]]
+
+
+def test_tuples_of_tuples_and_arrays_are_indexed_by_the_thread():
+    @cuda.jit
+    def k(out, a, b):
+        i = cuda.threadIdx.x
+        x, y = PAIRS[i % 3]
+        out[i] = 100 * x + 10 * y + OFFSETS[i - 4] + (a, b)[i % 2][i]
+
+    out, a = np.zeros(4), np.arange(8.0) / 10
+    k[1, 4](out, a[:4], a[4:])
+    assert out.tolist() == [121.0, 339.5, 564.2, 116.7]
+
+
+@pytest.mark.parametrize(
+    'expression,error',
+    [
+        ('OFFSETS[i + 2]', sim.MemcheckError),
+        ('OFFSETS[-5 - i]', sim.MemcheckError),
+        ('(1, 2.5)[i % 2]', sim.NotCompiled),
+        ('OFFSETS[i / 2]', sim.NotCompiled),
+        ('(True, 1)[i % 2]', sim.NotCompiled),
+    ],
+)
+def test_a_tuple_is_not_indexed_by_the_thread_where_numba_does_not(expression, error):
+    k = made(f'def k(out):\n    i = cuda.threadIdx.x\n    out[i] = {expression}\n', dict(cuda=cuda, OFFSETS=OFFSETS))
+    with pytest.raises(error) as e:
+        k[1, 4](np.zeros(4))
+    assert e.value.line == 3

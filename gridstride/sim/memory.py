@@ -9,7 +9,7 @@ from functools import cached_property
 
 import numpy as np
 
-from ..findings import NotSimulated, WrongArgument
+from ..findings import NotCompiled, NotSimulated, WrongArgument
 from .arithmetic import as_numba
 from .detectors import Shadow, element_at
 
@@ -91,6 +91,10 @@ class View:
     def nbytes(self):
         "Bytes of its memory, all of it"
         return self.mem.data.nbytes
+
+    def element(self, run, m, at, site):
+        "The element at an index that is inside, in the lanes of `m`"
+        return _read(run, m, self, _off(self, at), site)
 
     def rename(self, name):
         "Call it `name`"
@@ -262,6 +266,10 @@ def locate(run, m, v, idx, site):
 
     `MemcheckError` for an index outside of the shape; `NotSimulated` for slices that differ from thread to thread."""
     idx = idx if isinstance(idx, tuple) else (idx,)
+    if idx and (idx[0] is Ellipsis or idx[-1] is Ellipsis):
+        rest = tuple(i for i in idx if i is not Ellipsis)
+        whole = (slice(None),) * (v.ndim - len(rest))
+        idx = (*whole, *rest) if idx[0] is Ellipsis else (*rest, *whole)
     if len(idx) > v.ndim:
         run.detectors.memcheck.count(run, m, v, len(idx), site)
     off, shape, strides = v.off, [], []
@@ -293,18 +301,50 @@ def load(run, m, v, idx, site):
             return v.load(run, m, idx, site)
         if isinstance(v, (np.ndarray, np.generic)):
             raise no_array(run, v, site)
-        if np.ndim(idx):
-            raise run.refusal(site, m, 'a tuple indexed differently in different threads')
-        return as_numba(v[idx])
+        return _of_tuple(run, m, v, idx, site) if np.ndim(idx) else as_numba(v[idx])
     off = locate(run, m, v, idx, site)
-    if isinstance(off, View):
-        return off
+    return off if isinstance(off, View) else _read(run, m, v, off, site)
+
+
+def _read(run, m, v, off, site):
+    "The elements at `off`"
     mem = v.mem
     if run.watched:
         run.access(m, v, off, site, 'read')
     if np.ndim(off) == 0:
         return mem.data[off]
     return mem.data[off if m is run.g.all else np.where(m, off, 0)]
+
+
+# A tuple whose index differs from thread to thread: Numba takes one whose elements are of one type.
+def _of_tuple(run, m, v, i, site):
+    if i.dtype.kind not in 'iu' or not isinstance(v, tuple):
+        raise run.refusal(site, m, 'a tuple with an index that is no integer', 'Use //, or int(...).', NotCompiled)
+    n, i = len(v), i.astype(np.int64)
+    outside = m & ((i < -n) | (i >= n))
+    if outside.any():
+        lane = int(np.argmax(outside))
+        fields = dict(array='tuple', index=(int(i[lane]),), shape=(n,))
+        raise run.finding('memcheck', 'outside', site, m, lane, **fields)
+    return _gathered(run, m, v, np.where(m, i % n, 0), site)
+
+
+def _gathered(run, m, v, i, site):
+    "Element `i` of `v`, which is another one in each lane"
+    kinds = {(type(o), getattr(as_numba(o), 'dtype', len(o) if isinstance(o, tuple) else None)) for o in v}
+    if len({kind for _, kind in kinds}) > 1 or None in {kind for _, kind in kinds}:
+        what = 'a tuple of several types that is indexed differently in different threads'
+        raise run.refusal(site, m, what, 'Make its elements of one type, or use an array.', NotCompiled)
+    if isinstance(v[0], tuple):
+        return tuple(_gathered(run, m, part, i, site) for part in zip(*v))
+    if isinstance(v[0], View):
+        res = v[0]
+        for k, o in enumerate(v[1:], 1):
+            res = o.merge(i == k, res)
+        return res
+    if not any(np.ndim(o) for o in v):
+        return np.array([as_numba(o) for o in v])[i]
+    return np.stack([np.broadcast_to(o, i.shape) for o in v])[i, np.arange(len(i))]
 
 
 def refuse_to_write(run, m, v, off, site):
@@ -356,10 +396,76 @@ def store(run, m, v, idx, value, site):
         raise no_array(run, v, site)
     off = locate(run, m, v, idx, site)
     if isinstance(off, View):
-        raise run.refusal(site, m, f'assigning to a part of {v.name}; write its elements one by one')
+        _store_part(run, m, off, value, site)
+    else:
+        _write(run, m, v, off, value, site)
+
+
+def _write(run, m, v, off, value, site):
+    "Write `value` at `off`"
     mem = v.mem
     refuse_to_write(run, m, v, off, site)
     off, value = run.spread(m, off), as_element(run, m, v, value, site)
     if run.watched:
         run.access(m, v, off, site, 'written', value)
     mem.data[off] = value
+
+
+# A part of an array, a[:, 1] or row[:], is given one number or the elements of another array, which are all read before
+# the first is written. A part may be of another size in each thread.
+def _store_part(run, m, part, value, site):
+    if isinstance(value, tuple):
+        value = _Row(value)
+    if not isinstance(value, (View, _Row)):
+        for at, here in _places(m, part):
+            _write(run, here, part, _off(part, at), value, site)
+        return
+    _need_shape(m, part, value)
+    skip = len(part.shape) - len(value.shape)
+    read = [
+        (at, here, value.element(run, here, _within(at[skip:], value.shape), site)) for at, here in _places(m, part)
+    ]
+    for at, here, v in read:
+        _write(run, here, part, _off(part, at), v, site)
+
+
+class _Row:
+    "A tuple of numbers that is assigned to a part of an array"
+
+    def __init__(self, values):
+        self.values, self.shape = values, (len(values),)
+
+    def element(self, run, m, at, site):
+        return self.values[at[0]]
+
+
+def _places(m, part):
+    "(index, the lanes of `m` whose part has it) for each element of a part"
+    uniform = all(np.ndim(n) == 0 for n in part.shape)
+    for at in np.ndindex(*(int(np.max(np.where(m, n, 0))) for n in part.shape)):
+        here = m
+        for i, n in zip(at, () if uniform else part.shape):
+            here = here & (i < n)
+        if uniform or here.any():
+            yield at, here
+
+
+def _off(v, at):
+    off = v.off
+    for i, s in zip(at, v.strides):
+        off = off + i * s
+    return off
+
+
+def _within(at, shape):
+    "The index `at` in an array whose axes of one element stand for many"
+    return tuple(0 if np.ndim(n) == 0 and n == 1 else i for i, n in zip(at, shape))
+
+
+def _need_shape(m, part, value):
+    "`ValueError` unless `value` has the shape of the part, or axes of one element or fewer axes, as NumPy broadcasts"
+    shapes = list(zip(part.shape[::-1], value.shape[::-1]))
+    fits = all(np.all((np.equal(n, k) | np.equal(k, 1)) | ~m) for n, k in shapes)
+    if len(value.shape) > len(part.shape) or not fits:
+        given, wanted = (tuple(int(np.max(n)) for n in o.shape) for o in (value, part))
+        raise ValueError(f'a part of {part.name} of shape {wanted} is assigned what has shape {given}')

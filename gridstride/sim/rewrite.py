@@ -267,6 +267,9 @@ class _Rewriter(ast.NodeTransformer):
             )
         if not isinstance(t, ast.Subscript):
             self.fail(node, f'changing {type(t).__name__.lower()} in place')
+        if any(isinstance(o, ast.Slice) for o in (t.slice.elts if isinstance(t.slice, ast.Tuple) else [t.slice])):
+            mend = 'Write a loop over its elements: x[i] += 1.'
+            self.fail(node, 'changing a part of an array in place, which Numba does not compile', mend)
         a, i = self.fresh('a'), self.fresh('i')
         res = self.make(node, f'{a} = A__\n{i} = I__', A__=self.visit(t.value), I__=self.index(t.slice))
         old = self.make(node, f'__gs.load(__run, __m, {a}, {i}, S__)', S__=self.site(t))[0].value
