@@ -93,6 +93,7 @@ __all__ = [
     'field_names',
     'of_class',
     'outside_level',
+    'warn_outside',
     'position',
     'switch_off',
     'text_of',
@@ -132,13 +133,14 @@ class KernelError(ShownBriefly, Exception):
         code=None,  # which of the findings of this kind, as `WORDS` has it
         fields=None,  # what it is told with: name -> value
         dialect='python',  # one of `DIALECTS`: what blocks and threads are called
+        apart=False,  # name the file of each line, as one of several?
     ):
         self.kernel, self.file, self.line, self.block, self.thread = kernel, file, line, block, thread
         self.array, self.index, self.other, self.called = array, index, other, called[0] if called else None
         self.code, self.fields, self.what, self.mend = code, fields or {}, what, mend
         self.calls, (self.advice, self.advice_fields) = tuple(calls), advice or (None, {})
         there = _call_in(kernel, other)
-        at = _places(file, other.file if other else '', *(called or ())[2:], there.file if there else '')
+        at = _places(file, apart, other.file if other else '', *(called or ())[2:], there.file if there else '')
         lines = (
             f'{self.kind}: {what}',
             f'  {at(line)}: {source}' if line else '',
@@ -166,9 +168,9 @@ def position(p):  # (x, y, z)
     return f'({x},{y},{z})' if z else f'({x},{y})' if y else f'({x})'
 
 
-def _places(file, *others):
-    "A function that names a line, and its file too where not all are lines of `file`"
-    apart = any(o and o != file for o in others)
+def _places(file, apart, *others):
+    "A function that names a line, and its file too if that is `apart`, or where not all are lines of `file`"
+    apart = apart or any(o and o != file for o in others)
     return lambda line, of='': f'line {line}' + _of(of or file) * apart
 
 
@@ -322,6 +324,7 @@ class Place(NamedTuple):
     above: str = ''  # the lines of the function before it
     onward: str = ''  # that line as its file has it, and the lines of the function after it
     calls: tuple = ()  # the calls that led to it, each a `Call`, the innermost first
+    apart: bool = False  # is the file one of several, so that lines are named with their files?
 
 
 # The words. A text that is the same in both dialects stands once.
@@ -1325,10 +1328,23 @@ def outside_level():
     return n
 
 
-def warn_of(code, dialect, fields):
-    "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel"
+def warn_outside(
+    warning: Warning,
+    file=None,  # what it is about, where no line of Python is the learner's: `python -m gridstride.cpp`
+    line=None,
+):
+    "Warn at the learner's line of Python that led here, or else at `line` of `file`"
+    level = outside_level()
+    if file and sys._getframe(level - 1).f_code.co_filename.startswith('<frozen'):
+        warnings.warn_explicit(warning, type(warning), file, line or 1)
+    else:
+        warnings.warn(warning, stacklevel=level)
+
+
+def warn_of(code, dialect, fields, file=None):
+    "Warn of a finding that is one of `WARNINGS`; at the line that launched the kernel, or else at its line of `file`"
     kind, category = WARNINGS[code]
     what, mend = text_of(kind, code, dialect, fields)
     warning = category(f'{what}. {switch_off(kind, code, dialect) or mend}')
     warning.kind, warning.code, warning.fields, warning.line = kind, code, fields, fields.get('line')
-    warnings.warn(warning, stacklevel=outside_level())
+    warn_outside(warning, file, warning.line)

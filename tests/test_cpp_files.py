@@ -1,10 +1,14 @@
 "Programs of several files, and files as other programs write them: headers, folders, byte order marks."
+import re, subprocess, sys, warnings
+
 import pytest
 
 from gridstride.cpp import emulator
+from gridstride.cpp.compile_errors import CompileError, CompileWarning
 from gridstride.cpp.program import run
 from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.variables import shared_variables
+from gridstride.findings import KernelError
 
 
 def write(folder, **files):
@@ -115,3 +119,110 @@ def test_names_of_the_c_library_may_be_the_programs_own(capfd):
     with emulator.options(order='forward'):
         assert run(HEAP, 'heap') == 0
     assert capfd.readouterr().out == '1 1 -1 9 5 5 8 4 3 4 5 6 1 2 3 4 5 '
+
+
+ALL = '#pragma once\n#include "sub/inner.cuh"\n'
+INNER = """#pragma once
+namespace {
+template <int T> __device__ void step(float *s) {
+    if (threadIdx.x < T) {
+        s[threadIdx.x] = 1;
+        __syncthreads();
+    }
+}
+}
+template <int T> __global__ void k(float *x) {
+    __shared__ float s[64];
+    step<T>(s); x[threadIdx.x] = s[threadIdx.x];
+}
+__global__ void divide(int *out, int by) { out[0] = 7 / by; }
+__global__ void races(float *x) { __shared__ float t[64]; t[threadIdx.x] = 1; x[threadIdx.x] = t[63 - threadIdx.x]; }
+"""
+LAUNCHES = {
+    'k<32><<<1, 64>>>(x)': ('synccheck', 6, '__syncthreads();', 12),
+    'divide<<<1, 1>>>((int *)x, 0)': ('crash', 14, 'out[0] = 7 / by;', None),
+    'races<<<1, 64>>>(x)': ('racecheck', 15, '__shared__ float t[64];', None),
+}
+
+
+@pytest.mark.takes(15)
+@pytest.mark.parametrize('in_units', [False, True])
+def test_a_finding_in_a_header_names_the_header_and_its_own_line(tmp_path, in_units):
+    "Also in a folder below, and with the lines as they were written"
+    calls = ' '.join(f'if (n == {n}) {o};' for n, o in enumerate(LAUNCHES))
+    launch = f'#include "all.cuh"\nvoid go(float *x, int n) {{ {calls} cudaDeviceSynchronize(); }}\n'
+    main = ('#include <cstdlib>\nvoid go(float *, int);\nint main(int, char **argv) {\n'
+            '    float *x; cudaMalloc(&x, 256); go(x, atoi(argv[1])); }\n')
+    write(tmp_path, all__cuh=ALL, sub_of_inner__cuh=INNER)
+    units = {'go.cu': launch} if in_units else {}
+    for n, (kind, line, text, called) in enumerate(LAUNCHES.values()):
+        with pytest.raises(KernelError) as e:
+            run(main + ('' if in_units else launch), 'main', [str(n)], folder=tmp_path, include=[tmp_path], units=units)
+        e = e.value
+        assert (e.kind, e.file, e.line, e.called) == (kind, 'sub/inner.cuh', line, called)
+        said = str(e)
+        assert f'line {line} of inner.cuh: ' in said and text in said and 'gridstride::' not in said
+        assert called is None or f'called on line {called} of inner.cuh: step<T>(s)' in said
+
+
+def test_a_line_of_the_only_file_has_no_file_in_front():
+    with pytest.raises(KernelError) as e:
+        run('__global__ void k(int *x) { x[0] = 1 / x[1]; }\nint main() { k<<<1, 1>>>(nullptr); return cudaDeviceSynchronize'
+            '(); }', 'alone')
+    assert e.value.file == 'alone.cu' and 'line 1: ' in str(e.value)
+
+
+def test_an_error_in_a_header_is_told_at_its_line(tmp_path):
+    write(tmp_path, sub_of_bad__cuh='#pragma once\n\nstatic float f(float x) { return x; }\nstatic missing_type_t table;\n')
+    with pytest.raises(CompileError) as e:
+        run('#include <cstdio>\n\n#include "sub/bad.cuh"\nint main() {}\n', 'main', folder=tmp_path)
+    assert (e.value.file, e.value.line) == ('sub/bad.cuh', 4) and 'static missing_type_t table;' in str(e.value)
+
+
+SET_BY_CUDA = r"""
+#include <cstdio>
+#include "doubtful.h"
+#define NEW(p, n) cudaMalloc(&p, n)
+#define OK(x) if (x) return 1
+struct Times { float ms; };
+__device__ int symbol;
+__global__ void k(float *x) {}
+int main(int argc, char **) {
+    float *a, *b; NEW(a, 4); OK(cudaMalloc((void **)&b, 4)); k<<<1, 1>>>(a); k<<<1, 1>>>(b);
+    Times s; float ms; cudaEvent_t e, f; cudaEventCreate(&e); cudaEventCreate(&f);
+    cudaEventRecord(e); cudaEventRecord(f); cudaEventElapsedTime(&s.ms, e, f); cudaEventElapsedTime(&(ms), e, f);
+    int n, low, high, v, blocks; cudaGetDeviceCount(&n); size_t free, all; cudaMemGetInfo(&free, &all);
+    cudaDeviceGetStreamPriorityRange(&low, &high); cudaDeviceGetAttribute(&v, cudaDevAttrWarpSize, 0);
+    cudaOccupancyMaxActiveBlocksPerMultiprocessor(&blocks, k, 32, 0);
+    void *at; cudaGetSymbolAddress(&at, symbol);
+    cudaArray_t array; cudaChannelFormatDesc d = cudaCreateChannelDesc<float>(); cudaMallocArray(&array, &d, 8, 8);
+    float h[64] = {}; cudaMemcpy2DToArray(array, 0, 0, h, 32, 32, 8, cudaMemcpyHostToDevice); cudaFreeArray(array);
+    return s.ms < 0 || ms < 0 || n < 1 || low < high || v != 32 || blocks < 1 || !at || free > all;
+}
+"""
+
+
+@pytest.mark.takes(10)
+def test_variables_that_cuda_sets_are_not_warned_of(tmp_path):
+    write(tmp_path, doubtful__h='#pragma once\n')
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        assert run(SET_BY_CUDA, 'quiet', folder=tmp_path) == 0
+
+
+@pytest.mark.takes(10)
+def test_variables_that_nobody_sets_are_warned_of_with_file_and_line(tmp_path):
+    "By `python -m gridstride.cpp`, which no line of Python led to; the header's lines are named as such"
+    own = 'static void fill(int *p, int n) { if (n > 3) *p = n; }\n'
+    main = SET_BY_CUDA.replace('__global__ void k', f'{own}__global__ void k').replace(
+        '    return s.ms', '    int y; fill(&y, argc); int z; n += z;\n    return y == 77 || s.ms')
+    write(tmp_path, doubtful__h='#pragma once\ninline int g(int x) {\n    if (x = 3) return 1;\n    return 2;\n}\n',
+          main__cu=main)
+    told = subprocess.run([sys.executable, '-m', 'gridstride.cpp', str(tmp_path/'main.cu')], capture_output=True, text=True)
+    first = next(o for o in told.stderr.splitlines() if 'CompileWarning' in o)
+    line = main[: main.index('int y;')].count('\n') + 1
+    said = re.findall(r'(\w+\.\w+), line (\d+): (.*)', told.stderr)
+    assert first.startswith(f'main.cu:{line}: ') and '<frozen' not in told.stderr
+    places = {(file, int(n)) for file, n, _ in said}
+    assert ('main.cu', line) in places and ('doubtful.h', 3) in places
+    assert all("'y'" in what or "'z'" in what for file, _, what in said if file == 'main.cu')

@@ -36,13 +36,15 @@ def absent(
     log: str,  # of g++ or clang
     src: str,  # the learner's source
     name: str,  # of the source, as in the log
+    others=(),  # dict: name -> text of the learner's other files
 ) -> str:  # None: nothing that CUDA has is missing
     "What CUDA has, `src` uses and the emulator has not, in words, with the line"
-    for d in read_log(log, name):
+    for d in read_log(log, name, others=others):
         if said := _say(d.what):
-            lines = src.splitlines()
-            text = lines[(d.used or d.line) - 1].strip() if (d.used or d.line) <= len(lines) else ''
-            return f'{said}\n  line {d.used or d.line}: {text}'
+            file, n = (d.file, d.line) if d.file or not d.used else ('', d.used)
+            lines = (others[file] if file else src).splitlines()
+            text = lines[n - 1].strip() if n <= len(lines) else ''
+            return f'{said}\n  {file}{", " * bool(file)}line {n}: {text}'
 
 
 def _say(what):

@@ -244,6 +244,7 @@ def _prepare_all(c, flags, headers_first):
         headers.get_precompiled(c, flags, headers_first, told=False)
 
 
+ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers: beside it are those that are compiled
 _OF_MARKED = 'marked.txt'  # a log that tells of nothing but uses of marked functions
 
 
@@ -433,7 +434,7 @@ def emulate_rewritten(
     flags = [*emulated_flags(c, '\n'.join(given.values()), checks), *more, *early]
 
     def fail(log, command):
-        return _what_failed(without_marked(log), command, given)
+        return _what_failed(without_marked(log), command, given, own)
 
     compiled = {name: (file, src)}
     hosts = [k for k, v in dict(units).items() if is_plain(k, v, folder or Path.cwd(), include)]
@@ -451,6 +452,7 @@ def emulate_rewritten(
     inline = '__attribute__((always_inline)) ' if checks else ''
     marked = {k: mark(text, own_to_it if alone else '', inline) for k, text in plain.items()}
     sources = {**given, **{k: marked[k] for k in own}, **({FIRST: OUTPUT} if hosts else {})}
+    sources |= {f'{ORIGINALS}/{k}': text for k, text in own.items()}
     for unit, (shown_as, text) in compiled.items():
         at = 'namespace at = torch;' if _names_at(text) else ''
         by_nvcc = _BY_NVCC if shown_as.endswith('.cu') else ''
@@ -461,7 +463,7 @@ def emulate_rewritten(
         known = [Unit(text, k, originals[k]) for k, text in marked.items()]
         for wrong in wrong_callers(log, known, takes, 8 if c.kind == 'gcc' and c.version >= 11 else 1):
             raise wrong
-        warn_of(without_marked(log), shown, file)
+        warn_of(without_marked(log), shown, file, {k: v for k, v in originals.items() if k != file})
 
     parts = tuple(compiled)[1:], hosts
     return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
@@ -495,13 +497,13 @@ def _headers_of(sources, folder, include):
     return own, others
 
 
-def _what_failed(log, command, given):
-    "The exception for what a compiler says of `given`, file name -> text"
+def _what_failed(log, command, given, own):
+    "The exception for what a compiler says of `given` or of their headers, file name -> text"
     for file, text in given.items():
-        if missing := absent(log, text, file):
+        if missing := absent(log, text, file, own):
             return NotEmulated(missing)
-    file = next((o for o in given if read_log(log, o)), next(iter(given)))
-    return CompileError(given[file], file, log, command)
+    known = [o for o in given if read_log(log, o)] or [o for o in given if f'{o}:' in log] or [*given]
+    return CompileError(given[known[0]], known[0], log, command, own)
 
 
 def native(

@@ -4,13 +4,13 @@ A compiler says `name.cu:3:5: error: ...`, then much more. An error in a header 
 line of the learner's source that used it. Each line is told once, whatever else it makes the compiler say.
 """
 
-import re, warnings
+import os, re
 from pathlib import Path
 from typing import NamedTuple
 
-from ..findings import outside_level
+from ..findings import warn_outside
 from ..shown import ShownBriefly
-from .doubts import is_guarded, may_miss, missed
+from .doubts import is_guarded, is_set_by_call, macros_that_set, may_miss, missed
 from .reader import read_compiled
 
 
@@ -21,17 +21,26 @@ class Diagnostic(NamedTuple):
     column: int
     what: str
     used: int = None  # line that used the template or the macro in which the error is
+    file: str = ''  # another of the learner's files that the line is in: a header, say
 
 
 class CompileError(ShownBriefly, RuntimeError):
     """The source does not compile: the learner's lines with the compiler's messages.
 
-    `errors` is a list of `Diagnostic`, `line` that of the first, `log` all that the compiler said."""
+    `errors` is a list of `Diagnostic`, `file` and `line` those of the first, `log` all that the compiler said."""
 
-    def __init__(self, src, name, log, command=()):
-        self.log, self.command, self.errors = log, command, read_log(log, name)
+    def __init__(
+        self,
+        src,
+        name,
+        log,
+        command=(),
+        others=(),  # dict: name -> text of the learner's other files
+    ):
+        self.log, self.command, self.errors = log, command, read_log(log, name, others=others)
+        self.file = self.errors[0].file or name if self.errors else name
         self.line = self.errors[0].line if self.errors else None
-        super().__init__(describe(self.errors, src, name) if self.errors else _last_lines(log, name))
+        super().__init__(describe(self.errors, src, name, others) if self.errors else _last_lines(log, name))
 
 
 class CompileWarning(UserWarning):
@@ -54,6 +63,7 @@ def read_log(
     log: str,  # of g++, clang or nvcc
     name: str,  # of the learner's source, as in the log
     kind='error',  # or 'warning'
+    others=(),  # names of the learner's other files
 ) -> list:  # of `Diagnostic`, at most one for a place
     "The errors that the source has, or led to"
     found = [m for pattern in (_GCC, _NVCC) for m in re.finditer(pattern.format(kind=kind), log, re.M)]
@@ -62,19 +72,21 @@ def read_log(
     starts = [*(m.start() for m in found), len(log)]
     res = {}
     for n, m in enumerate(found):
-        d = _diagnose(m, name, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
+        d = _diagnose(m, name, others, log[ends[n] : starts[n]], log[m.end() : starts[n + 1]], log[: m.start()])
         if d:
-            res.setdefault((d.line, 0 if d.used else d.column), d)
+            res.setdefault((d.file, d.line, 0 if d.used else d.column), d)
     return list(res.values())
 
 
-def _diagnose(m, name, before, after, all_before):
+def _diagnose(m, name, others, before, after, all_before):
     "The `Diagnostic` for a match, given what stands before and after it in the log; None for one that is nobody's"
     used = _user(name, before, after)
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
         line = int(m['line'])
         return Diagnostic(line, column, m['what'], used if used != line else None)
+    if (file := os.path.normpath(m['file'])) in others:
+        return Diagnostic(int(m['line']), column, m['what'], used, file)
     line = used or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
     return Diagnostic(line, 0, m['what']) if line else None
 
@@ -100,12 +112,14 @@ def describe(
     found: list,  # of `Diagnostic`
     src: str,  # the learner's source
     name: str,
+    others=(),  # dict: name -> text of the learner's other files
     most=3,  # shown
 ) -> str:
     "The lines of the source with what the compiler says of them"
-    last = len(src.splitlines())
-    found = [d for d in found if d.line <= last] or found  # what stands behind it is ours, and follows from these
-    res = [line for d in found[:most] for line in _describe(d, src.splitlines(), name)]
+    lines = {file: text.splitlines() for file, text in {**dict(others), '': src}.items()}
+    # what stands behind it is ours, and follows from these
+    found = [d for d in found if d.line <= len(lines[d.file])] or found
+    res = [line for d in found[:most] for line in _describe(d, lines, name)]
     more = len(found) - most
     if more > 0:
         res.append(f"and {more} more error{'s' * (more > 1)}; fix these first")
@@ -233,13 +247,14 @@ _HINTS = (
 
 
 def _describe(d, lines, name):
-    text = _line(lines, d.line)
-    yield f'{name}, line {d.line}: {d.what}'
+    text = _line(lines[d.file], d.line)
+    yield f'{d.file or name}, line {d.line}: {d.what}'
     yield f'  {text}'
-    if d.column and not _REWRITTEN.search(text):
+    if 0 < d.column <= len(text) and not _REWRITTEN.search(text):
         yield f"  {' ' * (d.column - 1)}^"
     if d.used:
-        yield f'used in line {d.used}: {_line(lines, d.used).strip()}'
+        where = f' of {name}' if d.file else ''
+        yield f'used in line {d.used}{where}: {_line(lines[""], d.used).strip()}'
     said = f'{d.what}\n{text}'
     yield from (f'  {hint}' for line, what, hint in _HINTS if re.search(line, text) and re.search(what, said))
 
@@ -267,7 +282,7 @@ def _same_size(what):
     return what.startswith('format') and len(types) > 1 and all(map(_LONG.fullmatch, (types[0], types[-1])))
 
 
-_WITHOUT_VALUE = re.compile(r"'(\w+)' (may be|is) used uninitialized")
+_WITHOUT_VALUE = re.compile(r"'(\w+)[^']*' (may be|is) used uninitialized")
 
 
 def _without_value(found, src):
@@ -275,16 +290,36 @@ def _without_value(found, src):
     if not found and not may_miss(src):
         return []
     code, told = read_compiled(src), {d: _WITHOUT_VALUE.search(d.what) for d in found}
+    macros = macros_that_set(src)
     names = {m[1] for m in told.values() if m}
-    kept = [d for d, m in told.items() if not m or m[2] == 'is' or not is_guarded(code, m[1], d.line)]
+    kept = [d for d, m in told.items() if not m or not _is_set(code, m, d.line, macros)]
     overlooked = [o for o in missed(code) if o[0] not in names]
     return kept + [Diagnostic(line, 0, f"'{name}' may be used uninitialized") for name, line in overlooked]
 
 
-def warn_of(log: str, src: str, name: str):
+def _is_set(code, m, line, macros):
+    "Has the variable that a compiler warns of a value there, as far as the source tells?"
+    return m[2] == 'may be' and is_guarded(code, m[1], line) or is_set_by_call(code, m[1], line, macros)
+
+
+def warn_of(
+    log: str,
+    src: str,
+    name: str,
+    others=(),  # dict: name -> text of the learner's other files
+):
     "Warn of the learner's lines that probably do something else than is meant, with what the compiler says"
-    found = [d._replace(what=m[1]) for d in read_log(log, name, 'warning') if (m := _WANTED.match(d.what))]
-    found = _without_value([d for d in found if not _same_size(d.what)], src)
-    found.sort(key=lambda d: d.line)  # compilers have their own order
-    if found:
-        warnings.warn(describe(found, src, name, most=9), CompileWarning, stacklevel=outside_level())
+    warned = read_log(log, name, 'warning', others)
+    found = [d._replace(what=m[1]) for d in warned if (m := _WANTED.match(d.what))]
+    kept = _without_value(_of_file(found, ''), src)
+    for file in {d.file for d in found if d.file}:
+        here = _of_file(found, file)
+        kept += [d for d in _without_value(here, others[file]) if d in here]
+    kept.sort(key=lambda d: (d.file, d.line))  # compilers have their own order
+    if kept:
+        where = kept[0].file or name, kept[0].line
+        warn_outside(CompileWarning(describe(kept, src, name, others, most=9)), *where)
+
+
+def _of_file(found, file):
+    return [d for d in found if d.file == file and not _same_size(d.what)]

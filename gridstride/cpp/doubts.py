@@ -8,8 +8,9 @@ import re
 
 from .code import NOT_NAMES, Code
 from .declarations import BUILTIN
+from .reader import read
 
-__all__ = ['is_guarded', 'may_miss', 'missed']
+__all__ = ['is_guarded', 'is_set_by_call', 'macros_that_set', 'may_miss', 'missed']
 
 _CHOICES = ('?', '&&', '||', 'and', 'or')
 _HEADS = ('if', 'for', 'while', 'switch')
@@ -20,6 +21,38 @@ def is_guarded(c: Code, name: str, line: int):
     "Is the variable used on this line under conditions only, or not used there but passed on by a reference?"
     here = [i for i in c.find(name) if _means(c, i, name) and c.line(i) == line]
     return bool(here) and all(_more_conditions(c, i, _declaration(c, i, name)) for i in here)
+
+
+_OF_CUDA = re.compile(r'cu(?:da|rand|blas)?[A-Z]\w*')  # functions of CUDA's libraries
+
+
+def is_set_by_call(c: Code, name: str, line: int, macros=()):
+    """Does a function of CUDA get the variable's address before this line, as in `cudaMalloc(&p, n)`?
+
+    It is the emulator's code that sets no value where it returns an error: a compiler sees that, and nvcc cannot."""
+    uses = [i for i in c.find(name) if _means(c, i, name) and c.line(i) <= line]
+    start = _declaration(c, uses[-1], name) if uses else 0
+    return any(i > start and _is_given_to_cuda(c, i, macros) for i in uses)
+
+
+def _is_given_to_cuda(c, i, macros):
+    "Is the address of the variable at token `i` an argument of a function of CUDA, or the variable one of `macros`?"
+    o, before = c.outer[i], i - 1
+    while c[before] == '(':
+        before -= 1
+    while o >= 0 and c[o] == '(':
+        if c[o - 1] in macros:
+            return True
+        if _OF_CUDA.fullmatch(c[o - 1]):
+            return c[before] == '&'
+        o = c.outer[o]
+    return False
+
+
+def macros_that_set(src: str):
+    "The names of macros that give an address to a function of CUDA"
+    found = read(src).macros
+    return {m.name for m in found if m.find('&') and any(_OF_CUDA.fullmatch(m[o - 1]) for o in m.find('('))}
 
 
 _UNSET = re.compile(rf"[;{{}}]\s*(?:(?:{'|'.join(sorted(BUILTIN))})\s+)+\w+\s*[,;]")

@@ -91,7 +91,7 @@ _refused = []  # warnings that a filter made errors: none can be raised through 
 def _warn(f):
     f = Found(f.contents)
     try:
-        warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel))
+        warn_of(f.code, 'cuda', dict(f.fields, line=f.line, kernel=f.kernel), f.file)
     except Warning as e:
         _refused.append(e)
 
@@ -168,7 +168,15 @@ def _opening(text):
 def _name_of(file, sources):
     "What the learner calls a file"
     file = file or next((o for o in sources if o.endswith('.cu')), '')
-    return Path(file).name if Path(file).name in sources else file
+    path = os.path.normpath(file)
+    same = [o for o in sources if path == o or path.endswith(f'/{o}')]
+    return max(same, key=len) if same else Path(file).name if Path(file).name in sources else file
+
+
+def _is_one_of_several(file, sources):
+    "Has the program several files, of which a reader would take another one for this one?"
+    first = next((o for o in sources if o.endswith('.cu')), file)
+    return file in sources and file != first or sum(o.endswith('.cu') for o in sources) > 1
 
 
 def _home(kernel, sources):
@@ -207,6 +215,7 @@ def last_exception(
     text, is_elsewhere = _line(sources, home, f.called), (home, f.called) != (file, f.line)
     called = (f.called, text, home) if text and is_elsewhere else None
     around = dict(above=_above(lines, f.line), onward=_onward(lines, f.line))
+    around['apart'] = _is_one_of_several(file, sources)
     return f.exception('cuda', file=file, source=lines.get(f.line, '').strip(), called=called, **around)
 
 

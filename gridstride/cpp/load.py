@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 from . import emulator
-from .build import CompileError, emulate, native
+from .build import ORIGINALS, CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .reader import functions, host_functions, not_on_host
 from .rewrite import without_line_numbers
@@ -13,6 +13,9 @@ from .tokens import WrongSource
 from .values import FINDING, Library
 from ..options import checks_to_compile, parse_checks
 from ..utils import backend, cuda_begin
+
+
+_SUFFIXES = '.cu', '.cpp', '.cuh', '.h', '.hpp'
 
 
 class Module(Library):
@@ -25,9 +28,11 @@ class Module(Library):
         self.command = '\n'.join(' '.join(o) for o in built.commands)
 
     def sources(self) -> dict:  # file name -> text
-        "The files that the compiler got, and the source as it was given"
-        files = sorted(Path(self.build_directory).iterdir())
-        return {p.name: p.read_text() for p in files if p.suffix in ('.cu', '.cpp', '.cuh', '.h', '.hpp')}
+        "The files that the compiler got, the source as it was given, and headers as they were written"
+        folder = Path(self.build_directory)
+        originals = {p.relative_to(folder / ORIGINALS).as_posix(): p for p in (folder / ORIGINALS).rglob('*')}
+        files = {p.name: p for p in sorted(folder.iterdir())} | originals
+        return {k: p.read_text() for k, p in files.items() if p.is_file() and (k in originals or p.suffix in _SUFFIXES)}
 
 
 # On the emulator the runtime must know, before each call, whether to look; what it found becomes an

@@ -12,7 +12,7 @@ def test_the_line_and_the_column():
     e = CompileError('int f() {\n    return x;\n}', 'mine.cu',
         "mine.cu: In function 'int f()':\nmine.cu:2:12: error: 'x' was not declared\n    2 |     return x;\n")
     assert str(e) == "mine.cu, line 2: 'x' was not declared\n      return x;\n             ^" and e.line == 2
-    assert e.errors == [(2, 12, "'x' was not declared", None)]
+    assert e.errors == [(2, 12, "'x' was not declared", None, '')]
 
 
 @pytest.mark.parametrize('log,want', [
@@ -28,7 +28,17 @@ def test_the_line_and_the_column():
      'T=int]" \n(at line 5)\nat line 5\n', (2, 0, 'expression must have class type', 5)),
     ("mine.cu:1:20: error: request for member 'y'\n    1 | #define Y(x) x.y\n"
      "mine.cu:5:10: note: in expansion of macro 'Y'", (1, 20, "request for member 'y'", 5))])
-def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [want]
+def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [(*want, '')]
+
+
+def test_an_error_in_a_header_of_the_learners_names_the_header():
+    log = ("In file included from all.cuh:2,\n                 from mine.cu:1:\nsub/bad.cuh:2:8: error: 'T' does not name "
+           "a type\n/usr/h.h:1:1: error: more\nmine.cu:3:1: error: most\n")
+    assert read_log(log, 'mine.cu', others={'sub/bad.cuh': ''}) == [
+        (2, 8, "'T' does not name a type", None, 'sub/bad.cuh'), (1, 0, 'more', None, ''), (3, 1, 'most', None, '')]
+    e = CompileError(SRC, 'mine.cu', log, others={'sub/bad.cuh': 'int a;\nstatic T x;'})
+    assert (e.file, e.line) == ('sub/bad.cuh', 2)
+    assert str(e).split('\n')[:3] == ["sub/bad.cuh, line 2: 'T' does not name a type", '  static T x;', '         ^']
 
 
 def test_an_error_of_a_template_is_told_once():
