@@ -4,8 +4,8 @@
 
 - threads and what they compute with: `lanes` (threads under masks), `arithmetic` (Numba's numbers), `types` (what these
   are called), `memory` (arrays), `records`;
-- what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `errors` (what Python
-  says);
+- what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `happens_before` (which
+  launches and copies are), `errors` (what Python says);
 - from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `waits` (does it
   wait for other blocks?), `definition` (its `def`), `trees` (walked), `rewrite`, and what rewritten kernels call:
   `operations`, `functions` (Python's own);
@@ -13,9 +13,9 @@
   `numbers`;
 - a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,
   `residents` (blocks that wait for others), `run` (one launch, as all of these see it);
-- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `args` (`In`, `Out`), `elementwise`
-  (kernels that Numba writes itself), `inspection` (what Numba's compiler makes of a kernel), `random`, `libdevice`,
-  `below` (the modules below `numba.cuda`);
+- the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and
+  managed arrays), `args` (`In`, `Out`), `elementwise` (kernels that Numba writes itself), `inspection` (what Numba's
+  compiler makes of a kernel), `random`, `libdevice`, `below` (the modules below `numba.cuda`);
 - beside it: `counters` (what the hardware would count), `numbas` (the same kernel in Numba's own simulator).
 """
 

@@ -19,11 +19,12 @@ too. And one type is found out late: a variable that is an integer in one branch
 float in Numba, and here what the branch gave it that threads took.
 """
 
-from . import atomics, host, inspection, intrinsics, numbers, types, warps
+from . import atomics, host, host_memory, inspection, intrinsics, numbers, types, warps
 from .args import In, InOut, Out
 from .atomics import *  # noqa: F403, a module of these names is what this one is
 from .elementwise import Reduce, reduce
 from .host import *  # noqa: F403
+from .host_memory import *  # noqa: F403
 from .inspection import *  # noqa: F403
 from .intrinsics import *  # noqa: F403
 from .kernel import Device, Kernel, declare_device, jit
@@ -34,7 +35,8 @@ from ..options import settings
 _ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 int64'.split()
 _ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
 __all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_ASKED_FOR]
-__all__ += [*atomics.__all__, *host.__all__, *inspection.__all__, *intrinsics.__all__, *numbers.__all__, *warps.__all__]
+__all__ += [*atomics.__all__, *host.__all__, *host_memory.__all__, *inspection.__all__, *intrinsics.__all__]
+__all__ += [*numbers.__all__, *warps.__all__]
 
 
 def __getattr__(name):

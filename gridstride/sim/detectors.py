@@ -192,6 +192,8 @@ class Racecheck:
 
     def read(self, run, lanes, v, off, wrote, site):
         "`lanes` read the elements at `off`, last written at the times `wrote`"
+        if run.crossing and v.mem.space == 'global':
+            run.crossing.read(run, lanes, v, off, wrote, site)
         shadow, settled = v.mem.shadow, self.settled(run.order, v.mem)
         recent = wrote > settled
         if recent.any():
@@ -253,6 +255,8 @@ class Racecheck:
 
     def write(self, run, lanes, v, off, wrote, value, site, atomic):
         "`lanes` write `value` to the elements at `off`, last written at the times `wrote`"
+        if run.crossing and v.mem.space == 'global':
+            run.crossing.write(run, lanes, v, off, wrote, value, site, atomic)
         shadow, me, settled = v.mem.shadow, run.g.id[lanes], self.settled(run.order, v.mem)
         if atomic:
             self.tell_held(run, lanes, v, off)

@@ -2,12 +2,13 @@
 
 import time
 from contextlib import contextmanager
-from itertools import pairwise
+from itertools import count, pairwise
 from types import SimpleNamespace
 
 import numpy as np
 
 from ..options import settings
+from .happens_before import copying, operations, source_line
 from .memory import Mem, address, as_dtype, key_of, wrap
 from .records import wrap_array
 
@@ -16,8 +17,6 @@ __all__ = [
     'device_array',
     'device_array_like',
     'to_device',
-    'pinned_array',
-    'pinned_array_like',
     'as_cuda_array',
     'is_cuda_array',
     'pinned',
@@ -41,9 +40,6 @@ __all__ = [
     'profile_start',
     'profile_stop',
     'profiling',
-    'mapped_array',
-    'mapped_array_like',
-    'managed_array',
     'default_stream',
     'legacy_default_stream',
     'per_thread_default_stream',
@@ -90,25 +86,40 @@ class DeviceArray:
         return view
 
     def copy_to_host(self, ary=None, stream=0):
-        "A copy as a NumPy array, or in `ary`"
-        if ary is None:
-            return self.data.copy()
-        ary[...] = self.data
+        "A copy as a NumPy array, or in `ary`; the host waits for it, unless a stream copies to a pinned array"
+        pinned = _pinned_part(ary, True)
+        with copying('copy_to_host', stream, (self.data, self.mem, False), *pinned, waits=not (stream and pinned)):
+            if ary is None:
+                return self.data.copy()
+            to = ary if not pinned else pinned[0][0]
+            to[...] = self.data
         return ary
 
     def copy_to_device(self, ary, stream=0):
-        "Copy the array `ary` here"
-        self[...] = ary.data if isinstance(ary, DeviceArray) else np.asarray(ary)
+        "Copy the array `ary` here; the host waits for it, unless a stream copies"
+        self._copy_here(ary, stream, 'copy_to_device')
+
+    def _copy_here(self, ary, stream, name):
+        here = self.data, self.mem, True
+        with copying(name, stream, here, *_pinned_part(ary, False), waits=not stream):
+            self._write(..., ary.data if isinstance(ary, DeviceArray) else np.asarray(ary))
 
     def _of(self, data):
         return DeviceArray(data, self.mem)
 
     def __getitem__(self, i):
         res = self.data[i]
-        return self._of(res) if isinstance(res, np.ndarray) else res
+        if isinstance(res, np.ndarray):
+            return self._of(res)
+        operations.wait_for(None)
+        return res
 
     def __setitem__(self, i, v):
-        self.data[i] = v.data if isinstance(v, DeviceArray) else v
+        operations.wait_for(None)
+        self._write(i, v.data if isinstance(v, DeviceArray) else v)
+
+    def _write(self, i, v):
+        self.data[i] = v
         if self.mem.data.dtype.names:  # records count as written whole
             self.mem.fresh = False
             return
@@ -155,10 +166,17 @@ class DeviceArray:
         return self.data.flags.f_contiguous
 
     def __array__(self, dtype=None, copy=None):
+        operations.wait_for(None)
         return self.data.astype(dtype) if dtype else self.data.copy()
 
     def __repr__(self):
         return f'DeviceArray(shape={self.shape}, dtype={self.dtype})'
+
+
+def _pinned_part(ary, writes):
+    "What a copy uses of an array of the host: [(array, memory, is it written?)] of a pinned one, else nothing"
+    mem = getattr(ary, 'mem', None)
+    return [] if mem is None else [(ary.data if isinstance(ary, DeviceArray) else ary.view(np.ndarray), mem, writes)]
 
 
 def _new(shape, dtype, order='C', fresh=True):
@@ -189,21 +207,8 @@ def to_device(obj, stream=0, copy=True, to=None):
         return obj
     a = np.asarray(obj)
     res = _new(a.shape, a.dtype, _order(a), fresh=False) if to is None else to
-    res[...] = a
+    res._copy_here(obj if getattr(obj, 'mem', None) else a, stream, 'to_device')
     return res
-
-
-def pinned_array(shape, dtype=np.float64, strides=None, order='C'):
-    "An array of the host; here all memory is like any other"
-    return np.zeros(shape, as_dtype(dtype), order)
-
-
-def pinned_array_like(a):
-    "`pinned_array` with the shape and type of `a`"
-    return np.zeros_like(a)
-
-
-mapped_array, mapped_array_like, managed_array = pinned_array, pinned_array_like, pinned_array
 
 
 def as_cuda_array(obj, sync=True):
@@ -238,15 +243,22 @@ def defer_cleanup():
 
 
 class Stream:
-    "A stream: everything is done when it is asked for"
+    "A stream: everything is done when it is asked for, but counts as in flight until somebody has waited for it"
+
+    _numbers = count(1)
+
+    def __init__(self):
+        self.number, self.line = next(self._numbers), source_line()[1]
 
     def synchronize(self):
-        "Nothing: all is done already"
+        "The host waits for all that the stream was given"
+        operations.wait_for(self)
 
     @contextmanager
     def auto_synchronize(self):
-        "A `with` block at whose end all is done"
+        "A `with` block at whose end the host waits"
         yield self
+        self.synchronize()
 
     def __int__(self):
         return 0
@@ -259,33 +271,55 @@ def stream():
     return Stream()
 
 
-default_stream = legacy_default_stream = per_thread_default_stream = stream
+class _DefaultStream(Stream):
+    "The default stream, which is ordered with all others"
+
+    def __init__(self):
+        self.number = self.line = 0
+
+    def __bool__(self):
+        return False
+
+
+_default = _DefaultStream()
+
+
+def default_stream():
+    "The default stream"
+    return _default
+
+
+legacy_default_stream = per_thread_default_stream = default_stream
+_external = {}
 
 
 def external_stream(ptr):
-    "A stream, whatever `ptr` is"
-    return Stream()
+    "The stream that `ptr` is, a number"
+    return _external.setdefault(ptr, Stream()) if ptr else _default
 
 
 class Event:
     "An event; the time between two is the CPU's, and no GPU's"
 
     def __init__(self, timing=True):
-        self.at = None
+        self.at, self.clock = None, {}
 
     def record(self, stream=0):
-        "Note the time"
-        self.at = time.perf_counter()
+        "Note the time, and what the stream was given before"
+        self.at, self.clock = time.perf_counter(), dict(operations.clock_of(stream))
 
     def query(self):
-        "Is all done that came before? It is"
+        "Is all done that came before? It is, and the host knows"
+        self.synchronize()
         return True
 
     def synchronize(self):
-        "Nothing: all is done already"
+        "The host waits for all that came before"
+        operations.wait(self.clock)
 
     def wait(self, stream=0):
-        "Nothing: all is done already"
+        "The stream waits for all that came before"
+        operations.join(stream, self.clock)
 
     def elapsed_time(self, end):
         "Milliseconds from this event to `end`"
@@ -303,7 +337,8 @@ def event_elapsed_time(a, b):
 
 
 def synchronize():
-    "Nothing: all is done already"
+    "The host waits for all streams"
+    operations.wait_for_all()
 
 
 class _DeviceInfo(SimpleNamespace):

@@ -3,8 +3,11 @@
 import functools
 from types import BuiltinFunctionType, FunctionType
 
+import numpy as np
+
 from .args import ArgHint, copied
 from .host import DeviceArray
+from .host_memory import HostArray
 from .inspection import Inspected, Overload
 from .launch import launch, other_engine
 from .rewrite import Program
@@ -21,6 +24,13 @@ def need_function(f):
     "`TypeError` unless a kernel can be made of `f`"
     if not isinstance(f, FunctionType):
         raise TypeError(f'cuda.jit makes a kernel of a Python function, and {f!r} is none')
+
+
+def _comes_back(a, stream):
+    "Does the host wait for a launch because of this argument, an array of the host that is copied there and back?"
+    if isinstance(a, HostArray):
+        return not stream and a.mem is not None and a.mem.copied  # what a stream copies to a pinned array is in flight
+    return isinstance(a, (np.ndarray, ArgHint))
 
 
 tracing = []  # traces that are recording, the innermost last
@@ -41,8 +51,8 @@ class Kernel(Inspected):
         return Program(self.py_func, kernel=True)
 
     def __getitem__(self, config):
-        grid, block, _, shared = read_brackets(self.__name__, config)
-        return Ready(self._launch, grid, block, shared)
+        grid, block, stream, shared = read_brackets(self.__name__, config)
+        return Ready(self._launch, grid, block, shared, stream)
 
     def __reduce__(self):
         "To another process goes the name, as of any function"
@@ -55,8 +65,9 @@ class Kernel(Inspected):
         "A kernel's brackets inside of a kernel: nothing that is simulated"
         raise run.refusal(site, m, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.')
 
-    def _launch(self, grid, block, dynamic, /, *args, **named):
+    def _launch(self, grid, block, dynamic, stream, /, *args, **named):
         refuse_names(self.__name__, named)
+        waits = any(_comes_back(a, stream) for a in args)
         args, copy_back = copied(args) if any(isinstance(a, ArgHint) for a in args) else (args, None)
         if not self._signatures:
             note_types(self._launched, args)
@@ -68,7 +79,7 @@ class Kernel(Inspected):
         if other := other_engine():
             other.launch(self, grid, block, dynamic, args, trace)
         else:
-            launch(self.program, grid, block, dynamic, args, trace)
+            launch(self.program, grid, block, dynamic, args, trace, stream, waits)
         if copy_back is not None:
             copy_back()
 
@@ -81,7 +92,7 @@ class Kernel(Inspected):
         if ntasks < 0:
             raise ValueError(f"Can't create ForAll with negative task count: {ntasks}")
         tpb = tpb or 256
-        return Ready(self._launch, cdiv(ntasks, tpb), tpb, sharedmem) if ntasks else lambda *args: None
+        return Ready(self._launch, cdiv(ntasks, tpb), tpb, sharedmem, stream) if ntasks else lambda *args: None
 
     def specialize(self, *args):
         "This kernel: here nothing depends on the types"

@@ -12,6 +12,7 @@ from ..launching import configure, count_arguments
 from ..options import ENGINES, settings
 from .arguments import arguments
 from .errors import with_its_line
+from .happens_before import launching
 from .lanes import Group
 from .residents import Residents
 from .run import Run
@@ -30,22 +31,22 @@ def other_engine():
     return ENGINES[settings.engine] and importlib.import_module(ENGINES[settings.engine])
 
 
-def launch(prog, grid, block, dynamic, args, trace=None):
-    "Run the kernel's program on every thread of the grid"
+def launch(prog, grid, block, dynamic, args, trace=None, stream=None, waits=False):
+    "Run the kernel's program on every thread of the grid; `waits`: the host waits for it"
     grid, block, _, dynamic, _ = configure(prog.name, grid, block, shared=dynamic)
     count_arguments(prog.name, prog.params, len(args), len(prog.defaults))
     with _one_at_a_time:
-        _launch(prog, grid, block, dynamic, args, trace)
+        _launch(prog, grid, block, dynamic, args, trace, stream, waits)
 
 
-def _launch(prog, grid, block, dynamic, args, trace):
+def _launch(prog, grid, block, dynamic, args, trace, stream, waits):
     run = Run(prog.name, grid, block, dynamic, trace)
     values = arguments(prog.name, prog.params, args)
     if trace is not None:
         trace.begin(run)
     outer, Run.current = Run.current, run
     try:
-        with np.errstate(all='ignore'):
+        with np.errstate(all='ignore'), launching(run, stream, waits):
             _groups(run, prog, values)
     except RecursionError:
         raise NotSimulated('recursion this deep', kernel=prog.name) from None

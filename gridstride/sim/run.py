@@ -27,6 +27,7 @@ class Run:
         self.deadline = time.monotonic() + settings.seconds
         self.detectors, self.order = Detectors(), Order(grid.size, self.now)
         self.watched = self.detectors.shadowed or trace is not None  # must every access be told?
+        self.crossing = None  # what operations of other streams use that are not ordered before this launch
         self.program, self.changes = None, 0  # the function at work; how often memory was changed
         self.callers = ()  # the sites of the calls that led to the function at work, the innermost first
         self.look = None  # what an atomic operation has found and left: memory, offsets, values

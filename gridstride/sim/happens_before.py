@@ -1,0 +1,323 @@
+"""Happens-before between the operations of a program: launches, copies, and what the host itself reads and writes.
+
+A launch or a copy runs in the background on a GPU. Here it runs at once, and this module remembers which earlier
+operations it is ordered after: those of its stream, those before an event that the stream has waited for, those that
+the legacy default stream orders, and all that the host has waited for. Each stream has a vector clock, {stream: how
+many of its operations happen before}, and so has the host. The shadow of an array says in which launch an element was
+used; a copy keeps which elements it has used.
+
+Not modelled: kernels of `engine='c'`; tensors and plain NumPy arrays, which have no shadow from launch to launch, as
+elements of records; a stream of another library, and the per-thread default stream, which count as the default stream;
+what NumPy reads of a pinned array without an index, a ufunc or a method (`np.asarray`). An atomic operation on what
+another launch has changed atomically orders all of that launch. Two kernels that write the same value are left alone.
+"""
+
+import linecache
+import sys
+from contextlib import contextmanager, nullcontext
+from typing import NamedTuple
+from weakref import ref
+
+import numpy as np
+
+from ..findings import Access, Phrase, Place, exception_of, outside_level
+from ..options import checking
+from .detectors import element_at
+
+__all__ = ['copying', 'host_uses', 'launching', 'operations', 'source_line']
+
+_MOST = 256  # operations are remembered; older ones count as ordered
+
+
+class Part(NamedTuple):
+    "Elements of a memory that a copy uses"
+
+    mem: ref
+    first: int
+    shape: tuple
+    steps: tuple  # in elements
+    writes: bool
+
+
+def part_of(a, mem, writes):
+    "The `Part` of a memory that the NumPy array `a` is; None if it has other types, or no elements"
+    if a.dtype != mem.data.dtype or not a.size:
+        return None
+    step = mem.data.strides[0] or a.itemsize
+    first = (a.__array_interface__['data'][0] - mem.data.__array_interface__['data'][0]) // step
+    return Part(ref(mem), first, a.shape, tuple(s // step for s in a.strides), writes)
+
+
+def _elements(part, values):
+    "Of `values`, one per element of the memory, those of the part"
+    strides = [s * values.itemsize for s in part.steps]
+    return np.lib.stride_tricks.as_strided(values[part.first :], part.shape, strides)
+
+
+def _mask(part):
+    "Which elements of its memory are in the part"
+    mask = np.zeros(len(part.mem().data), bool)
+    _elements(part, mask)[...] = True
+    return mask
+
+
+def _first(hit, at):
+    "The index of the first element that was hit, of those at the index `at`; None"
+    hit = np.asarray(hit)
+    picked = np.asarray(hit[at])
+    if not picked.any():
+        return None
+    numbers = np.asarray(np.arange(hit.size).reshape(hit.shape)[at])
+    return tuple(int(i) for i in np.unravel_index(numbers[picked][0], hit.shape))
+
+
+class Operation:
+    "A launch or a copy, with the clock of what happens before it"
+
+    def __init__(self, name, stream, number, clock, place, launches):
+        self.name, self.stream, self.number, self.clock = name, stream, number, clock
+        self.place, self.launches = place, launches  # place: (file, line) of the call
+        self.begin = self.end = 0  # of a launch: the detectors' time
+        self.parts = []
+        self.history, self.who = (), None  # of a launch: its accesses; (block, thread) of a number
+
+    def is_before(self, clock):
+        "Does it happen before what has this clock?"
+        return clock.get(self.stream.number, 0) >= self.number
+
+    def did(self, times):
+        "Which of these times of accesses are its own?"
+        return (times > self.begin) & (times <= self.end)
+
+    def phrase(self):
+        "What messages call it"
+        s = self.stream
+        code = 'created_stream' if s.number else 'default_stream'
+        stream = Phrase(code, dict(number=s.number, created=s.line))
+        return Phrase(
+            'kernel_on' if self.launches else 'call_on', dict(name=self.name, line=self.place[1], stream=stream)
+        )
+
+
+class _DefaultStream:
+    "The legacy default stream, which is ordered with all others"
+
+    number, line = 0, 0
+
+
+def _stream(given):
+    "The stream that a call is given; whatever is none of ours counts as the default one"
+    return given if hasattr(given, 'number') and hasattr(given, 'line') else _DefaultStream
+
+
+def _join(clock, other):
+    for stream, count in other.items():
+        clock[stream] = max(clock.get(stream, 0), count)
+
+
+def source_line():
+    "(file, line) of the learner's code that is at work"
+    frame = sys._getframe(outside_level() - 1)
+    return frame.f_code.co_filename, frame.f_lineno
+
+
+class Operations:
+    "The operations that the host has not waited for, and the clocks"
+
+    def __init__(self):
+        self.pending, self.host, self.counts = [], {}, {}
+        self.clocks = {}  # stream -> what happens before its next operation
+
+    def clock_of(self, stream):
+        "What happens before the next operation of a stream"
+        number = _stream(stream).number
+        clock = self.clocks.setdefault(number, {})
+        _join(clock, self.host)
+        for other in [0] if number else list(self.clocks):
+            _join(clock, self.clocks.get(other, {}))
+        return clock
+
+    def begin(self, name, stream, place, launches=False):
+        "A new operation of the stream"
+        stream = _stream(stream)
+        clock, n = self.clock_of(stream), stream.number
+        number = clock[n] = self.counts[n] = self.counts.get(n, 0) + 1
+        operation = Operation(name, stream, number, dict(clock), place, launches)
+        self.pending = [*self.pending[-_MOST:], operation]
+        return operation
+
+    def wait(self, clock):
+        "The host waits for what has this clock"
+        _join(self.host, clock)
+        self.pending = [o for o in self.pending if not o.is_before(self.host)]
+        if not self.pending:  # all is ordered
+            self.host, self.clocks = {}, {}
+
+    def join(self, stream, clock):
+        "A stream waits for what has this clock"
+        _join(self.clock_of(stream), clock)
+
+    def wait_for(self, stream):
+        "The host waits for a stream; the default one waits for all"
+        if self.pending:
+            self.wait(dict(self.clock_of(stream)))
+
+    def wait_for_all(self):
+        "The host waits for the device"
+        if self.pending:
+            self.wait(dict(self.counts))
+
+    def conflict(self, part, clock, at=...):
+        "(operation, index in the part, did it write?) of one that uses an element in no order with `clock`; None"
+        for o in self.pending:
+            if o.is_before(clock):
+                continue
+            for hit, wrote in self._uses(o, part):
+                index = _first(hit, at)
+                if index is not None:
+                    return o, index, wrote
+
+    def _uses(self, o, part):
+        "(which elements of the part the operation has used, has it written them?); reads matter to a write only"
+        mem = part.mem()
+        for other in o.parts:
+            if other.mem() is mem and (other.writes or part.writes):
+                yield _elements(part, _mask(other)), other.writes
+        if o.end and 'shadow' in vars(mem):
+            yield o.did(_elements(part, mem.shadow.wrote)), True
+            if part.writes:
+                yield o.did(_elements(part, mem.shadow.read)), False
+
+    def use(self, operation, part):
+        "A copy uses the elements of a part: raise if another operation does so, too, and nothing orders the two"
+        if found := self.conflict(part, operation.clock):
+            o, index, wrote = found
+            fields = dict(now=_verb(part.writes), before=_verb(wrote), second=operation.phrase(), first=o.phrase())
+            raise _finding('unordered_operations', part.mem(), index, fields, operation.place)
+        operation.parts.append(part)
+
+
+def _verb(writes):
+    return 'writes' if writes else 'reads'
+
+
+def _finding(code, mem, index, fields, place):
+    "The exception about an element of an array, at a place of the learner's code"
+    file, line = place
+    place = Place(None, file, line, linecache.getline(file, line).strip())
+    return exception_of('racecheck', code, 'python', dict(array=mem.name or 'the array', index=index) | fields, place)
+
+
+operations = Operations()
+
+
+def host_uses(a, mem, writes, at=...):
+    "The host reads or writes `a[at]`: raise if an operation that it has not waited for may, too"
+    part = part_of(a, mem, writes) if operations.pending and checking('racecheck') else None
+    if found := part and operations.conflict(part, operations.host, at):
+        o, index, wrote = found
+        fields = dict(now=_verb(writes), before='write' if wrote else 'read', first=o.phrase())
+        raise _finding('host_race', mem, index, fields, source_line())
+
+
+def copying(
+    name,  # of the function
+    stream,  # as it was given
+    *arrays,  # (NumPy array, its memory, is it written?)
+    waits,  # does the host wait for the copy?
+):
+    "A context for a copy"
+    return _copying(name, stream, arrays, waits, source_line()) if checking('racecheck') else nullcontext()
+
+
+@contextmanager
+def _copying(name, stream, arrays, waits, place):
+    operation = operations.begin(name, stream, place)
+    try:
+        for part in filter(None, (part_of(*a) for a in arrays)):
+            operations.use(operation, part)
+        yield
+    except BaseException:
+        operations.pending = [o for o in operations.pending if o is not operation]
+        raise
+    if waits:
+        operations.wait(operation.clock)
+
+
+def launching(run, stream, waits):
+    "A context for a launch, whose `run` learns what it may not use; `waits`: the host waits for it"
+    return _launching(run, stream, waits, source_line()) if run.detectors.racecheck.on else nullcontext()
+
+
+@contextmanager
+def _launching(run, stream, waits, place):
+    launch = operations.begin(run.kernel, stream, place, launches=True)
+    launch.begin, launch.history = run.now, run.detectors.racecheck.history
+    others = [o for o in operations.pending if not o.is_before(launch.clock)]
+    run.crossing = Crossing(launch, others) if others else None
+    try:
+        yield
+    except BaseException:
+        operations.pending = [o for o in operations.pending if o is not launch]
+        raise
+    launch.end, launch.who = run.now, run.g.who_is
+    if waits:
+        operations.wait(launch.clock)
+
+
+class Crossing:
+    "What a launch may not use: what earlier operations use that are not ordered before it"
+
+    def __init__(self, launch, others):
+        self.launch, self.launches = launch, [o for o in others if o.launches]
+        self.masks = [(o, p.mem(), p.writes, _mask(p)) for o in others for p in o.parts if p.mem()]
+
+    def read(self, run, lanes, v, off, wrote, site):
+        "`lanes` read the elements at `off`, last written at the times `wrote`"
+        for o in self.launches:
+            self.against(run, lanes, v, off, o, o.did(wrote), False, True, site)
+        self.against_copies(run, lanes, v, off, False, site)
+
+    def write(self, run, lanes, v, off, wrote, value, site, atomic):
+        "`lanes` write `value` to the elements at `off`"
+        shadow = v.mem.shadow
+        for o in list(self.launches):
+            written = o.did(wrote)
+            if atomic and (written & shadow.atomic[off]).any():
+                self.acquire(o)
+                continue
+            if value is not None:
+                written = written & (v.mem.data[off] != value)
+            self.against(run, lanes, v, off, o, written, True, True, site)
+            self.against(run, lanes, v, off, o, o.did(shadow.read[off]), True, False, site)
+        self.against_copies(run, lanes, v, off, True, site)
+
+    def acquire(self, o):
+        "A flag, or a counter: what the launch that changed it has done counts as ordered from now on"
+        for clock in (self.launch.clock, operations.clock_of(self.launch.stream)):
+            _join(clock, o.clock)
+        self.launches = [p for p in self.launches if not p.is_before(self.launch.clock)]
+        self.masks = [m for m in self.masks if not m[0].is_before(self.launch.clock)]
+
+    def against(self, run, lanes, v, off, o, hit, writes, wrote, site):
+        "Raise if the launch `o` has used an element that is used now"
+        if not hit.any():
+            return
+        i, shadow = int(hit.argmax()), v.mem.shadow
+        time, thread = (shadow.wrote, shadow.writer[off[i]]) if wrote else (shadow.read, shadow.lo[off[i]] >> 32)
+        there = next((place for t, place, _ in reversed(o.history) if t == time[off[i]]), None)
+        other = there and Access(there.line, *o.who(thread), there.source, there.file)
+        self.race(run, lanes[i], v, off[i], o, writes, wrote, site, other)
+
+    def against_copies(self, run, lanes, v, off, writes, site):
+        "Raise if a copy has used an element that is used now"
+        for o, mem, wrote, mask in self.masks:
+            if mem is v.mem and (wrote or writes) and mask[off].any():
+                i = int(mask[off].argmax())
+                self.race(run, lanes[i], v, off[i], o, writes, wrote, site)
+
+    def race(self, run, lane, v, off, o, writes, wrote, site, other=None):
+        "Raise: nothing orders the launch and the operation `o`"
+        fields = dict(now=_verb(writes), before=_verb(wrote), second=self.launch.phrase(), first=o.phrase())
+        fields |= element_at(v, off)
+        raise run.finding('racecheck', 'unordered_operations', site, by=lane, other=other, **fields)

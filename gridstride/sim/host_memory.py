@@ -1,0 +1,115 @@
+"""Memory of the host that the device uses, too: pinned, mapped and managed arrays.
+
+`HostArray` is a NumPy array that tells `happens_before` when the host reads or writes its elements: by an index, in a
+function that is a ufunc, or by one of its methods. What else NumPy does with it, such as `np.asarray`, is not seen.
+"""
+
+from functools import partialmethod
+
+import numpy as np
+
+from .happens_before import host_uses
+from .host import DeviceArray
+from .memory import Mem, address, as_dtype
+from .records import wrap_array
+
+__all__ = ['pinned_array', 'pinned_array_like', 'mapped_array', 'mapped_array_like', 'managed_array']
+
+
+class HostArray(np.ndarray):
+    "An array of the host that kernels and copies in the background may use"
+
+    mem = None
+
+    def __array_finalize__(self, obj):
+        mem = getattr(obj, 'mem', None)
+        inside = mem is not None and 0 <= address(self) - address(mem.data) < max(mem.data.nbytes, 1)
+        self.mem = mem if inside else None
+
+    def used(self, writes, at=...):
+        "The host reads or writes `self[at]`"
+        if self.mem is not None:
+            host_uses(self.view(np.ndarray), self.mem, writes, at)
+
+    def device_view(self, name, known):
+        "This array as a kernel sees it"
+        a = self.view(np.ndarray)
+        return wrap_array(a, name, known) if self.mem is None else DeviceArray(a, self.mem).device_view(name, known)
+
+    def __getitem__(self, i):
+        res = super().__getitem__(i)
+        if getattr(res, 'mem', None) is None:  # a number or a copy, not a view
+            self.used(False, i)
+        return res
+
+    def __setitem__(self, i, value):
+        self.used(True, i)
+        super().__setitem__(i, _plain(value))
+
+    def __array_ufunc__(self, ufunc, method, *inputs, out=(), **named):
+        written = (*out, *inputs[:1]) if method == 'at' else out
+        for a in written:
+            if isinstance(a, HostArray):
+                a.used(True)
+        if out:
+            named['out'] = tuple(o.view(np.ndarray) if isinstance(o, HostArray) else o for o in out)
+        res = getattr(ufunc, method)(*map(_plain, inputs), **{k: _plain(v) for k, v in named.items()})
+        return res if not out else out[0] if len(out) == 1 else out
+
+    def _call(self, method, writes, /, *args, **named):
+        self.used(writes)
+        return getattr(self.view(np.ndarray), method)(*args, **named)
+
+
+def _plain(a):
+    "The argument of a function of NumPy, which reads it"
+    if not isinstance(a, HostArray):
+        return a
+    a.used(False)
+    return a.view(np.ndarray)
+
+
+_READ = """__repr__ __str__ __iter__ __contains__ __float__ __int__ __bool__ __index__ __complex__ all any argmax argmin
+argsort astype choose clip compress copy cumprod cumsum diagonal dot flatten item max mean min nonzero prod repeat round
+searchsorted std sum take tobytes tofile tolist trace var"""
+for _writes, _names in ((False, _READ), (True, 'fill itemset partition put sort')):
+    for _name in _names.split():
+        if hasattr(np.ndarray, _name):
+            setattr(HostArray, _name, partialmethod(HostArray._call, _name, _writes))
+
+
+def _new(shape, dtype, order, copied):
+    data = np.zeros(shape, as_dtype(dtype), order)
+    res = data.view(HostArray)
+    res.mem = Mem(data.reshape(-1, order='A'), None, 'global')
+    res.mem.copied = copied
+    return res
+
+
+def pinned_array(shape, dtype=np.float64, strides=None, order='C'):
+    "An array of the host that is page-locked: copies of a stream to it and from it run in the background"
+    return _new(shape, dtype, order, True)
+
+
+def mapped_array(shape, dtype=np.float64, strides=None, order='C', stream=0, portable=False, wc=False):
+    "An array of the host that kernels use where it is"
+    return _new(shape, dtype, order, False)
+
+
+def managed_array(shape, dtype=np.float64, strides=None, order='C', stream=0, attach_global=True):
+    "An array that host and kernels use"
+    return _new(shape, dtype, order, False)
+
+
+def _order(a):
+    return 'F' if a.flags.f_contiguous and not a.flags.c_contiguous else 'C'
+
+
+def pinned_array_like(a):
+    "`pinned_array` with the shape and type of `a`"
+    return pinned_array(a.shape, a.dtype, order=_order(a))
+
+
+def mapped_array_like(a, stream=0, portable=False, wc=False):
+    "`mapped_array` with the shape and type of `a`"
+    return mapped_array(a.shape, a.dtype, order=_order(a))
