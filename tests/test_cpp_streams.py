@@ -10,6 +10,7 @@ from gridstride.findings import RacecheckError
 SOURCE = r'''
 #include <cstdio>
 #include <cstring>
+#include <cuda_runtime.h>
 __global__ void fill(int *a, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) a[i] = i; }
 __global__ void twice(const int *a, int *b, int n) { int i = threadIdx.x; if (i < n) b[i] = 2 * a[i]; }
 __global__ void bump(int *a) { atomicAdd(a, 1); }
@@ -210,6 +211,34 @@ void wrong_graph() {
     twice<<<1, 64, 0, c.t>>>(c.d, c.o, 64);                             // kernel read fill
 }
 
+void wrong_fork_without_event() {
+    Case c; cudaGraph_t g; cudaGraphExec_t run;
+    cudaStreamBeginCapture(c.s, cudaStreamCaptureModeGlobal);
+    cudaEventRecord(c.e, c.s); cudaStreamWaitEvent(c.t, c.e, 0);
+    fill<<<1, 64, 0, c.s>>>(c.d, 64);
+    twice<<<1, 64, 0, c.t>>>(c.d, c.o, 64);                             // kernel read fill
+    cudaEventRecord(c.e, c.t); cudaStreamWaitEvent(c.s, c.e, 0);
+    cudaStreamEndCapture(c.s, &g); cudaGraphInstantiate(&run, g, 0);
+    cudaGraphLaunch(run, c.s);
+}
+void wrong_graphs_of_two_streams() {
+    Case c; cudaGraph_t g; cudaGraphExec_t run;
+    cudaStreamBeginCapture(c.s, cudaStreamCaptureModeGlobal);
+    fill<<<1, 64, 0, c.s>>>(c.d, 64);
+    twice<<<1, 64, 0, c.s>>>(c.d, c.o, 64);
+    cudaStreamEndCapture(c.s, &g); cudaGraphInstantiate(&run, g, 0);
+    twice<<<1, 64, 0, c.t>>>(c.d, c.o + 32, 1);
+    cudaGraphLaunch(run, c.s);                                          // graph write twice
+}
+void wrong_nodes_without_edge() {
+    Case c; cudaGraph_t g; cudaGraphExec_t run; cudaGraphNode_t a, b;
+    cudaGraphCreate(&g, 0);
+    cudaGraphAddMemcpyNode1D(&a, g, nullptr, 0, c.d, c.h, bytes, cudaMemcpyHostToDevice);
+    cudaGraphAddMemcpyNode1D(&b, g, nullptr, 0, c.o, c.d, bytes, cudaMemcpyDeviceToDevice);
+    cudaGraphInstantiate(&run, g, 0);
+    cudaGraphLaunch(run, c.s);                                          // graph read cudaMemcpy
+}
+
 // right: the same shapes, in order
 void right_managed() {
     int *x = managed(64); Case c; x[3] = 2;
@@ -357,6 +386,35 @@ void right_graph() {
     cudaStreamSynchronize(c.u); c.h[0]++;
     fill<<<1, 64, 0, c.t>>>(c.d, 64);
 }
+void right_fork_and_join() {
+    Case c; cudaGraph_t g; cudaGraphExec_t run; int *x = device(64);
+    cudaDeviceSynchronize();
+    cudaStreamBeginCapture(c.s, cudaStreamCaptureModeGlobal);
+    fill<<<1, 64, 0, c.s>>>(c.d, 64);
+    cudaEventRecord(c.e, c.s); cudaStreamWaitEvent(c.t, c.e, 0); cudaStreamWaitEvent(c.u, c.e, 0);
+    twice<<<1, 64, 0, c.s>>>(c.d, x, 64);
+    twice<<<1, 32, 0, c.t>>>(c.d, c.o, 32);
+    twice<<<1, 32, 0, c.u>>>(c.d + 32, c.o + 32, 32);
+    cudaEventRecord(c.e, c.t); cudaStreamWaitEvent(c.s, c.e, 0);
+    cudaEventRecord(c.e, c.u); cudaStreamWaitEvent(c.s, c.e, 0);
+    fill<<<1, 64, 0, c.s>>>(c.d, 64);
+    cudaMemcpyAsync(c.h, c.o, bytes, cudaMemcpyDeviceToHost, c.s);
+    cudaStreamEndCapture(c.s, &g); cudaGraphInstantiate(&run, g, 0);
+    for (int i = 0; i < 3; i++) cudaGraphLaunch(run, c.s);
+    fill<<<1, 64, 0, c.s>>>(c.o, 64);
+    cudaStreamSynchronize(c.s); c.h[0]++;
+}
+void right_nodes_with_edges() {
+    Case c; cudaGraph_t g; cudaGraphExec_t run; cudaGraphNode_t a, b, d;
+    cudaGraphCreate(&g, 0);
+    cudaGraphAddMemcpyNode1D(&a, g, nullptr, 0, c.d, c.h, bytes, cudaMemcpyHostToDevice);
+    cudaGraphAddMemcpyNode1D(&b, g, &a, 1, c.o, c.d, bytes, cudaMemcpyDeviceToDevice);
+    cudaGraphAddMemcpyNode1D(&d, g, nullptr, 0, device(64), c.h, bytes, cudaMemcpyHostToDevice);
+    cudaGraphInstantiate(&run, g, 0);
+    cudaDeviceSynchronize();
+    cudaGraphLaunch(run, c.s); cudaGraphLaunch(run, c.s);
+    fill<<<1, 64, 0, c.s>>>(c.o, 64);
+}
 void right_many_streams() {
     Case c;
     for (int i = 0; i < 100; i++) {
@@ -374,7 +432,7 @@ void right_destroyed_after_use() {
 void right_after_a_finding() { right_event(); right_managed(); }
 '''
 NAMES = re.findall(r'^void (\w+)', SOURCE, re.M)
-SAID = re.compile(r'^(.*?)\s*// (host|kernel|call) (read|write|free) (\w+)$', re.M)
+SAID = re.compile(r'^(.*?)\s*// (host|kernel|call|graph) (read|write|free) (\w+)$', re.M)
 
 
 pytestmark = pytest.mark.takes(40)
@@ -385,7 +443,7 @@ def programs(): return load_cuda(SOURCE, funcs=NAMES, name='streams', checks=Tru
 
 
 def said(name):
-    "(line of the finding, host | kernel | call, read | write | free, who came first), as the source of `name` says"
+    "(line of the finding, host | kernel | call | graph, read | write | free, who came first), as `name` says"
     start = SOURCE.index(f'void {name}(')
     m = SAID.search(SOURCE, start, SOURCE.index('\n}\n', start))
     return SOURCE[:m.start()].count('\n')+1, *m.groups()[1:]
@@ -398,8 +456,10 @@ def test_operations_without_an_order_are_found(name, programs):
     e = e.value
     assert e.code == ('host_race' if who == 'host' else 'unordered_operations'), e
     assert e.fields['first'].fields['name'] == first and e.fields['now'] == now+'s', e
-    assert (e.fields['second'].fields['line'] if who != 'host' else e.line) == line, e
-    assert (e.block is not None) == (who == 'kernel') and e.array and e.index is not None
+    if who != 'graph':
+        assert (e.fields['second'].fields['line'] if who != 'host' else e.line) == line, e
+        assert (e.block is not None) == (who == 'kernel')
+    assert e.array and e.index is not None
     programs.right_after_a_finding()
 
 

@@ -305,7 +305,7 @@ class Crossing:
             return
         i, shadow = int(hit.argmax()), v.mem.shadow
         time, thread = (shadow.wrote, shadow.writer[off[i]]) if wrote else (shadow.read, shadow.lo[off[i]] >> 32)
-        there = next((place for t, place, _ in reversed(o.history) if t == time[off[i]]), None)
+        there = next((place for t, place, *_ in reversed(o.history) if t == time[off[i]]), None)
         other = there and Access(there.line, *o.who(thread), there.source, there.file)
         self.race(run, lanes[i], v, off[i], o, writes, wrote, site, other)
 

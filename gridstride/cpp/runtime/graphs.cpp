@@ -2,7 +2,9 @@
 #include <deque>
 #include <memory>
 #include <algorithm>
+#include <unordered_map>
 #include <vector>
+#include "operations.h"
 #include "runtime.h"
 
 namespace gridstride {
@@ -23,17 +25,45 @@ struct Capture {
     const void *stream;
     Graph *graph;
     bool origin;                    // the others joined it by an event
+    std::vector<GraphNode *> last;  // what the stream's next node comes after
 };
 static std::vector<Capture> captures;
+static std::unordered_map<const void *, std::vector<GraphNode *>> recorded;       // by event
+static Capture *capture_of(const void *stream) {
+    for (auto &o : captures)
+        if (o.stream == stream) return &o;
+    return nullptr;
+}
 
 bool capturing() { return !captures.empty(); }
 Graph *captured(const void *stream) {
-    for (auto &o : captures)
-        if (o.stream == stream) return o.graph;
-    return nullptr;
+    const Capture *const c = capture_of(stream);
+    return c ? c->graph : nullptr;
 }
 void begin_capture(const void *stream, Graph *graph, bool origin) {
-    captures.push_back({stream, graph ? graph : new Graph, origin});
+    captures.push_back({stream, graph ? graph : new Graph, origin, {}});
+}
+void add_captured(const void *stream, NodeKind kind, const GraphWork &w) {
+    Capture &c = *capture_of(stream);
+    GraphNode *const node = add_node(c.graph, kind, w);
+    node->before.swap(c.last);
+    c.last = {node};
+}
+GraphNode **last_captured(const void *stream, size_t &n) {
+    Capture &c = *capture_of(stream);
+    n = c.last.size();
+    return c.last.data();
+}
+void set_last_captured(const void *stream, GraphNode *const *nodes, size_t n, bool added) {
+    auto &last = capture_of(stream)->last;
+    if (!added) last.clear();
+    for (size_t i = 0; i < n; i++)
+        if (std::find(last.begin(), last.end(), nodes[i]) == last.end()) last.push_back(nodes[i]);
+}
+void record_captured(const void *event, const void *stream) { recorded[event] = capture_of(stream)->last; }
+void captured_waits(const void *stream, const void *event) {
+    const auto &nodes = recorded[event];
+    set_last_captured(stream, nodes.data(), nodes.size(), true);
 }
 Graph *end_capture(const void *stream) {
     Graph *const g = captured(stream);
@@ -44,6 +74,7 @@ Graph *end_capture(const void *stream) {
         else origin |= o.stream == stream && o.origin;
     if (!origin) return nullptr;
     captures.swap(rest);
+    if (captures.empty()) recorded.clear();
     return g;
 }
 
@@ -104,8 +135,12 @@ bool update_graph(Graph *copy, Graph *graph) {
     return true;
 }
 int run_graph(Graph *graph) {
-    for (auto &o : graph->nodes)
+    InnerOrder order;
+    for (auto &o : graph->nodes) {
+        order.begin(&o, {o.before.begin(), o.before.end()});
         if (const int e = o.run(o.work.get())) return e;
+        order.end(&o);
+    }
     return 0;
 }
 }

@@ -268,6 +268,7 @@ static void run_children() {
 }
 
 static bool launched_in_order(const Launch &l) {
+    const Turn turn;                                        // no other launch begins in between
     const Enqueued operation(l.kernel, l.stream, l.line);
     return launched(l);
 }

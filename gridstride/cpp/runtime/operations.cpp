@@ -7,8 +7,7 @@ namespace gridstride {
 Operations operations;
 constexpr size_t most_operations = 4096;   // are remembered; older ones count as ordered
 static thread_local Operation *at_work = nullptr;
-static thread_local bool redirected = false;                // to one stream: what a graph or a kernel launches
-static thread_local const void *redirected_to = nullptr;
+static thread_local int64_t redirected = -1;                // the stream of what a graph or a kernel launches
 const Operation *operation_at_work() { return at_work; }
 static bool watches_order() { return checks(racecheck) && !on_device(); }
 
@@ -64,6 +63,9 @@ void Operations::create_stream(const void *stream, bool blocking, int line) {
 void Operations::destroy_stream(const void *stream) {
     const auto known = numbers.find(stream);
     if (known == numbers.end()) return;
+    std::vector<uint32_t> &chains = streams[known->second].chains;
+    unused.insert(unused.end(), chains.begin(), chains.end());
+    chains.clear();
     unused.push_back(known->second);
     numbers.erase(known);
 }
@@ -76,10 +78,18 @@ Clock &Operations::before_next(uint32_t stream) {
     } else if (streams[stream].blocking) clock.join(streams[0].clock);
     return clock;
 }
-void Operations::record(const void *event, const void *stream) { events[event] = before_next(number_of(stream)); }
-void Operations::wait(const void *stream, const void *event) {
+uint32_t Operations::chain(uint32_t stream, size_t i) {
+    if (i == streams[stream].chains.size()) {
+        const uint32_t s = add_stream();
+        streams[s].line = streams[stream].line, streams[s].label = streams[stream].label;
+        streams[s].blocking = false;
+        streams[stream].chains.push_back(s);
+    }
+    return streams[stream].chains[i];
+}
+void Operations::wait(uint32_t stream, const void *event) {
     const auto recorded = events.find(event);
-    if (recorded != events.end()) before_next(number_of(stream)).join(recorded->second);
+    if (recorded != events.end()) before_next(stream).join(recorded->second);
 }
 void Operations::host_waits_for_event(const void *event) {
     const auto recorded = events.find(event);
@@ -97,14 +107,13 @@ void Operations::host_waits() {
 // A call from Python has ended, perhaps by a finding amid an operation.
 void Operations::end_call() {
     if (at_work) at_work->end = ++detector.now;
-    at_work = nullptr, redirected = false, created = 0;
+    at_work = nullptr, redirected = -1, created = 0;
     host_waits();
 }
 
 // Operations
 
-Operation &Operations::begin(const char *name, const void *stream, int line) {
-    const uint32_t s = number_of(redirected ? redirected_to : stream);
+Operation &Operations::begin(const char *name, uint32_t s, int line) {
     Clock &clock = before_next(s);
     clock.raise(s, ++streams[s].count);
     if (list.size() >= most_operations && list.front().end) list.pop_front();
@@ -242,28 +251,69 @@ void Operations::forget(uintptr_t lo, uintptr_t hi) {
     }
 }
 Code Operations::stream_code(const Operation &o) const {
-    return !o.stream ? Code::default_stream : streams[o.stream].line ? Code::created_stream : Code::given_stream;
+    const Stream &s = streams[o.stream];
+    return !s.label ? Code::default_stream : s.line ? Code::created_stream : Code::given_stream;
+}
+
+// A graph
+
+InnerOrder::InnerOrder() : outer(watches_order() ? redirected : -1) {
+    if (outer < 0) return;
+    Turn turn;
+    start = operations.before_next(uint32_t(outer));
+}
+InnerOrder::~InnerOrder() {
+    if (outer < 0) return;
+    Turn turn;
+    for (auto &o : nodes) operations.streams[size_t(outer)].clock.join(o.second.clock);
+    redirected = outer;
+}
+void InnerOrder::begin(const void *node, const std::vector<const void *> &before) {
+    if (outer < 0) return;
+    Turn turn;
+    Clock clock = start;
+    int64_t s = -1;
+    for (const void *b : before) {
+        Done &done = nodes[b];
+        clock.join(done.clock);
+        if (s < 0 && !done.continued) s = done.stream, done.continued = true;
+    }
+    if (s < 0) s = chains ? operations.chain(uint32_t(outer), chains - 1) : uint32_t(outer), chains++;
+    operations.streams[size_t(s)].clock.join(clock);
+    nodes[node] = {uint32_t(s), {}, false};
+    redirected = s;
+}
+void InnerOrder::end(const void *node) {
+    if (outer < 0) return;
+    Turn turn;
+    Done &done = nodes[node];
+    done.clock = operations.streams[done.stream].clock;
 }
 
 // What the headers call
 
+static uint32_t stream_now(const void *stream) {
+    return redirected < 0 ? operations.number_of(stream) : uint32_t(redirected);
+}
 Enqueued::Enqueued(const char *name, const void *stream, int line, bool waits) : mine(false), waits(waits) {
     if (!watches_order() || at_work) return;
     Turn turn;
-    at_work = &operations.begin(name, stream, line);
+    at_work = &operations.begin(name, stream_now(stream), line);
     mine = true;
 }
 Enqueued::~Enqueued() {
     if (!mine || !at_work) return;
     Turn turn;
-    operations.end(*at_work, waits && !redirected);
+    operations.end(*at_work, waits && redirected < 0);
     at_work = nullptr;
 }
-OnStream::OnStream(const void *stream) : mine(!redirected && !on_device()) {
-    if (mine) redirected = true, redirected_to = stream;
+OnStream::OnStream(const void *stream) : mine(redirected < 0 && watches_order()) {
+    if (!mine) return;
+    Turn turn;
+    redirected = operations.number_of(stream);
 }
 OnStream::~OnStream() {
-    if (mine) redirected = false;
+    if (mine) redirected = -1;
 }
 template <class F> static void if_ordered(F f) {
     if (!watches_order()) return;
@@ -272,7 +322,7 @@ template <class F> static void if_ordered(F f) {
 }
 // The host waits for nothing that a graph or a kernel launches.
 template <class F> static void if_host(F f) {
-    if (!redirected && !at_work) if_ordered(f);
+    if (redirected < 0 && !at_work) if_ordered(f);
 }
 void stream_created(const void *stream, bool blocking, int line) {
     if_ordered([=] { operations.create_stream(stream, blocking, line); });
@@ -281,13 +331,13 @@ void stream_destroyed(const void *stream) {
     if_ordered([=] { operations.destroy_stream(stream); });
 }
 void event_recorded(const void *event, const void *stream) {
-    if_ordered([=] { operations.record(event, redirected ? redirected_to : stream); });
+    if_ordered([=] { operations.record(event, stream_now(stream)); });
 }
 void event_destroyed(const void *event) {
     if_ordered([=] { operations.forget_event(event); });
 }
 void stream_waits(const void *stream, const void *event) {
-    if_ordered([=] { operations.wait(redirected ? redirected_to : stream, event); });
+    if_ordered([=] { operations.wait(stream_now(stream), event); });
 }
 void host_waits_for_event(const void *event) {
     if_host([=] { operations.host_waits_for_event(event); });

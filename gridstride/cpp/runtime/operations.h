@@ -59,6 +59,7 @@ class Operations {
         bool blocking = true;          // ordered with the legacy default stream
         int line = 0;                  // of the call that created it
         uint32_t label = 0;            // its number in messages
+        std::vector<uint32_t> chains;  // streams of their own, for nodes of a graph that run at the same time
     };
     struct Foreign {                   // rows of an operation that is not ordered before the launch at work
         uintptr_t lo, most;            // most: the greatest end of these and of those before, sorted by `lo`
@@ -69,14 +70,15 @@ class Operations {
     std::vector<uint32_t> unused;      // of destroyed streams
     std::unordered_map<const void *, uint32_t> numbers;
     std::unordered_map<const void *, Clock> events;
+    friend class InnerOrder;
     std::deque<Operation> list;        // those that the host has not waited for
     std::vector<Foreign> foreign;
     uint32_t created = 0;
     Clock host;
 
     uint32_t add_stream();
-    uint32_t number_of(const void *stream);
     Clock &before_next(uint32_t stream);
+    uint32_t chain(uint32_t stream, size_t i);
     const Operation *at(uint32_t when) const;
     Conflict conflict_in_regions(const Region &, const Clock &known) const;
     Conflict conflict_in_cells(const Region &, const Clock &known) const;
@@ -85,13 +87,14 @@ class Operations {
     void add_foreign(const Operation &);
 
 public:
-    Operation &begin(const char *name, const void *stream, int line);
+    uint32_t number_of(const void *stream);
+    Operation &begin(const char *name, uint32_t stream, int line);
     void end(Operation &, bool waits);
     void create_stream(const void *stream, bool blocking, int line);
     void destroy_stream(const void *stream);
-    void record(const void *event, const void *stream);
+    void record(const void *event, uint32_t stream) { events[event] = before_next(stream); }
     void forget_event(const void *event) { events.erase(event); }
-    void wait(const void *stream, const void *event);
+    void wait(uint32_t stream, const void *event);
     void host_waits_for_event(const void *event);
     void host_waits_for(const void *stream);
     void host_waits();
@@ -111,6 +114,26 @@ public:
 };
 extern Operations operations;
 const Operation *operation_at_work();      // of this OS thread
+
+// The nodes of a graph that a stream launches: each comes after those that its edges name, and the stream goes on after
+// all. The first chain of nodes belongs to the stream itself, others to streams beside it.
+class InnerOrder {
+    struct Done {
+        uint32_t stream;
+        Clock clock;
+        bool continued;                // by a node of the same stream
+    };
+    int64_t outer;                     // the stream, or less than 0: no order is kept
+    size_t chains = 0;
+    Clock start;
+    std::unordered_map<const void *, Done> nodes;
+
+public:
+    InnerOrder();
+    ~InnerOrder();
+    void begin(const void *node, const std::vector<const void *> &before);
+    void end(const void *node);
+};
 
 // The fields of a phrase for an operation
 #define GRIDSTRIDE_OPERATION(name_of_field, o) \

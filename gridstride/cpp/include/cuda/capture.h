@@ -25,7 +25,7 @@ template <class F> GRIDSTRIDE_UNSEEN auto kept(const void *stream, NodeKind kind
         return look(looked), true;
     }
     Graph *const g = capturing() ? captured(stream) : nullptr;
-    if (g) add_node(g, kind, work_of(f));
+    if (g) add_captured(stream, kind, work_of(f));
     return g != nullptr;
 }
 }

@@ -455,7 +455,8 @@ inline cudaError_t cudaStreamQuery(cudaStream_t s) { return cudaStreamSynchroniz
 // A stream that waits for a captured one is captured, too.
 inline cudaError_t cudaStreamWaitEvent(cudaStream_t s, cudaEvent_t e, unsigned = 0) {
     if (e->graph && !gridstride::captured(s)) gridstride::begin_capture(s, e->graph, false);
-    if (!e->graph) gridstride::stream_waits(s, e);
+    if (e->graph) gridstride::captured_waits(s, e);
+    else gridstride::stream_waits(s, e);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamAddCallback(
@@ -485,7 +486,8 @@ GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventDestroy(cudaEvent_t e) {
 }
 GRIDSTRIDE_UNSEEN inline cudaError_t cudaEventRecord(cudaEvent_t e, cudaStream_t s = nullptr) {
     e->graph = gridstride::captured(s);
-    if (!e->graph) gridstride::event_recorded(e, s);
+    if (e->graph) gridstride::record_captured(e, s);
+    else gridstride::event_recorded(e, s);
     timespec t;
     clock_gettime(CLOCK_MONOTONIC, &t);
     e->seconds = double(t.tv_sec) + t.tv_nsec * 1e-9;

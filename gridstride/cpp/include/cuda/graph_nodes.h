@@ -319,20 +319,23 @@ inline cudaError_t cudaGraphExecUpdate(
     return cudaGraphExecUpdate(exec, graph, info ? &info->errorNode : nullptr, info ? &info->result : nullptr);
 }
 
-// Streams that are captured into a graph. What a stream is given comes in that order, so its dependencies are not kept.
-inline cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t s, cudaGraph_t graph, const cudaGraphNode_t *,
-    const cudaGraphEdgeData *, size_t, cudaStreamCaptureMode) {
+// Streams that are captured into a graph
+inline cudaError_t cudaStreamBeginCaptureToGraph(cudaStream_t s, cudaGraph_t graph, const cudaGraphNode_t *before,
+    const cudaGraphEdgeData *, size_t n, cudaStreamCaptureMode) {
     if (!s) return gridstride::told(cudaErrorStreamCaptureUnsupported);
     if (gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
     gridstride::begin_capture(s, graph);
+    gridstride::set_last_captured(s, before, n, false);
     return cudaSuccess;
 }
 inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus *status, unsigned long long *id,
     cudaGraph_t *graph, const cudaGraphNode_t **before, size_t *n) {
     if (id) *id = reinterpret_cast<uintptr_t>(gridstride::captured(s));
     if (graph) *graph = gridstride::captured(s);
-    if (before) *before = nullptr;
-    if (n) *n = 0;
+    size_t count = 0;
+    const cudaGraphNode_t *const last = gridstride::captured(s) ? gridstride::last_captured(s, count) : nullptr;
+    if (before) *before = last;
+    if (n) *n = count;
     return cudaStreamIsCapturing(s, status);
 }
 inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureStatus *status, unsigned long long *id,
@@ -342,8 +345,10 @@ inline cudaError_t cudaStreamGetCaptureInfo(cudaStream_t s, cudaStreamCaptureSta
 }
 enum { cudaStreamAddCaptureDependencies = 0, cudaStreamSetCaptureDependencies = 1 };
 inline cudaError_t cudaStreamUpdateCaptureDependencies(
-    cudaStream_t s, cudaGraphNode_t *, const cudaGraphEdgeData *, size_t, unsigned = 0) {
-    return gridstride::failed_unless(gridstride::captured(s), cudaErrorIllegalState);
+    cudaStream_t s, cudaGraphNode_t *nodes, const cudaGraphEdgeData *, size_t n, unsigned flags = 0) {
+    if (!gridstride::captured(s)) return gridstride::told(cudaErrorIllegalState);
+    gridstride::set_last_captured(s, nodes, n, flags == cudaStreamAddCaptureDependencies);
+    return cudaSuccess;
 }
 
 // Memory of graphs stays theirs here, so that none is reserved beside it.

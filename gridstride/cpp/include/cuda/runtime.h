@@ -148,6 +148,12 @@ GRIDSTRIDE_API bool capturing();                                   // is any str
 GRIDSTRIDE_API Graph *captured(const void *stream);                // null: this one is not
 GRIDSTRIDE_API void begin_capture(const void *stream, Graph *joined = nullptr, bool origin = true);
 GRIDSTRIDE_API Graph *end_capture(const void *stream);             // null: it began in another stream
+GRIDSTRIDE_API void add_captured(const void *stream, NodeKind, const GraphWork &);
+// What the next node of a captured stream comes after; events carry that from one stream to another.
+GRIDSTRIDE_API GraphNode **last_captured(const void *stream, size_t &n);
+GRIDSTRIDE_API void set_last_captured(const void *stream, GraphNode *const *nodes, size_t n, bool added);
+GRIDSTRIDE_API void record_captured(const void *event, const void *stream);
+GRIDSTRIDE_API void captured_waits(const void *stream, const void *event);
 GRIDSTRIDE_API Graph *new_graph();
 GRIDSTRIDE_API GraphNode *add_node(Graph *, NodeKind, const GraphWork &);
 GRIDSTRIDE_API void set_work(GraphNode *, const GraphWork &);
