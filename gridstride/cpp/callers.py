@@ -224,6 +224,9 @@ _CONTEXT = re.compile(r': (?:In|At) |:\s+(?:recursively )?required |^In file inc
 _DIAGNOSTIC = re.compile(r': (?:warning|(?:fatal )?error): ')
 
 
+_OF_MARKED = '[-Wdeprecated-declarations]', '[-Wvla', 'might not be inlinable [-Wattributes]'
+
+
 def without_marked(
     log: str,  # of a compiler
 ) -> str:
@@ -233,7 +236,7 @@ def without_marked(
     kept, skipping = [], False
     for line in log.splitlines(keepends=True):
         if _DIAGNOSTIC.search(line):
-            skipping = '[-Wdeprecated-declarations]' in line or '[-Wvla' in line
+            skipping = any(o in line for o in _OF_MARKED)
             while skipping and kept and _CONTEXT.search(kept[-1]):
                 kept.pop()
         if not skipping or _CONTEXT.search(line):
