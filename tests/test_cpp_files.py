@@ -1,9 +1,12 @@
 "Programs of several files, and files as other programs write them: headers, folders, byte order marks."
-import re, subprocess, sys, warnings
+import os, re, shutil, subprocess, sys, warnings
 
 import pytest
+import torch
 
-from gridstride.cpp import emulator
+from gridstride.cpp import cuda_kernel, emulator, load_cuda
+from gridstride.cpp.__main__ import main
+from gridstride.cpp.build import CompilerMissing, compiler
 from gridstride.cpp.compile_errors import CompileError, CompileWarning
 from gridstride.cpp.program import run
 from gridstride.cpp.rewrite import to_cpp
@@ -226,3 +229,38 @@ def test_variables_that_nobody_sets_are_warned_of_with_file_and_line(tmp_path):
     places = {(file, int(n)) for file, n, _ in said}
     assert ('main.cu', line) in places and ('doubtful.h', 3) in places
     assert all("'y'" in what or "'z'" in what for file, _, what in said if file == 'main.cu')
+
+
+MARKED = '\ufeff__global__ void put(int *x) {\r\n    x[0] = 1; \\\r\n}\r\n'
+HOST = 'void go(torch::Tensor x) {\r\n    put<<<1, 1>>>(x.data_ptr<int>());\r\n}\r\n'
+
+
+@pytest.mark.takes(15)
+def test_byte_order_marks_and_line_ends_of_windows(tmp_path, capfd):
+    "In a program, its headers and its other files, and in sources from Python"
+    program = ('\ufeff#include <cstdio>\r\n#include "put.cuh"\r\nint three();\r\n#define PUT(x) \\\r\n    put<<<1, 1>>>(x)\r\n'
+               'int main() {\r\n    int *d, h; cudaMalloc(&d, 4); PUT(d); cudaMemcpy(&h, d, 4, cudaMemcpyDeviceToHost);\r\n'
+               '    printf("%d %d\\n", h, three());\r\n}\r\n')
+    write(tmp_path, put__cuh=MARKED, main__cu=program, more__cpp='\ufeffint three() { return 3; }\r\n')
+    assert main([str(tmp_path/'main.cu'), str(tmp_path/'more.cpp')]) == 0
+    assert capfd.readouterr().out == '1 3\n'
+    with emulator.on_emulator():
+        for launch in (cuda_kernel(MARKED)[1, 1], load_cuda(MARKED + HOST).go, load_cuda(HOST, MARKED).go):
+            x = torch.zeros(1, dtype=torch.int32)
+            launch(x)
+            assert x.item() == 1
+
+
+@pytest.mark.skipif(not (shutil.which('gcc') and shutil.which('g++')), reason='no gcc and g++ here')
+def test_a_c_compiler_in_cxx_means_the_cpp_compiler_beside_it(monkeypatch):
+    for name in ('gcc', shutil.which('gcc')):
+        monkeypatch.setenv('CXX', name)
+        assert os.path.basename(compiler().path) == 'g++'
+
+
+def test_a_c_compiler_without_a_cpp_compiler_is_refused(monkeypatch, tmp_path):
+    for name in ('gcc-99', 'clang'):
+        (tmp_path/name).write_text('#!/bin/sh\necho 99')
+        (tmp_path/name).chmod(0o755)
+        monkeypatch.setenv('CXX', str(tmp_path/name))
+        with pytest.raises(CompilerMissing, match='compiles C, .* let CXX name'): compiler()

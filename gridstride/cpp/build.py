@@ -46,10 +46,25 @@ def _compiler(names):
             return Compiler(path, kind, int(m[0]), text)
 
 
+_C_TO_CPP = dict(gcc='g++', clang='clang++', cc='c++')
+
+
+def _for_cpp(name):
+    "The C++ compiler that belongs to a C compiler, whose modules would lack C++'s library; any other is itself"
+    m = re.fullmatch(r'((?:.*[/-])?)(gcc|clang|cc)((?:-[\d.]+)?)', name)
+    if not m or not shutil.which(name):
+        return name
+    beside = m[1] + _C_TO_CPP[m[2]] + m[3]
+    if not shutil.which(beside):
+        what = f'{name} (from the variable CXX) compiles C, and there is no {beside}'
+        raise CompilerMissing(f'{what}: let CXX name a C++ compiler, such as g++ or clang++')
+    return beside
+
+
 def compiler() -> Compiler:
     "The C++ compiler; `CompilerMissing` says how to get one"
     own = os.environ.get('CXX')
-    found = _compiler((own,) if own else ('g++', 'clang++', 'c++'))
+    found = _compiler((_for_cpp(own),) if own else ('g++', 'clang++', 'c++'))
     if found and found.version < (least := _OLDEST[found.kind]):
         what = f'{found.path} is of version {found.version}, and C++17 needs {least} or newer'
         raise CompilerMissing(f'{what}. CXX may hold the path of another compiler')

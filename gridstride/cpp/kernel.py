@@ -187,6 +187,7 @@ def cuda_kernel(
 ):  # a `Kernel`; `Kernels` if there are several
     "Kernels without host code; `CompileError` shows the line"
     wanted, checks = _find_wanted(src, name), parse_checks(checks)
+    src = src.removeprefix('\ufeff')  # a byte order mark, which a file may begin with
     made = (_by_nvrtc if backend() == 'gpu' else _by_emulator)(src, wanted, checks)
     for k in made.values():
         k.src, k.checks = src, checks

@@ -153,7 +153,7 @@ def _read(cuda_src, cpp_src, funcs, name):
         if not isinstance(src, str if what == 'cuda_src' else (str, type(None))):
             given_as = type(src).__name__
             raise TypeError(f"{what} is source as text, not {given_as}; functions are named by funcs=['f', 'g']")
-    cuda_src = without_line_numbers(cuda_src)
+    cuda_src, cpp_src = without_line_numbers(cuda_src), cpp_src and cpp_src.removeprefix('\ufeff')
     if 'CUDA_ERR(' in cuda_src and '#define CUDA_ERR' not in f'{cpp_src}{cuda_src}':
         cpp_src = f'{cpp_src or ""}{_CUDA_ERR}'
     if cuda_src.startswith(cuda_begin):

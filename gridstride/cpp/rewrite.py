@@ -100,7 +100,8 @@ def _rewrite_heads(e):
 
 
 def without_line_numbers(src: str) -> str:
-    "`src` without `#line`: what is said of a line counts from the first one that was given"
+    "`src` without `#line` and byte order mark: what is said of a line counts from the first one that was given"
+    src = src.removeprefix('\ufeff')
     found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
 
