@@ -144,7 +144,7 @@ def _of_race(code, fields, line, place, other, above):
             return _in_one_step(found, fields['array'], '_apart')
         if code == 'race' and (found := _of_calls(place, other)):
             return found
-        if code == 'race' and other.line > number and _share_loop(place, other.line):
+        if code == 'race' and other.line > number and _are_in_one(place, other) and _share_loop(place, other.line):
             return 'round', dict(line=number, earlier=other.line)
         return ('one_atomic', {}) if code == 'race' and _is_half_atomic(fields, line, other) else None
     if found := update_of(line, fields['array']):
@@ -154,6 +154,11 @@ def _of_race(code, fields, line, place, other, above):
     if code != 'race':
         return None
     return _of_calls(place, other) or ('same_line' if _share_loop(place, number) else 'in_line', dict(line=number))
+
+
+def _are_in_one(place, other):
+    "Are both accesses in one function, as far as their calls are known?"
+    return not (place.calls and other.calls) or place.calls[0].function == other.calls[0].function
 
 
 def _of_calls(place, other):
@@ -173,8 +178,10 @@ def _of_calls(place, other):
             return None
         return ('called_twice', dict(first, now=calls[0], earlier=calls[1])) if calls else (
             'called_in_loop', dict(first, line=mine[-1].line))  # fmt: skip
-    same = mine[-1].function == theirs[-1].function
-    return ('calls_apart', dict(now=apart[0], earlier=apart[1])) if same and apart and apart[1] < apart[0] else None
+    if mine[-1].function != theirs[-1].function or not apart:
+        return None
+    return ('calls_apart', dict(now=apart[0], earlier=apart[1])) if apart[1] < apart[0] else (
+        'round', dict(line=apart[0], earlier=apart[1]))  # fmt: skip
 
 
 # Which loops a line is in
@@ -352,7 +359,7 @@ def _wrong_word(fields, line, above):
     found = {indices for *_, indices in uses(line, fields['array']) if indices}
     parts = [part for o in found for index in o for part in _parts(index)]
     names = set().union(*map(_names, parts))
-    if wrong := next(filter(None, (_wrong_joint(o, names) for o in [line, *reversed(above)])), None):
+    if wrong := _of_joint([line, *reversed(above)], names):
         return wrong
     if len(found) != 1 or fields.get('inner'):
         return None
@@ -360,34 +367,47 @@ def _wrong_word(fields, line, above):
     if len(parts) > 1:
         return _swapped_axes(fields, parts, guards)
     right = _swapped(parts[0], guards, [line, *above])
+    if right and any(right.replace(' ', '') in o.replace(' ', '') for o in [line, *above]):
+        return None  # both ways round: the transpose of something
     return right and ('swapped', dict(expr=parts[0], right=right))
 
 
 _JOINT = re.compile(r'\s*(&&|\|\||\band\b|\bor\b)\s*')
-_TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*(?:{_COMPARED})(?:\s*[-+]\s*\w+)?\s*\)?')
+_TERM = re.compile(rf'\(?\s*([A-Za-z_]\w*)\s*(<=?|>=?)\s*({_COMPARED})(?:\s*[-+]\s*\w+)?\s*\)?')
+
+
+def _of_joint(lines, names):
+    "The nearest condition whose `&&` or `||` is wrong, if no nearer line guards its variables"
+    for n, line in enumerate(lines):
+        if found := _wrong_joint(line, names):
+            nearer = {o.name for o in _guards(names, lines[:n])}
+            variables, fits = found
+            return None if names & variables <= nearer else ('wrong_joint', fits)
+    return None
 
 
 def _wrong_joint(line, names):
     "Is this an early `return` unless all indices are past the end, or an `if` that lets in who has one index inside?"
     m = re.search(r'\bif\b\s*(.*)', line)
-    if not m:
-        return None
-    condition, rest = _condition(m[1])
-    leaves, is_block = re.match(r'\s*:?\s*\{?\s*(return|continue)\b', rest), bool(rest.strip())
+    condition, rest = _condition(m[1]) if m else ('', '')
     terms = _JOINT.split(condition)
-    compared = [_TERM.fullmatch(o.strip()) for o in terms[::2]]
-    if len(compared) < 2 or not all(compared) or len(set(terms[1::2])) > 1 or not is_block:
+    compared, joints = [_TERM.fullmatch(o.strip()) for o in terms[::2]], set(terms[1::2])
+    if len(compared) < 2 or not all(compared) or len(joints) > 1 or not rest.strip():
         return None
-    if (
-        len({o[1] for o in compared}) < 2
-        or not names & {o[1] for o in compared}
-        or len({o[2][0] for o in compared}) > 1
-    ):
+    variables, signs = {o[1] for o in compared}, {o[2][0] for o in compared}
+    if not names & variables or len(variables) + len(signs) < 3:
         return None
-    past, joint = compared[0][2][0] == '>', terms[1]
-    right = {'&&': '||', 'and': 'or'}.get(joint) if leaves and past else None
-    right = right or ({'||': '&&', 'or': 'and'}.get(joint) if not leaves and not past else None)
-    return right and ('wrong_joint', dict(guard=condition, joint=joint, right=right))
+    leaves = bool(re.match(r'\s*:?\s*\{?\s*(return|continue)\b', rest))
+    if not all(_is_past(o) == leaves for o in compared):
+        return None
+    joint = joints.pop()
+    right = ({'&&': '||', 'and': 'or'} if leaves else {'||': '&&', 'or': 'and'}).get(joint)
+    return right and (variables, dict(guard=condition, joint=joint, right=right))
+
+
+def _is_past(term):
+    "Does a comparison mean an index past an end: `i >= n`, `i < 0`?"
+    return (term[2][0] == '>') != (term[3] == '0')
 
 
 def _condition(text):
@@ -435,7 +455,7 @@ def _swapped_axes(fields, parts, guards):
     if parts[0] == parts[1] or not set(parts) <= {o.name for o in guards}:
         return None
     axis = int(0 <= at[0] < shape[0])
-    there = dict(axis=axis, last=shape[axis] - 1, index_there=at[axis])
+    there = dict(axis=axis, last=shape[axis] - 1, index_there=at[axis], turned=tuple(shape[::-1]))
     return 'swapped_axes', dict(there, expr=', '.join(parts), right=', '.join(reversed(parts)))
 
 

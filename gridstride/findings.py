@@ -1111,7 +1111,7 @@ MENDS = {
     'wrong_joint': '`{guard}` lets in threads of which one index is past the end: `{joint}` must be `{right}`.',
     'swapped': 'The index is `{expr}`, with rows and columns swapped: it must be `{right}`.',
     'swapped_axes': 'Along axis {axis} there are 0 to {last}, and the index is {index_there}: `{expr}` has rows and '
-    'columns swapped, it must be `{right}`.',
+    'columns swapped, it must be `{right}`; or this is a transpose, and {array} must have shape {turned}.',
     'moved': '`{expr}` counts from where `{move}` has moved the pointer, and the index above from the first element of '
     '{array}: look at how far it was moved, and how many elements are left there.',
     'moved_by': '`{expr}` is {own}, counted from where `{move}` has moved the pointer, and {left} elements are left '

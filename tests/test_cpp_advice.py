@@ -55,6 +55,38 @@ __global__ void apart(const float *x, float *out) {
     keep(x[threadIdx.x], buf); /* apart first */
     out[threadIdx.x] = kept(buf); /* apart second */
 }
+struct Sum {
+    float *buf;
+    __device__ float of(float v) { buf[threadIdx.x] = v; __syncthreads(); /* method */
+        return buf[blockDim.x - 1 - threadIdx.x]; /* its end */ }
+    __device__ float operator()(float v) const { buf[threadIdx.x] = v; __syncthreads(); return buf[127 - threadIdx.x]; }
+};
+__global__ void method(const float *x, float *out) {
+    extern __shared__ float buf[];
+    Sum sum{buf};
+    float a = sum.of(x[threadIdx.x]); /* method first */
+    out[threadIdx.x] = sum.of(a); /* method second */
+}
+__global__ void by_lambda(const float *x, float *out) {
+    extern __shared__ float buf[];
+    auto sum = [&](float v) {
+        buf[threadIdx.x] = v;
+        __syncthreads();
+        return buf[blockDim.x - 1 - threadIdx.x];
+    };
+    float a = sum(x[threadIdx.x]); /* lambda first */
+    out[threadIdx.x] = sum(a); /* lambda second */
+}
+__device__ __noinline__ float not_inlined(float v, float *buf) {
+    buf[threadIdx.x] = v; /* not inlined */
+    __syncthreads();
+    return buf[blockDim.x - 1 - threadIdx.x];
+}
+__global__ void by_function(const float *x, float *out) {
+    extern __shared__ float buf[];
+    float a = not_inlined(x[threadIdx.x], buf);
+    out[threadIdx.x] = not_inlined(a, buf);
+}
 __global__ void right_twice(const float *x, float *out) {
     extern __shared__ float buf[];
     float a = closed(x[threadIdx.x], buf), b = closed(a + x[threadIdx.x], buf);
@@ -155,9 +187,9 @@ def at(text):
 
 @lru_cache
 def kernels():
-    names = 'twice deep looped apart right_twice iterations after_a_loop and_for_or or_for_and swapped wrong_stride moved_by '
-    names += 'moved_to_a_row moved_too_far right_guards pick pick_by_variable divide<int> '
-    names += 'divide<long> divide_by_each<int> divide_by_each<long>'
+    names = 'twice deep looped apart method by_lambda by_function right_twice iterations after_a_loop and_for_or '
+    names += 'or_for_and swapped wrong_stride moved_by moved_to_a_row moved_too_far right_guards pick pick_by_variable '
+    names += 'divide<int> divide<long> divide_by_each<int> divide_by_each<long>'
     with cpp.on_emulator(): return cuda_kernel(SRC, names.split())
 
 
@@ -176,14 +208,20 @@ def test_both_accesses_of_a_race_name_the_calls_that_led_there(order):
     assert calls(e) == [('all_of', at('put')), ('twice', at('second'))]
     assert calls(e.other) == [('all_of', at('get')), ('twice', at('first'))]
     assert (e.called, e.fields['before'], e.fields['now']) == (at('second'), 'read', 'written')
-    assert (e.advice, e.advice_fields) == ('called_twice', dict(function='all_of', earlier=at('first'), now=at('second')))
+    assert e.advice == 'called_twice'
+    assert e.advice_fields == dict(function='all_of', earlier=at('first'), now=at('second'))
     assert e.other.calls[1].source == LINES[at('first') - 1].strip() and f'line {at("first")}: ' in str(e)
 
 
 @pytest.mark.parametrize('name,inner,advice,fields', [
-    ('deep', ['all_of', 'both', 'deep'], 'called_twice', dict(function='all_of', earlier='deep first', now='deep second')),
+    ('deep', ['all_of', 'both', 'deep'], 'called_twice',
+     dict(function='all_of', earlier='deep first', now='deep second')),
     ('looped', ['all_of_warps', 'looped'], 'called_in_loop', dict(function='all_of_warps', line='looped')),
     ('apart', None, 'calls_apart', dict(earlier='apart first', now='apart second')),
+    ('method', ['of', 'method'], 'called_twice', dict(function='of', earlier='method first', now='method second')),
+    ('by_lambda', ['lambda', 'by_lambda'], 'called_twice',
+     dict(function='lambda', earlier='lambda first', now='lambda second')),
+    ('by_function', None, 'called_again', dict(function='not_inlined')),
     ('iterations', ['iterations'], 'round', dict(line='again', earlier='before')),
     ('after_a_loop', ['after_a_loop'], 'in_line', dict(line='one line'))])
 def test_the_advice_on_a_race_fits_the_calls_and_the_loops(name, inner, advice, fields):
@@ -264,7 +302,8 @@ def test_an_index_that_leads_far_away_is_told_with_its_array(name):
 @pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no division traps')
 @pytest.mark.parametrize('t,dtype', [('int', torch.int32), ('long', torch.int64)])
 def test_a_quotient_that_overflows_is_no_division_by_0(t, dtype):
-    x, out, one = torch.tensor([7, torch.iinfo(dtype).min], dtype=dtype), torch.zeros(2, dtype=dtype), kernels()[f'divide<{t}>']
+    x, out = torch.tensor([7, torch.iinfo(dtype).min], dtype=dtype), torch.zeros(2, dtype=dtype)
+    one = kernels()[f'divide<{t}>']
     for rest in (False, True):
         for by, code in ((-1, 'division_overflows'), (0, 'division')):
             with pytest.raises(KernelCrash) as e: one[1, 2](x, out, by, rest)

@@ -1,5 +1,5 @@
-"""What the advice on a finding in Python is made of, with either engine: the calls of both accesses of a race, the index
-that is wrong. What is held is the code of the advice and its fields, not its wording."""
+"""What the advice on a finding in Python is made of, with either engine: the calls of both accesses of a race, the
+index that is wrong. What is held is the code of the advice and its fields, not its wording."""
 import numpy as np, pytest
 
 from gridstride import sim

@@ -106,8 +106,10 @@ def fields_of(fields) -> dict:  # name -> value
 
 
 def _calls_of(place):
-    "The call stack of a `CPlace`, the innermost function first"
-    return tuple(Call(o.function.decode(), o.file.decode(), o.line) for o in place.calls[: place.depth])
+    "The call stack of a `CPlace`, the innermost function first; a lambda that is inlined has its function's name"
+    calls = [Call(o.function.decode(), o.file.decode(), o.line) for o in place.calls[: place.depth]]
+    is_lambda = [o.function == calls[-1].function for o in calls[:-1]] + [False]
+    return tuple(o._replace(function='lambda') if inner else o for o, inner in zip(calls, is_lambda))
 
 
 class Found:

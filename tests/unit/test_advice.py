@@ -3,7 +3,7 @@ import pytest
 
 from gridstride.advice import fitting, update_of
 from gridstride.cpp.emulator import array_at
-from gridstride.findings import DIALECTS, Access, Place, exception_of, text_of
+from gridstride.findings import DIALECTS, Access, Call, Place, exception_of, text_of
 
 UPDATES = [('n[i] += 1;', 'n', ('add', 'n[i]', '1')), ('if (x[i] > 0) n[0]++;', 'n', ('add', 'n[0]', '1')),
            ('--n[0];', 'n', ('sub', 'n[0]', '1')), ('found |= 4;', 'found', ('or', 'found', '4')),
@@ -156,3 +156,102 @@ def test_an_unsigned_index_below_0_is_told_as_such(line, hint):
 ])
 def test_the_name_of_the_array_that_an_index_is_of(line, name):
     assert array_at(line.replace('^', ''), line.find('^') + 1 or 99) == name
+
+
+def advised(line, at, shape, above='', dialect='cuda', called=None, onward=''):
+    e = exception_of('memcheck', 'outside', dialect, dict(array='x', index=at, shape=shape),
+                     Place('k', 'k.cu', 9, line, above=above, called=called, onward=onward or line))
+    return e.advice, e.advice_fields
+
+
+XY = 'int c = blockIdx.x*blockDim.x + threadIdx.x, r = blockIdx.y*blockDim.y + threadIdx.y;\n'
+# (the line, the index, the shape, the lines above, the dialect), which advice, and some of its fields
+ADVICE = [
+    # `&&` for `||`, and the other way round
+    (('x[r*w + c] = 1;', (100,), (100,), 'if (r >= h && c >= w) return;'), 'wrong_joint', dict(right='||')),
+    (('x[i] = 1;', (100,), (100,), 'if (i >= n && j >= m) { return; }'), 'wrong_joint', dict(right='||')),
+    (('x[i] = 1;', (100,), (100,), 'if (i < 0 && i >= n) return;'), 'wrong_joint', dict(right='||')),
+    (('if (r < h || c < w) x[r*w + c] = 1;', (100,), (100,)), 'wrong_joint', dict(right='&&')),
+    (('x[i] = 1;', (100,), (100,), 'if (i >= 0 || i < n) {'), 'wrong_joint', dict(right='&&')),
+    (('x[r, c] = 1', (4, 0), (4, 25), 'if r >= h and c >= w: return', 'python'), 'wrong_joint', dict(right='or')),
+    (('x[r, c] = 1', (4, 0), (4, 25), 'if r < h or c < w:', 'python'), 'wrong_joint', dict(right='and')),
+    # right ones
+    (('x[r*w + c] = 1;', (100,), (100,), 'if (r >= h || c >= w) return;'), 'stride', {}),
+    (('if (i < n) x[i+1] = 1;', (100,), (100,), 'if (i < n || j < m) {'), 'lets_in', dict(guard='i < n')),
+    (('x[i+1] = 1;', (100,), (100,), 'if (i < n || last == 1) {'), 'lets_in', dict(guard='i < n')),
+    (('x[i+1] = 1;', (100,), (100,), 'while (i < n || j < m) {'), 'lets_in', dict(guard='i < n')),
+    # rows and columns swapped: only where guards and the numbers of threads tell which is which
+    (('if (c < w && r < h) x[c*w + r] = 1;', (100,), (100,), XY), 'swapped', dict(right='r*w + c')),
+    (('if (c < w && r < h) x[r + c*w] = 1;', (100,), (100,), XY), 'swapped', dict(right='r*w + c')),
+    (('if (c < w && r < h) x[c*w + r] = 1;', (100,), (100,)), 'stride', {}),
+    (('if (c < w && r < h) x[c*w + r] = y[r*w + c];', (100,), (100,), XY), 'stride', {}),       # a transpose
+    (('if (r < h && c < w) x[r*h + c] = 1;', (100,), (100,), XY), 'stride', {}),
+    (('if r < h and c < w: x[c, r] = 1', (4, 0), (4, 25), '', 'python'), 'swapped_axes', dict(right='r, c')),
+    (('x[c, r] = 1', (4, 0), (4, 25), 'c, r = cuda.grid(2)', 'python'), 'guard_axes', {}),
+    (('if r < h and c < w: x[c, r] = 1', (4, 7), (4, 6), '', 'python'), 'guard_axes', {}),
+    # a pointer that was moved
+    (('if (i < n) s += x[i];', (100,), (100,), 'x += 4;'), 'moved_by', dict(own=96, left=96)),
+    (('if (i < n) s += x[i];', (100,), (100,), 'x = x + 4;'), 'moved_by', dict(own=96, left=96)),
+    (('s += x[c];', (100,), (100,), 'if (r > h) return;\nx += w*r;'), 'row_too_many',
+     dict(wrote='r > h', right='r >= h')),
+    (('s += x[c];', (100,), (100,), 'if (r >= h) return;\nx += w*r;\nfor (int c = 0; c < w; c++)'), 'moved', {}),
+    (('s += x[i];', (100,), (100,), 'if (i < n)', 'cuda', (3, 'f(x + 5*b, n);')), 'moved', dict(move='x + 5*b')),
+    (('s += x[i];', (100,), (100,), 'if (i < n)', 'cuda', (3, 'f(x, n);')), 'lets_in', dict(guard='i < n')),
+    (('s += x[i];', (100,), (100,), 'for (;;) {\nif (i < n)', 'cuda', None, 's += x[i];\nx += n;\n}'), 'moved', {}),
+    (('s += x[i];', (100,), (100,), 'if (i < n)', 'cuda', None, 's += x[i];\nx += n;\n'), 'lets_in', {}),
+    (('s += x[i];', (100,), (100,), 'y += 4; p->x += 4;\nif (i < n)'), 'lets_in', {}),
+]
+
+
+@pytest.mark.parametrize('given,advice,fields', ADVICE, ids=[f'{o[1]}-{o[0][0]}' for o in ADVICE])
+def test_which_advice_fits_an_index(given, advice, fields):
+    found, has = advised(*given)
+    assert found == advice and fields.items() <= has.items()
+
+
+LOOPS = [
+    ('for (int i = 0; i < n; i++) {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n}', 'round'),
+    ('for (int i = 0; i < n; i++) v += i;\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n', None),
+    ('for (int i = 0; i < n; i++) { v += i; }\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n', None),
+    ('for (;;) {\nif (v) {\n', 's[t] = x[t]; }\n__syncthreads();\nv += s[t + 1];\n}', 'round'),
+    ('if (v) {\n', 'for (;;) { s[t] = x[t]; }\n} else {\nv += s[t + 1];\n}', None),
+    ('do {\n', 's[t] = x[t];\n__syncthreads();\nv += s[t + 1];\n} while (v);', 'round'),
+    ('for i in range(n):\n', '    s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'round'),
+    ('for i in range(n):\n    v += i\n', 's[t] = x[t]\ncuda.syncthreads()\nv += s[t + 1]\n', None),
+    ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\n    cuda.syncthreads()\n    v += s[t + 1]\n', 'round'),
+    ('for i in range(n):\n    if v:\n', '        s[t] = x[t]\ncuda.syncthreads()\nv += s[t + 1]\n', None)]
+
+
+@pytest.mark.parametrize('above,onward,advice', LOOPS)
+def test_only_lines_of_one_loop_are_in_different_iterations(above, onward, advice):
+    place = Place('k', 'k.cu', 9, onward.split('\n')[0].strip(), above=above.rstrip('\n'), onward=onward)
+    later = next(n for n, line in enumerate(onward.split('\n')) if 's[t + 1]' in line)
+    e = exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,), before='read', now='written'), place,
+                     Access(9 + later, (0, 0, 0), (3, 0, 0), 'v += s[t + 1]'))
+    assert e.advice == advice
+
+
+def call_stack(*calls): return tuple(Call(f, 'k.cu', line) for f, line in calls)
+
+
+CALLS = [  # the later access, the earlier one
+    ([('f', 3), ('k', 20)], [('f', 6), ('k', 19)], 'called_twice'),
+    ([('f', 3), ('k', 20)], [('f', 6), ('k', 20)], 'called_in_loop'),
+    ([('f', 3), ('k', 20)], [('f', 6)], 'called_again'), ([('f', 6), ('k', 20)], [('f', 3), ('k', 20)], None),
+    ([('f', 6), ('k', 21)], [('f', 3), ('k', 20)], None), ([('f', 3), ('k', 20)], [('g', 6), ('k', 19)], 'calls_apart'),
+    ([('f', 3), ('k', 20)], [('k', 22)], 'round'), ([('k', 22)], [('f', 3), ('k', 20)], 'calls_apart'),
+    ([('f', 3), ('g', 9), ('k', 20)], [('f', 6), ('g', 9), ('k', 19)], 'called_twice'),
+    ([('k', 20)], [('k', 19)], None)]
+
+
+@pytest.mark.parametrize('mine,theirs,advice', CALLS)
+def test_which_advice_fits_the_calls_of_a_race(mine, theirs, advice):
+    mine, theirs = call_stack(*mine), call_stack(*theirs)
+    place = Place('k', 'k.cu', mine[0].line, 's[t] = v;', calls=mine, onward='s[t] = v;')
+    e = exception_of('racecheck', 'race', 'cuda', dict(array='s', index=(3,), before='read', now='written'), place,
+                     Access(theirs[0].line, (0, 0, 0), (3, 0, 0), 'v += s[t + 1];', '', theirs))
+    assert e.advice == advice
+    for code in ('race_of_blocks', 'race_of_cluster'):         # for which no barrier of a block is a remedy
+        e = exception_of('racecheck', code, 'cuda', dict(array='s', index=(3,), before='read', now='written'), place,
+                         Access(theirs[0].line, (0, 0, 0), (3, 0, 0), 'v += s[t + 1];', '', theirs))
+        assert e.advice is None

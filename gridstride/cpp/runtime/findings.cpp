@@ -79,6 +79,17 @@ static std::string name_in(const char *function) {
     return name;
 }
 
+// What a learner calls that function: of a lambda `lambda`, of what is called like a function `operator()`
+static std::string shown_name(std::string function) {
+    function.resize(std::min({function.find('\n'), function.find(" [clone"), function.size()}));
+    if (const size_t end = function.rfind(" const"); end != std::string::npos && end + 6 == function.size())
+        function.resize(end);
+    const std::string name = name_in(function.c_str());
+    if (name != "operator") return name;
+    const size_t call = function.rfind("::operator()");
+    return call != std::string::npos && call && function[call - 1] == '}' ? "lambda" : "operator()";
+}
+
 // Where a piece of code stands in the source: the innermost line that is the learner's own,
 // and the calls of what is inlined there.
 void locate(const void *pc, Place &at) {
@@ -124,7 +135,7 @@ void locate(const void *pc, Place &at) {
         const int line = atoi(colon + 1);
         *colon = 0;
         if (!at.depth) at.line = line, snprintf(at.file, sizeof at.file, "%.255s", text);
-        at.add_call(name_in(function.c_str()).c_str(), text, line);
+        at.add_call(shown_name(function).c_str(), text, line);
     }
     pclose(pipe);
 }
@@ -168,7 +179,7 @@ int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int dept
         if (!here) continue;
         if (!at.file[0] && here == at.line && is_own(text)) snprintf(at.file, sizeof at.file, "%.255s", text);
         if (is_own(text) && !is_ours(function) && !is_copy(function))
-            met.add_call(name_in(function).c_str(), text, here);
+            met.add_call(shown_name(function).c_str(), text, here);
         if (name_in(function) == name) line = here, outermost = met.depth;
     }
     pclose(pipe);
