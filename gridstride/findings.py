@@ -76,6 +76,7 @@ __all__ = [
     'NotSimulated',
     'SameValueRace',
     'EarlyReturn',
+    'UnassignedVariable',
     'OutOfMemory',
     'OpenResult',
     'MissingBarrier',
@@ -278,6 +279,10 @@ class UndefinedLanes(RuntimeWarning):
 
 class EarlyReturn(RuntimeWarning):
     "Threads have returned before a barrier at which others wait: fine on a GPU since Volta, and no more than that"
+
+
+class UnassignedVariable(RuntimeWarning):
+    "Threads read a variable that only others have assigned: 0 in Numba, an error in Python"
 
 
 class OutOfMemory(RuntimeWarning):
@@ -749,6 +754,11 @@ WORDS = {
         '{element} is read by the tensor cores or the copy engine, and nothing has written it',
         'If a bulk copy is to bring it: wait at its mbarrier first, and announce all its bytes.',
     ),
+    ('initcheck', 'unassigned'): Words(
+        'line {line} of {kernel}: the variable {variable} is uninitialized in block {in_block}, thread {thread}: no '
+        'assignment ran in this thread. It is 0 in Numba, and an UnboundLocalError in Python. Assign it before the '
+        'branch or the loop'
+    ),
     # A barrier of the block or the grid that not all threads reach, and loops that wait
     ('synccheck', 'returned'): Words(
         "line {line} of {kernel}: {here} of the block's {threads} threads reach this barrier; thread {thread} has "
@@ -1148,6 +1158,7 @@ WARNINGS = {
     'undefined_address': ('initcheck', UndefinedLanes),
     'undefined_decision': ('initcheck', UndefinedLanes),
     'returned': ('synccheck', EarlyReturn),
+    'unassigned': ('initcheck', UnassignedVariable),
     'undefined_lane': ('synccheck', UndefinedLanes),
     'undefined_result': ('synccheck', UndefinedLanes),
     'out_of_memory': ('launch', OutOfMemory),

@@ -3,6 +3,7 @@ import linecache
 import math
 import re
 import sys
+import warnings
 
 import numpy as np
 import pytest
@@ -248,3 +249,111 @@ def kernel_of_text(source):
     space = dict(cuda=cuda)
     exec(compile(source, name, 'exec'), space)
     return cuda.jit(space['k'])
+
+
+@cuda.jit
+def stored(o, n):
+    i = cuda.threadIdx.x
+    if i > 0:
+        v = 7.
+    o[i] = v                                    # here
+
+
+@cuda.jit
+def compared(o, n):
+    i = cuda.threadIdx.x
+    if i != 1:
+        v = i + 1
+    if v > 0:                                   # here
+        o[i] = v
+
+
+@cuda.jit
+def last_of_a_loop(o, n):
+    i = cuda.threadIdx.x
+    for k in range(i):
+        last = k + 10
+    o[i] = last                                 # here
+
+
+@cuda.jit
+def summed(o, n):
+    i = cuda.threadIdx.x
+    if i == 0: s = 5
+    for k in range(n): s += k                   # here
+    o[i] = s
+
+
+@cuda.jit(device=True)
+def picked(i):
+    while i > 0:
+        v = 2*i
+        if v > 2: break
+        i -= 1
+    return v                                    # here
+
+
+@cuda.jit
+def in_a_function(o, n): o[cuda.threadIdx.x] = picked(cuda.threadIdx.x)
+
+
+@pytest.mark.parametrize('order', ['forward', 'reverse'])
+@pytest.mark.parametrize('kernel,name,threads,want', [
+    (stored, 'v', {0}, [0, 7, 7, 7]), (compared, 'v', {1}, [1, 0, 3, 4]),
+    (last_of_a_loop, 'last', {0}, [0, 10, 11, 12]),
+    (summed, 's', {1, 2, 3}, [8, 3, 3, 3]), (in_a_function, 'v', {0}, [0, 2, 4, 6])])
+def test_a_variable_that_only_some_threads_assign_is_zero_and_a_warning(kernel, name, threads, want, order):
+    o = np.zeros(4)
+    with sim.options(order=order), pytest.warns(sim.UnassignedVariable) as caught: kernel[1, 4](o, 3)
+    assert o.tolist() == want
+    w, = (o.message for o in caught)
+    marked = next(i for i, text in enumerate(open(__file__), 1) if '# here' in text and i > first_line(kernel))
+    assert (w.kind, w.code, w.fields['variable'], w.line) == ('initcheck', 'unassigned', name, marked)
+    assert w.fields['thread'][0] in threads
+    with sim.options(checks='no initcheck'), warnings.catch_warnings():
+        warnings.simplefilter('error')
+        kernel[1, 4](np.zeros(4), 3)
+
+
+def first_line(kernel): return (picked if kernel is in_a_function else kernel).py_func.__code__.co_firstlineno
+
+
+@cuda.jit
+def guarded_twice(o, x):
+    i = cuda.grid(1)
+    if i < x.size: v = x[i]
+    cuda.syncthreads()
+    if i < x.size and v > 1: o[i] = v
+    o[i] = v if i < x.size else -1
+
+
+@cuda.jit
+def returns_first(o, x):
+    i = cuda.grid(1)
+    if i >= x.size: return
+    for k in range(4):
+        if k == i: continue
+        w = x[k]
+    if i % 2: a = 1
+    elif i == 0: a = 2
+    else: a = 3
+    o[i] = a + w
+
+
+@cuda.jit
+def leaves_a_loop(o, x):
+    i = cuda.grid(1)
+    while True:
+        v = i
+        if v >= 0: break
+    for i in range(3): pass
+    o[v] = i + v
+
+
+@pytest.mark.parametrize('kernel', [guarded_twice, returns_first, leaves_a_loop])
+def test_a_variable_that_is_read_where_it_is_assigned_is_no_warning(kernel):
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        o = np.zeros(8)
+        kernel[2, 4](o, np.arange(2., 7.))
+    assert o[:5].all()

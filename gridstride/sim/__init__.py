@@ -7,8 +7,8 @@
 - what may be wrong: `detectors` (what is looked for), `order` (which accesses are ordered), `happens_before` (which
   launches and copies are), `errors` (what Python says);
 - from one thread's function to many lanes': `constants` (what is known when a kernel is compiled), `waits` (does it
-  wait for other blocks?), `definition` (its `def`), `trees` (walked), `rewrite`, and what rewritten kernels call:
-  `operations`, `functions` (Python's own);
+  wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (walked), `rewrite`, and what
+  rewritten kernels call: `operations`, `functions` (Python's own);
 - CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
   `numbers`;
 - a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,
@@ -38,6 +38,7 @@ from ..findings import (
     RacecheckError,
     SameValueRace,
     SynccheckError,
+    UnassignedVariable,
 )
 from .numbas import in_numbas
 from ..options import options
@@ -63,5 +64,6 @@ __all__ = [
     'RacecheckError',
     'SameValueRace',
     'SynccheckError',
+    'UnassignedVariable',
     'options',
 ]

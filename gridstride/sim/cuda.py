@@ -14,9 +14,8 @@ in four and eight parts, lane by lane in order). All else stays an H100's: that 
 128 bytes, which lanes its LDS serves together where they read 16 bytes each, that gfx950 has 64 banks, and that a
 block has 64 kB of LDS or 160 is not modelled.
 
-One thing is not reported: a variable that only some threads have assigned has some value in the others,
-too. And one type is found out late: a variable that is an integer in one branch and a float in another is a
-float in Numba, and here what the branch gave it that threads took.
+One type is found out late: a variable that is an integer in one branch and a float in another is a float in Numba,
+and here what the branch gave it that threads took.
 """
 
 from . import atomics, host, host_memory, inspection, intrinsics, numbers, types, warps

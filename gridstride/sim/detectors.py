@@ -127,6 +127,15 @@ class Initcheck:
     def __init__(self, on, racecheck):  # racecheck: the detector of such a race
         self.on, self.racecheck = on, racecheck
         self.noted = {}  # 'shared' or 'global' -> the first `UnwrittenRead` of such memory
+        self.warned = set()  # lines at which a variable without a value was read
+
+    def unassigned(self, run, m, name, site):
+        "The lanes of `m` read a variable that they have not assigned: a warning, once for each line"
+        place = run.place(site, m)
+        if self.on and (name, place.file, place.line) not in self.warned:
+            self.warned.add((name, place.file, place.line))
+            fields = dict(line=place.line, kernel=run.kernel, variable=name, in_block=place.block, thread=place.thread)
+            warn_of('unassigned', 'python', fields)
 
     def read(self, run, lanes, v, off, wrote, site, atomic=False):
         "`lanes` read the elements at `off`, last written at the times `wrote`"

@@ -50,6 +50,20 @@ def need_parts(v, n):
         raise ValueError(f'{n} names are given {len(v)} values')
 
 
+def assign_partly(d, m, new, old):
+    "`assign` for a variable that other lanes may read without a value: a number is 0 there, as Numba has it"
+    if old is UNDEF and isinstance(new, (np.ndarray, np.generic)):
+        return merge(m, new, new.dtype.type(0))
+    return assign(d, m, new, old)
+
+
+def assigned(run, m, v, lanes, name, site):
+    "`v`, the value of the variable `name`, which `lanes` have assigned: a warning if others of `m` read it"
+    if lanes is not None and lanes is not m and (without := m & ~lanes).any():
+        run.detectors.initcheck.unassigned(run, without, name, site)
+    return v
+
+
 def fork(run, m, c, site):
     "The lanes of `m` where `c` is true, and those where it is not; a trace hears of it"
     yes, no = branch(m, c)
@@ -206,7 +220,7 @@ _MENDS = {
 }
 
 
-_CALLED = (assign, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
+_CALLED = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, compare, contains)  # numbers
 _CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
 _CALLED += (fork, again, leave, holds, throw, divide, call, finish)  # what asks the run

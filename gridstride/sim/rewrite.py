@@ -6,6 +6,7 @@ mask `__m`. Line numbers stay, so tracebacks and `pdb` show the kernel's own lin
 | in the kernel | rewritten, in outline |
 |---|---|
 | `x = e` | `x = assign(__d, __m, e, x)` |
+| `x` that may have no value | `assigned(run, __m, x, the lanes that have assigned it, 'x', site)` |
 | `a[i] = e`, `a[i]` | `store(run, __m, a, i, e, site)`, `load(run, __m, a, i, site)` |
 | `if c: ... else: ...` | both branches, each under its part of the mask, if anybody takes it |
 | `for i in range(n): ...` | a loop until no lane wants another turn |
@@ -37,6 +38,7 @@ from .memory import freeze
 from .operations import Operations
 from .records import freeze_records
 from .trees import children, settle, walk
+from .unassigned import maybe_unassigned
 from .waits import meets_grid, waits
 
 
@@ -122,6 +124,7 @@ class _Rewriter(ast.NodeTransformer):
     def __init__(self, name, file, lines, offset, waits, kernel):
         self.name, self.file, self.lines, self.offset, self.waits = name, file, lines, offset, waits
         self.kernel, self.own = kernel, frozenset()  # own: names of parameters and variables
+        self.partly = frozenset()  # variables that some lanes may read before they have assigned them
         self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
 
     def fail(self, node, what, mend=''):
@@ -216,6 +219,10 @@ class _Rewriter(ast.NodeTransformer):
 
     def bind(self, node, target, value):
         "Statements that give `value` to a target: a name, an element, or a tuple of such"
+        if isinstance(target, ast.Name) and target.id in self.partly:
+            name = target.id
+            code = f'{name} = __gs.assign_partly(__d, __m, __gs.give_name(V__, {name!r}), {name})'
+            return self.make(node, f'{code}\n__of_{name} = __gs.union(__of_{name}, __m)', V__=value)
         if isinstance(target, ast.Name):
             return self.make(
                 node, f'{target.id} = __gs.assign(__d, __m, __gs.give_name(V__, {target.id!r}), {target.id})', V__=value
@@ -254,7 +261,8 @@ class _Rewriter(ast.NodeTransformer):
     def visit_AugAssign(self, node):
         t = node.target
         if isinstance(t, ast.Name):
-            return self.bind(node, t, self.binop(node, ast.Name(t.id, ast.Load()), node.op, self.visit(node.value)))
+            old = self.visit(ast.copy_location(ast.Name(t.id, ast.Load()), t))
+            return self.bind(node, t, self.binop(node, old, node.op, self.visit(node.value)))
         if isinstance(t, ast.Attribute):
             a = self.fresh('a')
             res = self.make(node, f'{a} = A__', A__=self.visit(t.value))
@@ -390,7 +398,7 @@ class _Rewriter(ast.NodeTransformer):
             v = self.visit(node)
             if len(self.pre) > n:
                 for j, o in enumerate(nodes[: len(res)]):
-                    if _quick(o):
+                    if self.quick(o):
                         continue
                     t = self.fresh('t')
                     self.pre[n:n] = self.make(o, f'{t} = V__', V__=res[j])
@@ -432,6 +440,16 @@ class _Rewriter(ast.NodeTransformer):
         value, name = self.visit(node.value), ast.Constant(node.attr)
         return self.make(node, get, V__=value, K__=name, S__=self.site(node))[0].value
 
+    def visit_Name(self, node):
+        if node.id not in self.partly or not isinstance(node.ctx, ast.Load):
+            return node
+        code = f'__gs.assigned(__run, __m, {node.id}, __of_{node.id}, {node.id!r}, S__)'
+        return self.make(node, code, S__=self.site(node))[0].value
+
+    def quick(self, node):
+        "Is evaluating `node` harmless in every lane, also in those where a variable has no value?"
+        return _quick(node) and not any(isinstance(o, ast.Name) and o.id in self.partly for o in walk(node))
+
     def visit_Constant(self, node):
         return self.const(node, node.value) if isinstance(node.value, (int, float, complex)) else node
 
@@ -465,7 +483,7 @@ class _Rewriter(ast.NodeTransformer):
             found = _call('__gs.contains', self.visit(node.left), self.visit(node.comparators[0]))
             return self.at(node, found if isinstance(node.ops[0], ast.In) else _call('__gs.negate', found))
         if len(node.ops) > 1 and not all(
-            map(_quick, node.comparators)
+            map(self.quick, node.comparators)
         ):  # a < b < c as a < b and b < c, which stops in time
             sides = [node.left, *node.comparators]
             pairs = [ast.copy_location(ast.Compare(a, [op], [b]), node) for a, op, b in zip(sides, node.ops, sides[1:])]
@@ -485,7 +503,7 @@ class _Rewriter(ast.NodeTransformer):
         which = 'both' if isinstance(node.op, ast.And) else 'either'
         res = self.visit(node.values[0])
         for v in node.values[1:]:
-            if _quick(v):
+            if self.quick(v):
                 res = _call(f'__gs.{which}', res, self.visit(v))
             else:
                 res = self.short_circuit(node, res, v, which)
@@ -607,9 +625,11 @@ def _rewritten(fn, rewriter):
     if fn.args.vararg or fn.args.kwarg or fn.args.kwonlyargs:
         rewriter.fail(fn, 'a kernel with *args, **kwargs or keyword-only arguments', 'Name its parameters one by one.')
     rewriter.own = _locals(fn).union(o.arg for o in fn.args.args)
+    rewriter.partly = maybe_unassigned(fn)
     body = rewriter.block(fn.body)
     params = [o.arg for o in fn.args.args]
     start = [f'{o} = __gs.UNDEF' for o in sorted(_locals(fn) - set(params))]
+    start += [f'__of_{o} = None' for o in sorted(rewriter.partly)]
     new = _parse(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
     new.body = [*_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])), *body, *_parse('return __ret')]
     return ast.Module([rewriter.at(fn, new)], [])

@@ -1,0 +1,93 @@
+"""Which variables a kernel may read before it has assigned them: by all ways through its statements.
+
+if i > 0: v = x[i]
+out[i] = v              # v may have no value here; in the `else` of the same condition nobody would ask
+"""
+
+import ast
+
+from .trees import walk
+
+__all__ = ['maybe_unassigned']
+
+
+def maybe_unassigned(fn):
+    "The variables of a function that some way through it reads without a value"
+    stored = {o.id for o in walk(fn) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+    params = {o.arg for o in fn.args.args}
+    ways = _Ways(stored - params)
+    ways.block(fn.body, frozenset())
+    return frozenset(ways.found)
+
+
+class _Ways:
+    "`known` is what has a value on all ways to a statement; None behind one that no way leaves"
+
+    def __init__(self, names):
+        self.names, self.found, self.leaving = names, set(), []
+
+    def read(self, node, known):
+        if node is not None:
+            read = {o.id for o in walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load)}
+            self.found |= (read & self.names) - known
+
+    def block(self, body, known):
+        for s in body:
+            if known is None:
+                return None
+            known = self.RULES.get(type(s), _Ways.other)(self, s, known)
+        return known
+
+    def other(self, s, known):
+        self.read(s, known)
+        return known | {o.id for o in walk(s) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)}
+
+    def augassign(self, s, known):
+        if isinstance(s.target, ast.Name) and s.target.id not in known and s.target.id in self.names:
+            self.found.add(s.target.id)
+        return self.other(s, known)
+
+    def annassign(self, s, known):
+        return known if s.value is None else self.other(s, known)
+
+    def leave(self, s, known):
+        self.read(s, known)
+
+    def jump(self, s, known):
+        self.leaving[-1].append(known)
+
+    def go_on(self, s, known):
+        "Back to the loop's head, where less is known"
+
+    def branches(self, s, known):
+        self.read(s.test, known)
+        return _both(self.block(s.body, known), self.block(s.orelse, known))
+
+    def loop(self, s, known):
+        forever = isinstance(s, ast.While) and isinstance(s.test, ast.Constant) and bool(s.test.value)
+        self.read(s.iter if isinstance(s, ast.For) else s.test, known)
+        inside = known
+        if isinstance(s, ast.For):
+            inside = known | {o.id for o in walk(s.target) if isinstance(o, ast.Name)}
+        self.leaving.append([])
+        self.block(s.body, inside)
+        after = None if forever else known
+        for way in self.leaving.pop():
+            after = _both(after, way)
+        return after
+
+    RULES = {
+        ast.AugAssign: augassign,
+        ast.AnnAssign: annassign,
+        ast.Return: leave,
+        ast.Raise: leave,
+        ast.Break: jump,
+        ast.Continue: go_on,
+        ast.If: branches,
+        ast.For: loop,
+        ast.While: loop,
+    }
+
+
+def _both(a, b):
+    return b if a is None else a if b is None else a & b
