@@ -97,6 +97,17 @@ void wrong_half_waited() {
     cudaStreamSynchronize(c.s);
     printf("%d\n", x[40]);                                              // host read fill
 }
+void wrong_registered() {
+    Case c; static int here[64]; cudaHostRegister(here, bytes, cudaHostRegisterDefault);
+    cudaMemcpyAsync(here, c.d, bytes, cudaMemcpyDeviceToHost, c.s);
+    printf("%d\n", here[5]);                                            // host read cudaMemcpyAsync
+}
+void wrong_registered_and_mapped() {
+    static int there[64]; int *p;
+    cudaHostRegister(there, bytes, cudaHostRegisterMapped); cudaHostGetDevicePointer(&p, there, 0);
+    fill<<<1, 64>>>(p, 64);
+    there[5]++;                                                         // host read fill
+}
 // wrong: streams
 void wrong_two_kernels() {
     Case c;
@@ -272,6 +283,16 @@ void right_pinned() {
     c.h[0]++;                                                           // the stream was waited for
     int *p; cudaHostGetDevicePointer(&p, c.h, 0);
     fill<<<1, 64, 0, c.s>>>(p, 64); cudaStreamSynchronize(c.s); c.h[3]++;
+}
+void right_registered() {
+    Case c; static int own[64], mine[64]; int *p;
+    cudaHostRegister(own, bytes, cudaHostRegisterMapped); cudaHostGetDevicePointer(&p, own, 0);
+    cudaMemcpyAsync(own, c.d, bytes / 2, cudaMemcpyDeviceToHost, c.s);
+    own[40] = 1; mine[3] = own[41];
+    cudaStreamSynchronize(c.s); own[5]++;
+    fill<<<1, 64>>>(p, 64); cudaDeviceSynchronize(); own[5]++;
+    cudaHostUnregister(own);
+    cudaMemcpyAsync(own, c.d, bytes, cudaMemcpyDeviceToHost, c.s); own[5]++;    // pageable: it has ended
 }
 void right_event() {
     Case c;
@@ -459,7 +480,7 @@ def test_operations_without_an_order_are_found(name, programs):
     if who != 'graph':
         assert (e.fields['second'].fields['line'] if who != 'host' else e.line) == line, e
         assert (e.block is not None) == (who == 'kernel')
-    assert e.array and e.index is not None
+    assert e.array and (e.index is not None or e.array == 'registered memory')
     programs.right_after_a_finding()
 
 

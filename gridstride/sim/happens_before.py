@@ -27,6 +27,7 @@ from .detectors import element_at
 __all__ = ['copying', 'host_uses', 'launching', 'operations', 'source_line']
 
 _MOST = 256  # operations are remembered; older ones count as ordered
+_LONG = 20_000  # accesses; of a launch that has more, messages do not name the line
 
 
 class Part(NamedTuple):
@@ -252,7 +253,7 @@ def launching(run, stream, waits):
 @contextmanager
 def _launching(run, stream, waits, place):
     launch = operations.begin(run.kernel, stream, place, launches=True)
-    launch.begin, launch.history = run.now, run.detectors.racecheck.history
+    launch.begin = run.now
     others = [o for o in operations.pending if not o.is_before(launch.clock)]
     run.crossing = Crossing(launch, others) if others else None
     try:
@@ -260,7 +261,10 @@ def _launching(run, stream, waits, place):
     except BaseException:
         operations.pending = [o for o in operations.pending if o is not launch]
         raise
-    launch.end, launch.who = run.now, run.g.who_is
+    launch.end = run.now
+    history = run.detectors.racecheck.history
+    if launch.stream.number and len(history) < _LONG:  # all comes after what the default stream has done
+        launch.history, launch.who = history, run.g.who_is
     if waits:
         operations.wait(launch.clock)
 

@@ -153,10 +153,21 @@ bool is_pageable(const void *p) {
     Turn turn;
     return !is_device(p) && registered_at(p) == registered.end();
 }
+bool any_registered = false;
+void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc) {
+    if (on_device()) return;
+    Turn turn;
+    const auto r = registered_at(reinterpret_cast<const void *>(a));
+    if (r == registered.end()) return;
+    operations.host_access(a, bytes, write, strong, pc);
+    const uintptr_t in_kernels = reinterpret_cast<uintptr_t>(r->device) + (a - reinterpret_cast<uintptr_t>(r->host));
+    if (r->device) operations.host_access(in_kernels, bytes, write, strong, pc);
+}
 bool register_host(void *p, size_t bytes) {
     Turn turn;
     if (registered_at(p) != registered.end()) return false;
     registered.push_back({static_cast<char *>(p), bytes, nullptr});
+    any_registered = true;
     return true;
 }
 bool unregister_host(void *p) {
@@ -165,6 +176,7 @@ bool unregister_host(void *p) {
     if (r == registered.end() || r->host != p) return false;
     if (r->device) free_piece(r->device);
     registered.erase(r);
+    any_registered = !registered.empty();
     return true;
 }
 void *mapped(const void *host) {

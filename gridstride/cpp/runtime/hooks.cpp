@@ -10,6 +10,7 @@ static inline void seen(const volatile void *p, unsigned n, bool write, void *pc
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     if (__builtin_expect(gridstride::looked_at, 1)) detector.access(a, n, write, place_of(pc));
     else if (gridstride::memory.holds(a) && gridstride::options.checks) detector.host_access(a, n, write, strong, pc);
+    else if (__builtin_expect(gridstride::any_registered, 0)) gridstride::registered_access(a, n, write, strong, pc);
 }
 // A struct of 16 bytes may lie at any multiple of 8; what a vector needs, -fsanitize=alignment knows.
 static inline void aligned(const volatile void *p, unsigned n, void *pc) {

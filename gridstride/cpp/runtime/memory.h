@@ -195,4 +195,6 @@ struct Memory {
     }
 };
 extern Memory memory;
+extern bool any_registered;            // is any memory of the host's own page-locked?
+void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void *pc);      // by the host, perhaps of it
 }

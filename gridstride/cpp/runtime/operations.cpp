@@ -187,14 +187,15 @@ Conflict Operations::conflict_in_regions(const Region &mine, const Clock &known)
 }
 // What launches have used is noted in the cells.
 Conflict Operations::conflict_in_cells(const Region &mine, const Clock &known) const {
-    uint32_t since = ~0u;
-    for (const Operation &o : list)
-        if (o.launches && known.of(o.stream) < o.number) since = std::min(since, o.begin);
-    if (since == ~0u || !detector.cells.words) return {};
+    if (list.empty() || !detector.cells.words || !memory.holds(mine.lo)) return {};
+    const auto unordered = [&](const Operation &o) { return o.launches && known.of(o.stream) < o.number; };
+    const bool worth_it = mine.width * mine.height < 256 || std::any_of(list.begin(), list.end(), unordered);
+    if (!worth_it) return {};
+    const uint32_t since = list.front().begin;
     const uintptr_t base = reinterpret_cast<uintptr_t>(memory.base);
     const auto user = [&](const Access &access) -> const Operation * {
         const Operation *o = access.when < since ? nullptr : at(access.when);
-        return o && known.of(o->stream) < o->number ? o : nullptr;
+        return o && unordered(*o) ? o : nullptr;
     };
     for (size_t row = 0; row < mine.height; row++)
         for (uintptr_t a = mine.lo + row * mine.pitch, end = a + mine.width; a < end;) {
@@ -208,16 +209,21 @@ Conflict Operations::conflict_in_cells(const Region &mine, const Clock &known) c
         }
     return {};
 }
+static Named element_at(uintptr_t a) {
+    Named x = detector.named(a, 0, memory.at(a));
+    if (!x.name[0]) Field::copy(x.name, "registered memory");
+    return x;
+}
 Conflict Operations::conflict(const Region &mine, const Clock &known) const {
     const Conflict c = conflict_in_regions(mine, known);
     return c.operation ? c : conflict_in_cells(mine, known);
 }
 void Operations::touch(const void *p, size_t bytes, const char *now) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
-    if (!at_work || !bytes || !memory.holds(a)) return;
+    if (!at_work || !bytes || (!memory.holds(a) && is_pageable(p))) return;
     const Region mine = {a, bytes, bytes, 1, now[0] != 'r'};
     if (const Conflict c = conflict(mine, at_work->clock); c.operation) {
-        const Named x = detector.named(c.a, 0, memory.at(c.a));
+        const Named x = element_at(c.a);
         fail_at(Code::unordered_operations,
             {x.array(), x.index(), {"now", now}, {"before", c.wrote ? "writes" : "reads"},
                 GRIDSTRIDE_OPERATION("second", *at_work), GRIDSTRIDE_OPERATION("first", *c.operation)},
@@ -231,7 +237,7 @@ void Operations::host_access(uintptr_t a, size_t bytes, bool writes, bool strong
     if (const Conflict c = conflict(mine, at_work ? at_work->clock : host); c.operation && strong)
         host.join(c.operation->clock);                      // a flag: what was before it is ordered now
     else if (c.operation) {
-        const Named x = detector.named(c.a, 0, memory.at(c.a));
+        const Named x = element_at(c.a);
         fail_at(Code::host_race,
             {x.array(), x.index(), {"now", writes ? "writes" : "reads"}, {"before", c.wrote ? "write" : "read"},
                 GRIDSTRIDE_OPERATION("first", *c.operation)},
