@@ -116,8 +116,9 @@ void Detector::forget(const Piece &p) {
     operations.forget(p.lo, p.hi);
 }
 // What a launch has written to variables of the device before it was ended is taken back: nobody sees it, and the next
-// launch would find a count that is half done.
-constexpr size_t most_saved = size_t(64) << 20;
+// launch would find a count that is half done. A large one is not saved, because a copy could take longer than the
+// launch.
+constexpr size_t most_saved = size_t(128) << 10;
 void Detector::save(Piece &p) {
     const char *lo = reinterpret_cast<const char *>(p.lo);
     const size_t n = p.hi - p.lo;
