@@ -48,6 +48,7 @@ Detector::Scope::Scope(const Launch &l) {
     detector.pending.active = false, detector.pending.words.clear();
     detector.pending.stored = {};
     detector.held.clear();
+    detector.holds = false;
     detector.unwritten.reset(), detector.unwritten_in_launch.reset();
     detector.flags.clear();
     detector.forget_arrays();

@@ -93,6 +93,7 @@ struct BlockClock {
 struct Detector : BlockClock {
     uint32_t now = 1, launch_start = 1, me = 0;
     bool on = false, behind_fence = false; // is there a fence right before the atomic access at work?
+    bool holds = false;                    // a race in `held`
     // Is an earlier operation of another stream not ordered before this launch? Since when there are such launches
     bool crosses = false;
     uint32_t unordered_since = 1;
@@ -399,7 +400,7 @@ struct Detector : BlockClock {
     void swaps(const void *, unsigned bytes);
     void forget_read(Cell &);
     void tell_held() {
-        if (__builtin_expect(!held.empty(), 0)) tell_held(0, ~uintptr_t(0));
+        if (__builtin_expect(holds, 0)) tell_held(0, ~uintptr_t(0));
     }
     void tell_held(uintptr_t from, uintptr_t to);
     void tell_race(const HeldRace &);

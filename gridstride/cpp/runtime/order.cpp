@@ -133,7 +133,7 @@ void Detector::atomic(
         for (uintptr_t i = a / 4 * 4; i < end; i += 4) look(i, scope, acquires);
     if (__builtin_expect(crosses, 0) && reads && orders && global) acquire_operation(a);
     behind_fence = told && sights[me % max_threads].fence > sights[me % max_threads].stored;
-    if (writes && !held.empty()) tell_held(a, end);
+    if (writes && holds) tell_held(a, end);
     const uint32_t where = alone ? at : atomic_bit | (scope == gridstride::Scope::block ? narrow_bit : 0) | at;
     if (reads) access(a, bytes, false, where | (writes ? modify_bit : 0));
     if (writes) access(a, bytes, true, where);

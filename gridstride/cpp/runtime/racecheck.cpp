@@ -72,12 +72,14 @@ void Detector::hold(HeldRace race) {
     if (of_reader == most_held) return tell_race(race);
     race.depth = frames_here(race.frames);
     held.push_back(race);
+    holds = true;
 }
 // The thread at work compares and swaps: what it has read there since the last barrier was checked by this.
 void Detector::swaps(const void *address, unsigned bytes) {
     const uintptr_t a = reinterpret_cast<uintptr_t>(address);
     const auto is_checked = [&](const HeldRace &h) { return h.reader == me && h.a - a < bytes; };
-    if (!held.empty()) held.erase(std::remove_if(held.begin(), held.end(), is_checked), held.end());
+    if (holds) held.erase(std::remove_if(held.begin(), held.end(), is_checked), held.end());
+    holds = !held.empty();
     const bool global = memory.holds(a);
     const Worker &home = global ? *w : home_of(a);
     const uintptr_t off = a - reinterpret_cast<uintptr_t>(global ? memory.base : home.shared);

@@ -84,6 +84,7 @@ struct Worker {
     Fiber *fiber[max_threads];
     int current = 0, next = 0, live = 0;
     bool running = false, shuffled = false;
+    bool values_undefined = false;                 // of some thread of the block
     Fiber fibers[max_threads];                     // close together: the next one's stack is fetched ahead
     int made = 0;
     std::vector<Fiber *> idle;
@@ -93,7 +94,6 @@ struct Worker {
     Warp warps[max_warps];
     bool warps_used = false;
     // threads with an undefined value, by warp, if there are any in the block; whence they have it
-    bool values_undefined = false;
     uint32_t undefined[max_warps], undefined_reads = 0;
     UndefinedValue origin[max_threads];
     struct {
