@@ -460,6 +460,7 @@ for o in started: print(o.communicate()[0].strip())
 """
 
 
+@pytest.mark.takes(12)
 def test_python_programs_that_a_program_starts_are_emulated(tmp_path):
     pytest.importorskip('numba')
     (tmp_path / 'child.py').write_text(CHILD)

@@ -357,3 +357,20 @@ def test_a_variable_that_is_read_where_it_is_assigned_is_no_warning(kernel):
         o = np.zeros(8)
         kernel[2, 4](o, np.arange(2., 7.))
     assert o[:5].all()
+
+
+@cuda.jit(device=True)
+def doubled_if_large(i):
+    if i > 1: return 2*i
+
+
+@cuda.jit
+def without_a_return(o):
+    i = cuda.threadIdx.x
+    if doubled_if_large(i): o[i] = doubled_if_large(i)
+
+
+def test_a_function_that_returns_nothing_in_some_threads_is_false_there():
+    o = np.full(4, -1.)
+    without_a_return[1, 4](o)
+    assert o.tolist() == [-1, -1, 4, 6]

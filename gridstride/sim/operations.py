@@ -88,6 +88,13 @@ def leave(run, kernel, m, value, ret):
     return value if ret is UNDEF else merge(m, value, ret)
 
 
+def fallen_through(m, ret):
+    "What a device function returns, if the lanes of `m` have come to its end without `return`: None, and so 0, there"
+    if m is None or not isinstance(ret, (np.ndarray, np.generic)):
+        return ret
+    return np.where(m, ret.dtype.type(0), ret)
+
+
 def holds(run, m, c, site, message=None):
     "`assert`; `message` gives the text behind the condition, for the lanes where it does not hold"
     yes, no = branch(m, c)
@@ -223,5 +230,5 @@ _MENDS = {
 _CALLED = (assign, assign_partly, assigned, merge, union, branch, join, Loop, Range, Items)  # lanes and loops
 _CALLED += (binary, unary, negate, both, either, compare, contains)  # numbers
 _CALLED += (load, store, attribute, store_attribute, give_name, need_parts)  # arrays
-_CALLED += (fork, again, leave, holds, throw, divide, call, finish)  # what asks the run
+_CALLED += (fork, again, leave, fallen_through, holds, throw, divide, call, finish)  # what asks the run
 Operations = type('Operations', (), dict(UNDEF=UNDEF, **{f.__name__: f for f in _CALLED}))

@@ -631,7 +631,11 @@ def _rewritten(fn, rewriter):
     start = [f'{o} = __gs.UNDEF' for o in sorted(_locals(fn) - set(params))]
     start += [f'__of_{o} = None' for o in sorted(rewriter.partly)]
     new = _parse(f'def {fn.name}({", ".join(["__run", "__m", "__kernel", *params])}): pass')[0]
-    new.body = [*_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])), *body, *_parse('return __ret')]
+    new.body = [
+        *_parse('\n'.join(['__d = False', '__ret = __gs.UNDEF', *start])),
+        *body,
+        *_parse('return __gs.fallen_through(__m, __ret)'),
+    ]
     return ast.Module([rewriter.at(fn, new)], [])
 
 
