@@ -959,3 +959,18 @@ def test_an_atomic_of_a_block_through_one_pointer_is_refused():
     def kernel(x_ptr): tl.atomic_max(x_ptr, tl.arange(0, 8))
     with pytest.raises(NotCompiled, match='is stored through pointers of shape'):
         run(kernel, (1,), torch.zeros(8, dtype=torch.int32))
+
+
+@pytest.mark.parametrize('axis', [None, 0, 1])
+def test_a_sum_of_bf16_is_that_of_a_tree(axis):
+    "Added one after the other, ones come to 256 and no further"
+    @triton.jit
+    def kernel(x_ptr, out_ptr, AXIS: tl.constexpr, H: tl.constexpr, W: tl.constexpr):
+        x = tl.load(x_ptr + tl.arange(0, H)[:, None]*W + tl.arange(0, W)[None, :])
+        tl.static_assert(tl.sum(x, AXIS).dtype == tl.bfloat16)
+        if AXIS is None: tl.store(out_ptr, tl.sum(x))
+        else: tl.store(out_ptr + tl.arange(0, W if AXIS == 0 else H), tl.sum(x, AXIS))
+    x = torch.ones(1024, 1024, dtype=torch.bfloat16)
+    out = torch.zeros({None: 1}.get(axis, 1024), dtype=torch.bfloat16)
+    run(kernel, (1,), x, out, AXIS=axis, H=1024, W=1024)
+    assert (out == (2**20 if axis is None else 1024)).all()
