@@ -314,3 +314,44 @@ def test_a_quotient_that_overflows_is_no_division_by_0(t, dtype):
         by = torch.tensor([1, by], dtype=dtype)
         with pytest.raises(KernelCrash) as e: kernels()[f'divide_by_each<{t}>'][1, 2](x, out, by)
         assert (e.value.code, e.value.thread) == (code, (1, 0, 0))
+
+
+MANY_KINDS = r'''
+__device__ float later(float *s, float v);
+__device__ float use(float *s, float v) { s[threadIdx.x] = v; __syncthreads(); v = s[0]; __syncthreads(); return v; }
+typedef float (*Function)(float *, float);
+__device__ Function table[1] = {use};
+extern "C" __device__ int plain(int *p) { return p[0]; }
+static inline __device__ int own(int *p) { return p[1]; }
+constexpr __device__ int known(const int *p) { return p[0] + 1; }
+struct Base { __device__ virtual int f(int *p) { return p[0]; } };
+struct Derived : Base { __device__ int f(int *p) override { return p[1] + 2; } };
+template <class T> __device__ auto any(T *p) { return p[0]; }
+template <> __device__ auto any<int>(int *p) { return p[1] + 3; }
+__device__ int even(int *p, int n);
+__device__ int odd(int *p, int n) { return n == 0 ? p[0] : even(p, n - 1); }
+__device__ int even(int *p, int n) { return n == 0 ? p[1] + 4 : odd(p, n - 1); }
+__device__ int with_default(int *p, int k = 1) { return p[k]; }
+__host__ __device__ int of_both(const int *p) { return p[0]; }
+[[nodiscard]] __device__ int with_attribute(int *p) { return p[0]; }
+__device__ int jumps(int *p) { int i = 0; again: if (p[i] < 0) { i++; goto again; } return i; }
+__device__ int variadic(int n, ...) { return n; }
+template <int n> __device__ int unrolled(int *p) {
+    if constexpr (n == 0) return p[0] + 5;
+    else return p[0] + unrolled<n - 1>(p);
+}
+__global__ void k(int *p, float *out) {
+    __shared__ float s[64];
+    Derived d;
+    Base *b = &d;
+    float v = later(s, 10) + table[0](s, 20) + plain(p) + own(p) + known(p) + b->f(p) + any(p) + even(p, 4);
+    out[threadIdx.x] = v + with_default(p) + of_both(p) + with_attribute(p) + jumps(p) + variadic(6, 7) + unrolled<3>(p);
+}
+__device__ float later(float *s, float v) { s[threadIdx.x] = v; __syncthreads(); v = s[1]; __syncthreads(); return v; }
+'''
+
+
+def test_functions_of_all_kinds_can_be_inlined_or_stay():
+    out = np.zeros(64, 'f')
+    with cpp.on_emulator(): cuda_kernel(MANY_KINDS)[1, 64](np.zeros(2, np.int32), out)
+    assert (out == 10 + 20 + 1 + 2 + 3 + 4 + 6 + 5).all()
