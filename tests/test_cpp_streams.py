@@ -11,6 +11,8 @@ SOURCE = r'''
 #include <cstdio>
 #include <cstring>
 #include <cuda_runtime.h>
+#include <thrust/device_vector.h>
+#include <thrust/sort.h>
 __global__ void fill(int *a, int n) { int i = blockIdx.x * blockDim.x + threadIdx.x; if (i < n) a[i] = i; }
 __global__ void twice(const int *a, int *b, int n) { int i = threadIdx.x; if (i < n) b[i] = 2 * a[i]; }
 __global__ void bump(int *a) { atomicAdd(a, 1); }
@@ -293,6 +295,15 @@ void right_registered() {
     fill<<<1, 64>>>(p, 64); cudaDeviceSynchronize(); own[5]++;
     cudaHostUnregister(own);
     cudaMemcpyAsync(own, c.d, bytes, cudaMemcpyDeviceToHost, c.s); own[5]++;    // pageable: it has ended
+}
+void right_thrust() {
+    int *x = managed(64), *y = managed(64);
+    fill<<<2, 32>>>(x, 64);
+    thrust::sort(thrust::device, y, y + 64);
+    x[0] = y[0];
+    thrust::device_vector<int> v(4);
+    fill<<<1, 4>>>(thrust::raw_pointer_cast(v.data()), 4);
+    x[0] = v[2];
 }
 void right_event() {
     Case c;

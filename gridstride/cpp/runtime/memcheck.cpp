@@ -118,7 +118,8 @@ void Detector::host_access(uintptr_t a, unsigned n, bool write, bool strong, voi
     Turn turn;
     Piece *p = memory.at(a);
     if (p && p->live && (p->host || touches)) {
-        if (!touches && !p->fetched) operations.host_access(a, n, write, strong, pc);
+        if (touches || p->fetched) operations.host_waits();  // a library's function, which waits for the device
+        else operations.host_access(a, n, write, strong, pc);
         if (write) p->fresh = false;
         return;
     }

@@ -101,6 +101,7 @@ void Operations::host_waits_for(const void *stream) {
     drop_ordered();
 }
 void Operations::host_waits() {
+    if (list.empty()) return;
     for (uint32_t s = 0; s < streams.size(); s++) host.raise(s, streams[s].count);
     drop_ordered();
 }
