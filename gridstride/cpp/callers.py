@@ -49,15 +49,22 @@ def mark(
         c = read(text).main
     except ValueError:
         return text  # the compiler will say what is wrong
-    found = list(_declared(c))
-    others = {_key(c, f) for f in found if _is_unclear(f) or f.words & _FOR_GPU}
+    found = _declared(c)
     defined = {c[f.p - 1] for f in found if f.defined}
-    hosts = [f for f in found if _is_host(c, f) and _key(c, f) not in others and (f.owner or c[f.p - 1] in defined)]
+    hosts = [f for f in found if _is_host(c, f) and (f.owner or c[f.p - 1] in defined)]
+    hosts = _without_others(c, hosts, [f for f in found if _is_unclear(f) or f.words & _FOR_GPU])
     marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
     texts += [(i, inline) for i in inlined(c, found, _end) if inline and i not in {i for i, _ in texts}]
     return apply(text, [(at := c.tokens[i].start, at, text) for i, text in sorted(texts)])
+
+
+def _without_others(c, hosts, others):
+    "Of the functions `hosts` those that are none of `others`, as overloads are not"
+    names = {c[f.p - 1] for f in hosts} & {c[f.p - 1] for f in others}
+    keys = {_key(c, f) for f in others if c[f.p - 1] in names}
+    return [f for f in hosts if c[f.p - 1] not in names or _key(c, f) not in keys]
 
 
 def _mark(kind):
@@ -89,8 +96,13 @@ def _may_declare(c, i):
     return c[i - 1] in ('*', '&', '&&', '>', ']', ')') or c.is_word(i - 1) and c[i - 1] not in KEYWORDS
 
 
-def _declared(c):
+@lru_cache(4)
+def _declared(c) -> tuple:
     "Each function that is declared outside of functions, members of classes, too"
+    return tuple(_declared_in(c))
+
+
+def _declared_in(c):
     for owner, head in _all_heads(c):
         first = c.after_template(head.start)
         if c[first] == 'extern' and c.is_string(first + 1):

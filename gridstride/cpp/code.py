@@ -42,7 +42,7 @@ class Code:
             else:
                 self.tokens.append(t)
         self._texts, self._places = [t.text for t in self.tokens], {}
-        self._n = len(self._texts)
+        self._n, self._is_word = len(self._texts), [t.kind == 'word' for t in self.tokens]
         self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
         self._directive_places = self._directive_starts = None
         self._ends = {}  # stops of `until` -> token that a walk has passed -> where the walk ended
@@ -99,7 +99,7 @@ class Code:
 
     def is_word(self, i):
         "Is token `i` a name or a keyword?"
-        return 0 <= i < self._n and self.tokens[i].kind == 'word'
+        return 0 <= i < self._n and self._is_word[i]
 
     def is_string(self, i):
         "Is token `i` a string literal?"
@@ -107,7 +107,8 @@ class Code:
 
     def words(self, i):
         "The specifiers that token `i` stands for, if a macro's name, else itself"
-        return self.aliases.get(self[i], (self[i],))
+        text = self[i]
+        return self.aliases.get(text) or (text,)
 
     def line(self, i):
         "The line of token `i`"

@@ -5,6 +5,7 @@ the indices of tokens in it.
 """
 
 import re
+from functools import lru_cache
 from typing import NamedTuple
 
 from .code import ALIGNMENTS
@@ -226,6 +227,11 @@ _SPACING = (
 
 def spell(words):
     "Tokens as one text with single spaces: `const float *`, `std::vector<int>`, `float (*)[4]`"
+    return _spell(tuple(words))
+
+
+@lru_cache(4096)  # a source has few types
+def _spell(words):
     text = ' '.join(words)
     for pattern, by in _SPACING:
         text = re.sub(pattern, by, text)

@@ -10,8 +10,8 @@ from typing import NamedTuple
 
 from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code
 from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
-from .preprocessor import DEFINE, live
-from .tokens import WrongSource, literal, tokens, tokens_of
+from .preprocessor import DEFINE, directive_word, live
+from .tokens import WrongSource, directives, literal, tokens, tokens_of
 
 
 class Param(NamedTuple):
@@ -199,9 +199,14 @@ def _literals(macros):
 def read_compiled(src: str) -> Code:
     "The `Code` of what is probably compiled, or of everything if that does not fit together"
     try:
-        return read(src, likely=True).main
+        return read(src, likely=_has_conditions(src)).main
     except ValueError:
         return read(src).main
+
+
+def _has_conditions(src):
+    "Is there an `#if`? Without one all is compiled"
+    return any(directive_word(t.text).startswith('if') for t in directives(src))
 
 
 def kernels_in(c: Code) -> list:

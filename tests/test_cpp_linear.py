@@ -1,0 +1,60 @@
+"""The front end of CUDA C takes work in proportion to the source: it counts the lines of Python that run for a source of
+n, 2n and 4n pieces. Of linear work the second difference is twice the first."""
+import importlib.util, sys
+from pathlib import Path
+
+import pytest
+
+from gridstride.cpp.tokens import WrongSource
+
+spec = importlib.util.spec_from_file_location('front_end', Path(__file__).parents[1]/'benchmarks/front_end.py')
+front_end = importlib.util.module_from_spec(spec)
+spec.loader.exec_module(front_end)
+
+
+def count_lines(src):
+    "How many lines of `gridstride.cpp` run for a source; one that loops within itself counts each time"
+    count = 0
+
+    def local(frame, event, arg):
+        nonlocal count
+        count += event == 'line'
+        return local
+
+    before = sys.gettrace()
+    front_end.forget()
+    sys.settrace(lambda frame, event, arg: local if '/gridstride/cpp/' in frame.f_code.co_filename else None)
+    try: front_end.read(src)
+    finally: sys.settrace(before)
+    return count
+
+
+@pytest.mark.parametrize('kind', front_end.KINDS)
+def test_work_is_in_proportion_to_the_source(kind):
+    make = front_end.KINDS[kind]
+    few, more, most = (count_lines(make(n)) for n in (12, 24, 48))
+    assert most - more <= 2.1*(more - few) + 100
+
+
+def test_quadratic_work_is_seen():
+    "A reader that looks at all earlier tokens for each one"
+    code = compile('def f(n):\n for i in range(n):\n  for j in range(i):\n   pass\n', '/gridstride/cpp/none.py', 'exec')
+    names = {}
+    exec(code, names)
+    before, front_end.read = front_end.read, names['f']
+    try: few, more, most = (count_lines(n) for n in (12, 24, 48))
+    finally: front_end.read = before
+    assert most - more > 3*(more - few)
+
+
+@pytest.mark.parametrize('kind', [o for o in front_end.KINDS if 'in each other' in o or 'chain' in o or 'nested' in o])
+def test_brackets_may_be_nested_as_deeply_as_a_source_likes(kind):
+    front_end.forget()
+    front_end.read(front_end.KINDS[kind](10_000))
+
+
+@pytest.mark.parametrize('src', ['('*10_000, '{'*10_000, 'int f() {' + '('*10_000 + '}', 'A<'*10_000, '#if 1\n'*10_000])
+def test_brackets_that_do_not_close_are_named_at_any_depth(src):
+    front_end.forget()
+    try: front_end.read(src)
+    except WrongSource as e: assert 'line' in str(e)
