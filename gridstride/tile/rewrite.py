@@ -426,12 +426,21 @@ class If:
         f = frame_of()
         now, taken = types_of(f), bool(self.condition.data)
         keep_types(self.before, now, 'the if', 'in it')
+        if _often(f.f_code, self.where, taken):
+            return
         for k, v in self.hints[taken]:  # those of the `else`, where the first branch ran
             _one_type(k, now.get(k), self.before.get(v) if isinstance(v, str) else _hinted(v, f))
         seen = current().branches.setdefault(_where(f, self.where), {})
         for k, t in seen.setdefault(not taken, {}).items():
             _one_type(k, now.get(k), t)
         seen.setdefault(taken, {k: now.get(k) for k in self.both})
+
+
+def _often(*branch):
+    "Did it run so often that its types are known?"
+    branched = current().branched
+    branched[branch] = n = branched.get(branch, 0) + 1
+    return n > 16
 
 
 def _where(f, name):

@@ -40,6 +40,7 @@ class Run:
         self.lacking = 0  # the line of the running program that left lanes without a value
         self.recent = []  # what the running program has stored since its last barrier
         self.branches = {}  # place of an `if` -> {which branch: {name: type}} so far
+        self.branched = {}  # (function, `if`, branch) -> how often it ran
         self.told = set()  # (what, where) of the warnings so far
         self.asked = None, 0  # what the program asked last, and how often it got the same answer
 
@@ -82,7 +83,7 @@ class Run:
 
     def read_back(self, shadow, region, active, at, verb, lanes, value):
         "Warn of a lane that reads or overwrites what another lane of its program has stored since the last barrier"
-        if verb == 'atomic' or not at.size:
+        if verb == 'atomic' or not at.size or verb == 'read' and not self.recent:
             return
         first, last = at.min(), at.max()
         for stored, places, theirs, low, high, line in self.recent:
