@@ -155,6 +155,12 @@ def right_default_stream(s, t, e, d, o, h):
     fill[2, 32, t](o)                                # after the default stream
     o[3] = 1; assert o[3] == 1 and np.asarray(o)[3] == 1
 
+def right_default_stream_between(s, t, e, d, o, h):
+    sim.happens_before.operations.watches_host = False
+    fill[2, 32, s](d)
+    bump[1, 32](o)                                   # orders t after s
+    twice[2, 32, t](d, o)
+
 def right_reads_only(s, t, e, d, o, h):
     twice[2, 32, s](d, o)
     twice[2, 32, t](d, cuda.device_array(64))

@@ -128,6 +128,7 @@ class Operations:
     def __init__(self):
         self.pending, self.host, self.counts = [], {}, {}
         self.clocks = {}  # stream -> what happens before its next operation
+        self.watches_host = False  # is there an array of the host that kernels may use?
 
     def clock_of(self, stream):
         "What happens before the next operation of a stream"
@@ -162,6 +163,13 @@ class Operations:
         "The host waits for a stream; the default one waits for all"
         if self.pending:
             self.wait(dict(self.clock_of(stream)))
+
+    def pass_default(self, waits):
+        "An operation of the default stream that nobody needs to remember: what comes later is ordered after all so far"
+        if self.pending:
+            clock = self.clock_of(None)
+            if waits:
+                self.wait(dict(clock))
 
     def wait_for_all(self):
         "The host waits for the device"
@@ -228,6 +236,9 @@ def copying(
     waits,  # does the host wait for the copy?
 ):
     "A context for a copy"
+    if not _stream(stream).number:  # after all else, and the host waits for it
+        operations.wait_for(None)
+        return nullcontext()
     return _copying(name, stream, arrays, waits, source_line()) if checking('racecheck') else nullcontext()
 
 
@@ -247,7 +258,12 @@ def _copying(name, stream, arrays, waits, place):
 
 def launching(run, stream, waits):
     "A context for a launch, whose `run` learns what it may not use; `waits`: the host waits for it"
-    return _launching(run, stream, waits, source_line()) if run.detectors.racecheck.on else nullcontext()
+    if not run.detectors.racecheck.on:
+        return nullcontext()
+    if not _stream(stream).number and not operations.watches_host:  # after all else: nothing is unordered with it
+        operations.pass_default(waits)
+        return nullcontext()
+    return _launching(run, stream, waits, source_line())
 
 
 @contextmanager

@@ -8,7 +8,7 @@ from functools import partialmethod
 
 import numpy as np
 
-from .happens_before import host_uses
+from .happens_before import host_uses, operations
 from .host import DeviceArray
 from .memory import Mem, address, as_dtype
 from .records import wrap_array
@@ -79,6 +79,7 @@ for _writes, _names in ((False, _READ), (True, 'fill itemset partition put sort'
 
 
 def _new(shape, dtype, order, copied):
+    operations.watches_host = True
     data = np.zeros(shape, as_dtype(dtype), order)
     res = data.view(HostArray)
     res.mem = Mem(data.reshape(-1, order='A'), None, 'global')
