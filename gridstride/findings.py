@@ -468,6 +468,11 @@ WORDS = {
     ),
     ('memcheck', 'null_read'): Words('a null pointer is read', _NEVER_ALLOCATED),
     ('memcheck', 'null_written'): Words('a null pointer is written', _NEVER_ALLOCATED),
+    ('memcheck', 'failed_alloc'): Words(
+        'memory is {now} that line {allocated} asked for and did not get: the allocation of {bytes} bytes had failed '
+        'with cudaErrorMemoryAllocation (out of memory), and its error was not checked',
+        'Compare what the allocation returns with cudaSuccess before a kernel uses the pointer; ask for less memory.',
+    ),
     ('memcheck', 'constant'): Words(
         dict(
             python='{element} is written, and an array outside of a kernel is a constant to it',
@@ -483,6 +488,37 @@ WORDS = {
     ),
     ('memcheck', 'host_reads'): Words('the host reads {array} on the GPU', _TO_THE_HOST),
     ('memcheck', 'host_writes'): Words('the host writes {array} on the GPU', _TO_THE_HOST),
+    ('memcheck', 'host_reads_symbol'): Words(
+        'host code reads {array}, which is a variable on the GPU',
+        'Copy it: cudaMemcpyFromSymbol(&value, {array}, sizeof value).',
+    ),
+    ('memcheck', 'host_writes_symbol'): Words(
+        'host code writes {array}, which is a variable on the GPU',
+        'Copy to it: cudaMemcpyToSymbol({array}, &value, sizeof value).',
+    ),
+    ('memcheck', 'host_symbol'): Words(
+        'a kernel uses an address that host code has taken of {array}: that is not its address on the GPU',
+        'Host code gets the address by cudaGetSymbolAddress((void **)&pointer, {array}), '
+        'and a kernel uses {array} by its name.',
+    ),
+    ('memcheck', 'host_function'): Words(
+        'a kernel calls {function} by an address that host code has taken: that is not its address on the GPU',
+        'Copy the address from the GPU: `__device__ T pointer = {function};`, and in host code '
+        'cudaMemcpyFromSymbol(&f, pointer, sizeof f). Or make the function an argument of a template.',
+    ),
+    ('memcheck', 'host_virtual'): Words(
+        "a kernel calls a virtual function of an object that host code has made: its table of functions is the host's",
+        'Construct the object on the GPU: in a kernel, by `new` or by placement new.',
+    ),
+    ('memcheck', 'host_memory_given'): Words(
+        "thrust::{algorithm} has the policy thrust::device and is given an address of the host's memory",
+        'Give it memory of the GPU: a thrust::device_vector, or a pointer from cudaMalloc. To copy between host and '
+        'GPU, leave the policy out: thrust::copy(first, last, result).',
+    ),
+    ('memcheck', 'device_memory_given'): Words(
+        'thrust::{algorithm} has the policy thrust::host and is given an address on the GPU',
+        'Write thrust::device instead, or copy to a thrust::host_vector first.',
+    ),
     # The same, found by the operating system, because the detectors did not look on
     ('memcheck', 'fault_outside'): Words(_FAULT, _LOOK),
     ('memcheck', 'fault_no_array'): Words('address {address:#x} is in no array', _LOOK),
@@ -914,6 +950,10 @@ WORDS = {
         "the block's shared arrays need more than a block has",
         'A block has 48 KB of static shared memory; use smaller arrays, or dynamic shared memory for up to 227 KB.',
     ),
+    ('launch', 'not_launched'): Words(
+        '{kernel} is a kernel, and host code calls it as an ordinary function',
+        'Launch it, and say how many blocks of how many threads: {kernel}<<<blocks, threads>>>(...).',
+    ),
     ('launch', 'waits_in_kernel'): Words(
         'a kernel waits for kernels that it has launched, which CUDA allows no longer',
         'They begin when its grid is over. Launch what comes after them into cudaStreamTailLaunch, or from the host.',
@@ -956,7 +996,11 @@ WORDS = {
     ('crash', 'division_overflows'): Words(
         _TOO_LARGE, f'{_UNDEFINED_QUOTIENT} A GPU goes on with a meaningless number.'
     ),
-    ('crash', 'stack'): Words("a thread's stack is full", 'Recursion that does not end, or a large local array.'),
+    ('crash', 'stack'): Words(
+        'the local variables of a thread need more than the {kilobytes} KB that the emulator has for them',
+        'A thread of a GPU has at most 512 KB of local memory. Put a large array into global memory, a slice of it per '
+        'thread; end a recursion earlier.',
+    ),
     ('crash', 'aborts'): Words(
         'the kernel called abort(), or threw an exception',
         'Device code has no exceptions: assert(...) says what must hold.',
@@ -996,6 +1040,9 @@ WORDS = {
         'no addresses are left for the memory of the emulated device, or for its detectors',
         'A limit on virtual memory (ulimit -v) is in their way, or what is never freed has taken them all; '
         'checks=False needs fewer.',
+    ),
+    ('crash', 'not_emulated'): Words(
+        'the emulator has no {function}', 'Call torch.matmul from Python, or run on a GPU.'
     ),
     ('crash', 'shifted_too_far'): Words(
         'line {line} of {kernel}: a number of {bits} bits is shifted by {by}',
@@ -1170,8 +1217,9 @@ WARNINGS = {
 # Findings that no choice of checks silences, by kind: nothing could go on
 ALWAYS = dict(
     memcheck='indices index_type no_shared_address fault_outside fault_no_array fault_freed fault_null fault_address '
-    'misplaced host_reads host_writes copy_target no_block copy_to_no_block not_its_own bulk_bytes no_tensor_map '
-    'coordinates box_misaligned box_before descriptor block_ended',
+    'host_function host_virtual misplaced host_reads host_writes host_reads_symbol host_writes_symbol host_symbol '
+    'host_memory_given device_memory_given failed_alloc copy_target no_block copy_to_no_block not_its_own bulk_bytes '
+    'no_tensor_map coordinates box_misaligned box_before descriptor block_ended',
     synccheck='grid_diverged endless_wait blocks_wait stuck stuck_together warp_apart '
     'lane_elsewhere different_calls own_mask arrives_twice waits_unarrived no_such_barrier '
     'barrier_threads no_mbarrier mbarrier_count too_many_arrive different_descriptors not_resident '

@@ -20,7 +20,7 @@ def launch(callee, config, args='', takes='auto... gs_a', gives='gs_a...'):
             f'[=]({takes}) GRIDSTRIDE_UNSEEN {{ {callee}({gives}); }}{", " if args else ""}{args})')
 def shared(name, type_): return f'auto &{name} = ::gridstride::shared<{type_}, __COUNTER__>("{name}")'
 def symbol(name, kind='d'):
-    return f'''static decltype(gs_init_{name}) &{name} = ::gridstride::symbol(gs_init_{name}, "{name}", '{kind}')'''
+    return f'''GRIDSTRIDE_SYMBOL({name}, gs_init_{name}, "{name}", '{kind}')'''
 def host(body): return f'void host() {{ {body} }}'
 def same(src): assert to_cpp(src)==src
 
@@ -167,11 +167,13 @@ def test_shared_arrays_are_as_aligned_as_they_say():
 
 def test_shared_outside_and_dynamic():
     assert (to_cpp('extern __shared__ float s[];')
-            == 'static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");')
+            == 'extern float gs_extern_s[]; static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");')
     assert (to_cpp('namespace n { __shared__ int a[3]; }')
             == 'namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }')
     dynamic = 'extern volatile __shared__ __align__(sizeof(T)) unsigned char s[], t[][4];'
-    assert to_cpp(host(dynamic))==host('auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); '
+    assert to_cpp(host(dynamic))==host('extern volatile unsigned char gs_extern_s[]; '
+                                       'auto &s = ::gridstride::dynamic_shared<volatile unsigned char []>("s"); '
+                                       'extern volatile unsigned char gs_extern_t[][4]; '
                                        'auto &t = ::gridstride::dynamic_shared<volatile unsigned char [][4]>("t");')
 
 def test_shared_types_defined_in_place():
@@ -189,7 +191,8 @@ def test_shared_in_macros():
                'auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));')
     alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
     assert (to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))
-            == alias+host(f"auto &s = ::gridstride::dynamic_shared<float []>(\"s\"); {shared('a', 'int')};"))
+            == alias+host('extern float gs_extern_s[]; auto &s = ::gridstride::dynamic_shared<float []>("s"); '
+                          f"{shared('a', 'int')};"))
     with pytest.raises(NotEmulated, match='line 1'): to_cpp('#define S __shared__ float\n')
 
 @pytest.mark.parametrize('given, wanted', [
@@ -253,7 +256,7 @@ def test_no_lambda_captures_shared_memory_itself(captures):
      f"#if N\n__constant__\n#endif\n#ifdef M\n#pragma once\n#endif\nstatic float gs_init_a[3]; {symbol('a', 'c')};"),
     ('#define TABLE(n, T) __constant__ T n##_t[4]',
      "#define TABLE(n, T) static T gs_init_##n##_t[4]; "
-     "static decltype(gs_init_##n##_t) &n##_t = ::gridstride::symbol(gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])
+     "GRIDSTRIDE_SYMBOL(n##_t, gs_init_##n##_t, GRIDSTRIDE_NAME(n##_t), 'c')")])
 def test_symbol(src, want):
     assert to_cpp(src)==want
     if '#' not in src:
@@ -545,7 +548,7 @@ def test_messages_keep_their_lines(line):
 
 
 @pytest.mark.parametrize('header',
-    ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasLt.h', 'cuda/ptx', 'cuda/std/span',
+    ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasXt.h', 'cuda/ptx', 'cuda/std/span',
      'cuda_fp6.h'])
 def test_headers_without_a_stand_in_are_named(header):
     with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'):

@@ -11,6 +11,7 @@ _FAMILIES = (
     (r'cuda(?:Graphics|GL|Egl|EGL|D3D|VDPAU)\w*|cu(?:Graphics|GL|EGL)\w*', 'nothing is drawn here'),
     (r'cuda(?:Import)?External\w*', 'nothing else than CUDA runs here'),
     (r'cu[A-Z]\w+|CU[a-z]\w+|CU_\w+', "call CUDA's runtime instead of the driver: cudaMalloc, kernel<<<...>>>"),
+    (r'cublas\w+', 'call torch.matmul from Python'),
     (r'curand\w+', 'use curandState or curandStatePhilox4_32_10_t'),
     (r'cuda[A-Z]\w+|__nv_\w+|__NV_\w+', ''),
 )

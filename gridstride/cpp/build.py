@@ -103,6 +103,12 @@ def _cpu_flags(path):
     return [*([native] if is_here else []), *([] if is_x86 else ['-fsigned-char'])]
 
 
+def _large_frames(c):
+    "Flags by which a function whose local variables are larger than the stack touches the unmapped page below it"
+    known = sys.platform != 'darwin' and c.version >= dict(gcc=8, clang=11)[c.kind]
+    return ['-fstack-clash-protection'] if known else []
+
+
 def common_flags(c):
     "Flags for all that is compiled for the emulator"
     unique = ['-fno-gnu-unique'] if c.kind == 'gcc' else []
@@ -115,6 +121,7 @@ def common_flags(c):
         '-ffp-contract=fast',
         '-fno-strict-aliasing',
         '-fno-delete-null-pointer-checks',
+        *_large_frames(c),
         '-U_FORTIFY_SOURCE',
         f"-I{here / 'include/cuda'}",
         f"-I{here / 'include/torch'}",

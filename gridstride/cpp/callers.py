@@ -57,7 +57,21 @@ def mark(
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
     texts += [(i, inline) for i in inlined(c, found, _end) if inline and i not in {i for i, _ in texts}]
-    return apply(text, [(at := c.tokens[i].start, at, text) for i, text in sorted(texts)])
+    edits = [(at := c.tokens[i].start, at, text) for i, text in sorted(texts)]
+    return apply(text, [*edits, *_entries(c, found)])
+
+
+def entry_of(kernel: str) -> str:
+    "C++ by which a kernel begins: it may only run by a launch"
+    return f' GRIDSTRIDE_ENTRY("{kernel}");'
+
+
+def _entries(c, found):
+    "Edits by which each kernel of `found` begins with `entry_of` its name"
+    for f in found:
+        body = c.until(c.mate[f.p] + 1, ('{', ';'))
+        if f.defined and '__global__' in f.words and c[body] == '{':
+            yield (at := c.tokens[body].end), at, entry_of(c[f.p - 1])
 
 
 def _without_others(c, hosts, others):

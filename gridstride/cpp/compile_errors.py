@@ -84,9 +84,9 @@ def _diagnose(m, name, others, before, after, all_before):
     column = int(m.groupdict().get('column') or 0)
     if Path(m['file']).name == name:
         line = int(m['line'])
-        return Diagnostic(line, column, m['what'], used if used != line else None)
+        return Diagnostic(line, column, _own_words(m['what'], after), used if used != line else None)
     if (file := os.path.normpath(m['file'])) in others:
-        return Diagnostic(int(m['line']), column, m['what'], used, file)
+        return Diagnostic(int(m['line']), column, _own_words(m['what'], after), used, file)
     line = used or _find_line(name, before, -1) or _find_line(name, all_before, -1) or _find_line(name, after, 0)
     return Diagnostic(line, 0, m['what']) if line else None
 
@@ -103,6 +103,19 @@ def _user(name, before, after):
 def _find_line(name, text, which):
     found = re.findall(rf'{re.escape(name)}:(\d+)', text)
     return int(found[which]) if found else None
+
+
+# `extern __shared__` of one name and two types: the emulator declares the name with this before it
+_EXTERN = re.compile(r"['\"‘][^'\"’]*\bgs_extern_(\w+)[^'\"’]*['\"’]")
+_PREVIOUS = re.compile(r':(\d+):(?:\d+:)? note: previous (?:declaration|definition)')
+
+
+def _own_words(what, after):
+    "The compiler's message; in nvcc's words, if it is of a name that the emulator made. `after`: the log from there"
+    if not (m := _EXTERN.search(what)):
+        return what
+    line = _PREVIOUS.search(after)
+    return f'declaration is incompatible with previous "{m[1]}"' + (f' (declared at line {line[1]})' if line else '')
 
 
 _REWRITTEN = re.compile(r'<<<|__(shared|device|constant|managed)__')  # for the emulator, so the column is another
@@ -135,6 +148,12 @@ _HINTS = (
         r"call to 'shared\b|constant value|variable.length",
         'A shared array has a size that the compiler knows: a number, a `constexpr`, an argument of a template.\n'
         '  For one that only the launch knows, write `extern __shared__ float s[];`, and give its bytes in the launch.',
+    ),
+    (
+        r'__shared__',
+        r'declaration is incompatible with previous',
+        'All `extern __shared__` arrays of one name are one array, and have one type. Give them different names, or '
+        'declare\n  one `extern __shared__ char name[];` and cast it: `T *s = reinterpret_cast<T *>(name);`.',
     ),
     (
         r'\]\s*\[',

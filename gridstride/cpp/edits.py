@@ -20,6 +20,7 @@ class Edits:
         self.launchers = source.launchers
         self.pointers = pointers  # kernel -> which of its parameters are pointers, by their index
         self.made = []  # (start, end, text)
+        self.plain = False  # stay variables of the device what they are in C++?
 
     def replace(self, start: int, end: int, text=''):
         "Note that `src[start:end]` becomes `text`, and the line ends that were in it"

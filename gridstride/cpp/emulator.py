@@ -18,6 +18,7 @@ from ..findings import warn_of
 from ..options import CHECKS, ORDERS, Settings, change, check_whole_number, parse_checks, settings, values_of
 from ..options import options as options_of_all
 from .build import runtime
+from .callers import entry_of
 from .edits import NotEmulated
 from .finding import CFinding, COptions, Found, check_abi
 
@@ -165,6 +166,11 @@ def _opening(text):
     return 0
 
 
+def _column(f, line):
+    "The column of a finding in the learner's line: behind a kernel's `{` stands more than he wrote"
+    return f.column - ('__global__' in line and len(entry_of(f.kernel or '')))
+
+
 def _name_of(file, sources):
     "What the learner calls a file"
     file = file or next((o for o in sources if o.endswith('.cu')), '')
@@ -204,7 +210,7 @@ def last_exception(
     file = _name_of(f.file, sources)
     f.name_calls(lambda c: _shown_call(c, sources))
     lines = dict(enumerate(sources.get(file, '').splitlines(), 1))
-    if f.column and (array := array_at(lines.get(f.line, ''), f.column)):
+    if f.column and (array := array_at(line := lines.get(f.line, ''), _column(f, line))):
         f.code, f.fields = 'outside_named', dict(f.fields, array=array)
     f.name_array(lines.get(f.line, ''), _above(lines, f.line))
     f.order_race(lambda n: lines.get(n, '').strip())

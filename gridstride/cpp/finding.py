@@ -8,8 +8,9 @@ import ctypes
 import re
 from pathlib import Path
 
+from .edits import NotEmulated
 from ..advice import product_in, update_of, uses
-from ..findings import Access, Call, Phrase, Place, exception_of
+from ..findings import Access, Call, KernelCrash, Phrase, Place, exception_of, text_of
 
 ABI = 3  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
@@ -112,6 +113,10 @@ def _calls_of(place):
     return tuple(o._replace(function='lambda') if inner else o for o, inner in zip(calls, is_lambda))
 
 
+class NotEmulatedCall(KernelCrash, NotEmulated):
+    "The host code called a function that the emulator does not have"
+
+
 class Found:
     "A finding of the runtime: `kind`, `code` and `fields` as `findings` has them, and where"
 
@@ -134,8 +139,12 @@ class Found:
         if self.kind == 'interrupted':
             return KeyboardInterrupt()
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
-        place = Place(self.kernel, self.file or None, self.line, **who)
-        return exception_of(self.kind, self.code, dialect, self.fields, place._replace(**where), self.other)
+        place = Place(self.kernel, self.file or None, self.line, **who)._replace(**where)
+        if self.code == 'not_emulated':
+            what, fix = text_of(self.kind, self.code, dialect, self.fields)
+            known = dict(file=place.file, line=place.line, source=place.source)
+            return NotEmulatedCall(what, fix, code=self.code, fields=self.fields, dialect=dialect, **known)
+        return exception_of(self.kind, self.code, dialect, self.fields, place, self.other)
 
     def name_array(self, line, above):
         """Of an address in no array tell which array's it is, if only one is used there at an index that is computed.

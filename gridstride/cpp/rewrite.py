@@ -28,7 +28,7 @@ _HERE = Path(__file__).parent / 'include/cuda'
 _ABSENT = {
     'thrust/': 'the common parts of Thrust are there, not this one',
     'cub/': 'cub/cub.cuh has reductions and scans of warps, blocks and the device, and sorts',
-    'cublas': 'call torch.matmul from Python',
+    'cublas': 'include cublas_v2.h, or call torch.matmul from Python',
     'cudnn': 'call torch.nn from Python',
     'cufft': 'call torch.fft from Python',
     'cusparse': 'call torch.sparse from Python',
@@ -139,4 +139,6 @@ def to_cpp(
     if not names or not found:
         return res
     told = ' '.join(_names(i, k) for i, k in enumerate(found))
+    if any(e.plain for e in edits):
+        told += ' static const ::gridstride::PlainVariables gs_plain;'
     return f'{res}{"" if res.endswith(chr(10)) else chr(10)}{told}\n'

@@ -55,11 +55,22 @@ def _shared_reference(e, d, o, common):
     own = _guard_bounds(c.text([j for j in of_type(c, o.first, o.end) if not o.name <= j < o.past]))
     name, type_ = c.text(range(o.name, o.past)), f'{common} {own}'.strip() + ('' if dynamic else ', __COUNTER__')
     before = 'static thread_local ' if outside else ''
+    if dynamic:
+        before = f'extern {_declared_as(e, o, common)}; {before}'
     by = _alignment(c, d.start, o.end) if make == 'shared' and c.macro is None else None
     if by:
         before = f'struct gs_align_{name} {{ alignas({by}) char c; }}; '
         type_ += f', alignof(gs_align_{name})'
     return f'{before}auto &{name} = ::gridstride::{make}<{type_}>({e.quote(name)})'
+
+
+def _declared_as(e, o, common):
+    "C++ that declares the dynamic array `o` under a name of its own: the compiler refuses two types, as nvcc does"
+    c = e.code
+    own = of_type(c, o.first, o.end)
+    before, after = (c.text([j for j in own if side(j)]) for side in (lambda j: j < o.name, lambda j: j >= o.past))
+    name = e.paste('gs_extern_') + c.text(range(o.name, o.past))
+    return f'{common} {before}{name}{after}'
 
 
 def _guard_bounds(own):
@@ -111,6 +122,7 @@ def rewrite_symbols(e: Edits):
     "`__device__ T a = 3;` outside of functions becomes a reference to memory of the device"
     c = e.code
     found = list(_device_variables(c, e.shared))
+    e.plain = any(_stays(c, i) for i in c.find_specifiers(*_SPACES))
     names = ((c.text(range(o.name, o.past)), o, d) for d, declarators in found for o in declarators)
     defined = {name for name, o, d in names if not _declares(o, d)}
     seen = {}  # name that was declared -> is its size known by now?
@@ -188,6 +200,20 @@ def _bounds(c, o):
         return c.text(range(o.past, c.mate[o.past] + 1))
     brace = o.init + (c[o.init] == '=')
     return f'[{len(c.arguments(brace))}]' if o.init < o.end and c[brace] == '{' else ''
+
+
+def _stays(c, i):
+    "Is what is declared at token `i` a variable that no reference stands for? A constant, a member, one of a macro"
+    if c.scope(i) not in ('namespace', 'type'):
+        return False
+    d = read_declaration(c, i)
+    first = next(d.declarators, None)
+    if not first or c[first.past] == '(':
+        return False
+    whole = c[first.past] == ''  # what stands behind the macro tells
+    if _is_symbol(c, d, first):
+        return c.scope(i) == 'type' or 'const' in d.words and _is_number(c, first)
+    return whole and c.macro is not None and not d.words & _NO_SYMBOL
 
 
 def _declares(o, d):
@@ -285,7 +311,7 @@ def _refer(e, d, o, name, declares, seen):
     if known:
         value = e.paste('gs_init_') + name
         space = next(v for k, v in _SPACES.items() if k in d.words)
-        made = f"::gridstride::symbol({value}, {e.quote(name)}, '{space}')"
-        e.insert(c.tokens[o.end - 1].end, f'; static decltype({value}) &{name} = {made}')
+        made = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
+        e.insert(c.tokens[o.end - 1].end, f'; {made}')
     if declares:
         seen[name] = known

@@ -12,6 +12,7 @@
 #include "shared.cpp"
 #include "machine.cpp"
 #include "operations.cpp"
+#include "addresses.cpp"
 #include "device.cpp"
 #include "graphs.cpp"
 #include "residents.cpp"

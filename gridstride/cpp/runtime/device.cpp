@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <mutex>
 #include <vector>
+#include "addresses.h"
 #include "detector.h"
 #include "findings.h"
 #include "machine.h"
@@ -22,6 +23,10 @@ static char *limited_alloc(size_t bytes, size_t itemsize, bool fresh, bool host,
 }
 // At once, and not when the call is over: programs go on without asking, and then something else is found.
 static void tell_no_memory(size_t bytes, int line) {
+    {
+        Turn turn;
+        memory.failed.emplace_back(bytes, line);
+    }
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
     f.kind = warning, f.at.line = line;
@@ -78,7 +83,13 @@ void share_with_host(const void *p) {
 bool touch_device(bool on) {
     const bool was = touches;
     touches = on;
+    if (was != on && !on_device()) on ? begin_device_code() : end_device_code();
     return was;
+}
+bool is_shared_with_host(const void *p) {
+    Turn turn;
+    const Piece *m = memory.at(reinterpret_cast<uintptr_t>(p));
+    return m && m->host;
 }
 bool is_device(const void *p) { return memory.holds(reinterpret_cast<uintptr_t>(p)); }
 bool of_device_alone(const void *p) {
@@ -116,12 +127,24 @@ void device_used(const void *p, size_t bytes, const char *now) {
     Turn turn;
     operations.touch(p, bytes, now);
 }
+static std::vector<Registered>::iterator registered_at(const void *p) {
+    return std::find_if(registered.begin(), registered.end(), [p](const Registered &r) {
+        return p >= r.host && p < r.host + r.bytes;
+    });
+}
+bool is_registered(uintptr_t address) {
+    return registered_at(reinterpret_cast<void *>(address)) != registered.end();
+}
+static bool is_host_s(const void *p) { return !is_device(p) || is_shared_with_host(p); }
 void device_copy(void *to, const void *from, size_t bytes) {
     device_used(from, bytes, "reads");
     device_used(to, bytes, "writes");
     const bool any = is_mapped(to) || is_mapped(from);
     if (any) carry_registered(true);
     memmove(to, from, bytes);
+    const bool to_host = is_host_s(to);
+    if (is_host_s(from) && !to_host) gridstride::to_device(to, bytes, false);
+    if (!is_host_s(from) && to_host) from_device(to, bytes);
     if (any) carry_registered(false);
 }
 void device_fill(void *p, int value, size_t bytes) {
@@ -143,11 +166,6 @@ void device_reset() {
             detector.forget(p);
             memory.free(p);
         }
-}
-static std::vector<Registered>::iterator registered_at(const void *p) {
-    return std::find_if(registered.begin(), registered.end(), [p](const Registered &r) {
-        return p >= r.host && p < r.host + r.bytes;
-    });
 }
 bool is_pageable(const void *p) {
     Turn turn;
@@ -186,15 +204,55 @@ void *mapped(const void *host) {
     if (!r->device) r->device = memory.alloc(r->bytes, 1, false, false, false, "");
     return r->device ? r->device + (static_cast<const char *>(host) - r->host) : nullptr;
 }
-void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind) {
+// Variables of the device. Where the name of one leads in host code is no memory, unless the host may use the variable.
+struct Symbol {
+    char *device, *host;
+    size_t bytes;
+    void **slot;
+};
+static std::vector<Symbol> symbols;
+static std::mutex symbols_lock;
+static int device_code = 0;             // launches, and algorithms that the host runs for the device
+static void point_symbols(bool to_device) {
+    for (auto &s : symbols) *s.slot = to_device ? s.device : s.host;
+}
+void begin_device_code() {
+    std::lock_guard<std::mutex> one(symbols_lock);
+    if (!device_code++) point_symbols(true);
+}
+void end_device_code() {
+    std::lock_guard<std::mutex> one(symbols_lock);
+    if (device_code && !--device_code) point_symbols(false);
+}
+// The first call from Python: whatever was left by a jump is over, and modules that came since have host code, too.
+void begin_call() {
+    std::lock_guard<std::mutex> one(symbols_lock);
+    if (calls++) return;
+    device_code = 0;
+    point_symbols(false);
+}
+void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot) {
     Turn turn;
     const auto make = [&](bool close) {
         return memory.alloc(bytes, itemsize, false, kind == 'm', kind == 'c', name, close, 0, true);
     };
-    char *p = make(false);
+    char *p = make(false), *host = p;
+    const bool close = !p;
     if (!p) p = make(true);                                // in a gap, rather than that each kernel gets null
-    if (p) memcpy(p, init, bytes);
+    if (!p) return p;
+    memcpy(p, init, bytes);
+    if (kind != 'm') host = memory.alloc_name(bytes, itemsize, name, close);
+    std::lock_guard<std::mutex> one(symbols_lock);
+    symbols.push_back({p, host ? host : p, bytes, slot});
     return p;
+}
+char *symbol_at(const void *named, size_t &bytes) {
+    std::lock_guard<std::mutex> one(symbols_lock);
+    for (auto &s : symbols)
+        if (named == s.device || named == s.host) return bytes = s.bytes, s.device;
+    if (!is_plain_variable(named)) return nullptr;
+    bytes = size_t(1) << 40;                               // nobody has noted how many
+    return const_cast<char *>(static_cast<const char *>(named));
 }
 
 // Ranges that overlap are one piece: what is written through one argument is read through the other.
@@ -237,6 +295,7 @@ int last_error(bool clear) {
     const int e = error_code;
     if (clear && e) {
         error_code = 0;
+        memory.failed.clear();
         if (was_refused()) found.kind = nothing;   // somebody looked
     }
     return e;

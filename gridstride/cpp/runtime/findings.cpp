@@ -264,6 +264,12 @@ static void print_finding(FILE *to) {
     fprintf(to, " (%s:%d)\n", found.at.file, found.at.line);
 }
 
+[[noreturn]] static void end_host_code() {
+    if (guard) siglongjmp(*guard, 1);
+    if (calls) pthread_exit(nullptr);                       // a thread that the host code made: the call tells
+    print_finding(stderr);
+    abort();
+}
 [[noreturn]] void fail_at(Code code, Fields fields, const void *pc, int line) {
     if (on_device()) {
         tell(code, fields, pc, line);
@@ -274,10 +280,7 @@ static void print_finding(FILE *to) {
         locate(pc, found.at);
         if (line) found.at.line = line;
     }
-    if (guard) siglongjmp(*guard, 1);
-    if (calls) pthread_exit(nullptr);                       // a thread that the host code made: the call tells
-    print_finding(stderr);
-    abort();
+    end_host_code();
 }
 [[noreturn]] void fail(Code code, Fields fields, int line) { fail_at(code, fields, nullptr, line); }
 
@@ -303,6 +306,66 @@ void local_overrun(void *pc) { fail_at(Code::local_array, {{"now", "written"}}, 
 void *exception_alloc(size_t bytes, void *pc) {
     if (on_device()) trap_at(static_cast<char *>(pc) - 1, Code::exception_thrown);
     return abi::__cxa_allocate_exception(bytes);
+}
+#ifndef __APPLE__
+// addr2line, asked for those of these places that are in the library of the first one that is not the runtime's
+static std::string ask_for_lines(void *const *frames, int depth) {
+    Dl_info own, info;
+    dladdr(reinterpret_cast<void *>(&end_launch), &own);
+    const void *base = nullptr;
+    std::string command;
+    for (int i = 0; i < depth; i++) {
+        if (!dladdr(frames[i], &info) || info.dli_fbase == own.dli_fbase || (base && info.dli_fbase != base)) continue;
+        if (!base) command = "addr2line -f -C -i -e '" + std::string(info.dli_fname) + "'";
+        base = info.dli_fbase;
+        char place[32];
+        const size_t at = size_t(static_cast<char *>(frames[i]) - static_cast<const char *>(base));
+        snprintf(place, sizeof place, " %#zx", at - 1);
+        command += place;
+    }
+    return command + " 2>/dev/null";
+}
+#endif
+// The newest line of the host's code that led here, outside of the function `but`, which the compiler may have made a
+// part of its caller.
+static void locate_caller(const char *but, Place &at) {
+#ifdef __APPLE__
+    (void)but, (void)at;
+#else
+    void *frames[24];
+    char function[1024], text[1024];
+    FILE *pipe = popen(ask_for_lines(frames, backtrace(frames, 24)).c_str(), "r");
+    if (!pipe) return;
+    while (!at.line && fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {
+        char *colon = strrchr(text, ':');
+        if (!colon || name_in(function) == but || is_ours(function) || !is_own(text)) continue;
+        at.line = atoi(colon + 1);
+        *colon = 0;
+        snprintf(at.file, sizeof at.file, "%.255s", text);
+    }
+    pclose(pipe);
+#endif
+}
+// Calls of host code that cannot be.
+void enter_kernel(const char *name) {
+    if (on_device()) return;
+    if (is_over()) end_host_code();
+    begin_finding(Code::not_launched, {{"kernel", name}});
+    Field::copy(found.kernel, name);
+    locate_caller(name, found.at);
+    end_host_code();
+}
+void not_emulated(const char *function) {
+    if (is_over()) end_host_code();
+    begin_finding(Code::not_emulated, {{"function", function}});
+    locate_caller(function, found.at);
+    end_host_code();
+}
+void wrong_policy(const char *algorithm, bool device) {
+    if (is_over()) end_host_code();
+    begin_finding(device ? Code::host_memory_given : Code::device_memory_given, {{"algorithm", algorithm}});
+    locate_caller("", found.at);
+    end_host_code();
 }
 void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);

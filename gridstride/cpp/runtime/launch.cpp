@@ -7,6 +7,7 @@
 #include <new>
 #include <unordered_map>
 #include <vector>
+#include "addresses.h"
 #include "capture.h"
 #include "detector.h"
 #include "engines.h"
@@ -25,7 +26,10 @@ namespace gridstride {
 
 Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters), next(all_names) {
     all_names = this;
+    note_module(this);
 }
+
+PlainVariables::PlainVariables() { note_module(this, true); }
 
 int refuse(const Launch &l, Code code, Fields fields, int error) {
     begin_finding(code, fields);
@@ -223,6 +227,7 @@ static bool launched(const Launch &l) {
     stop = false;
     const uint64_t blocks = blocks_of(l);
     begin_grid();
+    begin_device_code();
     catch_signals(true);
     begin_time(l);
 #ifdef _OPENMP
@@ -240,6 +245,8 @@ static bool launched(const Launch &l) {
     detector.judge_launch();
     end_time();
     catch_signals(false);
+    end_device_code();
+    gridDim.x = 0;
     if (was_refused() && !error_code) set_error(1);          // which another OS thread may have said
     if (!wants_clusters.exchange(false)) return !stop || was_refused();
     Launch in_clusters = l;
@@ -325,7 +332,8 @@ void launch(const Config &config, const Call &call) {
 bool guarded(void (*f)(void *), void *arg) {
     sigjmp_buf here, *outer = guard;
     const int turns = Turn::taken();
-    calls++;
+    begin_call();
+    touches = false;
     found.kind = nothing;
     warned.clear();
     this_worker();
@@ -349,6 +357,7 @@ bool guarded(void (*f)(void *), void *arg) {
     flush_printed();
     if (was_refused()) error_code = 0;        // it is told now
     ok = ok && found.kind == nothing;
+    if (!ok) memory.failed.clear();           // the same
     for (size_t i = 0; ok && warn && i < warned.size(); i++) warn(&warned[i]);
     return ok;
 }

@@ -1,6 +1,7 @@
 // Addresses that a kernel, or the host, may not use.
 #include <dlfcn.h>
 #include <errno.h>
+#include "addresses.h"
 #include "detector.h"
 #include "findings.h"
 #include "operations.h"
@@ -21,7 +22,9 @@ static std::string indices_of(uintptr_t a) {
 void Detector::outside(uintptr_t a, uint32_t where) {
     if (!checks(memcheck)) return;
     const Access at = {me, now, where};
-    const Piece *p = memory.nearest(a), *wrapped = p ? nullptr : memory.wrapped(a);
+    if (const Piece *p = memory.at(a); p && p->host_name)
+        return find(Code::host_symbol, {{"array", p->shown_name()}}, at);
+    const Piece *p = memory.nearest(a), *wrapped = p && p->is_near(a) ? nullptr : memory.wrapped(a);
     if (wrapped) {
         const long long index = wrapped->index_of(a), size = wrapped->index_of(wrapped->hi);
         return find(Code::wrapped,
@@ -75,6 +78,9 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     if (!checks(memcheck) || between(image.base, image.end) || between(image.own, image.own_end) ||
         between(launch->given, launch->given_end))
         return;
+    if (const auto *f = memory.failed_at(a); f && !mapped(a))
+        return find(Code::failed_alloc,
+            {{"now", write ? "written" : "read"}, {"bytes", f->first}, {"allocated", f->second}}, {me, now, where});
     if (a < 4096) return null(write, where);
     if (memory.surrounds(a)) return outside(a, where);
     Dl_info info;
@@ -84,6 +90,8 @@ void Detector::elsewhere(uintptr_t a, bool write, uint32_t where) {
     for (int i = 0; i < w->made; i++)
         if (a - reinterpret_cast<uintptr_t>(w->fibers[i].stack) < stack_bytes)
             return find(Code::local_of_other, {{"now", write ? "written" : "read"}}, {me, now, where});
+    const Away given = what_is_away(a);
+    if (given.kind == Away::table) return find(Code::host_virtual, {}, {me, now, where});
     if (!mapped(a)) return find(Code::no_array, {{"address", a}}, {me, now, where});
     find(write ? Code::kernel_writes_host : Code::kernel_reads_host, {}, {me, now, where});
 }
@@ -123,6 +131,9 @@ void Detector::host_access(uintptr_t a, unsigned n, bool write, bool strong, voi
         if (write) p->fresh = false;
         return;
     }
+    if (p && p->symbol)
+        fail_at(write ? Code::host_writes_symbol : Code::host_reads_symbol, {{"array", p->shown_name()}},
+            static_cast<char *>(pc) - 1, 0);
     fail_at(write ? Code::host_writes : Code::host_reads, {{"array", p ? p->shown_name() : "memory"}},
         static_cast<char *>(pc) - 1, 0);
 }

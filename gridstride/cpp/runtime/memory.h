@@ -25,6 +25,8 @@ struct Piece {
     int line = 0; // of the call that allocated it; 0: not known
     bool of_graph = false; // stays when it is freed
     bool fetched = false;  // the host uses it by Thrust's pointers, which copy in the order of the default stream
+    bool host_name = false; // no memory: what the name of a variable of the device stands for in host code
+    bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *shown_name() const { return name[0] ? name : "memory"; }
     long long index_of(uintptr_t a) const {
         const long long item = static_cast<long long>(itemsize),
@@ -64,6 +66,7 @@ struct Memory {
     // is taken where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
     size_t used = 0, middle = 0, end = 0;
     std::vector<std::pair<size_t, size_t>> holes; // the other ones as they were last found: how wide, from where on
+    std::vector<std::pair<size_t, int>> failed; // allocations whose error nobody has looked at: bytes, line
     size_t most = 0; // pieces, until those that were freed are forgotten
     std::vector<Piece> pieces;
     uint32_t *piece_of = nullptr; // for each page: 1 + the number of the piece that lies there
@@ -119,6 +122,14 @@ struct Memory {
         bytes += n;
         return p;
     }
+    // Addresses of that many bytes that nobody can use, which are known by `name`
+    char *alloc_name(size_t n, size_t itemsize, const char *name, bool close) {
+        char *const p = alloc(n, itemsize, false, false, false, name, close, 0, true);
+        if (!p) return nullptr;
+        free(pieces.back());
+        pieces.back().host_name = true;
+        return p;
+    }
     // Whose pages they are: 1 + the number of the piece, or 0
     void number(const Piece &p, uint32_t n) {
         const auto [from, to] = span(p);
@@ -144,7 +155,7 @@ struct Memory {
         std::vector<std::pair<size_t, size_t>> taken = {{size, size}};
         size_t n = 0;
         for (const Piece &p : pieces) {
-            if (!p.live) {
+            if (!p.live && !p.host_name) {
                 number(p, 0);
                 continue;
             }
@@ -171,10 +182,17 @@ struct Memory {
         Piece *best = nullptr;
         uintptr_t least = ~uintptr_t(0);
         for (auto &p : pieces) {
+            if (p.host_name) continue;
             const uintptr_t d = a < p.lo ? p.lo - a : a >= p.hi ? a - p.hi : 0;
             if (d < least) least = d, best = &p;
         }
         return least < size_t(64) << 20 ? best : nullptr;
+    }
+    // The failed allocation in which `a` would be, counted from the null pointer that it gave
+    const std::pair<size_t, int> *failed_at(uintptr_t a) const {
+        for (auto f = failed.rbegin(); f != failed.rend(); ++f)
+            if (a < std::min(std::max(f->first, size_t(4096)), size_t(1) << 40)) return &*f;
+        return nullptr;
     }
     Piece *wrapped(uintptr_t a) {      // the piece in which `a` would be if an index had not begun again at 2^32 - 1
         for (auto &p : pieces)

@@ -5,6 +5,7 @@
 #include <time.h>
 #include <unistd.h>
 #include <vector>
+#include "addresses.h"
 #include "detector.h"
 #include "findings.h"
 #include "memory.h"
@@ -186,6 +187,17 @@ static bool returned_astray([[maybe_unused]] const Worker &w, [[maybe_unused]] v
     return false;
 #endif
 }
+// Who has called an address at which nothing is; a search for his callers would read there.
+static void *caller_of_nothing([[maybe_unused]] const Worker &w, [[maybe_unused]] void *fault) {
+#if defined(__APPLE__)
+    return nullptr;
+#else
+    if (w.pc != fault || !fault) return nullptr;
+    if (void *caller = unsigned_place(w.link); caller && is_own(caller)) return static_cast<char *>(caller) - 1;
+    const bool left = w.sp && size_t(reinterpret_cast<char *>(w.sp) - w.fiber[w.current]->stack) < stack_bytes - 8;
+    return left && is_own(*w.sp) ? static_cast<char *>(*w.sp) - 1 : nullptr;
+#endif
+}
 static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.signal = sig;
     w.fault = fault;
@@ -194,6 +206,10 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
     w.overflows = sig == SIGFPE && quotient_overflows(context);
     w.astray = (sig == SIGSEGV || sig == SIGBUS) && returned_astray(w, fault);
     w.depth = 0;
+    if (void *caller = caller_of_nothing(w, fault)) {
+        w.pc = caller;
+        return;
+    }
 #ifndef __APPLE__
     w.depth = backtrace(w.frames, 64);
 #endif
@@ -216,11 +232,14 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         // a host that has caught what ended a kernel, and aborts, has no more to say
         if (found.kind == nothing || was_refused()) {
             const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
-            begin_finding(memory_fault                  ? Code::host_memory
-                          : sig != SIGFPE               ? Code::host
-                          : quotient_overflows(context) ? Code::host_division_overflows
-                                                        : Code::host_division,
-                {});
+            const Piece *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
+            if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->shown_name()}});
+            else
+                begin_finding(memory_fault                  ? Code::host_memory
+                              : sig != SIGFPE               ? Code::host
+                              : quotient_overflows(context) ? Code::host_division_overflows
+                                                            : Code::host_division,
+                    {});
             locate(program_counter(context), found.at);
         }
         siglongjmp(*guard, 1);
@@ -306,8 +325,17 @@ static void tell_memory_fault(Worker &w) {
     if (w.is_past_stack(a)) return tell(Code::local_array, {{"now", "read or written"}}, w.pc, 0);
     for (int i = 0; i < w.made; i++)
         if (const uintptr_t stack = reinterpret_cast<uintptr_t>(w.fibers[i].stack); stack && a - stack < 65536)
-            return tell(Code::stack, {}, w.pc, 0);
+            return tell(Code::stack, {{"kilobytes", stack_bytes >> 10}}, w.pc, 0);
+    const Away given = what_is_away(a);
+    if (given.kind == Away::function) return tell(Code::host_function, {{"function", given.name.c_str()}}, w.pc, 0);
+    if (given.kind == Away::table) return tell(Code::host_virtual, {}, w.pc, 0);
+    if (given.kind == Away::variable) return tell(Code::kernel_reads_host, {}, w.pc, 0);
+    if (const auto *f = memory.failed_at(a))
+        return tell(Code::failed_alloc,
+            {{"now", "read or written"}, {"bytes", f->first}, {"allocated", f->second}}, w.pc, 0);
     if (!memory.holds(a)) return tell(a < 4096 ? Code::fault_null : Code::fault_address, {{"address", a}}, w.pc, 0);
+    if (const Piece *p = memory.at(a); p && p->host_name)
+        return tell(Code::host_symbol, {{"array", p->shown_name()}}, w.pc, 0);
     const Piece *p = memory.nearest(a);
     if (!p) return tell(Code::fault_no_array, {{"address", a}}, w.pc, 0);
     if (!p->live) return tell(Code::fault_freed, {{"array", p->shown_name()}}, w.pc, 0);

@@ -5,7 +5,7 @@
 #include "worker.h"
 
 __thread uint3 threadIdx, blockIdx;
-__thread dim3 blockDim, gridDim;
+__thread dim3 blockDim, gridDim = dim3(0, 1, 1);           // empty unless a launch is at work
 
 namespace gridstride {
 

@@ -22,6 +22,11 @@ extern thread_local int error_code;    // cudaGetLastError's
 extern thread_local bool touches;      // the host works for the device: all of its memory is its own
 extern bool launching;                 // several OS threads are at work
 
+// What the names of the device's variables stand for: in host code, and from here to there in device code
+void begin_call();                     // from Python: counted in `calls`
+void begin_device_code();
+void end_device_code();
+
 // One OS thread of the host at a time uses the emulated device: for a launch, or for a call about its memory. Device
 // code passes: its launch has the device. Nobody may call Python while he has it.
 class Turn {

@@ -25,8 +25,30 @@ enum cublasDiagType_t { CUBLAS_DIAG_NON_UNIT, CUBLAS_DIAG_UNIT };
 enum cublasSideMode_t { CUBLAS_SIDE_LEFT, CUBLAS_SIDE_RIGHT };
 enum cublasPointerMode_t { CUBLAS_POINTER_MODE_HOST, CUBLAS_POINTER_MODE_DEVICE };
 enum cublasMath_t { CUBLAS_DEFAULT_MATH, CUBLAS_TENSOR_OP_MATH, CUBLAS_PEDANTIC_MATH, CUBLAS_TF32_TENSOR_OP_MATH };
-enum cudaDataType_t { CUDA_R_32F, CUDA_R_64F, CUDA_R_16F, CUDA_R_16BF = 14 };
+enum cudaDataType_t {
+    CUDA_R_32F = 0, CUDA_R_64F = 1, CUDA_R_16F = 2, CUDA_R_8I = 3, CUDA_R_8U = 8, CUDA_R_32I = 10, CUDA_R_16BF = 14,
+    CUDA_R_8F_E4M3 = 28, CUDA_R_8F_E5M2 = 29
+};
 typedef cudaDataType_t cudaDataType;
+enum cublasComputeType_t {
+    CUBLAS_COMPUTE_16F = 64,
+    CUBLAS_COMPUTE_16F_PEDANTIC = 65,
+    CUBLAS_COMPUTE_32F = 68,
+    CUBLAS_COMPUTE_32F_PEDANTIC = 69,
+    CUBLAS_COMPUTE_64F = 70,
+    CUBLAS_COMPUTE_64F_PEDANTIC = 71,
+    CUBLAS_COMPUTE_32I = 72,
+    CUBLAS_COMPUTE_32I_PEDANTIC = 73,
+    CUBLAS_COMPUTE_32F_FAST_16F = 74,
+    CUBLAS_COMPUTE_32F_FAST_16BF = 75,
+    CUBLAS_COMPUTE_32F_FAST_TF32 = 77
+};
+enum cublasGemmAlgo_t {
+    CUBLAS_GEMM_DFALT = -1,
+    CUBLAS_GEMM_DEFAULT = -1,
+    CUBLAS_GEMM_DFALT_TENSOR_OP = 99,
+    CUBLAS_GEMM_DEFAULT_TENSOR_OP = 99
+};
 struct cublasContext { cublasPointerMode_t mode; cudaStream_t stream; };
 typedef cublasContext *cublasHandle_t;
 
@@ -237,3 +259,10 @@ inline cublasStatus_t cublasGetMatrix(int rows, int columns, int bytes, const vo
         size_t(columns), cudaMemcpyDeviceToHost, line);
     return CUBLAS_STATUS_SUCCESS;
 }
+
+#define GRIDSTRIDE_NOT_EMULATED(name) \
+    template <class... A> cublasStatus_t name(const A &...) { ::gridstride::not_emulated(#name); }
+GRIDSTRIDE_NOT_EMULATED(cublasGemmEx)
+GRIDSTRIDE_NOT_EMULATED(cublasGemmBatchedEx)
+GRIDSTRIDE_NOT_EMULATED(cublasGemmStridedBatchedEx)
+#undef GRIDSTRIDE_NOT_EMULATED

@@ -355,47 +355,92 @@ cudaError_t cudaStreamAttachMemAsync(cudaStream_t, T *, size_t = 0, unsigned = c
     return cudaSuccess;
 }
 
-template <class T>
-cudaError_t cudaMemcpyToSymbol(
-    T &symbol, const void *from, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyHostToDevice,
-    int line = __builtin_LINE()) {
-    if (offset + bytes > sizeof(T)) return gridstride::told(cudaErrorInvalidValue);
-    char *to = reinterpret_cast<char *>(const_cast<std::remove_cv_t<T> *>(&symbol)) + offset;
+// A variable of the device by its name, which is an address in host code, too: given as itself, or as that address.
+namespace gridstride {
+template <class T> const void *named(const T &symbol) {
+    return const_cast<const char *>(&reinterpret_cast<const volatile char &>(symbol));
+}
+// `back`: the kind of copy that would go the other way
+inline cudaError_t find_symbol(
+    const void *symbol, size_t bytes, size_t offset, cudaMemcpyKind &kind, cudaMemcpyKind back, char *&at) {
+    size_t all = 0;
+    at = symbol_at(symbol, all);
+    if (!at) return told(cudaErrorInvalidSymbol);
+    if (kind == back || kind == cudaMemcpyHostToHost) return told(cudaErrorInvalidMemcpyDirection);
+    if (!is_device(at)) kind = cudaMemcpyDefault;          // one of those that are C++'s, too
+    at += offset;
+    return failed_unless(offset <= all && bytes <= all - offset, cudaErrorInvalidValue);
+}
+inline cudaError_t copy_symbol(
+    const char *name, void *to, const void *from, size_t bytes, cudaMemcpyKind kind, cudaStream_t s, int line) {
+    const auto copy = [=] {
+        const Enqueued operation(name, s, line, is_pageable(to));
+        return int(cudaMemcpy(to, from, bytes, kind));
+    };
+    return kept(s, NodeKind::memcpy, copy) ? cudaSuccess : cudaError_t(copy());
+}
+}
+inline cudaError_t cudaMemcpyToSymbol(const void *symbol, const void *from, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyHostToDevice, int line = __builtin_LINE()) {
+    char *to;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyDeviceToHost, to)) return e;
     const gridstride::Enqueued operation("cudaMemcpyToSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
-    gridstride::device_copy(to, from, bytes);
-    gridstride::device_written(to, bytes);
-    return cudaSuccess;
+    return cudaMemcpy(to, from, bytes, kind);
 }
-// Of `&symbol`, as of a number, nobody knows where it lies on the device.
-template <class T, std::enable_if_t<!std::is_lvalue_reference_v<T>, int> = 0>
-cudaError_t cudaMemcpyToSymbol(T &&, const void *, size_t, size_t = 0, cudaMemcpyKind = cudaMemcpyHostToDevice) {
-    return gridstride::told(cudaErrorInvalidSymbol);
+inline cudaError_t cudaMemcpyToSymbolAsync(const void *symbol, const void *from, size_t bytes, size_t offset,
+    cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    char *to;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyDeviceToHost, to)) return e;
+    return gridstride::copy_symbol("cudaMemcpyToSymbolAsync", to, from, bytes, kind, s, line);
+}
+inline cudaError_t cudaMemcpyFromSymbol(void *to, const void *symbol, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyDeviceToHost, int line = __builtin_LINE()) {
+    char *from;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyHostToDevice, from)) return e;
+    const gridstride::Enqueued operation("cudaMemcpyFromSymbol", nullptr, line, gridstride::waits_for_copy(to, from));
+    return cudaMemcpy(to, from, bytes, kind);
+}
+inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_t bytes, size_t offset,
+    cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    char *from;
+    if (cudaError_t e = gridstride::find_symbol(symbol, bytes, offset, kind, cudaMemcpyHostToDevice, from)) return e;
+    return gridstride::copy_symbol("cudaMemcpyFromSymbolAsync", to, from, bytes, kind, s, line);
+}
+template <class P> cudaError_t cudaGetSymbolAddress(P **p, const void *symbol) {
+    size_t all = 0;
+    *p = reinterpret_cast<P *>(gridstride::symbol_at(symbol, all));
+    return gridstride::failed_unless(*p, cudaErrorInvalidSymbol);
+}
+inline cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {
+    *bytes = 0;
+    return gridstride::failed_unless(gridstride::symbol_at(symbol, *bytes), cudaErrorInvalidSymbol);
 }
 template <class T>
-cudaError_t cudaMemcpyToSymbolAsync(
-    T &symbol, const void *from, size_t bytes, size_t offset, cudaMemcpyKind kind, cudaStream_t s = nullptr,
-    int line = __builtin_LINE()) {
-    const gridstride::Enqueued operation("cudaMemcpyToSymbolAsync", s, line);
-    return cudaMemcpyToSymbol(symbol, from, bytes, offset, kind);
-}
-template <class T, std::enable_if_t<!std::is_lvalue_reference_v<T>, int> = 0>
-cudaError_t cudaMemcpyFromSymbol(void *, T &&, size_t, size_t = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost) {
-    return gridstride::told(cudaErrorInvalidSymbol);
+cudaError_t cudaMemcpyToSymbol(const T &symbol, const void *from, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyHostToDevice, int line = __builtin_LINE()) {
+    return cudaMemcpyToSymbol(gridstride::named(symbol), from, bytes, offset, kind, line);
 }
 template <class T>
-cudaError_t cudaMemcpyFromSymbol(
-    void *to, const T &symbol, size_t bytes, size_t offset = 0, cudaMemcpyKind = cudaMemcpyDeviceToHost,
-    int line = __builtin_LINE()) {
-    if (offset + bytes > sizeof(T)) return gridstride::told(cudaErrorInvalidValue);
-    const gridstride::Enqueued operation("cudaMemcpyFromSymbol", nullptr, line, true);
-    gridstride::device_copy(to, reinterpret_cast<const char *>(&symbol) + offset, bytes);
-    return cudaSuccess;
+cudaError_t cudaMemcpyToSymbolAsync(const T &symbol, const void *from, size_t bytes, size_t offset,
+    cudaMemcpyKind kind, cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    return cudaMemcpyToSymbolAsync(gridstride::named(symbol), from, bytes, offset, kind, s, line);
 }
-template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, T &symbol) {
-    *p = (P *)&symbol;
-    return cudaSuccess;
+template <class T>
+cudaError_t cudaMemcpyFromSymbol(void *to, const T &symbol, size_t bytes, size_t offset = 0,
+    cudaMemcpyKind kind = cudaMemcpyDeviceToHost, int line = __builtin_LINE()) {
+    return cudaMemcpyFromSymbol(to, gridstride::named(symbol), bytes, offset, kind, line);
 }
-template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &) { *bytes = sizeof(T); return cudaSuccess; }
+template <class T>
+cudaError_t cudaMemcpyFromSymbolAsync(void *to, const T &symbol, size_t bytes, size_t offset, cudaMemcpyKind kind,
+    cudaStream_t s = nullptr, int line = __builtin_LINE()) {
+    return cudaMemcpyFromSymbolAsync(to, gridstride::named(symbol), bytes, offset, kind, s, line);
+}
+template <class P, class T> cudaError_t cudaGetSymbolAddress(P **p, const T &symbol) {
+    return cudaGetSymbolAddress(p, gridstride::named(symbol));
+}
+template <class T> cudaError_t cudaGetSymbolSize(size_t *bytes, const T &symbol) {
+    return cudaGetSymbolSize(bytes, gridstride::named(symbol));
+}
 
 // Streams and events: every piece of work is over when the call returns, and the clock is the CPU's. What would be in
 // order on a GPU is told to the runtime.

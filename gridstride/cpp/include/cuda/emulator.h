@@ -43,6 +43,13 @@
 #define GRIDSTRIDE_TEXT(...) #__VA_ARGS__
 #define GRIDSTRIDE_NAME(...) GRIDSTRIDE_TEXT(__VA_ARGS__)
 
+// Where a kernel begins: host code may launch it, and not call it. No launch is at work where the grid is empty.
+#ifdef GRIDSTRIDE_CHECKED
+#define GRIDSTRIDE_ENTRY(kernel) ::gridstride::enter_kernel(kernel)
+#else
+#define GRIDSTRIDE_ENTRY(kernel) if (__builtin_expect(!gridDim.x, 0)) ::gridstride::enter_kernel(kernel)
+#endif
+
 namespace gridstride {
 
 template <class T> Arg arg(const T &x) {
@@ -61,6 +68,12 @@ template <class R, class... A> Arg arg(R (*const &)(A...)) { return {nullptr, 0}
 inline Arg arg(void *const &p) { return {p, 1}; }
 inline Arg arg(const void *const &p) { return {p, 1}; }
 
+template <class T> GRIDSTRIDE_UNSEEN void give([[maybe_unused]] T &x) {
+    if constexpr (sizeof(T) >= sizeof(void *) && (std::is_pointer_v<T> || std::is_class_v<T>) &&
+                  std::is_trivially_copyable_v<T>)
+        to_device(const_cast<void *>(static_cast<const volatile void *>(&x)), sizeof x, std::is_pointer_v<T>);
+}
+
 // What a source declares in shared memory at file scope begins to live with the first thread-local variable that is
 // used: this one, before the kernel runs.
 static thread_local const bool has_worker = make_worker();
@@ -77,6 +90,7 @@ template <class F> struct Called {
 };
 template <class F, class... A>
 GRIDSTRIDE_UNSEEN void launch(const Config &config, const char *kernel, int line, F kernel_call, A... args) {
+    (give(args), ...);
     const Arg list[sizeof...(A) + 1] = {arg(args)..., {nullptr, 0}};
     // what a thread is given is no access of the kernel's
     auto call = [=]() GRIDSTRIDE_UNSEEN { kernel_call(const_cast<A &>(args)...); };
@@ -105,17 +119,27 @@ template <class T, int> T &file_shared(const char *name) {
 template <class T> inline T &dynamic_shared(const char *name) {
     return *reinterpret_cast<T *>(shared_dynamic(name, shape<T>()));
 }
-template <class T> T &symbol(T &init, const char *name, char kind) {
+template <class T> T &symbol(T &init, const char *name, char kind, void **slot) {
     return *static_cast<T *>(symbol_alloc(const_cast<const void *>(static_cast<const volatile void *>(&init)),
-        sizeof(T), sizeof(std::remove_all_extents_t<T>), name, kind));
+        sizeof(T), sizeof(std::remove_all_extents_t<T>), name, kind, slot));
 }
 }
 
-// A variable of the device that several files have in common: one defines the reference, the others declare it. `slot`
-// is a name that no other variable has.
-#define GRIDSTRIDE_DECLARE_SYMBOL(slot, x, init) extern decltype(init) &x
-#define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) \
-    decltype(init) &x = ::gridstride::symbol(init, name, kind)
+// A variable of the device is a reference. In host code its name is another address than in a kernel, as nvcc makes it:
+// so the runtime must change where the reference leads, and the assembler's name for it is the way to its pointer.
+#define GRIDSTRIDE_SYMBOL(x, init, name, kind) GRIDSTRIDE_SYMBOL_(x, init, name, kind, __COUNTER__)
+#define GRIDSTRIDE_SYMBOL_(x, init, name, kind, n) GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n)
+#define GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n) GRIDSTRIDE_SYMBOL_IN(static, gs_slot_##n, x, init, name, kind)
+#define GRIDSTRIDE_SYMBOL_IN(linkage, slot, x, init, name, kind) \
+    extern __attribute__((visibility("hidden"))) void *slot __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot); \
+    linkage decltype(init) &x __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot) = \
+        ::gridstride::symbol(init, name, kind, &slot)
+// One that several files have in common: one defines the reference, the others declare it. `slot` is a name that no
+// other variable has.
+#define GRIDSTRIDE_DECLARE_SYMBOL(slot, x, init) \
+    extern __attribute__((visibility("hidden"))) decltype(init) &x __asm__( \
+        GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot)
+#define GRIDSTRIDE_SHARED_SYMBOL(slot, x, init, name, kind) GRIDSTRIDE_SYMBOL_IN(, slot, x, init, name, kind)
 
 // What ends a program must not end the notebook; what is printed must reach it.
 inline int gridstride_puts(const char *text) { return ::gridstride::print("%s\n", text); }

@@ -18,10 +18,13 @@ enum Kind {
     X(memcheck, outside_shared) X(memcheck, outside_dynamic) X(memcheck, outside_arrays) \
     X(memcheck, no_dynamic) X(memcheck, no_shared_address) X(memcheck, copy_target) X(memcheck, no_array) \
     X(memcheck, freed) \
-    X(memcheck, not_allocated) X(memcheck, null_read) X(memcheck, null_written) X(memcheck, constant) \
+    X(memcheck, not_allocated) X(memcheck, null_read) X(memcheck, null_written) X(memcheck, failed_alloc) \
+    X(memcheck, constant) \
     X(memcheck, kernel_reads_host) X(memcheck, kernel_writes_host) X(memcheck, local_of_other) \
     X(memcheck, host_reads) \
-    X(memcheck, host_writes) X(memcheck, fault_outside) \
+    X(memcheck, host_writes) X(memcheck, host_reads_symbol) X(memcheck, host_writes_symbol) \
+    X(memcheck, host_symbol) X(memcheck, host_function) X(memcheck, host_virtual) X(memcheck, host_memory_given) \
+    X(memcheck, device_memory_given) X(memcheck, fault_outside) \
     X(memcheck, fault_no_array) X(memcheck, fault_freed) X(memcheck, fault_null) X(memcheck, fault_address) \
     X(memcheck, misaligned) X(memcheck, misplaced) X(memcheck, block_ended) X(memcheck, block_may_end) \
     X(memcheck, no_block) X(memcheck, copy_to_no_block) X(memcheck, not_its_own) X(memcheck, bulk_bytes) \
@@ -47,12 +50,13 @@ enum Kind {
     X(launch_failed, empty) X(launch_failed, block_size) X(launch_failed, grid_size) X(launch_failed, cluster_size) \
     X(launch_failed, launch_bounds) X(launch_failed, dynamic_size) X(launch_failed, cooperative_size) \
     X(launch_failed, shared_sum) X(launch_failed, static_size) X(launch_failed, waits_in_kernel) \
+    X(launch_failed, not_launched) \
     X(launch_failed, out_of_memory) \
     X(assertion, fails) \
     X(crash, division) X(crash, division_overflows) X(crash, stack) X(crash, aborts) X(crash, instruction) X(crash, trap) X(crash, no_return) \
     X(crash, local_array) X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) \
     X(crash, host_division_overflows) \
-    X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) \
+    X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) X(crash, not_emulated) \
     X(crash, shifted_too_far) X(crash, does_not_fit) \
     X(timeout, endless) \
     X(interrupted, stopped) \

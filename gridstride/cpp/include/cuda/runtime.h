@@ -56,6 +56,7 @@ constexpr uint64_t undefined_nan_of_double = 0x7ffa381bc0000000;
 GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *const *), int line);
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
 GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), Says *says = nullptr);
+GRIDSTRIDE_API void enter_kernel(const char *name);                // a finding unless a launch is at work
 GRIDSTRIDE_API void returns(int line);                             // a kernel's `return`
 GRIDSTRIDE_API void yield_thread();                                // let the others run
 GRIDSTRIDE_API int lane();
@@ -97,6 +98,9 @@ GRIDSTRIDE_API void device_fill(void *p, int value, size_t bytes);
 GRIDSTRIDE_API void device_used(const void *p, size_t bytes, const char *now);     // "writes", by the operation at work
 GRIDSTRIDE_API bool of_device_alone(const void *p);                // device memory that the host may not touch
 GRIDSTRIDE_API bool is_pageable(const void *p);                    // the host's, and not page-locked
+// Host code gives this to a kernel: an address in the program is no address on the device. One that is a number, too,
+// is only taken for that of a function or of a table of virtual functions.
+GRIDSTRIDE_API void to_device(void *p, size_t bytes, bool is_pointer);
 GRIDSTRIDE_API size_t device_total();                             // bytes in use
 GRIDSTRIDE_API size_t device_size();
 // The host's own memory, page-locked; false: it was so already, or not
@@ -175,8 +179,12 @@ GRIDSTRIDE_API void device_reset();                                // cudaDevice
 // it.
 GRIDSTRIDE_API void *adopt(void *host, size_t bytes, size_t itemsize, bool fresh = false);
 GRIDSTRIDE_API void give_back();
-// 'd', 'c' or 'm'
-GRIDSTRIDE_API void *symbol_alloc(const void *init, size_t bytes, size_t itemsize, const char *name, char kind);
+// Variables of the device. kind: 'd', 'c' or 'm'; slot: the pointer that its name in the source leads by
+GRIDSTRIDE_API void *symbol_alloc(
+    const void *init, size_t bytes, size_t itemsize, const char *name, char kind, void **slot);
+// its device address, given what its name stands for in host code or in a kernel; null: that is no variable of the
+// device
+GRIDSTRIDE_API char *symbol_at(const void *named, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
 
 // Shared memory of the block at work.
 // said: the declaration asks for that alignment
@@ -294,6 +302,10 @@ struct Names {                       // of a kernel's parameters, separated by c
     GRIDSTRIDE_API Names(const char *kernel, const char *parameters);
 };
 
+struct PlainVariables {              // of the device, in this library, are variables of C++, too
+    GRIDSTRIDE_API PlainVariables();
+};
+
 struct Arg { const void *pointer; size_t itemsize; };    // an argument of a launch; null if it is no pointer
 
 struct Config {                      // what stands between <<< and >>>, and what else a launch is told
@@ -359,6 +371,11 @@ GRIDSTRIDE_API bool refused();
 [[noreturn]] GRIDSTRIDE_API void index_outside(
     const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
+[[noreturn]] GRIDSTRIDE_API void not_emulated(const char *function);
+// an algorithm of Thrust whose policy is for the other side's memory
+[[noreturn]] GRIDSTRIDE_API void wrong_policy(const char *algorithm, bool device);
+// may host code use the memory that `p`, an address of the device, leads to?
+GRIDSTRIDE_API bool is_shared_with_host(const void *p) GRIDSTRIDE_NOT_READ(1);
 GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 1, 2)));
 
 // A finding ends a launch by this exception in host code; what was found stands in `finding()`.

@@ -12,6 +12,7 @@
 namespace thrust {
 #define GRIDSTRIDE_WITH_POLICY(name) \
     template <class P, class... A, emulated::if_policy<P> = 0> auto name(P &&, A &&...args) { \
+        emulated::check_side<emulated::PolicyOf<std::decay_t<P>>::side>(#name, args...); \
         return thrust::name(static_cast<A &&>(args)...); \
     }
 

@@ -1,17 +1,55 @@
 // Where an algorithm runs: here always on the host, in the order of a loop.
 #pragma once
+#include <iterator>
 #include <type_traits>
+#include <utility>
 #include "tuple.h"
 
 namespace thrust {
-struct execution_policy {
+// whose memory an algorithm may use: the caller's, that is in host code either's
+enum class Side { either, host, device };
+template <Side side> struct execution_policy {
     execution_policy on(cudaStream_t) const { return {}; }
     template <class A> execution_policy operator()(const A &) const { return {}; }     // an allocator for what it needs
 };
-inline constexpr execution_policy host, device, seq;
-namespace cuda { inline constexpr execution_policy par, par_nosync; }
-namespace omp { inline constexpr execution_policy par; }
+inline constexpr execution_policy<Side::host> host;
+inline constexpr execution_policy<Side::device> device;
+inline constexpr execution_policy<Side::either> seq;
+namespace cuda { inline constexpr execution_policy<Side::device> par, par_nosync; }
+namespace omp { inline constexpr execution_policy<Side::host> par; }
 namespace emulated {
-template <class P> using if_policy = std::enable_if_t<std::is_same_v<std::decay_t<P>, execution_policy>, int>;
+template <class P> struct PolicyOf : std::false_type {};
+template <Side s> struct PolicyOf<execution_policy<s>> : std::true_type { static constexpr Side side = s; };
+template <class P> using if_policy = std::enable_if_t<PolicyOf<std::decay_t<P>>::value, int>;
+
+// The address that an iterator over plain memory leads to; null for all others
+template <class T, std::enable_if_t<std::is_object_v<T>, int> = 0> const void *address_of(T *p, int) {
+    return const_cast<const std::remove_cv_t<T> *>(p);
+}
+template <class I, class P = std::decay_t<decltype(std::declval<const I &>().base())>>
+std::enable_if_t<std::is_pointer_v<P>, const void *> address_of(const I &i, int) {
+    return i.base();
+}
+template <class I> const void *address_of(const I &, long) { return nullptr; }
+// The same, but null for a value that is a pointer
+template <class Value, class A> const void *address_unless(const A &x) {
+    if constexpr (std::is_same_v<std::decay_t<A>, Value>) return nullptr;
+    else return address_of(x, 0);
+}
+template <class A, class B> bool is_empty(const A &first, const B &last) {
+    if constexpr (std::is_same_v<std::decay_t<A>, std::decay_t<B>>) return first == last;
+    else if constexpr (std::is_integral_v<B>) return !last;
+    else return false;
+}
+// A finding, if an algorithm for one side's memory is given an address of the other's.
+template <Side side, class First, class Last, class... A>
+void check_side(const char *algorithm, const First &first, const Last &last, const A &...more) {
+    typedef typename std::iterator_traits<std::decay_t<First>>::value_type Value;
+    if (side == Side::either || gridstride::on_device() || is_empty(first, last)) return;
+    for (const void *p : {address_of(first, 0), address_unless<Value>(last), address_unless<Value>(more)...})
+        if (p && (side == Side::device ? !gridstride::is_device(p)
+                                       : gridstride::is_device(p) && !gridstride::is_shared_with_host(p)))
+            gridstride::wrong_policy(algorithm, side == Side::device);
+}
 }
 }
