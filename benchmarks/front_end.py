@@ -45,11 +45,13 @@ KINDS = {
     'extern variables': repeat('extern __device__ int v@;\n__device__ int v@ = 1;\n'),
     'variables of the host': repeat('static int v@ = @;\nconst float w@[2] = {1, 2};\n'),
     'shared variables': repeat('    __shared__ float s@[32]; s@[threadIdx.x] = @;\n', KERNEL, '}\n'),
-    'lambdas': repeat('    auto f@ = [=](int i) { s[i] = @; }; f@(0);\n', KERNEL + '    __shared__ float s[32];\n', '}\n'),
+    'lambdas': repeat('    auto f@ = [=](int i) { s[i] = @; }; f@(0);\n', KERNEL + '    __shared__ float s[32];\n',
+                      '}\n'),
     'early returns': repeat('    if (x[0] == @) return;\n', KERNEL, '    __syncthreads();\n}\n'),
     'new, delete, malloc, free': repeat('    int *p@ = new int[4]; delete[] p@; free(malloc(@));\n', KERNEL, '}\n'),
     'inline PTX': repeat('    asm volatile("mov.u32 %0, %1;" : "=r"(y) : "r"(@));\n', KERNEL + '    int y;\n', '}\n'),
-    'variables without a value': repeat('    float v@; if (x[0] > @) v@ = 1; else v@ = 2; x[0] += v@;\n', KERNEL, '}\n'),
+    'variables without a value': repeat('    float v@; if (x[0] > @) v@ = 1; else v@ = 2; x[0] += v@;\n', KERNEL,
+                                        '}\n'),
     'a table': repeat('@.5f, ', '__constant__ float table[] = {', '};\n'),
     'a long line': repeat('x += @; ', 'int f(int x) { ', 'return x; }\n'),
     'a long condition': repeat('x < @ && ', 'bool f(int x) { return ', 'true; }\n'),
@@ -96,7 +98,8 @@ def size_for(make, count):
 
 if __name__ == '__main__':
     count = int(sys.argv[1]) if len(sys.argv) > 1 else 1_000_000
-    print(f'Seconds of CPU time for sources of {count/1e6:g} MB and of a quarter of it, Python {sys.version.split()[0]}')
+    python = sys.version.split()[0]
+    print(f'Seconds of CPU time for sources of {count/1e6:g} MB and of a quarter of it, Python {python}')
     print(f'{"":34}{"a quarter":>12}{"all":>9}')
     for kind, make in KINDS.items():
         part, whole = (seconds(make(size_for(make, o))) for o in (count//4, count))

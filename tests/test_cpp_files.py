@@ -7,7 +7,7 @@ import torch
 from gridstride.cpp import cuda_kernel, emulator, load_cuda
 from gridstride.cpp.__main__ import main
 from gridstride.cpp.build import CompilerMissing, compiler
-from gridstride.cpp.compile_errors import CompileError, CompileWarning
+from gridstride.cpp.compile_errors import CompileError
 from gridstride.cpp.program import run
 from gridstride.cpp.rewrite import to_cpp
 from gridstride.cpp.variables import shared_variables
@@ -50,13 +50,15 @@ def test_extern_device_variables_mean_one_variable_in_all_files(tmp_path, capfd)
             'namespace deep { extern __device__ float w[]; extern __managed__ int m; }\n' \
             'extern __device__ const float c[2];\n'
     main = '#include <cstdio>\n#include "sub/names.h"\n__constant__ int tau;\n' \
-           'extern __device__ int alone; void set();\n__device__ float later[2]; __device__ const float c[2] = {7, 8};\n' \
+           'extern __device__ int alone; void set();\n' \
+           '__device__ float later[2]; __device__ const float c[2] = {7, 8};\n' \
            '__global__ void show() {\n' \
            '    printf("%d %g %d %d %g\\n", tau, deep::w[2], deep::m, alone, later[1]); alone = 9; }\n' \
            'int main() { int t = 3; cudaMemcpyToSymbol(tau, &t, sizeof t); set(); show<<<1, 1>>>();\n' \
            '    cudaDeviceSynchronize(); set(); }\n'
     other = '#include <cstdio>\n#include "sub/names.h"\n__device__ int alone = 4;\n' \
-            'namespace deep { __device__ float w[3] = {1, 2, 3}; __managed__ int m; }\nextern __device__ float later[2];\n' \
+            'namespace deep { __device__ float w[3] = {1, 2, 3}; __managed__ int m; }\n' \
+            'extern __device__ float later[2];\n' \
             '__global__ void put() { printf("%d %g %d\\n", tau, c[1], alone); later[1] = 6; }\n' \
             'void set() { deep::m = 5; put<<<1, 1>>>(); cudaDeviceSynchronize(); }\n'
     write(tmp_path, sub_of_names__h=names)
@@ -78,7 +80,11 @@ struct Deep : Pool {
     __device__ void out();
 };
 __device__ void Deep::out() { free(2); }
-template <class T> struct Arena { T x; __device__ T *malloc(int n) { return &x + n; } __device__ T *get() { return malloc(0); } };
+template <class T> struct Arena {
+    T x;
+    __device__ T *malloc(int n) { return &x + n; }
+    __device__ T *get() { return malloc(0); }
+};
 namespace ns { __device__ int malloc(int n) { return n + 1; } __device__ int call() { return malloc(2); } }
 struct Owner {
     int *p;
@@ -170,13 +176,14 @@ def test_a_finding_in_a_header_names_the_header_and_its_own_line(tmp_path, in_un
 
 def test_a_line_of_the_only_file_has_no_file_in_front():
     with pytest.raises(KernelError) as e:
-        run('__global__ void k(int *x) { x[0] = 1 / x[1]; }\nint main() { k<<<1, 1>>>(nullptr); return cudaDeviceSynchronize'
-            '(); }', 'alone')
+        run('__global__ void k(int *x) { x[0] = 1 / x[1]; }\n'
+            'int main() { k<<<1, 1>>>(nullptr); return cudaDeviceSynchronize(); }', 'alone')
     assert e.value.file == 'alone.cu' and 'line 1: ' in str(e.value)
 
 
 def test_an_error_in_a_header_is_told_at_its_line(tmp_path):
-    write(tmp_path, sub_of_bad__cuh='#pragma once\n\nstatic float f(float x) { return x; }\nstatic missing_type_t table;\n')
+    bad = '#pragma once\n\nstatic float f(float x) { return x; }\nstatic missing_type_t table;\n'
+    write(tmp_path, sub_of_bad__cuh=bad)
     with pytest.raises(CompileError) as e:
         run('#include <cstdio>\n\n#include "sub/bad.cuh"\nint main() {}\n', 'main', folder=tmp_path)
     assert (e.value.file, e.value.line) == ('sub/bad.cuh', 4) and 'static missing_type_t table;' in str(e.value)
@@ -221,7 +228,8 @@ def test_variables_that_nobody_sets_are_warned_of_with_file_and_line(tmp_path):
         '    return s.ms', '    int y; fill(&y, argc); int z; n += z;\n    return y == 77 || s.ms')
     write(tmp_path, doubtful__h='#pragma once\ninline int g(int x) {\n    if (x = 3) return 1;\n    return 2;\n}\n',
           main__cu=main)
-    told = subprocess.run([sys.executable, '-m', 'gridstride.cpp', str(tmp_path/'main.cu')], capture_output=True, text=True)
+    command = [sys.executable, '-m', 'gridstride.cpp', str(tmp_path/'main.cu')]
+    told = subprocess.run(command, capture_output=True, text=True)
     first = next(o for o in told.stderr.splitlines() if 'CompileWarning' in o)
     line = main[: main.index('int y;')].count('\n') + 1
     said = re.findall(r'(\w+\.\w+), line (\d+): (.*)', told.stderr)
@@ -238,8 +246,10 @@ HOST = 'void go(torch::Tensor x) {\r\n    put<<<1, 1>>>(x.data_ptr<int>());\r\n}
 @pytest.mark.takes(15)
 def test_byte_order_marks_and_line_ends_of_windows(tmp_path, capfd):
     "In a program, its headers and its other files, and in sources from Python"
-    program = ('\ufeff#include <cstdio>\r\n#include "put.cuh"\r\nint three();\r\n#define PUT(x) \\\r\n    put<<<1, 1>>>(x)\r\n'
-               'int main() {\r\n    int *d, h; cudaMalloc(&d, 4); PUT(d); cudaMemcpy(&h, d, 4, cudaMemcpyDeviceToHost);\r\n'
+    program = ('\ufeff#include <cstdio>\r\n#include "put.cuh"\r\nint three();\r\n'
+               '#define PUT(x) \\\r\n    put<<<1, 1>>>(x)\r\n'
+               'int main() {\r\n    int *d, h; cudaMalloc(&d, 4); PUT(d);\r\n'
+               '    cudaMemcpy(&h, d, 4, cudaMemcpyDeviceToHost);\r\n'
                '    printf("%d %d\\n", h, three());\r\n}\r\n')
     write(tmp_path, put__cuh=MARKED, main__cu=program, more__cpp='\ufeffint three() { return 3; }\r\n')
     assert main([str(tmp_path/'main.cu'), str(tmp_path/'more.cpp')]) == 0

@@ -1,5 +1,5 @@
-"""The front end of CUDA C takes work in proportion to the source: it counts the lines of Python that run for a source of
-n, 2n and 4n pieces. Of linear work the second difference is twice the first."""
+"""The front end of CUDA C takes work in proportion to the source: counted are the lines of Python that run for a source
+of n, 2n and 4n pieces. Of linear work the second difference is twice the first."""
 import importlib.util, sys
 from pathlib import Path
 

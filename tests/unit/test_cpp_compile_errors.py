@@ -32,8 +32,8 @@ def test_who_led_there(log, want): assert read_log(log, 'mine.cu') == [(*want, '
 
 
 def test_an_error_in_a_header_of_the_learners_names_the_header():
-    log = ("In file included from all.cuh:2,\n                 from mine.cu:1:\nsub/bad.cuh:2:8: error: 'T' does not name "
-           "a type\n/usr/h.h:1:1: error: more\nmine.cu:3:1: error: most\n")
+    log = ("In file included from all.cuh:2,\n                 from mine.cu:1:\n"
+           "sub/bad.cuh:2:8: error: 'T' does not name a type\n/usr/h.h:1:1: error: more\nmine.cu:3:1: error: most\n")
     assert read_log(log, 'mine.cu', others={'sub/bad.cuh': ''}) == [
         (2, 8, "'T' does not name a type", None, 'sub/bad.cuh'), (1, 0, 'more', None, ''), (3, 1, 'most', None, '')]
     e = CompileError(SRC, 'mine.cu', log, others={'sub/bad.cuh': 'int a;\nstatic T x;'})
