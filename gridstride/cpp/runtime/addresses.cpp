@@ -95,8 +95,8 @@ void to_device(void *p, size_t bytes, bool is_pointer) {
     std::lock_guard<std::mutex> one(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
         const Module *m = module_at(w);
-        if (m && ((is_pointer && !m->plain) || m->code.has(w) || m->tables.has(w)) && !of_device.count(w) && !is_registered(w) &&
-            !is_in_shared_memory(w))
+        const bool given = m && ((is_pointer && !m->plain) || m->code.has(w) || m->tables.has(w));
+        if (given && !of_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
             w += m->away - m->all.from;
     });
 }
