@@ -427,7 +427,7 @@ def test_lanes_and_masks(wrong):
     assert '0xffff' in str(e) and e.thread==(16,0,0) and '__shfl_sync' in text_of(e.line)
 
 CRASHES = [('go_null', (torch.zeros(64),), MemcheckError, 'null pointer', 'p[threadIdx.x] = 1;'),
-           ('go_deep', (torch.zeros(64),), KernelCrash, 'stack is full', None),
+           ('go_deep', (torch.zeros(64),), KernelCrash, 'local variables of a thread', None),
            ('go_divides', (torch.zeros(4), 0), KernelCrash, 'divided by zero',
             'if (threadIdx.x == 2) out[0] = 7 / by;'),
            ('go_aborts', (), KernelCrash, r'abort\(\) was called', 'if (t == 3) abort();'),
