@@ -3,6 +3,7 @@
 import ast
 import os
 import re
+import tokenize
 from pathlib import Path
 from typing import NamedTuple
 
@@ -35,41 +36,106 @@ def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
     return leaderboard, gpus
 
 
-def _is_kernel(decorator):
-    "Does it make a kernel of Triton or Numba: @triton.jit, @cuda.jit(...)?"
+def _modules(tree):
+    "{name: what it was imported as}: {'tl': 'triton.language', 'jit': 'numba.jit'}"
+    res = {}
+    for n in ast.walk(tree):
+        if isinstance(n, ast.Import):
+            res |= {a.asname: a.name for a in n.names if a.asname}
+        elif isinstance(n, ast.ImportFrom):
+            res |= {a.asname or a.name: f'{n.module}.{a.name}' for a in n.names}
+    return res
+
+
+def _is_kernel(decorator, modules):
+    "Does it make a kernel of Triton or Numba: @triton.jit, @cuda.jit(...), by whatever name it was imported?"
     f = decorator.func if isinstance(decorator, ast.Call) else decorator
-    if isinstance(f, ast.Attribute):
-        of = f.value.attr if isinstance(f.value, ast.Attribute) else getattr(f.value, 'id', '')
-        return f.attr == 'jit' and of in ('triton', 'cuda')
-    return isinstance(f, ast.Name) and f.id == 'jit'
+    said = ast.unparse(f)
+    first, *rest = said.split('.')
+    names = '.'.join([modules.get(first, 'triton.jit' if said == 'jit' else first), *rest]), said
+    return any(re.fullmatch(r'(?:.*\.)?(?:triton|cuda)\.jit', o) for o in names)
 
 
 _CUDA = re.compile(
-    r'__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)'
+    r'__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\b(?!\s*##)'
 )
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/', re.S)
+
+
+def _strings(tree):
+    "The strings of a program, without those that are statements: docstrings, and what was commented out"
+    unused = {id(n.value) for n in ast.walk(tree) if isinstance(n, ast.Expr)}
+    found = (n for n in ast.walk(tree) if isinstance(n, ast.Constant) and id(n) not in unused)
+    return [n.value for n in found if isinstance(n.value, str)]
 
 
 def kernels_of(
     tree,  # of `ast`
 ) -> tuple:  # of names
-    "The kernels that a program defines: functions under `jit`, and `__global__` functions in its texts"
-    res = []
-    for n in ast.walk(tree):
-        if isinstance(n, ast.FunctionDef) and any(map(_is_kernel, n.decorator_list)):
-            res.append(n.name)
-        elif isinstance(n, ast.Constant) and isinstance(n.value, str):
-            res += _CUDA.findall(n.value)
-    return tuple(dict.fromkeys(res))
+    "The kernels that a program defines: functions under `jit`, and `__global__` functions in its strings"
+    modules = _modules(tree)
+    functions = (n for n in ast.walk(tree) if isinstance(n, ast.FunctionDef))
+    res = [f.name for f in functions if any(_is_kernel(o, modules) for o in f.decorator_list)]
+    return tuple(dict.fromkeys([*res, *cuda_kernels(tree)]))
+
+
+def cuda_kernels(
+    tree,  # of `ast`
+) -> list:  # of names
+    "The `__global__` functions in the strings of a program, comments left out"
+    return [name for text in _strings(tree) for name in _CUDA.findall(_COMMENT.sub(' ', text))]
+
+
+# A name may be bound anywhere outside of functions and classes: within `if`, `try`, `with` or `for`, by an assignment
+# with or without an annotation, in an unpacked tuple, or by an import.
+_SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
+
+
+def _in_module(node):
+    "All nodes below one, without what functions and classes, or a program that is run by itself, contain"
+    for child in ast.iter_child_nodes(node):
+        yield child
+        if not (isinstance(child, _SCOPES) or _is_main(child) or _is_declared(child)):
+            yield from _in_module(child)
+
+
+def _is_main(node):
+    "Is it `if __name__ == '__main__'`? Whoever imports the file does not run what follows"
+    return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "__name__ == '__main__'"
+
+
+def _is_declared(node):
+    "Is it an annotation without a value, which binds nothing?"
+    return isinstance(node, ast.AnnAssign) and node.value is None
+
+
+def _bound(node):
+    "The names that one node binds"
+    if isinstance(node, _SCOPES[:3]):
+        return [node.name]
+    if isinstance(node, (ast.Import, ast.ImportFrom)):
+        return [a.asname or a.name.split('.')[0] for a in node.names]
+    return [node.id] if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Store) else []
+
+
+def _global_names(tree):
+    "The names that functions declare `global`, and keys that are set in `globals()`"
+    res = {o for n in ast.walk(tree) if isinstance(n, ast.Global) for o in n.names}
+    keys = (
+        n.slice
+        for n in ast.walk(tree)
+        if isinstance(n, ast.Subscript) and isinstance(n.ctx, ast.Store) and ast.unparse(n.value) == 'globals()'
+    )
+    return res | {k.value for k in keys if isinstance(k, ast.Constant)}
 
 
 def _form(tree, name):
     "Which of the two forms a program has"
-    there = {n.name for n in tree.body if isinstance(n, (ast.FunctionDef, ast.ClassDef))}
-    there |= {t.id for n in tree.body if isinstance(n, ast.Assign) for t in n.targets if isinstance(t, ast.Name)}
-    there |= {a.asname or a.name for n in tree.body if isinstance(n, ast.ImportFrom) for a in n.names}
-    found = [o for o in ('custom_kernel', 'ModelNew') if o in there]
+    there = {o for n in _in_module(tree) for o in _bound(n)}
+    found = [o for o in ('custom_kernel', 'ModelNew') if o in there | _global_names(tree)]
     if not found:
-        said = f'it defines {", ".join(sorted(there))}' if there else 'it defines nothing'
+        shown = sorted(there - {a for n in ast.walk(tree) if isinstance(n, ast.Import) for a in _bound(n)})
+        said = f'it defines {", ".join(shown)}' if shown else 'it defines nothing'
         ask = 'a submission has `def custom_kernel(data): ...`, or `class ModelNew(torch.nn.Module)`'
         raise FormError(f'{name}: {said}; {ask}')
     _look_at_parameters(tree, name)
@@ -77,13 +143,20 @@ def _form(tree, name):
 
 
 def _look_at_parameters(tree, name):
-    "`FormError` if `custom_kernel` cannot be called with one argument"
-    for f in (n for n in tree.body if isinstance(n, ast.FunctionDef) and n.name == 'custom_kernel'):
-        takes, needs = [*f.args.posonlyargs, *f.args.args], f.args.kw_defaults.count(None)
-        if len(takes) - len(f.args.defaults) > 1 or needs or not (takes or f.args.vararg):
-            has = ', '.join(o.arg for o in [*takes, *f.args.kwonlyargs]) or 'nothing'
-            asked = 'it is called with one argument: the input, or a tuple of them (`a, b = data`)'
-            raise FormError(f'{name}, line {f.lineno}: custom_kernel takes {has}; {asked}')
+    "`FormError` if no `custom_kernel` can be called with one argument; decorators may change what one takes"
+    of_name = [n for n in _in_module(tree) if 'custom_kernel' in _bound(n)]
+    plain = [n for n in of_name if isinstance(n, ast.FunctionDef) and not n.decorator_list]
+    if plain and len(plain) == len(of_name) and not any(map(_takes_one, plain)):
+        f = plain[0]
+        has = ', '.join(o.arg for o in [*f.args.posonlyargs, *f.args.args, *f.args.kwonlyargs]) or 'nothing'
+        asked = 'it is called with one argument: the input, or a tuple of them (`a, b = data`)'
+        raise FormError(f'{name}, line {f.lineno}: custom_kernel takes {has}; {asked}')
+
+
+def _takes_one(f):
+    "Can a function be called with one argument?"
+    takes, needs = [*f.args.posonlyargs, *f.args.args], f.args.kw_defaults.count(None)
+    return len(takes) - len(f.args.defaults) <= 1 and not needs and bool(takes or f.args.vararg)
 
 
 def read_submission(
@@ -96,15 +169,15 @@ def read_submission(
         ask = 'the path of a file, or its text; `write_submission` makes one of a function'
         raise TypeError(f'a submission is {ask}. This is of type {type(source).__name__}')
     if isinstance(source, str) and '\n' in source:
-        text, name = source, 'submission.py'
+        text, name = source.removeprefix('\ufeff'), 'submission.py'
     else:
         text, name = _text_of(Path(source)), Path(source).name
     try:
         tree = ast.parse(text)
     except SyntaxError as e:
         raise FormError(f'{name}, line {e.lineno}: {e.msg}: {(e.text or "").strip()}') from None
-    except ValueError as e:
-        raise FormError(f'{name}: {e}') from None
+    except (ValueError, RecursionError, MemoryError) as e:
+        raise FormError(f'{name}: {e or "it is nested too deeply"}') from None
     return Submission(text, name, *read_head(text), _form(tree, name), kernels_of(tree))
 
 
@@ -113,6 +186,9 @@ def _text_of(path):
         what = 'a folder' if os.path.isdir(path) else 'no file'
         raise FormError(f'{str(path)[:80]} is {what}; give the path of a submission, or its text (some lines)')
     try:
-        return path.read_text(encoding='utf-8')
+        with tokenize.open(path) as f:  # knows byte order marks, and lines such as `# coding: latin-1`
+            return f.read()
     except UnicodeDecodeError as e:
         raise FormError(f'{path.name} is no text in UTF-8: {e.reason} at byte {e.start}') from None
+    except SyntaxError as e:
+        raise FormError(f'{path.name} is no text in UTF-8: {e.msg}') from None

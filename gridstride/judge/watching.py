@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 import tempfile
+import threading
 import time
 from collections.abc import Mapping
 
@@ -63,10 +64,48 @@ def _asked_by_submission():
 
 
 def own_threads(before):
-    "Where new threads are at work in the submission, as text; libraries keep some of their own"
-    new = (f for ident, f in sys._current_frames().items() if ident not in before)
-    own = ([o for o in _stack(f) if not o.f_code.co_filename.startswith(_LIBRARIES)] for f in new)
-    return '; '.join(f'{os.path.basename(o[0].f_code.co_filename)}, line {o[0].f_lineno}' for o in own if o)
+    """Where new threads are at work in the submission, as text; libraries keep some of their own
+
+    A thread that waits for an order, such as a worker at its queue, is not at work."""
+    new = {ident: f for ident, f in sys._current_frames().items() if ident not in before}
+    own = [_own_frame(f) for ident, f in new.items() if not _waits(ident, f)]
+    return '; '.join(f'{os.path.basename(o.f_code.co_filename)}, line {o.f_lineno}' for o in own if o)
+
+
+def own_threads_soon(before):
+    "`own_threads`, when those that are about to wait have had a moment to do so"
+    end = time.monotonic() + _MOMENT
+    while (text := own_threads(before)) and time.monotonic() < end:
+        time.sleep(_MOMENT / 20)
+    return text
+
+
+_MOMENT = 0.02  # seconds in which a worker that has given its answer comes back to its queue
+_WAITING = 'threading.py', 'queue.py', 'selectors.py'
+# Linux's calls that only another thread ends: (number on x86_64 or ARM, the argument that is its limit of time)
+_ENDLESS = {('202', 4), ('98', 4), ('0', None), ('63', None)}  # futex, which locks and queues wait in; read, of a pipe
+
+
+def _own_frame(frame):
+    "The innermost frame of a thread that is the submission's; None if there is none"
+    return next((o for o in _stack(frame) if not o.f_code.co_filename.startswith(_LIBRARIES)), None)
+
+
+def _waits(ident, frame):
+    "Whether a thread waits for another one: in Python's own modules, or in a system call that nothing but others ends"
+    if os.path.basename(frame.f_code.co_filename) in _WAITING and frame.f_code.co_filename.startswith(_LIBRARIES):
+        return True
+    return any(t.ident == ident and _is_blocked(t.native_id) for t in threading.enumerate())
+
+
+def _is_blocked(thread):
+    "Whether a thread is in a system call that has no end of its own; False where the system does not say"
+    try:
+        with open(f'/proc/self/task/{thread}/syscall') as f:
+            words = f.read().split()
+    except OSError:
+        return False
+    return any(words[:1] == [n] and (at is None or words[at] == '0x0') for n, at in _ENDLESS)
 
 
 def _stack(frame):

@@ -13,7 +13,7 @@ import torch
 
 from . import wire
 from .machines import IDLE, Cpu, Gpu, Pool, leaves
-from .watching import Guard, Teller, own_threads, watch
+from .watching import Guard, Teller, own_threads, own_threads_soon, watch
 
 _FILE = 'submission.py'
 
@@ -89,13 +89,15 @@ class _Worker:
         sys.modules['submission'] = module
         sys.path.insert(0, os.getcwd())
         with open(_FILE, encoding='utf-8') as f:
-            exec(compile(f.read(), module.__file__, 'exec'), vars(module))
+            exec(compile(f.read(), module.__file__, 'exec', dont_inherit=True), vars(module))
         self.f = self._function(module, header)
         self.report()
         wire.send(self.sock, dict(op='loaded'))
 
     def _function(self, module, header):
         "What is called with the data"
+        if header['form'] not in vars(module):
+            raise NameError(f"{header['form']} is not defined when the import ends")
         if header['form'] == 'custom_kernel':
             return module.custom_kernel
         model = module.ModelNew(*header['init']).eval()
@@ -111,14 +113,16 @@ class _Worker:
     def call(self, header, blobs):
         "One call: the answer at once, then what was seen, and the inputs as they are now"
         data = self.pool.data(header, blobs)
-        threads = set(sys._current_frames())
+        before = set(sys._current_frames())
         IDLE[:] = [True] * header.get('idle', False)
         with torch.no_grad():
             answer = self.device.call(self.f, data)
-        threads = own_threads(threads)
+        threads = own_threads(before)
         with torch._C.DisableTorchFunction():
             self.last, odd = _inspect(answer, data, header['writes'])
             copies, facts = self.device.take(self.last)
+            if threads:  # the answer is what it was at the call's return
+                copies, threads = [x.clone() for x in copies], own_threads_soon(before)
             self.give('answer', copies, {**facts, **odd, 'threads': threads})
             self.report()
             wire.send(self.sock, dict(op='inputs'), [wire.bytes_of(self.device.here(x)) for x in leaves(data)])
