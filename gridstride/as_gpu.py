@@ -235,6 +235,13 @@ def _swap(stack, owner, name, new):
     stack.callback(lambda: delattr(owner, name) if old is missing else setattr(owner, name, old))
 
 
+def _put(stack, name, module):
+    "`import name` gives `module` until the stack ends"
+    old = sys.modules.get(name)
+    sys.modules[name] = module
+    stack.callback(lambda: sys.modules.pop(name, None) if old is None else sys.modules.update({name: old}))
+
+
 def _for_a_gpu(simulated, original):
     "`vectorize`: the simulator's where the target is a GPU, else Numba's own"
 
@@ -280,8 +287,8 @@ class _Standins:
 class _AtImport:
     "A finder of modules that knows Triton alone: as soon as it is imported, kernels are checked"
 
-    def __init__(self, swap):
-        self.swap = swap
+    def __init__(self, stack):
+        self.stack = stack
 
     def find_spec(self, name, path=None, target=None):
         if name != 'triton':
@@ -294,9 +301,13 @@ class _AtImport:
         return spec
 
     def patch(self, triton):
-        from .tile import plain
+        from .tile import plain, profiler
 
-        plain.patch(triton, self.swap)
+        plain.patch(triton, lambda *what: _swap(self.stack, *what))
+        found = profiler.modules()
+        for name, module in found.items():
+            _put(self.stack, name, module)
+        _swap(self.stack, triton, 'profiler', found['triton.profiler'])
 
 
 def _not_for_torch(original):
@@ -312,7 +323,7 @@ def _not_for_torch(original):
 
 def _triton(stack):
     "`import triton` gives kernels that are checked on the CPU"
-    finder = _AtImport(lambda *what: _swap(stack, *what))
+    finder = _AtImport(stack)
     if 'triton' in sys.modules:
         finder.patch(sys.modules['triton'])
         return

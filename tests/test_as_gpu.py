@@ -296,6 +296,38 @@ ms = triton.testing.do_bench(lambda: twice[lambda m: (triton.cdiv(100, m['B']),)
 quantiles = triton.testing.do_bench(lambda: None, quantiles=[.5, .2, .8])
 print(torch.equal(out, 2*x), ms > 0, len(quantiles), twice.best_config.kwargs, triton.next_power_of_2(100))
 """
+PROFILED = """
+import torch, triton, triton.language as tl
+import triton.profiler
+import triton.profiler as proton
+import triton.profiler.language as pl
+from triton.profiler import viewer
+
+@triton.jit
+def one(out_ptr):
+    with pl.scope('all'):
+        pl.enter_scope('a')
+        tl.store(out_ptr, 1.)
+        pl.exit_scope('a')
+
+@proton.profile(name='p')
+@proton.scope('f', {'flops': 2.})
+def launch(out):
+    with proton.cpu_timed_scope('b'), proton.state('c'):
+        one[1,](out)
+    return out.item()
+
+session = triton.profiler.start('profile', hook='triton')
+proton.deactivate(session)
+proton.activate()
+scope = proton.enter_scope('d', metrics={'bytes': 4})
+print(launch(torch.zeros(1, device='cuda')))
+proton.exit_scope()
+proton.finalize()
+tree, metrics = viewer.parse(['time/ms'], 'profile.hatchet')
+viewer.print_tree(tree, metrics)
+print(session, metrics, proton.data.get(session))
+"""
 HIDDEN = """
 import sys
 
@@ -324,6 +356,36 @@ def test_import_triton_without_triton(tmp_path):
     env = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1]), GRIDSTRIDE_BACKEND='sim')
     r = subprocess.run([sys.executable, tmp_path / 'p.py'], env=env, text=True, capture_output=True)  # no warm one
     assert r.stdout.splitlines()[-2:] == ["True True 3 {'B': 32} 128", 'False'], r
+
+
+def test_tritons_profiler_records_nothing(tmp_path):
+    pytest.importorskip('triton')
+    (tmp_path / 'p.py').write_text(PROFILED)
+    r = run('p.py', folder=tmp_path)
+    *_, said, one, last = r.stdout.splitlines()
+    assert r.stdout.count('triton.profiler') == 1 and 'triton.profiler records nothing' in said, r
+    assert (one, last) == ('1.0', "0 ['time/ms'] []") and not [*tmp_path.glob('*.hatchet')]
+
+
+def test_tritons_profiler_without_triton(tmp_path):
+    (tmp_path / 'p.py').write_text(f'{HIDDEN}{PROFILED}')
+    env = dict(os.environ, PYTHONPATH=str(Path(__file__).parents[1]), GRIDSTRIDE_BACKEND='sim')
+    r = subprocess.run([sys.executable, tmp_path / 'p.py'], env=env, text=True, capture_output=True)
+    assert r.stdout.splitlines()[-2:] == ['1.0', "0 ['time/ms'] []"], r
+
+
+def test_tritons_profiler_is_its_own_again():
+    pytest.importorskip('triton')
+    import importlib
+
+    with as_gpu.as_gpu():
+        import triton.profiler as ours
+
+        specs = importlib.import_module('triton.profiler.specs')
+        assert ours.stands_in and specs.max_bps('CUDA', '90', 5120, 2619000) > 0
+    import triton.profiler as theirs
+
+    assert not hasattr(sys.modules['triton.profiler'], 'stands_in') and not hasattr(theirs, 'stands_in')
 
 
 def test_triton_is_its_own_again_and_torchs_kernels_are_tritons():

@@ -5,7 +5,7 @@ import sys
 import types
 from time import perf_counter
 
-from . import language, libdevice, standin
+from . import language, libdevice, profiler, standin
 from .rebind import unwrapped
 
 __all__ = ['patch', 'standins', 'do_bench']
@@ -216,11 +216,12 @@ def standins():
     triton.testing, triton.runtime, triton.__path__, triton.__version__ = testing, runtime, [], '3.7.1'
     extra = _module('triton.language.extra', libdevice=libdevice)
     tools = _module('triton.tools', tensor_descriptor=tensor_descriptor)
-    triton.tools = tools
+    profiling = profiler.modules()
+    triton.tools, triton.profiler = tools, profiling['triton.profiler']
     return {
         'triton': triton, 'triton.language': language, 'triton.testing': testing, 'triton.runtime': runtime,
         'triton.language.extra': extra, 'triton.language.extra.libdevice': libdevice,
         'triton.language.extra.cuda': _module('triton.language.extra.cuda', libdevice=libdevice),
         'triton.language.extra.cuda.libdevice': libdevice, 'triton.tools': tools,
-        'triton.tools.tensor_descriptor': tensor_descriptor,
+        'triton.tools.tensor_descriptor': tensor_descriptor, **profiling,
     }  # fmt: skip

@@ -1,0 +1,123 @@
+"""What `import triton.profiler` finds in a program that runs under `gridstride.as_gpu`: the program runs, and the
+profiler records nothing, as there is no GPU whose kernels it could time.
+
+The functions have the names and the arguments of Triton's profiler, Proton. Its modules that need no GPU, such as
+`triton.profiler.specs`, stay Triton's where Triton is installed."""
+
+import functools
+import itertools
+import sys
+import types
+from contextlib import ContextDecorator
+from importlib.util import find_spec
+
+__all__ = ['modules']
+
+_sessions = itertools.count()
+_said = []  # whether the line was printed
+
+
+def _say_once():
+    if not _said:
+        _said.append(True)
+        print('gridstride: triton.profiler records nothing: no kernel runs on a GPU here')
+
+
+def start(name=None, *, context='shadow', data='tree', backend=None, mode=None, hook=None):
+    "The number of a session, which records nothing"
+    _say_once()
+    return next(_sessions)
+
+
+def _nothing(*args, **kwargs):
+    "Nothing: no session records anything"
+
+
+def profile(func=None, **options):
+    "A decorator that starts a session around each call"
+    if func is None:
+        return functools.partial(profile, **options)
+
+    @functools.wraps(func)
+    def wrapper(*args, **kwargs):
+        start(**options)
+        return func(*args, **kwargs)
+
+    return wrapper
+
+
+class scope(ContextDecorator):
+    "What a `with` block enters, or a decorator of a function; nothing is recorded"
+
+    def __init__(self, name='', metrics=None):
+        self.name, self.metrics = name, metrics
+
+    def __enter__(self):
+        return self
+
+    def __exit__(self, *error):
+        return None
+
+
+class Hook:
+    "The base of a program's own hooks, none of which is called"
+
+
+def parse(metrics, filename, *args, **options):
+    "No profile, and the metrics that were to be shown"
+    _say_once()
+    return None, metrics
+
+
+def read(filename):
+    "No profile"
+    return parse(None, filename) + (None, None)
+
+
+def _module(name, **names):
+    found = types.ModuleType(f'triton.profiler.{name}'.rstrip('.'))
+    vars(found).update(names)
+    return found
+
+
+def _below():
+    "{name: module} of what is under `triton.profiler`"
+    hooks = dict.fromkeys(('LaunchHook', 'InstrumentationHook', 'HookManager'), Hook)
+    data = dict(
+        get=lambda session=0, phase=0: [],
+        get_msgpack=lambda session=0, phase=0: b'',
+        advance_phase=lambda session=0: 0,
+        is_phase_complete=lambda session=0, phase=0: True,
+        clear=_nothing,
+    )
+    return dict(
+        viewer=_module('viewer', parse=parse, read=read, print_tree=_nothing, show_metrics=_nothing),
+        language=_module('language', scope=scope, **dict.fromkeys(_IN_KERNELS, _nothing)),
+        hooks=_module('hooks', Hook=Hook, **hooks),
+        context=_module('context', depth=lambda session=0: 0),
+        data=_module('data', **data),
+    )
+
+
+_IN_KERNELS = 'record enter_scope exit_scope enable_semantic disable_semantic'.split()
+_RECORDING = 'activate deactivate finalize enter_scope exit_scope enter_state exit_state'.split()
+
+
+def _folders():
+    "Where Triton's own modules of the profiler are, if it is installed"
+    triton = sys.modules.get('triton')
+    if triton is None or getattr(triton, 'stands_in', False):
+        return []
+    spec = find_spec('triton.profiler')
+    return list(spec.submodule_search_locations or []) if spec else []
+
+
+def modules():
+    "{name: module}: the profiler, and what is below it"
+    below = _below()
+    names = dict.fromkeys(_RECORDING, _nothing) | dict(
+        start=start, profile=profile, scope=scope, cpu_timed_scope=scope, state=scope, metadata_state=scope
+    )
+    found = _module('', **names, **below, DEFAULT_PROFILE_NAME='proton')
+    found.__path__, found.stands_in = _folders(), True
+    return {'triton.profiler': found} | {f'triton.profiler.{k}': v for k, v in below.items()}
