@@ -208,7 +208,7 @@ class Racecheck:
         if recent.any():
             writer = shadow.writer[off]
             bad = self.unordered(run, lanes, recent, wrote, writer)
-            for i in bad[np.argsort(shadow.atomic[off[bad]], kind='stable')]:
+            for i in bad[np.argsort(shadow.atomic[off[bad]], kind='stable')] if bad.size else ():
                 race = partial(self.race, run, lanes, v, off, i, wrote, writer, 'written', 'read', site)
                 self.hold(run, v, off[i], run.g.id[lanes[i]], race) if shadow.atomic[off[i]] else race()
         self.remember_readers(run, shadow, lanes, off, settled)
@@ -288,7 +288,7 @@ class Racecheck:
         if recent.any():
             for reader in (shadow.lo[off], shadow.hi[off]):
                 bad = self.unordered(run, lanes, recent, time, reader >> 32)
-                for i in bad[np.unique(reader[bad], return_index=True)[1]]:
+                for i in bad[np.unique(reader[bad], return_index=True)[1]] if bad.size else ():
                     race = partial(
                         self.race, run, lanes, v, off, i, reader & (2**32 - 1), reader >> 32, 'read', now, site
                     )

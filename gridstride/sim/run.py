@@ -2,6 +2,7 @@
 
 import linecache
 import time
+from functools import cached_property
 
 import numpy as np
 
@@ -34,7 +35,11 @@ class Run:
         self.cooperative = False  # must all blocks be on the device together?
         self.at_grid = set()  # blocks that are at the grid's barrier, where they run one by one
         self.never = None  # once all blocks on the device wait for ever: the code of the finding, and its fields
-        self.random = np.random.default_rng(settings.seed)
+
+    @cached_property
+    def random(self):
+        "Its random numbers, which only `order='shuffle'` takes: to make the generator takes longer than a small kernel"
+        return np.random.default_rng(settings.seed)
 
     def begin(self, g, alone):
         "Work on the group `g` from now on: new shared memory, new barriers; `alone`: as `Order.begin` has it"
@@ -68,8 +73,7 @@ class Run:
 
     def need_room(self, shared):
         "`LaunchError` if the launch is cooperative, and its blocks, of `shared` bytes each, are too many"
-        room = resident(self.block.size, shared)
-        if self.cooperative and self.grid.size > room:
+        if self.cooperative and self.grid.size > (room := resident(self.block.size, shared)):
             raise launch_error(self.kernel, 'cooperative_size', blocks=self.grid.size, resident=room)
 
     # Lanes

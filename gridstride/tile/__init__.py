@@ -6,8 +6,8 @@ arithmetic), `memory` (pointers, load, store, atomics), `descriptors` (blocks wi
 `shadow` (what the detectors remember), `language` (the names of `triton.language`; those of `shapes`, `elements`,
 `reductions`, `randoms`, `told`, `products` and `libdevice` are parts of it), `rewrite` and `rebind` (a function as
 Triton's compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what autotune does to
-arguments), `trace` (what it did), `standin` (what `from gridstride import triton` gives), `plain` (what `import
-triton` gives under `gridstride.as_gpu`).
+arguments), `trace` (what it did), `standin` (what `from gridstride import triton` gives), `plain` and `profiler`
+(what `import triton` and `import triton.profiler` give under `gridstride.as_gpu`).
 
 Why not on Triton's interpreter: that needs Triton, which is for Linux alone; it is silent about stores outside of an
 array, about races and masked lanes, does not round bf16, and knows no autotune. It is also slower: 0.57, 1.13 and 17 ms
