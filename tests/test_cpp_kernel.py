@@ -7,6 +7,7 @@ import numpy as np, pytest, torch
 from gridstride import cpp
 from gridstride.cpp import cuda_kernel, driver, kernel
 from gridstride.cpp.build import CompileError
+from gridstride.cpp.compile_errors import CompileWarning
 from gridstride.cpp.tokens import WrongSource
 from gridstride.cpp.kernel import Kernel, Kernels
 from gridstride.findings import *
@@ -739,6 +740,35 @@ def test_what_nvrtc_has_of_the_standard_library(body, refused):
         make = lambda: cuda_kernel(f'{headers}__global__ void k(int *x) {{ {body} }}')
         if not refused: return make()[1,1](torch.zeros(1).int())
         with pytest.raises(WrongSource, match=f'std::{refused} is of the host, and this runs on the GPU'): make()
+
+
+@pytest.mark.parametrize('call, mend', [
+    ('sleep(1)', '__nanosleep'), ('write(1, "x", 1)', 'printf'), ('std::_Exit(4)', '__trap'), ('raise(10)', '__trap'),
+    ('pthread_exit(nullptr)', '__trap'), ('getenv("HOME")', 'argument'), ('x[0] = 2 * rand()', 'curand_kernel'),
+    ('time(nullptr)', 'clock64'), ('execl("/bin/true", "true", nullptr)', 'host code'), ('NAP', '__nanosleep'),
+    ('auto f = &fork; f()', 'host code'), ('[&] { x[0] = open("a", 0); }()', 'host code')])
+def test_host_functions_in_device_code_are_refused(call, mend):
+    "With the line, and with what to write instead"
+    src = f'#include <unistd.h>\n#define NAP usleep(1)\n__global__ void k(int *x) {{\n    {call};\n}}'
+    with cpp.on_emulator(), pytest.raises(WrongSource) as e: cuda_kernel(src)
+    what, where = str(e.value).splitlines()
+    assert '__host__ function' in what and mend in what
+    assert where.strip() == f'k.cu, line 4: {call};'
+
+
+def test_a_lambda_for_the_gpu_calls_no_host_function_either():
+    lambdas = '__global__ void put(F f) { f(1); }\nvoid go() { put<<<1, 1>>>([=] __device__ (int i) { sleep(i); }); }'
+    with cpp.on_emulator(), pytest.raises(WrongSource, match='sleep is a __host__ function'):
+        cpp.load_cuda(f'#include <unistd.h>\ntemplate <class F> {lambdas}', funcs='go')
+
+
+def test_a_host_device_function_that_calls_a_host_function_is_warned_of():
+    src = ('#include <unistd.h>\n__host__ __device__ void nap(int n) { if (n) usleep(1); }\n'
+           '__global__ void k(int *x) { nap(0); x[0] = 1; }\nvoid own() { nap(1); }')
+    with cpp.on_emulator(), pytest.warns(CompileWarning, match='usleep is a __host__ .*\n.*k.cu, line 2'):
+        k, x = cuda_kernel(src), torch.zeros(1).int()
+    k[1,1](x)
+    assert x.item() == 1
 
 
 @pytest.mark.parametrize('n, line', [(4, None), (8, 9), (12, 9), (40000, 3)])

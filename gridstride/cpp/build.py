@@ -9,13 +9,14 @@ from . import headers
 from .absent import absent
 from .cache import TOLD, Built, build, cpu, first_use, folder_of, headers_hash, remembered, run_command
 from .callers import Unit, mark, without_marked, wrong_callers
-from .compile_errors import WARNINGS, CompileError, read_log, warn_of
+from .compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from .edits import NotEmulated
 from .includes import read_headers
-from .library import own_names, wrong_uses
+from .library import OwnNames, doubtful_uses, wrong_uses
 from .plain import FIRST, OUTPUT, is_plain
 from .rewrite import to_cpp
 from .variables import shared_variables
+from ..findings import warn_outside
 
 
 here = Path(__file__).parent
@@ -467,7 +468,7 @@ def emulate_rewritten(
     texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
     plain = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own.items()}
     originals = {**own, **given}
-    _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], takes)
+    doubtful = _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], others.values(), takes)
     # A finding shall know who called.
     own_to_it = 'static __attribute__((noinline)) ' if checks else 'static '
     alone = len(read) == 1 and not (own or others)
@@ -488,7 +489,11 @@ def emulate_rewritten(
         warn_of(without_marked(log), shown, file, {k: v for k, v in originals.items() if k != file})
 
     parts = tuple(compiled)[1:], hosts
-    return compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
+    built = compile_module(sources, name, flags, choose_headers(texts), fail, warn, sorted(others.items()), *parts)
+    for said, *where in doubtful:
+        (built.folder / TOLD).touch()  # it is told each time
+        warn_outside(CompileWarning(said), *where)
+    return built
 
 
 def _shared(src, units, folder, include):
@@ -499,15 +504,19 @@ def _shared(src, units, folder, include):
     return shared_variables(every) if any('extern' in o for o in every.values()) else ()
 
 
-def _refuse_library(units, takes):
-    "`WrongSource` for what device code uses of the host's libraries; what cannot be read, the compiler refuses"
+def _refuse_library(units, others, takes):
+    """`WrongSource` for what device code uses of the host's libraries; what cannot be read, the compiler refuses.
+
+    Returns what `doubtful_uses` gives."""
     try:
-        own = {name for unit in units for name in own_names(unit.text)}
+        own = OwnNames([*(unit.text for unit in units), *others])
         wrong = next((o for unit in units for o in wrong_uses(unit, own, takes)), None)
+        doubtful = [o for unit in units for o in doubtful_uses(unit, own)]
     except ValueError:
-        return
+        return []
     if wrong:
         raise wrong
+    return doubtful
 
 
 def _headers_of(sources, folder, include):

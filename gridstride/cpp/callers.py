@@ -307,8 +307,21 @@ def device_code(
 
     What stands in the parameters is evaluated where they are left out, if at all."""
     c = read(text).main
-    found = [(f.first, c.mate[f.p], _end(c, f.p)) for f in _declared(c) if f.defined and f.for_gpu]
-    return c, [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
+    return c, _bodies(c, lambda f: f.for_gpu)
+
+
+@lru_cache(16)
+def code_of_both(
+    text: str,  # C++ for the emulator
+):
+    "`device_code` for functions that are `__host__ __device__`"
+    c = read(text).main
+    return c, _bodies(c, lambda f: {'__host__', '__device__'} <= f.words)
+
+
+def _bodies(c, wanted):
+    found = [(f.first, c.mate[f.p], _end(c, f.p)) for f in _declared(c) if f.defined and wanted(f)]
+    return [(p, b) for a, p, b in found if not _is_conditional(c, a, b)]
 
 
 def _is_in_device_code(text, at, said):
@@ -316,13 +329,16 @@ def _is_in_device_code(text, at, said):
     c, found = device_code(text)
     i = min(bisect(c.tokens, at, key=lambda t: t.end), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
-    if within is None or not c.is_evaluated(i) or said['is'] and _is_idle_template(c, c.mate[within[0]]):
+    if within is None or not c.is_evaluated(i) or said['is'] and is_idle_template(c, c.mate[within[0]]):
         return False
     return said['is'] != 'array' or not _is_constant(c, i)
 
 
-def _is_idle_template(c, p):
-    "Is the function with its parameters at `p` a template that nobody names?"
+def is_idle_template(
+    c,  # `Code`
+    p: int,  # index of a function's `(`
+) -> bool:
+    "Is the function a template that nothing names?"
     first = p
     while first > 0 and c[first - 1] not in (';', '}', '{'):
         first = c.mate.get(first - 1, first - 1) if c[first - 1] in (')', ']') else first - 1

@@ -1,10 +1,11 @@
 """What of the standard libraries a GPU has, as nvcc 13 has it: it refuses the rest in device code, g++ does not."""
 
-from .callers import Unit, device_code, wrong
+from .callers import Unit, code_of_both, device_code, is_idle_template, wrong
 from .declarations import KEYWORDS
+from .libc import instead, is_of_host
 from .reader import read
 
-# of C, called with `std::` or without
+# of C, called with `std::` or without, also where C's library has macros
 _C = set(
     'abort aligned_alloc atexit atof atoi atol bsearch calloc div drand48 exit fclose fflush fgets fopen fprintf fputs '
     'fread fscanf fwrite getchar getenv gettimeofday isalnum isalpha isdigit islower isspace isupper ldiv lrand48 '
@@ -21,32 +22,39 @@ _C |= set(
 )
 # of C++17, with `std::`
 _FUNCTIONS = set(
-    'accumulate adjacent_find all_of any_of async binary_search copy copy_if copy_n count count_if equal equal_range '
-    'exchange fill fill_n find find_if find_if_not for_each generate includes inner_product inplace_merge iota '
-    'is_sorted iter_swap lexicographical_compare lower_bound make_heap make_shared make_unique merge mismatch '
-    'none_of nth_element partial_sort partial_sum partition pop_heap push_heap reduce remove remove_if replace '
-    'replace_if reverse rotate shuffle sort sort_heap stable_partition stable_sort stod stof stoi stol swap to_string '
-    'transform transform_reduce unique upper_bound'.split()
+    'accumulate adjacent_find all_of any_of async atomic_signal_fence atomic_thread_fence binary_search copy copy_if '
+    'copy_n count count_if current_exception equal equal_range exchange fill fill_n find find_if find_if_not for_each '
+    'generate includes inner_product inplace_merge iota is_sorted iter_swap lexicographical_compare lower_bound '
+    'make_heap make_shared make_unique merge mismatch none_of nth_element partial_sort partial_sum partition pop_heap '
+    'push_heap reduce remove remove_if replace replace_if rethrow_exception reverse rotate set_new_handler '
+    'set_terminate shuffle sort sort_heap stable_partition stable_sort stod stof stoi stol swap terminate to_string '
+    'transform transform_reduce uncaught_exceptions unique upper_bound'.split()
 )
 _TYPES = set(
-    'basic_string chrono condition_variable deque forward_list function ifstream istringstream list map mt19937 '
-    'mt19937_64 multimap multiset mutex normal_distribution ofstream ostringstream priority_queue queue '
-    'random_device regex set shared_ptr stack string stringstream thread uniform_int_distribution '
-    'uniform_real_distribution unique_ptr unordered_map unordered_set vector'.split()
+    'any atomic atomic_flag basic_string chrono condition_variable condition_variable_any deque filesystem '
+    'forward_list fstream function future ifstream istringstream list lock_guard map mt19937 mt19937_64 multimap '
+    'multiset mutex normal_distribution ofstream ostringstream packaged_task priority_queue promise queue '
+    'random_device recursive_mutex regex scoped_lock set shared_future shared_lock shared_mutex shared_ptr stack '
+    'string stringstream this_thread thread timed_mutex uniform_int_distribution uniform_real_distribution '
+    'unique_lock unique_ptr unordered_map unordered_set valarray vector weak_ptr wstring'.split()
 )
 _STREAMS = {'cin', 'cout', 'cerr', 'clog', 'endl'}
 # of the functions, those that NVRTC has not in any version
 _NEVER = set(
-    'accumulate async inner_product inplace_merge iota make_shared make_unique nth_element partial_sum reduce shuffle '
-    'sort stable_partition stable_sort stod stof stoi stol to_string transform_reduce'.split()
+    'accumulate async current_exception inner_product inplace_merge iota make_shared make_unique nth_element '
+    'partial_sum reduce rethrow_exception set_new_handler set_terminate shuffle sort stable_partition stable_sort stod '
+    'stof stoi stol terminate to_string transform_reduce uncaught_exceptions'.split()
 )
 _CONSTEXPR = set(
     'addressof as_const begin clamp data distance empty end gcd get launder lcm make_pair make_tuple max max_element '
     'min min_element minmax next numeric_limits prev size tie'.split()
 )
-_CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple'}
+_CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple', 'variant'}
 _NONE = 'std::{name} is of the host, and this runs on the GPU, which has no such thing{instead}'
-_NONE_OF_C = '{name} is of the host, and this runs on the GPU, which has no such function{instead}'
+_NONE_OF_C = '{name} is a __host__ function, which device code cannot call{instead}'
+_BY_BOTH = (
+    '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{instead}'
+)
 _ONLY_CONSTEXPR = (
     'std::{name} is constexpr, which alone is no function of the GPU{instead}; nvcc takes it with '
     '--expt-relaxed-constexpr'
@@ -63,11 +71,12 @@ _INSTEAD = {
     'vector': ': write an array of a size that the compiler knows',
     'cout': ': write `printf`',
     'cerr': ': write `printf`',
-    'fprintf': ': write `printf`',
-    'puts': ': write `printf`',
-    'exit': ': write `return`, or `__trap()` to stop all',
-    'abort': ': write `__trap()`',
-    'rand': ': use <curand_kernel.h>, or random numbers made before',
+    'this_thread': ': write `__nanosleep(ns)`',
+    'chrono': ': write `clock64()`',
+    'terminate': ': write `__trap()` to end the launch',
+    'atomic': ': write `atomicAdd` and the like, or `cuda::atomic`',
+    'atomic_thread_fence': ': write `__threadfence()`',
+    'mutex': ': write `atomicCAS`',
 }
 
 
@@ -78,18 +87,62 @@ def wrong_uses(
 ):
     "Generator of a `WrongSource` for each use in device code of what only the host's standard libraries have"
     c, bodies = device_code(unit.text)
-    for a, b in bodies:
+    for a, b in [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]:
         for i in range(a, b):
-            if c.is_word(i) and (words := _refusal(c, i, own, takes)) and c.is_evaluated(i):
-                what = words.format(name=c[i], instead=_INSTEAD.get(c[i], ''))
-                yield wrong(what, unit.file, c.line(i), unit)
+            if c.is_word(i) and (said := _said(c, i, own, takes)) and c.is_evaluated(i):
+                if not (is_of_host(c[i]) and is_idle_template(c, c.mate[a])):
+                    yield wrong(said, unit.file, c.line(i), unit)
         for i in _parameters_used(c, a, b):
-            yield wrong(_NONE.format(name=c[i], instead=_INSTEAD.get(c[i], '')), unit.file, c.line(i), unit)
+            yield wrong(_words(_NONE, c[i]), unit.file, c.line(i), unit)
         for i in [] if {'std', 'constexpr'} & {*takes} else _arrays_used(c, a, b):
-            yield wrong(_ONLY_CONSTEXPR.format(name='array', instead=_INSTEAD['array']), unit.file, c.line(i), unit)
+            yield wrong(_words(_ONLY_CONSTEXPR, 'array'), unit.file, c.line(i), unit)
     for i in [] if 'lambda' in takes else c.find_specifiers('__device__'):
         if c[i - 1] == ']' and c.scope(i) == 'code' and not any(a <= i < b for a, b in bodies):
             yield wrong(_LAMBDA, unit.file, c.line(i), unit)
+
+
+def _lambdas(c, bodies):
+    "(its parameters' `)`, its end) of each lambda of the host that a GPU alone runs"
+    for i in c.find_specifiers('__device__'):
+        host = {'__host__'} & {*c.words(i - 1), *c.words(i), *c.words(i + 1)}
+        start = next((k for k in (i - 1, i + 1) if c[k] in ('(', '{') or c[k] == ']'), i)
+        p = c.mate.get(i + 1) if c[i + 1] == '(' else None
+        if c[start] != ']' or host or p is None or any(a <= i < b for a, b in bodies):
+            continue
+        o = c.until(p, ('{', ';'))
+        if c[o] == '{':
+            yield p, c.mate[o]
+
+
+def doubtful_uses(
+    unit: Unit,
+    own,  # as for `wrong_uses`
+):
+    """Generator of what to say of each call of a host function in a `__host__ __device__` one, the file, and the line.
+
+    nvcc warns of these."""
+    c, bodies = code_of_both(unit.text)
+    for a, b in bodies:
+        for i in range(a, b):
+            if c.is_word(i) and _is_of_c(c, i, own) and c.is_evaluated(i):
+                said = wrong(_words(_BY_BOTH, c[i]), unit.file, c.line(i), unit)
+                yield str(said), unit.file, c.line(i)
+
+
+def _words(words, name):
+    "The words for what is wrong with a name, and what to write instead"
+    text = _INSTEAD.get(name, '') if words is not _NONE_OF_C and words is not _BY_BOTH else f': {instead(name)}'
+    return words.format(name=name, instead=text)
+
+
+def _said(c, i, own, takes):
+    "What is wrong with the name at token `i`, or with what a macro makes of it; None if nothing is"
+    if words := _refusal(c, i, own, takes):
+        return _words(words, c[i])
+    for m in own.macros.get(c[i], ()):
+        found = (k for k in range(len(m)) if m.is_word(k) and m[k] != c[i] and _is_of_c(m, k, own))
+        if (k := next(found, None)) is not None:
+            return _words(_NONE_OF_C, m[k])
 
 
 def _parameters_used(c, a, b):
@@ -115,8 +168,8 @@ _LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --e
 def _refusal(c, i, own, takes):
     "The words for what is wrong with the name at token `i`; None if nothing is"
     name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    if name in _C and c[i + 1] == '(' and (std or c[i - 1] not in ('::', '.', '->') and name not in own):
-        return None if name == 'strlen' and c.is_string(i + 2) else _NONE_OF_C  # a compiler counts it
+    if _is_of_c(c, i, own):
+        return _NONE_OF_C
     if not std:
         return
     past = (c.angle(i + 1) or i) + 1 if c[i + 1] == '<' else i + 1
@@ -131,15 +184,62 @@ def _refusal(c, i, own, takes):
         return _ONLY_CONSTEXPR
 
 
-def own_names(
-    text: str,  # C++
-) -> set:
-    "Of the standard libraries' names those that the text declares as something of its own, or as a macro"
-    source = read(text)
-    c = source.main
-    return {c[i] for i in c.find(*_C) if _declares(c, i)} | {o.name for o in source.macros} & _C
+def _is_of_c(c, i, own):
+    "Is the name at token `i` that of a function of C's library, or of CUDA's, that device code calls or points to?"
+    name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
+    plain = std or c[i - 1] not in ('.', '->', '::') or c[i - 1] == '::' and not c.is_word(i - 2) and c[i - 2] != '>'
+    if name == 'errno':
+        return plain and name not in own
+    if not plain or c[i + 1] not in ('(', ';', ',') or not (name in _C or is_of_host(name)):
+        return False
+    if c[i + 1] == '(':
+        counted = name == 'strlen' and c.is_string(i + 2)  # by the compiler
+        return (std or name not in own) and not counted
+    return _is_pointed_to(c, i) and name not in own
+
+
+def _is_pointed_to(c, i):
+    "Is the name at token `i` all that stands right of a `=`?"
+    i -= 2 if (c[i - 2], c[i - 1]) == ('std', '::') else 0
+    return c[i - 1] == '=' or (c[i - 2], c[i - 1]) == ('=', '&')
+
+
+class OwnNames:
+    """The names that a program gives to something of its own, of those that the standard libraries have.
+
+    `macros`: name -> the macros' bodies."""
+
+    def __init__(
+        self,
+        texts,  # of C++
+    ):
+        self._codes, self._known, self.macros = [], {}, {}
+        for source in map(read, texts):
+            self._codes.append(source.main)
+            for o in source.macros:
+                self.macros.setdefault(o.name, []).append(o)
+
+    def __contains__(self, name):
+        if name not in self._known:
+            self._known[name] = name in self.macros or any(_is_own(c, name) for c in self._codes)
+        return self._known[name]
+
+
+def _is_own(c, name):
+    "Is the name declared, or used as what is no function?"
+    return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
+
+
+def _may_be_of_c(c, i):
+    return _is_pointed_to(c, i) or c[i - 1] in ('.', '->', '::')
 
 
 def _declares(c, i):
     "Is the name at token `i` that of a variable or a function that begins there?"
-    return c.is_word(i - 1) and c[i - 1] not in KEYWORDS or c[i - 1] in ('*', '&') and c.is_word(i - 2)
+    if c[i - 1] in ('*', '&', '&&'):
+        return c.is_word(i - 2) and (c[i + 1] != '(' or c.scope(i) != 'code')
+    if c[i - 1] == '::':
+        return c.is_word(i - 2) and c[i - 2] != 'std' and c.scope(i) != 'code'
+    if c[i - 1] == '>':
+        return c.angle_back(i - 1) is not None
+    return c.is_word(i - 1) and c[i - 1] not in KEYWORDS

@@ -812,6 +812,60 @@ SIDES |= {
     'runtime cudaDeviceSynchronize': K % 'cudaDeviceSynchronize();',
     'runtime cudaSetDevice': K % 'cudaSetDevice(0);',
 }
+
+# functions of C's library, and what the program itself calls like those
+SIDES |= {
+    'sleep': '#include <unistd.h>\n' + K % 'sleep(1); x[0] = n;',
+    'sleep in a lambda': '#include <unistd.h>\n' + K % 'auto f = [] { usleep(1); }; f(); x[0] = n;',
+    'sleep by a pointer': '#include <unistd.h>\n' + K % 'unsigned (*f)(unsigned) = sleep; x[0] = f(1);',
+    'sleep in a macro': '#include <unistd.h>\n#define NAP usleep(1)\n' + K % 'NAP; x[0] = n;' + '#undef NAP\n',
+    'sleep of this thread': '#include <thread>\n' + K % 'std::this_thread::yield(); x[0] = n;',
+    'write to a file': '#include <unistd.h>\n' + K % '::write(1, "x", 1); x[0] = n;',
+    'unlink': '#include <unistd.h>\n' + K % 'unlink("a"); x[0] = n;',
+    'close': '#include <unistd.h>\n' + K % 'close(0); x[0] = n;',
+    'fork': '#include <unistd.h>\n' + K % 'x[0] = fork();',
+    'raise': '#include <csignal>\n' + K % 'raise(10); x[0] = n;',
+    'std::_Exit': '#include <cstdlib>\n' + K % 'std::_Exit(4); x[0] = n;',
+    '_exit': '#include <unistd.h>\n' + K % '_exit(4); x[0] = n;',
+    'pthread_exit': '#include <pthread.h>\n' + K % 'pthread_exit(nullptr); x[0] = n;',
+    'random': '#include <cstdlib>\n' + K % 'x[0] = n * random();',
+    'fesetround': '#include <cfenv>\n' + K % 'fesetround(0); x[0] = n;',
+    'errno': '#include <cerrno>\n' + K % 'x[0] = errno;',
+    'std::terminate': '#include <exception>\n' + K % 'std::terminate(); x[0] = n;',
+    'std::atomic': '#include <atomic>\n' + K % 'std::atomic<int> a; a = n; x[0] = n;',
+    'std::mutex': '#include <mutex>\n' + K % 'std::mutex m; m.lock(); x[0] = n;',
+    'std::atomic_thread_fence':
+        '#include <atomic>\n'
+        + K % 'std::atomic_thread_fence(std::memory_order_seq_cst); x[0] = n;',
+    'sleep in a template':
+        '#include <unistd.h>\n'
+        'template <class T> __device__ T nap(T v) { sleep(1); return v; }\n'
+        + K % 'x[0] = nap(n);',
+    'sleep in a template that nothing uses':
+        '#include <unistd.h>\n'
+        'template <class T> __device__ T unused_nap(T v) { sleep(1); return v; }\n'
+        + K % 'x[0] = n;',
+    'sleep in a host device function':
+        '#include <unistd.h>\n'
+        '__host__ __device__ int nap(int n) { sleep(1); return n; }\n'
+        + K % 'x[0] = n;',
+    'sleep on the host': '#include <unistd.h>\n' + K % 'x[0] = n;' + 'void go() { sleep(1); }\n',
+    'own function called access': '__device__ float access(float v) { return v; }\n' + K % 'x[0] = access(n);',
+    'own method called dup':
+        'struct A { __device__ float dup(float v) { return v; } __device__ float f() { return dup(1); } };\n'
+        + K % 'A a; x[0] = a.f() + a.dup(n);',
+    'own parameter called select':
+        'template <class F> __device__ float apply(F select, float v) { return select(v); }\n'
+        + K % 'x[0] = apply([](float v) { return v; }, n);',
+    'own lambda called accept': K % 'auto accept = [](int v) { return v; }; x[0] = accept(n);',
+    'own variables called read and link': K % 'float read, link = n; read = link; x[0] = read;',
+    'own template called bind':
+        'namespace b { template <class T> __device__ T *bind(T *v) { return v; } }\n'
+        + K % 'using b::bind; bind(x)[0] = n; b::bind(x)[0] = n;',
+    'functions of C for both sides':
+        '#include <cstring>\n#include <cmath>\n#include <cstdio>\n'
+        + K % 'std::memcpy(x, x + 1, 4); memset(x, 0, n); x[0] = clock() + labs(n) + ldexp(x[1], 2); std::printf("a");',
+}
 SOURCES |= SIDES
 
 

@@ -1,0 +1,66 @@
+"""The functions of C's library, which run on the host alone: the library itself says which functions it has.
+
+A list of names would lack the next one. What the library exports and a GPU does not have is a host function.
+"""
+
+import ctypes
+import re
+from functools import lru_cache
+
+_LIBRARIES = 'libc.so.6', 'libpthread.so.0', 'librt.so.1', 'libdl.so.2', 'libSystem.dylib'
+
+# Of those the functions that device code has as well: CUDA's own, and `sync` and `wait` of cooperative groups
+_DEVICE_TOO = set(
+    'abs clock copysign copysignf finite finitef free frexp frexpf isinf isinff isnan isnanf labs ldexp ldexpf llabs '
+    'malloc memcpy memset modf modff printf scalbn scalbnf signbit sync wait'.split()
+)
+_PUBLIC = re.compile(r'[a-zA-Z]\w*|_[eE]xit')
+_ANYWHERE = re.compile(r'pthread_\w+|sem_\w+|fe(?:clear|get|hold|raise|set|test|update)(?:except(?:flag)?|env|round)')
+
+
+@lru_cache
+def _opened():
+    "The libraries of this machine"
+    found = []
+    for name in _LIBRARIES:
+        try:
+            found.append(ctypes.CDLL(name))
+        except OSError:
+            pass
+    return found
+
+
+@lru_cache(4096)
+def is_of_host(
+    name: str,  # of a function
+) -> bool:
+    "Is it a function of C's library that device code does not have?"
+    if name in _DEVICE_TOO or not _PUBLIC.fullmatch(name):
+        return False
+    return bool(_ANYWHERE.fullmatch(name)) or any(hasattr(o, name) for o in _opened())
+
+
+_ENDS = 'write `return`, or `__trap()` to end the launch'
+_RANDOM = 'use <curand_kernel.h>, or random numbers that the host has made'
+_PAUSE = 'write `__nanosleep(ns)`'
+_CLOCK = 'write `clock64()`'
+_PRINTS = 'write `printf`'
+_LOOP = 'write a loop'
+_ELSEWHERE = 'call it in host code, and pass what the kernel needs as an argument'
+_INSTEAD = [  # of these functions -> what to write instead
+    (r'_?exit|_Exit|quick_exit|at_quick_exit|atexit', _ENDS),
+    (r'abort|raise|kill|pthread_(?:exit|kill|cancel)', 'write `__trap()` to end the launch'),
+    (r's?rand(?:om|_r)?|[delmnj]rand48', _RANDOM),
+    (r'u?sleep|nanosleep|clock_nanosleep|pause|sched_yield|pthread_yield', _PAUSE),
+    (r'time|clock_gettime|gettimeofday|ftime|times', _CLOCK),
+    (r'[vdf]*printf|f?puts|f?putc(?:har)?|fwrite|write|perror|putw', _PRINTS),
+    (r'mem(?:move|cmp|chr)|bcmp|bzero|str\w+|wcs\w+|qsort|bsearch|ffsl?', _LOOP),
+    (r'calloc|realloc|aligned_alloc|posix_memalign', 'write `malloc`'),
+]
+
+
+def instead(
+    name: str,  # of a host function
+) -> str:
+    "What device code does instead of calling it, as an imperative"
+    return next((text for names, text in _INSTEAD if re.fullmatch(names, name)), _ELSEWHERE)
