@@ -104,14 +104,11 @@ def wrong_uses(
 def _lambdas(c, bodies):
     "(its parameters' `)`, its end) of each lambda of the host that a GPU alone runs"
     for i in c.find_specifiers('__device__'):
-        host = {'__host__'} & {*c.words(i - 1), *c.words(i), *c.words(i + 1)}
-        start = next((k for k in (i - 1, i + 1) if c[k] in ('(', '{') or c[k] == ']'), i)
-        p = c.mate.get(i + 1) if c[i + 1] == '(' else None
-        if c[start] != ']' or host or p is None or any(a <= i < b for a, b in bodies):
-            continue
-        o = c.until(p, ('{', ';'))
-        if c[o] == '{':
-            yield p, c.mate[o]
+        p = c.mate.get(i + 1)
+        if c[i - 1] == ']' and c[i + 1] == '(' and '__host__' not in c.words(i) and c.scope(i) == 'code':
+            o = c.until(p + 1, ('{', ';'))
+            if c[o] == '{' and not any(a <= i < b for a, b in bodies):
+                yield p, c.mate[o]
 
 
 def doubtful_uses(
