@@ -1,7 +1,11 @@
 "Forms in which people write honest submissions: each is accepted. What looks alike and is wrong is refused."
+import os
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from gridstride.judge import judge, read_submission
+from gridstride.cpp import build as cpp_build
+from gridstride.judge import judge, processes, read_submission
 
 # Each computes softmax of rows. What a file begins with is here what it says, not `import torch`.
 RIGHT = dict(
@@ -394,3 +398,58 @@ def test_kernels_are_those_of_the_program():
             ('s = "__global__ void name##_kernel() {}"', ()),
             ('def f():\n    """__global__ void a() {}"""\n    return "__global__ void b() {}"', ('b',))):
         assert read_submission(text + '\ncustom_kernel = print\n').kernels == names, text
+
+
+# Several at once, and compilers
+SOFTMAX = 'import torch\ndef custom_kernel(data): return torch.softmax(data, -1)\n'
+
+
+def test_several_threads_judge_at_once(monkeypatch):
+    "They share the one process that starts submissions; one that is attacked is replaced, and ends with its last user"
+    begun = []
+
+    class Server(processes._Server):
+        def __init__(self, device):
+            begun.append(self)
+            super().__init__(device)
+
+    monkeypatch.setattr(processes, '_servers', {})
+    monkeypatch.setattr(processes, '_Server', Server)
+    monkeypatch.setattr(processes, '_GRACE', .5)
+    slow = SOFTMAX.replace(': return', ':\n    time.sleep(.15)\n    return').replace('torch\n', 'torch, time\n', 1)
+    attack = 'import os, signal\nos.kill(os.getppid(), signal.SIGSTOP)\n' + SOFTMAX
+    with ThreadPoolExecutor(5) as pool:
+        right = [pool.submit(judge, o, 'softmax') for o in (slow, SOFTMAX, slow, SOFTMAX)]
+        wrong = pool.submit(judge, attack, 'softmax')
+        assert all(o.result() for o in right), [str(o.result()) for o in right]
+        wrong.result()
+    assert len(begun) <= 2
+    processes.stop()
+    assert all(o.process.poll() is not None for o in begun)
+
+
+def test_a_process_that_is_forked_has_no_server():
+    "It would speak into the socket of the process that it was forked from"
+    assert judge(SOFTMAX, 'softmax') and processes._servers
+    pid = os.fork()
+    if not pid: os._exit(len(processes._servers) + processes._one_at_a_time._is_owned())
+    assert os.waitpid(pid, 0)[1] == 0 and judge(SOFTMAX, 'softmax')
+
+
+def test_what_all_submissions_need_is_compiled_before_the_clock_runs(monkeypatch):
+    "Here, not in its process; and its own CUDA C has the time that a compiler takes"
+    prepared = []
+    monkeypatch.setattr(cpp_build, 'prepare', lambda: (time.sleep(.6), prepared.append(os.getpid())))
+    slow = '# by torch.utils.cpp_extension.load_inline\nimport time\ntime.sleep(.6)\n' + SOFTMAX
+    assert (v := judge(slow, 'softmax', limit=.5)), str(v)
+    assert prepared == [os.getpid()]
+    v = judge(slow.replace('load_inline', ''), 'softmax', limit=.5)  # cpp_extension alone says so, too
+    assert v and len(prepared) == 2, str(v)
+    v = judge(slow.replace('load_inline', '').replace('cpp_extension', ''), 'softmax', limit=.5)
+    assert v.code == 'time' and len(prepared) == 2, str(v)
+
+
+def test_a_machine_without_a_compiler_judges(monkeypatch):
+    def missing(): raise cpp_build.CompilerMissing('no compiler')
+    monkeypatch.setattr(cpp_build, 'prepare', missing)
+    assert judge('# not __global__\n' + SOFTMAX, 'softmax')

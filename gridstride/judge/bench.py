@@ -4,6 +4,8 @@ import random
 import secrets
 import time
 from collections import namedtuple
+from contextlib import suppress
+from importlib import import_module
 from itertools import count
 
 import numpy as np
@@ -96,6 +98,12 @@ def _facts_of(answer):
 def counted(found) -> dict:
     "{kernel: launches}, as far as it is that"
     return {str(k)[:_TEXT]: v for k, v in found.items() if type(v) is int} if isinstance(found, dict) else {}
+
+
+def _prepare():
+    "Compile what the emulator needs, here, as it takes longer than a call may; without a compiler, the import says so"
+    with suppress(RuntimeError, OSError):
+        import_module('gridstride.cpp.build').prepare()
 
 
 class Bench:
@@ -303,7 +311,9 @@ class Bench:
 
     # All of it
     def start(self, stack):
-        "Start the process and import the submission there"
+        "Start the process and import the submission there; no compiler is waited for that all submissions need"
+        if self.device == 'cpu' and self.submission.compiles:
+            _prepare()
         self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
         try:
             self.process.ask(dict(op='load', form=self.submission.form, init=list(self.task.init)))

@@ -22,6 +22,14 @@ class Submission(NamedTuple):
     form: str  # 'custom_kernel' or 'ModelNew'
     kernels: tuple  # names of the kernels that it defines
 
+    @property
+    def compiles(self):
+        "Whether it may call a compiler for CUDA C"
+        return bool(_COMPILES.search(self.text))
+
+
+_COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|RawModule|gridstride)\b')
+
 
 def read_head(text: str) -> tuple:  # (leaderboard or None, names of GPUs)
     "What the lines `#!POPCORN leaderboard NAME` and `#!POPCORN gpu NAME ...` of the first comment say"

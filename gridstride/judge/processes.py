@@ -8,6 +8,7 @@ import socket
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -16,6 +17,7 @@ from . import wire
 
 _START = 120.0  # seconds in which torch is imported, on a busy machine
 _COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
+_FORK = 30.0  # seconds in which the warm process forks, on a busy machine
 _GRACE = 5.0  # seconds in which a warden ends all that is below it
 _SAID = 2000  # characters of what a submission printed that are kept
 _TEXT = 400  # characters of what it says that are repeated
@@ -34,6 +36,7 @@ class _Server:
     "A warm process that forks others"
 
     def __init__(self, device):
+        self.users = set()  # `Process`es that it has started
         self.control, theirs = socket.socketpair()
         root = str(Path(__file__).parents[2])
         env = dict(os.environ, OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
@@ -59,8 +62,17 @@ class _Server:
         "Whether the server starts a process"
         with suppress(OSError):
             socket.send_fds(self.control, [json.dumps(order).encode()], fds)
-            return self.answers(_GRACE)
+            return self.answers(_FORK)
         return False
+
+    def leave(self, process=None, last=False):
+        "A process has ended; `last`: no other shall start. It is closed when none is left: its end would kill them"
+        with _one_at_a_time:
+            self.users.discard(process)
+            if last and self in _servers.values():
+                _servers.pop(next(k for k, v in _servers.items() if v is self))
+            if not self.users and self not in _servers.values():
+                self.close()
 
     def close(self):
         "End the server; what it has started has ended before"
@@ -72,26 +84,31 @@ class _Server:
 
 
 _servers = {}  # device -> server
+_one_at_a_time = threading.RLock()  # submissions may be judged by several threads
+if hasattr(os, 'register_at_fork'):  # a process that is forked from this one starts a server of its own
+    os.register_at_fork(after_in_child=lambda: (_servers.clear(), globals().update(_one_at_a_time=threading.RLock())))
 
 
-def _start(device, order, fds):
-    "Start a process by the server for a device; a server that is gone, or does not answer, is replaced"
+def _start(device, order, fds, process):
+    "The server that has started a process for a device; one that is gone, or does not answer, is replaced"
     if not hasattr(socket, 'send_fds'):
         raise RuntimeError('judge: submissions run in processes that are forked, which needs Linux or macOS')
-    if device in _servers and _servers[device].start(order, fds):
-        return
-    if device in _servers:
-        _servers.pop(device).close()
-    _servers[device] = _Server(device)
-    if not _servers[device].start(order, fds):
-        raise RuntimeError('the process that starts submissions does not answer')
+    with _one_at_a_time:
+        for _ in range(2):
+            server = _servers[device] = _servers.get(device) or _Server(device)
+            if server.start(order, fds):
+                server.users.add(process)
+                return server
+            server.leave(last=True)
+    raise RuntimeError('the process that starts submissions does not answer')
 
 
 @atexit.register
 def stop():
     "End the warm processes; a later `judge` starts them anew"
-    while _servers:
-        _servers.popitem()[1].close()
+    with _one_at_a_time:
+        while _servers:
+            _servers.popitem()[1].close()
 
 
 def _signal_name(code):
@@ -108,6 +125,7 @@ class Process:
         patience: float,  # seconds that each answer may take
     ):
         self.device, self.patience, self.told, self.printed, self.heard = device, patience, [], '', b''
+        self.compiles = device == 'cpu' and submission.compiles
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
         self.said = tempfile.TemporaryFile()
@@ -119,7 +137,7 @@ class Process:
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * patience) + 60)
         fds = [life.fileno(), talk.fileno(), tell, self.said.fileno()]
         try:
-            _start(device, order, fds)
+            self.server = _start(device, order, fds, self)
         finally:
             for end in (talk, life):
                 end.close()
@@ -133,7 +151,8 @@ class Process:
 
     def ask(self, header, blobs=(), most=0):
         "Send a message and get the answer's header and blobs; `Ended` if there is none"
-        compiles = header['op'] == 'load' and self.device == 'cuda'
+        compiles = header['op'] == 'load' and self.device == 'cuda' or self.compiles
+        self.compiles = self.compiles and header['op'] == 'load'  # else at the first call
         patience = max(self.patience, _COMPILE) if compiles else self.patience
         with self._ending(patience):
             wire.send(self.talk, header, blobs)
@@ -182,8 +201,7 @@ class Process:
         for pid in self.heard.split(b'\n')[0].split():
             with suppress(OSError, ValueError):
                 os.kill(int(pid), signal.SIGKILL)
-        if server := _servers.pop(self.device, None):
-            server.close()
+        self.server.leave(self, last=True)
 
     def hints(self) -> list:  # of (code, text)
         "What was noticed within the process until now"
@@ -219,4 +237,5 @@ class Process:
             o.close()
         os.close(self.tell)
         self.folder.cleanup()
+        self.server.leave(self)
         return (ended or {}).get('left', 1)

@@ -127,7 +127,8 @@ def judge(
     submission,  # the path of a file, its text (of more than one line), or a `Submission`
     task=None,  # a `Task`, or the name of one in `TASKS`; None: what `#!POPCORN leaderboard NAME` says
     *,
-    limit=20.0,  # seconds that the import, and each call, may take; an import on a GPU, where compilers run, has 180
+    limit=20.0,  # seconds that the import, and each call, may take; where compilers run, these are 180: in an import on
+    # a GPU, and on a CPU, for CUDA C, in the import and the first call
     timing=None,  # time it against the reference? None: where a GPU is
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
