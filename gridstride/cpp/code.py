@@ -4,8 +4,10 @@ It is all the structure of C++ that this package reads: brackets, and the few ru
 namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
 """
 
-import itertools
 from bisect import bisect, bisect_left
+from collections import defaultdict
+from itertools import chain, compress
+from operator import attrgetter
 
 from .preprocessor import directive_word
 from .tokens import WrongSource, error_at, line_at
@@ -21,6 +23,7 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
+_KIND, _TEXT = attrgetter('kind'), attrgetter('text')  # of a token
 _STEP = 8  # of so many tokens that a walk passes one is remembered: another walk meets it soon
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
@@ -35,14 +38,11 @@ class Code:
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True):
         self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
-        self.tokens, self.directives, self.kinds = [], {}, {}  # directives: those before each token
-        for t in tokens:
-            if t.kind == 'directive':
-                self.directives.setdefault(len(self.tokens), []).append(t)
-            else:
-                self.tokens.append(t)
-        self._texts, self._places = [t.text for t in self.tokens], {}
-        self._n, self._is_word = len(self._texts), [t.kind == 'word' for t in self.tokens]
+        kinds = [*map(_KIND, tokens)]
+        self.directives, self.kinds = _directives(tokens, kinds), {}  # directives: those before each token
+        self.tokens = [*compress(tokens, map('directive'.__ne__, kinds))] if self.directives else [*tokens]
+        self._texts, self._places = [*map(_TEXT, self.tokens)], {}
+        self._n, self._is_word = len(self._texts), [*map('word'.__eq__, map(_KIND, self.tokens))]
         self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
         self._directive_places = self._directive_starts = None
         self._ends = {}  # stops of `until` -> token that a walk has passed -> where the walk ended
@@ -58,7 +58,7 @@ class Code:
         "The indices of the tokens that are one of `texts`, in order"
         places = self._find_places()
         found = [places[o] for o in {*texts} if o in places]
-        return sorted(itertools.chain(*found))
+        return sorted(chain(*found))
 
     def find_between(self, text, start, end):
         "The indices in `start:end` of the tokens that are `text`, in order"
@@ -86,8 +86,10 @@ class Code:
 
     def _find_places(self):
         if not self._places:
+            places = defaultdict(list)
             for i, text in enumerate(self._texts):
-                self._places.setdefault(text, []).append(i)
+                places[text].append(i)
+            self._places = dict(places)
         return self._places
 
     def find_specifiers(self, *words):
@@ -131,17 +133,23 @@ class Code:
 
     def _match(self, choose):
         self.mate, self.outer = {}, []
-        opened, groups = [], []
-        for i, text in enumerate([*self._texts, '']):
+        texts, outer, opened, groups = self._texts, self.outer, [], []
+        for i in self._turning_points():
+            outer += [opened[-1] if opened else -1] * (i - len(outer))
             for d in self.directives.get(i, ()):
                 opened = _pass_directive(d, opened, groups, choose)
-            if text in CLOSES:
+            if i < self._n and texts[i] in CLOSES:
                 self._close(i, opened)
-            self.outer.append(opened[-1] if opened else -1)
-            if text in OPENS:
+            outer.append(opened[-1] if opened else -1)
+            if i < self._n and texts[i] in OPENS:
                 opened.append(i)
         if opened and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
+
+    def _turning_points(self):
+        "The tokens at which the bracket around may be another one than before, and the end"
+        brackets = self.find(*CLOSES, *OPENS)
+        return sorted({*brackets, *self.directives, self._n}) if self.directives else [*brackets, self._n]
 
     def _close(self, i, opened):
         if opened and self[opened[-1]] == CLOSES[self[i]]:
@@ -323,6 +331,15 @@ class Code:
         "What separates token `i` from `j` when they are written in a row"
         apart = self.tokens[j].start > self.tokens[i].end if j == i + 1 else self.is_word(i) and self.is_word(j)
         return ' ' if apart else ''
+
+
+def _directives(tokens, kinds):
+    "The preprocessor lines before each of the other tokens, by its index among these"
+    res = {}
+    if 'directive' in kinds:
+        for n, i in enumerate(i for i, kind in enumerate(kinds) if kind == 'directive'):
+            res.setdefault(i - n, []).append(tokens[i])
+    return res
 
 
 def _pass_directive(d, opened, groups, choose):

@@ -204,19 +204,21 @@ class Branches:
 
 
 def live(
-    tokens,
+    tokens,  # a sequence
     likely=False,  # also without those that are probably not compiled?
 ):
     """Generator of the tokens of branches that may be compiled.
 
     The lines of a conditional stay where nothing decides between its branches, with what is likely of each."""
+    lines = [i for i, t in enumerate(tokens) if t.kind == 'directive']
     here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: for each open conditional
     now = here.live
-    for t in tokens:
-        if t.kind != 'directive':
-            if now is not False:
-                yield t
-            continue
+    for at, i in zip([-1, *lines], [*lines, len(tokens)]):
+        if now is not False:
+            yield from tokens[at + 1 : i]
+        if i == len(tokens):
+            return
+        t = tokens[i]
         here.follow(t.text)
         probably.follow(t.text)
         outer, now, word = now, here.live, directive_word(t.text)

@@ -199,7 +199,7 @@ def _literals(macros):
 def read_compiled(src: str) -> Code:
     "The `Code` of what is probably compiled, or of everything if that does not fit together"
     try:
-        return read(src, likely=_has_conditions(src)).main
+        return (read(src, likely=True) if _has_conditions(src) else read(src)).main  # the same key of the cache
     except ValueError:
         return read(src).main
 
