@@ -273,6 +273,54 @@ def test_lanes_that_lose_a_change():
     assert (e.value.code, e.value.index, e.value.thread) == ('lanes_update', (0,), (0,))
 
 
+@triton.jit
+def add_at_kernel(bins_ptr, index_ptr, values_ptr, n, HOW: tl.constexpr, N: tl.constexpr):
+    i = tl.arange(0, N)
+    at, v, mask = tl.load(index_ptr + i), tl.load(values_ptr + i), i < n
+    if HOW == 'rows':
+        p = bins_ptr + at[:, None]*2 + tl.arange(0, 2)[None, :]
+        tl.store(p, tl.load(p) + v[:, None], mask=mask[:, None])
+    elif HOW == 'masked':
+        tl.store(bins_ptr + at, tl.load(bins_ptr + at, mask=mask, other=0) + v, mask=mask)
+    elif HOW == 'barrier':
+        old = tl.load(bins_ptr + at)
+        tl.debug_barrier()
+        tl.store(bins_ptr + at, old + v, mask=mask)
+    elif HOW == 'number':
+        old = tl.load(bins_ptr + at)
+        tl.store(bins_ptr + at, 3, mask=mask)
+    elif HOW == 'sum':
+        total = tl.sum(tl.load(bins_ptr + i))
+        tl.store(bins_ptr + at, total + tl.zeros((N,), total.dtype), mask=mask)
+    else:
+        tl.store(bins_ptr + at, tl.load(bins_ptr + at) + v, mask=mask)
+
+ONES, RAMP = torch.ones(8), torch.arange(8.)
+
+@pytest.mark.parametrize('dtype', [torch.float32, torch.float16, torch.int32])
+@pytest.mark.parametrize('values', [ONES, RAMP])
+@pytest.mark.parametrize('how', ['rows', 'masked', 'barrier', 'plain'])
+def test_lanes_that_add_at_an_index_from_memory(how, values, dtype):
+    "Indices that are there twice lose a change, unless the mask leaves one of each, or nothing changes"
+    bins, twice, once = torch.zeros(16, dtype=dtype), torch.tensor([3, 5, 1, 5, 6, 6, 6, 0]), torch.randperm(8)
+    run(add_at_kernel, (1,), bins, once, values.to(dtype), 8, HOW=how, N=8)
+    run(add_at_kernel, (1,), bins, twice, values.to(dtype), 3, HOW=how, N=8)
+    run(add_at_kernel, (1,), bins, twice, torch.zeros(8, dtype=dtype), 8, HOW=how, N=8)
+    with pytest.raises(RacecheckError) as e:
+        run(add_at_kernel, (1,), bins, twice, values.to(dtype), 4, HOW=how, N=8)
+    fields = (10,) if how == 'rows' else (5,)
+    assert (e.value.code, e.value.array, e.value.index) == ('lanes_update', 'bins_ptr', fields)
+
+@pytest.mark.parametrize('how', ['number', 'sum'])
+def test_one_value_that_lanes_do_not_compute_from_an_element_loses_no_change(how):
+    "Of lanes 1 and 2, the first has read in `sum` what both overwrite"
+    bins = torch.arange(16.)
+    with warnings.catch_warnings():
+        warnings.simplefilter('error')
+        run(add_at_kernel, (1,), bins, torch.tensor([3, 1, 1, 5, 6, 6, 6, 0]), ONES, 8, HOW=how, N=8)
+    assert bins[1] == (3 if how == 'number' else 28)
+
+
 def test_what_another_lane_has_stored_is_read_behind_a_barrier():
     @triton.jit
     def kernel(x_ptr, out_ptr, BARRIER: tl.constexpr, TURN: tl.constexpr, N: tl.constexpr):

@@ -8,7 +8,19 @@ import numpy as np
 
 from ..findings import Access, KernelError, NotCompiled, NotSimulated, Place, exception_of, warn_of
 
-__all__ = ['Names', 'Run', 'current', 'frame_of', 'place', 'finding', 'refuse', 'no_such_name', 'access_of', 'enter']
+__all__ = [
+    'Names',
+    'Run',
+    'current',
+    'frame_of',
+    'place',
+    'finding',
+    'refuse',
+    'no_such_name',
+    'access_of',
+    'differ',
+    'enter',
+]
 
 
 class Names(dict):
@@ -92,7 +104,7 @@ class Run:
             _, mine, other = np.intersect1d(at, places, return_indices=True)
             apart = lanes[mine] != theirs[other]
             if verb == 'written':  # one value twice is one value
-                apart &= _differ(region.flat[active[mine]], value[mine] if np.ndim(value) else value)
+                apart &= differ(region.flat[active[mine]], value[mine] if np.ndim(value) else value)
             if apart.any():
                 where = dict(array=region.name, index=region.index_of(active[mine[np.argmax(apart)]]), stored=line)
                 code = 'read_back' if verb == 'read' else 'stored_again'
@@ -134,7 +146,7 @@ class Run:
 _DID = dict(read='read', written='wrote', atomic='updated')
 
 
-def _differ(a, b):
+def differ(a, b):
     "Which elements of two arrays of one type differ, bit by bit?"
     size = f'u{a.itemsize}'
     return a.view(size) != np.ascontiguousarray(np.broadcast_to(b, a.shape)).view(size)

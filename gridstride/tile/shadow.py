@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from .run import access_of, finding
+from .run import access_of, differ, finding
 
 __all__ = ['Shadow']
 
@@ -17,6 +17,7 @@ class Shadow:
         self.region = region
         self.wrote = self.updated = self.first = self.last = None
         self.reads = []  # of a memory that nobody has written yet: (offsets, stamp)
+        self.latest = 0, None  # (stamp, offsets) of the latest read
         self.noted, self.reused = 0, False  # reused: was an element updated, or read and then written?
         self.unwritten = None
         self.clocks = None  # at elements that atomics have touched: what they tell of
@@ -71,6 +72,8 @@ class Shadow:
     def racecheck(self, run, region, active, at, verb, lane, value):
         "A finding if another program's access to an element is not ordered with this one"
         stamp = len(run.stamps) - 1
+        if verb == 'read':
+            self.latest = stamp, at
         if self.wrote is None:
             if verb == 'read':
                 self.reads.append((at, stamp))
@@ -96,21 +99,40 @@ class Shadow:
         elif verb == 'atomic':
             self.updated[at] = stamp
         else:
-            self._update(run, region, active, at, lane)
+            self._update(run, region, active, at, lane, value)
             self.wrote[at] = stamp
             self.first[at] = self.last[at] = self.updated[at] = 0
 
-    def _update(self, run, region, active, at, lane):
+    def _update(self, run, region, active, at, lane, value):
         "A finding if several lanes write an element that this program has read: a change gets lost"
         if at.size == 1 or not (mine := self.last[at] >= run.start).any():
             return
         order = np.argsort(at, kind='stable')
         again = np.flatnonzero((np.diff(at[order]) == 0) & mine[order[1:]])
         if again.size:
+            again = again[self._loses(region.flat[active], at, value, order[again], order[again + 1])]
+        if again.size:
             i = int(order[again[0]])
             raise finding(
                 'racecheck', 'lanes_update', dict(array=region.name, index=region.index_of(active[i])), lane(i)
             )
+
+    def _loses(self, old, at, value, first, second):
+        """Of pairs of lanes that write one element: which may lose a change?
+
+        None does if both write the value that is there, or one value that the two have not computed from the element
+        itself: a number, or the result of a reduction, for which all lanes have read before any writes."""
+        stamp, read = self.latest
+        by_block = (self.last[at[first]] == stamp) & (read is not None and read.size > 1)
+        if not np.ndim(value):
+            return ~by_block & differ(old[first], value)
+        equal = ~differ(value[first], value[second])
+        if read is not None and read.size == at.size:
+            by_block &= (read[first] != at[first]) | (read[second] != at[second])
+            equal &= by_block | ~differ(old[first], value[first])
+        else:
+            equal &= ~differ(old[first], value[first])
+        return ~equal
 
     def _judge(self, run, region, active, then, other, verb, lane, value):
         for i in np.flatnonzero(other):
