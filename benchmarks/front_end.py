@@ -78,9 +78,11 @@ def read(src):
     reader.functions(src)
     read_headers(src, '.')
     text = rewrite.to_cpp(src)
-    callers.mark(text)
+    callers.mark(text, inline='inline ')  # as a checked build does
     unit = callers.Unit(text, 'source.cu', src)
-    next(library.wrong_uses(unit, library.own_names(text), ()), None)
+    own = library.OwnNames([text])
+    next(library.wrong_uses(unit, own, ()), None)
+    list(library.doubtful_uses(unit, own))
     _without_value([], src)
 
 

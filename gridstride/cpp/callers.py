@@ -9,6 +9,7 @@ from bisect import bisect
 from functools import lru_cache
 from typing import NamedTuple
 
+from .code import collected_later
 from .declarations import BUILTIN, KEYWORDS, TYPES, class_of
 from .edits import apply
 from .tokens import WrongSource
@@ -37,6 +38,7 @@ class _Declared(NamedTuple):
 
 
 @lru_cache(16)  # of a few files each
+@collected_later()
 def mark(
     text: str,  # C++ for the emulator
     own='',  # what makes a function this source's own, if it is all that is compiled but for headers of ours
@@ -56,7 +58,8 @@ def mark(
     marks = [(f.first, 'constexpr' if 'constexpr' in f.words else 'host') for f in hosts if c[f.p - 2] != '::']
     marks += host_variables(c, _all_heads(c))
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
-    texts += [(i, inline) for i in inlined(c, found, _end) if inline and i not in {i for i, _ in texts}]
+    marked = {i for i, _ in texts}
+    texts += [(i, inline) for i in (inlined(c, found, _end) if inline else ()) if i not in marked]
     edits = [(at := c.tokens[i].start, at, text) for i, text in sorted(texts)]
     return apply(text, [*edits, *_entries(c, found)])
 
@@ -97,7 +100,7 @@ def _own(c, found):
         if not (f.defined and plainly) or f.owner or f.words & _SAYS_WHOSE or _is_unclear(f):
             continue
         first = bisect(in_ptx, f.p)
-        if c[f.first - 1] not in ('', ';', '{', '}') or not in_ptx[first:] or in_ptx[first] >= _end(c, f.p):
+        if c[f.first - 1] not in ('', ';', '{', '}') or first == len(in_ptx) or in_ptx[first] >= _end(c, f.p):
             continue
         name, space = c[f.p - 1], namespace_of(c, f.p)
         before = [i for i in c.find(name) if i < f.p - 1 and i not in defined and _may_declare(c, i)]
@@ -126,7 +129,7 @@ def _declared_in(c):
         p = _parameters(c, first, head.end)
         if p is None or p not in c.mate or c[first] in ('template', 'using', 'typedef', 'return'):
             continue
-        words = {w for i in range(first, p - 1) for w in c.words(i)}
+        words = c.words_of(first, p - 1)
         if owner or c[p - 2] == '::' or p - 1 > first or 'operator' in words:
             yield _Declared(first, p, owner or _owner(c, p), words, head.defines)
 
@@ -158,7 +161,7 @@ def _members(c, o):
 
 def _parameters(c, first, end):
     "Index of the `(` of the parameters of the function that is declared in `first:end`; None for something else"
-    o = next((i for i in range(first, end) if c[i] == 'operator' and c.outer[i] == c.outer[first]), None)
+    o = next((i for i in c.find_between('operator', first, end) if c.outer[i] == c.outer[first]), None)
     if o is None:
         return c.call(first, end)
     i = o + 3 if (c[o + 1], c[o + 2]) == ('(', ')') else o + 1
@@ -193,7 +196,7 @@ def _is_unclear(f):
 def _is_host(c, f):
     "Is it a function of the host alone? Not where a macro or the compiler decides"
     name, after = c[f.p - 1], c.mate[f.p] + 1
-    stated = {c[i] for i in range(f.first, f.p - 1)}
+    stated = {*c.texts[f.first : f.p - 1]}
     if _is_unclear(f) or f.words & _NO_MARK or name in KNOWN | BUILTIN and not f.owner:
         return False
     if 'friend' in f.words and not f.defined or c[c.until(after, ('=', ';', '{'))] == '=':

@@ -4,8 +4,11 @@ It is all the structure of C++ that this package reads: brackets, and the few ru
 namespace from a type from code, `a < b` from `a<b>`, and where a list goes on.
 """
 
+import gc
+import re
 from bisect import bisect, bisect_left
 from collections import defaultdict
+from contextlib import contextmanager
 from itertools import chain, compress
 from operator import attrgetter
 
@@ -33,18 +36,19 @@ class Code:
     """A run of tokens: the source, or the body of a macro (`macro`: the set of its parameters).
 
     `mate[i]` is the bracket that belongs to the bracket `i`, `outer[i]` the bracket around token `i`, -1 for
-    none; `c[i]` is the text of token `i`, '' past either end. `aliases` says which specifiers a macro stands
-    for. `WrongSource` for brackets that do not close, if `strict`."""
+    none; `c[i]` is the text of token `i`, '' past either end; `texts` has all of them. `aliases` says which
+    specifiers a macro stands for. `WrongSource` for brackets that do not close, if `strict`."""
 
     def __init__(self, src, tokens, aliases, name='', macro=None, strict=True):
         self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
         kinds = [*map(_KIND, tokens)]
         self.directives, self.kinds = _directives(tokens, kinds), {}  # directives: those before each token
         self.tokens = [*compress(tokens, map('directive'.__ne__, kinds))] if self.directives else [*tokens]
-        self._texts, self._places = [*map(_TEXT, self.tokens)], {}
-        self._n, self._is_word = len(self._texts), [*map('word'.__eq__, map(_KIND, self.tokens))]
+        self.texts, self._places = [*map(_TEXT, self.tokens)], {}
+        self._n, self._is_word = len(self.texts), [*map('word'.__eq__, map(_KIND, self.tokens))]
         self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
         self._directive_places = self._directive_starts = None
+        self._found, self._calls = {}, {}  # what `find_any_between` and `call` found
         self._ends = {}  # stops of `until` -> token that a walk has passed -> where the walk ended
         self._match_brackets()
 
@@ -52,7 +56,7 @@ class Code:
         return len(self.tokens)
 
     def __getitem__(self, i):
-        return self._texts[i] if 0 <= i < self._n else ''
+        return self.texts[i] if 0 <= i < self._n else ''
 
     def find(self, *texts):
         "The indices of the tokens that are one of `texts`, in order"
@@ -62,16 +66,20 @@ class Code:
 
     def find_between(self, text, start, end):
         "The indices in `start:end` of the tokens that are `text`, in order"
-        places = self._find_places().get(text, ())
-        return places[bisect_left(places, start) : bisect_left(places, end)]
+        return between(self._find_places().get(text, ()), start, end)
+
+    def find_any_between(self, texts, start, end):
+        "The indices in `start:end` of the tokens that are one of the frozenset `texts`, in order"
+        if texts not in self._found:
+            self._found[texts] = self.find_any(texts)
+        return between(self._found[texts], start, end)
 
     def has_directive(self, start, end, text=''):
         "Is there a preprocessor line with `text` in it before one of the tokens `start:end`?"
         if self._directive_places is None:
             self._directive_places = sorted(self.directives)
         places = self._directive_places
-        here = places[bisect_left(places, start) : bisect_left(places, end)]
-        return any(text in d.text for i in here for d in self.directives[i])
+        return any(text in d.text for i in between(places, start, end) for d in self.directives[i])
 
     def is_cut(self, start, end):
         "Does a preprocessor line begin between these two places of the source?"
@@ -87,7 +95,7 @@ class Code:
     def _find_places(self):
         if not self._places:
             places = defaultdict(list)
-            for i, text in enumerate(self._texts):
+            for i, text in enumerate(self.texts):
                 places[text].append(i)
             self._places = dict(places)
         return self._places
@@ -112,6 +120,17 @@ class Code:
         text = self[i]
         return self.aliases.get(text) or (text,)
 
+    def words_of(self, start, end):
+        "The set of all `words` of the tokens `start:end`"
+        texts = self.texts[start:end]
+        if self.aliases.keys().isdisjoint(texts):
+            return {*texts}
+        return {w for i in range(start, end) for w in self.words(i)}
+
+    def names_in(self, start, end):
+        "The set of the names and keywords among the tokens `start:end`"
+        return {*compress(self.texts[start:end], self._is_word[start:end])}
+
     def line(self, i):
         "The line of token `i`"
         return line_at(self.src, self.tokens[i].start)
@@ -133,15 +152,15 @@ class Code:
 
     def _match(self, choose):
         self.mate, self.outer = {}, []
-        texts, outer, opened, groups = self._texts, self.outer, [], []
+        texts, outer, directives, opened, groups = [*self.texts, ''], self.outer, self.directives, [], []
         for i in self._turning_points():
             outer += [opened[-1] if opened else -1] * (i - len(outer))
-            for d in self.directives.get(i, ()):
+            for d in directives[i] if i in directives else ():
                 opened = _pass_directive(d, opened, groups, choose)
-            if i < self._n and texts[i] in CLOSES:
+            if (text := texts[i]) in CLOSES:
                 self._close(i, opened)
             outer.append(opened[-1] if opened else -1)
-            if i < self._n and texts[i] in OPENS:
+            if text in OPENS:
                 opened.append(i)
         if opened and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
@@ -152,9 +171,9 @@ class Code:
         return sorted({*brackets, *self.directives, self._n}) if self.directives else [*brackets, self._n]
 
     def _close(self, i, opened):
-        if opened and self[opened[-1]] == CLOSES[self[i]]:
-            self.mate[i] = opened.pop()
-            self.mate.setdefault(self.mate[i], i)
+        if opened and self.texts[opened[-1]] == CLOSES[self.texts[i]]:
+            self.mate[i] = o = opened.pop()
+            self.mate.setdefault(o, i)
         elif self.strict and opened:
             what = f'this {self[opened[-1]]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
             comment = self.src[self.tokens[opened[-1]].start :].partition('\n')[0].partition('//')[2]
@@ -175,7 +194,7 @@ class Code:
         return self._angles[i]
 
     def _pair_angles(self, i):
-        texts, mate, known, n = self._texts, self.mate, self._angles, len(self._texts)
+        texts, mate, known, n = self.texts, self.mate, self._angles, len(self.texts)
         opened = []
         while i < n:
             text = texts[i]
@@ -204,7 +223,7 @@ class Code:
         return self._angles_back[i]
 
     def _pair_angles_back(self, i):
-        texts, mate, known = self._texts, self.mate, self._angles_back
+        texts, mate, known = self.texts, self.mate, self._angles_back
         opened = []
         while i >= 0:
             text = texts[i]
@@ -226,7 +245,7 @@ class Code:
 
     def until(self, i, stops):
         "Index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
-        texts, mate, n = self._texts, self.mate, len(self._texts)
+        texts, mate, n = self.texts, self.mate, len(self.texts)
         known, steps, passed = self._ends.setdefault(stops, {}), 0, []
         while i < n:
             text = texts[i]
@@ -255,14 +274,19 @@ class Code:
 
     def call(self, a, b):
         "Index of the first `(` in `a:b` that follows the name of a function; None if there is none"
-        i = a
-        while i < b and self[i] != '=' and self[i] != 'operator':
-            named = self[i] == '(' and self.is_word(i - 1) and self[i - 1] not in NOT_NAMES
-            if named and not self._goes_on(self.mate.get(i, i) + 1, b):
+        if (a, b) not in self._calls:  # several who read the same head ask
+            self._calls[a, b] = self._call(a, b)
+        return self._calls[a, b]
+
+    def _call(self, i, b):
+        texts, mate, b = self.texts, self.mate, min(b, self._n)
+        while i < b and (text := texts[i]) != '=' and text != 'operator':
+            named = text == '(' and self.is_word(i - 1) and texts[i - 1] not in NOT_NAMES
+            if named and not self._goes_on(mate.get(i, i) + 1, b):
                 return i
-            if self[i] == '<':
+            if text == '<':
                 i = self.angle(i) or i
-            i = self.mate.get(i, i) + 1
+            i = mate.get(i, i) + 1
 
     def is_evaluated(self, i):
         "Is token `i` in no operand of `sizeof` and the like?"
@@ -324,6 +348,10 @@ class Code:
 
     def text(self, ids):
         "The tokens `ids` on one line, without comments"
+        if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._n:
+            text = self.src[self.tokens[ids.start].start : self.tokens[ids[-1]].end]
+            if not _UNEVEN.search(text):
+                return text
         ids = list(ids)
         return ''.join((self._gap(ids[n - 1], i) if n else '') + self[i] for n, i in enumerate(ids))
 
@@ -331,6 +359,29 @@ class Code:
         "What separates token `i` from `j` when they are written in a row"
         apart = self.tokens[j].start > self.tokens[i].end if j == i + 1 else self.is_word(i) and self.is_word(j)
         return ' ' if apart else ''
+
+
+# what may be between tokens, but for a single space; much of it may be in a token, too
+_UNEVEN = re.compile(r'[^\S ]|  |//|/\*|\\|\ufeff')
+
+
+@contextmanager
+def collected_later():
+    """No garbage is looked for meanwhile: a source that is read becomes many objects at once, none of which is garbage.
+
+    In nested ones, the outermost decides."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def between(places, start, end):
+    "Those of the sorted indices `places` that are in `start:end`"
+    return places[bisect_left(places, start) : bisect_left(places, end)]
 
 
 def _directives(tokens, kinds):

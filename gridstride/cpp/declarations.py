@@ -54,7 +54,10 @@ def read_declaration(c, i) -> Declaration:
     "The declaration that has a specifier at `i`"
     start = _statement(c, i)
     first = specifiers(c, start, len(c))
-    words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.words(j)}
+    if c.outer[start:first].count(c.outer[start]) == first - start:
+        words = c.words_of(start, first)
+    else:
+        words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.words(j)}
     return Declaration(start, first, _declarators(c, first), words)
 
 
@@ -78,21 +81,25 @@ def _may_specify(c, j):
 
 def is_alignment(c, i):
     "Is token `i` the word of an alignment or an attribute, or a macro that holds one?"
-    return any(w in ALIGNMENTS for w in c.words(i))
+    text = c[i]
+    return not ALIGNMENTS.isdisjoint(c.aliases[text]) if c.aliases.get(text) else text in ALIGNMENTS
 
 
 def is_storage(c, i):
     "Is token `i` a storage class, such as `static` or `__device__`, or a macro of nothing else?"
-    return c.is_word(i) and all(w in STORAGE for w in c.words(i))
+    text = c[i]
+    return (STORAGE.issuperset(c.aliases[text]) if c.aliases.get(text) else text in STORAGE) and c.is_word(i)
 
 
 def past_attribute(c, i):
     "Index after the attribute, alignment or `extern \"C\"` at `i`; `i` if there is none"
+    if c.is_word(i):
+        if not is_alignment(c, i):
+            return i
+        return c.mate.get(i + 1, i) + 1 if c[i + 1] == '(' else i + 1
     if c[i] == '[' and c[i + 1] == '[':
         return c.mate.get(i, i) + 1
-    if c.is_word(i) and is_alignment(c, i):
-        return c.mate.get(i + 1, i) + 1 if c[i + 1] == '(' else i + 1
-    return i + 1 if c.is_string(i) and c[i - 1] == 'extern' else i
+    return i + 1 if c[i - 1] == 'extern' and c.is_string(i) else i
 
 
 def specifiers(c, i, end):
@@ -182,8 +189,14 @@ def declared_name(c, i, end):
         return i, _past_pasted(c, i + 1)
 
 
+_NO_TYPE = {'[', *STORAGE, *ALIGNMENTS}  # what may begin what `of_type` leaves out
+
+
 def of_type(c, i, end):
     "The tokens of `i:end` that belong to a type: no storage classes, alignments or attributes"
+    texts = c.texts[i:end]
+    if _NO_TYPE.isdisjoint(texts) and c.aliases.keys().isdisjoint(texts):
+        return [*range(i, end)]
     skip = set()
     for j in range(i, end):
         if is_storage(c, j):

@@ -1,6 +1,7 @@
 """What of the standard libraries a GPU has, as nvcc 13 has it: it refuses the rest in device code, g++ does not."""
 
 from .callers import Unit, code_of_both, device_code, is_idle_template, wrong
+from .code import between
 from .declarations import KEYWORDS
 from .libc import instead, is_of_host
 from .reader import read
@@ -87,8 +88,10 @@ def wrong_uses(
 ):
     "Generator of a `WrongSource` for each use in device code of what only the host's standard libraries have"
     c, bodies = device_code(unit.text)
-    for a, b in [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]:
-        for i in range(a, b):
+    places = [*bodies, *([] if 'lambda' not in takes else _lambdas(c, bodies))]
+    suspects = _suspects(c, own) if places else []
+    for a, b in places:
+        for i in between(suspects, a, b):
             if c.is_word(i) and (said := _said(c, i, own, takes)) and c.is_evaluated(i):
                 if not (is_of_host(c[i]) and is_idle_template(c, c.mate[a])):
                     yield wrong(said, unit.file, c.line(i), unit)
@@ -119,11 +122,19 @@ def doubtful_uses(
 
     nvcc warns of these."""
     c, bodies = code_of_both(unit.text)
+    suspects = _suspects(c, own) if bodies else []
     for a, b in bodies:
-        for i in range(a, b):
+        for i in between(suspects, a, b):
             if c.is_word(i) and _is_of_c(c, i, own) and c.is_evaluated(i):
                 said = wrong(_words(_BY_BOTH, c[i]), unit.file, c.line(i), unit)
                 yield str(said), unit.file, c.line(i)
+
+
+def _suspects(c, own):
+    "The tokens that may be names of the host's libraries: called, pointed to, after `std::`, or macros"
+    found = {*c.find_any(_C | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
+    found.update(i + n for i in c.find('=') for n in (1, 2))
+    return sorted(found.union(i + 2 for i in c.find('std')))
 
 
 def _words(words, name):
@@ -144,7 +155,9 @@ def _said(c, i, own, takes):
 
 def _parameters_used(c, a, b):
     "Each parameter's type, in front of the `)` at `a`, that the host alone has, if the body uses the parameter"
-    body = {c[i] for i in range(a, b)}
+    if not c.find_between('std', c.mate[a], a):
+        return
+    body = {*c.texts[a:b]}
     for first, end in c.arguments(c.mate[a]):
         if c[end - 1] in body and not {'*', '='} & {c[i] for i in range(first, end)}:
             yield from (i for i in range(first, end) if c[i] in _TYPES and c[i - 2] == 'std')
@@ -153,10 +166,11 @@ def _parameters_used(c, a, b):
 def _arrays_used(c, a, b):
     "Where an element or a method is used of what a function, with its parameters' `)` at `a`, declares as a std::array"
     names = set()
-    for i in range(c.mate[a], b):
+    for i in c.find_between('array', c.mate[a], b):
         if (c[i - 2], c[i - 1], c[i]) == ('std', '::', 'array') and (past := c.angle(i + 1)):
             names.add(c[past + 2 if c[past + 1] in ('&', 'const') else past + 1])
-    return [i for i in range(a, b) if c[i] in names and c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
+    used = c.find_any_between(frozenset(names), a, b) if names else []
+    return [i for i in used if c[i + 1] in ('[', '.') and c[i - 1] not in ('.', '->', '::')]
 
 
 _LAMBDA = 'a lambda of the host that says `__device__` is taken by nvcc with --extended-lambda alone'

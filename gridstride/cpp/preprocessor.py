@@ -7,6 +7,8 @@ A condition has one of three values: True, False, and None where it is unknown.
 """
 
 import operator, re
+from itertools import compress, count
+from operator import attrgetter
 
 _GAP = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
 _WORD = re.compile(rf'\#{_GAP}*(\w*)', re.S)
@@ -210,7 +212,7 @@ def live(
     """Generator of the tokens of branches that may be compiled.
 
     The lines of a conditional stay where nothing decides between its branches, with what is likely of each."""
-    lines = [i for i, t in enumerate(tokens) if t.kind == 'directive']
+    lines = [*compress(count(), map('directive'.__eq__, map(attrgetter('kind'), tokens)))]
     here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: for each open conditional
     now = here.live
     for at, i in zip([-1, *lines], [*lines, len(tokens)]):

@@ -8,7 +8,7 @@ import re
 from functools import lru_cache
 from typing import NamedTuple
 
-from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code
+from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, collected_later
 from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
 from .preprocessor import DEFINE, directive_word, live
 from .tokens import WrongSource, directives, literal, tokens, tokens_of
@@ -55,9 +55,15 @@ def heads(c: Code) -> tuple:
     return tuple(_heads_of(c))
 
 
+_TURNS = {';', '}', *OPENS}  # where `_heads_of` has something to do
+
+
 def _heads_of(c):
-    i = head = 0
-    while i < len(c):
+    i, head, texts, n = 0, 0, c.texts, len(c)
+    while i < n:
+        if texts[i] not in _TURNS:
+            i += 1
+            continue
         if c[i] == '{' and c.kind(i) == 'namespace' or c[i] == '}':
             head = i + 1
         elif c[i] in ('{', ';') and c.scope(i) == 'namespace':
@@ -77,6 +83,7 @@ def parenthesis(c: Code, head: Head):
 
 
 @lru_cache(4)  # several who rewrite the same code ask
+@collected_later()
 def read_functions(c: Code) -> tuple:
     "Each `Function` outside of types that `c` defines or declares"
     return tuple(_functions_of(c))
@@ -88,7 +95,7 @@ def _functions_of(c):
         if p is None or p not in c.mate or c[p - 2] in ('::', '~'):
             continue
         first = c.after_template(head.start)
-        words = frozenset(w for i in range(first, p - 1) for w in c.words(i))
+        words = frozenset(c.words_of(first, p - 1))
         template, returns = c.text(range(head.start, first)), _returns(c, first, p, head.end)
         signature = c.text(range(head.start, head.end - (c[head.end - 1] == 'try')))
         where = c.line(p - 1), template, namespace_of(c, p)
@@ -154,6 +161,7 @@ class Source(NamedTuple):
 
 
 @lru_cache(4)  # who reads it does not change it
+@collected_later()
 def read(
     src: str,  # CUDA C
     likely=False,  # without the branches that are probably not compiled

@@ -12,6 +12,7 @@ import re
 from functools import lru_cache
 from pathlib import Path
 
+from .code import collected_later
 from .captures import rewrite_captures
 from .edits import Edits, NotEmulated, apply
 from .inline_asm import rewrite_asm
@@ -108,6 +109,13 @@ def without_line_numbers(src: str) -> str:
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
+# A macro without any of these words stays as it is.
+_WORDS = frozenset(
+    'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
+    '__builtin_memcpy __builtin_memmove __builtin_memset '
+    '__cluster_dims__ __launch_bounds__ <<< cudaLaunchKernel cudaLaunchCooperativeKernel func __shared__ __managed__ '
+    '__constant__ __device__ __global__ atomicExch atomicExch_block atomicExch_system malloc free new delete'.split()
+)
 
 
 def _names(i, kernel):
@@ -117,6 +125,7 @@ def _names(i, kernel):
 
 
 @lru_cache(16)  # a cell is run again, a kernel is compiled with checks and without
+@collected_later()
 def to_cpp(
     src: str,  # CUDA C
     names=True,  # tell the emulator how the kernels' parameters are called? Not in a header, which may come twice
@@ -131,7 +140,9 @@ def to_cpp(
     source = read(src)
     found = kernels_in(source.main)
     pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
-    edits = [Edits(c, source, pointers, shared) for c in (source.main, *source.macros)]
+    words = _WORDS | source.launchers | source.main.aliases.keys()
+    macros = [c for c in source.macros if not words.isdisjoint(c.texts)]  # of many there is nothing to rewrite
+    edits = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
     for e in edits:
         for rewrite in _REWRITES:
             rewrite(e)

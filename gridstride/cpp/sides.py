@@ -28,11 +28,12 @@ def refuse_wrong_sides(
     if '__CUDACC__' in c.src or '__CUDA_ARCH__' in c.src:
         return  # what is compiled for whom is beyond a reader
     devices, uses_std = {k for k, v in names.items() if v == 'device'}, 'using namespace std' in c.src
+    of_devices = frozenset(o.rpartition('::')[2] for o in devices)
     for head in heads(c):
         p = parenthesis(c, head)
         if p is None or not head.defines or c[p - 2] == '::':
             continue  # in a member of a class, a name may be another member's
-        words = {w for i in range(head.start, p) for w in c.words(i)}
+        words = c.words_of(head.start, p)
         body = range(head.end + 1, c.mate.get(head.end, head.end))
         if words & {'__global__', '__device__'} and 'template' not in words:
             _refuse_exceptions(c, body)
@@ -40,7 +41,7 @@ def refuse_wrong_sides(
                 _refuse_host_library(c, body, uses_std)
         unclear = {'__global__', '__device__', 'template', 'constexpr'}
         if not words & unclear and not c.find_between('__device__', body.start, body.stop):
-            _refuse_calls(c, body, devices)
+            _refuse_calls(c, body, devices, of_devices)
     _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
 
 
@@ -68,8 +69,11 @@ _NO_GPU_HAS = {
 }
 
 
+_EXCEPTIONS = frozenset(('throw', 'try', *_NO_GPU_HAS))
+
+
 def _refuse_exceptions(c, body):
-    for i in body:
+    for i in c.find_any_between(_EXCEPTIONS, body.start, body.stop):
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
             raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return a value that tells', i)
         if c[i] in _NO_GPU_HAS and c.is_word(i):
@@ -84,11 +88,12 @@ _LIBRARY = {  # of C++, for the host alone -> what a kernel has instead
 }
 
 
+_NAMES_OF_LIBRARY = frozenset(_LIBRARY)
+
+
 def _refuse_host_library(c, body, used):
     "`WrongSource` for `std::cout << x`, `std::vector<int> v` and the like; `used`: is there a `using namespace std`?"
-    for i in body:
-        if c[i] not in _LIBRARY:
-            continue
+    for i in c.find_any_between(_NAMES_OF_LIBRARY, body.start, body.stop):
         named = (c[i - 2], c[i - 1]) == ('std', '::') or used and c[i - 1] not in ('::', '.', '->')
         if c.is_word(i) and named:
             end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
@@ -114,9 +119,11 @@ def _refuse_launches(c, names):
             raise c.error(WrongSource, what, i - 1)
 
 
-def _refuse_calls(c, body, names):
-    own = {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
-    for i in body:
+def _refuse_calls(c, body, names, last):
+    "`WrongSource` for a call of one of `names`; `last`: these without their namespaces"
+    found = c.find_any_between(last, body.start, body.stop)
+    own = found and {c[i] for i in body if c.is_word(i) and c.is_word(i - 1) and c[i - 1] not in KEYWORDS}
+    for i in found:
         end = c.angle(i + 1) if c[i + 1] == '<' else None
         name = _qualified(c, i)
         if c[end + 1 if end else i + 1] == '(' and c[i - 1] not in ('.', '->') and name in names and name not in own:
