@@ -11,6 +11,7 @@ import torch
 
 _LENGTH = struct.Struct('<Q')
 _HEADER = 1 << 20  # bytes of a header at most
+_DIMENSIONS, _LARGEST = 16, 1 << 48  # of a tensor, at most: dimensions, elements
 
 
 class Gone(Exception):
@@ -103,6 +104,8 @@ def tensor_of(blob, dtype: str, shape):
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
         raise Garbled('a tensor without sizes')
     numel = math.prod(shape)
+    if len(shape) > _DIMENSIONS or math.prod(n or 1 for n in shape) > _LARGEST:  # beside a 0 any other size fits
+        raise Garbled('a tensor of sizes that torch does not know')
     if numel * DTYPES[dtype].itemsize != len(blob):
         raise Garbled(f'{len(blob)} bytes for {dtype} {tuple(shape)}')
     if not numel:
