@@ -15,22 +15,38 @@ forked from a warm one that has never seen a task:
   one number is another, or the numbers change places, sizes that nobody was told are among them, in an order that is
   drawn;
 - a warden kills what a submission has started, on Linux also what has left its session; each answer has a limit of
-  time.
+  time. What a verdict shows of a submission's text has no control characters.
 
-What runs in the submission's process notices patched functions, threads that go on, streams that nobody waits for,
-looks into frames and objects, and inputs that were written to. A submission could defeat that, as it shares the
-interpreter: it only gives a refusal its reason. On a GPU the time between two events is measured there, too, and so a
-submission that replaces the driver below torch could make it shorter: the judge's own clock is held against it, and
+On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
+
+- user, PID, mount, network, IPC and UTS namespaces: it sees, signals and traces no other process, and has no network.
+  All of the file system is read-only; home folders, /tmp, /run, keys in /etc and devices other than GPUs are hidden.
+  Python, its packages, and folders of PATH and CUDA_HOME remain readable. What it writes to its own folder, to the home
+  folder or to the cache of compiled kernels exists in memory, up to 1 GiB per folder, and is gone with it;
+- Landlock, on top, and also where namespaces are not available: there it still denies most of that. Without namespaces
+  the cache can be written to, /proc shows other processes' names, and UDP and named sockets are reachable;
+- no capabilities, an environment of listed variables without secrets, and limits: half of the memory, 256 processes,
+  1,024 open files, 256 MiB per file.
+
+Elsewhere (macOS, containers that deny both) it runs as any program of yours, with limits of the system alone, and the
+verdict says "not isolated on this system". Files outside of the hidden folders that everybody, or this user, can read
+are readable in a sandbox, too. A flaw of the kernel or of a GPU's driver is out of its reach: for submissions of
+attackers use a virtual machine.
+
+A submission shares its interpreter with the code that calls it, so no word of its process is trusted. That code
+notices patched functions, threads that continue, streams that nothing waits for, looks into frames and objects, and
+inputs that were written to. A submission can prevent this: it only gives a refusal its reason, as do the launch counts
+of a verdict. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
+a submission that launches a kernel to find out which process it is in, and then answers wrongly in the second one, is
+not detected. On a GPU the time between two events is measured in the submission's process, so a submission that
+replaces the driver below torch can make it shorter: it must be positive and within the call, and the judge's own clock
 sees what the events hide if it is more than half of what the transfers of a call take (`clock`).
 
 What the judge does not see, and no such judge does:
 
-- a submission that attacks the machine: it is the same user's process, so it could read files of this user, trace the
-  judge's process where the system lets it, use the network, or fill the disk. Run what you do not trust in a
-  container;
 - a right answer that was got in another way than was meant, by a library where a kernel was asked for: `Verdict.counts`
-  tells what ran. A file whose kernels never run is refused, and one whose answer is right when its launches do nothing
-  (on a GPU, launches from Python: those behind a module that `load_inline` made are out of reach); a file that has no
+  says what ran. A file whose kernels never run is refused, and one whose answer is right when its launches do nothing
+  (on a GPU, launches from Python: those of a module that `load_inline` made are out of reach); a file that has no
   kernels is not;
 - an answer that is known, to within the tolerance, from what is typical of random normal inputs;
 - a kernel that is wrong for inputs that were not tried: special values, sizes beyond those that a task draws, races
@@ -41,9 +57,10 @@ Without a GPU kernels run emulated: counts mean something, times of theirs nothi
 
 The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
 (a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
-calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended), `wire`
-(messages), `worker` (what runs around a submission) with `machines` (a GPU, or the CPU) and `watching` (what it does
-that it should not); `shelf` (known cheats, honest kernels), `writing` (a submission from a kernel of yours).
+calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended),
+`isolation` (the sandbox), `wire` (messages), `worker` (what runs around a submission) with `machines` (a GPU, or the
+CPU) and `watching` (what it does that it should not); `shelf` (known cheats, honest kernels), `writing` (a submission
+from a kernel of yours).
 """
 
 from ..doors import front_door

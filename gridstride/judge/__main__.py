@@ -14,7 +14,10 @@ from . import TASKS, honest, judge, read_submission, task_named, write_submissio
 _DESCRIPTION = """Judge a submission: run it in a process of its own, with inputs that nobody has seen, and say whether
 its answers are right, how long they take (where a GPU is), or the one reason for which it is refused.
 To write a submission: python -m gridstride.judge submit -h"""
-_EPILOG = 'The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.'
+_EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.
+On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system
+offers none (macOS, some containers) it runs as your own programs do, and the verdict says "not isolated on this
+system": use a virtual machine or a container there."""
 _TASK = 'what it should compute, where its first line #!POPCORN leaderboard NAME names none of these'
 
 
@@ -37,7 +40,8 @@ def _judge(argv):
         verdict = judge(Path(a.file), a.task, limit=a.limit, timing=a.timing)
     except ValueError as e:
         p.error(f'{e}; --task NAME says which')
-    print(verdict, *([f'  it printed: {verdict.printed}'] if verdict.printed else []), sep='\n')
+    printed = [f'  | {o}' for o in verdict.printed.splitlines()]
+    print(verdict, *(['  it printed:', *printed] if printed else []), sep='\n')
     return not verdict
 
 

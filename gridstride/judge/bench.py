@@ -1,5 +1,6 @@
 "A submission's calls: what is sent, what is looked at, and what is refused for which reason."
 
+import math
 import random
 import secrets
 import time
@@ -97,7 +98,9 @@ def _facts_of(answer):
 
 def counted(found) -> dict:
     "{kernel: launches}, as far as it is that"
-    return {str(k)[:_TEXT]: v for k, v in found.items() if type(v) is int} if isinstance(found, dict) else {}
+    if not isinstance(found, dict):
+        return {}
+    return {str(k)[:_TEXT]: v for k, v in found.items() if type(v) is int and 0 <= v < 1 << 32}
 
 
 def _prepare():
@@ -112,7 +115,7 @@ class Bench:
     def __init__(self, submission, task, device, limit):
         self.submission, self.task, self.device, self.limit = submission, task, device, limit
         self.rng, self.calls = random.Random(secrets.randbits(64)), []
-        self.process, self.imported, self.launched, self.rooms = None, False, False, {}
+        self.idle, self.process, self.imported, self.launched, self.rooms = None, None, False, False, {}
 
     # A call
     def data(self, what, sizes):
@@ -186,6 +189,7 @@ class Bench:
     def look_at(self, call, sent, now, wants, scale):
         "Everything about a call that may be a reason to refuse"
         self.look_at_kind(call.facts)
+        self.look_at_times(call)
         self.look_at_ends(call.facts)
         self.look_at_inputs(call.data, sent, now)
         self.look_at_values(call, wants, scale)
@@ -208,8 +212,14 @@ class Bench:
             raise Refused('late', f'{self.at()} a thread of it still ran when it returned: {threads}')
         if facts.get('streams'):
             raise Refused('stream', f'{self.at()} {facts["streams"]} streams of its own, which nothing waited for')
-        if (after := facts.get('after', 0)) > _AFTER:
+        if not (after := facts.get('after', 0)) <= _AFTER:
             raise Refused('stream', f'{self.at()} the GPU worked for {after * 1e3:.3g} ms more after the answer')
+
+    def look_at_times(self, call):
+        "On a GPU: can the time between its events be one of this call? The events are measured in its process"
+        if self.device == 'cuda' and not 0 < (event := call.facts.get('event', math.nan)) <= call.seconds:
+            said = f'its events show {event * 1e3:.3g} ms of a call that took {call.seconds * 1e3:.3g} ms'
+            raise Refused('clock', f'{self.at()} {said}')
 
     def look_at_inputs(self, data, sent, now):
         "Are the inputs what they were?"
@@ -286,17 +296,19 @@ class Bench:
             ):
                 return sizes_text(test)
 
-    def fails_now(self, **how):
+    def fails_now(self, process=None, **how):
         "Whether it is wrong now for the sizes of the first call"
         first = self.calls[0].sizes
         data = self.data('new', first)
-        return self.miss_of(self.answer_again(data, **how), *self.wants(data), first) is not None
+        got = self.answer_again(data, process, **how)
+        return self.miss_of(got, *self.wants(data), first) is not None
 
-    def answer_again(self, data, **how):
-        "The tensors of one more answer, which is not looked at further"
+    def answer_again(self, data, process=None, **how):
+        "The tensors of one more answer, of this or another process, which is not looked at further"
         header, blobs = self.send(data)
-        answer, parts = self.process.ask({**header, **how}, blobs, _room(self.wants(data)[0]))
-        self.process.hear(sum(map(len, blobs)))
+        process = process or self.process
+        answer, parts = process.ask({**header, **how}, blobs, _room(self.wants(data)[0]))
+        process.hear(sum(map(len, blobs)))
         self.launched = any(_facts_of(answer)['launches'].values())
         return self.tensors(answer, parts)
 
@@ -314,9 +326,13 @@ class Bench:
         "Start the process and import the submission there; no compiler is waited for that all submissions need"
         if self.device == 'cpu' and self.submission.compiles:
             _prepare()
+        load = dict(op='load', form=self.submission.form, init=list(self.task.init))
+        if self.device == 'cpu' and self.submission.kernels:
+            self.idle = stack.enter_context(Process(self.submission, self.device, self.limit, idle=True))
+            self.idle.send(load)
         self.process = stack.enter_context(Process(self.submission, self.device, self.limit))
         try:
-            self.process.ask(dict(op='load', form=self.submission.form, init=list(self.task.init)))
+            self.process.ask(load)
             self.imported = True
         finally:
             self.look_around()
@@ -327,20 +343,31 @@ class Bench:
             self.call(self.data(what, sizes), sizes)
 
     def look_at_idle(self):
-        "Does the answer come from its kernels? One last call, in which their launches are counted, but do nothing"
+        "Does the answer come from its kernels? A call more, in which launches do nothing"
         if not self.submission.kernels:
             return
         try:
-            needed = self.fails_now(idle=True)
+            needed = self.fails_idle()
         except (Ended, Refused):
             needed = True
-        if self.launched and not needed:
+        if not needed:
             names = ', '.join(self.submission.kernels)
             raise Refused('fallback', f'its kernels ({names}) run for show: the answer is right without them, too')
+
+    def fails_idle(self):
+        "Whether the answer is wrong where launches do nothing: on a CPU in a process in which none ever did anything"
+        if self.idle:
+            self.idle.hear(patience=self.idle.patience_for('load'))
+            return self.fails_now(self.idle)
+        return self.fails_now(idle=True) or not self.launched
 
     def printed(self):
         "The end of what it printed"
         return self.process.printed if self.process else ''
+
+    def isolation(self) -> tuple:  # words of `verdicts.ISOLATION`
+        "What separated its process from this machine"
+        return self.process.isolation if self.process else ()
 
     def end(self):
         "What is left of its process is ended; `Refused` if it had started others"

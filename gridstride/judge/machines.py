@@ -89,13 +89,15 @@ def _current_stream(device=None):
 
 
 # Where submissions run without a GPU: by the emulator, the simulator, and Triton's kernels checked
-def _count(owner, name, counts):
-    "From now on calls of a method are counted, if they come to their end; while `IDLE` says so they do nothing"
-    original = getattr(owner, name)
+def _count(owner, name, counts, instead=None):
+    "From now on calls of a method are counted, if they come to their end; `instead` is called in its place"
+    method = getattr(owner, name)
+    original = getattr(method, '__wrapped__', method)
+    called = instead or original
 
     @functools.wraps(original)
     def counted(self, *args, **kwargs):
-        res = None if IDLE else original(self, *args, **kwargs)
+        res = called(self, *args, **kwargs)
         counts[self.__name__] = counts.get(self.__name__, 0) + 1
         return res
 
@@ -125,7 +127,11 @@ def _uncompiled(f=None, **options):
 
 
 _COUNTS = {}  # kernel -> launches that came to their end
-IDLE = []  # not empty: launches do nothing
+_LAUNCHES = (
+    ('gridstride.tile.kernel', 'Checked', 'run'),
+    ('gridstride.sim.cuda', 'Kernel', '_launch'),
+    ('gridstride.cpp.values', 'Function', 'run'),
+)
 
 
 def emulate():
@@ -136,12 +142,14 @@ def emulate():
     torch.cuda.stream, torch.cuda.default_stream = lambda s: s, lambda device=None: _MAIN
     torch.cuda.synchronize = lambda device=None: _Stream.pending.clear()
     torch.compile = _uncompiled
-    for module, owner, method in (
-        ('gridstride.tile.kernel', 'Checked', 'run'),
-        ('gridstride.sim.cuda', 'Kernel', '_launch'),
-        ('gridstride.cpp.values', 'Function', 'run'),
-    ):
+    for module, owner, method in _LAUNCHES:
         _count(getattr(importlib.import_module(module), owner), method, _COUNTS)
+
+
+def launch_nothing():
+    "From now on the launches of this process, in which no submission was imported yet, do nothing"
+    for module, owner, method in _LAUNCHES:
+        _count(getattr(importlib.import_module(module), owner), method, _COUNTS, lambda self, *args, **kwargs: None)
 
 
 # The machine below a call
@@ -179,6 +187,9 @@ class Cpu:
     def settle(self):
         "Until all is done"
         time.sleep(_SETTLE)
+
+
+IDLE = []  # not empty: on a GPU, launches from Python do nothing
 
 
 # What launches kernels on a GPU, where Python does: kernels behind a compiled module are launched there, unseen

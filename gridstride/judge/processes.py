@@ -14,6 +14,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from . import wire
+from ..utils import cache_dir
 
 _START = 120.0  # seconds in which torch is imported, on a busy machine
 _COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
@@ -32,21 +33,41 @@ class Ended(Exception):
         super().__init__(text)
 
 
+# What a submission may know of this process's environment: no passwords, no tokens
+_PASSED = (
+    'PATH HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM SHELL VIRTUAL_ENV LD_LIBRARY_PATH DYLD_LIBRARY_PATH CC CXX '
+    'CUDA_HOME CUDA_PATH CUDA_VISIBLE_DEVICES CUDA_DEVICE_ORDER CUDA_MODULE_LOADING MKL_THREADING_LAYER SDKROOT '
+    'XDG_CACHE_HOME TRITON_CACHE_DIR TRITON_INTERPRET TRITON_LIBCUDA_PATH TRITON_PTXAS_PATH TORCH_CUDA_ARCH_LIST '
+    'TORCH_EXTENSIONS_DIR TORCHINDUCTOR_CACHE_DIR NUMBA_CUDA_DRIVER MAX_JOBS CONDA_PREFIX PYTHONDONTWRITEBYTECODE'
+).split()
+_PASSED_ALL = 'LC_', 'GRIDSTRIDE_', 'NVIDIA_'  # how names begin
+_ROOT = str(Path(__file__).parents[2])
+_MEMORY = 0.5  # of this machine's memory: what the processes of a submission may have together
+_WITHOUT = ()  # words of `verdicts.ISOLATION`: what is left out though the system has it
+
+
+def _environment(device):
+    "The variables of a submission's process"
+    res = {k: v for k, v in os.environ.items() if k in _PASSED or k.startswith(_PASSED_ALL)}
+    res |= dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
+    res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
+    res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
+    cache_dir().mkdir(parents=True, exist_ok=True)
+    res['GRIDSTRIDE_CACHE'] = str(cache_dir().absolute())
+    paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
+    return res | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
+
+
 class _Server:
     "A warm process that forks others"
 
     def __init__(self, device):
         self.users = set()  # `Process`es that it has started
         self.control, theirs = socket.socketpair()
-        root = str(Path(__file__).parents[2])
-        env = dict(os.environ, OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
-        env['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
-        env['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
-        env['PYTHONPATH'] = os.pathsep.join(filter(None, [root, env.get('PYTHONPATH')]))
-        command = [sys.executable, '-m', f'{__package__}.server', str(theirs.fileno()), device]
+        command = [sys.executable, '-m', f'{__package__}.server', str(theirs.fileno()), device, *_WITHOUT]
         with theirs:
             how = dict(pass_fds=[theirs.fileno()], stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
-            self.process = subprocess.Popen(command, env=env, **how)
+            self.process = subprocess.Popen(command, env=_environment(device), cwd=_ROOT, **how)
         if not self.answers(_START):
             self.close()
             raise RuntimeError(f'the process that starts submissions does not start: {" ".join(command)}')
@@ -123,9 +144,11 @@ class Process:
         submission,  # a `Submission`
         device: str,  # 'cpu' or 'cuda'
         patience: float,  # seconds that each answer may take
+        idle: bool = False,  # do launches do nothing? On a CPU
     ):
         self.device, self.patience, self.told, self.printed, self.heard = device, patience, [], '', b''
         self.compiles = device == 'cpu' and submission.compiles
+        self.pids, self.isolation = (), ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
         (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
         self.said = tempfile.TemporaryFile()
@@ -135,6 +158,7 @@ class Process:
         self.tell, tell = os.pipe()
         os.set_blocking(self.tell, False)
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * patience) + 60)
+        order |= dict(share=_MEMORY, idle=idle)
         fds = [life.fileno(), talk.fileno(), tell, self.said.fileno()]
         try:
             self.server = _start(device, order, fds, self)
@@ -151,12 +175,20 @@ class Process:
 
     def ask(self, header, blobs=(), most=0):
         "Send a message and get the answer's header and blobs; `Ended` if there is none"
-        compiles = header['op'] == 'load' and self.device == 'cuda' or self.compiles
-        self.compiles = self.compiles and header['op'] == 'load'  # else at the first call
-        patience = max(self.patience, _COMPILE) if compiles else self.patience
-        with self._ending(patience):
-            wire.send(self.talk, header, blobs)
+        patience = self.patience_for(header['op'])
+        self.send(header, blobs)
         return self.hear(most, patience)
+
+    def patience_for(self, op):
+        "Seconds that the answer to a message may take: more where compilers run"
+        compiles = op == 'load' and self.device == 'cuda' or self.compiles
+        self.compiles = self.compiles and op == 'load'  # else at the first call
+        return max(self.patience, _COMPILE) if compiles else self.patience
+
+    def send(self, header, blobs=()):
+        "Send a message; `Ended` if it is not taken"
+        with self._ending(self.patience):
+            wire.send(self.talk, header, blobs)
 
     def hear(self, most=0, patience=None, room=bytearray):
         "The next message, within so many seconds; its blobs lie in what room(n) gives"
@@ -181,7 +213,10 @@ class Process:
 
     def _gone(self):
         "The `Ended` of a process that left without a word"
-        code = (self._how_it_ended() or {}).get('status')
+        ended = self._how_it_ended() or {}
+        if ended.get('excess'):
+            return Ended('died', f'it was ended, as it used {ended["excess"]}')
+        code = ended.get('status')
         if code == -signal.SIGXCPU:
             return Ended('time', 'it used the processor for too long')
         how = 'it left' if code is None or code >= 0 else f'it died of {_signal_name(code)}'
@@ -189,18 +224,26 @@ class Process:
         return Ended('died', f'{how} before it gave an answer{more}')
 
     def _how_it_ended(self):
-        "What the warden says, in two lines: the processes, and when all have ended, how; None if it does not"
-        self.life.settimeout(_GRACE)
-        with suppress(OSError, ValueError):
-            while self.heard.count(b'\n') < 2 and (text := self.life.recv(1 << 12)):
-                self.heard += text
+        "What the warden says at the end: how the process ended, how many it left; None if it does not"
+        self._hear(2)
+        with suppress(ValueError, IndexError):
             return json.loads(self.heard.split(b'\n')[1])
+
+    def _hear(self, lines):
+        "Read so many of the warden's two lines; the first: its processes, and what holds"
+        self.life.settimeout(_GRACE)
+        with suppress(OSError):
+            while self.heard.count(b'\n') < lines and (text := self.life.recv(1 << 12)):
+                self.heard += text
+        with suppress(ValueError):
+            known = json.loads(self.heard.split(b'\n')[0])
+            self.pids, self.isolation = known['pids'], tuple(known['isolation'])
 
     def _kill(self):
         "Kill what the warden should have killed, were it not stopped or dead itself"
-        for pid in self.heard.split(b'\n')[0].split():
-            with suppress(OSError, ValueError):
-                os.kill(int(pid), signal.SIGKILL)
+        for pid in self.pids:
+            with suppress(OSError):
+                os.kill(pid, signal.SIGKILL)
         self.server.leave(self, last=True)
 
     def hints(self) -> list:  # of (code, text)

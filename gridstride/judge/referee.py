@@ -25,9 +25,9 @@ def _timed_sizes(task, device):
     return {k: v for k, v in task.tests[0].items() if k != 'seed'}
 
 
-def _seconds(call):
+def _clock(device):
     "What a call took: by its events on a GPU, else by the judge's clock"
-    return call.facts.get('event', call.seconds)
+    return lambda call: call.facts['event'] if device == 'cuda' else call.seconds
 
 
 def _compare(bench, base, sizes):
@@ -48,7 +48,7 @@ def _unseen(bench):
     """Seconds of a call that the judge's clock sees and the events do not: transfers, and all that was hidden.
 
     The lower quartile of the calls: a busy machine makes some of them longer, in which nothing was hidden."""
-    return sorted(c.seconds - _seconds(c) for c in _last(bench))[_ROUNDS // 4]
+    return sorted(c.seconds - c.facts['event'] for c in _last(bench))[_ROUNDS // 4]
 
 
 def _look_at_clocks(bench, base):
@@ -80,7 +80,8 @@ def _measure(stack, bench, limit):
     _compare(bench, base, sizes)
     if bench.device == 'cuda':
         _look_at_clocks(bench, base)
-    return tuple(map(_seconds, _last(bench))), tuple(map(_seconds, _last(base)))
+    seconds = _clock(bench.device)
+    return tuple(map(seconds, _last(bench))), tuple(map(seconds, _last(base)))
 
 
 def _device_name(device):
@@ -153,5 +154,11 @@ def judge(
         e = _told_before(bench, e)
         found = dict(code=e.code, why=e.why)
     sizes = len({sizes_text(c.sizes) for c in bench.calls})
-    found |= dict(calls=len(bench.calls), sizes=sizes, device=_device_name(device), printed=bench.printed())
+    found |= dict(
+        calls=len(bench.calls),
+        sizes=sizes,
+        device=_device_name(device),
+        printed=bench.printed(),
+        isolation=bench.isolation(),
+    )
     return Verdict(submission.name, task.name, **found)

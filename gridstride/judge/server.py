@@ -1,9 +1,8 @@
 """The process that starts submissions: it has imported what they need, and forks one process for each, with a warden
 that sees to it that nothing is left of it. It has never seen a task.
 
-    python -m gridstride.judge.server FD cpu|cuda      # as `processes` starts it"""
+    python -m gridstride.judge.server FD cpu|cuda [WHAT IS LEFT OUT ...]      # as `processes` starts it"""
 
-import ctypes
 import gc
 import json
 import os
@@ -11,112 +10,135 @@ import select
 import signal
 import socket
 import sys
+import tempfile
 from contextlib import suppress
 from importlib import import_module
-from pathlib import Path
+
+from . import isolation
+from ..utils import cache_dir
 
 _SUBREAPER, _DEATH = 36, 1  # of Linux's prctl
-_FILE = 1 << 30  # bytes of a file that a submission writes
-_CHILDREN = Path('/proc/self/task')
-
-
-def _prctl(option, value):
-    "Linux's prctl; nothing elsewhere"
-    if sys.platform == 'linux':
-        ctypes.CDLL(None).prctl(option, value, 0, 0, 0)
-
-
-def _children():
-    "The processes whose parent is this one"
-    with suppress(OSError):
-        return [int(o) for t in _CHILDREN.iterdir() for o in (t / 'children').read_text().split()]
-    return []
-
-
-def _status(status):
-    "How a process ended: its exit code, or minus the signal"
-    return os.waitstatus_to_exitcode(status)
+_LOOK = 0.1  # seconds between two looks at what a submission uses
 
 
 def _sweep():
-    "Kill all that descends from this process; how many that were"
-    killed = set()
-    while alive := _children():
+    "Kill all that descends from this process"
+    while alive := isolation.children():
         for pid in alive:
             with suppress(ProcessLookupError):
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
-        killed.update(alive)
-    return len(killed)
 
 
-def _wait(pid, life):
-    "Until the process ends, or the judge says so: its status, or None if it was killed for the judge"
+def _wait(pid, life, most):
+    "Until the process ends, uses too much, or the judge says so: its status, None if it still runs, and the excess"
     watch = [life]
     if hasattr(os, 'pidfd_open'):
         watch.append(os.pidfd_open(pid))
     while True:
-        ready = select.select(watch, [], [], None if len(watch) > 1 else 0.02)[0]
+        ready = select.select(watch, [], [], _LOOK if len(watch) > 1 else 0.02)[0]
         done, status = os.waitpid(pid, os.WNOHANG)
         if done:
-            return _status(status)
+            return os.waitstatus_to_exitcode(status), ''
         if life in ready:
-            os.kill(pid, signal.SIGKILL)
-            os.waitpid(pid, 0)
-            return None
+            return None, ''
+        if not ready and (excess := isolation.too_much(most)):
+            return None, excess
 
 
-def _guard(pid, life):
+def _guard(pid, life, own, ended, most):
     "The warden's work: what became of the process, and how many it left behind, all of them killed"
-    status = _wait(pid, life)
-    with suppress(ProcessLookupError):
-        os.killpg(pid, signal.SIGKILL)
-    left = _sweep()
+    status, excess = _wait(pid, life, most)
+    left = len(isolation.descendants()) - (own if status is None else 0)
+    for kill in (os.killpg, os.kill):
+        with suppress(ProcessLookupError, PermissionError):
+            kill(pid, signal.SIGKILL)
+    _sweep()
+    if own > 1 and status is not None:  # it was the first process of a namespace, and has said how the other one ended
+        status = json.loads(os.read(ended, 64) or b'null')
     with suppress(OSError):
-        life.sendall(json.dumps(dict(status=status, left=left)).encode() + b'\n')
+        life.sendall(json.dumps(dict(status=status, left=max(0, left), excess=excess)).encode() + b'\n')
 
 
-def _limits(seconds):
-    "What a submission may use"
-    import resource  # Windows has none
+def _warden(pid, report, ended, life, most):
+    "Tell the judge what there is, then watch over it"
+    with open(report) as f:
+        *first, held = f.read().splitlines() or ['[]']
+    watched = int(first[0]) if first else pid
+    if watched != pid:
+        os.waitpid(pid, 0)
+    with socket.socket(fileno=life) as s:
+        known = dict(pids=[os.getpid(), watched], isolation=json.loads(held))
+        s.sendall(json.dumps(known).encode() + b'\n')
+        _guard(watched, s, 1 + (watched != pid), ended, most)
 
-    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
-    resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    resource.setrlimit(resource.RLIMIT_FSIZE, (_FILE, _FILE))
+
+def _apart(order, report, line, ended):
+    "Fork twice more, into namespaces: their first process, and the one that returns, which will run the submission"
+    isolation.leave()
+    if pid := os.fork():
+        os.write(report, f'{pid}\n'.encode())
+        os._exit(0)
+    isolation.furnish(order['folder'], order['cache'])
+    isolation.hide()
+    if pid := os.fork():
+        low, high = sorted((line, ended))
+        for o in ((0, low), (low + 1, high), (high + 1, os.sysconf('SC_OPEN_MAX'))):
+            os.closerange(*o)
+        isolation.watch_over(pid, line, ended)
+    isolation.limit_processes()
 
 
 def _start(order, life, talk, tell, said):
     "In a fork of the server: the warden, and below it the submission's process"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-    _prctl(_SUBREAPER, 1)
-    pid = os.fork()
-    if pid:
-        for o in (talk, tell, said):
+    isolation.prctl(_SUBREAPER, 1)
+    (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
+    if pid := os.fork():
+        for o in (talk, tell, said, to_report, line, to_ended):
             os.close(o)
-        with socket.socket(fileno=life) as s:
-            s.sendall(f'{os.getpid()} {pid}\n'.encode())
-            _guard(pid, s)
-        return
+        return _warden(pid, report, ended, life, order['share'] * isolation.memory())
+    for o in (life, report, lifeline, ended):
+        os.close(o)
+    if order['able']:
+        _apart(order, to_report, line, to_ended)
+    for o in (line, to_ended):
+        os.close(o)
+    _run(order, to_report, talk, tell, said)
+
+
+def _run(order, report, talk, tell, said):
+    "In the submission's process: give up what it does not need, say what holds, begin"
     os.setsid()
-    _prctl(_DEATH, signal.SIGKILL)
-    os.close(life)
-    for fd in (1, 2):
-        os.dup2(said, fd)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
-    os.close(said)
+    isolation.prctl(_DEATH, signal.SIGKILL)
+    nothing = os.open(os.devnull, os.O_RDONLY)
+    for fd, to in enumerate((nothing, said, said)):
+        os.dup2(to, fd)
+    for fd in (nothing, said):
+        os.close(fd)
     os.chdir(order['folder'])
-    _limits(order['cpu_seconds'])
+    isolation.limit(order['cpu_seconds'])
+    held = isolation.confine(order['folder'], order['cache'], order['able'], order['without'])
+    os.write(report, json.dumps(held).encode())
+    os.close(report)
+    os.environ.update(TMPDIR=order['folder'], **({} if 'files' in held else {'HOME': order['folder']}))
+    tempfile.tempdir = None
+    if order.pop('idle'):  # nothing that is left says so
+        import_module('gridstride.judge.machines').launch_nothing()
     import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), tell, order)
 
 
 def serve(
     control,  # a socket: an order in JSON and four file descriptors for each submission
+    without=(),  # words of `verdicts.ISOLATION` that are left out
 ):
     "Fork a process for each order, until the judge is gone"
+    cache = str(cache_dir())
+    able = 'processes' not in without and isolation.possible(cache)
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # an interrupt is the judge's
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for wardens
-    _prctl(_SUBREAPER, 1)
+    isolation.prctl(_SUBREAPER, 1)
     while True:
         text, fds, _, _ = socket.recv_fds(control, 1 << 16, 4)
         if not text:
@@ -125,8 +147,9 @@ def serve(
         control.sendall(b'!')
         if os.fork() == 0:
             control.close()
+            order, text = dict(json.loads(text), able=able, cache=cache, without=without), None
             try:
-                _start(json.loads(text), *fds)
+                _start(order, *fds)
             finally:
                 os._exit(0)
         for fd in fds:
@@ -150,4 +173,4 @@ if __name__ == '__main__':
     _prepare(sys.argv[2])
     with socket.socket(fileno=int(sys.argv[1])) as control:
         control.sendall(b'!')  # ready
-        serve(control)
+        serve(control, sys.argv[3:])

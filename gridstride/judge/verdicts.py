@@ -1,5 +1,6 @@
 """What the judge says of a submission: accepted, or refused for one reason."""
 
+import unicodedata
 from dataclasses import dataclass, field
 from statistics import median
 
@@ -31,6 +32,25 @@ REASONS = {
 }
 
 
+def plain(text, lines=False) -> str:
+    "Text of a submission, safe to show: no character controls a terminal or, unless `lines`, begins a line"
+    kept = '\n\t' if lines else ''
+    return ''.join(
+        c if c in kept or unicodedata.category(c) not in ('Cc', 'Cf', 'Cs', 'Zl', 'Zp') else ascii(c)[1:-1]
+        for c in str(text)
+    )
+
+
+# What `Verdict.isolation` may list, and what may happen where it is missing
+ISOLATION = {
+    'processes': 'it saw other processes',
+    'files': 'it saw the files of this user',
+    'network': 'it had the network',
+    'landlock': 'Landlock did not confine it',
+    'limits': 'it had no limits',
+}
+
+
 def _time_text(seconds):
     return f'{seconds * 1e3:.3g} ms' if seconds < 1 else f'{seconds:.3g} s'
 
@@ -50,6 +70,13 @@ class Verdict:
     times: tuple = ()  # seconds of each call of the timed sizes: by events on a GPU, by the judge's clock on a CPU
     reference: tuple = ()  # the reference's, taken in the same way, in turn with these; empty if it was not timed
     printed: str = ''  # the end of what the submission printed
+    isolation: tuple = ()  # words of `ISOLATION`: what separated it from this machine, while it ran; () if it did not
+
+    def __post_init__(self):
+        for name in ('name', 'task', 'why'):
+            object.__setattr__(self, name, plain(getattr(self, name)))
+        object.__setattr__(self, 'printed', plain(self.printed, lines=True))
+        object.__setattr__(self, 'counts', {plain(k): v for k, v in self.counts.items()})
 
     @property
     def accepted(self) -> bool:
@@ -81,12 +108,17 @@ class Verdict:
             text += '; on a CPU, where kernels are emulated: no claim about a GPU'
         return [text]
 
+    def _exposed(self):
+        "What did not separate it from this machine"
+        missing = [text for word, text in ISOLATION.items() if word not in self.isolation]
+        return [f'not isolated on this system: {", ".join(missing)}'] if missing and self.code != 'form' else []
+
     def __str__(self):
         head = f'{self.name}, {self.task}, {self.device}: '
         if not self.accepted:
-            return f'{head}refused ({self.code}): {REASONS[self.code]}\n  {self.why}'
+            return '\n  '.join([f'{head}refused ({self.code}): {REASONS[self.code]}', self.why, *self._exposed()])
         launches = ', '.join(f'{k} x{n}' for k, n in self.counts.items()) or 'none of its own'
         lines = [f'{head}accepted', f'{self.calls} calls right, {self.sizes} sizes, new numbers in each']
-        return '\n  '.join([*lines, f'kernels in a call: {launches}', *self._timing()])
+        return '\n  '.join([*lines, f'kernels in a call: {launches}', *self._timing(), *self._exposed()])
 
     __repr__ = __str__

@@ -1,0 +1,372 @@
+"""What separates a submission's process from the rest of the machine, on Linux: namespaces, Landlock, limits.
+
+`bwrap` builds the same walls, but only around a program that it starts. Submissions are forked from a process that has
+imported torch already, which saves seconds per verdict, so the walls are built after the fork, by system calls."""
+
+import ctypes
+import glob
+import json
+import os
+import resource
+import select
+import struct
+import sys
+import tempfile
+from contextlib import suppress
+from pathlib import Path
+
+_DISK = '1g'  # of each folder in memory that a submission may write to
+_FILE = 1 << 28  # bytes of a file
+_OPEN = 1024  # files open at once
+_PROCESSES, _TASKS = 256, 1024  # and with their threads
+_LIMITS = {'RLIMIT_CORE': 0, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
+_SETTINGS = {'kernel/pid_max': _TASKS, 'user/max_user_namespaces': 0}  # the first per namespace since Linux 6.14
+_DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
+
+# Of linux/sched.h, mount.h, prctl.h, landlock.h
+_USER, _MOUNT, _PID, _NET, _IPC, _UTS = 0x10000000, 0x20000, 0x20000000, 0x40000000, 0x08000000, 0x04000000
+_BIND, _REC, _PRIVATE, _NOSUID, _NODEV, _NOEXEC = 0x1000, 0x4000, 1 << 18, 2, 4, 8
+_MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY = 442, -100, 0x8000, 1
+_DUMPABLE, _BOUNDING, _NO_NEW_PRIVILEGES = 4, 24, 38
+_CREATE_RULESET, _ADD_RULE, _RESTRICT = 444, 445, 446
+_EXECUTE, _WRITE, _READ, _LIST, _IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 15
+_OF_FILES = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, and not only a folder, can have
+
+
+def _call(name, *args):
+    "Call a function of the C library; `OSError` if it fails"
+    libc = ctypes.CDLL(None, use_errno=True)
+    args = [ctypes.c_long(o) if isinstance(o, int) else o for o in args]
+    if (done := getattr(libc, name)(*args)) == -1:
+        raise OSError(ctypes.get_errno(), f'{name}: {os.strerror(ctypes.get_errno())}')
+    return done
+
+
+def prctl(option, value=0):
+    "Linux's prctl; does nothing elsewhere"
+    if sys.platform == 'linux':
+        with suppress(OSError):
+            _call('prctl', option, value, 0, 0, 0)
+
+
+# Folders
+def _is_below(path, folders):
+    "Is a path one of these folders, or in one of them?"
+    return any(path == o or path.startswith(o.rstrip('/') + '/') for o in folders)
+
+
+def hidden() -> list:  # of paths
+    "Folders that a submission finds empty: homes, what others keep for a while, sockets of the system's services"
+    found = {os.path.expanduser('~'), '/root', '/home', '/run', '/tmp', '/var/tmp', '/etc/ssh', tempfile.gettempdir()}
+    real = sorted({os.path.realpath(o) for o in found} - {'/'})
+    return [o for i, o in enumerate(real) if os.path.isdir(o) and not _is_below(o, real[:i])]
+
+
+def kept(folders) -> list:  # of paths
+    "What a submission needs of hidden folders, to read: Python, its packages, compilers, drivers"
+    paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[2]), '/run/opengl-driver']
+    for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
+        paths += os.environ.get(name, '').split(os.pathsep)
+    paths = [o for o in paths if os.path.isabs(o) and os.path.exists(o)]
+    real = {*map(os.path.abspath, paths), *map(os.path.realpath, paths)}
+    real = sorted(o for o in real if _is_below(o, folders) and not any(_is_below(f, [o]) for f in folders))
+    return [o for i, o in enumerate(real) if not _is_below(o, real[:i])]
+
+
+# Mounts, in a mount namespace of its own
+def _mount(source, target, kind=None, flags=0, options=None):
+    source, target, kind, options = (o.encode() if isinstance(o, str) else o for o in (source, target, kind, options))
+    _call('mount', source, target, kind, flags, options)
+
+
+def _read_only(path, recursive=True):
+    "Nothing below `path` can be written any more"
+    attributes = struct.pack('QQQQ', _ATTR_READ_ONLY, 0, 0, 0)
+    flags = _AT_RECURSIVE if recursive else 0
+    _call('syscall', _MOUNT_SETATTR, _AT_FDCWD, path.encode(), flags, attributes, len(attributes))
+
+
+def _in_memory(path, size=_DISK):
+    "An empty folder in memory over `path`, of at most so many bytes and some thousand files"
+    os.path.isdir(path) or os.makedirs(path)
+    _mount('tmpfs', path, 'tmpfs', _NOSUID | _NODEV, f'size={size},nr_inodes=64k,mode=755')
+
+
+def _show(path, fd):
+    "What `fd` was opened for, at `path`, where something else covers it by now"
+    if os.path.isdir(f'/proc/self/fd/{fd}'):
+        os.makedirs(path, exist_ok=True)
+    else:
+        os.makedirs(os.path.dirname(path), exist_ok=True)
+        open(path, 'w').close()
+    _mount(f'/proc/self/fd/{fd}', path, flags=_BIND | _REC)
+    os.close(fd)
+
+
+def _handles(paths):
+    return {o: os.open(o, os.O_PATH) for o in paths}
+
+
+def _hide(folders, cache):
+    "Cover folders, show again what is needed of them; the cache can be written to, and forgets it"
+    again, below = _handles(kept(folders)), os.open(cache, os.O_PATH)
+    for path in folders:
+        _in_memory(path)
+    for path, fd in again.items():
+        _show(path, fd)
+    for path in (os.path.expanduser('~'), tempfile.gettempdir()):
+        os.makedirs(path, exist_ok=True)
+    room = tempfile.mkdtemp(prefix='.written-', dir='/tmp')
+    for part in ('upper', 'work'):
+        os.mkdir(f'{room}/{part}')
+    os.path.isdir(cache) or os.makedirs(cache)
+    options = f'lowerdir=/proc/self/fd/{below},upperdir={room}/upper,workdir={room}/work,userxattr'
+    _mount('overlay', cache, 'overlay', _NOSUID | _NODEV, options)
+    os.close(below)
+
+
+def _device_files():
+    return [p for o in _DEVICES for p in glob.glob(f'/dev/{o}')]
+
+
+def _devices():
+    "A folder of devices that has the GPUs and what no program can do without: no terminals, no disks"
+    fds = _handles(_device_files())
+    _in_memory('/dev', '1m')
+    for path, fd in fds.items():
+        _show(path, fd)
+    for name, target in dict(fd='', stdin='/0', stdout='/1', stderr='/2').items():
+        os.symlink(f'/proc/self/fd{target}', f'/dev/{name}')
+    _in_memory('/dev/shm')
+
+
+def _processes():
+    "/proc shows the processes of this namespace; settings of the system can be read alone"
+    with suppress(OSError):  # containers that hide parts of /proc allow no new one: then the old one stays, read only
+        _mount('proc', '/proc', 'proc', _NOSUID | _NODEV | _NOEXEC)
+        for name, most in _SETTINGS.items():
+            with suppress(OSError):
+                Path('/proc/sys', name).write_text(str(most))
+        _read_only('/proc')
+
+
+def furnish(
+    folder,  # that holds the submission, and can be written to
+    cache,  # of what was compiled
+):
+    "In new namespaces, as their first process: show the submission no more of the machine than it needs"
+    _mount('none', '/', flags=_REC | _PRIVATE)
+    texts = {p.name: p.read_bytes() for p in Path(folder).iterdir()}
+    _read_only('/')
+    covered = hidden()
+    _hide(covered, cache)
+    _devices()
+    for path in glob.glob('/etc/*shadow*'):
+        with suppress(OSError):
+            _mount('/dev/null', path, flags=_BIND)
+    _is_below(folder, covered) or _in_memory(folder)
+    os.makedirs(folder, exist_ok=True)
+    for name, text in texts.items():
+        (Path(folder) / name).write_bytes(text)
+    _processes()
+
+
+def leave():
+    "Leave this process's namespaces, but for that of process ids: its children are in a new one. `OSError`"
+    uid, gid = os.getuid(), os.getgid()
+    _call('unshare', _USER | _MOUNT | _PID | _NET | _IPC | _UTS)
+    Path('/proc/self/setgroups').write_text('deny')
+    Path('/proc/self/uid_map').write_text(f'{uid} {uid} 1')
+    Path('/proc/self/gid_map').write_text(f'{gid} {gid} 1')
+
+
+def possible(
+    cache,  # a folder
+) -> bool:
+    "Whether this system lets its users build all of that: tried in a process of its own"
+    if sys.platform != 'linux' or not hasattr(os, 'pidfd_open'):
+        return False
+    with tempfile.TemporaryDirectory(prefix='gridstride-judge-') as folder:
+        return _ends_well(lambda: leave() or _ends_well(lambda: furnish(folder, cache) or True))
+
+
+def _ends_well(f):
+    "Whether a function returns something true, in a fork"
+    if pid := os.fork():
+        return os.waitpid(pid, 0)[1] == 0
+    with suppress(OSError):
+        os._exit(not f())
+    os._exit(1)
+
+
+# What the process that runs the submission gives up before it does
+def drop_privileges():
+    "No capability is left, and no program that is started brings one back"
+    if sys.platform != 'linux':
+        return
+    for capability in range(64):
+        prctl(_BOUNDING, capability)
+    with suppress(OSError):
+        _call('capset', struct.pack('Ii', 0x20080522, 0), bytes(24))
+    prctl(_NO_NEW_PRIVILEGES, 1)
+    prctl(_DUMPABLE, 1)
+
+
+def _around(folders, path='/'):
+    "The largest folders, and files, that hold none of `folders`"
+    if not _is_below(path, folders):
+        if not any(_is_below(o, [path]) for o in folders):
+            yield path
+        else:
+            with suppress(OSError):
+                for name in sorted(os.listdir(path)):
+                    yield from _around(folders, os.path.join(path, name))
+
+
+def _allow(ruleset, path, rights):
+    "Add a rule: so much is allowed below `path`"
+    with suppress(OSError):
+        fd = os.open(path, os.O_PATH)
+        rights &= -1 if os.path.isdir(path) else _OF_FILES
+        _call('syscall', _ADD_RULE, ruleset, 1, struct.pack('=Qi', rights, fd), 0)
+        os.close(fd)
+
+
+def landlock(
+    readable,  # paths
+    writable,
+) -> int:  # the version of Landlock that holds; 0 where there is none
+    "From now on no file elsewhere can be opened, no other process signalled or traced, no connection be made"
+    with suppress(OSError):
+        version = _call('syscall', _CREATE_RULESET, None, 0, 1)
+        every = (1 << {1: 13, 2: 14, 3: 15, 4: 15}.get(version, 16)) - 1
+        handled = struct.pack('QQQ', every, 3, 3)[: 8 if version < 4 else 16 if version < 6 else 24]
+        ruleset = _call('syscall', _CREATE_RULESET, handled, len(handled), 0)
+        for path in readable:
+            _allow(ruleset, path, _EXECUTE | _READ | _LIST)
+        for path in _device_files():
+            _allow(ruleset, path, (_READ | _LIST | _WRITE | _IOCTL) & every)
+        for path in writable:
+            _allow(ruleset, path, every)
+        _call('syscall', _RESTRICT, ruleset, 0)
+        os.close(ruleset)
+        return version
+    return 0
+
+
+def confine(
+    folder,  # the submission's
+    cache,  # of what was compiled
+    furnished: bool,  # is this process in namespaces of its own?
+    without=(),  # words of `verdicts.ISOLATION` that are left out
+) -> list:  # words of `verdicts.ISOLATION`: what holds from now on
+    "Give up privileges, and whatever Landlock can take"
+    held = ['processes', 'files', 'network'] if furnished else []
+    if sys.platform == 'linux':
+        drop_privileges()
+        covered = hidden()
+        readable = ['/'] if furnished else [*_around([*covered, '/dev']), *kept(covered)]
+        writable = [folder, cache, '/dev/shm', *(covered if furnished else [])]
+        held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
+    return [*held, 'limits']
+
+
+def limit(seconds):
+    "What a process may use"
+    for name, most in _LIMITS.items():
+        hard = resource.getrlimit(o := getattr(resource, name))[1]
+        most = most if hard < 0 else min(most, hard)
+        resource.setrlimit(o, (most, most))
+    resource.setrlimit(resource.RLIMIT_CPU, (seconds, seconds + 1))
+    with suppress(OSError):  # where memory runs short, this process goes first
+        Path('/proc/self/oom_score_adj').write_text('1000')
+
+
+def limit_processes():
+    "How many processes and threads a submission may have, counted in its namespace: the user's others are not"
+    with suppress(OSError, ValueError):
+        resource.setrlimit(resource.RLIMIT_NPROC, (_TASKS, _TASKS))
+
+
+# What a warden sees of the processes below it
+def children(pid='self') -> list:
+    "The processes whose parent is this one"
+    with suppress(OSError):
+        return [int(o) for t in Path(f'/proc/{pid}/task').iterdir() for o in (t / 'children').read_text().split()]
+    return []
+
+
+def _is_alive(pid):
+    "Does it still run? A process that has ended and was not waited for does not"
+    with suppress(OSError, IndexError):
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] not in 'ZX'
+    return False
+
+
+def descendants(pid='self') -> list:
+    "All that run below a process"
+    below = children(pid)
+    return [o for o in below if _is_alive(o)] + [o for b in below for o in descendants(b)]
+
+
+def memory() -> int:
+    "Bytes of memory that this machine, or container, has"
+    total = 1 << 62
+    with suppress(OSError, ValueError):
+        total = os.sysconf('SC_PHYS_PAGES') * os.sysconf('SC_PAGE_SIZE')
+        total = min(total, int(Path('/sys/fs/cgroup/memory.max').read_text()))
+    return total
+
+
+def _resident(pid, name):
+    "Bytes of a process that are in memory: what `name` in smaps_rollup counts"
+    with suppress(OSError, ValueError, IndexError):
+        text = Path(f'/proc/{pid}/smaps_rollup').read_text()
+        return 1024 * int(text.partition(f'\n{name}:')[2].split()[0])
+    return 0
+
+
+def _at_most(pid):
+    "Bytes of a process that are in memory, those that others have, too, included"
+    with suppress(OSError, ValueError, IndexError):
+        return int(Path(f'/proc/{pid}/statm').read_text().split()[1]) * os.sysconf('SC_PAGE_SIZE')
+    return 0
+
+
+def too_much(most) -> str:  # '' if it is within the limits
+    "Which limit the processes below this one exceed together"
+    pids = descendants()
+    if len(pids) > _PROCESSES:
+        return f'more than {_PROCESSES} processes'
+    if sum(map(_at_most, pids)) > most and sum(_resident(o, 'Pss') for o in pids) > most:
+        return f'more than {most / 2**30:.3g} GiB of memory'
+    return ''
+
+
+# The first process of a PID namespace: all others end with it
+def watch_over(
+    child,  # the process with the submission
+    line,  # a pipe: its other end closes when the warden is gone
+    said,  # a pipe: how the child ended
+):
+    "Wait for the child, or for the warden's end; orphans are waited for, too"
+    fd = os.pidfd_open(child)
+    while True:
+        ready = select.select([fd, line], [], [], 0.5)[0]
+        if line in ready:
+            os._exit(0)
+        while (found := _ended())[0]:
+            if found[0] == child:
+                os.write(said, json.dumps(os.waitstatus_to_exitcode(found[1])).encode())
+                os._exit(0)
+
+
+def _ended():
+    with suppress(ChildProcessError):
+        return os.waitpid(-1, os.WNOHANG)
+    return 0, 0
+
+
+def hide():
+    "This process can be traced, and its memory read, by none without privileges"
+    prctl(_DUMPABLE, 0)
