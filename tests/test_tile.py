@@ -868,6 +868,21 @@ def fp32_or_half(x_ptr, n):
     if n > 3: return tl.load(x_ptr)
     return 0.5
 @triton.jit
+def twice_or(x_ptr, n, other):
+    if n > 3: return tl.load(x_ptr)*2
+    else: return other*2
+@triton.jit
+def pair_or(x_ptr, n, other):
+    if n > 3: return tl.load(x_ptr), n
+    return other, n + 1
+@triton.jit
+def changed_or(x_ptr, n):
+    if n > 3:
+        v = tl.load(x_ptr)
+        return v
+    v = 1.
+    return v
+@triton.jit
 def kernel(x_ptr, out_ptr, n, N: tl.constexpr):
     i = tl.arange(0, N)
 '''
@@ -899,6 +914,35 @@ BRANCHES = {
         'tl.store(out_ptr, a)': None,
     'if n > 3:\n    a: tl.constexpr = 2\n    tl.store(out_ptr, a)\nelse:\n    a: tl.constexpr = 3\n'
         '    tl.store(out_ptr, a)': None,
+    'if n > 3: v = tl.load(x_ptr)*2\nelse: v = n*2\ntl.store(out_ptr, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr)*2\nelse: v = n*2.\ntl.store(out_ptr, v)': None,
+    'if n > 3: v = tl.load(x_ptr) > 1\nelse: v = n < 2\ntl.store(out_ptr, 1.)': None,
+    'if n > 3: v = tl.load(x_ptr)\nelse: v = n < 2\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr)\nelse:\n    a = n + 1\n    v = a*a\ntl.store(out_ptr, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr)\nelse:\n    a = n + 1\n    v = a*.5\n    v += a\ntl.store(out_ptr, v)': None,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.full((N,), 0, tl.int32)\ntl.store(out_ptr + i, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.zeros((N, N), tl.float32)\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = i.to(tl.float32)\ntl.store(out_ptr + i, v)': None,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.cast(i, tl.float16)\ntl.store(out_ptr + i, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.where(i < 3, i, 0)\ntl.store(out_ptr + i, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.where(i < 3, i, 0.)\ntl.store(out_ptr + i, v)': None,
+    'if n > 3: v = tl.load(x_ptr)\nelse: v = tl.sum(i)\ntl.store(out_ptr, v)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr)\nelse: v = tl.sum(tl.load(x_ptr + i, i < n, other=0.))\ntl.store(out_ptr, v)': None,
+    'if n > 3: v = tl.load(x_ptr + i)\nelse: v = tl.sum(tl.load(x_ptr + i))\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr), n\nelse: v = 1., 2.\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr), n\nelse: v = 1., 2\ntl.store(out_ptr, 1.)': None,
+    'if n > 3: v = tl.load(x_ptr), n\nelse: v = 1., 2, 3\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if n > 3: v = tl.load(x_ptr)\nelse: v = None\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'if n > 3: v, w = 1., 2\nelse: v, w = 2, 1\ntl.store(out_ptr, 1.)': ONE_TYPE,
+    'tl.store(out_ptr, tl.load(x_ptr)*2 if n > 3 else n + 1)': ONE_TYPE,
+    'tl.store(out_ptr, tl.load(x_ptr)*2 if n > 3 else n + 1.)': None,
+    'tl.store(out_ptr + i, tl.load(x_ptr + i) if n > 3 else tl.zeros((N,), tl.int32))': ONE_TYPE,
+    'tl.store(out_ptr + i, tl.load(x_ptr + i) if n > 3 else tl.zeros((N,), tl.float32))': None,
+    'tl.store(out_ptr, twice_or(x_ptr, n, n))': ONE_TYPE,
+    'tl.store(out_ptr, twice_or(x_ptr, n, 1.))': None,
+    'v = pair_or(x_ptr, n, 1.)\ntl.store(out_ptr, v[0])': None,
+    'v = pair_or(x_ptr, n, 1)\ntl.store(out_ptr, v[0])': ONE_TYPE,
+    'a = changed_or(x_ptr, n)\ntl.store(out_ptr, a)': None,
 }
 
 def kernel_of(body, tmp_path):

@@ -4,10 +4,10 @@ The kernel's own Python code runs, program by program, with NumPy below it and T
 modules, in the order in which they are read best: `types` (types and promotion), `block` (values and their
 arithmetic), `memory` (pointers, load, store, atomics), `descriptors` (blocks without a pointer for each element),
 `shadow` (what the detectors remember), `language` (the names of `triton.language`; those of `shapes`, `elements`,
-`reductions`, `randoms`, `told`, `products` and `libdevice` are parts of it), `rewrite` and `rebind` (a function as
-Triton's compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what autotune does to
-arguments), `trace` (what it did), `standin` (what `from gridstride import triton` gives), `plain` and `profiler`
-(what `import triton` and `import triton.profiler` give under `gridstride.as_gpu`).
+`reductions`, `randoms`, `told`, `products` and `libdevice` are parts of it), `rewrite`, `hints` and `rebind` (a
+function as Triton's compiler reads it, with these names), `run` and `kernel` (a launch at work), `tuning` (what
+autotune does to arguments), `trace` (what it did), `standin` (what `from gridstride import triton` gives), `plain` and
+`profiler` (what `import triton` and `import triton.profiler` give under `gridstride.as_gpu`).
 
 Why not on Triton's interpreter: that needs Triton, which is for Linux alone; it is silent about stores outside of an
 array, about races and masked lanes, does not round bf16, and knows no autotune. It is also slower: 0.57, 1.13 and 17 ms

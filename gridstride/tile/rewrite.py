@@ -14,9 +14,10 @@ import types
 from functools import lru_cache
 
 from .block import Forgotten, block_of, convert, is_number, tensor
+from .hints import HINTED, hint, hints, returned_hint, type_by, type_of
 from .run import Names, current, frame_of, refuse
 from .told import device_assert
-from .types import DTYPES, const, of_number
+from .types import DTYPES, const
 
 __all__ = ['code_of', 'HOOKS']
 
@@ -47,6 +48,7 @@ class _Rewriter(ast.NodeTransformer):
         self.known = set()  # names that were assigned above
         self.read = set()  # names that are read anywhere
         self.around, self.passed = [], []  # of each `if` with a return, around this and above: (its name, hints)
+        self.often = set()  # names that are assigned more than once, whose type may differ elsewhere
         self.last = None  # the hint of what the function's last statement returns
 
     def visit(self, node):
@@ -65,7 +67,9 @@ class _Rewriter(ast.NodeTransformer):
         node.returns = None
         for a in (*node.args.args, *node.args.kwonlyargs, *node.args.posonlyargs):
             a.annotation = None
-        self.last = next((_hint(o.value) for o in node.body if isinstance(o, ast.Return)), None)
+        stored = [o.id for o in ast.walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Store)]
+        self.often = {o for o in stored if stored.count(o) > 1 or o in self.known}
+        self.last = next(iter(returned_hint(node.body, self.often)), None)
         node.args.defaults = [_named('None', o) for o in node.args.defaults]
         node.args.kw_defaults = [o and _named('None', o) for o in node.args.kw_defaults]
         self.generic_visit(node)
@@ -127,19 +131,20 @@ class _Rewriter(ast.NodeTransformer):
         return self.generic_visit(node)
 
     def visit_IfExp(self, node):
-        hints = _hint(node.body), _hint(node.orelse)
+        arms = hint(node.body), hint(node.orelse)
         self.generic_visit(node)
         name = self._new_name()
         test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), _call('decides', node.test)), node)
         arms = [
             _call('arm', value, _named(name, node), ast.Constant(other))
-            for value, other in zip((node.body, node.orelse), reversed(hints))
+            for value, other in zip((node.body, node.orelse), reversed(arms))
         ]
         return ast.copy_location(ast.IfExp(test, *arms), node)
 
     def visit_If(self, node):
         mine, other = _assigned(node.body), _assigned(node.orelse)
-        hints, returned = _hints_of(node), [_returned(o) for o in (node.body, node.orelse)]
+        told = tuple(hints(node.body, other - self.known).items()), tuple(hints(node.orelse, mine - self.known).items())
+        returned = [returned_hint(o, self.often) for o in (node.body, node.orelse)]
         returns = any(isinstance(o, ast.Return) for o in ast.walk(node))
         name = self._new_name()
         node.test = self.visit(node.test)
@@ -153,7 +158,7 @@ class _Rewriter(ast.NodeTransformer):
             node.test = ast.copy_location(ast.NamedExpr(ast.Name(name, ast.Store()), decided), node)
             return node
         both, where = ast.Constant(tuple(sorted(mine & other))), ast.Constant(name)
-        begun = _call('if', node.test, where, both, ast.Constant(hints))
+        begun = _call('if', node.test, where, both, ast.Constant(told))
         begin = ast.copy_location(ast.Assign([ast.Name(name, ast.Store())], begun), node)
         node.test = ast.copy_location(ast.Attribute(_named(name, node), 'condition', ast.Load()), node)
         after = [ast.copy_location(ast.Expr(ast.Call(_named(name, node), [], [])), node)]
@@ -232,47 +237,6 @@ class _Rewriter(ast.NodeTransformer):
         lost, self.known = sorted(_assigned(node.body) - known), known
         after = [ast.Assign([ast.Name(o, ast.Store())], _call('in_loop', ast.Constant(o), at=node)) for o in lost]
         return [node, *(ast.fix_missing_locations(ast.copy_location(o, node)) for o in after)]
-
-
-def _literal(node):
-    "The number that an expression is; None for another one"
-    if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
-        value = _literal(node.operand)
-        return None if value is None else -value
-    value = getattr(node, 'value', None) if isinstance(node, ast.Constant) else None
-    return value if isinstance(value, (int, float)) else None
-
-
-def _hint(node):
-    "What tells the type of an expression that is not run: a number, or the names in a load's pointer; or None"
-    if isinstance(node, ast.Call) and getattr(node.func, 'attr', '') == 'load' and node.args:
-        return tuple(o.id for o in ast.walk(node.args[0]) if isinstance(o, ast.Name))
-    return _literal(node)
-
-
-def _returned(statements):
-    "The hint of what a branch returns, as a tuple; an empty one if there is none"
-    found = next((_hint(o.value) for o in statements if isinstance(o, ast.Return)), None)
-    return () if found is None else (found,)
-
-
-def _hints_of(node):
-    "Of both branches of an `if`: (name, the hint of its last value, or another name that it is assigned) pairs"
-    return tuple(tuple(_hints(o).items()) for o in (node.body, node.orelse))
-
-
-def _hints(statements):
-    found = {}
-    for o in statements:
-        for name in _assigned([o]):
-            found.pop(name, None)
-        if isinstance(o, ast.Assign) and isinstance(o.targets[0], ast.Name):
-            value = _hint(o.value)
-            if value is not None:
-                found[o.targets[0].id] = value
-            elif isinstance(o.value, ast.Name) and o.value.id not in _assigned(statements):
-                found[o.targets[0].id] = o.value.id
-    return found
 
 
 def _is_atomic(node):
@@ -429,7 +393,7 @@ class If:
         if _often(f.f_code, self.where, taken):
             return
         for k, v in self.hints[taken]:  # those of the `else`, where the first branch ran
-            _one_type(k, now.get(k), self.before.get(v) if isinstance(v, str) else _hinted(v, f))
+            _one_type(k, now[k] if k in now else type_of(f.f_locals.get(k, ...)), type_by(v, f))
         seen = current().branches.setdefault(_where(f, self.where), {})
         for k, t in seen.setdefault(not taken, {}).items():
             _one_type(k, now.get(k), t)
@@ -452,27 +416,6 @@ def _where(f, name):
     return *calls[:2], *calls[3:], known
 
 
-def _hinted(hint, f):
-    "The type that a hint tells: of a load that of its elements, whose shape is not known; or None"
-    if not isinstance(hint, tuple):
-        return None if hint is None else of_number(hint)
-    found = (f.f_locals.get(o) for o in hint)
-    return next((Elements(o.dtype.element_ty) for o in found if type(o) is tensor and o.dtype.is_ptr()), None)
-
-
-class Elements:
-    "The type of a value whose shape is not known"
-
-    def __init__(self, dtype):
-        self.dtype = dtype
-
-    def __eq__(self, other):
-        return self.dtype is getattr(other, 'scalar', None)
-
-    def __repr__(self):
-        return repr(self.dtype)
-
-
 def _one_type(name, a, b):
     "Refuse a variable that has two types in the branches of an `if`, both compiled"
     if a is not None and b is not None and not b == a:
@@ -484,20 +427,22 @@ _ONE_TYPE = 'The compiler compiles both: give them one type and shape, as in 0.0
 
 def _arm(v, test, other):
     "What is chosen by a value of the kernel has one type in both arms; `other`: the hint of the other one"
-    if type(test) is not tensor or not (type(v) is tensor or is_number(v)):
+    if type(test) is not tensor:
         return v
-    v, t = block_of(v), _hinted(other, frame_of())
-    if t is not None and not t == v.type:
-        raise refuse(f'`a if condition else b` of {v.type} and {t}', _ONE_TYPE)
+    f, v = frame_of(), block_of(v) if is_number(v) else v
+    t = None if other is None or _often(f.f_code, f.f_lasti) else type_by(other, f)
+    if t is not None and (mine := type_of(v)) is not None and not t == mine:
+        raise refuse(f'`a if condition else b` of {mine} and {t}', _ONE_TYPE)
     return v
 
 
 def _returned_value(v, last, others):
     "The compiler compiles every return of a function behind an `if` by values of the kernel: they have one type"
-    if type(v) is tensor or is_number(v):
-        hints = [last, *(o for test, given in others if type(test) is tensor for o in given)]
-        for t in (_hinted(o, frame_of()) for o in hints):
-            if t is not None and not t == (mine := block_of(v).type):
+    f, mine = frame_of(), type_of(v)
+    if mine is not None and not _often(f.f_code, f.f_lasti):
+        known = [last, *(o for test, given in others if type(test) is tensor for o in given)]
+        for t in (type_by(o, f) for o in known if o is not None):
+            if t is not None and not t == mine:
                 raise refuse(f'a function returns {mine} here and {t} elsewhere', _ONE_TYPE)
     return v
 
@@ -577,6 +522,6 @@ HOOKS = {
         'value': _value, 'known': const, 'and': _both, 'or': _either, 'and_goes_on': _goes_on_and,
         'or_goes_on': _goes_on_or, 'not': _not, 'decides': _decides, 'assert': _assert, 'while': While, 'if': If,
         'ignored': _ignored_result, 'arm': _arm, 'returned': _returned_value, 'defined': _defined, 'only': _only,
-        'in_loop': lambda name: Forgotten(name, 'in a loop alone'),
+        'in_loop': lambda name: Forgotten(name, 'in a loop alone'), **HINTED,
     }.items()
 }  # fmt: skip
