@@ -4,12 +4,15 @@ The folder of a `sitecustomize` is put before PYTHONPATH: a Python of the same e
 imports torch, numba or Triton. Another Python, such as that of another virtual environment, is left alone.
 """
 
+import atexit
 import json
 import os
+import shutil
 import sys
+import tempfile
 from pathlib import Path
 
-from .files import write_whole
+from .files import is_foreign, write_whole
 from .utils import cache_dir
 
 __all__ = ['emulate_children']
@@ -60,15 +63,34 @@ if _asked and _asked[0] == sys.prefix and not os.environ.get('NUMBA_ENABLE_CUDAS
 '''
 
 
+def _folder():
+    "The folder with the hook, in the cache; where that cannot be had, one for this process"
+    folder = cache_dir() / 'children'
+    try:
+        _write_hook(folder)
+    except OSError:
+        folder = Path(tempfile.mkdtemp(prefix='gridstride-'))
+        atexit.register(shutil.rmtree, folder, ignore_errors=True)
+        _write_hook(folder)
+    return folder
+
+
+def _write_hook(folder):
+    "Put the hook there, unless it is; `OSError` if other users could replace it"
+    file = folder / 'sitecustomize.py'
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    if any(is_foreign(os.stat(o)) for o in (folder.parent, folder)):
+        raise PermissionError(f'{folder} is not this user\'s alone')
+    if file.is_symlink() or not file.is_file() or is_foreign(os.stat(file)) or file.read_bytes() != _HOOK.encode():
+        file.unlink(missing_ok=True)
+        write_whole(file, _HOOK)
+
+
 def emulate_children(
     unchecked,  # without detectors
 ):
     "From now on Python programs that this process starts are emulated"
-    folder = cache_dir() / 'children'
-    file = folder / 'sitecustomize.py'
-    if not file.is_file() or file.read_text(encoding='utf-8') != _HOOK:
-        folder.mkdir(parents=True, exist_ok=True)
-        write_whole(file, _HOOK)
+    folder = _folder()
     os.environ[_ASKED] = json.dumps([sys.prefix, str(Path(__file__).parents[1]), unchecked])
     paths = os.environ.get('PYTHONPATH', '').split(os.pathsep)
     os.environ['PYTHONPATH'] = os.pathsep.join([str(folder), *(p for p in paths if p and p != str(folder))])

@@ -1,10 +1,19 @@
-"""Files that are replaced in one step, so that no reader ever finds half of one."""
+"""Files that are replaced in one step, so that no reader ever finds half of one; whose files they are."""
 
 import os
 import tempfile
 from pathlib import Path
 
-__all__ = ['write_whole']
+__all__ = ['is_foreign', 'write_whole']
+
+
+def is_foreign(
+    found,  # an `os.stat_result`
+) -> str:  # '' if it is this user's alone
+    "Why another user could have put there what `os.stat` or `os.lstat` found"
+    if hasattr(os, 'geteuid') and found.st_uid != os.geteuid():
+        return 'belongs to another user'
+    return 'can be written by others' if hasattr(os, 'geteuid') and found.st_mode & 0o022 else ''
 
 
 def write_whole(

@@ -615,6 +615,31 @@ def test_what_a_source_became_is_looked_up(own_cache, monkeypatch):
         Path('mine.h').write_text(f'#define MINE {n}')
         assert load_cuda('#include "mine.h"\nint tiny() { return MINE; }').tiny()==n
 
+def test_a_damaged_module_and_a_damaged_runtime_are_made_again(own_cache):
+    "Loading what was cut off ended the process (SIGBUS)"
+    runtime = build.runtime().parent
+    shutil.copytree(runtime, own_cache/runtime.name)
+    program = f"m = load_cuda({TINY!r}); print(m.tiny(), m.cached, m.__file__)"
+    out = said(python(program, GRIDSTRIDE_CACHE=str(own_cache)))
+    for cached in False, True:
+        assert out.startswith(f'1 {cached} {own_cache}')
+        if cached: os.truncate(out.split()[-1], 4096)
+        out = said(python(program, GRIDSTRIDE_CACHE=str(own_cache)))
+    assert out.startswith(f'1 False {own_cache}')
+    again = 'from gridstride.cpp import build; print(build.runtime().stat().st_size)'
+    size = (own_cache/runtime.name/'libgridstride.so').stat().st_size
+    (own_cache/runtime.name/'libgridstride.so').write_bytes(bytes(size))
+    done = subprocess.run([sys.executable, '-c', f'{MAKES_ONE_COPY.format(str(runtime))}\n{again}'],
+                          env=os.environ | dict(GRIDSTRIDE_CACHE=str(own_cache)), capture_output=True, text=True)
+    assert (done.stdout, done.stderr)==(f'{size}\n', '')
+
+MAKES_ONE_COPY = '''import shutil
+from gridstride.cpp import build
+def copied(command, folder):
+    shutil.copy({!r} + '/libgridstride.so', folder)
+    return 0, ''
+build._run_here = copied'''
+
 def test_two_processes_fill_the_cache(own_cache):
     runtime = build.runtime().parent
     shutil.copytree(runtime, own_cache/runtime.name)
@@ -631,10 +656,16 @@ def test_what_many_need_is_made_by_one_while_others_wait(own_cache):
             for _ in range(2)]
     assert [said(p) for p in both]==['all\n\n']*2 and (own_cache/'log').read_text()=='once\n'
 
-def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
+def test_cache_that_cannot_be_written(tmp_path, monkeypatch, capfd):
+    "Temporary files take its place; where these cannot be written either, that is said"
+    monkeypatch.delenv('GRIDSTRIDE_QUIET')
+    monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))
+    cache._once.cache_clear()
     (tmp_path/'file').write_text('')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file/cache'))
-    with pytest.raises(RuntimeError, match='cannot be written.*set GRIDSTRIDE_CACHE'): load_cuda(TINY)
+    done = cache.build({'a': 'b'}, [['cp', 'a', 'c']])
+    assert (done.folder/'c').read_text()=='b' and done.folder.is_relative_to(tmp_path)
+    assert 'file/cache cannot be written (' in capfd.readouterr().err
     def refused(**_): raise PermissionError(13, 'Permission denied')
     monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
     monkeypatch.setattr(cache.tempfile, 'mkdtemp', refused)
@@ -643,13 +674,15 @@ def test_cache_that_cannot_be_written(tmp_path, monkeypatch):
 
 @pytest.mark.parametrize('full', ['compiler', 'source'])
 def test_a_full_disk_leaves_nothing_and_says_where_room_is_needed(tmp_path, monkeypatch, full):
-    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path))
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'cache'))
+    monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path/'temporary'))
+    (tmp_path/'temporary').mkdir()
     def no_room(*_): raise OSError(28, 'No space left on device')
     if full=='source': monkeypatch.setattr(Path, 'write_text', no_room)
     said = ['sh', '-c', 'echo "cc1plus: error: x.o: No space left on device"; exit 1']
-    with pytest.raises(RuntimeError, match=f'no space is left in {tmp_path}.*GRIDSTRIDE_CACHE and TMPDIR'):
+    with pytest.raises(RuntimeError, match=f'no space is left in {tmp_path}/cache.*GRIDSTRIDE_CACHE and TMPDIR'):
         cache.build({'a': 'b'}, [said], fail=CompileError)
-    assert list(tmp_path.iterdir())==[]
+    assert [p for p in tmp_path.rglob('*') if p.is_file()]==[]
 
 def test_a_compiler_that_is_too_old(tmp_path):
     old = tmp_path/'g++'

@@ -196,6 +196,8 @@ _one_runtime = threading.Lock()
 def runtime() -> Path:  # a shared library
     "The emulator's runtime, compiled once; with OpenMP if the compiler has it"
     with _one_runtime:
+        if not _runtime().exists():  # somebody has emptied the cache meanwhile
+            _runtime.cache_clear()
         return _runtime()
 
 

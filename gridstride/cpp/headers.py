@@ -57,7 +57,7 @@ def get_precompiled(
     decides = c, cpu(), headers_hash(here / 'include')
     try:
         run = partial(_precompile, after=0.0 if told else SLOW)
-        built = build({}, [command], *decides, run=run, room='headers', shared=True)
+        built = build({}, [command], *decides, run=run, room='headers', shared=True, contents=False)
         if _broken[built.folder] > 1:
             return None
         os.utime(built.folder)
@@ -82,8 +82,15 @@ def _checksum(path):
 
 
 def _prune(folder):
-    for p in sorted(folder.iterdir(), key=os.path.getmtime)[:-KEPT]:
+    for p in sorted(folder.iterdir(), key=_age)[:-KEPT]:
         shutil.rmtree(p, ignore_errors=True)
+
+
+def _age(path):
+    try:
+        return path.stat().st_mtime
+    except OSError:  # another process has removed it
+        return 0.0
 
 
 # Both compilers take `headers.h.gch` or `headers.h.pch` for a `headers.h` that they are told to include; there is none.
