@@ -568,6 +568,89 @@ def test_ctrl_c(checks, modules):
         p.send_signal(signal.SIGINT)
     assert said(p)=='again\n'
 
+ENDLESS = r'''
+#include <torch/extension.h>
+#include <chrono>
+#include <thread>
+#include <unistd.h>
+__global__ void once(float *x) { x[0] += 1; }
+int spins() {
+    for (volatile int i = 0; ; ) i = i + 1;
+}
+int sleeps() {
+    while (true) sleep(100);
+}
+int joins() {
+    std::thread([] { while (true) std::this_thread::sleep_for(std::chrono::seconds(9)); }).join();
+    return 0;
+}
+int prints() {
+    while (true) printf(".");
+}
+int launches(torch::Tensor x) {
+    while (true) once<<<1, 1>>>(x.data_ptr<float>());
+}
+int asks(torch::Tensor x) {
+    while (true) x = x + x;
+}
+int ends() { return 7; }
+'''
+
+@pytest.mark.takes(15)
+def test_ctrl_c_ends_host_code():
+    "In the learner's own code, in a system call, in Python, between launches; then the process goes on"
+    p = python("""
+        import io, threading, time
+        from contextlib import redirect_stdout
+        sys.stdout.reconfigure(line_buffering=True)
+        m, x = load_cuda(ENDLESS, checks=False), torch.zeros(3)
+        def interrupt():
+            global sent
+            time.sleep(.3)
+            sent = time.time()
+            os.kill(os.getpid(), signal.SIGINT)
+        for name in 'spins sleeps joins prints launches asks'.split():
+            threading.Thread(target=interrupt).start()
+            try:
+                with redirect_stdout(io.StringIO()): getattr(m, name)(*[x]*(name in ('launches', 'asks')))
+            except KeyboardInterrupt as e:
+                what, where = str(e).splitlines()
+                print(name, what, where.split(': ')[0].strip(), time.time() - sent < 5, m.ends())
+        os._exit(0) # without waiting for the thread that never ends""")
+    want = dict(spins=8, sleeps=11, joins=14, prints=18, launches=21, asks=24)
+    out = [f'{k} the host code was interrupted spins.cu, line {n} True 7' for k, n in want.items()]
+    assert said(p).splitlines()==out
+
+@pytest.mark.parametrize('checks', [True,False])
+def test_a_process_that_is_forked_while_another_thread_launches(checks, modules):
+    "The child launches, too, and ends; so does one that is forked while a long launch runs"
+    p = python(f"""
+        import threading
+        m = load_cuda(MISTAKES, cuda_begin, name='mistakes', checks={checks})
+        over = False
+        def launches():
+            x = torch.zeros(66, dtype=torch.int32)
+            while not over: m.go_orders(x)
+        def endless():
+            with cpp.options(seconds=3):
+                try: m.go_endless(torch.zeros(3))
+                except KernelTimeout: pass
+        def child():
+            pid = os.fork()
+            if pid: return os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1])
+            signal.alarm(20)                                # a deadlock ends by this signal
+            for _ in range(2): m.go_orders(x := torch.zeros(66, dtype=torch.int32))
+            os._exit(x[0].item() != 10416)
+        m.go_orders(torch.zeros(66, dtype=torch.int32))
+        for f, n in ((launches, 12), (endless, 1)):
+            t = threading.Thread(target=f)
+            t.start()
+            time.sleep(.3)
+            print([child() for _ in range(n)])
+            over = True
+            t.join()""")
+    assert said(p).splitlines()==[str([0]*12), '[0]']
+
 # The cache and the compilers
 
 @pytest.fixture
@@ -582,6 +665,21 @@ def own_cache(tmp_path, monkeypatch):
     return tmp_path/'cache'
 
 def compiled(folder): return [p for p in folder.iterdir() if p.name not in ('headers', 'known')]
+
+@pytest.mark.parametrize('folder', ["o'neil $(touch oh) `touch oh`", '/'.join(['x'*200]*8)])
+def test_a_finding_has_its_line_wherever_the_cache_lies(folder, own_cache, monkeypatch, tmp_path):
+    "No shell reads the folder's name, and none is too long"
+    monkeypatch.chdir(tmp_path)
+    cache_of_that_name = tmp_path/folder
+    cache_of_that_name.mkdir(parents=True)
+    (cache_of_that_name/'headers').symlink_to((own_cache/'headers').resolve())
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(cache_of_that_name))
+    src = f"""__device__ float at(float *x, int i) {{ return x[i]; }}   // {len(folder)}
+__global__ void past(float *x) {{
+    x[0] = at(x, 99);
+}}"""
+    with pytest.raises(MemcheckError) as e: cpp.cuda_kernel(src)[1,1](torch.zeros(3))
+    assert e.value.line==1 and 'line 3' in str(e.value) and not (tmp_path/'oh').exists()
 
 TINY = 'int tiny() { return 1; }'
 

@@ -191,6 +191,7 @@ def _shares_libraries(path):
 
 
 _one_runtime = threading.Lock()
+os.register_at_fork(after_in_child=_one_runtime._at_fork_reinit)
 
 
 def runtime() -> Path:  # a shared library
@@ -261,6 +262,7 @@ def _prepare_runtime():
 
 
 _preparing = threading.Lock()
+os.register_at_fork(after_in_child=_preparing._at_fork_reinit)
 
 
 def _prepare_all(c, flags, headers_first):

@@ -137,7 +137,7 @@ class Found:
     ) -> Exception:
         "The exception that tells of it; `KeyboardInterrupt` if the user ended the kernel"
         if self.kind == 'interrupted':
-            return KeyboardInterrupt()
+            return KeyboardInterrupt(self._interrupted(**where))
         who = dict(block=self.block, thread=self.thread, calls=self.calls)
         place = Place(self.kernel, self.file or None, self.line, **who)._replace(**where)
         if self.code == 'not_emulated':
@@ -145,6 +145,12 @@ class Found:
             known = dict(file=place.file, line=place.line, source=place.source)
             return NotEmulatedCall(what, fix, code=self.code, fields=self.fields, dialect=dialect, **known)
         return exception_of(self.kind, self.code, dialect, self.fields, place, self.other)
+
+    def _interrupted(self, file=None, source=None, **_):
+        "What was interrupted, and where, for a reader"
+        what = f'the kernel {self.kernel}' if self.kernel else 'the host code' if self.code else 'the call'
+        where = f'\n  {file}, line {self.line}: {source}' if self.line and source else ''
+        return f'{what} was interrupted{where}'
 
     def name_array(self, line, above):
         """Of an address in no array tell which array's it is, if only one is used there at an index that is computed.

@@ -1,6 +1,6 @@
 """`load_cuda`: CUDA C as the lecture writes it, on a GPU and without one."""
 
-import _thread, re, threading
+import _thread, os, re, threading
 from pathlib import Path
 from typing import NamedTuple
 
@@ -38,6 +38,7 @@ class Module(Library):
 # On the emulator the runtime must know, before each call, whether to look; what it found becomes an
 # exception.
 one_at_a_time = threading.RLock()  # there is one emulated device
+os.register_at_fork(after_in_child=one_at_a_time._at_fork_reinit)  # another thread may have had it
 
 
 def pass_on_ctrl_c(error):

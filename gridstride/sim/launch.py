@@ -1,6 +1,7 @@
 """Launches a kernel: its arguments become views, and its blocks run in groups, a few thousand threads in step."""
 
 import importlib
+import os
 import sys
 import threading
 import time
@@ -20,6 +21,7 @@ from .run import Run
 __all__ = ['launch', 'other_engine']
 
 _one_at_a_time = threading.RLock()  # there is one simulated device
+os.register_at_fork(after_in_child=_one_at_a_time._at_fork_reinit)  # another thread may have had it
 
 # glibc's malloc hands free memory back to the system once there is twice as much as the largest array had that it has
 # seen freed: two arrays of some thousand lanes, and every access would fetch their pages anew. So it sees a large one.

@@ -30,6 +30,7 @@ struct Module {                          // a library with kernels
 static std::vector<Module> modules;      // by address
 static std::unordered_set<uintptr_t> of_device;    // addresses that host code has from the device
 static std::mutex modules_lock;
+void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
 static uintptr_t lowest = ~uintptr_t(0), highest = 0;
 
 void note_module(const void *inside, bool plain) {

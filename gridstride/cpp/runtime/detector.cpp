@@ -66,6 +66,12 @@ Detector::Scope::~Scope() {
     detector.put_back(stop);
 }
 
+// What a launch has left here that another process goes on with.
+void Detector::abandon() {
+    on = looked_at = crosses = false, shared_base = nowhere;
+    saved.clear();
+}
+
 void Detector::enter(Worker &to) {
     if (!on || w == &to) return;
     if (!w->clock) w->clock = new BlockClock();

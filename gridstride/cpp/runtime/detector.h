@@ -452,6 +452,7 @@ struct Detector : BlockClock {
     void forget(const Piece &p);
     void save(Piece &);
     void put_back(bool ended);
+    void abandon();
     void host_wrote(uintptr_t a, size_t n);
     void end_host() {
         flags.clear();

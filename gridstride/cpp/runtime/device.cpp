@@ -30,6 +30,7 @@ static void tell_no_memory(size_t bytes, int line) {
     Finding f;
     fill(f, Code::out_of_memory, {{"bytes", bytes}, {"limit", device_limit()}, {"used", memory.bytes}});
     f.kind = warning, f.at.line = line;
+    const NotNow here;
     if (warn) warn(&f);
 }
 void *device_alloc(size_t bytes, size_t itemsize, bool cleared, bool host, int line) {
@@ -62,6 +63,11 @@ bool free_in_order(void *p) {
 }
 // In a kernel, whose launch has the turn; its blocks may run on several of the host's threads.
 static std::mutex heap;
+static std::mutex symbols_lock;
+void fork_device(Fork now) {
+    pass_fork(now, heap);
+    pass_fork(now, symbols_lock);
+}
 void *heap_alloc(size_t bytes) {
     if (!on_device()) return malloc(bytes);
     std::lock_guard<std::mutex> one(heap);
@@ -211,7 +217,6 @@ struct Symbol {
     void **slot;
 };
 static std::vector<Symbol> symbols;
-static std::mutex symbols_lock;
 static int device_code = 0;             // launches, and algorithms that the host runs for the device
 static void point_symbols(bool to_device) {
     for (auto &s : symbols) *s.slot = to_device ? s.device : s.host;

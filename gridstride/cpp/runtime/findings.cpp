@@ -2,11 +2,15 @@
 #include <algorithm>
 #include <cxxabi.h>
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <pthread.h>
 #include <signal.h>
+#include <spawn.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
 #include "detector.h"
 #include "findings.h"
 #ifndef __APPLE__
@@ -31,12 +35,61 @@ void Finding::add(Fields more) {
         if (count < int(sizeof fields / sizeof *fields)) fields[count++] = f;
 }
 
+// Of a file's name that is too long the end, which tells files apart.
+template <size_t n> static void copy_path(char (&to)[n], const char *path) {
+    const size_t length = strlen(path);
+    Field::copy(to, length < n ? path : path + length - (n - 1));
+}
+
 void Place::add_call(const char *function, const char *in, int at) {
     if (depth == int(sizeof calls / sizeof *calls)) return;
     Frame &c = calls[depth++];
     c.line = at;
     Field::copy(c.function, function);
-    Field::copy(c.file, in);
+    copy_path(c.file, in);
+}
+
+// What a program prints. No shell reads its arguments, whatever the names of folders have in them.
+class Output {
+    FILE *lines = nullptr;
+    pid_t child = -1;
+    char *line = nullptr;
+    size_t size = 0;
+
+public:
+    explicit Output(const std::vector<std::string> &words) {
+        int ends[2];
+        if (pipe(ends)) return;
+        for (int end : ends) fcntl(end, F_SETFD, FD_CLOEXEC);
+        std::vector<char *> arguments;
+        for (auto &o : words) arguments.push_back(const_cast<char *>(o.c_str()));
+        arguments.push_back(nullptr);
+        posix_spawn_file_actions_t actions;
+        posix_spawn_file_actions_init(&actions);
+        posix_spawn_file_actions_adddup2(&actions, ends[1], STDOUT_FILENO);
+        posix_spawn_file_actions_addopen(&actions, STDERR_FILENO, "/dev/null", O_WRONLY, 0);
+        if (posix_spawnp(&child, arguments[0], &actions, nullptr, arguments.data(), environ)) child = -1;
+        posix_spawn_file_actions_destroy(&actions);
+        close(ends[1]);
+        if (child < 0 || !(lines = fdopen(ends[0], "r"))) close(ends[0]);
+    }
+    Output(const Output &) = delete;
+    ~Output() {
+        if (lines) fclose(lines);
+        while (child > 0 && waitpid(child, nullptr, 0) < 0 && errno == EINTR) {}
+        free(line);
+    }
+    // The next line without its end; null behind the last one.
+    char *next() {
+        if (!lines || getline(&line, &size, lines) < 0) return nullptr;
+        line[strcspn(line, "\n")] = 0;
+        return line;
+    }
+};
+static std::string hexadecimal(size_t n) {
+    char text[24];
+    snprintf(text, sizeof text, "%#zx", n);
+    return text;
 }
 
 void fill(Finding &f, Code code, Fields fields) {
@@ -95,49 +148,44 @@ static std::string shown_name(std::string function) {
 void locate(const void *pc, Place &at) {
     Dl_info info;
     if (!pc || !dladdr(pc, &info)) return;
-    char command[1400], text[1024];
     std::string function;
 #ifdef __APPLE__
-    snprintf(
-        command, sizeof command, "atos -i -fullPath -o '%s' -l %p %p 2>/dev/null", info.dli_fname, info.dli_fbase, pc);
+    const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
+        hexadecimal(reinterpret_cast<size_t>(info.dli_fbase)), hexadecimal(reinterpret_cast<size_t>(pc))};
 #else
     // An access that clang has moved has no line, nor has the jump of an empty loop: what is near tells, but for the
     // next function, which begins behind a call that never returns.
     const char *code = static_cast<const char *>(pc);
-    int n = snprintf(command, sizeof command, "addr2line -a -f -C -i -e '%s'", info.dli_fname);
+    std::vector<std::string> command = {"addr2line", "-a", "-f", "-C", "-i", "-e", info.dli_fname};
     for (int by : {0, 8, 16, 24, -4, -8, -16, -32}) {
         Dl_info near;
         if (dladdr(code + by, &near) && near.dli_saddr == info.dli_saddr)
-            n += snprintf(command + n, sizeof command - size_t(n), " %#zx",
-                size_t(code + by - static_cast<char *>(info.dli_fbase)));
+            command.push_back(hexadecimal(size_t(code + by - static_cast<char *>(info.dli_fbase))));
     }
-    snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
 #endif
-    FILE *pipe = popen(command, "r");
-    if (!pipe) return;
+    Output said(command);
     bool ours = false;
     at.depth = 0;
-    while (fgets(text, sizeof text, pipe)) {
+    while (char *text = said.next()) {
 #ifndef __APPLE__
         // what is near one of our functions is another function
         if ((ours || at.depth) && !strncmp(text, "0x", 2)) break;
         if (!strncmp(text, "0x", 2)) continue;
 #endif
-        function.assign(text, strcspn(text, "\n"));         // which addr2line tells on a line of its own
+        function = text;                                    // which addr2line tells on a line of its own
 #ifdef __APPLE__
         if (char *open = strrchr(text, '(')) memmove(text, open + 1, strlen(open));
 #else
-        if (!fgets(text, sizeof text, pipe)) break;
+        if (!(text = said.next())) break;
 #endif
         char *colon = strrchr(text, ':');
         ours = ours || is_ours(function);
         if (!colon || is_copy(function) || is_ours(function) || !is_own(text) || !atoi(colon + 1)) continue;
         const int line = atoi(colon + 1);
         *colon = 0;
-        if (!at.depth) at.line = line, snprintf(at.file, sizeof at.file, "%.255s", text);
+        if (!at.depth) at.line = line, copy_path(at.file, text);
         at.add_call(shown_name(function).c_str(), text, line);
     }
-    pclose(pipe);
 }
 
 bool on_stack_of(const Fiber &f) {
@@ -158,31 +206,30 @@ int find_call_in_kernel(const Worker &w, Place &at, void *const *given, int dept
     if (!(given || runs || w.signal) || !dladdr(reinterpret_cast<const void *>(w.launch->thread), &kernel)) return 0;
     void *const *frames = given ? given : runs ? mine : w.frames;
     const int all = given ? depth : runs ? backtrace(mine, 64) : w.depth;
-    char command[3000], function[1024], text[1024];
-    int n = snprintf(command, sizeof command, "addr2line -f -C -i -e '%s'", kernel.dli_fname), line = 0;
-    for (int i = 0; i < all && n < 2900; i++)
+    std::vector<std::string> command = {"addr2line", "-f", "-C", "-i", "-e", kernel.dli_fname};
+    for (int i = 0; i < all; i++)
         if (dladdr(frames[i], &info) && info.dli_fbase == kernel.dli_fbase)
-            n += snprintf(command + n, sizeof command - size_t(n), " %#zx",
-                size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc));
-    snprintf(command + n, sizeof command - size_t(n), " 2>/dev/null");
-    FILE *pipe = popen(command, "r");
-    if (!pipe) return 0;
+            command.push_back(hexadecimal(
+                size_t(static_cast<char *>(frames[i]) - static_cast<char *>(info.dli_fbase)) - (frames[i] != w.pc)));
+    Output said(command);
     const std::string name = base_name(w.launch->kernel);
     Place met = {};
-    int outermost = 0;
+    int outermost = 0, line = 0;
     // What is inlined comes first, so the last one of the kernel's name is it
-    while (fgets(function, sizeof function, pipe) && fgets(text, sizeof text, pipe)) {     // file:line
+    while (const char *named = said.next()) {
+        const std::string function = named;
+        char *text = said.next();                           // file:line
+        if (!text) break;
         char *colon = strrchr(text, ':');
         if (!colon) continue;
         *colon = 0;
         const int here = atoi(colon + 1);
         if (!here) continue;
-        if (!at.file[0] && here == at.line && is_own(text)) snprintf(at.file, sizeof at.file, "%.255s", text);
+        if (!at.file[0] && here == at.line && is_own(text)) copy_path(at.file, text);
         if (is_own(text) && !is_ours(function) && !is_copy(function))
             met.add_call(shown_name(function).c_str(), text, here);
-        if (name_in(function) == name) line = here, outermost = met.depth;
+        if (name_in(function.c_str()) == name) line = here, outermost = met.depth;
     }
-    pclose(pipe);
     if (outermost) at.depth = outermost, memcpy(at.calls, met.calls, sizeof met.calls);
     return line;
 #endif
@@ -214,12 +261,15 @@ void say_who(Worker &w) {
 // Ends the launch: back to `work`, whatever fiber this is.
 [[noreturn]] void end_launch() { siglongjmp(worker->root->escape, 1); }
 
+static std::atomic_flag taking = {};
+void fork_findings(Fork now) {
+    if (now == Fork::child) taking.clear();
+}
 template <class F> static bool take(F fill_in) {
-    static std::atomic_flag taken = {};
-    while (taken.test_and_set()) {}
+    while (taking.test_and_set()) {}
     const bool first = !stop.exchange(true);
     if (first) fill_in();
-    taken.clear();
+    taking.clear();
     return first;
 }
 bool take_finding(Code code, Fields fields) {

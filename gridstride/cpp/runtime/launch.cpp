@@ -231,7 +231,8 @@ static bool launched(const Launch &l) {
     catch_signals(true);
     begin_time(l);
 #ifdef _OPENMP
-    int threads = detector.on ? 1 : options.threads ? options.threads : omp_get_max_threads();
+    // the threads of OpenMP's that a parent had are not in its child, which would wait for them for ever
+    int threads = detector.on || forked ? 1 : options.threads ? options.threads : omp_get_max_threads();
     if (uint64_t(threads) > blocks) threads = int(blocks);
     if ((launching = threads > 1)) forget_locks();
     if (launching) {
@@ -255,6 +256,11 @@ static bool launched(const Launch &l) {
 }
 // What the kernel at work has launched; its blocks may run on several OS threads.
 static std::mutex children_lock;
+static thread_local int calls_here = 0;
+void fork_launches(Fork now) {
+    pass_fork(now, children_lock);
+    if (now == Fork::child) calls = calls_here;
+}
 static std::vector<GraphWork> children, last_children;
 void launch_after(const GraphWork &work, bool last) {
     std::lock_guard<std::mutex> one(children_lock);
@@ -280,6 +286,7 @@ static bool launched_in_order(const Launch &l) {
     return launched(l);
 }
 void run(const Launch &l) {
+    end_if_interrupted(__builtin_return_address(0));
     carry_registered(true);
     const bool well = launched_in_order(l);
     carry_registered(false);
@@ -328,16 +335,31 @@ void launch(const Config &config, const Call &call) {
         launch_now(config, call);
 }
 
-// What Python calls runs guarded: a crash of the host code is a finding, too.
-bool guarded(void (*f)(void *), void *arg) {
+static void tell_interrupted(const void *at) {
+    begin_finding(Code::stopped, {});
+    locate(at, found.at);
+}
+// What Python calls runs guarded: a crash of the host code is a finding, too. `code`: a function of the host's.
+static Image host_image(const void *code) {
+    static thread_local const void *known = nullptr;
+    static thread_local Image image;
+    if (code != known) known = code, image = image_of(const_cast<void *>(code));
+    return image;
+}
+bool guarded(void (*f)(void *), void *arg, const void *code) {
     sigjmp_buf here, *outer = guard;
     const int turns = Turn::taken();
+    const int nested = not_now;                             // in a call of Python's that this one was made in
+    not_now = 0;
+    HostCode mine{code ? host_image(code) : Image{}, turns, 0, nullptr}, *const outer_code = host_code;
+    calls_here++;
     begin_call();
     touches = false;
     found.kind = nothing;
     warned.clear();
     this_worker();
     catch_signals(true);
+    if (code) host_code = &mine, watch(true);
     bool ok = true;
     if (sigsetjmp(here, 1) == 0) {
         guard = &here;
@@ -346,9 +368,12 @@ bool guarded(void (*f)(void *), void *arg) {
         } catch (const Stop &) {}
     } else ok = false;
     guard = outer;
+    not_now = nested;
+    if (code) watch(false), host_code = outer_code;
     Turn::give_back(turns);
+    if (const void *at = mine.interrupted_at) tell_interrupted(at);
     catch_signals(false);
-    calls--;
+    calls--, calls_here--;
     {
         Turn turn;
         detector.end_host();
@@ -358,6 +383,7 @@ bool guarded(void (*f)(void *), void *arg) {
     if (was_refused()) error_code = 0;        // it is told now
     ok = ok && found.kind == nothing;
     if (!ok) memory.failed.clear();           // the same
+    const NotNow until_end;
     for (size_t i = 0; ok && warn && i < warned.size(); i++) warn(&warned[i]);
     return ok;
 }

@@ -4,15 +4,22 @@
 #include <string.h>
 #include <string>
 #include "output.h"
+#include "signals.h"
 
 namespace gridstride {
 
 static std::string printed;
 static std::atomic_flag printing = {};
+void fork_output(Fork now) {
+    if (now == Fork::before)
+        while (printing.test_and_set()) {}
+    else printing.clear();
+}
 static void (*sink)(const char *, size_t) = nullptr;
 void (*warn)(const Finding *) = nullptr;
 
 static int print_all(const char *format, va_list args) {
+    NotNow here;
     va_list again;
     va_copy(again, args);
     char text[1024];
@@ -34,6 +41,7 @@ int print(const char *format, ...) {
     va_start(args, format);
     const int n = print_all(format, args);
     va_end(args);
+    end_if_interrupted(__builtin_return_address(0));
     return n;
 }
 static int count_arguments(const char *format) {
@@ -53,6 +61,7 @@ void flush_printed() {
     text.swap(printed);
     printing.clear();
     if (text.empty()) return;
+    const NotNow here;
     if (sink) sink(text.data(), text.size());
     else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
 }
@@ -63,6 +72,7 @@ int gridstride_printf(const char *format, ...) {
     va_start(args, format);
     const int n = gridstride::print_all(format, args);
     va_end(args);
+    gridstride::end_if_interrupted(__builtin_return_address(0));
     return gridstride::on_device() ? gridstride::count_arguments(format) : n;
 }
 

@@ -4,6 +4,8 @@
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
+#include <algorithm>
+#include <mutex>
 #include <vector>
 #include "addresses.h"
 #include "detector.h"
@@ -20,7 +22,7 @@ namespace gridstride {
 static const int caught[] = {SIGSEGV, SIGBUS, SIGFPE, SIGILL, SIGABRT, SIGTRAP, SIGINT, SIGUSR2};
 static struct sigaction before[sizeof caught / sizeof *caught];
 static int catching = 0;
-static pthread_mutex_t catching_lock = PTHREAD_MUTEX_INITIALIZER;
+static std::mutex catching_lock;
 std::atomic<int> ended_by{0};
 
 static void *program_counter(void *context) {
@@ -106,7 +108,7 @@ static bool quotient_overflows(void *) { return false; }
 #endif
 
 // The OS threads that work on the launch, for the watch and for Ctrl-C.
-static pthread_mutex_t watched_lock = PTHREAD_MUTEX_INITIALIZER;
+static std::mutex watched_lock;
 static std::vector<pthread_t> watched;
 static Image program;                       // the kernel's
 static double deadline = 0;                 // of the launch, in seconds_now(); 0: none
@@ -119,31 +121,31 @@ double seconds_now() {
 }
 static void *watch_loop(void *) {
     for (;;) {
-        pthread_mutex_lock(&watched_lock);
+        watched_lock.lock();
         int nothing_yet = 0;                                // Ctrl-C may come first
         if (deadline && seconds_now() > deadline) ended_by.compare_exchange_strong(nothing_yet, SIGUSR2);
         if (ended_by)
             for (pthread_t t : watched) pthread_kill(t, SIGUSR2);
-        pthread_mutex_unlock(&watched_lock);
+        watched_lock.unlock();
         usleep(ended_by ? 1000 : 50000);                    // until the signal meets it where it may be ended
     }
     return nullptr;
 }
 void begin_time(const Launch &l) {
     const Image image = detector.on ? detector.image : image_of(reinterpret_cast<void *>(l.thread));
-    pthread_mutex_lock(&watched_lock);
+    watched_lock.lock();
     program = image;
     deadline = seconds_now() + options.seconds;
-    pthread_mutex_unlock(&watched_lock);
+    watched_lock.unlock();
 }
 void end_time() {
-    pthread_mutex_lock(&watched_lock);
+    watched_lock.lock();
     deadline = 0;
     if (ended_by == SIGUSR2) ended_by = 0;
-    pthread_mutex_unlock(&watched_lock);
+    watched_lock.unlock();
 }
 void watch(bool on) {
-    pthread_mutex_lock(&watched_lock);
+    watched_lock.lock();
     if (on) watched.push_back(pthread_self());
     else
         for (size_t i = 0; i < watched.size(); i++)
@@ -151,7 +153,7 @@ void watch(bool on) {
                 watched.erase(watched.begin() + long(i));
                 break;
             }
-    pthread_mutex_unlock(&watched_lock);
+    watched_lock.unlock();
     sigset_t sent;
     if (!on) sigpending(&sent);             // what was sent comes at the end of a system call, while it is caught
 }
@@ -215,6 +217,33 @@ static void note_signal(Worker &w, int sig, void *fault, void *context) {
 #endif
     if (sig != SIGUSR2 && !is_own(w.pc)) w.pc = caller_in_kernel(w);
 }
+// Host code is ended in the learner's own code, too. Who stays elsewhere, in a system call or another library, is ended
+// there after a second; not in Python, nor where this OS thread has a lock of the emulator's.
+thread_local HostCode *volatile host_code = nullptr;
+// Where the learner's code is at work there: at `pc`, or where it has called what is.
+static const void *own_code(const HostCode &h, const void *pc) {
+    const auto is_own = [&](const void *p) {
+        return reinterpret_cast<uintptr_t>(p) - h.image.base < h.image.end - h.image.base;
+    };
+#ifndef __APPLE__
+    void *frames[32];
+    const int depth = is_own(pc) ? 0 : backtrace(frames, 32);
+    for (int i = 0; i < depth; i++)
+        if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
+#endif
+    return pc;
+}
+static void interrupt_host(const void *pc, bool at_once) {
+    HostCode *h = host_code;
+    if (ended_by != SIGINT || !guard || !h || not_now || Turn::taken() > h->turns) return;
+    const uintptr_t a = reinterpret_cast<uintptr_t>(pc);
+    if (!at_once && a - h->image.base >= h->image.end - h->image.base && ++h->missed < 1000) return;
+    h->interrupted_at = own_code(*h, pc);
+    siglongjmp(*guard, 1);
+}
+void end_if_interrupted(const void *caller) {
+    if (ended_by == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
+}
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
         ended_by = SIGINT;
@@ -227,7 +256,7 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
         if (!w->signal) note_signal(*w, sig, info->si_addr, context);
         siglongjmp(w->root->escape, 1);
     }
-    if (sig == SIGUSR2) return;
+    if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (guard) {
         // a host that has caught what ended a kernel, and aborts, has no more to say
         if (found.kind == nothing || was_refused()) {
@@ -247,13 +276,15 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     signal(sig, SIG_DFL);
     raise(sig);
 }
+static thread_local int catching_here = 0;
+static void put_handlers_back() {
+    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) sigaction(caught[i], &before[i], nullptr);
+}
 static void change_handlers(bool on) {
+    catching_here += on ? 1 : -1;
     if (on ? catching++ : --catching) return;
-    for (size_t i = 0; i < sizeof caught / sizeof *caught; i++) {
-        if (!on) {
-            sigaction(caught[i], &before[i], nullptr);
-            continue;
-        }
+    if (!on) put_handlers_back();
+    for (size_t i = 0; on && i < sizeof caught / sizeof *caught; i++) {
         struct sigaction a{};
         a.sa_sigaction = on_signal;
         a.sa_flags = SA_SIGINFO | SA_ONSTACK | SA_NODEFER | SA_RESTART;
@@ -269,9 +300,19 @@ static void change_handlers(bool on) {
     if (!on && ended_by.exchange(0) == SIGINT) found.kind = interrupted;
 }
 void catch_signals(bool on) {
-    pthread_mutex_lock(&catching_lock);
+    std::lock_guard<std::mutex> one(catching_lock);
     change_handlers(on);
-    pthread_mutex_unlock(&catching_lock);
+}
+// The child has this OS thread alone, and not the watch.
+void fork_signals(Fork now) {
+    pass_fork(now, catching_lock);
+    pass_fork(now, watched_lock);
+    if (now != Fork::child) return;
+    if (catching && !catching_here) put_handlers_back();
+    catching = catching_here;
+    ended_by = 0, deadline = 0, watch_runs = false;
+    const auto is_other = [](pthread_t t) { return !pthread_equal(t, pthread_self()); };
+    watched.erase(std::remove_if(watched.begin(), watched.end(), is_other), watched.end());
 }
 
 static void tell_memory_fault(Worker &w);
@@ -309,7 +350,10 @@ void tell_signal(Worker &w) {
     switch (w.signal) {
         case 0: return;
         case SIGUSR2:
-            if (ended_by == SIGINT) return (void)take_finding(Code::stopped, {});
+            if (ended_by == SIGINT) {
+                if (take_finding(Code::stopped, {})) note(own_place(w), 0);
+                return;
+            }
             return tell_endless(w);
         case SIGFPE: return tell(w.overflows ? Code::division_overflows : Code::division, {}, w.pc, 0);
         case SIGSEGV:

@@ -1,7 +1,7 @@
 // Signals: a crash in a kernel, the end of its time, Ctrl-C.
 #pragma once
 #include <atomic>
-#include "worker.h"
+#include "detector.h"
 
 namespace gridstride {
 
@@ -10,7 +10,15 @@ extern std::atomic<int> ended_by;      // the signal that ends all launches, or 
 double seconds_now();
 void begin_time(const Launch &);       // of which it has `options.seconds`
 void end_time();
-void watch(bool on);                   // this OS thread works on a launch
+void watch(bool on);                   // this OS thread works on a launch, or for Python
+void end_if_interrupted(const void *caller);   // host code that Python has called, after Ctrl-C
+// The host code that Python has called on this OS thread: where Ctrl-C may end it, and where it was then.
+struct HostCode {
+    Image image;
+    int turns, missed;
+    const void *volatile interrupted_at;
+};
+extern thread_local HostCode *volatile host_code;
 void catch_signals(bool on);
 void tell_signal(Worker &);            // after a signal ended a kernel: what it means
 }

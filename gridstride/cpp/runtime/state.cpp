@@ -1,7 +1,10 @@
 #include "state.h"
 #include <pthread.h>
+#include <chrono>
+#include <mutex>
 #include "detector.h"
 #include "memory.h"
+#include "signals.h"
 #include "worker.h"
 
 __thread uint3 threadIdx, blockIdx;
@@ -25,19 +28,47 @@ thread_local int error_code = 0;
 thread_local bool touches = false;
 bool launching = false;
 
-static pthread_mutex_t device = PTHREAD_MUTEX_INITIALIZER;
+bool forked = false;
+thread_local volatile int not_now = 0;
+void in_python(bool on) {
+    not_now = not_now + (on ? 1 : -1);
+    if (!on) end_if_interrupted(__builtin_return_address(0));
+}
+
+static std::timed_mutex device;
 static thread_local int turns = 0;
 Turn::Turn() : mine(!on_device()) {
-    if (mine && !turns++) pthread_mutex_lock(&device);
+    if (mine && !turns++) device.lock();
 }
 Turn::~Turn() {
-    if (mine && !--turns) pthread_mutex_unlock(&device);
+    if (mine && !--turns) device.unlock();
 }
 int Turn::taken() { return turns; }
 void Turn::give_back(int but) {
-    if (turns > but && !but) pthread_mutex_unlock(&device);
+    if (turns > but && !but) device.unlock();
     turns = but;
 }
+
+// A launch of another thread may take long: it is waited for a moment only, and what it leaves in the child is put away.
+void fork_state(Fork now) {
+    static bool waited;
+    if (now == Fork::before) waited = !turns && device.try_lock_for(std::chrono::milliseconds(200));
+    else if (now == Fork::parent && waited) device.unlock();
+    if (now != Fork::child) return;
+    new (&device) std::timed_mutex;
+    if (turns) device.lock();
+    else if (!waited && detector.on) detector.abandon();
+    forked = true, launching = false;
+    if (!turns) stop = false;
+}
+#ifndef __APPLE__
+template <Fork now> static void pass_forks() {
+    for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_output, fork_findings, fork_signals})
+        f(now);
+}
+static const int watched_forks = pthread_atfork(pass_forks<Fork::before>, pass_forks<Fork::parent>,
+    pass_forks<Fork::child>);
+#endif
 
 std::string base_name(const char *text) {
     std::string s(text);

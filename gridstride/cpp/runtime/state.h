@@ -2,6 +2,7 @@
 // state.cpp.
 #pragma once
 #include <atomic>
+#include <new>
 #include <setjmp.h>
 #include <string.h>
 #include <string>
@@ -21,6 +22,30 @@ extern const Names *all_names;         // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
 extern thread_local bool touches;      // the host works for the device: all of its memory is its own
 extern bool launching;                 // several OS threads are at work
+extern bool forked;                    // this process is another's child, which has none of its other threads
+extern thread_local volatile int not_now; // the host is in Python, or holds a lock of ours: no signal ends it here
+
+class NotNow {
+public:
+    NotNow() { not_now = not_now + 1; }
+    ~NotNow() { not_now = not_now - 1; }
+    NotNow(const NotNow &) = delete;
+};
+
+// What happens to a lock where the process is forked: nobody else has it meanwhile, and in the child it is new.
+enum class Fork { before, parent, child };
+template <class Lock> void pass_fork(Fork now, Lock &lock) {
+    if (now == Fork::before) lock.lock();
+    else if (now == Fork::parent) lock.unlock();
+    else new (&lock) Lock;
+}
+void fork_state(Fork);
+void fork_output(Fork);
+void fork_findings(Fork);
+void fork_signals(Fork);
+void fork_device(Fork);
+void fork_addresses(Fork);
+void fork_launches(Fork);
 
 // What the names of the device's variables stand for: in host code, and from here to there in device code
 void begin_call();                     // from Python: counted in `calls`

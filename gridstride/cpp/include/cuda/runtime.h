@@ -380,8 +380,11 @@ GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 
 
 // A finding ends a launch by this exception in host code; what was found stands in `finding()`.
 struct GRIDSTRIDE_API Stop {};
-// Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`.
-GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg);
+// Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`. `code`: a
+// function of the host code that it calls, which Ctrl-C ends.
+GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg, const void *code);
+// Who calls Python is not ended by Ctrl-C meanwhile.
+GRIDSTRIDE_API void in_python(bool on);
 }
 
 extern "C" {

@@ -193,7 +193,14 @@ Reader ask(const char *operation, std::initializer_list<Item> args) {
     Writer w;
     for (const Item &item : args) item.write(w, item.value);
     const int64_t *answer = nullptr;
-    if (python.ask(operation, w.words.data(), int64_t(args.size()), &answer)) throw PythonError();
+#ifdef GRIDSTRIDE_EMULATOR
+    in_python(true);
+    const bool raised = python.ask(operation, w.words.data(), int64_t(args.size()), &answer);
+    in_python(false);
+#else
+    const bool raised = python.ask(operation, w.words.data(), int64_t(args.size()), &answer);
+#endif
+    if (raised) throw PythonError();
     return {answer, true};
 }
 void refuse_answer(const char *operation) {

@@ -211,7 +211,7 @@ inline int protected_from_crashes(Run run) {
                 auto &r = *static_cast<Run *>(p);
                 r.code = caught(r);
             },
-            &run))
+            &run, /* a kernel's? */ run.with ? nullptr : reinterpret_cast<const void *>(run.f)))
         run.code = outcome(finding, "");
     return run.code;
 }

@@ -67,9 +67,15 @@ bool Object::is_contiguous() const {
 // Python objects are counted by Python, under its lock; when it has shut down there is nothing to give back.
 inline void count(void *object, void (*change)(void *)) {
     if (!python.initialized()) return;
+#ifdef GRIDSTRIDE_EMULATOR
+    in_python(true);
+#endif
     const int state = python.lock();
     change(object);
     python.unlock(state);
+#ifdef GRIDSTRIDE_EMULATOR
+    in_python(false);
+#endif
 }
 void Object::retain() { count(python, border::python.retain); }
 Object::~Object() { if (owned) count(python, border::python.release); }
