@@ -134,8 +134,13 @@ def _declared_in(c):
             yield _Declared(first, p, owner or _owner(c, p), words, head.defines)
 
 
-def _all_heads(c):
+@lru_cache(4)
+def _all_heads(c) -> tuple:
     "(the class or '', a `Head`) of what is in no function"
+    return tuple(_all_heads_of(c))
+
+
+def _all_heads_of(c):
     yield from (('', head) for head in heads(c))
     for o in c.find('{'):
         if (c.kind(o) == 'type' or _is_local_class(c, o)) and (name := class_of(c, o)):

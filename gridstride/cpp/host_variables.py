@@ -30,7 +30,7 @@ def _declarators(c, owner, head):
     unclear = any(len(w) > 1 and w.isupper() for w in d.words)
     if d.start != first or unclear or d.words & _SKIPPED or owner and 'static' not in d.words:
         return
-    if c.call(first, head.end) is None and '{' not in map(c.__getitem__, range(first, d.first)):
+    if c.call(first, head.end) is None and '{' not in c.texts[first : d.first]:
         yield from ((d, o) for o in d.declarators)
 
 

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from .preprocessor import read_include, live
+from .preprocessor import includes
 from .tokens import directives
 
 
@@ -39,10 +39,9 @@ def names_in(src, folder, more=()) -> set:  # of strings
 def _names(src):
     "(is it in quotes, the name) of each header that `src` may include; none where that cannot be read"
     try:
-        found = [read_include(t.text) for t in live(directives(src))]
+        return [found for _, found in includes(directives(src))]
     except ValueError:
         return []
-    return [o for o in found if o]
 
 
 def _elsewhere():

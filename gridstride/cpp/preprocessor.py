@@ -183,9 +183,8 @@ class Branches:
         "Is this place compiled?"
         return _and(self.groups[-1].outer, self.own) if self.groups else True
 
-    def follow(self, text: str):
-        "Go past the preprocessor line `text`"
-        word = directive_word(text)
+    def follow(self, text: str, word: str):
+        "Go past the preprocessor line `text`, whose `directive_word` is `word`"
         if word.startswith('if'):
             self.groups.append(_Group(self.live, self.condition(text)))
         elif word.startswith('el') and self.groups:
@@ -221,9 +220,10 @@ def live(
         if i == len(tokens):
             return
         t = tokens[i]
-        here.follow(t.text)
-        probably.follow(t.text)
-        outer, now, word = now, here.live, directive_word(t.text)
+        word = directive_word(t.text)
+        here.follow(t.text, word)
+        probably.follow(t.text, word)
+        outer, now = now, here.live
         if word.startswith('if'):
             stays.append(outer is not False and here.own is None)
             if stays[-1]:
@@ -238,3 +238,13 @@ def live(
                 yield t
         elif now is not False:
             yield t
+
+
+def includes(
+    lines,  # a sequence of preprocessor lines
+):
+    "Generator of (line, what `read_include` gives of it) of each `#include` that may be compiled"
+    if any('include' in t.text for t in lines):  # without one no condition needs to be evaluated
+        for t in live(lines):
+            if found := read_include(t.text):
+                yield t, found

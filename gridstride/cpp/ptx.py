@@ -6,6 +6,7 @@ a variable. A label becomes a label, a branch a `goto`. What is not known here i
 """
 
 import re
+from functools import lru_cache
 
 
 # For every instruction: its name, and the C++ it becomes, given what the groups of the name matched and its
@@ -383,6 +384,7 @@ _STATEMENT = re.compile(
 _LABEL = re.compile(r'(?:(?<=[;{}\n])|\A)\s*([A-Za-z_$%][\w$]*)\s*:(?!:)')
 
 
+@lru_cache(256)  # a source repeats what it has in PTX
 def statements(
     text: str,  # PTX, with `%0`, `%1`, ... for its operands
     count: int,  # how many operands there are

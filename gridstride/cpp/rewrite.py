@@ -17,7 +17,7 @@ from .captures import rewrite_captures
 from .edits import Edits, NotEmulated, apply
 from .inline_asm import rewrite_asm
 from .launches import rewrite_launches
-from .preprocessor import read_include, live
+from .preprocessor import includes
 from .reader import kernels_in, read
 from .statements import rewrite_statements
 from .tokens import directives, error_at
@@ -59,8 +59,7 @@ def lacks(header: str) -> str:  # what to do instead; '' if it is none of CUDA's
 
 
 def _refuse_headers(src):
-    for t in live(directives(src)):
-        _, header = read_include(t.text) or (False, '')
+    for t, (_, header) in includes(directives(src)):
         if instead := lacks(header):
             raise error_at(NotEmulated, f'the emulator has no {header}: {instead}, or run on a GPU', src, t.start)
 
