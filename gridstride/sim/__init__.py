@@ -10,7 +10,7 @@
   wait for other blocks?), `definition` (its `def`), `unassigned` (variables), `trees` (walked), `rewrite`, and what
   rewritten kernels call: `operations`, `functions` (Python's own);
 - CUDA's own functions: `intrinsics` (positions, shared arrays, barriers, fences), `warps` (shuffles, votes), `atomics`,
-  `numbers`;
+  `numbers`, `vectors` (`float32x4` and its kin);
 - a kernel at work: `kernel` (what `jit` makes), `signatures` (what it is declared to take), `arguments`, `launch`,
   `residents` (blocks that wait for others), `run` (one launch, as all of these see it);
 - the names: `cuda` (Numba's), `host` (arrays on the device, streams, events), `host_memory` (pinned, mapped and

@@ -7,7 +7,7 @@ import sys
 import types
 from importlib.machinery import ModuleSpec
 
-from . import args, cuda, elementwise, host, inspection, libdevice, random
+from . import args, cuda, elementwise, host, inspection, libdevice, random, vectors
 from . import types as numbers
 from ..findings import KernelError, LaunchError
 
@@ -53,12 +53,13 @@ PROVIDED = {  # name -> what it has
     'random': vars(random),
     'stubs': vars(cuda),
     'types': vars(numbers),
+    'vector_types': {k: getattr(vectors, k) for k in vectors.__all__},
 }
 _COMPILER = '''
     bf16 cache_hints cg cgutils codegen core cudadecl cudaimpl cudamath datamodel debuginfo descriptor device_init
     deviceufunc extending fp8 initialize itanium_mangler launchconfig libdevicedecl libdevicefuncs libdeviceimpl
     lowering mathimpl models np nvvmutils printimpl serialize simulator simulator_init target testing typeconv typing
-    ufuncs utils vector_types vectorizers'''.split()
+    ufuncs utils vectorizers'''.split()
 _LACKING = {*_COMPILER, *(f'cudadrv.{o}' for o in 'drvapi enums libs linkable_code nvrtc nvvm runtime'.split())}
 _PACKAGES = 'cudadrv', 'kernels'
 

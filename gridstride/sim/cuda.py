@@ -1,11 +1,11 @@
 """Numba's CUDA dialect, run on the CPU: the same names as `numba.cuda`, so that a kernel does not know where it runs.
 
 What is **not** modelled, and says so: dynamic parallelism, textures, cooperative groups beyond `this_grid`,
-inline PTX, a third of libdevice's functions, vector types such as `float32x4`, strings and dates, a lone record as
-argument, kernels whose source cannot be read (made by `exec`), and time. Threads of a block run in step, so two
-of them cannot wait for each other in a loop (a GPU since Volta lets them); such a loop is reported, it never
-hangs. Blocks may wait for other blocks: those of a kernel that looks at flags by atomics run one by one, and
-each hands over where it looks in vain. As many are there together as an H100 has room for.
+inline PTX, a third of libdevice's functions, strings and dates, a lone record as argument, kernels whose source
+cannot be read (made by `exec`), and time. Threads of a block run in step, so two of them cannot wait for each other
+in a loop (a GPU since Volta lets them); such a loop is reported, it never hangs. Blocks may wait for other blocks:
+those of a kernel that looks at flags by atomics run one by one, and each hands over where it looks in vain. As many
+are there together as an H100 has room for.
 
 `sim.options(warp=64)` makes warps of 64 lanes, AMD's wavefronts: `warpsize`, `laneid`, masks and ballots (64 bits,
 unsigned), shuffles, votes and matches, what `syncwarp` orders, and the counters (a request is one of 64 lanes; it
@@ -28,6 +28,7 @@ from .inspection import *  # noqa: F403
 from .intrinsics import *  # noqa: F403
 from .kernel import Device, Kernel, declare_device, jit
 from .numbers import *  # noqa: F403
+from .vectors import NAMES as _VECTORS
 from .warps import *  # noqa: F403
 from ..options import settings
 
@@ -35,7 +36,8 @@ _ASKED_FOR = 'b1 boolean i1 i2 i4 i8 u1 u2 u4 u8 f4 f8 c8 c16 int8 int16 int32 i
 _ASKED_FOR += 'uint8 uint16 uint32 uint64 float32 float64 complex64 complex128 void warpsize'.split()
 __all__ = ['Device', 'In', 'InOut', 'Kernel', 'Out', 'Reduce', 'declare_device', 'jit', 'reduce', 'types', *_ASKED_FOR]
 __all__ += [*atomics.__all__, *host.__all__, *host_memory.__all__, *inspection.__all__, *intrinsics.__all__]
-__all__ += [*numbers.__all__, *warps.__all__]
+__all__ += [*numbers.__all__, *warps.__all__, *_VECTORS]
+globals().update(_VECTORS)
 
 
 def __getattr__(name):

@@ -1,0 +1,103 @@
+"""CUDA's built-in vector types, as Numba has them: `cuda.float32x4`, also called `cuda.float4`.
+
+A kernel makes one of numbers or of shorter ones, and reads its x, y, z and w. That is all that Numba compiles: a vector
+has no elements by index, no arithmetic, and no arrays of it."""
+
+import numpy as np
+
+from ..findings import NotCompiled, NotSimulated
+from .arithmetic import cast, kind_of
+from .lanes import merge
+
+__all__ = ['VectorType', 'vector_types']
+
+_ATTRIBUTES = 'xyzw'
+_BASES = 'int8 int16 int32 int64 uint8 uint16 uint32 uint64 float32 float64'.split()
+_OF_C = dict(
+    char='int8', short='int16', int='int32', long='int64', longlong='int64', uchar='uint8', ushort='uint16',
+    uint='uint32', ulong='uint64', ulonglong='uint64', float='float32', double='float64',
+)  # fmt: skip
+
+
+class Vector:
+    "A value of a vector type: each component for all lanes"
+
+    def __init__(self, kind, parts):
+        self.kind, self.parts = kind, tuple(parts)
+
+    def __getattr__(self, k):
+        if k in self.kind.attr_names:
+            return self.parts[self.kind.attr_names.index(k)]
+        raise AttributeError(f'{self.kind} has no {k}; it has {", ".join(self.kind.attr_names)}')
+
+    def merge(self, m, old):
+        "This one in the lanes of `m`, `old` in the others"
+        if getattr(old, 'kind', None) is not self.kind:
+            kind = getattr(old, 'kind', 'of another type')
+            raise NotSimulated(f'a variable that is {self.kind} in some threads and {kind} in others', _ONE_TYPE)
+        return Vector(self.kind, (merge(m, new, was) for new, was in zip(self.parts, old.parts)))
+
+    def load(self, run, m, index, site):
+        "An element by index, which Numba does not compile"
+        raise run.refusal(site, m, f'an index of {self.kind}', f'Read {_attributes(self.kind)}.', NotCompiled)
+
+    def store(self, run, m, index, value, site):
+        "As `load`"
+        self.load(run, m, index, site)
+
+    def _without(self, *other):
+        mend = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
+        raise NotCompiled(f'an operation on {self.kind}, for which Numba has none', mend)
+
+    __array_ufunc__ = None  # NumPy leaves operations to this class
+    __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _without
+    __floordiv__ = __rfloordiv__ = __mod__ = __rmod__ = __pow__ = __rpow__ = __neg__ = __pos__ = _without
+    __eq__ = __ne__ = __lt__ = __le__ = __gt__ = __ge__ = __bool__ = __len__ = __iter__ = _without
+    __hash__ = None
+
+    def __repr__(self):
+        return str(self.kind)
+
+
+_ONE_TYPE = 'Make vectors of one type in both branches.'
+
+
+def _attributes(kind):
+    return ', '.join(f'.{k}' for k in kind.attr_names)
+
+
+class VectorType:
+    "The type of vectors of `num_elements` numbers"
+
+    def __init__(self, base, count):
+        self.name, self.__name__ = f'{base}x{count}', f'{base}x{count}'
+        self.base_type, self.num_elements, self.attr_names = np.dtype(base).type, count, tuple(_ATTRIBUTES[:count])
+
+    user_facing_object = property(lambda self: self)
+
+    def __repr__(self):
+        return self.name
+
+    def __call__(self, *args):
+        raise RuntimeError(f'cuda.{self} is a type of kernels: make one in a kernel')
+
+    def lanes(self, run, m, site, *args):
+        "One of numbers, and of shorter vectors of the same numbers"
+        parts = [part for a in args for part in self._parts(run, m, site, a)]
+        if len(parts) != self.num_elements:
+            what = f'cuda.{self} of {len(parts)} numbers'
+            raise run.refusal(site, m, what, f'Give it {self.num_elements}.', NotCompiled)
+        return Vector(self, parts)
+
+    def _parts(self, run, m, site, a):
+        if isinstance(a, Vector) and a.kind.base_type is self.base_type:
+            return a.parts
+        if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
+            return [cast(self.base_type, a)]
+        mend = 'It takes numbers, and vectors of the same numbers: give it their components.'
+        what = a.kind if isinstance(a, Vector) else 'what is not a real number'
+        raise run.refusal(site, m, f'cuda.{self} of {what}', mend, NotCompiled)
+
+
+vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}
+NAMES = vector_types | {f'{k}{n}': vector_types[f'{base}x{n}'] for k, base in _OF_C.items() for n in (1, 2, 3, 4)}
