@@ -48,6 +48,7 @@ class Code:
         self._n, self._is_word = len(self.texts), [*map('word'.__eq__, map(_KIND, self.tokens))]
         self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
         self._directive_places = self._directive_starts = None
+        self.parameters = {}  # text -> what `reader.parameter` reads in it
         self._found, self._calls = {}, {}  # what `find_any_between` and `call` found
         self._ends = {}  # stops of `until` -> token that a walk has passed -> where the walk ended
         self._match_brackets()

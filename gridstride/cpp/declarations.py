@@ -236,6 +236,7 @@ _SPACING = (
     (r'\) \((?!\*)', ')('),
     (r' \.\.\.', '...'),
 )
+_PLAIN = re.compile(r'\w+(?: \w+)*(?: (?:\*|&&?))?')  # has nothing of that
 
 
 def spell(words):
@@ -246,6 +247,8 @@ def spell(words):
 @lru_cache(4096)  # a source has few types
 def _spell(words):
     text = ' '.join(words)
+    if _PLAIN.fullmatch(text):
+        return text
     for pattern, by in _SPACING:
         text = re.sub(pattern, by, text)
     return text

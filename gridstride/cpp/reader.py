@@ -120,6 +120,15 @@ def _params(c, p):
 
 def parameter(c: Code, i: int, end: int) -> Param:
     "The parameter that the tokens `i:end` declare"
+    text = c.src[c.tokens[i].start : c.tokens[end - 1].end] if i < end else '\n'
+    if '\n' in text:  # or a preprocessor line, which may hide some of it
+        return _parameter(c, i, end)
+    if text not in c.parameters:  # many functions have the same
+        c.parameters[text] = _parameter(c, i, end)
+    return c.parameters[text]
+
+
+def _parameter(c, i, end):
     init = min(c.until(i, ('=',)), end)
     d = specifiers(c, i, init)
     bracket = next((j for j in range(d, init) if c[j] == '['), init)

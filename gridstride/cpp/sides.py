@@ -132,6 +132,8 @@ def _refuse_calls(c, body, names, last):
 
 def _refuse_arguments(c, functions, hosts):
     "g++ 13 does not warn of a marked function where it is a template's argument, as 12 does and clang"
+    if not hosts:
+        return
     if any((c[i + 1], c[i + 2]) == ('<', '>') for i in c.find('template')):
         return  # a specialization may not call it
     template = {}
@@ -144,14 +146,19 @@ def _refuse_arguments(c, functions, hosts):
         name = p and _joined(namespace_of(c, p), c[p - 1])
         if name and all(template.get(name, [False])):
             body = range(head.end + 1, c.mate.get(head.end, head.end))
-            names = {c[i] for i in body if c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i)}
-            called[name] = {n for n, o in enumerate(_of_angle(c, head.start + 1)) if _declared(c, *o) in names}
+            declared = (_declared(c, *o) for o in _of_angle(c, head.start + 1))
+            called[name] = {n for n, o in enumerate(declared) if o and _is_called(c, o, body)}
     for i in c.find('<'):
         numbers = called.get(_qualified(c, i - 1)) if c[i - 2] != 'template' and c.angle(i) else ()
         for n, (a, b) in enumerate(_of_angle(c, i)) if numbers else ():
             name = ''.join(c[j] for j in range(a + (c[a] == '&'), b))
             if n in numbers and name in hosts:
                 raise c.error(WrongSource, HOST.format(what=name), a)
+
+
+def _is_called(c, name, body):
+    found = c.find_between(name, body.start, body.stop)
+    return any(c[i + 1] == '(' and c[i - 1] not in ('.', '->', '::') and c.is_evaluated(i) for i in found)
 
 
 def _of_angle(c, i):
