@@ -5,6 +5,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 from gridstride.cpp import build as cpp_build
+from gridstride.cpp import cache
 from gridstride.judge import judge, processes, read_submission
 
 # Each computes softmax of rows. What a file begins with is here what it says, not `import torch`.
@@ -453,3 +454,18 @@ def test_a_machine_without_a_compiler_judges(monkeypatch):
     def missing(): raise cpp_build.CompilerMissing('no compiler')
     monkeypatch.setattr(cpp_build, 'prepare', missing)
     assert judge('# not __global__\n' + SOFTMAX, 'softmax')
+
+
+def test_a_cache_that_is_a_file_stops_no_judge(monkeypatch, tmp_path, capfd):
+    "Its substitute is used, which one line tells"
+    (tmp_path/'file').write_text('')
+    monkeypatch.setenv('GRIDSTRIDE_CACHE', str(tmp_path/'file'))
+    monkeypatch.setattr(cache.tempfile, 'tempdir', str(tmp_path))
+    monkeypatch.setattr(processes, '_servers', {})
+    monkeypatch.delenv('GRIDSTRIDE_QUIET')
+    cache._once.cache_clear()
+    assert judge(SOFTMAX, 'softmax')
+    processes.stop()
+    cache._once.cache_clear()
+    said = capfd.readouterr().err
+    assert said.count('\n') == 1 and 'is used instead' in said

@@ -148,15 +148,21 @@ def _make_once(final, shared, contents, how):
 
 def _make_in_spare(why, usual, room, shared, contents, how):
     "Make an entry where temporary files are; the first reason why it is needed is raised if that fails, too"
+    spare = _spare_for(why)
+    try:
+        return _make_once(spare / room / usual.name, shared, contents, how)
+    except Unusable:
+        raise why from None
+
+
+def _spare_for(why):
+    "The folder that takes the place of the cache; `why` is told once, or raised if there is none"
     try:
         spare = _spare()
     except OSError:
         raise why from None
     _tell_once(f'{why}; {spare} is used instead. Set GRIDSTRIDE_CACHE to a folder of yours to keep what is compiled')
-    try:
-        return _make_once(spare / room / usual.name, shared, contents, how)
-    except Unusable:
-        raise why from None
+    return spare
 
 
 # Whose is it, and is it whole?
@@ -198,6 +204,15 @@ def discard(path):
             shutil.rmtree(aside, ignore_errors=True)
         else:
             aside.unlink()
+
+
+def usable() -> Path:
+    "The cache, made if it is not there; where it cannot be written, what takes its place, which is told once"
+    try:
+        _prepare_room(cache_dir() / 'entry')
+    except Unusable as e:
+        return _spare_for(e)
+    return cache_dir()
 
 
 def _prepare_room(final):

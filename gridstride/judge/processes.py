@@ -11,10 +11,10 @@ import tempfile
 import threading
 import time
 from contextlib import contextmanager, suppress
+from importlib import import_module
 from pathlib import Path
 
 from . import wire
-from ..utils import cache_dir
 
 _START = 120.0  # seconds in which torch is imported, on a busy machine
 _COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
@@ -52,8 +52,7 @@ def _environment(device):
     res |= dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
     res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
-    cache_dir().mkdir(parents=True, exist_ok=True)
-    res['GRIDSTRIDE_CACHE'] = str(cache_dir().absolute())
+    res['GRIDSTRIDE_CACHE'] = str(import_module('gridstride.cpp.cache').usable().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
     return res | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
 
