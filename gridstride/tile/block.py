@@ -215,6 +215,8 @@ class tensor:
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
             raise refuse(f'x[{shown}]: a block has no elements that one could take out', mend)
+        if sum(o is not None for o in index) == self.data.ndim:  # the commonest, by one view
+            return shaped(self, lambda a: np.asarray(a)[index])
         out = self
         for axis, o in enumerate(index):  # as Triton does it: fewer indices than axes, or more, may be given
             out = out if o is not None else _with_axis(out, axis)
