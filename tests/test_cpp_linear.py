@@ -32,8 +32,41 @@ def count_lines(src):
 @pytest.mark.parametrize('kind', front_end.KINDS)
 def test_work_is_in_proportion_to_the_source(kind):
     make = front_end.KINDS[kind]
-    few, more, most = (count_lines(make(n)) for n in (12, 24, 48))
-    assert most - more <= 2.1*(more - few) + 100
+    few, more, most = (count_lines(make(n)) for n in (24, 48, 96))
+    assert most - more <= 2.03*(more - few) + 100
+
+
+def _span(start=0, end=None): return slice(start, end)
+
+
+class CountedSource(str):
+    "A source that counts how many of its characters are searched or copied: one call of C passes over many"
+    looked_at = 0
+
+    def __contains__(self, text): return self._count(len(self), super().__contains__(text))
+    def __getitem__(self, key): return self._count(len(res := super().__getitem__(key)), res)
+    def find(self, *args): return self._count(len(range(len(self))[_span(*args[1:])]), super().find(*args))
+    def count(self, *args): return self._count(len(range(len(self))[_span(*args[1:])]), super().count(*args))
+
+    def _count(self, n, res):
+        CountedSource.looked_at += n
+        return res
+
+
+def count_characters(src):
+    CountedSource.looked_at = 0
+    front_end.forget()
+    text = CountedSource(front_end.rewrite.to_cpp(CountedSource(src)))
+    front_end.reader.functions(CountedSource(src))
+    front_end.callers.mark(text, inline='inline ')
+    return CountedSource.looked_at
+
+
+@pytest.mark.parametrize('kind', front_end.KINDS)
+def test_characters_are_searched_in_proportion_to_the_source(kind):
+    make = front_end.KINDS[kind]
+    few, more, most = (count_characters(make(n)) for n in (100, 200, 400))
+    assert most - more <= 2.1*(more - few) + 2000
 
 
 def test_quadratic_work_is_seen():
@@ -42,7 +75,7 @@ def test_quadratic_work_is_seen():
     names = {}
     exec(code, names)
     before, front_end.read = front_end.read, names['f']
-    try: few, more, most = (count_lines(n) for n in (12, 24, 48))
+    try: few, more, most = (count_lines(n) for n in (24, 48, 96))
     finally: front_end.read = before
     assert most - more > 3*(more - few)
 
