@@ -16,7 +16,7 @@ import pytest
 from gridstride.judge import TASKS, Verdict, honest, judge, processes, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
-from gridstride.judge.isolation import possible
+from gridstride.judge.isolation import hidden, kept, possible
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
 
@@ -246,10 +246,20 @@ while True:
     assert v.code == 'died' and 'more than 256 processes' in v.why and time.monotonic() - begin < 20, str(v)
 
 
+@pytest.mark.usefixtures('sandbox')
 def test_too_much_memory_ends_it(monkeypatch):
     monkeypatch.setattr(processes, '_MEMORY', (1 << 30)/(os.sysconf('SC_PHYS_PAGES')*os.sysconf('SC_PAGE_SIZE')))
     v, _ = attack("kept = bytearray(b'x' * (3 << 29)); time.sleep(60)")
     assert v.code == 'died' and 'GiB of memory' in v.why, str(v)
+
+
+@pytest.mark.usefixtures('sandbox')
+@pytest.mark.parametrize('home', ['/nonexistent/home', str(Path(processes.__file__).parents[2]), '/'])
+def test_a_sandbox_does_not_depend_on_where_the_home_folder_is(home, monkeypatch):
+    "It may not exist, or hold the package: what is needed of it is shown"
+    monkeypatch.setenv('HOME', home)
+    package = str(Path(processes.__file__).parents[1])
+    assert possible(str(cache_dir())) and (package in kept(hidden())) == (home in package and home != '/')
 
 
 # Where namespaces cannot be had

@@ -22,11 +22,12 @@ On Linux the submission's process is a sandbox, which `Verdict.isolation` lists 
 - user, PID, mount, network, IPC and UTS namespaces: it sees, signals and traces no other process, and has no network.
   All of the file system is read-only; home folders, /tmp, /run, keys in /etc and devices other than GPUs are hidden.
   Python, its packages, and folders of PATH and CUDA_HOME remain readable. What it writes to its own folder, to the home
-  folder or to the cache of compiled kernels exists in memory, up to 1 GiB per folder, and is gone with it;
+  folder or to caches of compiled kernels exists in memory, up to 1 GiB per folder, and is gone with it: each verdict
+  compiles anew what was not in those caches before;
 - Landlock, on top, and also where namespaces are not available: there it still denies most of that. Without namespaces
   the cache can be written to, /proc shows other processes' names, and UDP and named sockets are reachable;
 - no capabilities, an environment of listed variables without secrets, and limits: half of the memory, 256 processes,
-  1,024 open files, 256 MiB per file.
+  1,024 open files, 1 GiB per file.
 
 Elsewhere (macOS, containers that deny both) it runs as any program of yours, with limits of the system alone, and the
 verdict says "not isolated on this system". Files outside of the hidden folders that everybody, or this user, can read
@@ -37,10 +38,11 @@ A submission shares its interpreter with the code that calls it, so no word of i
 notices patched functions, threads that continue, streams that nothing waits for, looks into frames and objects, and
 inputs that were written to. A submission can prevent this: it only gives a refusal its reason, as do the launch counts
 of a verdict. On a CPU a file whose answer is right in a second process, in which no launch does anything, is refused;
-a submission that launches a kernel to find out which process it is in, and then answers wrongly in the second one, is
-not detected. On a GPU the time between two events is measured in the submission's process, so a submission that
-replaces the driver below torch can make it shorter: it must be positive and within the call, and the judge's own clock
-sees what the events hide if it is more than half of what the transfers of a call take (`clock`).
+a submission that finds out which of the two it is in (a kernel of its own that does nothing shows it), and then answers
+wrongly in the second one, is not detected. On a GPU the time between two events is measured in the submission's
+process, so a submission that replaces the driver below torch can make it shorter: it must be positive and within the
+call, and the judge's own clock sees what the events hide if it is more than half of what the transfers of a call take
+(`clock`).
 
 What the judge does not see, and no such judge does:
 

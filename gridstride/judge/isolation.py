@@ -16,7 +16,7 @@ from contextlib import suppress
 from pathlib import Path
 
 _DISK = '1g'  # of each folder in memory that a submission may write to
-_FILE = 1 << 28  # bytes of a file
+_FILE = 1 << 30  # bytes of a file
 _OPEN = 1024  # files open at once
 _PROCESSES, _TASKS = 256, 1024  # and with their threads
 _LIMITS = {'RLIMIT_CORE': 0, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
@@ -64,7 +64,7 @@ def hidden() -> list:  # of paths
 
 def kept(folders) -> list:  # of paths
     "What a submission needs of hidden folders, to read: Python, its packages, compilers, drivers"
-    paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[2]), '/run/opengl-driver']
+    paths = [sys.prefix, sys.base_prefix, *sys.path, str(Path(__file__).parents[1]), '/run/opengl-driver']
     for name in ('PATH', 'LD_LIBRARY_PATH', 'CUDA_HOME', 'CUDA_PATH', 'CXX', 'CC'):
         paths += os.environ.get(name, '').split(os.pathsep)
     paths = [o for o in paths if os.path.isabs(o) and os.path.exists(o)]
@@ -107,22 +107,36 @@ def _handles(paths):
     return {o: os.open(o, os.O_PATH) for o in paths}
 
 
+def _caches(cache):
+    "Folders of what was compiled: ours, and those of Triton, torch and the driver"
+    home = os.path.expanduser('~')
+    found = [cache, f'{home}/.triton', f'{home}/.nv', f'{home}/.cache/torch_extensions']
+    found += [os.environ.get(o, '') for o in ('TRITON_CACHE_DIR', 'TORCH_EXTENSIONS_DIR', 'TORCHINDUCTOR_CACHE_DIR')]
+    return [o for o in dict.fromkeys(map(os.path.abspath, filter(None, found))) if os.path.isdir(o)]
+
+
+def _forgetful(path, below, room):
+    "At `path` lies what the folder `below` holds; what is written there is kept in `room`"
+    for part in ('upper', 'work'):
+        os.mkdir(f'{room}/{part}')
+    os.makedirs(path, exist_ok=True)
+    options = f'lowerdir=/proc/self/fd/{below},upperdir={room}/upper,workdir={room}/work,userxattr'
+    _mount('overlay', path, 'overlay', _NOSUID | _NODEV, options)
+    os.close(below)
+
+
 def _hide(folders, cache):
-    "Cover folders, show again what is needed of them; the cache can be written to, and forgets it"
-    again, below = _handles(kept(folders)), os.open(cache, os.O_PATH)
+    "Cover folders, show again what is needed of them; caches can be written to, and forget it"
+    again, below = _handles(kept(folders)), _handles(_caches(cache))
     for path in folders:
         _in_memory(path)
     for path, fd in again.items():
         _show(path, fd)
     for path in (os.path.expanduser('~'), tempfile.gettempdir()):
-        os.makedirs(path, exist_ok=True)
-    room = tempfile.mkdtemp(prefix='.written-', dir='/tmp')
-    for part in ('upper', 'work'):
-        os.mkdir(f'{room}/{part}')
-    os.path.isdir(cache) or os.makedirs(cache)
-    options = f'lowerdir=/proc/self/fd/{below},upperdir={room}/upper,workdir={room}/work,userxattr'
-    _mount('overlay', cache, 'overlay', _NOSUID | _NODEV, options)
-    os.close(below)
+        with suppress(OSError):  # some users have a home that does not exist
+            os.makedirs(path, exist_ok=True)
+    for path, fd in below.items():
+        _forgetful(path, fd, tempfile.mkdtemp(prefix='.written-', dir='/tmp'))
 
 
 def _device_files():
@@ -262,11 +276,13 @@ def confine(
 ) -> list:  # words of `verdicts.ISOLATION`: what holds from now on
     "Give up privileges, and whatever Landlock can take"
     held = ['processes', 'files', 'network'] if furnished else []
+    if furnished and os.readlink('/proc/self') != str(os.getpid()):  # a container that allows no /proc of its own
+        held.remove('processes')
     if sys.platform == 'linux':
         drop_privileges()
         covered = hidden()
         readable = ['/'] if furnished else [*_around([*covered, '/dev']), *kept(covered)]
-        writable = [folder, cache, '/dev/shm', *(covered if furnished else [])]
+        writable = [folder, '/dev/shm', *_caches(cache), *(covered if furnished else [])]
         held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
     return [*held, 'limits']
 
