@@ -1,6 +1,6 @@
 """The memory model of racecheck: fences, flags, scopes and volatile, in kernels that differ from right ones by one
 thing. All in one translation unit."""
-import ctypes, importlib.util, re
+import ctypes, importlib.util, os, re
 from functools import lru_cache, partial
 from pathlib import Path
 
@@ -471,3 +471,17 @@ def test_generated_programs(generated, engine, capsys):
                    else generated.judge_numba(generated.numba_programs(100, 5)))
     missed,wrong,alarms,right = generated.table(results)
     assert missed==alarms==0 and wrong > 30 and right > 30, capsys.readouterr().out
+
+
+def resident(): return int(Path('/proc/self/statm').read_text().split()[1])*os.sysconf('SC_PAGESIZE')
+
+
+@pytest.mark.skipif(not Path('/proc/self/statm').exists(), reason='no /proc here')
+def test_a_launch_leaves_little_memory_behind():
+    "Its arrays have addresses of their own, which are used again late; what the detectors know of them is given back"
+    k = cuda_kernel('__global__ void k(float *x, float *y) { y[threadIdx.x] = x[threadIdx.x]; }')
+    x, y = torch.zeros(64), torch.zeros(64)
+    for _ in range(20): k[1,64](x, y)
+    before = resident()
+    for _ in range(2000): k[1,64](x, y)
+    assert resident() - before < 2000*8000

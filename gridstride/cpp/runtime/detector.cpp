@@ -118,8 +118,10 @@ void Detector::new_array(Worker &worker, const char *name, size_t at, const Shap
     for (size_t i = at / 4; i < (at + s.bytes + 3) / 4; i++)
         shared_cells.words[i].owner = uint16_t(worker.arrays.size());
 }
+// The pages of a piece are its own, and so are those of their cells: they go back to the system.
 void Detector::forget(const Piece &p) {
-    if (cells.words) cells.forget(p.lo - reinterpret_cast<uintptr_t>(memory.base), p.hi - p.lo);
+    const auto [from, to] = memory.span(p);
+    if (cells.words) cells.forget(from, to - from);
     operations.forget(p.lo, p.hi);
 }
 // What a launch has written to variables of the device before it was ended is taken back: nobody sees it, and the next

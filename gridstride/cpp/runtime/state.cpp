@@ -49,7 +49,8 @@ void Turn::give_back(int but) {
     turns = but;
 }
 
-// A launch of another thread may take long: it is waited for a moment only, and what it leaves in the child is put away.
+// A launch of another thread may take long: it is waited for a moment only, and what it leaves in the child is put
+// away.
 void fork_state(Fork now) {
     static bool waited;
     if (now == Fork::before) waited = !turns && device.try_lock_for(std::chrono::milliseconds(200));
