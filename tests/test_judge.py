@@ -200,8 +200,12 @@ def test_the_command(tmp_path, capsys):
         assert said in capsys.readouterr().err
 
 
-def test_what_it_printed_is_kept():
-    assert 'hello from /' in verdict("print('hello from', os.getcwd(), flush=True); return data", 'import os').printed
+def test_what_it_printed_is_kept(monkeypatch):
+    "All of it, and nothing else, though its process is killed"
+    monkeypatch.delenv('PYTHONUNBUFFERED', raising=False)
+    monkeypatch.setattr(processes, '_servers', {})
+    assert verdict("print('hello'); return data").printed == 'hello'
+    processes.stop()
 
 
 def test_a_kernel_that_breaks_the_rules_of_memory_is_found_out():

@@ -52,6 +52,7 @@ def _environment(device):
     res = {k: v for k, v in os.environ.items() if k in _PASSED or k.startswith(_PASSED_ALL)}
     res |= dict(OMP_NUM_THREADS='1', OPENBLAS_NUM_THREADS='1', MKL_NUM_THREADS='1', GRIDSTRIDE_QUIET='1')
     res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
+    res['PYTHONUNBUFFERED'] = '1'  # what is printed is there when the process is killed
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
     res['GRIDSTRIDE_CACHE'] = str(import_module('gridstride.cpp.cache').usable().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
