@@ -197,7 +197,7 @@ static void gs_run(void *p) {
         if (l.pieces[i].written) gridstride_written(l.pieces[i].device, l.pieces[i].bytes, l.pieces[i].written);
 }
 extern "C" int gs_call(gs_launch *l) {
-    const bool ok = gridstride::guarded(gs_run, l);
+    const bool ok = gridstride::guarded(gs_run, l, nullptr);  // no host code: a kernel alone
     gridstride::give_back();
     return ok ? 0 : 1;
 }
