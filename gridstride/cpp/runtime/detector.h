@@ -402,7 +402,7 @@ struct Detector : BlockClock {
     void tell_held() {
         if (__builtin_expect(holds, 0)) tell_held(0, ~uintptr_t(0));
     }
-    void tell_held(uintptr_t from, uintptr_t to);
+    __attribute__((noinline, cold)) void tell_held(uintptr_t from, uintptr_t to);  // part of no barrier's fast path
     void tell_race(const HeldRace &);
     void race_of_operations(
         const Access &earlier, const Access &later, const char *before, const char *then, const Named &x);

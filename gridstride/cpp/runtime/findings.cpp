@@ -397,8 +397,7 @@ static void locate_caller(const char *but, Place &at) {
 #endif
 }
 // Calls of host code that cannot be.
-void enter_kernel(const char *name) {
-    if (on_device()) return;
+void not_launched(const char *name) {
     if (is_over()) end_host_code();
     begin_finding(Code::not_launched, {{"kernel", name}});
     Field::copy(found.kernel, name);

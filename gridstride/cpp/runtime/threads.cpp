@@ -257,4 +257,7 @@ void yield_thread() {
 int lane() { return current_rank() % 32; }
 int thread_rank() { return current_rank(); }
 bool on_device() { return worker && worker->running; }
+void enter_kernel(const char *name) {
+    if (__builtin_expect(!on_device(), 0)) not_launched(name);
+}
 }

@@ -5,6 +5,7 @@
 
 namespace gridstride {
 
+__attribute__((noinline, cold)) // part of no shuffle's fast path
 bool shows_undefined(const void *value, int bytes);    // does it come from such a number?
 void forget_undefined(Worker &);
 }

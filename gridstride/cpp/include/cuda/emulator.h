@@ -47,7 +47,7 @@
 #ifdef GRIDSTRIDE_CHECKED
 #define GRIDSTRIDE_ENTRY(kernel) ::gridstride::enter_kernel(kernel)
 #else
-#define GRIDSTRIDE_ENTRY(kernel) if (__builtin_expect(!gridDim.x, 0)) ::gridstride::enter_kernel(kernel)
+#define GRIDSTRIDE_ENTRY(kernel) if (__builtin_expect(!gridDim.x, 0)) ::gridstride::not_launched(kernel)
 #endif
 
 namespace gridstride {

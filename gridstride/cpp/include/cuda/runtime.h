@@ -57,6 +57,7 @@ GRIDSTRIDE_API void warp_together(const char *what, void *mine, void (*f)(void *
 GRIDSTRIDE_API unsigned active_mask(int line = __builtin_LINE());   // the lanes that wait at this line, too
 GRIDSTRIDE_API void wait_until(bool (*ready)(void *), void *arg, int line = __builtin_LINE(), Says *says = nullptr);
 GRIDSTRIDE_API void enter_kernel(const char *name);                // a finding unless a launch is at work
+[[noreturn]] GRIDSTRIDE_API void not_launched(const char *kernel);
 GRIDSTRIDE_API void returns(int line);                             // a kernel's `return`
 GRIDSTRIDE_API void yield_thread();                                // let the others run
 GRIDSTRIDE_API int lane();
