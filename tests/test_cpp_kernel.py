@@ -771,6 +771,14 @@ def test_a_host_device_function_that_calls_a_host_function_is_warned_of():
     assert x.item() == 1
 
 
+def test_a_tensor_whose_storage_was_freed_is_refused():
+    with cpp.on_emulator():
+        k, x = cuda_kernel('__global__ void k(int *x) { x[0] = 1; }'), torch.zeros(4).int()
+        k[1,1](x)
+        x.untyped_storage().resize_(0)
+        with pytest.raises(TypeError, match='argument 1 .* its storage is empty'): k[1,1](x)
+
+
 @pytest.mark.parametrize('n, line', [(4, None), (8, 9), (12, 9), (40000, 3)])
 def test_a_local_array_that_is_written_past_its_end(n, line):
     "By a pointer: what its type forbids is found at once"

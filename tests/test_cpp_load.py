@@ -621,6 +621,16 @@ def test_ctrl_c_ends_host_code():
     out = [f'{k} the host code was interrupted spins.cu, line {n} True 7' for k, n in want.items()]
     assert said(p).splitlines()==out
 
+def test_ctrl_c_ends_a_program(tmp_path):
+    (tmp_path/'endless.cu').write_text('#include <cstdio>\nint main() {\n    puts("ready");\n    for (volatile int i = 0; ; ) i = i + 1;\n}')
+    command = [sys.executable, '-u', '-m', 'gridstride.cpp', str(tmp_path/'endless.cu')]
+    p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPO)
+    while (line := p.stdout.readline().strip())!='ready': assert p.poll() is None or line
+    time.sleep(.3)
+    p.send_signal(signal.SIGINT)
+    err = p.communicate(timeout=60)[1]
+    assert p.returncode==130 and 'endless.cu, line 4' in err and 'Traceback' not in err
+
 @pytest.mark.parametrize('checks', [True,False])
 def test_a_process_that_is_forked_while_another_thread_launches(checks, modules):
     "The child launches, too, and ends; so does one that is forked while a long launch runs"

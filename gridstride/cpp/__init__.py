@@ -10,8 +10,8 @@ The modules, in the order in which they are read best:
 - it becomes C++: `rewrite`, by `edits`, of `launches`, `variables` in shared memory, `captures` of these, `statements`,
   `inline_asm` and `ptx`;
 - it is compiled: `build`, `headers` (read once), `cache` and `integrity` (what is found there is what was put there),
-  `compile_errors` and `absent` (what the compiler says, for a learner), `callers`, `library` and `libc` (what device code may call), `inlined`
-  (what becomes part of its callers), `host_variables` (what it may not
+  `compile_errors` and `absent` (what the compiler says, for a learner), `callers`, `library` and `libc` (what device
+  code may call), `inlined` (what becomes part of its callers), `host_variables` (what it may not
   read), `kernel_heads` (what a kernel may not say of itself); for a GPU,
   `nvrtc` (what its compiler lacks) and `driver`;
 - it is launched: `arguments` (what may be given), `values` (to compiled code and back), `launcher` (the compiled part);

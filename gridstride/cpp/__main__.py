@@ -85,6 +85,9 @@ def main(argv=None) -> int:  # exit status
     except (KernelError, CompileError, CompilerMissing, NotEmulated, ValueError) as e:
         print(f'{type(e).__name__}: {e}', file=sys.stderr)
         return 1
+    except KeyboardInterrupt as e:
+        print(e, file=sys.stderr)
+        return 130  # as a shell says of a program that Ctrl-C has ended
     found = list(_leaks([src, *others])) if a.leaks else []
     print(*found, sep='\n', end='\n' if found else '', file=sys.stderr)
     return status or int(bool(found))

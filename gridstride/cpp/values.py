@@ -52,11 +52,14 @@ def _tensor(x, fmt, out):
         code = _torch_codes[dtype] = _code(dtype)
     if x.layout is not sys.modules['torch'].strided:
         raise TypeError(f'a tensor whose layout is {x.layout} has no address to give to C++')
+    address = x.data_ptr()
+    if not address and x.numel() and device.type != 'meta':
+        raise TypeError('its storage is empty: it was freed, or never allocated, so there is no memory to give to C++')
     kind, i = (0, -1) if device.type == 'cpu' else _index(device)
     shape = x.shape
     n = len(shape)
     fmt.append(f'{7 + 2 * n}q')
-    out += (TENSOR, id(x), x.data_ptr(), code, kind, i, n, *shape, *x.stride())
+    out += (TENSOR, id(x), address, code, kind, i, n, *shape, *x.stride())
 
 
 def _array(x, fmt, out):

@@ -147,7 +147,7 @@ static std::string shown_name(std::string function) {
 // and the calls of what is inlined there.
 void locate(const void *pc, Place &at) {
     Dl_info info;
-    if (!pc || !dladdr(pc, &info)) return;
+    if (!pc || !dladdr(pc, &info) || !strncmp(info.dli_fname, "/lib", 4) || !is_own(info.dli_fname)) return;
     std::string function;
 #ifdef __APPLE__
     const std::vector<std::string> command = {"atos", "-i", "-fullPath", "-o", info.dli_fname, "-l",
