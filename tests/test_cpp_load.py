@@ -622,7 +622,8 @@ def test_ctrl_c_ends_host_code():
     assert said(p).splitlines()==out
 
 def test_ctrl_c_ends_a_program(tmp_path):
-    (tmp_path/'endless.cu').write_text('#include <cstdio>\nint main() {\n    puts("ready");\n    for (volatile int i = 0; ; ) i = i + 1;\n}')
+    main = 'int main() {\n    puts("ready");\n    for (volatile int i = 0; ; ) i = i + 1;\n}'
+    (tmp_path/'endless.cu').write_text('#include <cstdio>\n' + main)
     command = [sys.executable, '-u', '-m', 'gridstride.cpp', str(tmp_path/'endless.cu')]
     p = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=REPO)
     while (line := p.stdout.readline().strip())!='ready': assert p.poll() is None or line
