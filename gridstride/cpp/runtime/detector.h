@@ -97,6 +97,9 @@ struct Detector : BlockClock {
     // Is an earlier operation of another stream not ordered before this launch? Since when there are such launches
     bool crosses = false;
     uint32_t unordered_since = 1;
+    Image image = {};
+    Cells cells;
+    uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
     struct Doubt {
         uintptr_t a;
         unsigned n;
@@ -119,9 +122,6 @@ struct Detector : BlockClock {
         } range;                           // that the write's hook announced, of a struct
     } pending = {};
     std::vector<HeldRace> held;            // by the thread that has read
-    Image image = {};
-    Cells cells;
-    uintptr_t own_stack = 0, builtins = 0, builtin_bytes = 0;
     const Launch *launch = nullptr;
     std::unordered_map<uintptr_t, Flag> flags;             // by the word's number
     std::vector<uint32_t> warned_at;
