@@ -345,7 +345,8 @@ __global__ void k(int *p, float *out) {
     Derived d;
     Base *b = &d;
     float v = later(s, 10) + table[0](s, 20) + plain(p) + own(p) + known(p) + b->f(p) + any(p) + even(p, 4);
-    out[threadIdx.x] = v + with_default(p) + of_both(p) + with_attribute(p) + jumps(p) + variadic(6, 7) + unrolled<3>(p);
+    v += with_default(p) + of_both(p) + with_attribute(p) + jumps(p) + variadic(6, 7) + unrolled<3>(p);
+    out[threadIdx.x] = v;
 }
 __device__ float later(float *s, float v) { s[threadIdx.x] = v; __syncthreads(); v = s[1]; __syncthreads(); return v; }
 '''

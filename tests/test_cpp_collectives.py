@@ -72,7 +72,7 @@ __global__ void parts(const float *x, float *out) {
     const float m = summed(x[threadIdx.x], ~0u, 16);
     if (threadIdx.x % 16 == 0) out[threadIdx.x / 16] = m;
 }
-__global__ void half(const int *x, int *out) {                  // what lanes 8 to 15 get reaches no lane that counts
+__global__ void low_half(const int *x, int *out) {  // what lanes 8 to 15 get reaches no lane that counts
     __shared__ int all;
     for (int row = 0; row < 2; row++) {
         int m = x[threadIdx.x];
@@ -262,7 +262,7 @@ def test_shuffles_that_read_no_absent_lane_that_counts(k, order):
     with cpp.options(order=order, seed=3):
         assert run('whole', 64, 2, np.float32).tolist() == [32, 32]
         assert run('parts', 48, 3, np.float32).tolist() == [16]*3
-        assert run('half', 16, 16, np.int32).tolist() == [16]*16
+        assert run('low_half', 16, 16, np.int32).tolist() == [16]*16
         assert run('rows', 16, 3, np.float32).tolist() == [16]*3
         for n in 5, 20, 31: assert run('guarded', 32, 33, np.float32, n)[0] == n
         assert run('guarded', 20, 33, np.float32, 20)[0] == 20

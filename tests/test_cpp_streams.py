@@ -263,7 +263,8 @@ void right_managed() {
     fill<<<2, 32, 0, c.s>>>(x, 64); cudaEventRecord(c.e, c.s);
     while (cudaEventQuery(c.e) != cudaSuccess) {}
     x[5] += x[4];
-    cudaMemPrefetchAsync(x, bytes, 0, c.s); x[6] = 1;
+    cudaMemLocation gpu{cudaMemLocationTypeDevice, 0};
+    cudaMemPrefetchAsync(x, bytes, gpu, 0, c.s); x[6] = 1;
     fill<<<2, 32>>>(x, 64); cudaMemcpy(c.h, c.d, bytes, cudaMemcpyDeviceToHost); x[5] += c.h[0];
     fill<<<2, 32>>>(x, 64); cudaFree(c.d); x[5] += 1;
     count<<<1, 1>>>(); cudaDeviceSynchronize(); counter++;

@@ -89,8 +89,8 @@ def exact_in_64s(rng, columns):
 
 
 def rounded(rng, at):
-    """256 columns whose values are `at` of a step, so that 4 bits round all of them to 0, or all to 1: the energy of what
-    they keep differs from that of the matrix, which decibels are defined by"""
+    """256 columns whose values are `at` of a step, so that 4 bits round all of them to 0, or all to 1: what they keep
+    has another energy than the matrix, which decibels are defined by"""
     w = rng.uniform(at, at + 0.04, (16, 256)) * rng.choice([-1, 1], (16, 256))
     w[:, ::64] = 7
     return torch.tensor(w, dtype=torch.float32)
