@@ -177,6 +177,14 @@ def _cells(lesson, folder):
                 continue
 
 
+def _kept_source(lesson, name, folder):
+    "The text as `recorded` keeps it for a lesson that is alone in its folder; None where it is not"
+    kept = Path(folder) / 'recorded/sources.json'
+    if any(Path(folder).glob(f'{lesson}_*.ipynb')) or not kept.is_file():
+        return None
+    return json.loads(kept.read_text(encoding='utf-8')).get(lesson, {}).get(name)
+
+
 def _named(node, src):
     "(name, text) of a statement that gives a name to a text or defines a function; else nothing"
     if isinstance(node, ast.Assign) and isinstance(node.value, ast.Constant) and isinstance(node.value.value, str):
@@ -192,7 +200,11 @@ def source_in(
     name: str,  # of a text, or of a function, in one of its cells
     folder='.',  # where the lessons are
 ) -> str:  # the text; or the function's source, decorators and all
-    "What a lesson calls `name`, as it stands there now; `ChangeError` if it has none, or two"
+    """What a lesson calls `name`, as it is there now; `ChangeError` if it has none, or two
+
+    Where that lesson is not beside this one, the text is that of `recorded/sources.json`."""
+    if (kept := _kept_source(lesson, name, folder)) is not None:
+        return kept
     found, others, file = [], {}, lesson
     for file, tree, src in _cells(lesson, folder):
         for node in tree.body:

@@ -2,6 +2,7 @@
 import asyncio, json, os, re, shutil, subprocess, sys
 from pathlib import Path
 
+import lesson_sources
 import pytest
 from gridstride import lessons as L
 
@@ -63,6 +64,11 @@ def test_lesson_runs(path, alone, copied_course, warm_kernels):
     nb = asyncio.run(L.execute(lesson))
     assert (states(copied_course), states(lesson.parent)) == before
     assert [line for line in said(nb) if 'not so in the recording' in line] == []
+
+
+def test_what_lessons_take_from_each_other_is_what_is_kept():
+    assert json.loads(lesson_sources.FILE.read_text(encoding='utf-8')) == lesson_sources.sources(), \
+        'run tests/lesson_sources.py'
 
 
 @pytest.mark.parametrize('path', sorted(NBS.rglob('*.ipynb')), ids=lambda p: str(p.relative_to(NBS)))

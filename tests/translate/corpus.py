@@ -85,9 +85,9 @@ def recording():
     """The checked launches inside of the `with` block that end well, as (name, text, arguments,
     grid, block, shared bytes)"""
     found,launch = [],cuda.Kernel._launch
-    def _launch(self, grid, block, dynamic, *args):
+    def _launch(self, grid, block, dynamic, stream, *args):
         before = [as_described(a) for a in args]
-        launch(self, grid, block, dynamic, *args)
+        launch(self, grid, block, dynamic, stream, *args)
         # cells are overwritten: the text now
         if options.settings.checks==options.CHECKS:
             found.append(

@@ -235,8 +235,8 @@ inline cublasStatus_t cublasDotEx(cublasHandle_t, int n, const void *x, cudaData
         case CUDA_R_64F: return gridstride::blas::dot<double>(n, x, incx, y, incy, result);
         case CUDA_R_16F: return gridstride::blas::dot<__half>(n, x, incx, y, incy, result);
         case CUDA_R_16BF: return gridstride::blas::dot<__nv_bfloat16>(n, x, incx, y, incy, result);
+        default: return CUBLAS_STATUS_NOT_SUPPORTED;
     }
-    return CUBLAS_STATUS_NOT_SUPPORTED;
 }
 
 inline cublasStatus_t cublasSetVector(

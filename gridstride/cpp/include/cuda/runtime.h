@@ -383,7 +383,7 @@ GRIDSTRIDE_API int print(const char *format, ...) __attribute__((format(printf, 
 struct GRIDSTRIDE_API Stop {};
 // Runs `f(arg)` so that a crash ends in a finding, not in the end of the process. False: see `finding()`. `code`: a
 // function of the host code that it calls, which Ctrl-C ends.
-GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg, const void *code);
+GRIDSTRIDE_API bool guarded(void (*f)(void *), void *arg, const void *code = nullptr);
 // Who calls Python is not ended by Ctrl-C meanwhile.
 GRIDSTRIDE_API void in_python(bool on);
 }

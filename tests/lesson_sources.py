@@ -1,0 +1,41 @@
+"""What lessons take from the text of other lessons, in nbs/recorded/sources.json, so that each runs alone.
+
+    python tests/lesson_sources.py    # writes it anew
+"""
+import ast, json
+from pathlib import Path
+
+from gridstride.lessons import lessons
+from gridstride.variants import source_in
+
+NBS = Path(__file__).resolve().parents[1]/'nbs'
+FILE = NBS/'recorded/sources.json'
+TAKES = 'source_in', 'lesson'  # functions of lessons whose arguments are a lesson's number and a name
+COMPUTED = {('06', 'naive_k'), ('06', 'tiled_k'), ('06', 'static_k')}  # names that lesson 09 has in a table
+
+
+def code(path):
+    "The code cells of a lesson that are Python"
+    for c in json.loads(path.read_text(encoding='utf-8'))['cells']:
+        if c['cell_type'] == 'code':
+            try: yield ast.parse(''.join(c['source']))
+            except SyntaxError: pass  # a magic
+
+
+def taken(path):
+    "(number, name) of each text that a lesson takes from another one"
+    calls = (o for tree in code(path) for o in ast.walk(tree) if isinstance(o, ast.Call))
+    args = (o.args for o in calls if getattr(o.func, 'id', '') in TAKES and len(o.args) == 2)
+    found = {tuple(a.value for a in both) for both in args if all(isinstance(a, ast.Constant) for a in both)}
+    return {(number, name) for number, name in found if number != path.name[:2]}
+
+
+def sources():
+    "number -> name -> text"
+    res = {}
+    for number, name in sorted({o for p in lessons() for o in taken(p)} | COMPUTED):
+        res.setdefault(number, {})[name] = source_in(number, name, NBS)
+    return res
+
+
+if __name__ == '__main__': FILE.write_text(json.dumps(sources(), indent=1) + '\n', encoding='utf-8')
