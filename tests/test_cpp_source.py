@@ -167,7 +167,8 @@ def test_shared_arrays_are_as_aligned_as_they_say():
 
 def test_shared_outside_and_dynamic():
     assert (to_cpp('extern __shared__ float s[];')
-            == 'extern __attribute__((unused)) float gs_extern_s[]; static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");')
+            == 'extern __attribute__((unused)) float gs_extern_s[]; '
+               'static thread_local auto &s = ::gridstride::dynamic_shared<float []>("s");')
     assert (to_cpp('namespace n { __shared__ int a[3]; }')
             == 'namespace n { static thread_local auto &a = ::gridstride::file_shared<int [3], __COUNTER__>("a"); }')
     dynamic = 'extern volatile __shared__ __align__(sizeof(T)) unsigned char s[], t[][4];'
@@ -191,7 +192,8 @@ def test_shared_in_macros():
                'auto &o = ::gridstride::shared<T, __COUNTER__>(GRIDSTRIDE_NAME(o));')
     alias = '#define SMEM extern __shared__ __align__(16)\n#define ALIGNED(n) __align__(n)\n'
     assert (to_cpp(alias+host('SMEM float s[]; __shared__ ALIGNED(8) int a;'))
-            == alias+host('extern __attribute__((unused)) float gs_extern_s[]; auto &s = ::gridstride::dynamic_shared<float []>("s"); '
+            == alias+host('extern __attribute__((unused)) float gs_extern_s[]; '
+                          'auto &s = ::gridstride::dynamic_shared<float []>("s"); '
                           f"{shared('a', 'int')};"))
     with pytest.raises(NotEmulated, match='line 1'): to_cpp('#define S __shared__ float\n')
 
