@@ -21,6 +21,7 @@ _OPEN = 1024  # files open at once
 _PROCESSES, _TASKS = 256, 1024  # and with their threads
 _LIMITS = {'RLIMIT_CORE': 0, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
 _SETTINGS = {'kernel/pid_max': _TASKS, 'user/max_user_namespaces': 0}  # the first per namespace since Linux 6.14
+_OF_THE_SYSTEM = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # in /proc, beside the processes
 _DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
 
 # Of linux/sched.h, mount.h, prctl.h, landlock.h
@@ -155,13 +156,18 @@ def _devices():
 
 
 def _processes():
-    "/proc shows the processes of this namespace; settings of the system can be read alone"
-    with suppress(OSError):  # containers that hide parts of /proc allow no new one: then the old one stays, read only
+    """/proc shows the processes of this namespace; settings of the system can be read alone. What concerns a process
+    itself can be written: CUDA's driver names its threads there, and does not start without"""
+    try:
         _mount('proc', '/proc', 'proc', _NOSUID | _NODEV | _NOEXEC)
-        for name, most in _SETTINGS.items():
-            with suppress(OSError):
-                Path('/proc/sys', name).write_text(str(most))
-        _read_only('/proc')
+    except OSError:  # containers that hide parts of /proc allow no new one: then the old one stays, read only
+        return
+    for name, most in _SETTINGS.items():
+        with suppress(OSError):
+            Path('/proc/sys', name).write_text(str(most))
+    for path in filter(os.path.exists, (f'/proc/{o}' for o in _OF_THE_SYSTEM)):
+        _mount(path, path, flags=_BIND | _REC)
+        _read_only(path)
 
 
 def furnish(
@@ -282,7 +288,7 @@ def confine(
         drop_privileges()
         covered = hidden()
         readable = ['/'] if furnished else [*_around([*covered, '/dev']), *kept(covered)]
-        writable = [folder, '/dev/shm', *_caches(cache), *(covered if furnished else [])]
+        writable = [folder, '/dev/shm', *_caches(cache), *([*covered, '/proc'] if furnished else [])]
         held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
     return [*held, 'limits']
 
