@@ -440,7 +440,7 @@ def test_command_of_several_files_macros_and_leaks(tmp_path):
     assert command(*how, '--leaks', *files)==(1, '3 6\n', leak)
     assert command(*how, *files, '--', 'a.cu')==(1, '3 6\n', '')
     status,out,err = command(*how, *files, '--', 'a.cu', 'b')
-    assert status==1 and err.startswith('MemcheckError') and 'line 3: __global__ void scale_k' in err
+    assert status==1 and err.startswith('MemcheckError') and 'line 3 of scale.cuh: __global__ void scale_k' in err
     status,out,err = command('--checks', 'no memcheck', '-I', tmp_path/'nothing', *files)
     assert status==2 and 'nothing: No such file or directory' in err
     files[1].write_text('\nint show() { return y; }\n')
@@ -482,7 +482,7 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     assert command(*files)==(3, 'kernel host 4 5\n', '')
     assert command('--unchecked', *files)==(3, 'kernel host 4 5\n', '')
     status, out, err = command(*files, '--', 'device')
-    assert status==1 and 'the host reads x on the GPU' in err and 'line 12: printf("host' in err
+    assert status==1 and 'the host reads x on the GPU' in err and 'line 12 of host.cpp: printf("host' in err
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cuda_runtime.h>'))
     status, out, err = command(*files)
     assert status==1 and re.match('CompileError: host.cpp, line 5: (conflicting decl|typedef redefinition)', err)
@@ -912,7 +912,7 @@ int main() {
 }''')
     for files in ((main, other), (other, main)):
         _, _, err = command(*files)
-        assert 'line 3: x[i] = 1;\n  called on line 6: put(threadIdx.x + n);' in err
+        assert 'line 3 of other.cu: x[i] = 1;\n  called on line 6 of other.cu: put(threadIdx.x + n);' in err
 
 
 def test_the_toolkit_is_where_nvcc_says(tmp_path):
