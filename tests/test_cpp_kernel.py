@@ -50,9 +50,9 @@ __global__ void turned(float *x) {
     x[t] = s[n - 1 - t];
 }
 __global__ void farthest(int *out, int n) {
-    extern __shared__ int s[];
-    s[n - 1] = 7;
-    out[0] = s[n - 1];
+    extern __shared__ int ints[];
+    ints[n - 1] = 7;
+    out[0] = ints[n - 1];
 }
 __global__ void beside(int *out, int n) {
     __shared__ int own;

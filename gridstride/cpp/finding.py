@@ -156,7 +156,8 @@ class Found:
         """Of an address in no array tell which array's it is, if only one is used there at an index that is computed.
 
         `line`: the access, `above`: the lines of the function before it"""
-        rows = [o.split() for o in self.fields.pop('arrays', '').split(', ') if o]
+        rows = [o.split() for o in self.fields.pop('arrays', '').split(', ')]
+        rows = [o for o in rows if len(o) == 3]  # memory without a name has two
         found = [(name, int(at), int(size)) for name, at, size in rows if product_in(line, above, name)]
         is_known = self.code != 'no_array' and uses(line, self.fields.get('array', ''))
         if self.code in ('no_array', 'overflowed') and not is_known and len(found) == 1:

@@ -126,13 +126,14 @@ template <class T> T &symbol(T &init, const char *name, char kind, void **slot) 
 }
 
 // A variable of the device is a reference. In host code its name is another address than in a kernel, as nvcc makes it:
-// so the runtime must change where the reference leads, and the assembler's name for it is the way to its pointer.
+// so the runtime must change where the reference leads, and the assembler's name for it is the way to its pointer. It
+// stays where no code uses the variable, or that name would lead nowhere.
 #define GRIDSTRIDE_SYMBOL(x, init, name, kind) GRIDSTRIDE_SYMBOL_(x, init, name, kind, __COUNTER__)
 #define GRIDSTRIDE_SYMBOL_(x, init, name, kind, n) GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n)
 #define GRIDSTRIDE_NTH_SYMBOL(x, init, name, kind, n) GRIDSTRIDE_SYMBOL_IN(static, gs_slot_##n, x, init, name, kind)
 #define GRIDSTRIDE_SYMBOL_IN(linkage, slot, x, init, name, kind) \
     extern __attribute__((visibility("hidden"))) void *slot __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot); \
-    linkage decltype(init) &x __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot) = \
+    linkage __attribute__((used)) decltype(init) &x __asm__(GRIDSTRIDE_NAME(__USER_LABEL_PREFIX__) #slot) = \
         ::gridstride::symbol(init, name, kind, &slot)
 // One that several files have in common: one defines the reference, the others declare it. `slot` is a name that no
 // other variable has.
