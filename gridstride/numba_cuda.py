@@ -45,6 +45,7 @@ def exchange(
     modules,  # name -> module
 ) -> dict:  # what was there
     "Put `modules` in the place of `numba.cuda` and all that is below it"
+    modules = modules or _own  # Numba's own, once imported, are not imported again: a second copy cannot be typed
     old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
     for k in old:
         del sys.modules[k]

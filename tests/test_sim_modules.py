@@ -1,6 +1,7 @@
 """What programs import from below `numba.cuda`, what they ask a kernel for, and which copies they ask a launch for."""
 import importlib
 import math
+import subprocess
 import sys
 
 import numpy as np
@@ -157,6 +158,22 @@ def test_modules_are_numbas_own_afterwards():
         assert stands_in()
     import numba
     assert sys.modules['numba.cuda'] is own and numba.cuda is own
+
+
+def test_numbas_modules_are_imported_once():
+    "Also where they are needed for the first time while others stand for them, and afterwards again"
+    code = """
+from gridstride import as_gpu
+from gridstride.numba_cuda import numbas_own
+with as_gpu.as_gpu():
+    with numbas_own():
+        import numba.cuda
+        first = numba.cuda
+import numba.cuda
+assert numba.cuda is first
+"""
+    pytest.importorskip('numba_cuda', reason='numba-cuda is for Linux')
+    assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).returncode == 0
 
 
 # copies
