@@ -56,6 +56,7 @@ static void name_arguments(const Launch &l, const std::string &kernel) {
     const Names *names = all_names;
     while (names && kernel != names->kernel) names = names->next;
     if (!names) return;
+    Piece::launches++;
     std::string rest = names->parameters;
     for (int i = 0; i < l.nargs; i++)
         if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;

@@ -8,12 +8,13 @@
 
 namespace gridstride {
 
-// What an address is as an index of each array that has a name, if an int can be that: `x 5 100, ` for x[5] of 100
+// What an address is as an index of each array of the launch, if an int can be that: `x 5 100, ` for x[5] of 100. Memory
+// that other launches left behind is not meant
 static std::string indices_of(uintptr_t a) {
     std::string found;
     for (const Piece &p : memory.pieces) {
         const long long index = p.index_of(a);
-        if (p.live && p.name[0] && index == int(index))
+        if (p.live && p.named_at == Piece::launches && index == int(index))
             found += std::string(p.name) + ' ' + std::to_string(index) + ' ' + std::to_string(p.index_of(p.hi)) + ", ";
     }
     return found;

@@ -25,6 +25,8 @@ struct Piece {
     int line = 0; // of the call that allocated it; 0: not known
     bool of_graph = false; // stays when it is freed
     bool fetched = false;  // the host uses it by Thrust's pointers, which copy in the order of the default stream
+    unsigned named_at = 0;  // the launch that named it last, as `launches` counts
+    static inline unsigned launches = 0; // that named their arrays
     bool host_name = false; // no memory: what the name of a variable of the device stands for in host code
     bool is_near(uintptr_t a) const { return a - lo + (1 << 20) < hi - lo + (2 << 20); }
     const char *shown_name() const { return name[0] ? name : "memory"; }
@@ -34,6 +36,7 @@ struct Piece {
         return d < 0 ? -((-d + item - 1) / item) : d / item;
     }
     void called(const char *parameter, uintptr_t at) {
+        named_at = launches;
         if (!begin) inner[0] = 0;
         if (begin && at > begin) {
             strncpy(inner, parameter, sizeof inner - 1);
