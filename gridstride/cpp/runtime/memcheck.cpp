@@ -8,8 +8,8 @@
 
 namespace gridstride {
 
-// What an address is as an index of each array of the launch, if an int can be that: `x 5 100, ` for x[5] of 100. Memory
-// that other launches left behind is not meant
+// The address as an index of each array of this launch, if an int can be that: `x 5 100, ` for x[5] of 100. Arrays that
+// earlier launches left allocated are excluded
 static std::string indices_of(uintptr_t a) {
     std::string found;
     for (const Piece &p : memory.pieces) {
