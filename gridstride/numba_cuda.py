@@ -38,14 +38,19 @@ _own = {}  # Numba's modules, while the simulator's stand for them
 
 def stands_in():
     "Does a module of the simulator stand for `numba.cuda` in this process?"
-    return getattr(sys.modules.get('numba.cuda'), 'simulated', False)
+    return _simulated(sys.modules)
+
+
+def _simulated(modules):
+    return getattr(modules.get('numba.cuda'), 'simulated', False)
 
 
 def exchange(
     modules,  # name -> module
 ) -> dict:  # what was there
     "Put `modules` in the place of `numba.cuda` and all that is below it"
-    modules = modules or _own  # Numba's own, once imported, are not imported again: a second copy cannot be typed
+    if not _simulated(modules):  # Numba's own are imported once: it refuses to register a second copy's types
+        modules = _own | modules
     old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}
     for k in old:
         del sys.modules[k]
@@ -55,7 +60,7 @@ def exchange(
         numba.cuda = modules['numba.cuda']
     elif hasattr(numba, 'cuda'):
         del numba.cuda
-    if not getattr(old.get('numba.cuda'), 'simulated', False):
+    if not _simulated(old):
         _own.update(old)
     return old
 

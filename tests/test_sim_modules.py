@@ -160,20 +160,24 @@ def test_modules_are_numbas_own_afterwards():
     assert sys.modules['numba.cuda'] is own and numba.cuda is own
 
 
-def test_numbas_modules_are_imported_once():
-    "Also where they are needed for the first time while others stand for them, and afterwards again"
-    code = """
+@pytest.mark.parametrize('before', ['', 'import numba.cuda'])
+def test_numbas_modules_are_imported_once(before):
+    "Also those that are needed for the first time while the simulator's stand for them"
+    code = f"""
+{before}
+import sys
 from gridstride import as_gpu
 from gridstride.numba_cuda import numbas_own
 with as_gpu.as_gpu():
     with numbas_own():
-        import numba.cuda
-        first = numba.cuda
-import numba.cuda
-assert numba.cuda is first
+        import numba.cuda.cudadecl
+        first = numba.cuda, numba.cuda.cudadecl
+import numba.cuda.cudadecl
+assert (numba.cuda, sys.modules['numba.cuda.cudadecl']) == first
 """
     pytest.importorskip('numba_cuda', reason='numba-cuda is for Linux')
-    assert subprocess.run([sys.executable, '-c', code], capture_output=True, text=True).returncode == 0
+    ran = subprocess.run([sys.executable, '-c', code], capture_output=True, text=True)
+    assert ran.returncode == 0, ran.stderr
 
 
 # copies
