@@ -215,6 +215,22 @@ void object_of_the_host(torch::Tensor out) {
     cudaMemcpy(p, &b, sizeof b, cudaMemcpyHostToDevice);
     ask_box<<<1, 1>>>(p, out.data_ptr<float>());
 }
+// Integers that look like addresses of the program: within a function, and within a table
+__global__ void subtract(const long long *x, long long first, long long *out) {
+    out[threadIdx.x] = x[threadIdx.x] - first;
+}
+std::vector<int64_t> right_integers(bool in_table) {
+    const Disc d(1);
+    const long long first = in_table ? *reinterpret_cast<const long long *>(&d) + 8
+                                     : reinterpret_cast<long long>(&cube) + 1;
+    long long h[3] = {first, first + 1, first + 2}, *x, *y;
+    cudaMalloc(&x, sizeof h), cudaMalloc(&y, sizeof h);
+    cudaMemcpy(x, h, sizeof h, cudaMemcpyHostToDevice);
+    subtract<<<1, 3>>>(x, first, y);
+    cudaMemcpy(h, y, sizeof h, cudaMemcpyDeviceToHost);
+    cudaFree(x), cudaFree(y);
+    return {h[0], h[1], h[2]};
+}
 __global__ void sum(const float *t, float *out) { *out = t[0] + t[1]; }
 void variable_of_the_host(torch::Tensor out) { sum<<<1, 1>>>(host_table, out.data_ptr<float>()); }
 __global__ void is_null(const char *text, float *out) { *out = text == nullptr; }
@@ -307,10 +323,10 @@ void right_frame(torch::Tensor x) { middling<<<1, 4>>>(x.data_ptr<float>(), 4000
 '''
 HOST = ('errors right_symbols right_symbol_in_thrust symbol_as_argument symbol_by_pointer symbol_read symbol_written '
         'right_functions function_as_argument function_in_a_struct function_copied function_in_a_table '
-        'right_round_trip right_objects object_of_the_host variable_of_the_host right_not_followed call_template '
-        'call_pointer right_pointer right_policies sort_host_memory copy_to_host_memory transform_host_vector '
-        'sort_device_memory lt_handle lt_product allocate use_lost use_null_after_a_look large_frame '
-        'right_frame').split()
+        'right_round_trip right_objects right_integers object_of_the_host variable_of_the_host right_not_followed '
+        'call_template call_pointer right_pointer right_policies sort_host_memory copy_to_host_memory '
+        'transform_host_vector sort_device_memory lt_handle lt_product allocate use_lost use_null_after_a_look '
+        'large_frame right_frame').split()
 
 
 @pytest.fixture(scope='module')
@@ -398,6 +414,11 @@ def test_objects_of_the_device(module):
     out = torch.zeros(4)
     module.right_objects(out)
     assert out.tolist() == [3, 12, 27, 48]
+
+
+@pytest.mark.parametrize('in_table', [False, True])
+def test_integers_that_look_like_addresses_are_copied_as_they_are(module, in_table):
+    assert module.right_integers(in_table) == [0, 1, 2]
 
 
 @pytest.mark.parametrize('which', ['module', 'unchecked'])

@@ -1,6 +1,7 @@
 // Addresses of the host's functions, tables of virtual functions and variables, of which the emulator's device has no
 // others. So what host code gives to the device, by a launch or a copy, becomes an address where nothing is: a kernel
-// that uses it faults, as on a GPU. What comes back is the host's again.
+// that uses it faults, as on a GPU. What comes back is the host's again. A copy's bytes may be integers that only look
+// like an address of the program; therefore a word counts as an address only where a function or a table begins.
 #include <dlfcn.h>
 #include <algorithm>
 #include <mutex>
@@ -21,10 +22,22 @@ struct Range {
     uintptr_t from, bytes;
     bool has(uintptr_t a) const { return a - from < bytes; }
 };
+// What .eh_frame_hdr has of a function, and what begins that section (Linux Standard Base, "DWARF Extensions")
+struct FunctionStart {
+    int32_t at, unwinding;
+};
+struct FunctionIndex {
+    uint8_t version, frame_encoding, count_encoding, table_encoding;
+    int32_t frames;
+    uint32_t count;
+};
 struct Module {                          // a library with kernels
     Range all, code, tables;
-    uintptr_t away;                      // where its addresses are on the device
-    bool plain = false;
+    uintptr_t away = 0;                  // where its addresses are on the device
+    bool plain = false, given = false;   // given: the device has any of them
+    const FunctionStart *functions = nullptr;
+    size_t function_count = 0;
+    uintptr_t index = 0;                 // what `functions` count from
 };
 }
 static std::vector<Module> modules;      // by address
@@ -33,19 +46,33 @@ static std::mutex modules_lock;
 void fork_addresses(Fork now) { pass_fork(now, modules_lock); }
 static uintptr_t lowest = ~uintptr_t(0), highest = 0;
 
+#ifndef __APPLE__
+// Linkers sort the functions by address, and count them from the beginning of the section.
+static void note_functions(Module &m, uintptr_t at) {
+    const auto *index = reinterpret_cast<const FunctionIndex *>(at);
+    const bool sorted = index->version == 1 && index->frame_encoding == 0x1b && index->count_encoding == 0x03 &&
+                        index->table_encoding == 0x3b;
+    if (!sorted) return;
+    m.functions = reinterpret_cast<const FunctionStart *>(index + 1), m.function_count = index->count, m.index = at;
+}
+#endif
 void note_module(const void *inside, bool plain) {
 #ifndef __APPLE__
     const Image image = image_of(const_cast<void *>(inside));
     std::lock_guard<std::mutex> one(modules_lock);
     for (auto &m : modules)
         if (m.all.from == image.base) return void(m.plain = m.plain || plain);
-    Module m{{image.base, image.end - image.base}, {image.code, image.code_bytes}, {image.base, 0}, 0, plain};
+    Module m;
+    m.all = {image.base, image.end - image.base}, m.code = {image.code, image.code_bytes};
+    m.tables = {image.base, 0}, m.plain = plain;
     dl_iterate_phdr(
         [](dl_phdr_info *o, size_t, void *p) {
             auto &m = *static_cast<Module *>(p);
-            for (int i = 0; i < o->dlpi_phnum && o->dlpi_addr == m.all.from; i++)
-                if (const auto &part = o->dlpi_phdr[i]; part.p_type == PT_GNU_RELRO)
-                    m.tables = {uintptr_t(o->dlpi_addr + part.p_vaddr), part.p_memsz};
+            for (int i = 0; i < o->dlpi_phnum && o->dlpi_addr == m.all.from; i++) {
+                const auto &part = o->dlpi_phdr[i];
+                if (part.p_type == PT_GNU_RELRO) m.tables = {uintptr_t(o->dlpi_addr + part.p_vaddr), part.p_memsz};
+                if (part.p_type == PT_GNU_EH_FRAME) note_functions(m, o->dlpi_addr + part.p_vaddr);
+            }
             return 0;
         },
         &m);
@@ -60,10 +87,28 @@ void note_module(const void *inside, bool plain) {
     (void)inside, (void)plain;
 #endif
 }
-static const Module *module_at(uintptr_t a) {
+static Module *module_at(uintptr_t a) {
     const auto next = std::upper_bound(modules.begin(), modules.end(), a,
         [](uintptr_t a, const Module &m) { return a < m.all.from; });
     return next != modules.begin() && (next - 1)->all.has(a) ? &*(next - 1) : nullptr;
+}
+static bool begins_function(const Module &m, uintptr_t a) {
+    if (!m.code.has(a)) return false;
+    const auto *end = m.functions + m.function_count;
+    const int64_t at = int64_t(a - m.index);
+    const auto *f = std::lower_bound(
+        m.functions, end, at, [](const FunctionStart &f, int64_t at) { return f.at < at; });
+    return f != end && f->at == at;
+}
+// A table of virtual functions follows the offset to the top of its object and the address of its type, which has its
+// name's (Itanium C++ ABI, 2.5.2 and 2.9.5).
+static bool begins_table(const Module &m, uintptr_t a) {
+    if (a % sizeof a || !m.tables.has(a) || a - m.tables.from < 2 * sizeof a) return false;
+    const auto *table = reinterpret_cast<const uintptr_t *>(a);
+    const uintptr_t type = table[-1];
+    const auto to_top = static_cast<intptr_t>(table[-2]);
+    return to_top <= 0 && to_top > -(1 << 30) && type % sizeof a == 0 && m.tables.has(type) &&
+           m.tables.has(type + 2 * sizeof a - 1) && m.all.has(reinterpret_cast<const uintptr_t *>(type)[1]);
 }
 bool is_plain_variable(const void *p) {
     std::lock_guard<std::mutex> one(modules_lock);
@@ -95,16 +140,16 @@ void to_device(void *p, size_t bytes, bool is_pointer) {
     if (on_device()) return;
     std::lock_guard<std::mutex> one(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
-        const Module *m = module_at(w);
-        const bool given = m && ((is_pointer && !m->plain) || m->code.has(w) || m->tables.has(w));
-        if (given && !of_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
-            w += m->away - m->all.from;
+        Module *m = module_at(w);
+        const bool is_address = m && ((is_pointer && !m->plain) || begins_function(*m, w) || begins_table(*m, w));
+        if (is_address && !of_device.count(w) && !is_registered(w) && !is_in_shared_memory(w))
+            w += m->away - m->all.from, m->given = true;
     });
 }
 void from_device(void *p, size_t bytes) {
     std::lock_guard<std::mutex> one(modules_lock);
     each_word(p, bytes, [&](uintptr_t &w) {
-        if (const Module *m = module_away(w)) w += m->all.from - m->away;
+        if (const Module *m = module_away(w); m && m->given) w += m->all.from - m->away;
         else if (module_at(w)) of_device.insert(w);
     });
 }
