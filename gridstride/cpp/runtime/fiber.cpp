@@ -3,8 +3,10 @@
 
 #if defined(__APPLE__)
 #define SYMBOL "_gridstride_switch"
+#define BEGIN "_gridstride_begin"
 #else
 #define SYMBOL "gridstride_switch"
+#define BEGIN "gridstride_begin"
 #endif
 
 #ifdef GRIDSTRIDE_UCONTEXT
@@ -24,5 +26,9 @@ asm(".text\n.globl " SYMBOL "\n" SYMBOL ":\n"
     "  ldp x19, x20, [sp]\n  ldp x21, x22, [sp, #16]\n  ldp x23, x24, [sp, #32]\n  ldp x25, x26, [sp, #48]\n"
     "  ldp x27, x28, [sp, #64]\n  ldp x29, x30, [sp, #80]\n"
     "  ldp d8, d9, [sp, #96]\n  ldp d10, d11, [sp, #112]\n  ldp d12, d13, [sp, #128]\n  ldp d14, d15, [sp, #144]\n"
-    "  add sp, sp, #160\n  ret\n");
+    "  add sp, sp, #160\n  ret\n"
+    // A fiber's first function has no caller. `ret` came here with its target in x30: a search for callers would take
+    // that for one, and read past the end of the stack.
+    ".globl " BEGIN "\n" BEGIN ":\n"
+    "  mov x16, x19\n  mov x30, xzr\n  br x16\n");
 #endif

@@ -9,9 +9,11 @@
 #if defined(__x86_64__) && !defined(GRIDSTRIDE_UCONTEXT)
 #define SAVED_WORDS 8          // six registers, the return address, and one word that keeps the stack aligned
 #define RETURN_WORD 6
+#define ENTRY_WORD RETURN_WORD // the entry returns to the word above, which is null
 #elif defined(__aarch64__) && !defined(GRIDSTRIDE_UCONTEXT)
 #define SAVED_WORDS 20
 #define RETURN_WORD 11
+#define ENTRY_WORD 0           // x19
 #else
 #define GRIDSTRIDE_UCONTEXT 1
 #include <ucontext.h>
@@ -41,7 +43,9 @@ inline void prepare(Fiber &f, void (*entry)()) {
     makecontext(&f.context, entry, 0);
 }
 #else
-extern "C" void gridstride_switch(void **save, void *to); // fiber.cpp
+// fiber.cpp
+extern "C" void gridstride_switch(void **save, void *to);
+extern "C" void gridstride_begin();
 struct Fiber {
     void *sp = nullptr;
     char *stack = nullptr;
@@ -52,7 +56,8 @@ inline void switch_fiber(Fiber &from, Fiber &to) { gridstride_switch(&from.sp, t
 inline void prepare(Fiber &f, void (*entry)()) {
     void **sp = reinterpret_cast<void **>(f.stack + stack_bytes - f.color * color_bytes) - SAVED_WORDS;
     for (int i = 0; i < SAVED_WORDS; i++) sp[i] = nullptr;
-    sp[RETURN_WORD] = reinterpret_cast<void *>(entry);
+    if constexpr (RETURN_WORD != ENTRY_WORD) sp[RETURN_WORD] = reinterpret_cast<void *>(gridstride_begin);
+    sp[ENTRY_WORD] = reinterpret_cast<void *>(entry);
     f.sp = sp;
 }
 #endif
