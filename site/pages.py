@@ -20,6 +20,7 @@ PARTS = {
     21: 'Hopper and on',
 }  # number of the first lesson -> the part
 TEXTS = [
+    'GLOSSARY.md',
     'ARCHITECTURE.md',
     'CONTRIBUTING.md',
     'CHANGELOG.md',

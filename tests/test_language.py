@@ -1,0 +1,328 @@
+"""The words that the course avoids, counted; the glossary has those of the field.
+
+Each row of WORDS is a pattern, what to write instead, and the highest count allowed per area. A text that brings in an
+avoided word fails here, and so does a row whose ceiling is more than a little above its count: cleaning lowers it.
+`python tests/test_language.py` prints all counts, `python tests/test_language.py --lower` writes them where they fell.
+"""
+import json, re, sys
+from bisect import bisect_right
+from collections import defaultdict
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def all_of(pattern): return [p for p in sorted(ROOT.glob(pattern)) if not {'_cache', '_build'} & set(p.parts)]
+
+
+def code(*suffixes): return [p for o in suffixes for p in all_of(f'gridstride/**/*.{o}') if p.name != '_modidx.py']
+
+
+AREAS = {  # name -> the files that a person reads there
+    'python': lambda: code('py'),
+    'cpp': lambda: code('cu', 'cuh', 'h', 'cpp'),
+    'texts': lambda: all_of('*.md') + all_of('gridstride/**/*.md'),
+    'site': lambda: all_of('site/*.md') + all_of('site/messages/*.md'),
+    'benchmarks': lambda: all_of('benchmarks/*.py') + all_of('benchmarks/*.md') + all_of('benchmarks/*.txt'),
+    'lessons': lambda: all_of('nbs/*.ipynb') + all_of('nbs/*/*.ipynb'),
+}
+
+# What is avoided, what to write instead, and how often it may still occur. A pattern meets lowercase text in which an
+# underscore is a space: it counts in identifiers, too. What a lookaround lets pass is ordinary English.
+WORDS = [
+    (r'whole numbers?',
+     'integer',
+     dict(python=144, cpp=11, texts=2, site=5, benchmarks=2, lessons=40)),
+    (r'(?:mend|mends|mended|mending)',
+     'fix, hint',
+     dict(python=171, texts=4, lessons=34)),
+    (r'told',
+     'reported, signalled, printed; say which',
+     dict(python=194, cpp=162, texts=8, site=5, benchmarks=20, lessons=56)),
+    (r'tells?(?! apart)',
+     'reports, signals, prints; say which',
+     dict(python=161, cpp=117, texts=7, site=2, benchmarks=8, lessons=73)),
+    (r'hears?|heard',
+     'acquires',
+     dict(python=31, cpp=11, benchmarks=3, lessons=1)),
+    (r'for ?ever',
+     'deadlock, livelock; timed out',
+     dict(python=16, cpp=4, site=1, lessons=3)),
+    (r'in vain',
+     'timed out waiting for',
+     dict(python=14, cpp=20, texts=1, benchmarks=1)),
+    (r'nobody|somebody|anybody|everybody|whoever',
+     'name the subject: no thread, another thread, a reader who',
+     dict(python=155, cpp=50, texts=11, site=11, benchmarks=16, lessons=149)),
+    (r'kin',
+     'name them, or: or another',
+     dict(python=10, cpp=3, texts=4, lessons=1)),
+    (r'guilt|guilty|blames?|blamed',
+     'root cause; raise, report',
+     dict(python=17, cpp=15, texts=2, lessons=1)),
+    (r'(?<!the )rests?',
+     'remainder',
+     dict(python=169, cpp=83, lessons=25)),
+    (r'behind',
+     'after, past the end, in the background',
+     dict(python=122, cpp=24, texts=5, site=3, benchmarks=61, lessons=68)),
+    (r'beside',
+     'compared with, next to',
+     dict(python=154, cpp=24, texts=19, site=2, benchmarks=109, lessons=85)),
+    (r'anew',
+     'again',
+     dict(python=19, cpp=3, benchmarks=1, lessons=17)),
+    (r'(?:is|are|was|were) over(?=[.,;:)\n]| and | when )',
+     'has finished, has ended',
+     dict(python=5, cpp=18, texts=2, lessons=7)),
+    (r'under way|on (?:its|their|your) way',
+     'in flight, outstanding',
+     dict(python=36, cpp=20, texts=1, site=3, benchmarks=4, lessons=50)),
+    (r'ways? back',
+     'backward pass',
+     dict(python=3, cpp=1, texts=1, benchmarks=1, lessons=4)),
+    (r'on (?:one|both|all|each|every|another) ways?',
+     'on one path',
+     dict(python=4)),
+    (r'slopes?',
+     'gradient',
+     dict(python=118, cpp=31, benchmarks=4, lessons=108)),
+    (r'(?<!take )(?<!takes )(?<!taking )(?<!took )turns?(?! into| out| off| on\b)',
+     'iteration; interleaved; transpose; rotate',
+     dict(python=166, cpp=286, texts=7, site=4, benchmarks=46, lessons=187)),
+    (r'turned(?! into| out| off| on\b)',
+     'transposed, swapped',
+     dict(python=181, cpp=88, site=4, benchmarks=12, lessons=74)),
+    (r'(?<!in )(?<!in-)(?<!take )(?<!takes )(?<!decimal )places?',
+     'index, address, location, position',
+     dict(python=836, cpp=279, texts=6, site=3, benchmarks=51, lessons=447)),
+    (r'lies|lie',
+     'is stored at, is at',
+     dict(python=174, cpp=65, texts=9, benchmarks=9, lessons=107)),
+    (r'(?:stands?|stood)(?! for| alone)',
+     'is written, is, appears',
+     dict(python=178, cpp=45, texts=7, benchmarks=15, lessons=84)),
+    (r'(?:is|are|was|were|lies?) outside',
+     'is out of bounds, is out of range',
+     dict(python=10, cpp=1, texts=1, benchmarks=6, lessons=2)),
+    (r'(?:in|out)side of',
+     'inside, outside',
+     dict(python=99, cpp=7, texts=4, site=1, benchmarks=1, lessons=30)),
+    (r'with nothing between',
+     'with no barrier in between',
+     dict(python=6, cpp=1, texts=1, benchmarks=1)),
+    (r'(?<!there )(?:is|are|was|were) no(?= )(?! longer| more| less| need)',
+     'is not a',
+     dict(python=116, cpp=18, texts=2, site=5, benchmarks=7, lessons=34)),
+    (r'also where|where a gpu is',
+     'even if; on a machine with a GPU',
+     dict(python=19, cpp=1, texts=4, benchmarks=1, lessons=9)),
+    (r'(?:the|an) own|own ones?',
+     'its own',
+     dict(python=5, benchmarks=1, lessons=1)),
+    (r'texts of|steps? of writing',
+     'sequences; decode step',
+     dict(python=34, texts=1, benchmarks=9, lessons=12)),
+    (r'speed of (?:the )?(?:memory|a copy)',
+     'DRAM bandwidth, copy bandwidth',
+     dict(texts=2, benchmarks=2, lessons=19)),
+    (r'bound by',
+     'memory-bound, compute-bound, limited by',
+     dict(python=2, texts=1, benchmarks=3, lessons=16)),
+    (r'operations (?:a|for a|for each) byte',
+     'FLOP/byte',
+     dict(python=8, lessons=9)),
+    (r'(?:takes?|keeps?|makes?|made|of|the|a|its|their|these|in|into|third|equal) shares?|shares (?:of|are)',
+     'probabilities; fraction; partial sums',
+     dict(python=48, cpp=31, benchmarks=8, lessons=46)),
+    (r'numbers',
+     'elements, values; indices',
+     dict(python=821, cpp=169, texts=9, site=10, benchmarks=66, lessons=552)),
+    (r'for each',
+     'per, if it is a rate',
+     dict(python=326, cpp=32, texts=11, site=2, benchmarks=56, lessons=277)),
+    (r'rooms?',
+     'package, module; workspace; shared memory',
+     dict(python=266, cpp=157, texts=13, site=2, benchmarks=3, lessons=61)),
+    (r'wants',
+     'needs, expects',
+     dict(python=59, cpp=5, texts=3, site=2, benchmarks=7, lessons=48)),
+    (r'rungs?',
+     'version, step (lessons 13, 16, 21, 22 have ladders)',
+     dict(python=360, texts=1, benchmarks=22, lessons=209)),
+    (r'leaves? (?:it|this|that|the result) open',
+     'undefined behaviour',
+     dict(python=3, cpp=1, texts=1)),
+    (r'looks? on(?! it)',
+     'checks are enabled',
+     dict(python=8, cpp=1)),
+    (r'doubts?',
+     'warnings',
+     dict(python=79, cpp=9, texts=2, benchmarks=6, lessons=12)),
+    (r'the tool',
+     'name the function',
+     dict(python=9, benchmarks=1, lessons=24)),
+    (r'(?:cost|time) of asking|asks? for a kernel',
+     'launch overhead; launches a kernel',
+     dict(lessons=3)),
+    (r'copies by themselves',
+     'asynchronous copies',
+     dict(lessons=1)),
+    (r'row after row',
+     'row-major, contiguous',
+     dict(python=18, cpp=6, benchmarks=4, lessons=8)),
+    (r'heads? of \d+',
+     'head dimension 64',
+     dict(python=10, benchmarks=3, lessons=12)),
+    (r'orders (?:a|the|its) box',
+     'issues a TMA load',
+     dict()),
+    (r'(?:is|are) asked (?:for|of|whether)',
+     'is requested; name who needs what',
+     dict(python=32, cpp=7, texts=3, site=4, benchmarks=1, lessons=10)),
+    (r'says? so',
+     'reports it; say what',
+     dict(python=29, cpp=1, texts=4, site=2, benchmarks=2, lessons=12)),
+    (r'times as (?:fast|long|much)',
+     'speedup; 2.5x faster',
+     dict(python=16, texts=3, benchmarks=28, lessons=273)),
+    (r'parts? in a hundred',
+     '1%',
+     dict(lessons=2)),
+    (r'(?:(?<=[.;] )|(?<=\n))of (?:these|those|which|whose|them)',
+     'begin with the subject',
+     dict(python=3, cpp=2, benchmarks=1, lessons=3)),
+    (r'(?:(?<=[.;:] )|(?<=\n))who (?:has|\w+s)(?=[^.?\n]*\.)',
+     'a thread that, a reader who',
+     dict(python=3, cpp=1, site=1, benchmarks=2, lessons=17)),
+]
+ALONE = r'(?<![a-z])(?:%s)(?![a-z])'
+ANY = re.compile(ALONE % '|'.join(pattern for pattern, *_ in WORDS))  # no groups: with them a search takes 5x longer
+EACH = [re.compile(ALONE % pattern) for pattern, *_ in WORDS]
+
+
+HUMP = re.compile(r'(?<=[a-z])(?=[A-Z])')  # within aName
+
+
+def little(ceiling): return max(2, ceiling//10)
+
+
+def plain(text):
+    "Lowercase, and the words of identifiers apart"
+    return HUMP.sub(' ', text.replace('_', ' ')).lower()
+
+
+def cells(path):
+    "The Markdown and code of a notebook; what its cells print is made by code that is counted elsewhere"
+    return '\n'.join(''.join(c['source']) for c in json.loads(path.read_text(encoding='utf-8'))['cells'])
+
+
+def text_of(path):
+    "What of a file is counted, in lowercase; of a table that a run printed, its first three lines"
+    text = cells(path) if path.suffix == '.ipynb' else path.read_text(encoding='utf-8')
+    if path.suffix == '.txt': text = '\n'.join(text.splitlines()[:3])
+    return plain(text)
+
+
+def which(found):
+    "The number of the row that made a match of ANY"
+    return next(i for i, o in enumerate(EACH) if (m := o.match(found.string, found.start())) and m[0] == found[0])
+
+
+@cache
+def hits():
+    "{(number of a word, area): [(file, position, text)]}"
+    found = defaultdict(list)
+    known = {}  # the words of a row are no other row's
+    for area, files in AREAS.items():
+        for path in files():
+            text = text_of(path)
+            for m in ANY.finditer(text):
+                if m[0] not in known: known[m[0]] = which(m)
+                found[known[m[0]], area].append((path, m.start(), text))
+    return found
+
+
+def at_lines(found):
+    "`file:line: the line` of each hit; for a notebook the line is counted in its cells one after the other"
+    lines = {}
+    for path, at, text in found:
+        ends = lines.setdefault(path, [i for i, c in enumerate(text) if c == '\n'])
+        line = bisect_right(ends, at)
+        yield f'{path.relative_to(ROOT)}:{line + 1}: {text.splitlines()[line].strip()[:140]}'
+
+
+@pytest.mark.parametrize('area', AREAS)
+def test_avoided_words_become_fewer(area):
+    wrong = []
+    for i, (pattern, write, most) in enumerate(WORDS):
+        found, ceiling = hits()[i, area], most.get(area, 0)
+        if len(found) > ceiling:
+            wrong.append(f'{pattern}: {len(found)} times, {ceiling} allowed. Write: {write}\n  '
+                         + '\n  '.join(at_lines(found)))
+        elif len(found) < ceiling - little(ceiling):
+            wrong.append(f'{pattern}: {len(found)} times, {ceiling} allowed. Lower it: {area}={len(found)} '
+                         '(python tests/test_language.py --lower does that)')
+    assert not wrong, '\n'.join(wrong)
+
+
+def test_each_word_is_met():
+    for text, write in (('a whole number', 'integer'), ('what_mends it', 'fix, hint'), ('In vain', 'timed out'),
+                        ('x[5] is outside', 'is out of bounds'), ('take_shares', 'probabilities'),
+                        ('_SummedSlopes', 'gradient')):
+        found = ANY.search(plain(text))
+        assert found and WORDS[which(found)][1].startswith(write)
+    for text in ('take turns', 'turns into', 'the rest of the file', 'there is no barrier', 'a recommendation'):
+        assert not ANY.search(text)
+
+
+def test_ceilings_are_lowered_and_never_raised():
+    rows = [('thrice', 'three times', dict(python=9, cpp=1))]
+    text = "(r'thrice',\n     'three times',\n     dict(python=9, cpp=1)),"
+    assert lowered(text, {'python': [12], 'cpp': [0]}, rows) == text.replace(', cpp=1', '')
+    assert lowered(text, {'python': [4], 'cpp': [1]}, rows) == text.replace('9', '4')
+
+
+def glossary():
+    "(term, what it means, [lessons]) of each row"
+    text = (ROOT/'GLOSSARY.md').read_text(encoding='utf-8')
+    rows = re.findall(r'^\| (?!term \||---)(.*?) \| (.*) \| (.*) \|$', text, re.M)
+    return [(term, means, re.findall(r'\[(\d\d)\]\((nbs/(\d\d)_\w+\.ipynb)\)', links)) for term, means, links in rows]
+
+
+def test_the_glossary_leads_to_lessons():
+    rows = glossary()
+    assert len(rows) > 100
+    terms = [term.lower() for term, *_ in rows]
+    assert terms == sorted(set(terms))
+    for term, means, links in rows:
+        assert links and all(shown == number and (ROOT/file).exists() for shown, file, number in links), term
+        assert len(means.split()) > 3 and not means.endswith('.'), term
+
+
+# The command
+
+def counts(): return {area: [len(hits()[i, area]) for i in range(len(WORDS))] for area in AREAS}
+
+
+def lowered(text, now, words=WORDS):
+    "This file's text with the counts that have fallen; `now` has them by area"
+    for i, (pattern, _, most) in enumerate(words):
+        left = {a: min(n, now[a][i]) for a, n in most.items() if min(n, now[a][i])}
+        row = ', '.join(f'{a}={n}' for a, n in left.items())
+        head = re.escape(f"(r'{pattern}',")
+        text = re.sub(rf"({head}[^()]*?'[^']*',\s+)dict\([^()]*\)", lambda m: f'{m[1]}dict({row})', text)
+    return text
+
+
+def main(*args):
+    now, path = counts(), Path(__file__)
+    if args == ('--lower',): path.write_text(lowered(path.read_text(encoding='utf-8'), now), encoding='utf-8')
+    print(f'{"":40}' + ''.join(f'{a:>11}' for a in AREAS))
+    for i, (pattern, *_) in enumerate(WORDS): print(f'{pattern[:39]:40}' + ''.join(f'{now[a][i]:11}' for a in AREAS))
+
+
+if __name__ == '__main__': main(*sys.argv[1:])
