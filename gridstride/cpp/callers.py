@@ -60,7 +60,7 @@ def mark(
     texts = [(i, _mark(kind)) for i, kind in sorted(marks)] + [(i, own) for i in _own(c, found) if own]
     marked = {i for i, _ in texts}
     texts += [(i, inline) for i in (inlined(c, found, _end) if inline else ()) if i not in marked]
-    edits = [(at := c.tokens[i].start, at, text) for i, text in sorted(texts)]
+    edits = [(at := c.start(i), at, text) for i, text in sorted(texts)]
     return apply(text, [*edits, *_entries(c, found)])
 
 
@@ -74,7 +74,7 @@ def _entries(c, found):
     for f in found:
         body = c.until(c.mate[f.p] + 1, ('{', ';'))
         if f.defined and '__global__' in f.words and c[body] == '{':
-            yield (at := c.tokens[body].end), at, entry_of(c[f.p - 1])
+            yield (at := c.end(body)), at, entry_of(c[f.p - 1])
 
 
 def _without_others(c, hosts, others):
@@ -335,7 +335,7 @@ def _bodies(c, wanted):
 def _is_in_device_code(text, at, said):
     "Is the token at this place in a function that only a GPU runs, where what was `said` is wrong?"
     c, found = device_code(text)
-    i = min(bisect(c.tokens, at, key=lambda t: t.end), len(c) - 1)
+    i = min(bisect(range(len(c)), at, key=c.end), len(c) - 1)
     within = next(((a, b) for a, b in found if a <= i < b), None)
     if within is None or not c.is_evaluated(i) or said['is'] and is_idle_template(c, c.mate[within[0]]):
         return False

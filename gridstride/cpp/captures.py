@@ -30,7 +30,7 @@ def rewrite_captures(e: Edits):
         _refuse_captured(c, i, shared)
         end, by_reference = c.mate[i], c[i + 1] == '&' and c[i + 2] in (',', ']')
         captured = ', '.join(f'&{o}' for o in shared if not by_reference and o in used)
-        e.insert(c.tokens[end].start, f', {captured}' if captured and end > i + 1 else captured)
+        e.insert(c.start(end), f', {captured}' if captured and end > i + 1 else captured)
 
 
 def _in_macros(e, names):

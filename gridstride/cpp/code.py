@@ -10,7 +10,6 @@ from bisect import bisect, bisect_left
 from collections import defaultdict
 from contextlib import contextmanager
 from itertools import chain, compress
-from operator import attrgetter
 
 from .preprocessor import directive_word
 from .tokens import WrongSource, error_at, line_at
@@ -26,7 +25,6 @@ NOT_NAMES = ALIGNMENTS | {
     'decltype', 'noexcept', 'requires', 'throw', 'explicit', 'operator', 'sizeof', 'alignof', 'if', 'while', 'for',
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
-_KIND, _TEXT = attrgetter('kind'), attrgetter('text')  # of a token
 _STEP = 8  # of so many tokens that a walk passes one is remembered: another walk meets it soon
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
@@ -39,13 +37,11 @@ class Code:
     none; `c[i]` is the text of token `i`, '' past either end; `texts` has all of them. `aliases` says which
     specifiers a macro stands for. `WrongSource` for brackets that do not close, if `strict`."""
 
-    def __init__(self, src, tokens, aliases, name='', macro=None, strict=True):
+    def __init__(self, src, tokens, aliases, name='', macro=None, strict=True, directives=None):
         self.src, self.aliases, self.name, self.macro, self.strict = src, aliases, name, macro, strict
-        kinds = [*map(_KIND, tokens)]
-        self.directives, self.kinds = _directives(tokens, kinds), {}  # directives: those before each token
-        self.tokens = [*compress(tokens, map('directive'.__ne__, kinds))] if self.directives else [*tokens]
-        self.texts, self._places = [*map(_TEXT, self.tokens)], {}
-        self._n, self._is_word = len(self.texts), [*map('word'.__eq__, map(_KIND, self.tokens))]
+        self.tokens, self.texts, self._n = tokens, tokens.texts, len(tokens)
+        self.directives, self.kinds = directives or {}, {}  # directives: those before each token
+        self._places = None
         self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
         self._directive_places = self._directive_starts = None
         self.parameters = {}  # text -> what `reader.parameter` reads in it
@@ -54,7 +50,7 @@ class Code:
         self._match_brackets()
 
     def __len__(self):
-        return len(self.tokens)
+        return self._n
 
     def __getitem__(self, i):
         return self.texts[i] if 0 <= i < self._n else ''
@@ -94,7 +90,7 @@ class Code:
         return self.find(*(texts & places.keys()))
 
     def _find_places(self):
-        if not self._places:
+        if self._places is None:
             places = defaultdict(list)
             for i, text in enumerate(self.texts):
                 places[text].append(i)
@@ -110,11 +106,11 @@ class Code:
 
     def is_word(self, i):
         "Is token `i` a name or a keyword?"
-        return 0 <= i < self._n and self._is_word[i]
+        return 0 <= i < self._n and self.tokens.kinds[i] == 'word'
 
     def is_string(self, i):
         "Is token `i` a string literal?"
-        return 0 <= i < self._n and self.tokens[i].kind == 'string'
+        return 0 <= i < self._n and self.tokens.kinds[i] == 'string'
 
     def words(self, i):
         "The specifiers that token `i` stands for, if a macro's name, else itself"
@@ -130,15 +126,23 @@ class Code:
 
     def names_in(self, start, end):
         "The set of the names and keywords among the tokens `start:end`"
-        return {*compress(self.texts[start:end], self._is_word[start:end])}
+        return {*compress(self.texts[start:end], map('word'.__eq__, self.tokens.kinds[start:end]))}
+
+    def start(self, i):
+        "Where token `i` begins in the source"
+        return self.tokens.starts[i]
+
+    def end(self, i):
+        "Where token `i` ends in the source"
+        return self.tokens.starts[i] + len(self.texts[i])
 
     def line(self, i):
         "The line of token `i`"
-        return line_at(self.src, self.tokens[i].start)
+        return line_at(self.src, self.start(i))
 
     def error(self, kind, what, i):
         "An exception of class `kind` that says `what`, with the line of token `i`"
-        return error_at(kind, what, self.src, self.tokens[min(i, len(self) - 1)].start)
+        return error_at(kind, what, self.src, self.start(min(i, len(self) - 1)))
 
     # The branches of an `#if` may each open the same bracket. Only one of them counts: the likely one, or the
     # first, should the likely one leave a bracket open.
@@ -166,6 +170,10 @@ class Code:
         if opened and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
 
+    def is_balanced(self):
+        "Has each bracket its mate?"
+        return self.mate.keys() >= {*self.find(*CLOSES, *OPENS)}
+
     def _turning_points(self):
         "The tokens at which the bracket around may be another one than before, and the end"
         brackets = self.find(*CLOSES, *OPENS)
@@ -177,7 +185,7 @@ class Code:
             self.mate.setdefault(o, i)
         elif self.strict and opened:
             what = f'this {self[opened[-1]]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
-            comment = self.src[self.tokens[opened[-1]].start :].partition('\n')[0].partition('//')[2]
+            comment = self.src[self.start(opened[-1]) :].partition('\n')[0].partition('//')[2]
             if comment.count(')') > comment.count('('):
                 what += '; `//` begins a comment, and `/` divides whole numbers without a rest'
             raise self.error(WrongSource, what, opened[-1])
@@ -350,7 +358,7 @@ class Code:
     def text(self, ids):
         "The tokens `ids` on one line, without comments"
         if isinstance(ids, range) and ids and 0 <= ids.start and ids.stop <= self._n:
-            text = self.src[self.tokens[ids.start].start : self.tokens[ids[-1]].end]
+            text = self.src[self.start(ids.start) : self.end(ids[-1])]
             if not _UNEVEN.search(text):
                 return text
         ids = list(ids)
@@ -358,7 +366,7 @@ class Code:
 
     def _gap(self, i, j):
         "What separates token `i` from `j` when they are written in a row"
-        apart = self.tokens[j].start > self.tokens[i].end if j == i + 1 else self.is_word(i) and self.is_word(j)
+        apart = self.start(j) > self.end(i) if j == i + 1 else self.is_word(i) and self.is_word(j)
         return ' ' if apart else ''
 
 
@@ -383,15 +391,6 @@ def collected_later():
 def between(places, start, end):
     "Those of the sorted indices `places` that are in `start:end`"
     return places[bisect_left(places, start) : bisect_left(places, end)]
-
-
-def _directives(tokens, kinds):
-    "The preprocessor lines before each of the other tokens, by its index among these"
-    res = {}
-    if 'directive' in kinds:
-        for n, i in enumerate(i for i, kind in enumerate(kinds) if kind == 'directive'):
-            res.setdefault(i - n, []).append(tokens[i])
-    return res
 
 
 def _pass_directive(d, opened, groups, choose):

@@ -33,7 +33,7 @@ class Edits:
 
     def replace_tokens(self, i: int, j: int, text: str):
         "Note that the tokens from `i` to `j`, both included, become `text`"
-        self.replace(self.code.tokens[i].start, self.code.tokens[j].end, text)
+        self.replace(self.code.start(i), self.code.end(j), text)
 
     def insert(self, pos: int, text: str):
         "Note that `text` is put before `src[pos]`"

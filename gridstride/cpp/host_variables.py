@@ -38,7 +38,7 @@ def _names_of_constants(c):
     "Names that `typedef` and `using` give to types whose `const` they hide: of a pointer it is the one behind the `*`"
     found = set()
     for i in sorted([*c.find('typedef'), *c.find('using')]):
-        end = next((j for j in range(i, len(c.tokens)) if c[j] == ';'), i)
+        end = next((j for j in range(i, len(c)) if c[j] == ';'), i)
         words = [c[j] for j in range(i, end)]
         if words[:1] == ['using'] and words[2:3] != ['='] or len(words) < 3 or {'(', '[', '{', '&'} & {*words}:
             continue

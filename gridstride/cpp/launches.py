@@ -51,7 +51,7 @@ def _keep_kernel(e, i):
     name = c.text(range(c.mate[i] + 1 if c[i] == '(' else i, end))
     if _is_cast(c, i):
         e.replace_tokens(i, c.mate[i], f'::gridstride::Kernel(GRIDSTRIDE_NAME({name}), ')
-        e.insert(c.tokens[end].start, ')')
+        e.insert(c.start(end), ')')
 
 
 def _rewrite_launch(e, i):
@@ -173,7 +173,7 @@ def _config_end(c, i):
     found, j = [], i + 1
     while j < len(c) and c[j] not in CLOSES and c[j] != ';':
         n = 0
-        while c[j + n] == '>' and (not n or c.tokens[j + n].start == c.tokens[j + n - 1].end):
+        while c[j + n] == '>' and (not n or c.start(j + n) == c.end(j + n - 1)):
             n += 1
         if n >= 3:
             found.append(j + n - 3)

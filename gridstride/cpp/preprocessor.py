@@ -7,8 +7,6 @@ A condition has one of three values: True, False, and None where it is unknown.
 """
 
 import operator, re
-from itertools import compress, count
-from operator import attrgetter
 
 _GAP = r'(?:[ \t]|\\\r?\n|/\*.*?\*/)'
 _WORD = re.compile(rf'\#{_GAP}*(\w*)', re.S)
@@ -205,39 +203,33 @@ class Branches:
 
 
 def live(
-    tokens,  # a sequence
+    lines,  # a sequence of preprocessor lines
     likely=False,  # also without those that are probably not compiled?
 ):
-    """Generator of the tokens of branches that may be compiled.
+    """Generator of (line, None if it goes; may what follows it be compiled?) for each preprocessor line.
 
     The lines of a conditional stay where nothing decides between its branches, with what is likely of each."""
-    lines = [*compress(count(), map('directive'.__eq__, map(attrgetter('kind'), tokens)))]
     here, probably, stays = Branches(likely), Branches(likely=True), []  # stays: for each open conditional
     now = here.live
-    for at, i in zip([-1, *lines], [*lines, len(tokens)]):
-        if now is not False:
-            yield from tokens[at + 1 : i]
-        if i == len(tokens):
-            return
-        t = tokens[i]
-        word = directive_word(t.text)
+    for t in lines:
+        word, kept = directive_word(t.text), None
         here.follow(t.text, word)
         probably.follow(t.text, word)
         outer, now = now, here.live
         if word.startswith('if'):
             stays.append(outer is not False and here.own is None)
             if stays[-1]:
-                yield t._replace(likely=probably.own)
+                kept = t._replace(likely=probably.own)
         elif word.startswith('el') and stays:
             begins = not stays[-1] and here.own is None and here.groups[-1].outer is not False
             if begins or stays[-1]:
-                yield t._replace(text='#if' if begins else t.text, likely=probably.own)
+                kept = t._replace(text='#if' if begins else t.text, likely=probably.own)
             stays[-1] |= begins
         elif word == 'endif' and stays:
-            if stays.pop():
-                yield t
+            kept = t if stays.pop() else None
         elif now is not False:
-            yield t
+            kept = t
+        yield kept, now is not False
 
 
 def includes(
@@ -245,6 +237,6 @@ def includes(
 ):
     "Generator of (line, what `read_include` gives of it) of each `#include` that may be compiled"
     if any('include' in t.text for t in lines):  # without one no condition needs to be evaluated
-        for t in live(lines):
-            if found := read_include(t.text):
+        for t, _ in live(lines):
+            if found := t and read_include(t.text):
                 yield t, found

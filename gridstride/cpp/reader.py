@@ -6,12 +6,13 @@ is of no concern here. Of the branches of an `#if` it takes the one that is comp
 
 import re
 from functools import lru_cache
+from itertools import chain
 from typing import NamedTuple
 
 from .code import ALIGNMENTS, NOT_NAMES, OPENS, Code, collected_later
 from .declarations import BUILTIN, QUALIFIERS, STORAGE, declared_name, of_type, specifiers, spell
 from .preprocessor import DEFINE, directive_word, live
-from .tokens import WrongSource, directives, literal, tokens, tokens_of
+from .tokens import Tokens, WrongSource, directives, literal, tokens, tokens_of
 
 
 class Param(NamedTuple):
@@ -120,7 +121,7 @@ def _params(c, p):
 
 def parameter(c: Code, i: int, end: int) -> Param:
     "The parameter that the tokens `i:end` declare"
-    text = c.src[c.tokens[i].start : c.tokens[end - 1].end] if i < end else '\n'
+    text = c.src[c.start(i) : c.end(end - 1)] if i < end else '\n'
     if '\n' in text:  # or a preprocessor line, which may hide some of it
         return _parameter(c, i, end)
     if text not in c.parameters:  # many functions have the same
@@ -176,14 +177,32 @@ def read(
     likely=False,  # without the branches that are probably not compiled
 ) -> Source:
     "Read a source; `WrongSource` names the line of a bracket that does not close"
-    found = list(live(tokens_of(src), likely))
+    found, lines = compiled(src, likely)
     aliases, macros = {}, []
-    for t in found:
-        if t.kind == 'directive' and (m := DEFINE.match(t.text)):
+    for t in chain(*lines.values()):
+        if m := DEFINE.match(t.text):
             macros.append(_macro(src, t, m, aliases))
-    balanced = all(c[i] not in '()[]{}' or i in c.mate for c in macros for i in range(len(c)))
-    launchers = frozenset(c.name for c in macros if c.find('<<<'))
-    return Source(Code(src, found, aliases, strict=balanced), macros, _literals(macros), launchers)
+    balanced = all(map(Code.is_balanced, macros))
+    launchers = frozenset(c.name for c in macros if '<<<' in c.texts)
+    return Source(Code(src, found, aliases, directives=lines, strict=balanced), macros, _literals(macros), launchers)
+
+
+def compiled(
+    src: str,  # CUDA C
+    likely: bool,  # without the branches that are probably not compiled?
+) -> tuple:  # (`Tokens`, dict: index of a token -> the preprocessor lines before it)
+    "The tokens that may be compiled, and the preprocessor lines among them"
+    found, res, lines, start, now = tokens_of(src), Tokens(), {}, 0, True
+    places = found.directives()
+    for i, (line, goes_on) in zip(places, live(map(found.__getitem__, places), likely)):
+        if now:
+            res.extend(found, start, i)
+        if line:
+            lines.setdefault(len(res), []).append(line)
+        start, now = i + 1, goes_on
+    if now:
+        res.extend(found, start, len(found))
+    return res, lines
 
 
 def _macro(src, t, m, aliases):
@@ -208,8 +227,8 @@ def _literals(macros):
     "The text of each macro that is nothing but string literals, whatever the condition"
     res = {}
     for c in macros:
-        strings = c.tokens and all(t.kind == 'string' for t in c.tokens)
-        res.setdefault(c.name, set()).add(''.join(literal(t.text) for t in c.tokens) if strings else None)
+        strings = {*c.tokens.kinds} == {'string'}
+        res.setdefault(c.name, set()).add(''.join(map(literal, c.texts)) if strings else None)
     return {k: text for k, (text, *more) in res.items() if text is not None and not more}
 
 
@@ -288,6 +307,6 @@ def device_only(
     for head in heads(c):
         words = {w for i in range(head.start, head.end) for w in c.words(i)}
         if words & _TORCH if parenthesis(c, head) is None else not words & _FOR_GPU:
-            start, end = c.tokens[head.start].start, c.tokens[c.mate.get(head.end, head.end)].end
+            start, end = c.start(head.start), c.end(c.mate.get(head.end, head.end))
             src = src[:start] + re.sub(r'[^\n]', ' ', src[start:end]) + src[end:]
     return src

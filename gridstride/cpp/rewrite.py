@@ -96,7 +96,7 @@ def _rewrite_heads(e):
         if body and c[body] == '{':
             says = c.text(range(i + 2, c.mate[i + 1] if in_clusters else c.until(i + 2, (',',))))
             call = f'in_clusters_of(dim3({says}))' if in_clusters else f'bounded_to({says})'
-            e.insert(c.tokens[body].end, f' ::gridstride::{call};')
+            e.insert(c.end(body), f' ::gridstride::{call};')
 
 
 def without_line_numbers(src: str) -> str:

@@ -7,8 +7,8 @@ over. Nothing here knows any grammar but that.
 import math
 import re
 from bisect import bisect_right
-from functools import lru_cache, partial
-from itertools import accumulate, compress, islice, repeat
+from functools import lru_cache
+from itertools import accumulate, compress, count
 from typing import NamedTuple
 
 from ..shown import ShownBriefly
@@ -63,43 +63,79 @@ _BLANKS = re.compile(_SPACE, re.X)
 _LINE = re.compile(r'^[ \t]*#[ \t]*(?:line[ \t]+)?(\d+).*\n', re.M)
 
 
+class Tokens:
+    "A run of tokens in columns, which take less time and memory than objects: `texts`, `kinds` and `starts`"
+
+    __slots__ = 'texts', 'kinds', 'starts'
+
+    def __init__(self, texts=(), kinds=(), starts=()):
+        self.texts, self.kinds, self.starts = [*texts], [*kinds], [*starts]
+
+    def __len__(self):
+        return len(self.texts)
+
+    def __getitem__(self, i) -> Token:
+        start, text = self.starts[i], self.texts[i]
+        return Token(self.kinds[i], text, start, start + len(text))
+
+    def extend(self, others, start, end):
+        "Add the tokens `others[start:end]`"
+        for column in self.__slots__:
+            getattr(self, column).extend(getattr(others, column)[start:end])
+
+    def directives(self) -> list:
+        "The indices of the preprocessor lines"
+        return [*compress(count(), map('directive'.__eq__, self.kinds))] if 'directive' in self.kinds else []
+
+
 def tokens(
     src: str,  # CUDA C
     start=0,
     end=None,
     macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
-) -> list:  # of `Token`s
+) -> Tokens:
     "The tokens of `src[start:end]`; `WrongSource` for a comment that is never closed"
-    if start == 0 and src.startswith('#') and not macro:
-        line = re.match(_DIRECTIVE, src, re.X | re.S)
-        return [Token('directive', line[0], *line.span()), *tokens(src, line.end())]
-    pieces = _pieces(src, start, len(src) if end is None else end, macro)
+    end = len(src) if end is None else end
+    if start or macro or not src.startswith('#'):
+        return _tokens_of_pieces(src, start, _pieces(src, start, end, macro))
+    line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
+    res = Tokens([line], ['directive'], [0])
+    res.extend(tokens(src, len(line), end), 0, end)
+    return res
+
+
+def _tokens_of_pieces(src, start, pieces):
     begins = [*accumulate(map(len, pieces), initial=start)]
     if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
         raise error_at(WrongSource, 'this comment is never closed', src, begins[-2])
     known = {o: _kind(o) for o in {*pieces}}
     kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
-    columns = (compress(o, kinds) for o in (kinds, pieces, begins, islice(begins, 1, None)))
-    res = [*map(_make_token, zip(*columns, repeat(None)))]  # what is done per token is done by C
-    return _without_blanks(res) if 'directive' in known.values() else res
-
-
-_make_token = partial(tuple.__new__, Token)
+    res = Tokens(*(compress(o, kinds) for o in (pieces, kinds, begins)))  # what is done per token is done by C
+    for i in res.directives():
+        n = _length_of_blanks(res.texts[i])
+        res.texts[i], res.starts[i] = res.texts[i][n:], res.starts[i] + n
+    return res
 
 
 def _pieces(src, start, end, macro):
     "The texts that `src[start:end]` is made of: tokens, blanks, and preprocessor lines with the blanks before them"
     pattern = _pattern(src.find('R"', start, end) >= 0, macro)
     found = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
-    if macro or '#' not in src or not any(_middle_hash(o, n + start) for n, o in enumerate(found) if '#' in o):
+    if macro or '#' not in src or not any('#' in o and _middle_hash(o) for o in {*found[not start :]}):
         return found
     return [*_pieces_one_by_one(pattern, src, start, end)]
 
 
-def _middle_hash(piece, n):
-    "Where in a piece the `#` is that follows blanks and begins no line; 0 for none. `n`: 0 at the source's beginning"
+def _length_of_blanks(piece):
+    "How many characters before a preprocessor line are blanks"
     blanks = _BLANKS.match(piece)
-    return blanks.end() if blanks and blanks.end() < len(piece) and n and '\n' not in blanks[0] else 0
+    return blanks.end() if blanks else 0
+
+
+def _middle_hash(piece):
+    "Where in a piece the `#` is that follows blanks and begins no line; 0 for none"
+    n = _length_of_blanks(piece)
+    return n if n < len(piece) and '\n' not in piece[:n] else 0
 
 
 def _pieces_one_by_one(pattern, src, at, end):
@@ -108,7 +144,7 @@ def _pieces_one_by_one(pattern, src, at, end):
     while more:
         more = False
         for m in pattern.finditer(src, at, end):
-            if '#' in m[0] and (n := _middle_hash(m[0], m.start())):
+            if '#' in m[0] and m.start() and (n := _middle_hash(m[0])):
                 yield m[0][:n]
                 at, more = m.start() + n, True
                 break
@@ -117,30 +153,23 @@ def _pieces_one_by_one(pattern, src, at, end):
 
 def _kind(piece):
     "What a piece is; '' for blanks"
+    if piece.isidentifier() and piece.isascii():
+        return 'word'
     m = _KIND.match(piece)
     if m is None:
         return 'op'
     if m.lastgroup != 'space':
         return m.lastgroup
-    return 'directive' if '#' in piece and _BLANKS.match(piece).end() < len(piece) else ''
-
-
-def _without_blanks(found):
-    "`found`, with the blanks before preprocessor lines taken off"
-    for i, t in enumerate(found):
-        if t.kind == 'directive':
-            n = _BLANKS.match(t.text).end()
-            found[i] = Token(t.kind, t.text[n:], t.start + n, t.end)
-    return found
+    return 'directive' if '#' in piece and _length_of_blanks(piece) < len(piece) else ''
 
 
 # A source is looked at more than once: for its headers, its kernels, and to be rewritten.
 @lru_cache(4)
 def tokens_of(
     src: str,  # CUDA C
-) -> tuple:  # of `Token`s
+) -> Tokens:  # who reads them does not change them
     "All that `tokens` gives of `src`"
-    return tuple(tokens(src))
+    return tokens(src)
 
 
 @lru_cache(4)
@@ -148,7 +177,8 @@ def directives(
     src: str,  # CUDA C
 ) -> tuple:  # of `Token`s
     "The preprocessor lines of `src`"
-    return tuple(t for t in tokens_of(src) if t.kind == 'directive')
+    found = tokens_of(src)
+    return tuple(map(found.__getitem__, found.directives()))
 
 
 @lru_cache(4)

@@ -36,7 +36,7 @@ def _rewrite_shared(e, d, declarators):
     c = e.code
     common = _type_of_all(e, d)
     if not _defines_type(c, d):
-        e.replace(c.tokens[d.start].start, c.tokens[d.first].start)
+        e.replace(c.start(d.start), c.start(d.first))
     for o in declarators:
         if o.init < o.end:
             name = c[o.name]
@@ -102,12 +102,12 @@ def _take_type_out(e, d):
     j = key + 1
     while j < brace and past_attribute(c, j) > j:
         j = past_attribute(c, j)
-    name = c[j] if j < brace else f'gs_type_{c.tokens[key].start}'
+    name = c[j] if j < brace else f'gs_type_{c.start(key)}'
     if d.start < key:
-        e.replace(c.tokens[d.start].start, c.tokens[key].start)
+        e.replace(c.start(d.start), c.start(key))
     if j == brace:
-        e.insert(c.tokens[key].end, f' {name}')
-    e.replace(c.tokens[c.mate[brace]].end, c.tokens[d.first].start, '; ')
+        e.insert(c.end(key), f' {name}')
+    e.replace(c.end(c.mate[brace]), c.start(d.first), '; ')
     around = (*range(d.start, key), *range(c.mate[brace] + 1, d.first))
     return ' '.join([c[i] for i in around if c[i] in ('const', 'volatile')] + [name])
 
@@ -233,7 +233,7 @@ def _is_symbol(c, d, o):
 
 
 def _is_value(c, i):
-    literal = i < len(c) and c.tokens[i].kind in ('number', 'string')
+    literal = i < len(c) and c.tokens.kinds[i] in ('number', 'string')
     return literal or c[i] in ('-', '!', '~', '&', '{', 'true', 'false', 'nullptr')
 
 
@@ -256,10 +256,10 @@ def _rewrite_symbol(e, d, declarators, defined, seen):
         if n:
             e.replace_tokens(o.first - 1, o.first - 1, f'; {prefix}')
         elif defines:
-            e.insert(c.tokens[d.first].start, f'{prefix} ')
+            e.insert(c.start(d.first), f'{prefix} ')
         else:
-            e.replace(c.tokens[_past_directives(c, d)].start, c.tokens[d.first].start, f'{prefix} ')
-        e.insert(c.tokens[o.name].start, e.paste('gs_init_'))
+            e.replace(c.start(_past_directives(c, d)), c.start(d.first), f'{prefix} ')
+        e.insert(c.start(o.name), e.paste('gs_init_'))
         if shared is None:
             _refer(e, d, o, name, declares, seen)
         else:
@@ -277,9 +277,9 @@ def _shared_name(e, d, o):
 def _refer_shared(e, d, o, name, declares):
     "Declare the reference that all files have in common, or define it where the variable is defined"
     c = e.code
-    own, at = c[o.name], c.tokens[o.end - 1].end
+    own, at = c[o.name], c.end(o.end - 1)
     if c[o.past] == '[' and c[o.past + 1] == ']' and declares and e.shared[name]:
-        e.insert(c.tokens[o.past + 1].start, e.shared[name][1:-1])
+        e.insert(c.start(o.past + 1), e.shared[name][1:-1])
     slot = 'gs_slot_' + name.replace('::', '_')
     if declares:
         e.insert(at, f'; GRIDSTRIDE_DECLARE_SYMBOL({slot}, {own}, gs_init_{own})')
@@ -312,6 +312,6 @@ def _refer(e, d, o, name, declares, seen):
         value = e.paste('gs_init_') + name
         space = next(v for k, v in _SPACES.items() if k in d.words)
         made = f"GRIDSTRIDE_SYMBOL({name}, {value}, {e.quote(name)}, '{space}')"
-        e.insert(c.tokens[o.end - 1].end, f'; {made}')
+        e.insert(c.end(o.end - 1), f'; {made}')
     if declares:
         seen[name] = known

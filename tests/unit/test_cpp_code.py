@@ -2,17 +2,22 @@
 import pytest
 
 from gridstride.cpp.code import Code
-from gridstride.cpp.preprocessor import Macros, evaluate, live
+from gridstride.cpp.preprocessor import Macros, evaluate
+from gridstride.cpp.reader import compiled
 from gridstride.cpp.tokens import line_at, literal, tokens
 
 
 def texts(src): return [t.text for t in tokens(src)]
 
 
-def kept(src, likely=False): return [t.text for t in live(tokens(src), likely)]
+def kept(src, likely=False):
+    found, lines = compiled(src, likely)
+    return [o for i, text in enumerate([*found.texts, '']) for o in (*(t.text for t in lines.get(i, ())), text) if o]
 
 
-def code(src): return Code(src, tokens(src), {})
+def code(src):
+    found, lines = compiled(src, likely=False)
+    return Code(src, found, {}, directives=lines)
 
 
 def scope(src, word='x'):
