@@ -279,14 +279,14 @@ say(key=attempt(lambda: open(KEY).read()), own=attempt(lambda: put(j.__file__, '
 ''', KEY=key.name, JUDGE=os.getpid(), HOME=str(Path.home()))
     assert v.accepted and got['folder'] == '1' and got['traced'] == -1, (str(v), got)
     assert all(got[o].startswith('no: ') for o in ('key', 'own', 'memory', 'signalled', 'environ', 'home')), got
-    assert v.isolation == ('landlock', 'limits')
+    assert v.isolation == ('landlock', 'seccomp', 'limits')
     assert 'not isolated on this system: it saw other processes, it saw the files' in str(v)
     assert judge(honest()['softmax_triton'])
 
 
 @pytest.mark.usefixtures('sandbox')
 def test_without_any_isolation_the_verdict_says_so(servers, monkeypatch):
-    monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock'))
+    monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock', 'seccomp'))
     v = judge(honest()['softmax_triton'])
     assert v and v.isolation == ('limits',) and 'Landlock did not' in str(v), str(v)
 

@@ -20,14 +20,16 @@ forked from a warm one that has never seen a task:
 On Linux the submission's process is a sandbox, which `Verdict.isolation` lists (`verdicts.ISOLATION`):
 
 - user, PID, mount, network, IPC and UTS namespaces: it sees, signals and traces no other process, and has no network.
-  All of the file system is read-only; home folders, /tmp, /run, keys in /etc and devices other than GPUs are hidden.
+  All of the file system is read-only; home folders, other disks (/mnt, /media, /srv), /tmp, /run, mail, files of /etc
+  that not everybody may read, sockets that have a name and devices other than GPUs are hidden.
   Python, its packages, and folders of PATH and CUDA_HOME remain readable. What it writes to its own folder, to the home
-  folder or to caches of compiled kernels exists in memory, up to 1 GiB per folder, and is gone with it: each verdict
+  folder or to caches of compiled kernels exists in memory, up to 1 GiB in all, and is gone with it: each verdict
   compiles anew what was not in those caches before;
 - Landlock, on top, and also where namespaces are not available: there it still denies most of that. Without namespaces
-  the cache can be written to, /proc shows other processes' names, and UDP and named sockets are reachable;
-- no capabilities, an environment of listed variables without secrets, and limits: half of the memory, 256 processes,
-  1,024 open files, 1 GiB per file.
+  the cache can be written to, /proc shows other processes' names, and named sockets are reachable;
+- a filter of system calls (seccomp): no keyrings, no sockets but Unix's, none of ten calls that a kernel does not need;
+- no capabilities, no keys of the session's keyring, an environment of listed variables without secrets, and limits:
+  half of the memory, files in memory included, 256 processes, 1,024 open files, 1 GiB per file, 64 MiB of output.
 
 Elsewhere (macOS, containers that deny both) it runs as any program of yours, with limits of the system alone, and the
 verdict says "not isolated on this system". Files outside of the hidden folders that everybody, or this user, can read
@@ -60,7 +62,7 @@ Without a GPU kernels run emulated: counts mean something, times of theirs nothi
 The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
 (a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
 calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended),
-`isolation` (the sandbox), `wire` (messages), `worker` (what runs around a submission) with `machines` (a GPU, or the
+`isolation` (the sandbox) with `seccomp` (system calls that it denies), `wire` (messages), `worker` (what runs around a submission) with `machines` (a GPU, or the
 CPU) and `watching` (what it does that it should not); `shelf` (known cheats, honest kernels), `writing` (a submission
 from a kernel of yours).
 """

@@ -7,21 +7,27 @@ import ctypes
 import glob
 import json
 import os
+import re
 import resource
 import select
+import stat
 import struct
 import sys
 import tempfile
 from contextlib import suppress
 from pathlib import Path
 
-_DISK = '1g'  # of each folder in memory that a submission may write to
+from . import seccomp
+
+_DISK = '1g'  # of all folders in memory together that a submission may write to
 _FILE = 1 << 30  # bytes of a file
 _OPEN = 1024  # files open at once
 _PROCESSES, _TASKS = 256, 1024  # and with their threads
-_LIMITS = {'RLIMIT_CORE': 0, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
+# A program of the system's that takes core dumps is started even where the limit of a core is 0, but not where it is 1
+_LIMITS = {'RLIMIT_CORE': 1, 'RLIMIT_FSIZE': _FILE, 'RLIMIT_NOFILE': _OPEN}
 _SETTINGS = {'kernel/pid_max': _TASKS, 'user/max_user_namespaces': 0}  # the first per namespace since Linux 6.14
 _OF_THE_SYSTEM = 'acpi asound bus driver fs irq scsi sys sysrq-trigger'.split()  # in /proc, beside the processes
+_HIDDEN = '/root /home /mnt /media /srv /run /tmp /var/tmp /var/mail /var/spool /etc/ssh'
 _DEVICES = 'null zero full random urandom nvidia* dri kfd'.split()
 
 # Of linux/sched.h, mount.h, prctl.h, landlock.h
@@ -30,6 +36,7 @@ _BIND, _REC, _PRIVATE, _NOSUID, _NODEV, _NOEXEC = 0x1000, 0x4000, 1 << 18, 2, 4,
 _MOUNT_SETATTR, _AT_FDCWD, _AT_RECURSIVE, _ATTR_READ_ONLY = 442, -100, 0x8000, 1
 _DUMPABLE, _BOUNDING, _NO_NEW_PRIVILEGES = 4, 24, 38
 _CREATE_RULESET, _ADD_RULE, _RESTRICT = 444, 445, 446
+_KEYCTL, _JOIN_SESSION_KEYRING = dict(x86_64=250, aarch64=219), 1
 _EXECUTE, _WRITE, _READ, _LIST, _IOCTL = 1 << 0, 1 << 1, 1 << 2, 1 << 3, 1 << 15
 _OF_FILES = _EXECUTE | _WRITE | _READ | 1 << 14 | _IOCTL  # rights that a file, and not only a folder, can have
 
@@ -57,10 +64,25 @@ def _is_below(path, folders):
 
 
 def hidden() -> list:  # of paths
-    "Folders that a submission finds empty: homes, what others keep for a while, sockets of the system's services"
-    found = {os.path.expanduser('~'), '/root', '/home', '/run', '/tmp', '/var/tmp', '/etc/ssh', tempfile.gettempdir()}
+    "Folders that a submission finds empty: homes, other disks, mail, temporary files, sockets of the system's services"
+    found = {os.path.expanduser('~'), tempfile.gettempdir(), *_HIDDEN.split()}
     real = sorted({os.path.realpath(o) for o in found} - {'/'})
     return [o for i, o in enumerate(real) if os.path.isdir(o) and not _is_below(o, real[:i])]
+
+
+def _secrets():
+    "What of the system's settings not everybody may read, as passwords and keys; this user may, who may be root"
+    folders = filter(os.path.isdir, ('/etc', '/etc/ssl'))
+    found = [o for folder in folders for o in os.scandir(folder) if not o.is_symlink()]
+    return [o.path for o in found if not o.stat().st_mode & stat.S_IROTH]
+
+
+def named_sockets() -> list:  # of paths
+    "Sockets of this network namespace that have a name in the file system: a read-only mount does not close them"
+    with suppress(OSError):
+        fields = (o.split(maxsplit=7) for o in Path('/proc/net/unix').read_text(errors='replace').splitlines())
+        return sorted({o[7] for o in fields if len(o) > 7 and o[7].startswith('/')})
+    return []
 
 
 def kept(folders) -> list:  # of paths
@@ -91,6 +113,16 @@ def _in_memory(path, size=_DISK):
     "An empty folder in memory over `path`, of at most so many bytes and some thousand files"
     os.path.isdir(path) or os.makedirs(path)
     _mount('tmpfs', path, 'tmpfs', _NOSUID | _NODEV, f'size={size},nr_inodes=64k,mode=755')
+
+
+def _share_memory(paths):
+    "An empty folder in memory over each of `paths`, all of them together of at most so many bytes and files"
+    first = paths[0]
+    _in_memory(first)
+    for i, path in reversed([*enumerate(paths)]):  # the first one last, as it covers what all of them are parts of
+        os.path.isdir(path) or os.makedirs(path)
+        os.mkdir(f'{first}/{i}')
+        _mount(f'{first}/{i}', path, flags=_BIND)
 
 
 def _show(path, fd):
@@ -126,11 +158,16 @@ def _forgetful(path, below, room):
     os.close(below)
 
 
-def _hide(folders, cache):
-    "Cover folders, show again what is needed of them; caches can be written to, and forget it"
+def _cover(path):
+    "Nothing of a file or a folder is left to see"
+    with suppress(OSError):
+        _in_memory(path, '4k') if os.path.isdir(path) else _mount('/dev/null', path, flags=_BIND)
+
+
+def _hide(folders, writable, cache):
+    "Cover folders, show again what is needed of some; caches can be written to, and forget it"
     again, below = _handles(kept(folders)), _handles(_caches(cache))
-    for path in folders:
-        _in_memory(path)
+    _share_memory([*folders, *writable])
     for path, fd in again.items():
         _show(path, fd)
     for path in (os.path.expanduser('~'), tempfile.gettempdir()):
@@ -152,7 +189,6 @@ def _devices():
         _show(path, fd)
     for name, target in dict(fd='', stdin='/0', stdout='/1', stderr='/2').items():
         os.symlink(f'/proc/self/fd{target}', f'/dev/{name}')
-    _in_memory('/dev/shm')
 
 
 def _processes():
@@ -168,23 +204,24 @@ def _processes():
     for path in filter(os.path.exists, (f'/proc/{o}' for o in _OF_THE_SYSTEM)):
         _mount(path, path, flags=_BIND | _REC)
         _read_only(path)
+    for path in filter(os.path.exists, ('/proc/keys', '/proc/key-users')):
+        _cover(path)
 
 
 def furnish(
     folder,  # that holds the submission, and can be written to
     cache,  # of what was compiled
+    sockets=(),  # paths of those that are not for a submission
 ):
     "In new namespaces, as their first process: show the submission no more of the machine than it needs"
     _mount('none', '/', flags=_REC | _PRIVATE)
     texts = {p.name: p.read_bytes() for p in Path(folder).iterdir()}
     _read_only('/')
     covered = hidden()
-    _hide(covered, cache)
     _devices()
-    for path in glob.glob('/etc/*shadow*'):
-        with suppress(OSError):
-            _mount('/dev/null', path, flags=_BIND)
-    _is_below(folder, covered) or _in_memory(folder)
+    _hide(covered, ['/dev/shm', *[folder] * (not _is_below(folder, covered))], cache)
+    for path in filter(os.path.exists, [*_secrets(), *sockets]):
+        _cover(path)
     os.makedirs(folder, exist_ok=True)
     for name, text in texts.items():
         (Path(folder) / name).write_bytes(text)
@@ -230,6 +267,12 @@ def drop_privileges():
         _call('capset', struct.pack('Ii', 0x20080522, 0), bytes(24))
     prctl(_NO_NEW_PRIVILEGES, 1)
     prctl(_DUMPABLE, 1)
+
+
+def forget_keys():
+    "A keyring of its own in place of the session's, in which programs of this user keep keys and tickets"
+    with suppress(OSError, KeyError):
+        _call('syscall', _KEYCTL[os.uname().machine], _JOIN_SESSION_KEYRING, None, 0, 0, 0)
 
 
 def _around(folders, path='/'):
@@ -280,16 +323,18 @@ def confine(
     furnished: bool,  # is this process in namespaces of its own?
     without=(),  # words of `verdicts.ISOLATION` that are left out
 ) -> list:  # words of `verdicts.ISOLATION`: what holds from now on
-    "Give up privileges, and whatever Landlock can take"
+    "Give up privileges and keys, and whatever Landlock and a filter of system calls can take"
     held = ['processes', 'files', 'network'] if furnished else []
     if furnished and os.readlink('/proc/self') != str(os.getpid()):  # a container that allows no /proc of its own
         held.remove('processes')
     if sys.platform == 'linux':
         drop_privileges()
         covered = hidden()
-        readable = ['/'] if furnished else [*_around([*covered, '/dev']), *kept(covered)]
+        forget_keys()
+        readable = ['/'] if furnished else [*_around([*covered, '/dev', *_secrets()]), *kept(covered)]
         writable = [folder, '/dev/shm', *_caches(cache), *([*covered, '/proc'] if furnished else [])]
         held += ['landlock'] * ('landlock' not in without and landlock(readable, writable) > 0)
+        held += ['seccomp'] * ('seccomp' not in without and seccomp.deny())
     return [*held, 'limits']
 
 
@@ -355,13 +400,27 @@ def _at_most(pid):
     return 0
 
 
-def too_much(most) -> str:  # '' if it is within the limits
+def files_in_memory() -> int:
+    "Bytes that files in memory take, those that nobody has mapped included, on this machine or in this container"
+    for path, name in ('/sys/fs/cgroup/memory.stat', r'shmem (\d+)$'), ('/proc/meminfo', r'Shmem: +(\d+) kB'):
+        with suppress(OSError):
+            if found := re.search(f'^{name}', Path(path).read_text(), re.M):
+                return int(found[1]) * (1024 if 'kB' in found[0] else 1)
+    return 0
+
+
+def too_much(
+    most,  # bytes of memory
+    before,  # what `files_in_memory` was when they began
+) -> str:  # '' if it is within the limits
     "Which limit the processes below this one exceed together"
-    pids = descendants()
+    pids, files = descendants(), max(0, files_in_memory() - before)
     if len(pids) > _PROCESSES:
         return f'more than {_PROCESSES} processes'
-    if sum(map(_at_most, pids)) > most and sum(_resident(o, 'Pss') for o in pids) > most:
-        return f'more than {most / 2**30:.3g} GiB of memory'
+    if sum(map(_at_most, pids)) + files > most:
+        mapped = sum(_resident(o, 'Pss_Shmem') for o in pids)  # files that are counted in Pss, too
+        if sum(_resident(o, 'Pss') for o in pids) + max(0, files - mapped) > most:
+            return f'more than {most / 2**30:.3g} GiB of memory'
     return ''
 
 

@@ -19,6 +19,7 @@ from ..utils import cache_dir
 
 _SUBREAPER, _DEATH = 36, 1  # of Linux's prctl
 _LOOK = 0.1  # seconds between two looks at what a submission uses
+_PRINTED = 64 << 20  # bytes that it may print
 
 
 def _sweep():
@@ -31,9 +32,16 @@ def _sweep():
                 os.waitpid(pid, 0)
 
 
-def _wait(pid, life, most):
+def _excess(said, most, before):
+    "Which limit the submission exceeds; '' if none"
+    if os.fstat(said).st_blocks * 512 > _PRINTED:  # of a file that is not in its memory
+        return f'more than {_PRINTED >> 20} MiB of output'
+    return isolation.too_much(most, before)
+
+
+def _wait(pid, life, said, most):
     "Until the process ends, uses too much, or the judge says so: its status, None if it still runs, and the excess"
-    watch = [life]
+    watch, before = [life], isolation.files_in_memory()
     if hasattr(os, 'pidfd_open'):
         watch.append(os.pidfd_open(pid))
     while True:
@@ -43,13 +51,13 @@ def _wait(pid, life, most):
             return os.waitstatus_to_exitcode(status), ''
         if life in ready:
             return None, ''
-        if not ready and (excess := isolation.too_much(most)):
+        if not ready and (excess := _excess(said, most, before)):
             return None, excess
 
 
-def _guard(pid, life, own, ended, most):
+def _guard(pid, life, own, ended, said, most):
     "The warden's work: what became of the process, and how many it left behind, all of them killed"
-    status, excess = _wait(pid, life, most)
+    status, excess = _wait(pid, life, said, most)
     left = len(isolation.descendants()) - (own if status is None else 0)
     for kill in (os.killpg, os.kill):
         with suppress(ProcessLookupError, PermissionError):
@@ -61,7 +69,7 @@ def _guard(pid, life, own, ended, most):
         life.sendall(json.dumps(dict(status=status, left=max(0, left), excess=excess)).encode() + b'\n')
 
 
-def _warden(pid, report, ended, life, most):
+def _warden(pid, report, ended, life, said, most):
     "Tell the judge what there is, then watch over it"
     with open(report) as f:
         *first, held = f.read().splitlines() or ['[]']
@@ -71,16 +79,17 @@ def _warden(pid, report, ended, life, most):
     with socket.socket(fileno=life) as s:
         known = dict(pids=[os.getpid(), watched], isolation=json.loads(held))
         s.sendall(json.dumps(known).encode() + b'\n')
-        _guard(watched, s, 1 + (watched != pid), ended, most)
+        _guard(watched, s, 1 + (watched != pid), ended, said, most)
 
 
 def _apart(order, report, line, ended):
     "Fork twice more, into namespaces: their first process, and the one that returns, which will run the submission"
+    sockets = isolation.named_sockets()
     isolation.leave()
     if pid := os.fork():
         os.write(report, f'{pid}\n'.encode())
         os._exit(0)
-    isolation.furnish(order['folder'], order['cache'])
+    isolation.furnish(order['folder'], order['cache'], sockets)
     isolation.hide()
     if pid := os.fork():
         low, high = sorted((line, ended))
@@ -96,9 +105,9 @@ def _start(order, life, talk, tell, said):
     isolation.prctl(_SUBREAPER, 1)
     (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
     if pid := os.fork():
-        for o in (talk, tell, said, to_report, line, to_ended):
+        for o in (talk, tell, to_report, line, to_ended):
             os.close(o)
-        return _warden(pid, report, ended, life, order['share'] * isolation.memory())
+        return _warden(pid, report, ended, life, said, order['share'] * isolation.memory())
     for o in (life, report, lifeline, ended):
         os.close(o)
     if order['able']:

@@ -47,6 +47,7 @@ ISOLATION = {
     'files': 'it saw the files of this user',
     'network': 'it had the network',
     'landlock': 'Landlock did not confine it',
+    'seccomp': 'no system call was denied to it',
     'limits': 'it had no limits',
 }
 
