@@ -226,9 +226,9 @@ def made():
 
 HEAD = """# Reference
 
-The rooms of the package, and the names that each offers. [How they hang together](../ARCHITECTURE.md).
+The modules and subpackages of the package, and the names that each exports. [How they depend on each other](../ARCHITECTURE.md).
 
-| room | what lives there |
+| module | what it contains |
 |---|---|
 """
 
