@@ -52,9 +52,27 @@ int main() {
 }
 '''
 
+# A loop without end in code of the program that has no line, as a stub that calls a library has none
+ENDLESS = r'''
+#include <cstdio>
+extern "C" void endless();
+__device__ void wait() {
+    endless();  // loops
+}
+__global__ void calls() {
+    wait();  // called
+}
+int main() {
+    calls<<<1, 1>>>();
+    cudaDeviceSynchronize();
+}
+'''
+
 # Runs the program that is named, in an order, with checks or without, as Python would. What is found goes to stderr,
 # as Python reads it.
 MAIN = r'''
+asm(".pushsection .text.endless, \"ax\"\n.rept 16\nnop\n.endr\n"
+    "endless: .cfi_startproc\nb endless\n.cfi_endproc\n.rept 16\nnop\n.endr\n.popsection");
 static_assert(char(-1) < 0, "char is signed on every machine");
 static int run_box() {
     char words[][12] = {"boxes", BOX}, *argv[10];
@@ -63,7 +81,7 @@ static int run_box() {
 }
 GRIDSTRIDE_EXPORT(run_box)
 int main(int, char **argv) {
-    const gridstride_options how = {atoi(argv[3]), atoi(argv[2]), 3, 2, 30};
+    const gridstride_options how = {atoi(argv[3]), atoi(argv[2]), 3, 2, atof(argv[4])};
     gridstride_set(&how);
     const auto *program = gridstride::border::exports;
     while (strcmp(program->name, argv[1])) program = program->next;
@@ -78,25 +96,25 @@ int main(int, char **argv) {
 @pytest.fixture(scope='module')
 def program(tmp_path_factory):
     "The file that holds all programs, for Arm"
-    frames = tmp_path_factory.mktemp('arm')/'frames.cu'
-    frames.write_text(FRAMES)
+    own = {tmp_path_factory.mktemp('arm')/f'{o}.cu': src for o, src in dict(frames=FRAMES, endless=ENDLESS).items()}
+    for path, src in own.items(): path.write_text(src)
     words = ', '.join(f'"{o}"' for o in BOX[0].split())
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv('CXX', CXX)
-        c, text = compilers.compiler(), joined([*PATHS, frames]) + MAIN.replace('BOX', words)
+        c, text = compilers.compiler(), joined([*PATHS, *own]) + MAIN.replace('BOX', words)
         sources = {'programs.cpp': f'{compilers._include_first([text])}{text}'}
         compiling = [c.path, *compilers.emulated_flags(c, text, checks=True), '-c', 'programs.cpp', '-o', 'programs.o']
-        own = compilers.headers_hash(compilers.here/'include')
-        compiled = build(sources, [compiling], c, own, shared=True).folder/'programs.o'
+        headers = compilers.headers_hash(compilers.here/'include')
+        compiled = build(sources, [compiling], c, headers, shared=True).folder/'programs.o'
         # -O1 takes a quarter less to compile, and qemu no longer to run
         runtime = compilers._runtime_with('-fopenmp', '-DGRIDSTRIDE_ADDRESSES=(1ul<<28)', '-O1')
     link = [c.path, str(compiled), str(runtime), '-o', 'programs', f'-Wl,-rpath,{runtime.parent}', '-pthread']
     return build({}, [link], c, shared=True).folder/'programs'
 
 
-def run(program, what, order, checks):
+def run(program, what, order, checks, seconds=30):
     "What a program prints, and its finding or None"
-    words = [QEMU, '-L', LIBRARIES, program, f'run_{what}', order, checks]
+    words = [QEMU, '-L', LIBRARIES, program, f'run_{what}', order, checks, seconds]
     done = subprocess.run(list(map(str, words)), capture_output=True, timeout=100)
     found = Found(CFinding.from_buffer_copy(done.stderr)) if done.stderr else None
     assert done.returncode == 0 or found, done
@@ -128,3 +146,10 @@ def test_an_argument_by_value_lies_where_arm_puts_it(program):
 def test_a_search_for_callers_ends_where_a_thread_begins(program):
     "In the runtime's function that starts threads. On Arm that had itself for a caller, and the search read garbage"
     assert run(program, 'program_frames', FORWARD, 0) == ('1 1 1\n', None)
+
+
+def test_an_endless_loop_in_a_stub_has_the_line_of_its_caller(program):
+    "Which Arm keeps in a register, where the stack has the caller of that one"
+    _, found = run(program, 'program_endless', FORWARD, 0, .5)
+    here, called = (n for n, line in enumerate(ENDLESS.splitlines(), 1) if '// ' in line)
+    assert (found.code, found.line, found.called) == ('endless', here, called)

@@ -316,13 +316,15 @@ void fork_signals(Fork now) {
 }
 
 static void tell_memory_fault(Worker &w);
-// Where the learner's code is at work: here, or the newest place on the stack that leads back there.
+// Where the learner's code is at work: here, or the newest place that leads back there. On Arm the caller of a stub is
+// not on the stack.
 static const void *own_place(const Worker &w, bool here = true) {
     const auto is_code = [](const void *p) {
         return reinterpret_cast<uintptr_t>(p) - program.code < program.code_bytes;
     };
-    if (here && is_code(w.pc)) return w.pc;
-    if (here && is_code(unsigned_place(w.link))) return unsigned_place(w.link) - 1;
+    const bool in_code = is_code(w.pc);
+    if (here && in_code) return w.pc;
+    if ((here || in_code) && is_code(unsigned_place(w.link))) return unsigned_place(w.link) - 1;
     for (int i = 0; i < w.made; i++)
         for (void **p = w.sp, *stack = w.fibers[i].stack;
             stack && size_t(reinterpret_cast<char *>(p) - static_cast<char *>(stack)) < stack_bytes; p++)
