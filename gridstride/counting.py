@@ -1,4 +1,4 @@
-"""Counters that have names: what a run counts up, and how it is told."""
+"""Counters with names: what a run counts, and how it is printed."""
 
 
 class Counters(dict):

@@ -1,5 +1,5 @@
-"""Front doors of rooms that take long to import, as torch does: names are looked up when they are asked for. And what
-is said where a package that a room needs is not installed."""
+"""Lazy exports of subpackages that take long to import, as torch does: a name is imported on first use. And the error
+for a package that a subpackage needs and that is not installed."""
 
 import sys
 from difflib import get_close_matches
@@ -11,22 +11,22 @@ def require(
     package,  # that can do without it until now
     who,  # needs it
 ):
-    "Raise an error that says what to install, unless `package` is there"
+    "Raise an error that names the command to install `package`, unless it is installed"
     if find_spec(package) is None:
         raise lacking(package, who)
 
 
 def lacking(package, who):
-    "The error that says which package `who` needs, and how to get it"
+    "The error that names the package that `who` needs, and how to install it"
     what = f'{who} needs {package}, which is not installed: python -m pip install {package}'
     return ModuleNotFoundError(what, name=package)
 
 
 def front_door(
     room,  # the package's `__name__`
-    names,  # module of the package -> the names of it that the room has
+    names,  # module of the package -> the names that the package exports from it
 ):  # (`__all__`, `__getattr__`, `__dir__`) of the package
-    "What a package says it has, and gives when somebody asks"
+    "The names that a package exports, each imported on first use"
     home = {name: module for module, own in names.items() for name in own}
 
     def find(name):

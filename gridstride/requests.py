@@ -6,8 +6,8 @@ import numpy as np
 # of its 32 lanes, or of the 64 of an AMD wavefront:
 #
 # - **global memory** is fetched in *sectors* of 32 bytes. A request of a warp costs as many sectors as its lanes
-#   touch; the ideal is as many as their bytes would fill.
-# - **shared memory** has 32 *banks*, 4 bytes wide: word `w` lies in bank `w % 32`. Lanes that need different words
+#   access; the ideal is as many as their bytes would fill.
+# - **shared memory** has 32 *banks*, 4 bytes wide: word `w` is in bank `w % 32`. Lanes that need different words
 #   of one bank must wait for each other; each round is a *wavefront*. Lanes that read the same word share it.
 
 
@@ -39,7 +39,7 @@ def _counts(numbers, least=0):
 
 
 def _distinct(numbers):
-    "The different ones of them, sorted; and for each of the sorted numbers which of those it is"
+    "The distinct values, sorted; and the index among them of each of the sorted values"
     numbers = np.sort(numbers, kind='stable')  # as quick as can be where they come in order, as lanes' addresses do
     new = np.ones(len(numbers), bool)
     new[1:] = numbers[1:] != numbers[:-1]

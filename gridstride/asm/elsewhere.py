@@ -25,7 +25,7 @@ __all__ = ['AMD', 'Compiled', 'amd', 'compiled', 'hip', 'kittens', 'run_program'
 
 
 # A listing of AMD's instructions is read by their first letters: `s_` are those of the scalar unit, done once for the
-# whole wavefront, `v_` those of the vector unit, done for each lane.
+# whole wavefront, `v_` those of the vector unit, done per lane.
 KINDS = {
     's_waitcnt': 'wait',
     's_barrier': 'barrier',
@@ -124,7 +124,7 @@ class Compiled(NamedTuple):
         self,
         threads: int,  # of a block
         shared=0,  # bytes of dynamic shared memory
-    ):  # k(blocks, *arguments): tensors, whole numbers of 32 bits, structs as bytes
+    ):  # k(blocks, *arguments): tensors, integers of 32 bits, structs as bytes
         "What launches it on torch's GPU, without its compiler; `Unavailable` where the machine code is for another one"
         (name,) = (o.removeprefix(_CONSTANTS) for o in sections(self.cubin) if o.startswith(_CONSTANTS))
         try:

@@ -62,7 +62,7 @@ class CudaC(Unit):
         return Made(ptx, entry, cubin, usage(said, cubin, entry, arch), by)
 
 
-# A `cuda_kernel` and a `load_cuda` module have the source beside what was compiled from it.
+# A `cuda_kernel` and a `load_cuda` module have both the source and what was compiled from it.
 def source_of(k):
     "The CUDA C from which a `cuda_kernel` or a `load_cuda` module was made"
     folder = getattr(k, 'build_directory', None) or getattr(k.built, 'folder', None)

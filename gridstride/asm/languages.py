@@ -1,4 +1,4 @@
-"""Tile languages: what has to stand around a kernel in each, so that its compiler makes machine code without a GPU."""
+"""Tile languages: the code around a kernel that each compiler needs to make machine code without a GPU."""
 
 from typing import NamedTuple
 
@@ -8,7 +8,7 @@ __all__ = ['LANGUAGES', 'Language', 'made_by']
 
 
 class Language(NamedTuple):
-    "Who compiles a kernel called `softmax`, for rows of 1024 numbers, and how"
+    "How each compiler compiles a kernel called `softmax`, for rows of 1024 elements"
 
     package: str  # on PyPI
     before: str  # what is imported

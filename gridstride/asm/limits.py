@@ -1,15 +1,15 @@
-"""How many blocks of a kernel a multiprocessor holds at once, and what limits that."""
+"""Occupancy: how many blocks of a kernel a multiprocessor holds at once, and what limits that."""
 
 import re
 from collections import namedtuple
 
 
-# A multiprocessor (SM) has room for so many warps and blocks, and its registers and its shared memory are
-# handed out to blocks as they come. A block comes only when all that it needs is free. So the number of
-# resident blocks is the smallest of four quotients, and the share of the warps' places that are taken is the
+# A multiprocessor (SM) holds a limited number of warps and blocks, and its registers and its shared memory are
+# allocated to blocks as they start. A block starts only when all that it needs is free. So the number of
+# resident blocks is the smallest of four quotients, and the resident warps as a fraction of the maximum are the
 # **occupancy**.
 #
-# The numbers by architecture are those of the table "Technical Specifications per Compute Capability" in the
+# The limits by architecture are those of the table "Technical Specifications per Compute Capability" in the
 # CUDA C++ Programming Guide; how they are rounded follows CUDA's own calculator, the header
 # `cuda_occupancy.h`, with which the tests compare this one.
 #
@@ -77,7 +77,7 @@ def _by_shared(shared, sm):
 
 
 class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch block')):
-    """Resident `blocks` and `warps` of an SM, the `share` of its warps' places (0 to 1), the names of what limits it,
+    """Resident `blocks` and `warps` of an SM, the occupancy `share` (0 to 1), the names of what limits it,
     and the blocks that each limit allows"""
 
     def __str__(self):
@@ -94,7 +94,7 @@ class Occupancy(namedtuple('Occupancy', 'blocks warps share limiter limits arch 
 
 
 def _refuse_numbers(block, **others):
-    "`ValueError` for what is no number of threads, registers, bytes or barriers"
+    "`ValueError` for what is not a count of threads, registers, bytes or barriers"
     for k, v in others.items():
         if int(v) != v or v < 0:
             raise ValueError(f'{k} is {v!r}; it is a whole number, 0 or more')

@@ -8,7 +8,7 @@ from html import escape
 from .read import Instruction
 
 
-# Each kind of instruction has a colour and a few words for the legend. They are pale, and dark letters stand
+# Each kind of instruction has a colour and a few words for the legend. They are pale, and dark letters are written
 # on them on a pale card, so that one reads them on a dark page too.
 INK, CARD, LINE = '#1f2933', '#fbfaf7', '#9aa5b1'
 KINDS = {
@@ -70,7 +70,7 @@ class Listing(str):
 
     @property
     def lines(self) -> list:
-        """(number of the source line, its text, its `Instruction`s) for each line that has some; line 0 is for those
+        """(number of the source line, its text, its `Instruction`s) of each line that has some; line 0 is for those
         that came from none"""
         found = {}
         for o in self.instructions:
@@ -123,7 +123,7 @@ class Listing(str):
 
 
 def _spans(items):
-    "(first, last) place of each loop: from a label to the last jump back to it"
+    "(first, last) position of each loop: from a label to the last jump back to it"
     at, res = {o: i for i, o in enumerate(items) if isinstance(o, str)}, {}
     for i, o in enumerate(items):
         if isinstance(o, Instruction) and at.get(o.target, i) < i:
@@ -137,7 +137,7 @@ def text_lines(items) -> list:  # of lines
 
 
 # As HTML, each source line has its instructions beneath it, folded; what is on a line that has none is there
-# too, so that one can read. Two listings of one source stand side by side.
+# too, so that one can read. Two listings of one source are shown side by side.
 _GAP = 6  # so many lines without instructions are another kernel's, most likely
 
 

@@ -18,7 +18,7 @@ from ..recording import function_within
 
 
 # Numba and Triton compile a kernel for the types of its arguments, so examples of these are needed: arrays of
-# any size, numbers, tuples. Numba's own way to write types down, a signature, is as good.
+# any size, scalars, tuples. Numba's own notation of types, a signature, works as well.
 def _layout(x):
     "'C', 'F' or 'A' for an array that is contiguous by rows, by columns, or not"
     if hasattr(x, 'is_contiguous'):
@@ -61,7 +61,7 @@ def signature(args, f) -> str:  # f: the Python function; `TypeError` if the num
     return f"void({', '.join(numba_type(o) for o in args)})"
 
 
-# A kernel may use numbers that are defined outside of it, and call other functions. All of them belong to the
+# A kernel may use constants that are defined outside it, and call other functions. All of them belong to the
 # key.
 def _names_used(f):
     "The names of globals and closures that a function uses, with their values"
@@ -117,7 +117,7 @@ class _InPython(Unit):
 
 
 # A kernel of the simulator is a kernel of Numba whose `cuda` is another module. To compile it, its function
-# is made anew, with Numba's own `cuda` in that place.
+# is made again, with Numba's own `cuda` instead.
 def _numba_cuda(name):
     "The module `numba.cuda`, if it compiles"
     try:
@@ -153,7 +153,7 @@ def _module_of(v):
 
 
 def _for_numba(f, cuda, done=None):
-    "The function with Numba's `cuda` in place of the simulator's, and functions for the device made anew for it"
+    "The function with Numba's `cuda` instead of the simulator's, and its device functions made again for it"
     done = {} if done is None else done
     if f in done:
         return done[f]
@@ -262,7 +262,7 @@ _TRITON = {
 }
 
 
-_TELLS = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')  # variables that tell Triton how to compile, and where to
+_TELLS = re.compile('TRITON_|DISABLE_|LLVM_|MLIR_|PTXAS_')  # variables that decide how Triton compiles, and where to
 
 
 def triton_type(x):  # (Triton's type, is it a multiple of 16?)
@@ -284,7 +284,7 @@ def triton_type(x):  # (Triton's type, is it a multiple of 16?)
 
 
 def clean_ttgir(text) -> str:
-    "TTGIR without the places in the source that it notes"
+    "TTGIR without its source locations"
     lines = (re.sub(r' loc\((?:[^()]|\([^()]*\))*\)', '', o) for o in text.splitlines() if not o.startswith('#loc'))
     return '\n'.join(o for o in lines if o.strip())
 

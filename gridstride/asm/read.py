@@ -177,7 +177,7 @@ _PIECE = re.compile(r'\s*(?:[{}]|\.loc\s+(?P<loc>[^\n]*)|(?P<label>[$%\w]+)\s*:|
 
 
 def _body(text, entry):
-    "What stands between the braces of a kernel, and where that is in `text`"
+    "The text between the braces of a kernel, and its position in `text`"
     start = re.search(rf'^.*\.entry\s+{re.escape(entry)}\s*\(', text, re.M)
     if not start:
         raise ValueError(f'no kernel {entry} in this PTX')

@@ -56,11 +56,11 @@ def find(
     )
 
 
-# What a kernel was compiled to is kept as plain text, one string for each instruction: its address, its
+# What a kernel was compiled to is kept as plain text, one string per instruction: its address, its
 # source line, and itself. That is also how it is recorded, for machines that have no compiler. A recording is
 # found by a hash of all that decides it, the kernel's source above all, so that one of another source is
 # never shown; recordings of sources that are no more can be deleted, all of them too, before a lesson is
-# recorded anew.
+# recorded again.
 def _pack(items):
     return [o if isinstance(o, str) else f'{o.at:x} {o.line} {o.text}' for o in items]
 
@@ -76,14 +76,14 @@ def _demangle(text, entry, name):
 
 
 class _Code(dict):
-    "What the compilers make of a unit, as what JSON can hold; without SASS until somebody asks for it"
+    "The compilers' output for a unit, in a form for JSON; SASS is added on first use"
 
     def __init__(self, read, **rest):
         super().__init__(rest)
         self._read = read  # what makes it
 
     def add_sass(self):
-        "Read the machine code, if nobody has yet; `CompilerMissing` without nvdisasm"
+        "Read the machine code, unless it has been read; `CompilerMissing` without nvdisasm"
         if 'sass' not in self:
             self['sass'] = self._read()
 
@@ -122,7 +122,7 @@ def _file(unit, arch, opt, flags):
 
 
 def _code(unit, arch, opt, flags, sass=False):
-    "What was made of a unit: kept, compiled, or recorded; with SASS if that is asked for"
+    "The compilers' output for a unit: cached, compiled, or recorded; with SASS on request"
     sm_of(arch)
     name = _file(unit, arch, opt, flags)
     try:
@@ -210,7 +210,7 @@ class Resources(namedtuple('Resources', _FIELDS)):
     local memory; that its spill instructions store and load; of constants; and its occupancy"""
 
     def rows(self):
-        "(what, how much, of what) for each"
+        "(what, how much, of what) of each resource"
         o, most = self.occupancy, sm_of(self.arch).threads // 32
         limits = ', '.join(f'{v} by {k}' for k, v in o.limits.items())
         fits = f'{o.blocks} block{"s" * (o.blocks != 1)} of {self.block} threads'

@@ -20,9 +20,9 @@ from ..cpp.nvrtc import CUDA, FIRST, stand_ins
 
 
 # None of this needs a GPU or its driver. [NVRTC](https://docs.nvidia.com/cuda/nvrtc/), a shared library,
-# makes PTX and machine code of CUDA C. nvJitLink, another one, makes machine code of PTX. `nvdisasm`, a
+# compiles CUDA C to PTX and machine code. nvJitLink, another library, compiles PTX to machine code. `nvdisasm`, a
 # program, prints machine code. NVIDIA's Python packages put all of them below one folder, `nvidia/cu13`; in a
-# toolkit they are beside `nvcc`.
+# toolkit they are in the folder of `nvcc`.
 def homes():
     "Folders with `bin`, `lib` and `include` in which NVIDIA's tools may be, Python's packages first"
     res = [d for o in sys.path if o for d in sorted(Path(o).glob('nvidia/*'), reverse=True) if d.is_dir()]
@@ -84,7 +84,7 @@ def _nvrtc():
 
 
 def _fetch(lib, function, handle):
-    "The bytes that `function` of a library gives, which has a companion that tells how many"
+    "The bytes that `function` of a library returns, which has a companion that returns their number"
     n = ctypes.c_size_t()
     getattr(lib, f'{function}Size')(handle, ctypes.byref(n))
     res = ctypes.create_string_buffer(n.value)
@@ -140,7 +140,7 @@ def kept(
     compile,  # called with nothing: what is to be kept
     *decides,  # all that decides what that is: what JSON can hold
 ):
-    "What `compile()` gives, or has given before, of the same; it lies where compiled kernels are"
+    "What `compile()` returns for this input, from the cache of compiled kernels if it is there"
 
     def run(command, folder):
         _keep(folder, compile())
@@ -201,7 +201,7 @@ def _compile_error(log, src, file):
 
 @lru_cache
 def _jitlink():
-    "nvJitLink's functions by name; the library has them once for each version"
+    "nvJitLink's functions by name; the library has them once per version"
     path = _library('libnvJitLink.so.*', 'nvJitLink', 'Making machine code of PTX')
     lib, version = ctypes.CDLL(str(path)), path.name.split('.')[-1]
     logs = 'GetErrorLogSize GetErrorLog GetInfoLogSize GetInfoLog'
@@ -237,8 +237,8 @@ def _linked(ptx, arch, opt, flags):
         lib.Destroy(ctypes.byref(p))
 
 
-# The assembler prints registers and spills of each kernel. How many bytes of shared and of constant memory it
-# has (its arguments are in the latter), the machine code tells; it comes in an ELF file, whose sections are
+# The assembler prints registers and spills of each kernel. Its bytes of shared and of constant memory
+# (its arguments are in the latter) are in the machine code, which comes in an ELF file, whose sections are
 # named after kernels.
 def _sections(elf):
     "name -> (where it begins, size) of each section of a 64-bit ELF file"
@@ -304,12 +304,12 @@ def usage(
         raise RuntimeError(f'the assembler said nothing of {entry}:\n{log}')
     res = {k: int(m[1]) if (m := re.search(p, text)) else 0 for k, p in _TAKES.items()}
     sizes = sections(cubin)
-    # since sm_90, what the system reserves stands there too
+    # since sm_90 this includes what the system reserves
     shared = sizes.get(f'.nv.shared.{entry}', 0) - (1024 if int(re.search(r'\d+', arch)[0]) >= 90 else 0)
     return {**res, 'shared': max(0, shared), 'constant': sizes.get(f'.nv.constant0.{entry}', 0)}
 
 
-# nvdisasm takes a third of a second for a kernel of ten lines, fourteen times as long as NVRTC. So what it printed is
+# nvdisasm takes a third of a second for a kernel of ten lines, 14 times the time of NVRTC. So its output is
 # kept where compiled kernels are.
 def disassemble(cubin: bytes) -> str:
     "Machine code as nvdisasm prints it, each instruction after the source line that it came from"

@@ -1,9 +1,9 @@
-"""Honest timing: checked first, in turns, against measured ceilings, and with the reasons to doubt it.
+"""Timing: results are checked first, candidates interleaved, compared with measured ceilings, with warnings.
 
 The modules, in the order in which they are read best: `timing` (`bench`: one kernel), `clocks` (what a run is timed
-with), `reading` (what does nothing but read), `stats` (what many measurements say), `versus` (`compare`: several ways,
-in turns), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call timed in five ways,
-by counted cycles).
+with), `reading` (what does nothing but read), `stats` (what many measurements say), `versus` (`compare`: several
+candidates, interleaved), `limits` (`ceilings`, measured on this machine), `roof` (`roofline`), `columns` (one call
+timed in five ways, by counted cycles).
 """
 
 from .limits import Ceilings, H100, ceilings

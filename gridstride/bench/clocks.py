@@ -14,7 +14,7 @@ from ..utils import backend
 
 
 # A clock has `times(fn, n)`, the seconds of each of `n` calls, and `now()`, for how long the measuring lasts.
-# A test puts a clock of its own in this one's place.
+# A test replaces this clock by one of its own.
 class Clock:
     """The wall clock: a call has ended when it returns. What runs on the CPU is timed with it: the simulator, the
     emulator, NumPy, torch"""
@@ -39,7 +39,7 @@ class Clock:
 # A GPU lowers its clock when it is too hot or draws too much, and then a kernel is slower for no fault of its
 # own. NVML, the library below `nvidia-smi`, tells; asking it takes well under a millisecond, so it is asked
 # while the kernels run.
-State = namedtuple('State', 'mhz most watt celsius reasons')  # SM clock and its highest; None where nobody tells
+State = namedtuple('State', 'mhz most watt celsius reasons')  # SM clock and its highest; None if unknown
 REASONS = {
     2: 'clocks were set by hand',
     4: 'the power limit',
@@ -71,7 +71,7 @@ def driver():  # None without NVML
 
 
 class Sensors:
-    "The clock, power, temperature of the GPU with this UUID; `why` is the reason if NVML cannot tell"
+    "The clock, power, temperature of the GPU with this UUID; `why` is the reason if NVML cannot report them"
 
     def __init__(self, uuid, nvml=_nvml):
         self.why, self.handle = None, ctypes.c_void_p()
@@ -86,7 +86,7 @@ class Sensors:
         v, ask = kind(), getattr(self.lib, f'nvmlDeviceGet{what}', None)
         return None if ask is None or ask(self.handle, *which, ctypes.byref(v)) else v.value
 
-    def read(self):  # None if NVML cannot tell
+    def read(self):  # None if NVML cannot report it
         "How the GPU is now, as a `State`"
         if self.why:
             return None
@@ -119,11 +119,11 @@ def clock_doubts(states) -> list:  # states: of `State`
     return res
 
 
-# An event is a note in the GPU's queue; the GPU writes down when it comes to it. Two of them around a kernel
-# tell how long it took, the launch on the CPU's side not included, if the queue never runs dry. So a whole
-# batch is queued behind a pause that is longer than the queueing, and waited for once. A CPU that is held up meanwhile,
-# by compilers beside it or by a slow launch, comes too late all the same: the GPU has noted the first event before the
-# second one is queued, and the time between them is the CPU's. Such a run is left out; if all of a batch are such, it
+# An event is an entry in the GPU's queue; the GPU records the time when it reaches it. Two of them around a kernel
+# give its duration, the launch on the CPU's side not included, if the queue never runs dry. So a whole
+# batch is queued after a pause that is longer than the queueing, and waited for once. If the CPU is delayed meanwhile,
+# by other programs or by a slow launch, it is too late all the same: the GPU has recorded the first event before the
+# second one is queued, and the time in between is the CPU's. Such a run is left out; if all of a batch are such, it
 # is measured again.
 #
 # Before each run a buffer larger than the L2 cache is overwritten, so that the kernel finds nothing of its
@@ -158,13 +158,13 @@ class Events(Clock):
         self.buffer.zero_()
 
     def begun(self):
-        "For those who note something in the queue before the first run of a batch"
+        "For subclasses that queue something before the first run of a batch"
 
     def ended(self):
-        "And behind the last"
+        "And after the last run"
 
     def times(self, fn, n) -> list:  # of seconds
-        "How long the GPU takes for each of `n` calls, without those to which the CPU was late, unless all are such"
+        "The GPU's time per call of `n` calls, without those that the CPU queued too late, unless all are such"
         for _ in range(TRIES):
             runs = self._batch(fn, n)
             if found := [seconds for seconds, late in runs if not late]:
@@ -179,7 +179,7 @@ class Events(Clock):
     def _batch(self, fn, n):
         "(seconds, whether the GPU came to it before it was queued) of each of `n` calls"
         pairs = [[self.torch.Event(enable_timing=True) for _ in range(2)] for _ in range(n)]
-        # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, and that is no queueing
+        # in cycles, at some 2 GHz; bounded, since a full queue makes the CPU wait, which is not queueing
         self.torch._sleep(int(min(0.02, 2e-4 + 1.5 * n * self.each) * 2e9))
         start, late = self.now(), []
         self.begun()
@@ -227,7 +227,7 @@ def in_a_row(fn) -> float:  # seconds
 
 
 # Events time the GPU. Arguments that all live in the CPU's memory are worked on by the CPU, or copied there
-# and back: only the wall clock tells that.
+# and back: only the wall clock measures that.
 def is_array(x) -> bool:
     "Whether `x` is a NumPy array, a tensor, or what behaves like one"
     return hasattr(x, 'shape') and hasattr(x, 'dtype')

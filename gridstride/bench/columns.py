@@ -15,8 +15,8 @@ from . import clocks
 from .stats import summary
 from .versus import ratio, turns
 
-# An SM counts its cycles, and the GPU nanoseconds. Both are noted by each SM before and after a batch; what lies
-# between is the clock that the batch had, not the one that a sensor saw at some moment of it.
+# An SM counts its cycles, and the GPU nanoseconds. Each SM notes both before and after a batch; the difference
+# gives the clock rate of the batch, not the one that a sensor saw at some moment of it.
 _STAMP = r'''
 __global__ void stamp_k(long long *at) {                            // two numbers for each SM
     if (threadIdx.x > 0) return;
@@ -72,7 +72,7 @@ class Written(clocks.Events):
         self.stamps.note(0)
 
     def ended(self):
-        "What is done behind the last"
+        "Called after the last run of a batch"
         self.stamps.note(1)
 
     def times(self, fn, n):
@@ -93,7 +93,7 @@ class Read(Written):
 
 
 class Untouched(Written):
-    "CUDA events, with nothing between runs"
+    "CUDA events, with no flush in between runs"
 
     flush = False
 
@@ -145,7 +145,7 @@ def one_run(clock, calls, seconds) -> tuple:  # (name -> seconds by round, MHz o
 
 
 def said(name, runs, base) -> dict:
-    "What several runs say of one candidate, beside the baseline `base`"
+    "The result of several runs for one candidate, compared with the baseline `base`"
     rounds = [s for r, _ in runs for s in r[name]]
     ratios = [ratio([[o] for o in r[base]], [[o] for o in r[name]]) for r, _ in runs]
     low, high = np.percentile(rounds, [5, 95])
@@ -161,8 +161,8 @@ def said(name, runs, base) -> dict:
 
 
 def by_column(
-    calls,  # name -> function, called with nothing; the first is the one beside which the others are held
-    seconds=0.2,  # to measure for, for each, in each run and column
+    calls,  # name -> function without arguments; the first is the baseline of the others
+    seconds=0.2,  # to measure for, per candidate, run and column
     runs=1,  # how often all is measured, one run after the other
     columns=COLUMNS,  # name -> what makes its clock
     apart=(),  # (column, name) of those that are left out, as what is slow from Python alone

@@ -1,7 +1,7 @@
 """The ceilings of a machine, measured on it: how fast it copies, reads, and multiplies matrices of each type.
 
 A datasheet says what no program reaches. What a plain copy, a kernel that does nothing but read, and the vendor's
-matrix product reach here, today, is the fair measure of a kernel. They are measured once for each GPU, driver and
+matrix product reach here, today, is the fair measure of a kernel. They are measured once per GPU, driver and
 version of PyTorch, and kept.
 """
 
@@ -17,7 +17,7 @@ from ..utils import backend, cache_dir
 
 # First the warm-up: compilers, caches and the GPU's clock need some runs. It also says how many runs make a
 # batch of some 50 ms. Then batches, until there are enough runs, a tenth of a second of them, and a median
-# known to 1%; or until the time is over.
+# known to 1%; or until the time limit.
 WARM, BATCH, LEAST = 0.05, 0.05, 0.1  # seconds: of warm-up, of a batch, of measuring at least
 
 
@@ -158,12 +158,12 @@ def _store(path, who, found):
 
 
 def ceilings(
-    fresh=False,  # measure anew, whatever was kept?
+    fresh=False,  # measure again, whatever the cache has?
     measure=measure,  # what measures
     who=None,  # whose they are; None: this GPU, driver and torch
 ) -> Ceilings:
-    """The ceilings of this GPU, measured once and kept in the cache; a recorded H100's where there is no GPU, which is
-    told"""
+    """The ceilings of this GPU, measured once and kept in the cache; a recorded H100's without a GPU, after a line
+    that reports it"""
     if not who and backend() == 'sim':
         print(f'No GPU is here, so the ceilings are not this machine\'s: {H100.mark}')
         return H100

@@ -2,10 +2,10 @@
 
 from ..utils import cdiv
 
-# A memory that never turns from reading to writing is faster, so what only reads is held against pure reads. A load
-# whose value nobody uses is left out by the compiler: each thread folds its 16 bytes into one word, and would tell if
-# that were a certain one. One load for a thread and small blocks are what reads fastest on an H100, of some hundred
-# shapes with up to 256 KiB for a block.
+# A memory that never switches from reading to writing is faster, so what only reads is compared with pure reads. A load
+# whose value is not used is left out by the compiler: each thread folds its 16 bytes into one word, and would store if
+# that were a certain one. One load per thread and small blocks are what reads fastest on an H100, of some hundred
+# shapes with up to 256 KiB per block.
 _READ = r'''
 __global__ void __launch_bounds__(512) read_k(const int4 *x, int *found, long long packs) {
     long long i = blockIdx.x * 512ll + threadIdx.x;

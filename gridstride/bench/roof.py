@@ -1,8 +1,8 @@
-"""`roofline`: what a kernel does with each byte that it moves, and how far that can carry it.
+"""`roofline`: the FLOP that a kernel computes per byte of traffic, and the speed that this allows.
 
-A kernel that does few operations a byte waits for the memory, one that does many waits for the arithmetic.
+A kernel with few operations per byte is memory-bound, one with many is compute-bound.
 The roofline (Williams, Waterman, Patterson 2009) draws both limits over the **arithmetic intensity**,
-operations a byte: a slope, which is the copy rate, up to a flat roof, which is the rate of the arithmetic.
+FLOP/byte: a slope, which is the copy bandwidth, up to a flat roof, which is the peak rate of arithmetic.
 """
 
 import io
@@ -15,7 +15,7 @@ from ..tables import Table
 
 
 def attainable(
-    intensity,  # FLOP a byte
+    intensity,  # FLOP/byte
     copy,  # GB/s
     peak,  # TFLOP/s
 ) -> float:  # TFLOP/s
@@ -23,12 +23,12 @@ def attainable(
     return min(peak, intensity * copy / 1000)
 
 
-# It is given as numbers, or counted. A `Timing` knows both. The simulator's trace knows the bytes: 32 for
-# each sector that the kernel asks for. It has no caches, so that is the traffic between the SMs and the L2;
-# what the memory behind it sees is less where blocks share data. Nsight Compute knows all, the memory's own
+# The work is given as values, or counted. A `Timing` has both. The simulator's trace has the bytes: 32 per
+# sector that the kernel requests. It has no caches, so that is the traffic between the SMs and the L2;
+# the traffic of DRAM is less if blocks share data. Nsight Compute reports all, the DRAM
 # bytes included: an addition and a multiplication count as one operation, a fused multiply-add as two, and
 # the tensor cores count their own.
-Work = namedtuple('Work', 'flops bytes seconds')  # of one call; seconds: None if nobody timed it
+Work = namedtuple('Work', 'flops bytes seconds')  # of one call; seconds: None if it was not timed
 _OPS = {'add': 1, 'mul': 1, 'fma': 2}
 
 
@@ -72,12 +72,12 @@ def _work(x):
     return Work(*x, *[None] * (3 - len(x)))
 
 
-# `tflops` and `share` are None where nobody timed; `limit` is TFLOP/s under the roof.
+# `tflops` and `share` are None if the kernel was not timed; `limit` is TFLOP/s under the roof.
 Point = namedtuple('Point', 'name intensity tflops limit share bound')
 
 
 def point(name, work, copy, peak) -> Point:
-    "Where a kernel stands under the roof; `ValueError` names one whose work is not known"
+    "The position of a kernel under the roof; `ValueError` names a kernel whose work is not known"
     if not work.flops or not work.bytes:
         lacks = 'flops' if not work.flops else 'bytes'
         raise ValueError(
@@ -90,13 +90,13 @@ def point(name, work, copy, peak) -> Point:
 
 
 class Roofline:
-    "Kernels under the measured roof: shows itself as a picture; `points` are the numbers"
+    "Kernels under the measured roof: shows itself as a picture; `points` are its values"
 
     def __init__(self, points, roof, peak):
         self.points, self.roof, self.peak = points, roof, peak
 
     def plain(self) -> dict:
-        "The numbers as JSON can hold them, for a recording"
+        "The values in a form for JSON, for a recording"
         return dict(points=[list(p) for p in self.points], roof=dict(self.roof), peak=self.peak)
 
     @classmethod
@@ -112,7 +112,7 @@ class Roofline:
         return dict(copy=found['copy'], peak=found[self.peak]) if self.peak in found else {}
 
     def promised(self, p) -> float:  # p: a `Point`
-        "The share that a kernel reached of what the data sheet allows at its intensity; None if that is not known"
+        "The fraction that a kernel reached of what the data sheet allows at its intensity; None if that is not known"
         return p.tflops / attainable(p.intensity, **self.sheet) if p.tflops and self.sheet else None
 
     @property
@@ -122,7 +122,7 @@ class Roofline:
         return ['kernel', 'FLOP a byte', 'reached', 'the roof there', 'of the roof', *sheet, 'bound by']
 
     def rows(self) -> list:  # of texts, as `head` names them
-        "The numbers, a row for each kernel"
+        "The values, one row per kernel"
         return [self._row(p) for p in self.points]
 
     def _row(self, p):
@@ -135,7 +135,7 @@ class Roofline:
 
     @property
     def table(self) -> str:
-        "The numbers as a small HTML table"
+        "The values as a small HTML table"
         return self._table(title=self.roof.mark)._repr_html_()
 
     def __repr__(self):
@@ -175,7 +175,7 @@ class Roofline:
 
     @staticmethod
     def _mark(ax, p):
-        "One kernel under the roof; one that nobody timed is a dash on it"
+        "One kernel under the roof; a kernel without a time is a dash on the roof"
         at, how = (p.intensity, p.tflops or p.limit), dict(marker='o', ms=7) if p.tflops else dict(marker='|', ms=12)
         if p.tflops:
             ax.plot([p.intensity] * 2, [p.tflops, p.limit], color='grey', lw=0.8, ls=':')

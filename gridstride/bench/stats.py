@@ -1,4 +1,4 @@
-"""What many measurements of one thing say: a median, how well it is known, and the reasons to doubt it.
+"""Statistics of repeated measurements: a median, its confidence interval, and warnings.
 
 Times of a kernel are not spread like a bell: nothing makes a run much faster than usual, many things make
 it slower. So everything on this page counts ranks and never squares: medians and quartiles.
@@ -10,7 +10,7 @@ from math import sqrt
 import numpy as np
 
 
-# Sort n times. The true median lies between the r-th from below and the r-th from above, unless fewer than r
+# Sort n times. The true median is between the r-th from below and the r-th from above, unless fewer than r
 # of the n fell on one side of it. Each time falls on either side like a coin, so that is a question about n
 # tosses of a coin, and about 1.96 standard deviations of them: the sign test's interval (Conover, *Practical
 # Nonparametric Statistics*, "confidence interval for a quantile"). It asks nothing of how the times are
@@ -25,11 +25,11 @@ def interval(times) -> tuple:  # (low, high), in the unit of `times`
 # For any number of times from eight up, the coin says that this holds 95 times in 100, or a little more.
 #
 # `spread` is the distance between the quartiles, and `drift` compares the last third of the runs with the
-# first, both as shares of the median.
+# first, both as fractions of the median.
 Stats = namedtuple('Stats', 'n median low high q1 q3 drift')
 
 
-def summary(times) -> Stats:  # in the unit of `times`; drift: a share
+def summary(times) -> Stats:  # in the unit of `times`; drift: a fraction
     "Median, its interval, quartiles and drift of times in the order in which they were taken"
     t = np.asarray(times, float)
     q1, median, q3 = np.percentile(t, [25, 50, 75])
@@ -39,13 +39,13 @@ def summary(times) -> Stats:  # in the unit of `times`; drift: a share
     return Stats(len(t), *map(float, (median, *interval(t), q1, q3, drift)))
 
 
-def width(s: Stats) -> float:  # a share: .01 is 1%
-    "Half the interval of the median, as a share of the median"
+def width(s: Stats) -> float:  # a fraction: .01 is 1%
+    "Half the interval of the median, as a fraction of the median"
     return (s.high - s.low) / 2 / s.median if s.median else 0.0
 
 
-def spread(s: Stats) -> float:  # a share
-    "The distance between the quartiles, as a share of the median"
+def spread(s: Stats) -> float:  # a fraction
+    "The distance between the quartiles, as a fraction of the median"
     return (s.q3 - s.q1) / s.median if s.median else 0.0
 
 
@@ -70,7 +70,7 @@ def _drifts(times):
 
 
 def doubts(times) -> list:  # of sentences; empty for good measurements
-    "Why the median of `times` should not be trusted as it stands"
+    "The reasons why the median of `times` should not be trusted"
     times = list(times)
     s, res = summary(times), []
     if s.n < RUNS:

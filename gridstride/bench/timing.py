@@ -1,6 +1,6 @@
-"""`bench`: is it right, how long does it take, how much of what this machine can do is that.
+"""`bench`: is the result right, how long does the call take, what fraction of this machine's ceilings does it reach.
 
-And why you should doubt it."""
+And warnings about the measurement."""
 
 import inspect
 from dataclasses import dataclass, field
@@ -34,7 +34,7 @@ def rate_text(gbs=None, tflops=None) -> str:
     return ', '.join(f'{number(v)} {unit}' for v, unit in ((gbs, 'GB/s'), (tflops, 'TFLOP/s')) if v is not None)
 
 
-# A wrong kernel can be as fast as it likes, so the result comes first. `check` is what it should be (then
+# The speed of a wrong kernel means nothing, so the result is checked first. `check` is what it should be (then
 # `utils.check` judges), a function that is given the result and raises, or a reference that is called with
 # the same arguments.
 #
@@ -60,7 +60,7 @@ def _maker(x):
 
 
 def _takes(f, n):
-    "Whether `f` can be called with `n` arguments; None if it is not Python and does not tell"
+    "Whether `f` can be called with `n` arguments; None if it is not Python and has no signature"
     try:
         inspect.signature(f).bind(*[None] * n)
     except TypeError:
@@ -126,19 +126,19 @@ def _constant(a):
 
 
 def input_doubts(args, out=None):
-    "A sentence for each argument that says too little about real data"
+    "One sentence per argument whose values are not like real data"
     flat = [(i, a.reshape(-1)[0].item()) for i, a in enumerate(args, 1) if a is not out and _constant(a)]
     why = 'constants flatter a kernel (and if it is an output, name it with out=)'
     return [f'argument {i} is {v:g} everywhere: {why}' for i, v in flat]
 
 
 NAMES = {'float32': 'fp32', 'float16': 'fp16', 'bfloat16': 'bf16', 'float64': 'fp64'}
-BEYOND = 1.1  # a share of a ceiling above this can only be a mistake in counting
+BEYOND = 1.1  # a fraction of a ceiling above this can only be a mistake in counting
 
 
 @dataclass(repr=False)
 class Timing:
-    "Times of a function and what they mean; prints as one line, and a line for each doubt"
+    "Times of a function and what they mean; prints as one line, and one line per warning"
 
     name: str
     times: list  # seconds, in the order in which they were taken
@@ -151,7 +151,7 @@ class Timing:
     row: float = None  # seconds a call on the wall clock, many in a row: for short kernels
     graph: float = None  # seconds a call within a CUDA graph: likewise
     states: list = field(default_factory=list)  # of `clocks.State`: the GPU while it was timed
-    more: list = field(default_factory=list)  # doubts that do not come from the times
+    more: list = field(default_factory=list)  # warnings that do not come from the times
 
     @cached_property
     def stats(self) -> Stats:
@@ -191,7 +191,7 @@ class Timing:
         return doubts(self.times) + clocks.clock_doubts(self.states) + beyond + self.more
 
     def parts(self) -> list:
-        "(what, text) of all there is to say, but the doubts"
+        "(what, text) of everything except the warnings"
         s = self.stats
         res = [('median', time_text(s.median)), ('quartiles', f'{time_text(s.q1)} to {time_text(s.q3)}')]
         if self.bytes or self.flops:
@@ -207,7 +207,7 @@ class Timing:
         return [*res, ('runs', f"{s.n}, {self.device}{'' if self.gpu else ': no GPU time'}")]
 
     def line(self) -> str:
-        "All in one line, but the doubts"
+        "Everything except the warnings, in one line"
         p = dict(self.parts())
         what = ''.join(f', {p[k]}' for k in ('rate', 'share') if k in p)
         more = ''.join(f', {p[k]} {k}' for k in ('in a row', 'in a CUDA graph') if k in p)
@@ -265,7 +265,7 @@ def roof_for(clock, flops, bytes):
 
 
 def unseen_doubts(clock, checks) -> list:  # of sentences
-    "Doubts about what was not looked at"
+    "Warnings about what was not checked"
     why = getattr(getattr(clock, 'sensors', None), 'why', None)
     unchecked = [] if checks else ['the result was not checked: give check=']
     late = 'the GPU came to each run before it was queued, so times may hold what the CPU takes: does it wait for it?'
@@ -282,7 +282,7 @@ def need_function(fn, tool, name=''):
 
 def bench(
     fn,  # what to time
-    *args,  # what to call it with: what it works on, so that its type and place are known
+    *args,  # its arguments: what it works on, so that their types and devices are known
     check=None,  # what it should be: an array, a function of the result that raises, or a reference that takes `args`
     out=None,  # the array that `fn` writes, if it does not return one
     flops=None,  # floating-point operations of a call

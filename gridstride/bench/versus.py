@@ -1,9 +1,9 @@
-"""`compare`: several ways to do one thing, timed in turns in one run, with ratios to a baseline, over sizes if asked.
+"""`compare`: several candidates for one job, timed interleaved in one run, with ratios to a baseline, also over sizes.
 
-Two timings from two moments compare two moments as well: a warmer GPU, another program beside it. So the
+Two timings from two moments compare two moments as well: a warmer GPU, another program that runs too. So the
 candidates take turns, a batch each, and what is compared is the batches of one round. The ratio of a round
 does not know how warm it was; the median over the rounds is the ratio that is reported, with the interval
-in which it lies with 95% confidence.
+that contains it with 95% confidence.
 """
 
 import io
@@ -35,10 +35,10 @@ ROUNDS = 11  # at least: fewer give no interval worth the name
 def turns(
     clock,  # what to time with
     calls,  # name -> function, called with nothing
-    seconds=2.0,  # to measure for at most, for each
-    least=limits.LEAST,  # to measure for even where all is steady, for each
-) -> dict:  # name -> list of one list of seconds for each round
-    "Time functions in turns; each round begins with another one of them"
+    seconds=2.0,  # to measure for at most, per candidate
+    least=limits.LEAST,  # to measure for even if all is steady, per candidate
+) -> dict:  # name -> list of one list of seconds per round
+    "Time functions interleaved; each round begins with the next of them"
     # short batches: a round should know one state of the machine, and there should be some rounds
     batch = min(limits.BATCH / 5, seconds / ROUNDS)
     n = {k: limits.warm_up(clock, f, seconds, batch) for k, f in calls.items()}
@@ -59,7 +59,7 @@ def ratio(base, other) -> tuple:  # (median, low, high): above 1, `other` is fas
     return s.median, s.low, s.high
 
 
-# A machine that becomes slower all the time shows what the turns are for: the times drift, the ratio stands.
+# A machine that becomes slower all the time shows why timings are interleaved: the times drift, the ratio stays.
 _HEAD = ('<', '<median', '<in a graph', '<rate', '<share', '<speed')
 
 
@@ -93,7 +93,7 @@ class Comparison:
 
     @property
     def doubts(self):  # (name, sentence)
-        "The doubts about each candidate"
+        "The warnings about each candidate"
         return [(k, d) for k, t in self.timings.items() for d in t.doubts]
 
     def _where(self):
@@ -148,12 +148,12 @@ def compare(
     flops=None,  # operations of a call; with `sizes`, may be a function of the size
     bytes=None,  # bytes that a call must move, likewise
     flush=True,  # overwrite the GPU's L2 before each run? 'read': fill it by reading, and so leave it clean
-    seconds=2.0,  # to measure for at most, for each
+    seconds=2.0,  # to measure for at most, per candidate
     peak=None,  # the ceiling for `flops`
     clock=None,  # what to time with
     roof=None,  # the ceilings
 ):  # a `Comparison`; with `sizes`, a `Sweep`
-    "Check every candidate, then time them in turns"
+    "Check every candidate, then time them interleaved"
     if not isinstance(fns, dict) or not fns:
         raise TypeError("compare takes what it compares by name: compare({'mine': f, 'torch': g}, x)")
     for name, fn in fns.items():
@@ -192,7 +192,7 @@ class Sweep(list):
         return 'seconds', lambda s, o: s, None
 
     def plot(self, ax=None):
-        "A line for each candidate over the sizes; returns the axes"
+        "One line per candidate over the sizes; returns the axes"
         with plots.styled():
             return self._draw(ax)
 

@@ -1,6 +1,6 @@
-"""Where things lie: CuTe's shape:stride layouts, swizzles, Triton's linear layouts, and what reading them costs.
+"""Layouts in memory: CuTe's shape:stride layouts, swizzles, Triton's linear layouts, and the cost of accessing them.
 
-The modules: `strided` (CuTe's), `linear` (Triton's), `access` (what a warp pays for a tile that lies so)."""
+The modules: `strided` (CuTe's), `linear` (Triton's), `access` (the cost of a warp's access to a tile)."""
 
 from .access import Cost, cost, picture, walk
 from .linear import Linear

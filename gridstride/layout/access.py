@@ -1,4 +1,4 @@
-"""What a warp pays for reading a tile that lies as a layout says, and pictures of it."""
+"""The cost of a warp's access to a tile with a given layout, and pictures of it."""
 
 from typing import NamedTuple
 
@@ -10,7 +10,7 @@ __all__ = ['Cost', 'cost', 'walk', 'picture']
 
 
 class Cost(NamedTuple):
-    "What requests of a warp cost"
+    "The cost of a warp's requests"
 
     requests: int  # instructions of a warp
     wavefronts: int  # passes of shared memory that they need
@@ -24,18 +24,18 @@ class Cost(NamedTuple):
 
 
 def _offset(layout, coordinate):
-    "Of a layout of any kind: those with names give one number, or a dict of one"
+    "The offset by a layout of any kind: one with names returns an integer, or a dict of one"
     found = layout(*coordinate)
     return np.asarray(next(iter(found.values())) if isinstance(found, dict) else found)
 
 
 def cost(
     layout,  # a `Layout`, a `Swizzled`, or any function of coordinates that gives an offset in elements
-    *coordinate,  # for each mode, what each lane asks for: arrays whose last axis is the lanes, others are requests
+    *coordinate,  # per mode, the coordinate of each lane: arrays whose last axis is the lanes, the others are requests
     size=4,  # bytes of an element
-    vector=1,  # elements that a lane reads at once, from the offset on
+    vector=1,  # elements that a lane reads at once, starting at the offset
 ) -> Cost:
-    "What it costs when each lane reads the element at its coordinate"
+    "The cost of a request in which each lane reads the element at its coordinate"
     if size * vector not in (1, 2, 4, 8, 16):
         raise ValueError(f'a lane reads 1, 2, 4, 8 or 16 bytes at once, not {vector} times {size}')
     places = _offset(layout, np.broadcast_arrays(*map(np.asarray, coordinate))) * size
@@ -80,12 +80,12 @@ def walk(
 def picture(
     layout,  # two modes: rows and columns
     size=4,  # bytes of an element
-    show='bank',  # what stands in a cell: 'bank' or 'offset'; the colour is the bank's, four banks share one
+    show='bank',  # what a cell shows: 'bank' or 'offset'; the colour is the bank's, four banks share one
     mark=None,  # (rows, columns) of a request: a red frame around what its lanes read
     title=None,  # above it
     cell=26,  # pixels
 ) -> draw.Panel:
-    "A tile as it lies in shared memory: which of the 32 banks each element is in"
+    "A picture of a tile in shared memory: which of the 32 banks each element is in"
     if show not in ('bank', 'offset'):
         raise ValueError(f"show is 'bank' or 'offset', not {show!r}")
     offsets = layout.offsets()

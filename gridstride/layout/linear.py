@@ -1,7 +1,7 @@
-"""Triton's linear layouts: functions on the bits of an index, linear over GF(2), the numbers 0 and 1 with xor as sum.
+"""Triton's linear layouts: functions on the bits of an index, linear over GF(2): 0 and 1 with xor as their sum.
 
-Every size is a power of two. A layout says where each single bit of its inputs goes; where several bits are set, their
-places are xor-ed. `{'lane': [(0, 1), (0, 2), (1, 0)]}` sends lane 1 to column 1, lane 2 to column 2, lane 4 to row 1,
+Every size is a power of two. A layout maps each single bit of its inputs to a position; for several set bits the positions
+are xor-ed. `{'lane': [(0, 1), (0, 2), (1, 0)]}` maps lane 1 to column 1, lane 2 to column 2, lane 4 to row 1,
 and so lane 6 = 4 + 2 to row 1, column 2. Tiles of registers, swizzled shared memory and the fragments of a tensor core
 are all of this form, so that one little algebra (products, composition, inverse) serves them all.
 """
@@ -24,8 +24,8 @@ class Linear:
 
     def __init__(
         self,
-        bases,  # for each input by name: where its bits 1, 2, 4, ... go, a tuple of numbers each
-        out,  # for each output by name: its size, a power of two
+        bases,  # input name -> the positions of its bits 1, 2, 4, ..., a tuple of integers each
+        out,  # output name -> its size, a power of two
     ):
         self.out = {k: int(n) for k, n in out.items()}
         for name, n in self.out.items():
@@ -92,7 +92,7 @@ class Linear:
 
     @property
     def matrix(self) -> np.ndarray:
-        "Zeros and ones: a column for each bit of the inputs, a row for each bit of the outputs, lowest first"
+        "A matrix of zeros and ones: one column per bit of the inputs, one row per bit of the outputs, lowest first"
         places = [p for v in self.bases.values() for p in v]
         widths = [_bits(n, 'a size') for n in self.out.values()]
         rows = [[o[i] >> b & 1 for o in places] for i, w in enumerate(widths) for b in range(w)]
@@ -100,17 +100,17 @@ class Linear:
 
     @property
     def rank(self) -> int:
-        "How many bits of the outputs can be told apart: 2**rank places are reached"
+        "The rank of the matrix: the layout reaches 2**rank positions"
         return _reduced(self.matrix)[1]
 
     @property
     def is_injective(self) -> bool:
-        "Does every index have a place of its own?"
+        "Does every index have a position of its own?"
         return self.rank == self.matrix.shape[1]
 
     @property
     def is_surjective(self) -> bool:
-        "Is every place reached?"
+        "Does the layout reach every position?"
         return self.rank == self.matrix.shape[0]
 
     # What it does
@@ -150,7 +150,7 @@ class Linear:
         )
 
     def invert(self):
-        "The way back: from the outputs to the inputs; only if each place is reached exactly once"
+        "The inverse, from the outputs to the inputs; it exists only if the layout reaches each position exactly once"
         if not (self.is_injective and self.is_surjective):
             indices, places = prod(self.sizes.values()), prod(self.out.values())
             raise ValueError(f'no inverse: {indices} indices reach {1 << self.rank} of {places} places')
@@ -182,7 +182,7 @@ def _reduced(m):
 
 
 def _numbers(bits, sizes):
-    "A column of bits as one number for each name"
+    "A column of bits as one integer per name"
     res, at = [], 0
     for n in sizes.values():
         width = _bits(n, 'a size')

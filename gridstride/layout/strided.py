@@ -1,4 +1,4 @@
-"""CuTe's layouts: a shape and a stride for each of its modes, and the algebra on them.
+"""CuTe's layouts: a shape and a stride per mode, and the algebra on them.
 
 A layout is a function from coordinates to an offset: `Layout((4, 8), (1, 4))` puts (i, j) at `i + 4*j`. Shapes nest:
 `Layout(((2, 2), 8), ((1, 16), 2))` has two modes, of which the first is itself walked in two steps. A plain number is a
@@ -6,7 +6,7 @@ coordinate, too: it counts through the shape, leftmost mode first. All sizes and
 Written as text a layout is `shape:stride`, which `Layout` reads: `Layout('((2,2),8):((1,16),2)')`.
 
 The algebra is that of NVIDIA's CUTLASS (its documents call it CuTe): `compose`, `coalesce`, `complement`, `divide` and
-`product` give layouts again, and where no layout can be the answer, they say which numbers do not divide.
+`product` return layouts, and raise an error that names the sizes that do not divide if no layout is the answer.
 """
 
 import ast
@@ -21,14 +21,14 @@ __all__ = ['Layout', 'Swizzle', 'Swizzled']
 
 
 def _is_tree(x, least):
-    "Is `x` a whole number of at least `least`, or a tuple of such trees?"
+    "Is `x` an integer of at least `least`, or a tuple of such trees?"
     if isinstance(x, tuple):
         return bool(x) and all(_is_tree(o, least) for o in x)
     return isinstance(x, int) and not isinstance(x, bool) and x >= least
 
 
 def _tree(x):
-    "Lists as tuples, NumPy's numbers as Python's"
+    "Lists as tuples, NumPy's integers as Python's"
     return tuple(map(_tree, x)) if isinstance(x, (tuple, list)) else int(x) if isinstance(x, np.integer) else x
 
 
@@ -70,7 +70,7 @@ class Layout:
     def __init__(
         self,
         shape,  # sizes: a number, a tuple that may nest, or the whole layout as text
-        stride=None,  # a tree like `shape`'s; by default the leftmost mode lies densest
+        stride=None,  # a tree like `shape`'s; by default the leftmost mode is contiguous
     ):
         if isinstance(shape, str):
             if stride is not None:
@@ -90,7 +90,7 @@ class Layout:
 
     @classmethod
     def row_major(cls, *shape):
-        "The rightmost mode lies densest, as in C and NumPy: `Layout.row_major(4, 8)` is (4,8):(8,1)"
+        "The rightmost mode is contiguous, as in C and NumPy: `Layout.row_major(4, 8)` is (4,8):(8,1)"
         sizes = _leaves(_tree(shape))
         strides = list(accumulate([1, *reversed(sizes)], mul))[: len(sizes)][::-1]
         return cls(shape, _like(_tree(shape), iter(strides)))
@@ -132,13 +132,13 @@ class Layout:
 
     @property
     def cosize(self) -> int:
-        "One more than the largest offset: the room that the layout needs"
+        "One more than the largest offset: the elements of memory that the layout needs"
         return 1 + sum((n - 1) * d for n, d in self.flat)
 
     # What it does
 
     def __call__(self, *coordinate) -> int:
-        "The offset of a coordinate: a number, or one number or tuple for each mode; arrays of numbers serve, too"
+        "The offset of a coordinate: one integer, or one integer or tuple per mode; arrays of integers work, too"
         if len(coordinate) == 1:
             (coordinate,) = coordinate
         return _offset(coordinate, self.shape, self.stride)
@@ -150,7 +150,7 @@ class Layout:
 
     @property
     def is_injective(self) -> bool:
-        "Does every coordinate have a place of its own?"
+        "Does every coordinate have an offset of its own?"
         return len(np.unique(self.offsets())) == self.size
 
     # The algebra
@@ -168,7 +168,7 @@ class Layout:
         return _of_flat(modes)
 
     def compose(self, other):
-        "`self(other(i))`, as a layout in the shape of `other`: a layout, a size, or one of these for each mode"
+        "`self(other(i))`, as a layout in the shape of `other`: a layout, a size, or one of these per mode"
         if isinstance(other, int):
             other = Layout(other)
         if isinstance(other, (tuple, list)):
@@ -195,7 +195,7 @@ class Layout:
         return _of_flat(modes).coalesce()
 
     def divide(self, tile):
-        "Two modes: inside of a tile, and which tile; `tile` is a layout or a size, or one of these for each mode"
+        "Two modes: inside a tile, and which tile; `tile` is a layout or a size, or one of these per mode"
         if isinstance(tile, int):
             tile = Layout(tile)
         if isinstance(tile, (tuple, list)):
@@ -203,12 +203,12 @@ class Layout:
         return self.compose(Layout.of(tile, tile.complement(self.size)))
 
     def tiles(self, tile):
-        "`divide` by mode, gathered: the first mode walks inside of a tile, the second from tile to tile"
+        "`divide` by mode, gathered: the first mode walks inside a tile, the second from tile to tile"
         inside, which = zip(*self.divide(tuple(tile)))
         return Layout.of(Layout.of(*inside), Layout.of(*which))
 
     def product(self, tile):
-        "Two modes: `self`, and copies of it that lie as `tile` says"
+        "Two modes: `self`, and copies of it in the layout `tile`"
         if isinstance(tile, int):
             tile = Layout(tile)
         return Layout.of(self, self.complement(self.size * tile.cosize).compose(tile))

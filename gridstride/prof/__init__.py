@@ -1,6 +1,6 @@
 """PyTorch's profiler, Nsight Compute and Proton, as tables and pictures in the notebook.
 
-One module for each profiler: `trace` (PyTorch's), `counters` (Nsight Compute), `tree` (Proton). Beneath them: `show`
+One module per profiler: `trace` (PyTorch's), `counters` (Nsight Compute), `tree` (Proton). Beneath them: `show`
 (tables, rates, names of kernels), `strip` (time from left to right), `carry` (a notebook's function taken into a
 program of its own, which Nsight Compute and Proton start).
 """

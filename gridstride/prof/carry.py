@@ -4,8 +4,8 @@ Nsight Compute profiles a process from its start, so a kernel that lives in a no
 moves is source: the statements of the notebook, or of the file, that the function depends on, in their
 order, and nothing else. Arguments travel as they are.
 
-What this does not see: a value changed by a method (`x.fill_(1)`), and names that a magic made. A `setup`
-takes the place of looking, where that matters.
+What this does not see: a value changed by a method (`x.fill_(1)`), and names that a magic made. Pass a
+`setup` where that matters.
 """
 
 import ast
@@ -26,7 +26,7 @@ from types import ModuleType
 # read when they are called (`later`), and which it makes.
 Statement = namedtuple('Statement', 'text makes now later node')
 
-# Scopes of their own that run where they stand; for newer Pythons they are none.
+# Scopes of their own that run where they are written; newer Pythons have none.
 _AT_ONCE = {'listcomp', 'setcomp', 'dictcomp', 'genexpr'}
 _COMPREHENSIONS = (ast.ListComp, ast.SetComp, ast.DictComp, ast.GeneratorExp)
 
@@ -121,7 +121,7 @@ def _maker(program, name, before):
 
 
 def _follow(program, name, before, later, keep, missing):
-    """Keep what makes `name` before a place in the program, with settings on it; what that needs: (name, before where,
+    """Keep what makes `name` before a position in the program, with settings on it; returns (name, before where,
     only when called?)"""
     end, i = len(program), _maker(program, name, before)
     if i is None and later and before < end:
@@ -159,7 +159,7 @@ def _last(kept):
 # In a notebook the program is what the cells have run, in the order in which they ran. In a script it is the
 # file. A function of an imported module needs no more than the import.
 def _cells():
-    "The cells that this notebook has run; None outside of one"
+    "The cells that this notebook has run; None outside a notebook"
     shell = sys.modules['IPython'].get_ipython() if 'IPython' in sys.modules else None
     return list(shell.user_ns.get('In', [])) if shell else None
 

@@ -27,9 +27,9 @@ from ..tables import Named, Share, Table
 
 # Each row is a metric of a section, or a rule's advice. Sections come under their full name in the rows of
 # metrics, and under a short one in those of rules; a rule belongs to the section above it. What the program
-# printed may stand around the table, and newer versions have columns that older ones lack.
+# printed may be around the table, and newer versions have columns that older ones lack.
 Metric = namedtuple('Metric', 'name value unit')  # value: a number, or a text where there is none
-# kind: 'OPT', 'INF' or 'WRN'; speedup: a share of the time, or None; scope: 'global' or 'local'.
+# kind: 'OPT', 'INF' or 'WRN'; speedup: a fraction of the time, or None; scope: 'global' or 'local'.
 Rule = namedtuple('Rule', 'section name kind text speedup scope')
 Line = namedtuple('Line', 'number text samples counters', defaults=({},))
 
@@ -131,7 +131,7 @@ def details(
 
 
 def _rule(r, section):
-    "The advice in a row; before version 2023 the speed-up stood in the text"
+    "The advice in a row; before version 2023 the text contained the speedup"
     text, gain, scope = r['Rule Description'], r.get('Estimated Speedup') or '', r.get('Estimated Speedup Type') or ''
     if not gain and (m := re.search(r'(?:estimated|Est\.)( local)? speedup:? (?:of )?([\d.]+)', text, re.I)):
         gain, scope = m[2], 'local' if m[1] else 'global'
@@ -197,7 +197,7 @@ def _unmark(text):
     return re.sub(r'@(?:url|section):([^:@]*)(?::[^@]*)?@', r'\1', text)
 
 
-# What a rule says of itself: nothing that a kernel could mend.
+# Notes of a rule about itself: nothing that a change of the kernel could fix.
 _UNASKED = re.compile('optional metric .* could not be found')
 
 
@@ -245,9 +245,9 @@ def _stall(l):
 
 def source_table(
     k,  # a `Kernel`
-    least=0.005,  # the share of the samples below which a line is left out
+    least=0.005,  # the fraction of the samples below which a line is left out
 ) -> Table:
-    "Lines of the source with their share of the samples, what they waited for, and what they wasted"
+    "Lines of the source with their fraction of the samples, what they waited for, and what they wasted"
     total = sum(l.samples for l in k.lines) or 1
     extra = {n: o for n, o in _EXCESS.items() if any(_number(l, n) for l in k.lines)}
 
@@ -297,7 +297,7 @@ class Ncu:
         return f'{brief(short(k.name))}{where}{took}'
 
     def _tables(self, k):
-        "(advice and source, a table for each section)"
+        "(advice and source, one table per section)"
         first = [advice(k)] if any(r.kind != 'INF' for r in k.rules) else []
         if k.lines:
             first.append(source_table(k))
@@ -434,7 +434,7 @@ def _text(what):
 
 
 def _compile(path, folder):
-    "The program that nvcc makes of a source, with the numbers of its lines"
+    "The program that nvcc compiles from a source, with line information"
     places = ('/usr/local/cuda/bin/nvcc', '/opt/cuda/bin/nvcc')
     nvcc = shutil.which('nvcc') or next((p for p in places if os.access(p, os.X_OK)), None)
     if not nvcc:
@@ -464,8 +464,8 @@ def command(ncu, report, target, sections, metrics, with_lines, only_marked, ker
     return res + [str(o) for k, v in asked.items() if v for o in (k, v)] + target
 
 
-# What may go wrong is told apart: what this machine cannot do (`Unavailable`, and a recording takes its
-# place), and what the reader can mend.
+# Two kinds of errors: what this machine cannot do (`Unavailable`, and a recording is shown instead), and what the
+# reader can fix.
 _PERMIT = (
     "the driver keeps the GPU's counters for administrators (ERR_NVGPUCTRPERM). An administrator can open them: "
     'echo "options nvidia NVreg_RestrictProfilingToAdminUsers=0" | sudo tee /etc/modprobe.d/nvidia-counters.conf, '
@@ -510,7 +510,7 @@ def _tail(said, most=12):
 
 # The report is read page by page. What the function does to its arguments stays in the other process.
 def _run(cmd, seconds, **more):
-    "(what a command printed, its exit status); C's locale, so that numbers have points"
+    "(what a command printed, its exit status); C's locale, so that decimals have points"
     env = {**os.environ, **more, 'LC_ALL': 'C', 'PYTHONPATH': search_path(), 'GRIDSTRIDE_UNDER_NCU': '1'}
     out = dict(stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors='replace')
     try:
@@ -522,7 +522,7 @@ def _run(cmd, seconds, **more):
 
 
 def _unknown_metrics(kernels, metrics):
-    "A doubt for each metric that ncu could not read"
+    "One warning per metric that ncu could not read"
     read = {n for k in kernels for n, m in k.raw.items() if isinstance(m.value, (int, float))}
     unknown = [m for m in metrics if m not in read and m not in ROOFLINE]
     return [f'ncu does not know the metric {m}, or cannot read it on this GPU' for m in unknown]
@@ -569,7 +569,7 @@ def _literals(source):
 
 
 def _complete_lines(k, literals, numbered):
-    "A kernel's lines with a text also where only the program had it, and numbers only where they are the reader's"
+    "A kernel's lines with their text, even if only the program had it, and line numbers only if they are the reader's"
     own = [t.splitlines() for t in literals if re.search(rf'\b{re.escape(short(k.name))}\s*\(', t)]
 
     def text(l):
@@ -612,7 +612,7 @@ def ncu(
     *args,  # for the function; for a script, what its command line has
     sections=SECTIONS,  # names of sections, or of one set: 'basic', 'detailed', 'full', 'roofline'
     metrics=(),  # more metrics under ncu's names, such as 'dram__bytes.sum'
-    lines=False,  # count for each line of the source, too?
+    lines=False,  # count per line of the source, too?
     kernel=None,  # a regular expression: only kernels with such names
     skip=0,  # leave out so many launches,
     count=None,  # and measure so many; None: all

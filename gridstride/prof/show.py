@@ -28,7 +28,7 @@ def si(
 
 # The name of a C++ kernel may take a line of its own for the types of its arguments. What is kept is the
 # function's name; `Kernel2<cutlass_80_...>` says nothing before its bracket, so there the first thing in it
-# is kept. Proton gives the linker's name, where each part stands behind its length.
+# is kept. Proton gives the linker's name, in which each part follows its length.
 _WRAPPERS = {'Kernel', 'Kernel2', 'device_kernel'}
 
 

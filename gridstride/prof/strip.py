@@ -1,4 +1,4 @@
-"""Time from left to right, as a strip that fits the notebook: a row for each thread, stream or warp."""
+"""Time from left to right, as a strip that fits the notebook: one row per thread, stream or warp."""
 
 import math
 from collections import namedtuple
@@ -8,12 +8,12 @@ from ..draw import INK, LINE, PALETTE, Panel, svg_rect, svg_text
 from .show import si
 
 
-# Marks stand at 1, 2 or 5 times a power of ten, and there are at most `most` of them.
+# Marks are at 1, 2 or 5 times a power of ten, and there are at most `most` of them.
 def ticks(
     span: float,  # length of the axis
     most=8,
 ) -> list:  # from 0 on
-    "Round numbers along an axis"
+    "Round values along an axis"
     if span <= 0:
         return [0.0]
     base = 10 ** math.floor(math.log10(span / most))
@@ -22,7 +22,7 @@ def ticks(
 
 
 # A box that would be thinner than half a pixel is left out where its neighbour on the left already shows ink;
-# so a trace of a hundred thousand kernels is still a small picture. A name is written where there is room,
+# so a trace of a hundred thousand kernels is still a small picture. A name is written if it fits,
 # and shows when the pointer rests on a box.
 OTHER = '#e4e7eb'
 # `start` and `end` are in seconds, or another unit; `full` is what shows under the pointer.
@@ -99,5 +99,5 @@ def strip(
 
 
 def colors(names) -> dict:  # name -> '#rrggbb'
-    "A colour for each of the first eight names; the others are grey"
+    "One colour per name for the first eight; the others are grey"
     return {n: (PALETTE[i] if i < len(PALETTE) else OTHER) for i, n in enumerate(names)}

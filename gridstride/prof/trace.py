@@ -68,7 +68,7 @@ class Span:
 
 
 def _nest(spans):
-    "Tell each CPU span its parent, its depth and how much its inner operators take"
+    "Set the parent of each CPU span, its depth and the time of its inner operators"
     stack = []
     for s in sorted(spans, key=lambda s: (s.start, -s.end)):
         while stack and stack[-1].end <= s.start:
@@ -102,7 +102,7 @@ def spans(
     return res
 
 
-# One row for each operator, and under it the kernels that it launched. What was launched by none, as a Triton
+# One row per operator, and under it the kernels that it launched. What was launched by none, as a Triton
 # or Numba kernel is, has a row of its own.
 _STEP = re.compile(r'ProfilerStep#\d+')
 _WAITS = re.compile(r'Synchronize|cudaMemcpy$')
@@ -173,7 +173,7 @@ def _rows(found, gpu, most, color):
     return rows
 
 
-# Beside the table stands how busy the GPU was in the steps, which is the first thing to look at: kernels need
+# Next to the table is how busy the GPU was in the steps, which is the first thing to look at: kernels need
 # not be made faster while the GPU waits for the CPU to launch them.
 def _busy(every, start, end):
     "Seconds between `start` and `end` in which something ran on a GPU"
@@ -273,7 +273,7 @@ def _overlaps(s, start, end):
 
 
 def _thread_rows(every, start, end, color, deepest=3):
-    "Rows for each CPU thread, an operator's inner ones a row lower; (rows, index of the lowest row by thread)"
+    "The rows of each CPU thread, an operator's inner ones a row lower; (rows, index of the lowest row by thread)"
     rows, lowest = [], {}
 
     def box(s):
@@ -292,7 +292,7 @@ def _thread_rows(every, start, end, color, deepest=3):
 
 
 def _stream_rows(gpu, color):
-    "A row for each stream that has something to do"
+    "One row per stream that has work"
     many = len({s.device for s in gpu}) > 1
 
     def name(s):

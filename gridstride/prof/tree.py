@@ -1,4 +1,4 @@
-"""Proton, Triton's profiler: scopes with the time and the rates of their kernels, and a timeline inside of a kernel.
+"""Proton, Triton's profiler: scopes with the time and the rates of their kernels, and a timeline inside a kernel.
 
 A scope is a part of a program that you give a name, and, if you know them, the bytes that it must move and
 the operations that it must do.
@@ -23,8 +23,8 @@ from ..tables import Named, Share, Table
 
 
 # Proton writes a tree as JSON: a frame with its metrics and its children, and then what the GPUs are. Times
-# stand at the kernels; the bytes and operations of a scope are those that it was given, for each time that it
-# was entered, or else those of what is in it. Giving them to a scope and to the kernels inside does not count
+# are stored at the kernels; the bytes and operations of a scope are those that it was given, per entry of the scope,
+# or else those of what is in it. Giving them to a scope and to the kernels inside does not count
 # them twice. The first versions wrote `Time (ns)` and `Count`, later ones `time (ns)` and `count`.
 _UNITS = {'ns': 1e-9, 'us': 1e-6, 'ms': 1e-3, 's': 1.0}
 _HIDDEN = '__proton_launch_metadata'  # what computing the metrics of a launch itself launched
@@ -83,7 +83,7 @@ class Tree:
         return self.data
 
     def table(self) -> Table:
-        "A row for each scope and kernel, deeper ones further to the right"
+        "One row per scope and kernel, deeper ones further to the right"
         head = ['<scope or kernel', 'kernels', 'GPU time', 'share', 'memory', 'arithmetic']
         title, note = f"{si(self.root.seconds, 's')} on the GPU", f'[{self.mark}]' if self.mark else ''
         return Table(head, self._rows(self.root, 0), title=title, note=note)
@@ -110,7 +110,7 @@ class Tree:
         return self.table()._repr_html_()
 
 
-# Where Triton has `triton.profiler.language`, scopes may stand in the kernel itself, and each warp notes its
+# Where Triton has `triton.profiler.language`, scopes may be in the kernel itself, and each warp notes its
 # clock on entering and leaving. Proton's file calls a cycle a nanosecond (a clock of 1000 MHz); here they are
 # cycles again. Each block is drawn from its own start, for only within an SM do clocks agree.
 #
@@ -121,7 +121,7 @@ _WARP = re.compile(r'warp (?P<warp>\d+) \(line (?P<line>\d+)\)')
 
 
 class Timeline:
-    "The scopes inside of a kernel: a strip of the first block, and cycles of each scope over all warps"
+    "The scopes inside a kernel: a strip of the first block, and cycles of each scope over all warps"
 
     def __init__(self, data, mark=''):  # data: the Chrome trace that Proton wrote
         self.data, self.mark, self.marks = data, mark, []
@@ -185,7 +185,7 @@ class Timeline:
         return Picture(drawn, caption=f'Clock cycles from the first mark of the block on.{mark}')
 
     def _warp_rows(self, marks, block):
-        "A row for each line of the source that has a scope; the first names the warp"
+        "One row per line of the source that has a scope; the first names the warp"
         color, zero = colors(self.names), min(m['start'] for m in block)
 
         def box(m):
@@ -203,7 +203,7 @@ class Timeline:
         return {'text/plain': repr(self), 'text/html': f'{self.picture().svg}{self.table()._repr_html_()}'}
 
 
-# `scope` names a part of a program. Outside of a session, and without Triton, it does nothing, so it may stay
+# `scope` names a part of a program. Outside a session, and without Triton, it does nothing, so it may stay
 # in the program.
 _session = None  # the one that is running
 
@@ -224,7 +224,7 @@ def scope(
     name,  # of this part
     flops=None,  # floating-point operations that it does
     bytes=None,  # bytes that it must move to and from the GPU's memory
-    **metrics,  # more numbers to add up
+    **metrics,  # more values to add up
 ):
     "A part of what `proton` profiles"
     given = {k: v for k, v in dict(flops=flops, bytes=bytes, **metrics).items() if v is not None}
@@ -342,7 +342,7 @@ def _profile_elsewhere(fn, args, kwargs, inside, hook):
 def proton(
     fn=None,  # what to profile, after one call that compiles; without it: a session, for `with`
     *args,  # for `fn`, as `kwargs` are
-    inside=False,  # look inside of the kernels, at their own scopes
+    inside=False,  # look inside the kernels, at their own scopes
     hook=True,  # take flops and bytes from a kernel's `launch_metadata`
     record=None,  # the name of a recording, NN_what: shown where Proton cannot run
     **kwargs,

@@ -2,7 +2,7 @@
 `attention` is the ring, `simulate` says what many more of them would do. All of it needs torch, and is looked up
 when it is asked for.
 
-The modules, in the order in which they are read best: `orders` (which rank has which places), `parts` (attention of a
+The modules, in the best order to read them: `orders` (which rank has which positions), `parts` (attention of a
 part of the keys, and the merge of two), `carriers` (how keys come and gradients go), `passes` (the ring), `others`
 (Ulysses, and a tree for one row), `processes` (ranks started from a notebook), `stamps` (who did what when, drawn),
 `model` (the ring without its GPUs).

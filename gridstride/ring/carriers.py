@@ -12,11 +12,11 @@ from .processes import rank_and_ranks, waiting
 from ..cpp.driver import current_stream
 from ..utils import cdiv
 
-_KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both under way
+_KEYS, _SLOPES = 1, 2  # tags: a pair of ranks may have both in flight
 
 
 class _Post:
-    "Messages under way, each with what it is in words, and what arrives"
+    "Messages in flight, each with its description, and what arrives"
 
     def __init__(self, works, names, arriving, patience, on_gpu):
         self.works, self.names, self.arriving, self.patience = works, names, arriving, patience
@@ -74,9 +74,9 @@ class Messages:
         self.have = None
 
 
-# A GPU's copy engines read and write the memory of its neighbours, and its streams wait for numbers in memory, without
+# A GPU's copy engines read and write the memory of its neighbours, and its streams wait for values in memory, without
 # its multiprocessors, which kernels that compute keep all for themselves. A copy within a GPU needs some, and would
-# wait for these kernels: so keys go straight from where they lie to where their neighbour will read them.
+# wait for these kernels: so keys are copied directly from where they are stored to where their neighbour reads them.
 _AT_LEAST = 0  # what a stream waits for: a number as large, or larger
 
 
@@ -145,9 +145,9 @@ class _Shared:
 
 
 class _Copied:
-    """What a neighbour's copy engine is bringing: `hear` lets a stream wait for it, and `watch` gives two numbers in
-    memory, what the neighbour has told and what has to be told, for a kernel that waits by itself; the neighbour tells
-    one more with each of some parts of the heads"""
+    """What a neighbour's copy engine is copying: `hear` makes a stream wait for it. `watch` returns two values for a
+    kernel that waits by itself: the address of the flag that the neighbour sets, and the value to wait for; the
+    neighbour increments the flag after each of some parts of the heads"""
 
     def __init__(self, arriving, hear, watch, parts):
         self.arriving, self.hear, self.watch, self.parts = arriving, hear, watch, parts
@@ -165,9 +165,9 @@ class Copies:
     A kernel that waits for keys keeps the multiprocessors that it has: what a neighbour does before it sends them must
     not wait for these"""
 
-    # Numbers that each rank tells each other one: keys are there, and their place is free; the same of gradients
+    # Flags that each rank sets in each other one: keys have arrived, and their buffer is free; the same for gradients
     _KEYS, _KEYS_FREE, _SLOPES, _SLOPES_FREE = range(4)
-    _NUMBERS = 8  # of a step: so many parts may keys come in, each of which is told
+    _NUMBERS = 8  # of a step: the most parts in which keys are sent, each of which is signalled
 
     def __init__(self):
         self.me, self.ranks = rank_and_ranks()
@@ -185,10 +185,10 @@ class Copies:
         self._free_all()
 
     def _room(self, shape, dtype):
-        "Memory for tensors of a shape: two places for keys and values that come, and two for gradients"
+        "Memory for tensors of a shape: two buffers for keys and values that arrive, and two for gradients"
         if self.shape != (shape, dtype):
             torch.cuda.synchronize()
-            dist.barrier()  # nobody uses the memory of another shape any more
+            dist.barrier()  # no rank uses the memory of another shape any more
             self.shape = shape, dtype
             self.keys, self.slopes = (_Shared((2, 2, *shape), dtype, self.device) for _ in range(2))
             self.arriving = [list(both) for both in self.keys.mine]
@@ -210,7 +210,7 @@ class Copies:
         return ((self.call if call is None else call) * self.ranks + step) * self._NUMBERS
 
     def _free_all(self):
-        "Whoever is first to send in the next call may do so"
+        "The first rank to send in the next call may do so"
         for step in range(1, min(3, self.ranks)):
             self._tell(self._others(step)[0], self._KEYS_FREE, self._number(step, self.call + 1))
 
@@ -232,7 +232,7 @@ class Copies:
         """Start to bring what rank `me - step` began with, and to send as much; call `wait` of what this returns before
         the next step. What is sent is held until all of it has come: the current stream waits for that in the end"""
         source, to = self._others(step)
-        if step > 2:  # the place is free as soon as step - 2, which was launched before this, is through
+        if step > 2:  # the buffer is free as soon as step - 2, which was launched before this, has ended
             self._tell(source, self._KEYS_FREE, self._number(step))
         side, number, needed = self.side.cuda_stream, self._number(step), self.needs(step)
         parts = self.parts if step == 1 else 1
@@ -271,7 +271,7 @@ class Copies:
         return self._coming(room, step, giver, self._SLOPES)
 
     def taken(self, step):
-        "What was given in this step has been used: its place is free for whom the step after the next one is for"
+        "What was given in this step has been used: its buffer is free for the rank of the step after the next one"
         if step + 2 < self.ranks:
             self._tell(self._others(step + 2)[1], self._SLOPES_FREE, self._number(step))
 

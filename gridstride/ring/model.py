@@ -1,4 +1,4 @@
-"""The ring without its GPUs: a discrete-event simulator. A run is a set of tasks; each takes its time at its place,
+"""The ring without its GPUs: a discrete-event simulator. A run is a set of tasks; each takes its time at its resource,
 a GPU or a link, one at a time, after the tasks that it needs."""
 
 import heapq
@@ -10,7 +10,7 @@ from .stamps import Stamp
 
 
 class Task(NamedTuple):
-    "Something that takes time at a place"
+    "Something that takes time at a resource"
 
     place: tuple  # ('gpu', rank) or ('link', rank)
     seconds: float
@@ -27,7 +27,7 @@ class Link(NamedTuple):
 def run_tasks(
     tasks: dict,  # name -> `Task`
 ) -> dict:  # name -> (start, end), in seconds
-    "When each task runs: as soon as it can, and first come, first served where its place is taken"
+    "When each task runs: as soon as it can, and first come, first served if its resource is busy"
     needs = {name: set(t.after) for name, t in tasks.items()}
     then, queue, free, times, events = defaultdict(list), defaultdict(deque), defaultdict(lambda: True), {}, []
     for name, before in needs.items():
@@ -68,14 +68,14 @@ def _forward_tasks(ranks, compute, send, overlap):
         for s in range(ranks - 1):
             right = (r + 1) % ranks
             needs = [((r - 1) % ranks, s - 1, 'send')] if s else []
-            last = s - 1 if overlap else s  # of the two places for keys one is free when that is through
+            last = s - 1 if overlap else s  # one of the two buffers for keys is free when that has ended
             needs += [(o, last, 'attend') for o in (r, right) if last >= 0]
             tasks[r, s, 'send'] = Task(('link', r), send(r), tuple(needs))
     return tasks
 
 
 def _backward_tasks(ranks, compute, send, overlap):
-    "The same with half of the own work last, and with gradients that go home"
+    "The same with half of the rank's own work last, and with gradients that are sent to their owners"
     tasks = _forward_tasks(ranks, lambda r, s: compute(r, s) / (1 if s else 2), send, overlap)
     for r in range(ranks):
         for s in range(1, ranks):
@@ -85,10 +85,10 @@ def _backward_tasks(ranks, compute, send, overlap):
 
 
 class Simulated(NamedTuple):
-    "A run of the ring that nobody ran"
+    "A simulated run of the ring"
 
     seconds: float  # until the last rank is through
-    ideal: float  # the same if all of the work were spread evenly, and nobody waited
+    ideal: float  # the same if all of the work were spread evenly, and no rank waited
     stamps: list  # rank by rank, as `timeline` draws them
 
     @property
@@ -98,13 +98,13 @@ class Simulated(NamedTuple):
 
 
 def simulate(
-    order: str,  # which places a rank has: 'contiguous', 'striped' or 'zigzag'
+    order: str,  # which positions a rank has: 'contiguous', 'striped' or 'zigzag'
     length: int,  # of the sequence
     ranks: int,  # how many GPUs
     seconds: Callable,  # (a `Piece`, its length) -> how long a GPU takes for it
     link,  # a `Link`, or a function: rank -> the `Link` to its right
     size: float,  # bytes of the keys and values of a rank
-    causal=True,  # does each place look only at itself and what stands before it?
+    causal=True,  # does each position attend only to itself and earlier positions?
     backward=False,  # gradients? Then `seconds` is of these, and as many bytes go home
     overlap=True,  # are keys sent while a rank computes?
 ) -> Simulated:

@@ -1,4 +1,4 @@
-"""Which rank has which places of a sequence, and what a rank computes of another one's keys: one product each."""
+"""Which rank has which positions of a sequence, and what a rank computes with another one's keys: one product each."""
 
 from typing import NamedTuple
 
@@ -35,8 +35,8 @@ def places(
     ranks: int,  # that share it
     rank: int,  # which of them
 ) -> torch.Tensor:  # int64 [length/ranks], in the order in which the rank has them
-    """The places of the sequence that a rank has. Contiguous: one part after the other; striped: every `ranks`-th
-    place; zigzag: two of 2*ranks parts, one from the front and one from the end"""
+    """The positions of the sequence that a rank has. Contiguous: one part after the other; striped: every `ranks`-th
+    position; zigzag: two of 2*ranks parts, one from the front and one from the end"""
     check_order(order, length, ranks)
     if not 0 <= rank < ranks:
         raise ValueError(f'ring: rank is {rank}, and {ranks} ranks are 0 to {ranks - 1}')
@@ -75,7 +75,7 @@ def piece(
     mine: int,  # rank with the rows
     other: int,  # rank with the keys
     length: int,  # of what each of them has
-    causal: bool,  # does each place look only at itself and what stands before it?
+    causal: bool,  # does each position attend only to itself and earlier positions?
 ):  # a `Piece`, or None if these rows see none of these keys
     "What rows of one rank see of the keys of another one"
     if not causal or mine == other:

@@ -1,4 +1,4 @@
-"""The other ways to share a long sequence: heads instead of places (Ulysses), and a tree for one row (decoding)."""
+"""Other ways to split a long sequence: by heads instead of positions (Ulysses), and a tree for one row (decoding)."""
 
 import torch
 import torch.distributed as dist
@@ -18,7 +18,7 @@ def _to_heads(x, order):
 
 
 def _to_places(x, order):
-    "Some heads of the whole sequence -> all heads of this rank's places"
+    "Some heads of the whole sequence -> all heads of this rank's positions"
     ranks = dist.get_world_size()
     sent = [o.contiguous() for o in split(x, order, ranks)]
     got = [torch.empty_like(sent[0]) for _ in range(ranks)]
@@ -45,7 +45,7 @@ def ulysses_attention(
     scale=None,
     kernels=None,
 ):  # like q
-    """Attention by exchanging heads for places and back: each rank computes some heads of the whole sequence,
+    """Attention by exchanging heads for positions and back: each rank computes some heads of the whole sequence,
     forward; `ValueError` for heads that the ranks cannot share evenly.
 
     After Jacobs and others, DeepSpeed Ulysses (2023)"""

@@ -92,7 +92,7 @@ def kernels_for(
     k,
     v,
 ) -> Kernels:
-    "`ours` for bfloat16 heads of 64 or 128 numbers on a Hopper GPU, else `plain`"
+    "`ours` for bfloat16 with head dimension 64 or 128 on a Hopper GPU, else `plain`"
     if q.is_cuda and q.numel() and attentions.attention_way(q, k, v).name == 'hopper' and q.shape[-1] <= 128:
         return ours
     return plain

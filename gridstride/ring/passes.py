@@ -34,7 +34,7 @@ def _check(q, k, v, order, ranks):
 
 
 def _kept_type(x, ranks):
-    "What sums over parts are kept in: two parts of rounded numbers gain nothing by more digits"
+    "The type of sums over parts: the sum of two rounded parts gains nothing by more digits"
     return x.dtype if x.dtype in _WIDE or ranks <= 2 else torch.float32
 
 
@@ -120,17 +120,17 @@ def _forward(job, q, k, v):
 
 
 def _add_keys(sums, keys, slopes):
-    "Add to some keys of [batch, heads, keys, dim]. Each head's lie together: those of one type are added in one launch"
+    "Add to some keys of [batch, heads, keys, dim]. Each head is contiguous: heads of one type are added in one launch"
     sums, slopes = [x[:, :, keys] for x in sums], list(slopes)
-    if keys != slice(None) and sums[0].dtype == slopes[0].dtype:  # of two types each tensor is a launch of its own
+    if keys != slice(None) and sums[0].dtype == slopes[0].dtype:  # for two types each tensor needs a launch of its own
         sums, slopes = ([head for x in some for each in x for head in each] for some in (sums, slopes))
     torch._foreach_add_(sums, slopes)
 
 
 class _Slopes:
     """Sums of the gradients of this rank's q, k and v. Two ranks have little to add up: there own gradients are
-    written to their places, and what other keys tell is added last. Half of the heads of its own keys come first,
-    while others' keys arrive, and half last, while the last gradients go home"""
+    written directly, and the contribution of other keys is added last. Half of the heads of its own keys come first,
+    while others' keys arrive, and half last, while the last gradients are sent"""
 
     def __init__(self, job, dout, q, k, v, out, lse):
         self.job, self.rows, self.own, kept = job, (dout, q, out, lse), (k, v), _kept_type(q, job.ranks)
@@ -146,7 +146,7 @@ class _Slopes:
             return self.job.kernels.gradients(dout, q, k, v, out, lse.contiguous(), *how, into=into)
 
     def others(self, step, k, v):
-        "Adds to dq what a step's keys tell; dk and dv of those that are looked at, or nothing if none is"
+        "Adds the contribution of a step's keys to dq; returns dk and dv of the keys that are attended to, or nothing"
         p = self.job.piece(step, k)
         if p is None:
             return ()
@@ -158,7 +158,7 @@ class _Slopes:
         return dk, dv
 
     def begin(self):
-        "What others' messages hide behind first"
+        "The first work that overlaps with messages"
         self._own(slice(0, self.rows[1].shape[1] // 2))
 
     def between(self):
@@ -166,7 +166,7 @@ class _Slopes:
         return nullcontext()
 
     def end(self):
-        "What they hide behind last"
+        "The last work that overlaps with messages"
         heads = self.rows[1].shape[1]
         self._own(slice(heads // 2, heads))
 
@@ -197,7 +197,7 @@ def _urgent(device):
 
 
 class _SummedSlopes:
-    """The same by kernels that add up dq themselves. On a GPU two of them run beside each other: that of this rank's
+    """The same by kernels that add up dq themselves. On a GPU two of them run at the same time: that of this rank's
     own keys fills every gap, and blocks that work on others' are let in first"""
 
     def __init__(self, job, dout, q, k, v, out, lse):
@@ -266,7 +266,7 @@ def _backward(job, dout, q, k, v, out, lse):
 
 
 def _go_home(job, step, k, found):
-    "Start to send what was found, and to receive: (step, what is under way, which of this rank's keys that will be of)"
+    "Start to send what was found, and to receive: (step, messages in flight, which of this rank's keys they are for)"
     keys = job.needed(step, k)
     shape = k[:, :, keys or slice(0)].shape
     return step, job.carrier.give(step, found, (2 if keys else 0, shape)), keys
@@ -302,8 +302,8 @@ def attention(
     q,  # [batch, heads, rows, dim]: what this rank has, as `split` gives it; all ranks the same shape
     k,  # like q
     v,  # like q
-    order='zigzag',  # 'contiguous', 'striped' or 'zigzag': which places of the sequence a rank has
-    causal=True,  # does each place look only at itself and what stands before it?
+    order='zigzag',  # 'contiguous', 'striped' or 'zigzag': which positions of the sequence a rank has
+    causal=True,  # does each position attend only to itself and earlier positions?
     scale=None,  # of q @ k^T; None: 1/sqrt(dim)
     kernels=None,  # `Kernels` that compute a part; None: the right ones for these tensors
     carrier=None,  # `Messages`, `Copies`: brings keys and values; None: messages
@@ -334,7 +334,7 @@ def gathered_attention(
     kernels=None,
     stamp=None,
 ):  # like q
-    "The same, forward: all keys and values are brought to each rank first, and lie there together"
+    "The same, forward: an all-gather brings all keys and values to each rank first"
     _check(q, k, v, order, rank_and_ranks()[1])
     stamp, scale = stamp or _unmarked, q.shape[-1] ** -0.5 if scale is None else float(scale)
     job = _Job(order, causal, scale, kernels or kernels_for(q, k, v), None, stamp)

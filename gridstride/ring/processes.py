@@ -1,5 +1,5 @@
-"""Real processes, started from a notebook: ranks of a `torch.distributed` group on this machine. What becomes of one
-of them the others are told, and none is left behind."""
+"""Real processes, started from a notebook: ranks of a `torch.distributed` group on this machine. If one of
+them fails, the failure is reported to the others, and no process is left running."""
 
 import contextlib
 import linecache
@@ -50,7 +50,7 @@ class RankError(RuntimeError):
 
 
 class PeerError(RuntimeError):
-    "A rank waited in vain for another one"
+    "A rank timed out waiting for another one"
 
 
 class _Rank(NamedTuple):
@@ -120,7 +120,7 @@ def _place(thread):
 
 
 def _answer(pipe, thread, send):
-    "Answers the parent, which asks where this rank is; ends the process when the parent says so, or is gone"
+    "Answers the parent, which asks where this rank is; ends the process on its order or after its end"
     with suppress(EOFError, OSError):
         while pipe.recv() == 'where':
             send('where', _place(thread), '')
@@ -272,7 +272,7 @@ def _guilt(text):
 
 
 def _failure(crew, done, rank, why):
-    "The `RankError` for the first failure that was heard of: who died is to blame, not who waited for it"
+    "The `RankError` for the first reported failure: its root cause is a rank that died, not one that waited for it"
     late = why.startswith('did not finish')
     others = _ask_all(crew, done if late else {*done, rank}, _GRACE if why.startswith('died') else _SETTLE)
     everyone = {**{r: 'had finished' for r in done}, **others}
@@ -314,10 +314,10 @@ def _end(crew):
 
 
 def launch(
-    fn,  # called as `fn(rank, *args, **kwargs)` in each process; may stand in a notebook
+    fn,  # called as `fn(rank, *args, **kwargs)` in each process; may be defined in a notebook
     ranks: int,  # how many processes; with the backend 'nccl' each has a GPU of its own
     *args,  # of `fn`, like `kwargs`
-    backend=None,  # of `torch.distributed`; None: 'nccl' if there is a GPU for each rank, else 'gloo'
+    backend=None,  # of `torch.distributed`; None: 'nccl' if there is one GPU per rank, else 'gloo'
     patience=10.0,  # seconds that a rank waits for another one, and the caller for the last ones after the first
     threads=1,  # of torch in each process
     **kwargs,

@@ -71,7 +71,7 @@ def draw_timeline(
     title='',
     end=None,  # of the time; None: the last stamp
 ):  # an SVG picture
-    """A row for each rank: what it computes is coloured, with the number of the step; grey is where it waits. Below it,
+    """One row per rank: what it computes is coloured, with the number of the step; grey is where it waits. Below it,
     where there are any, what it sends"""
     rows = []
     for r, noted in enumerate(map(list, stamps)):
