@@ -62,9 +62,9 @@ Without a GPU kernels run emulated: counts mean something, times of theirs nothi
 The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
 (a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
 calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended),
-`isolation` (the sandbox) with `seccomp` (system calls that it denies), `wire` (messages), `worker` (what runs around a submission) with `machines` (a GPU, or the
-CPU) and `watching` (what it does that it should not); `shelf` (known cheats, honest kernels), `writing` (a submission
-from a kernel of yours).
+`isolation` (the sandbox) with `seccomp` (system calls that it denies), `wire` (messages), `worker` (what runs around a
+submission) with `machines` (a GPU, or the CPU) and `watching` (what it does that it should not); `shelf` (known cheats,
+honest kernels), `writing` (a submission from a kernel of yours).
 """
 
 from ..doors import front_door

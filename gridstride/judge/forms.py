@@ -28,6 +28,7 @@ class Submission(NamedTuple):
         return bool(_COMPILES.search(self.text))
 
 
+_MOST = 1 << 20  # bytes of a file: this process reads it, before any limit of time holds
 _COMPILES = re.compile(r'__global__|\b(?:cpp_extension|load_inline|RawKernel|RawModule|gridstride)\b')
 
 
@@ -64,10 +65,9 @@ def _is_kernel(decorator, modules):
     return any(re.fullmatch(r'(?:.*\.)?(?:triton|cuda)\.jit', o) for o in names)
 
 
-_CUDA = re.compile(
-    r'__global__\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?void\s+(?:__launch_bounds__\s*\([^)]*\)\s*)?(\w+)\b(?!\s*##)'
-)
-_COMMENT = re.compile(r'//[^\n]*|/\*.*?\*/', re.S)
+_BOUNDS = r'(?:__launch_bounds__\s*\([^)]{0,200}\)\s*)?'
+_CUDA = re.compile(rf'__global__\s+{_BOUNDS}void\s+{_BOUNDS}(\w+)\b(?!\s*##)')
+_COMMENT = re.compile(r'//[^\n]*|/\*.*?(?:\*/|\Z)', re.S)  # one that does not end is looked through once
 
 
 def _strings(tree):
@@ -101,10 +101,11 @@ _SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
 
 def _in_module(node):
     "All nodes below one, without what functions and classes, or a program that is run by itself, contain"
-    for child in ast.iter_child_nodes(node):
-        yield child
+    waiting = [*ast.iter_child_nodes(node)][::-1]
+    while waiting:
+        yield (child := waiting.pop())
         if not (isinstance(child, _SCOPES) or _is_main(child) or _is_declared(child)):
-            yield from _in_module(child)
+            waiting += [*ast.iter_child_nodes(child)][::-1]
 
 
 def _is_main(node):
@@ -180,13 +181,17 @@ def read_submission(
         text, name = source.removeprefix('\ufeff'), 'submission.py'
     else:
         text, name = _text_of(Path(source)), Path(source).name
+    if len(text) > _MOST:
+        raise FormError(f'{name} has {len(text):,} characters; a submission has at most {_MOST:,}')
     try:
         tree = ast.parse(text)
+        return Submission(text, name, *read_head(text), _form(tree, name), kernels_of(tree))
     except SyntaxError as e:
         raise FormError(f'{name}, line {e.lineno}: {e.msg}: {(e.text or "").strip()}') from None
+    except FormError:
+        raise
     except (ValueError, RecursionError, MemoryError) as e:
         raise FormError(f'{name}: {e or "it is nested too deeply"}') from None
-    return Submission(text, name, *read_head(text), _form(tree, name), kernels_of(tree))
 
 
 def _text_of(path):
@@ -195,7 +200,7 @@ def _text_of(path):
         raise FormError(f'{str(path)[:80]} is {what}; give the path of a submission, or its text (some lines)')
     try:
         with tokenize.open(path) as f:  # knows byte order marks, and lines such as `# coding: latin-1`
-            return f.read()
+            return f.read(_MOST + 1)
     except UnicodeDecodeError as e:
         raise FormError(f'{path.name} is no text in UTF-8: {e.reason} at byte {e.start}') from None
     except SyntaxError as e:

@@ -103,8 +103,10 @@ def tensor_of(blob, dtype: str, shape):
         raise Garbled(f'a tensor of {str(dtype)[:40]!r}')
     if not isinstance(shape, (list, tuple)) or not all(type(n) is int and n >= 0 for n in shape):
         raise Garbled('a tensor without sizes')
+    if len(shape) > _DIMENSIONS or max(shape, default=0) > _LARGEST:  # before any product of theirs
+        raise Garbled('a tensor of sizes that torch does not know')
     numel = math.prod(shape)
-    if len(shape) > _DIMENSIONS or math.prod(n or 1 for n in shape) > _LARGEST:  # beside a 0 any other size fits
+    if math.prod(n or 1 for n in shape) > _LARGEST:  # beside a 0 any other size fits
         raise Garbled('a tensor of sizes that torch does not know')
     if numel * DTYPES[dtype].itemsize != len(blob):
         raise Garbled(f'{len(blob)} bytes for {dtype} {tuple(shape)}')
