@@ -2,6 +2,7 @@
 
 `PRELUDE` gives them what they need; each prints what it could get hold of, and returns a right answer, so that nothing
 but the attack itself can be a reason to refuse it."""
+import ctypes
 import json
 import math
 import os
@@ -13,6 +14,7 @@ import time
 from pathlib import Path
 
 import pytest
+from gridstride.cpp import build as cpp_build
 from gridstride.judge import TASKS, Verdict, honest, judge, processes, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
@@ -158,7 +160,8 @@ def test_neither_keys_nor_passwords_are_there(servers, tmp_path, monkeypatch):
     (tmp_path/'.ssh').mkdir()
     (tmp_path/'.ssh'/'id_ed25519').write_text('a private key')
     monkeypatch.setenv('HOME', str(tmp_path))
-    monkeypatch.setenv('CLOUD_TOKEN', 'a password')
+    for o in ('CLOUD_TOKEN', 'NVIDIA_API_KEY', 'SSH_AUTH_SOCK', 'LD_AUDIT', 'PYTHONSTARTUP'):
+        monkeypatch.setenv(o, 'a password')
     v, got = attack('''
 home = os.path.expanduser('~')
 say(home=home, there=os.listdir(home), key=attempt(lambda: open(KEY).read()), shadow=attempt(lambda:
@@ -263,6 +266,326 @@ def test_a_sandbox_does_not_depend_on_where_the_home_folder_is(home, monkeypatch
     assert possible(str(cache_dir())) and shown == any(Path(package).is_relative_to(o) for o in hidden())
 
 
+# What reaches beyond a process without a path to it
+@pytest.mark.usefixtures('sandbox')
+def test_no_socket_and_no_pipe_leads_out():
+    "Those that have names outside of the hidden folders; families that no namespace holds back; shared memory"
+    with tempfile.TemporaryDirectory(prefix='.named-', dir=Path(__file__).parent) as folder, \
+            socket.socket(socket.AF_UNIX) as named, socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as datagrams:
+        named.bind(f'{folder}/named')
+        named.listen()
+        datagrams.bind(f'{folder}/datagrams')
+        os.mkfifo(f'{folder}/fifo')
+        pipe = os.open(f'{folder}/fifo', os.O_RDWR | os.O_NONBLOCK)
+        shared = ctypes.CDLL(None).shmget(key := os.getpid(), 4096, 0o1600)
+        v, got = attack('''
+def reach(name, kind):
+    s = socket.socket(socket.AF_UNIX, kind)
+    s.connect(FOLDER + '/' + name)
+    return s.send(b'x')
+families = [o for o in dir(socket) if o.startswith('AF_') and o != 'AF_UNIX']
+say(there=os.path.isdir(FOLDER), named=attempt(lambda: reach('named', socket.SOCK_STREAM)),
+    datagrams=attempt(lambda: reach('datagrams', socket.SOCK_DGRAM)), fifo=attempt(lambda:
+    os.write(os.open(FOLDER + '/fifo', os.O_WRONLY | os.O_NONBLOCK), b'x')), shared=libc.shmget(KEY, 4096, 0o600),
+    families=[o for o in families for kind in (1, 2, 3) if not attempt(lambda:
+        socket.socket(getattr(socket, o), kind)).startswith('no: ')], pair=attempt(lambda: socket.socketpair() and 1))
+''', FOLDER=folder, KEY=key)
+        ctypes.CDLL(None).shmctl(shared, 0, None)
+        for o in named, datagrams: o.setblocking(False)
+        for reached in named.accept, lambda: datagrams.recv(1), lambda: os.read(pipe, 1):
+            with pytest.raises(BlockingIOError): reached()
+        os.close(pipe)
+    assert v.accepted and got['there'] and got['families'] == [] and got['pair'] == '1', (str(v), got)
+    assert shared >= 0 > got['shared'] and all(got[o].startswith('no: ') for o in ('named', 'datagrams', 'fifo')), got
+
+
+KEYCTL, ADD_KEY = (250, 248) if os.uname().machine == 'x86_64' else (219, 217)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux has keyrings')
+def test_no_key_of_the_keyrings_is_there(servers, monkeypatch):
+    "Neither by its number nor by its name, even where the calls for keys are not denied"
+    monkeypatch.setattr(processes, '_WITHOUT', ('seccomp',))
+    libc, session = ctypes.CDLL(None), -3
+    key = libc.syscall(ADD_KEY, b'user', b'gridstride-test', b'a secret', 8, session)
+    if key < 0: pytest.skip('this system has no keyrings')
+    try:
+        v, got = attack('''
+def read(key):
+    room = ctypes.create_string_buffer(64)
+    return '' if libc.syscall(CALL, 11, key, room, 64) < 0 else room.value.decode()
+def find(ring): return read(libc.syscall(CALL, 10, ring, b'user', b'gridstride-test', 0))
+say(mine=read(NUMBER), found=[find(ring) for ring in (-3, -4, -5)],
+    listed=attempt(lambda: open('/proc/keys').read()))
+''', CALL=KEYCTL, NUMBER=key)
+    finally: libc.syscall(KEYCTL, 9, key, session)
+    assert v.accepted and got['mine'] == '' and got['found'] == ['', '', ''], (str(v), got)
+    assert 'seccomp' not in v.isolation and ('processes' not in v.isolation or got['listed'] == ''), (v.isolation, got)
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_no_privilege_comes_back():
+    "By namespaces, by calls in which the kernel had flaws, by other processes' folders, by settings and priorities"
+    v, got = attack('''
+import resource
+NEW = dict(user=0x10000000, mount=0x20000, pid=0x20000000, net=0x40000000, ipc=0x08000000, uts=0x04000000, time=0x80)
+DENIED = (321, 298, 323, 304, 425, 308, 250) if os.uname().machine == 'x86_64' else (280, 241, 282, 265, 425, 268, 219)
+SETTINGS = '/sys/fs/cgroup/cgroup.procs', '/proc/sys/kernel/hostname', '/proc/sys/vm/drop_caches', '/proc/sysrq-trigger'
+def entered(p, kind): return libc.setns(os.open(f'/proc/{p}/ns/{kind}', os.O_RDONLY), 0)
+def looked(o): return os.listdir(o) if os.path.isdir(o) else os.readlink(o) if os.path.islink(o) else open(o).read(1)
+def won(f): return not attempt(f).startswith(('no: ', '-1'))
+say(new=[o for o, flag in NEW.items() if not libc.unshare(flag)],
+    denied=[libc.syscall(o, 0, 0, 0, 0, 0, 0) for o in DENIED],
+    entered=[o for p in (1, 'self') for o in ('user', 'mnt', 'net', 'pid') if won(lambda: entered(p, o))],
+    first=[o for o in ('root/tmp', 'cwd', 'mem', 'environ', 'map_files') if won(lambda: looked(f'/proc/1/{o}'))],
+    set=[o for o in SETTINGS if won(lambda: put(o, '1'))],
+    traced=[won(lambda: libc.ptrace(o, 1, 0, 0)) for o in (16, 0x4206)],
+    borrowed=won(lambda: libc.syscall(438, os.pidfd_open(1), 0, 0)),
+    root=[i for i, f in enumerate((lambda: os.chroot('/tmp'), lambda: socket.sethostname('x'), lambda: os.nice(-1),
+        lambda: os.sched_setscheduler(0, os.SCHED_FIFO, os.sched_param(1)), lambda: os.setgroups([0]),
+        lambda: time.clock_settime(0, 0), lambda: os.mknod('/tmp/null', 0o20666, os.makedev(1, 3)))) if won(f)],
+    status=[o.split()[1] for o in open('/proc/self/status') if o.startswith(('NoNewPrivs', 'Seccomp:'))],
+    core=resource.getrlimit(resource.RLIMIT_CORE)[0])
+''')
+    assert v.accepted, str(v)
+    assert got['new'] == got['entered'] == got['first'] == got['set'] == got['root'] == [], got
+    assert got['denied'] == [-1]*7 and got['traced'] == [False, False] and not got['borrowed'], got
+    assert got['status'] == ['1', '2'] and got['core'] <= 1, got
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_a_compiler_reads_no_more_than_the_submission():
+    "What assembler and preprocessor can include, and code that runs as soon as a library is loaded"
+    with tempfile.NamedTemporaryFile('w+', suffix='.h') as key:
+        key.write('a private key')
+        key.flush()
+        v, got = attack(r'''
+file = FILE
+def compiled(text, *options):
+    done = subprocess.run([COMPILER, '-x', 'c++', '-shared', '-fPIC', '-', '-o', 'made.so', *options], input=text,
+                          text=True, capture_output=True)
+    return 'made' if not done.returncode else 'private' if 'private' in done.stderr else 'no: failed'
+begun = compiled('#include <stdlib.h>\n__attribute__((constructor)) void f() { _Exit(7); }')
+start = [sys.executable, '-c', 'import ctypes; ctypes.CDLL("./made.so")']
+say(began=[begun, *(subprocess.run(o, env=dict(os.environ, **more), capture_output=True).returncode
+        for o, more in ((start, {}), (['true'], dict(LD_PRELOAD='./made.so'))))])
+say(included=compiled(f'#include "{file}"'), forced=compiled('', '-include', file),
+    macros=compiled('', '-imacros', file), lines=compiled(f'#line 1 "{file}"\n#error'),
+    has=compiled(f'#if !__has_include("{file}")\n#error\n#endif'),
+    assembled=compiled(f'asm(".incbin \\"{file}\\"");'), embedded=compiled(f'char x[] = {{\n#embed "{file}"\n}};'))
+''', FILE=key.name, COMPILER=cpp_build.compiler().path)
+    assert v.accepted and got.pop('began') == ['made', 7, 7], (str(v), got)  # within the sandbox it may do as it likes
+    assert len(got) == 7 and set(got.values()) == {'no: failed'}, got
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_all_its_folders_together_are_limited():
+    v, got = attack('''
+put('/tmp/big', 'x' * (1 << 24))
+folders = [os.statvfs(o) for o in ('/tmp', '/dev/shm', '/var/tmp', '/run')]
+say(size=[o.f_blocks * o.f_frsize for o in folders], files=[o.f_files for o in folders],
+    left=[o.f_bavail * o.f_frsize >> 20 for o in folders])
+''')
+    assert v.accepted and set(got['size']) == {1 << 30} and max(got['files']) <= 1 << 16, (str(v), got)
+    assert len(set(got['left'])) == 1 and got['left'][0] <= 1024 - 16, got
+
+
+@pytest.mark.usefixtures('sandbox')
+@pytest.mark.parametrize('where,text', [
+    ('GiB of memory', "fd = os.memfd_create('x')\nfor _ in range(11): os.write(fd, b'x' * (1 << 26))"),
+    ('GiB of memory', "for o in '/tmp/x', '/dev/shm/x': put(o, 'x' * (350 << 20))"),
+    ('GiB of memory', '''libc.shmat.restype = ctypes.c_void_p
+place = libc.shmat(libc.shmget(0, ctypes.c_size_t(700 << 20), 0o1600), None, 0)
+ctypes.memset(place, 1, 700 << 20)
+libc.shmdt(ctypes.c_void_p(place))'''),
+    ('64 MiB of output', "for _ in range(2): os.write(1, b'x' * (48 << 20))"),
+], ids=['memfd', 'files', 'sysv', 'output'])
+def test_what_no_process_has_mapped_is_counted_too(where, text, monkeypatch):
+    monkeypatch.setattr(processes, '_MEMORY', (1 << 29)/(os.sysconf('SC_PHYS_PAGES')*os.sysconf('SC_PAGE_SIZE')))
+    v, _ = attack(f'{text}\ntime.sleep(60)')
+    assert v.code == 'died' and where in v.why, str(v)
+
+
+# Results and calls: each tries to be accepted for less than the work, or to harm the judge
+TRICKS = dict(
+    equal_to_all=('subclass', '''
+class Same(torch.Tensor):
+    def __eq__(self, other): return torch.ones(self.shape, dtype=torch.bool)
+    def __torch_function__(*args, **kwargs): return Same()
+def custom_kernel(data): return torch.zeros_like(data).as_subclass(Same)
+'''),
+    a_signal_fills_it=('late', '''
+def custom_kernel(data):
+    out = torch.zeros_like(data)
+    signal.signal(signal.SIGALRM, lambda *_: out.copy_(torch.softmax(data, -1)))
+    signal.setitimer(signal.ITIMER_REAL, .1)
+    return out
+'''),
+    hides_its_thread=('late', '''
+import threading
+worker = sys.modules['gridstride.judge.worker']
+worker.own_threads.__code__ = (lambda before: '').__code__
+def custom_kernel(data):
+    out = torch.zeros_like(data)
+    threading.Timer(.1, lambda: out.copy_(torch.softmax(data, -1))).start()
+    return out
+'''),
+    a_finalizer_fills_it=('late', '''
+import weakref
+class Held: pass
+def custom_kernel(data):
+    global held
+    out, held = torch.zeros_like(data), Held()
+    weakref.finalize(held, lambda: out.copy_(torch.softmax(data, -1)))
+    signal.signal(signal.SIGALRM, lambda *_: globals().pop('held'))
+    signal.setitimer(signal.ITIMER_REAL, .1)
+    return out
+'''),
+    at_the_end=('constant', '''
+import atexit, gc
+def custom_kernel(data):
+    out = torch.zeros_like(data)
+    atexit.register(lambda: out.copy_(torch.softmax(data, -1)))
+    gc.callbacks.append(lambda *_: None)
+    return out
+'''),
+    traces_the_judge=('spied', '''
+sys.addaudithook(lambda event, args: None)
+sys.settrace(lambda *args: None)
+'''),
+    quick_calls_alone=('gave up', '''
+last = [0.]
+def custom_kernel(data):
+    before, last[0] = last[0], time.monotonic()
+    return torch.zeros_like(data) if last[0] - before < 60 else torch.softmax(data, -1)
+'''),
+    told_sizes_roughly=('gave up', '''
+calls = [0]
+def custom_kernel(data):
+    calls[0] += 1
+    out = torch.softmax(data, -1)
+    return out.half().float() if calls[0] > 1 and data.shape == (7, 100) else out
+'''),
+    restores_its_input=('alias', '''
+def custom_kernel(data):
+    kept = data.clone()
+    out = torch.from_numpy(data.numpy())
+    return out.copy_(torch.softmax(kept, -1))
+'''),
+    another_storage=('alias', '''
+def custom_kernel(data):
+    out = torch.empty(0).set_(data.untyped_storage(), 0, data.shape, data.stride())
+    return out.copy_(torch.softmax(data, -1))
+'''),
+    writes_by_address=('inputs', '''
+def custom_kernel(data):
+    out = torch.softmax(data, -1)
+    ctypes.memset(data.data_ptr(), 0, 4)
+    return out
+'''),
+    by_seeds=('constant', '''
+def custom_kernel(data):
+    torch.manual_seed(torch.initial_seed())
+    return torch.softmax(3 * torch.randn(data.shape), -1)
+'''),
+    two_of_it=(('late', 'type', 'died', 'time', 'inputs'), '''
+def custom_kernel(data):
+    os.fork()
+    return torch.softmax(data, -1)
+'''),
+    a_pickle=('type', '''
+import pickle, struct
+class Evil:
+    def __reduce__(self): return os.system, ('true',)
+def custom_kernel(data):
+    text = pickle.dumps(Evil())
+    for o in map(int, os.listdir('/dev/fd')):
+        attempt(lambda: socket.socket(fileno=os.dup(o)).sendall(struct.pack('<Q', len(text)) + text))
+    return torch.softmax(data, -1)
+'''),
+    speaks_for_its_worker=('constant', '''
+worker = sys.modules['gridstride.judge.worker']
+worker._inspect.__code__ = (lambda answer, data, writes: ([answer], {})).__code__
+def custom_kernel(data): return torch.zeros_like(data)
+'''),
+    no_plain_memory=(('raised', 'type', 'subclass'), '''
+def custom_kernel(data): return torch.nested.nested_tensor([torch.softmax(o, -1) for o in data])
+'''),
+    nowhere=(('raised', 'type', 'subclass'), '''
+def custom_kernel(data): return torch.softmax(data.to('meta'), -1)
+'''),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize('name', sorted(TRICKS))
+def test_a_trick_is_refused(name):
+    codes, text = TRICKS[name]
+    v, _ = attack(text)
+    assert not v and v.code in ((codes,) if isinstance(codes, str) else codes), str(v)
+
+
+def test_what_it_remembers_is_of_no_use():
+    "Whole inputs never come again"
+    v, got = attack('''
+import hashlib
+kept = set()
+def custom_kernel(data):
+    key = hashlib.sha256(data.numpy().tobytes()).digest()
+    say(hit=key in kept, calls=len(kept))
+    kept.add(key)
+    return torch.softmax(data, -1)
+''')
+    assert v.accepted and got == dict(hit=False, calls=v.calls - 1), (str(v), got)
+
+
+@pytest.mark.parametrize('sent', [
+    '[text], [(socket.SOL_SOCKET, socket.SCM_RIGHTS, array.array("i", [os.open("/dev/null", 0) for _ in range(100)]))]',
+    '[b"x"], [], getattr(socket, "MSG_OOB", 0)'], ids=['files', 'urgent'])
+def test_what_comes_beside_a_message_stays_without_effect(sent):
+    "Open files, and a byte out of band"
+    judge(honest()['softmax_torch'])
+    before = len(os.listdir('/dev/fd'))
+    v, _ = attack('''
+import array
+text = json.dumps(dict(op='loaded', blobs=[])).encode()
+text = len(text).to_bytes(8, 'little') + text
+def send():
+    for o in map(int, os.listdir('/dev/fd')): attempt(lambda: socket.socket(fileno=os.dup(o)).sendmsg(SENT))
+send()
+'''.replace('SENT', sent))
+    assert v.code in ('type', 'accepted', 'died') and len(os.listdir('/dev/fd')) == before, str(v)
+    assert judge(honest()['softmax_torch'])
+
+
+def test_its_words_are_few():
+    "However many kernels it says that it launched"
+    v, _ = attack('''
+cpu = sys.modules['gridstride.judge.machines'].Cpu
+take = cpu.take
+cpu.take = lambda self, items: (items, {**take(self, items)[1], 'launches': {f'{i:0190}': 1 for i in range(5000)}})
+''')
+    assert len(str(v)) < 30_000
+
+
+@pytest.mark.parametrize('text', [
+    'x = 1' + '+1'*9000, 'if 0: pass\n' + 'elif 0: pass\n'*3000, f"@{'.'.join('a'*2000)}\ndef f(): pass",
+    f"globals(){'[0]'*1500} = 1", 'x = ' + '['*5000, 'x = "\0"', 'x = "\ud800"', 'x = 0x' + '9'*(1 << 20),
+], ids=['sum', 'elif', 'decorator', 'subscripts', 'brackets', 'nul', 'surrogate', 'long'])
+def test_a_file_that_is_hard_to_read_is_a_verdict(text):
+    "Newer Pythons read some of them"
+    v = judge(f'{text}\ndef custom_kernel(data): return data\n', 'softmax', limit=5)
+    assert not v and v.code in ('form', 'raised', 'alias'), str(v)
+
+
+@pytest.mark.parametrize('text', ['/* '*60_000, '__global__ __launch_bounds__('*9000, '__global__ '*20_000],
+                         ids=['comments', 'bounds', 'kernels'])
+def test_a_file_is_read_in_a_moment(text):
+    "What searches it does not begin again at each place: that took minutes"
+    begin = time.process_time()
+    judge(f'x = """{text}"""\n', 'softmax')
+    assert time.process_time() - begin < 5
+
+
 # Where namespaces cannot be had
 @pytest.mark.usefixtures('sandbox')
 def test_landlock_alone_keeps_files_and_processes_from_it(servers, monkeypatch):
@@ -357,9 +680,13 @@ cpu.take = lambda self, items: (items, {**take(self, items)[1], 'event': 1e-9})
     assert not v or min(v.times) > 1e-6, str(v)
 
 
-@pytest.mark.parametrize('shape', [[0, 1 << 40, 1 << 40], [1] * 100, [0, 1 << 70], [-1], [True], 'ab', None, [1.5]])
+@pytest.mark.parametrize('shape', [[0, 1 << 40, 1 << 40], [1] * 100, [0, 1 << 70], [-1], [True], 'ab', None, [1.5],
+                                   [3] * 300_000, [10**4000] * 250],
+                         ids=lambda o: str(o)[:20])
 def test_sizes_that_no_tensor_has_are_garbled(shape):
+    begin = time.process_time()
     with pytest.raises(wire.Garbled): wire.tensor_of(b'' if shape != [1]*100 else b'abcd', 'float32', shape)
+    assert time.process_time() - begin < 1
 
 
 def test_counts_are_numbers_that_can_be():
