@@ -68,6 +68,30 @@ int main() {
 }
 '''
 
+# An integer is divided by zero by a function of a kernel, or by host code
+DIVISION = r'''
+#include <cstdio>
+template <class T> __host__ __device__ T remainder_of(T x, T by) {
+    return x % by;  // divides
+}
+template <class T> __global__ void divide(T *x) {
+    x[threadIdx.x] = remainder_of(T(7), T(2 - threadIdx.x));
+}
+template <class T> void launch() {
+    T *x;
+    cudaMalloc(&x, 4 * sizeof *x);
+    divide<<<1, 2>>>(x);
+    cudaDeviceSynchronize();
+    printf("right");
+    divide<<<1, 3>>>(x);
+    cudaDeviceSynchronize();
+}
+'''
+DIVIDES = dict(int='launch<int>();', size_t='launch<size_t>();', host='printf("right%d", remainder_of(7, argc - 1));')
+
+OWN = {'frames': FRAMES, 'endless': ENDLESS,
+       **{f'divides_{k}': f'{DIVISION}int main(int argc, char **) {{ {v} return 0; }}' for k, v in DIVIDES.items()}}
+
 # Runs the program that is named, in an order, with checks or without, as Python would. What is found goes to stderr,
 # as Python reads it.
 MAIN = r'''
@@ -96,7 +120,7 @@ int main(int, char **argv) {
 @pytest.fixture(scope='module')
 def program(tmp_path_factory):
     "The file that holds all programs, for Arm"
-    own = {tmp_path_factory.mktemp('arm')/f'{o}.cu': src for o, src in dict(frames=FRAMES, endless=ENDLESS).items()}
+    own = {tmp_path_factory.mktemp('arm')/f'{o}.cu': src for o, src in OWN.items()}
     for path, src in own.items(): path.write_text(src)
     words = ', '.join(f'"{o}"' for o in BOX[0].split())
     with pytest.MonkeyPatch.context() as patch:
@@ -153,3 +177,15 @@ def test_an_endless_loop_in_a_stub_has_the_line_of_its_caller(program):
     _, found = run(program, 'program_endless', FORWARD, 0, .5)
     here, called = (n for n, line in enumerate(ENDLESS.splitlines(), 1) if '// ' in line)
     assert (found.code, found.line, found.called) == ('endless', here, called)
+
+
+@pytest.mark.parametrize('checks', [ALL, 0])
+@pytest.mark.parametrize('what', DIVIDES)
+def test_an_integer_divided_by_zero(program, what, checks):
+    "Arm gives 0 for it, and does not trap"
+    printed, found = run(program, f'program_divides_{what}', FORWARD, checks)
+    line, = (n for n, line in enumerate(DIVISION.splitlines(), 1) if '// divides' in line)
+    thread = None if what == 'host' else (2, 0, 0)
+    code = 'host_division' if what == 'host' else 'division'
+    assert (found.kind, found.code, found.line, found.thread) == ('crash', code, line, thread)
+    assert printed == ('' if what == 'host' else 'right')

@@ -301,7 +301,7 @@ def test_an_index_that_leads_far_away_is_told_with_its_array(name):
     assert (e.value.code, e.value.array, e.value.index) == ('outside', 'x', (40_000**2,))
 
 
-@pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no division traps')
+@pytest.mark.skipif(platform.machine() not in ('x86_64', 'AMD64'), reason='elsewhere no such quotient traps')
 @pytest.mark.parametrize('t,dtype', [('int', torch.int32), ('long', torch.int64)])
 def test_a_quotient_that_overflows_is_no_division_by_0(t, dtype):
     x, out = torch.tensor([7, torch.iinfo(dtype).min], dtype=dtype), torch.zeros(2, dtype=dtype)

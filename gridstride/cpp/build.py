@@ -95,10 +95,15 @@ def _kind_of_machine(name):
 
 
 @lru_cache
+def _target(path):
+    "The kind of machine that this compiler compiles for"
+    said = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
+    return _kind_of_machine(said.split('-')[0])
+
+
 def _cpu_flags(path):
     "Flags for the CPU that is here, unless the compiler is for another kind; `char` is signed everywhere, as on x86"
-    said = subprocess.run([path, '-dumpmachine'], capture_output=True, text=True).stdout
-    target = _kind_of_machine(said.split('-')[0])
+    target = _target(path)
     is_x86, is_here = target == 'x86_64', target == _kind_of_machine(platform.machine())
     native = '-march=native' if is_x86 else '-mcpu=native'
     return [*([native] if is_here else []), *([] if is_x86 else ['-fsigned-char'])]
@@ -138,6 +143,11 @@ _VECTORS = re.compile(r'\b(?:u?(?:char|short|int|long|longlong)|float|double)[23
 def endless_flags(c):
     "Flags for loops that may never end: C++ lets a compiler leave out one that does nothing else"
     return ['-fno-finite-loops'] if c.version >= dict(gcc=10, clang=13)[c.kind] else []
+
+
+def _division_flags(c):
+    "Flags that make the compiler test divisors where the CPU does not: on Arm a division by zero gives 0"
+    return [] if _target(c.path) == 'x86_64' else ['-fsanitize=integer-divide-by-zero']
 
 
 # arithmetic of which a GPU's result is another
@@ -395,6 +405,7 @@ def emulated_flags(c, src, checks):
         *maybe,
         '-Wvla',
         '-fsanitize=return',
+        *_division_flags(c),
         *(checked_flags(c, src) if checks else []),
     ]
 

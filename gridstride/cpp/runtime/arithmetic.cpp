@@ -1,5 +1,6 @@
 // Arithmetic of which C++ leaves the result open, so that a GPU may give another than this machine: the compiler's
-// calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow.
+// calls of -fsanitize=shift-exponent and -fsanitize=float-cast-overflow. Integers divided by zero, where the CPU does
+// not trap: -fsanitize=integer-divide-by-zero.
 #include <stdio.h>
 #include <string.h>
 #include "detector.h"
@@ -57,5 +58,10 @@ GRIDSTRIDE_API void __ubsan_handle_shift_out_of_bounds(ShiftFault *f, uintptr_t,
 }
 GRIDSTRIDE_API void __ubsan_handle_float_cast_overflow(CastFault *f, uintptr_t from) {
     gridstride::warn_of_cast(*f, from);
+}
+GRIDSTRIDE_API void __ubsan_handle_divrem_overflow(const void *, uintptr_t, uintptr_t) {
+    using namespace gridstride;
+    fail_at(on_device() ? Code::division : Code::host_division, {},
+        static_cast<char *>(__builtin_return_address(0)) - 1, 0);
 }
 }
