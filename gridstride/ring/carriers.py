@@ -145,8 +145,8 @@ class _Shared:
 
 
 class _Copied:
-    """What a neighbour's copy engine is copying: `hear` makes a stream wait for it. `watch` returns two values for a
-    kernel that waits by itself: the address of the flag that the neighbour sets, and the value to wait for; the
+    """What a neighbour's copy engine is copying: `hear` makes a stream wait for it. `watch` returns two values in
+    memory for a kernel that waits by itself: the flag that the neighbour sets, and the value to wait for; the
     neighbour increments the flag after each of some parts of the heads"""
 
     def __init__(self, arriving, hear, watch, parts):
