@@ -357,7 +357,7 @@ _LOOK = dict(
     python="sim.options(checks='all') shows the first access that is outside.",
     cuda='Compile with checks=True to see the first access that is outside.',
 )
-_NEVER_ALLOCATED = 'An array that was never allocated, or a failed cudaMalloc.'
+_NEVER_ALLOCATED = 'An array without elements, one that was never allocated, or a failed cudaMalloc.'
 _TO_THE_GPU = 'Copy it to the GPU first: cudaMalloc and cudaMemcpy, or a tensor on the GPU.'
 _TO_THE_HOST = 'Copy it with cudaMemcpy; only kernels can use a device pointer.'
 _MULTIPLES = 'Rows, paddings and offsets must all be multiples of it, in bytes.'
@@ -1022,6 +1022,10 @@ WORDS = {
     ),
     ('crash', 'exits_in_kernel'): Words(
         'exit({status}) was called', 'A kernel cannot end the program; `return` ends one thread.'
+    ),
+    ('crash', 'host_called'): Words(
+        '{function} is a __host__ function, and a kernel called it',
+        'A GPU has no such function. Call it in host code, and pass what the kernel needs as an argument.',
     ),
     ('crash', 'host_memory'): Words(
         'the host code reads or writes memory that is not its own',

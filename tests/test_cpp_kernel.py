@@ -1,5 +1,5 @@
 "`cuda_kernel`, `%%cuda` and `python -m gridstride.cpp` without a GPU."
-import platform, re, sys, warnings
+import os, platform, re, sys, warnings
 from pathlib import Path
 
 import numpy as np, pytest, torch
@@ -769,6 +769,44 @@ def test_a_host_device_function_that_calls_a_host_function_is_warned_of():
         k, x = cuda_kernel(src), torch.zeros(1).int()
     k[1,1](x)
     assert x.item() == 1
+
+
+BOTH = '''#include <unistd.h>
+#include <string.h>
+#include <cstdlib>
+__host__ __device__ int both(int what) {
+    if (what == 5) _exit(7);
+    if (what == 6) return ::atoi("6");
+    if (what == 7) return std::atoi("7");
+    if (what == 8) return int(strlen(getenv("HOME")));
+    if (what == 9) { const time_t now = time(nullptr); return now > 0; }
+    return sizeof(rand());
+}
+__global__ void k(int *x, int what) { x[0] = both(what); }
+void go(torch::Tensor x, int what) { k<<<1, 1>>>(x.data_ptr<int>(), what); cudaDeviceSynchronize(); }
+int host(int what) { return both(what); }'''
+
+
+def test_device_code_that_gets_to_a_host_function_is_found():
+    "None of them is called; host code calls them all, and what is not called is no finding"
+    with cpp.on_emulator(), pytest.warns(CompileWarning):
+        m, x = cpp.load_cuda(BOTH, name='both'), torch.zeros(1).int()
+    for line, name in enumerate(('_exit', 'atoi', 'atoi', 'strlen', 'time'), 5):
+        with pytest.raises(KernelCrash) as info: m.go(x, line)
+        e = info.value
+        assert (e.kind, e.code, e.fields['function'], e.line) == ('crash', 'host_called', name, line)
+    m.go(x, 0)
+    assert x.item() == 4 and [m.host(i) for i in (6, 7, 9)] == [6, 7, 1] and m.host(8) == len(os.environ['HOME'])
+
+
+@pytest.mark.parametrize('empty', [np.zeros(0, np.float32), np.zeros((0, 4), np.float32), torch.zeros(0)])
+def test_an_array_without_elements(empty):
+    "It has no address, as on a GPU; one that uses it is told so"
+    with cpp.on_emulator():
+        k = cuda_kernel('__global__ void k(float *x, int n) { if (threadIdx.x < n) x[threadIdx.x] = 1; }')
+    k[1, 4](empty, 0)
+    with pytest.raises(MemcheckError) as e: k[1, 4](empty, 1)
+    assert e.value.code == 'null_written' and 'without elements' in str(e.value)
 
 
 def test_a_tensor_whose_storage_was_freed_is_refused():

@@ -12,7 +12,7 @@ from .callers import Unit, mark, without_marked, wrong_callers
 from .compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from .edits import NotEmulated
 from .includes import read_headers
-from .library import OwnNames, doubtful_uses, wrong_uses
+from .library import OwnNames, doubtful_uses, guarded_calls, wrong_uses
 from .plain import FIRST, OUTPUT, is_plain
 from .rewrite import to_cpp
 from .variables import shared_variables
@@ -484,6 +484,9 @@ def emulate_rewritten(
     plain = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own.items()}
     originals = {**own, **given}
     doubtful = _refuse_library([Unit(text, k, originals[k]) for k, text in plain.items()], others.values(), takes)
+    if doubtful:
+        known = OwnNames([*plain.values(), *others.values()])
+        plain = {k: guarded_calls(text, known) for k, text in plain.items()}
     # A finding shall know who called.
     own_to_it = 'static __attribute__((noinline)) ' if checks else 'static '
     alone = len(read) == 1 and not (own or others)

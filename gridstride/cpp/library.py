@@ -3,6 +3,7 @@
 from .callers import Unit, code_of_both, device_code, is_idle_template, wrong
 from .code import between
 from .declarations import KEYWORDS
+from .edits import apply
 from .libc import instead, is_of_host
 from .reader import read
 
@@ -130,6 +131,24 @@ def doubtful_uses(
                 yield str(said), unit.file, c.line(i)
 
 
+_FOUND = {'errno', 'exit', 'abort'}  # the last two are findings of their own
+
+
+def guarded_calls(
+    text: str,  # C++ for the emulator
+    own,  # as for `wrong_uses`
+) -> str:
+    "`text`, in which a call of a host function in a `__host__ __device__` one is a finding if device code gets there"
+    c, bodies = code_of_both(text)
+    suspects, edits = _suspects(c, own) if bodies else [], []
+    for i in (i for a, b in bodies for i in between(suspects, a, b)):
+        if c.is_word(i) and c[i] not in _FOUND and c[i + 1] == '(' and _is_of_c(c, i, own) and c.is_evaluated(i):
+            first = i - 2 if c[i - 2] == 'std' else i - (c[i - 1] == '::')
+            edits.append((at := c.tokens[first].start, at, f'(::gridstride::only_on_host("{c[i]}"), '))
+            edits.append((at := c.tokens[c.mate[i + 1]].end, at, ')'))
+    return apply(text, edits)
+
+
 def _suspects(c, own):
     "The tokens that may be names of the host's libraries: called, pointed to, after `std::`, or macros"
     found = {*c.find_any(_C | own.macros.keys() | {'errno'}), *(i - 1 for i in c.find('('))}
@@ -198,7 +217,8 @@ def _refusal(c, i, own, takes):
 def _is_of_c(c, i, own):
     "Is the name at token `i` that of a function of C's library, or of CUDA's, that device code calls or points to?"
     name, std = c[i], c[i - 1] == '::' and c[i - 2] == 'std' and c[i - 3] != '::'
-    plain = std or c[i - 1] not in ('.', '->', '::') or c[i - 1] == '::' and not c.is_word(i - 2) and c[i - 2] != '>'
+    plain = std or c[i - 1] not in ('.', '->', '::')
+    plain = plain or c[i - 1] == '::' and (not c.is_word(i - 2) and c[i - 2] != '>' or c[i - 2] in KEYWORDS)
     if name == 'errno':
         return plain and name not in own
     if not plain or c[i + 1] not in ('(', ';', ',') or not (name in _C or is_of_host(name)):

@@ -71,7 +71,8 @@ def _array(x, fmt, out):
     if any(o % size or o < 0 for o in x.strides) and x.size:
         raise TypeError('this array has negative or odd strides; np.ascontiguousarray makes a plain one')
     fmt.append(f'{7 + 2 * x.ndim}q')
-    out += (TENSOR, id(x), x.ctypes.data, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(o // size for o in x.strides))
+    at = x.ctypes.data if x.size else 0  # as for a tensor without elements
+    out += (TENSOR, id(x), at, _NUMPY[x.dtype], 0, -1, x.ndim, *x.shape, *(o // size for o in x.strides))
 
 
 def _string(x, fmt, out):

@@ -424,6 +424,9 @@ void leave(int code) {
     if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);
     fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, CALLER, 0);
 }
+void only_on_host(const char *function, int line) {
+    if (on_device()) fail(Code::host_called, {{"function", function}}, line);
+}
 void index_outside(const char *array, const long long *index, const long long *sizes, int rank, int line) {
     const bool before = std::any_of(index, index + rank, [](long long i) { return i < 0; });
     fail(before ? Code::before : Code::outside, {{"array", array}, {"index", index, rank}, {"shape", sizes, rank}},

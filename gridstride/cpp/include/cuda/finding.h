@@ -55,8 +55,8 @@ enum Kind {
     X(assertion, fails) \
     X(crash, division) X(crash, division_overflows) X(crash, stack) X(crash, aborts) X(crash, instruction) \
     X(crash, trap) X(crash, no_return) \
-    X(crash, local_array) X(crash, exits) X(crash, exits_in_kernel) X(crash, host_memory) X(crash, host_division) \
-    X(crash, host_division_overflows) \
+    X(crash, local_array) X(crash, exits) X(crash, exits_in_kernel) X(crash, host_called) X(crash, host_memory) \
+    X(crash, host_division) X(crash, host_division_overflows) \
     X(crash, host) X(crash, cluster_variable) X(crash, no_addresses) X(crash, no_stack) X(crash, not_emulated) \
     X(crash, shifted_too_far) X(crash, does_not_fit) \
     X(timeout, endless) \

@@ -373,6 +373,8 @@ GRIDSTRIDE_API bool refused();
     const char *array, const long long *index, const long long *sizes, int rank, int line);
 [[noreturn]] GRIDSTRIDE_API void leave(int code);                  // exit()
 [[noreturn]] GRIDSTRIDE_API void not_emulated(const char *function);
+// before a call of a host function in code for both sides: device code that gets there is a finding
+GRIDSTRIDE_API void only_on_host(const char *function, int line = __builtin_LINE());
 // an algorithm of Thrust whose policy is for the other side's memory
 [[noreturn]] GRIDSTRIDE_API void wrong_policy(const char *algorithm, bool device);
 // may host code use the memory that `p`, an address of the device, leads to?
