@@ -6,6 +6,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -341,3 +342,16 @@ def test_the_hook_for_children_heals(kept, monkeypatch):
             folder.unlink()
     os.chmod(kept.folder, 0o777)
     assert children._folder() != kept.folder/'children'
+
+
+@pytest.mark.parametrize('command', [['sleep', '60'], [['sleep', '60']]])
+def test_ctrl_c_ends_the_compiler_and_leaves_nothing(kept, command):
+    "A plain KeyboardInterrupt at once; the next one compiles"
+    main, begin = threading.main_thread().ident, time.monotonic()
+    timer = threading.Timer(.3, signal.pthread_kill, [main, signal.SIGINT])
+    timer.start()
+    with pytest.raises(KeyboardInterrupt) as e: cache.build({'in/tiny.c': '// slow'}, [command])
+    timer.join()
+    assert not e.value.args and time.monotonic() - begin < 20
+    assert sorted(o.name for o in kept.entries()) == sorted(o.name for o in (kept.one, kept.two))
+    assert not list(kept.folder.glob('*.lock')) and kept.call() == 1

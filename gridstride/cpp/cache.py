@@ -356,6 +356,8 @@ def _run(command, folder, run):
     "Each command, alone or of several that run at once, with its status and its log"
     if isinstance(command[0], str):
         return [(command, run(command, folder))]
+    if len(command) == 1:  # in this thread, where Ctrl-C ends the compiler
+        return [(command[0], run(command[0], folder))]
     with ThreadPoolExecutor(len(command)) as pool:
         return list(zip(command, pool.map(lambda o: run(o, folder), command)))
 
