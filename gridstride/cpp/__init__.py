@@ -14,7 +14,8 @@ The modules, in the order in which they are read best:
   code may call), `inlined` (what becomes part of its callers), `host_variables` (what it may not
   read), `kernel_heads` (what a kernel may not say of itself); for a GPU,
   `nvrtc` (what its compiler lacks) and `driver`;
-- it is launched: `arguments` (what may be given), `values` (to compiled code and back), `launcher` (the compiled part);
+- it is launched: `loaded` (modules, and when one is unloaded), `arguments` (what may be given), `values` (to compiled
+  code and back), `launcher` (the compiled part);
 - it is wrong: `emulator` (how kernels run there, and what was found), `finding` (the mirror of the runtime's).
 
 The runtime of the emulator is C++, `runtime`, with a README that walks one access; CUDA's and torch's headers for it

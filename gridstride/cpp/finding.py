@@ -12,7 +12,7 @@ from .edits import NotEmulated
 from ..advice import product_in, update_of, uses
 from ..findings import Access, Call, KernelCrash, Phrase, Place, exception_of, text_of
 
-ABI = 3  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
+ABI = 4  # `abi_version` in runtime/state.h: counted up on both sides when something that they share changes
 KINDS = ('nothing', 'memcheck', 'racecheck', 'initcheck', 'synccheck', 'launch', 'assert', 'crash', 'timeout')
 KINDS += ('interrupted', 'warning', 'phrase')  # in the order of the C++ enumeration
 _NUMBER, _TEXT, _NUMBERS, _PHRASE = range(4)

@@ -1,10 +1,11 @@
 """`load_cuda`: CUDA C as the lecture writes it, on a GPU and without one."""
 
 import _thread, os, re, threading
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
-from . import emulator
+from . import emulator, loaded
 from .build import ORIGINALS, CompileError, emulate, native
 from .driver import arch, show_prints, warn_unchecked
 from .reader import functions, host_functions, not_on_host
@@ -47,11 +48,28 @@ def pass_on_ctrl_c(error):
         _thread.interrupt_main()
 
 
+@contextmanager
+def _loading():
+    "A module is loaded in the `with` block: others that nothing refers to are unloaded before"
+    loaded.collect()
+    with one_at_a_time:
+        loaded.unload(emulator.device().gridstride_unload)
+        yield
+
+
+def open_emulated(
+    path: str,  # of a shared library
+) -> loaded.Opened:
+    "A library for the emulator, loaded for as long as something refers to what is returned"
+    with _loading():
+        return loaded.opened(path, True)
+
+
 class Emulated(Module):
     "A module whose kernels the emulator runs"
 
     def __init__(self, built, name, declarations, checks, src=None):
-        with one_at_a_time:  # its __device__ variables are made
+        with _loading():  # its __device__ variables are made
             super().__init__(built, name, declarations, True, src)
         self.checks, self._found = checks, threading.local()
 

@@ -12,6 +12,7 @@ from pathlib import Path
 
 import numpy as np
 
+from .loaded import opened
 from ..utils import dim3
 
 
@@ -514,7 +515,8 @@ class Library:
     ):  # what the library calls itself
         self.__file__ = os.path.abspath(path)
         self.__name__ = name or re.sub(r'\W', '_', Path(path).name.split('.')[0])
-        self.emulated, self._dll = emulated, ctypes.CDLL(self.__file__)
+        self.emulated, self._opened = emulated, opened(self.__file__, emulated)
+        self._dll = self._opened.dll
         self._dll.gs_connect(ctypes.byref(_python))
         self._dll.gs_exports.restype = POINTER(_Exported)
         self.functions, self.kernels, e = {}, {}, self._dll.gs_exports()

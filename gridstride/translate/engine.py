@@ -22,7 +22,7 @@ from ..cpp import emulator
 from ..cpp.build import checked_flags, common_flags, compile_module, compiler, endless_flags, line_flags
 from ..cpp.compile_errors import CompileError
 from ..cpp.finding import file_among
-from ..cpp.load import one_at_a_time
+from ..cpp.load import one_at_a_time, open_emulated
 from ..cpp.rewrite import to_cpp
 from ..findings import NotSimulated, outside_level
 from ..launching import configure, count_arguments
@@ -233,7 +233,8 @@ class Compiled:
         )
         self.checks = checks
         emulator.device()
-        self.dll = ctypes.CDLL(str(self.built.folder / 'kernel.so'))
+        self._opened = open_emulated(str(self.built.folder / 'kernel.so'))
+        self.dll = self._opened.dll
 
     def call(self, n, values, arrays, fresh, grid, block, shared):
         """Run translation `n`; true if all was well.

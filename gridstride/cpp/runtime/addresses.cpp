@@ -87,6 +87,15 @@ void note_module(const void *inside, bool plain) {
     (void)inside, (void)plain;
 #endif
 }
+void forget_module(const Image &module) {
+    std::lock_guard<std::mutex> one(modules_lock);
+    const auto m = std::find_if(
+        modules.begin(), modules.end(), [&](const Module &o) { return o.all.has(module.base); });
+    if (m == modules.end()) return;
+    for (auto a = of_device.begin(); a != of_device.end();) a = m->all.has(*a) ? of_device.erase(a) : std::next(a);
+    munmap(reinterpret_cast<void *>(m->away), m->all.bytes);
+    modules.erase(m);
+}
 static Module *module_at(uintptr_t a) {
     const auto next = std::upper_bound(modules.begin(), modules.end(), a,
         [](uintptr_t a, const Module &m) { return a < m.all.from; });

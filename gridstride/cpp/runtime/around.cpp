@@ -17,3 +17,4 @@
 #include "graphs.cpp"
 #include "residents.cpp"
 #include "launch.cpp"
+#include "unload.cpp"

@@ -12,6 +12,7 @@
 #include "operations.h"
 #include "output.h"
 #include "state.h"
+#include "unload.h"
 
 namespace gridstride {
 
@@ -190,6 +191,7 @@ void registered_access(uintptr_t a, size_t bytes, bool write, bool strong, void 
 bool register_host(void *p, size_t bytes) {
     Turn turn;
     if (registered_at(p) != registered.end()) return false;
+    pin(p);
     registered.push_back({static_cast<char *>(p), bytes, nullptr});
     any_registered = true;
     return true;
@@ -211,11 +213,6 @@ void *mapped(const void *host) {
     return r->device ? r->device + (static_cast<const char *>(host) - r->host) : nullptr;
 }
 // Variables of the device. Where the name of one leads in host code is no memory, unless the host may use the variable.
-struct Symbol {
-    char *device, *host;
-    size_t bytes;
-    void **slot;
-};
 static std::vector<Symbol> symbols;
 static int device_code = 0;             // launches, and algorithms that the host runs for the device
 static void point_symbols(bool to_device) {
@@ -258,6 +255,36 @@ char *symbol_at(const void *named, size_t &bytes) {
     if (!is_plain_variable(named)) return nullptr;
     bytes = size_t(1) << 40;                               // nobody has noted how many
     return const_cast<char *>(static_cast<const char *>(named));
+}
+char *symbol_address(const void *named) {
+    size_t bytes = 0;
+    char *const found = symbol_at(named, bytes);
+    std::lock_guard<std::mutex> one(symbols_lock);
+    for (auto &s : symbols)
+        if (s.device == found) pin(s.slot);
+    if (found && !is_device(found)) pin(found);
+    return found;
+}
+static bool is_slot_in(const Image &module, const Symbol &s) {
+    return reinterpret_cast<uintptr_t>(s.slot) - module.base < module.end - module.base;
+}
+std::vector<Symbol> take_symbols(const Image &module) {
+    std::lock_guard<std::mutex> one(symbols_lock);
+    const auto rest = std::stable_partition(
+        symbols.begin(), symbols.end(), [&](const Symbol &s) { return !is_slot_in(module, s); });
+    std::vector<Symbol> taken(rest, symbols.end());
+    symbols.erase(rest, symbols.end());
+    return taken;
+}
+void put_symbols_back(const std::vector<Symbol> &taken) {
+    std::lock_guard<std::mutex> one(symbols_lock);
+    symbols.insert(symbols.end(), taken.begin(), taken.end());
+}
+void drop_symbols(const std::vector<Symbol> &dropped) {
+    for (auto &s : dropped) {
+        if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(s.host))) p->host_name = false;
+        free_piece(s.device);
+    }
 }
 
 // Ranges that overlap are one piece: what is written through one argument is read through the other.

@@ -2,6 +2,7 @@
 #include <dlfcn.h>
 #include <signal.h>
 #include <string.h>
+#include <algorithm>
 #include <memory>
 #include <mutex>
 #include <new>
@@ -18,14 +19,15 @@
 #include "residents.h"
 #include "signals.h"
 #include "threads.h"
+#include "unload.h"
 #ifdef _OPENMP
 #include <omp.h>
 #endif
 
 namespace gridstride {
 
-Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters), next(all_names) {
-    all_names = this;
+Names::Names(const char *kernel, const char *parameters) : kernel(kernel), parameters(parameters) {
+    all_names.push_back(this);
     note_module(this);
 }
 
@@ -38,11 +40,19 @@ int refuse(const Launch &l, Code code, Fields fields, int error) {
     return set_error(error);
 }
 
+static std::unordered_map<std::string, size_t> &most_dynamic() { // by library and name
+    static std::unordered_map<std::string, size_t> known;
+    return known;
+}
+void forget_dynamic(const std::string &library) {
+    auto &known = most_dynamic();
+    for (auto o = known.begin(); o != known.end();)
+        o = o->first.compare(0, library.size() + 1, library + ':') ? std::next(o) : known.erase(o);
+}
 static size_t &max_dynamic(const char *kernel, const void *code) {
-    static std::unordered_map<std::string, size_t> known;   // by library and name
     Dl_info info;
-    return known.emplace((dladdr(code, &info) ? info.dli_fname : "") + (':' + base_name(kernel)), size_t(48) << 10)
-        .first->second;
+    const std::string library = dladdr(code, &info) ? info.dli_fname : "";
+    return most_dynamic().emplace(library + ':' + base_name(kernel), size_t(48) << 10).first->second;
 }
 
 size_t &max_dynamic_of(const char *kernel) {
@@ -53,11 +63,11 @@ size_t max_dynamic_of(const Launch &l) { return max_dynamic(l.kernel, reinterpre
 
 // The names of a launch's arrays: those of the kernel's parameters.
 static void name_arguments(const Launch &l, const std::string &kernel) {
-    const Names *names = all_names;
-    while (names && kernel != names->kernel) names = names->next;
-    if (!names) return;
+    const auto known = std::find_if(
+        all_names.rbegin(), all_names.rend(), [&](const Names *o) { return kernel == o->kernel; });
+    if (known == all_names.rend()) return;
     Piece::launches++;
-    std::string rest = names->parameters;
+    std::string rest = (*known)->parameters;
     for (int i = 0; i < l.nargs; i++)
         if (Piece *p = memory.at(reinterpret_cast<uintptr_t>(l.args[i].pointer)); p && !p->symbol) p->begin = 0;
     for (int i = 0; i < l.nargs && !rest.empty(); i++) {
@@ -187,6 +197,7 @@ void release_teams() {
 Worker &this_worker() {
     if (!worker) own.w = worker = new_worker(), own.teams.push_back(own.w);
     Worker &mine = *worker;
+    forget_unloaded(mine.root->file_scopes, mine.root->unloaded);
     if (!mine.alternate) {
         mine.shared = static_cast<char *>(Cells::map(shared_cap));
         mine.alternate = Cells::map(alternate_bytes);
@@ -334,6 +345,7 @@ void launch(const Config &config, const Call &call) {
     const auto later = std::make_shared<Later>(config, call);
     if (!kept(config.stream, NodeKind::kernel, [later] { return launch(later->config, later->call), 0; }))
         launch_now(config, call);
+    else if (!on_device()) pin(reinterpret_cast<const void *>(call.type->thread));
 }
 
 static void tell_interrupted(const void *at) {
@@ -343,8 +355,10 @@ static void tell_interrupted(const void *at) {
 // What Python calls runs guarded: a crash of the host code is a finding, too. `code`: a function of the host's.
 static Image host_image(const void *code) {
     static thread_local const void *known = nullptr;
+    static thread_local size_t since = 0;                   // another module may be where one was unloaded
     static thread_local Image image;
-    if (code != known) known = code, image = image_of(const_cast<void *>(code));
+    if (code != known || since != modules_unloaded())
+        known = code, since = modules_unloaded(), image = image_of(const_cast<void *>(code));
     return image;
 }
 bool guarded(void (*f)(void *), void *arg, const void *code) {

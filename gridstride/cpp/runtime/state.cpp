@@ -23,7 +23,7 @@ std::vector<Finding> warned;
 std::atomic<bool> stop{false};
 thread_local sigjmp_buf *guard = nullptr;
 std::atomic<int> calls{0};
-const Names *all_names = nullptr;
+std::vector<const Names *> all_names;
 thread_local int error_code = 0;
 thread_local bool touches = false;
 bool launching = false;
@@ -64,7 +64,8 @@ void fork_state(Fork now) {
 }
 #ifndef __APPLE__
 template <Fork now> static void pass_forks() {
-    for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_output, fork_findings, fork_signals})
+    for (auto f : {fork_state, fork_launches, fork_device, fork_addresses, fork_unload, fork_output, fork_findings,
+             fork_signals})
         f(now);
 }
 static const int watched_forks = pthread_atfork(pass_forks<Fork::before>, pass_forks<Fork::parent>,

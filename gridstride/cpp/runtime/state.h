@@ -11,14 +11,14 @@
 
 namespace gridstride {
 
-constexpr int abi_version = 3;        // of what Python shares: finding.h, and the functions at the end of runtime.h
+constexpr int abi_version = 4;        // of what Python shares: finding.h, and the functions at the end of runtime.h
 extern gridstride_options options;
 extern Finding found;
 extern std::vector<Finding> warned;    // told when the call is over
 extern std::atomic<bool> stop;         // the launch ends: something was found
 extern thread_local sigjmp_buf *guard; // where a crash of host code leads
 extern std::atomic<int> calls;         // from Python that are at work
-extern const Names *all_names;         // of the kernels' parameters
+extern std::vector<const Names *> all_names; // of the kernels' parameters
 extern thread_local int error_code;    // cudaGetLastError's
 extern thread_local bool touches;      // the host works for the device: all of its memory is its own
 extern bool launching;                 // several OS threads are at work
@@ -46,6 +46,7 @@ void fork_signals(Fork);
 void fork_device(Fork);
 void fork_addresses(Fork);
 void fork_launches(Fork);
+void fork_unload(Fork);
 
 // What the names of the device's variables stand for: in host code, and from here to there in device code
 void begin_call();                     // from Python: counted in `calls`

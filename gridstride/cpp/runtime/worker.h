@@ -107,6 +107,7 @@ struct Worker {
     std::vector<size_t> offset;                    // by declaration; 0: not met in this launch
     std::vector<SharedArray> arrays;
     std::unordered_map<uintptr_t, FileScope> file_scopes;      // by the library's address
+    size_t unloaded = 0;               // libraries that were unloaded until these were looked through last
     size_t dynamic_array = 0;                      // 1 + its place in `arrays`
     bool dynamic_met = false;                      // in this launch
     // what went wrong

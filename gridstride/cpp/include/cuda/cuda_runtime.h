@@ -407,8 +407,7 @@ inline cudaError_t cudaMemcpyFromSymbolAsync(void *to, const void *symbol, size_
     return gridstride::copy_symbol("cudaMemcpyFromSymbolAsync", to, from, bytes, kind, s, line);
 }
 template <class P> cudaError_t cudaGetSymbolAddress(P **p, const void *symbol) {
-    size_t all = 0;
-    *p = reinterpret_cast<P *>(gridstride::symbol_at(symbol, all));
+    *p = reinterpret_cast<P *>(gridstride::symbol_address(symbol));
     return gridstride::failed_unless(*p, cudaErrorInvalidSymbol);
 }
 inline cudaError_t cudaGetSymbolSize(size_t *bytes, const void *symbol) {

@@ -186,6 +186,7 @@ GRIDSTRIDE_API void *symbol_alloc(
 // its device address, given what its name stands for in host code or in a kernel; null: that is no variable of the
 // device
 GRIDSTRIDE_API char *symbol_at(const void *named, size_t &bytes) GRIDSTRIDE_NOT_READ(1);
+GRIDSTRIDE_API char *symbol_address(const void *named) GRIDSTRIDE_NOT_READ(1);     // which the host keeps
 
 // Shared memory of the block at work.
 // said: the declaration asks for that alignment
@@ -299,7 +300,6 @@ GRIDSTRIDE_API void wgmma_wait(uint32_t groups, int line);
 
 struct Names {                       // of a kernel's parameters, separated by commas
     const char *kernel, *parameters;
-    const Names *next;
     GRIDSTRIDE_API Names(const char *kernel, const char *parameters);
 };
 
@@ -411,4 +411,6 @@ GRIDSTRIDE_API bool gridstride_left(int n, gridstride_leak *);
 // of a fresh piece, after a checked launch: which of its bytes somebody has written
 GRIDSTRIDE_API void gridstride_written(const void *p, size_t n, unsigned char *out);
 GRIDSTRIDE_API void gridstride_print_to(void (*sink)(const char *, size_t));       // where printf goes; null: stdout
+// Unload a module, a handle of dlopen(): 0: it is gone; 1: it stays, as something may lead into it; 2: not now
+GRIDSTRIDE_API int gridstride_unload(void *handle);
 }
