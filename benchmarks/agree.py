@@ -1,4 +1,4 @@
-"""Does gridstride.bench agree with the timers that everybody uses? Each in turns with it, on a GPU:
+"""Does gridstride.bench agree with the usual timers? Each is interleaved with it, on a GPU:
 triton.testing.do_bench, do_bench_cudagraph, torch.utils.benchmark.Timer."""
 import argparse, json, sys, time
 
@@ -66,7 +66,7 @@ def torch_timer(f): return Timer('f()', globals={'f': f}).blocked_autorange(min_
 
 def pairs(short):
     """What is compared: name, our figure of (fn, args, keywords), their figure of a call. Both measure the same
-    quantity; the time of a call in a row is no row here, since `bench` takes it with torch's Timer"""
+    quantity; the time of a call in a row is not compared, since `bench` measures it with torch's Timer"""
     yield 'do_bench', lambda f, args, kw: bench(f, *args, **kw).median, triton_ms
     if short: yield 'do_bench_cudagraph', lambda f, args, kw: bench(f, *args, flush=False, **kw).graph, triton_graph
     else: yield 'Timer', lambda f, args, kw: bench(f, *args, flush=False, **kw).median, torch_timer
@@ -74,7 +74,7 @@ def pairs(short):
 
 def warm(call, sensors):
     """Calls `call` for a while, so that both sides meet a GPU with the same clocks; how far the SM
-    clock is then below its top, as a share"""
+    clock is then below its top, as a fraction"""
     end = time.perf_counter()+WARM
     while time.perf_counter() < end:
         torch.cuda.synchronize()
@@ -88,7 +88,7 @@ def agreement(rounds):
     """The table; returns the names of the rows that differ by more than they may. The result is checked once, before:
     both sides then time nothing but the call.
     Other work on the machine only ever adds time, so the fastest round of each side is compared;
-    beside it what the single rounds said.
+    next to it are the results of the single rounds.
     Where products hold the SM clock at the power limit, a time depends on how densely a timer keeps the GPU busy: such
     rows are shown, and not judged"""
     off, sensors = [], Sensors(torch.cuda.get_device_properties().uuid)
@@ -101,7 +101,7 @@ def agreement(rounds):
         kw.pop('check')(call())
         for other, ours, theirs in pairs(short):
             sides, got, below = (lambda: ours(f, args, kw), lambda: theirs(call)), [], []
-            for i in range(2*rounds if short else rounds):   # in turns, either of them first
+            for i in range(2*rounds if short else rounds):   # interleaved, either of them first
                 both = {}
                 for side in sides if i % 2 else sides[::-1]:
                     below.append(warm(call, sensors))

@@ -2,11 +2,12 @@
 
     python attention.py               # all of it, in a minute; prints what attention.txt holds, writes attention.json
     python attention.py forward       # some of it; writes nothing
-    python attention.py --seconds 1   # of timing for each side (0.25)
+    python attention.py --seconds 1   # of timing per side (0.25)
 
 Each result is first compared with SDPA's; then all take turns. Figures are medians of GPU time with the L2 overwritten
-before each run, ratios medians over the rounds with their 95% interval. TFLOP/s count 2 operations of each score that a
-row looks at, for each product: two forward, five backward. `numerics` holds errors against float64 beside SDPA's.
+before each run, ratios medians over the rounds with their 95% interval. TFLOP/s count 2 operations
+per product for each score that a row attends to: two products forward, five backward. `numerics` compares errors
+against float64 with SDPA's.
 """
 import math, random
 from pathlib import Path

@@ -24,7 +24,7 @@ def columns_of(names): return {o: KEPT.get(o, COLUMNS[o]) for o in names}
 
 
 def prepare(wanted, until=math.inf):
-    "Compile kernels, many at a time: name -> (kernel, a shape). What fails here fails again, and is told, when it runs"
+    "Compile kernels, many at a time: name -> (kernel, a shape). What fails here is reported when it runs"
     def one(o):
         if time.time() > until: return
         torch.zeros(1, device='cuda')                               # the thread enters the GPU's context
@@ -35,7 +35,7 @@ def prepare(wanted, until=math.inf):
 
 
 def operands(shape, dtype, layout, make=inputs):
-    "(m, n as they lie in memory, a, b of which the product is made, out, full of NaN)"
+    "(m, n in their layout in memory, a, b of which the product is computed, out, full of NaN)"
     h, w, k = shape
     a, b = make(h, w, k, dtype, 'cuda')
     m, n = (x.t().contiguous() if o == 't' else x for x, o in zip((a, b), layout))
@@ -45,7 +45,7 @@ def operands(shape, dtype, layout, make=inputs):
 
 def error_of(f, judge, out, is_ours):
     """The error of what `f` writes into `out`; `AssertionError` if ours is wrong. The library may round sums of parts
-    of k, so its errors are told, not judged"""
+    of k, so its errors are reported, not judged"""
     out.fill_(float('nan'))
     f()
     if is_ours: judge(out)
@@ -84,10 +84,10 @@ def product(shape, dtype, layout='nn', ours=matmul, measured=False, reading=Fals
     return dict(more, shape=list(shape), dtype=dtype, layout=layout, columns=found, **about)
 
 
-# How many times faster ours is than another side, from what `by_column` says of both beside torch
+# The speedup of ours over another side, from the ratios of both to torch in `by_column`
 
 def faster(row, column, other):
-    "(ratio, low, high) of ours beside another, None where either was not timed"
+    "(ratio, low, high) of ours to another side, None if either was not timed"
     sides = row['columns'].get(column, {}).get('sides', {})
     if not {'ours', other} <= sides.keys(): return None
     a, b = sides['ours'], sides[other]
@@ -115,7 +115,7 @@ def spread(side): return f"{side['seconds']*1e6:.1f} µs ({side['fast']*1e6:.1f}
 
 
 def column_line(row, column):
-    "A column as text: our time and its spread, beside the others, the counted clock"
+    "A column as text: our time and its spread, the ratios to the others, the counted clock"
     c = row['columns'][column]
     if 'failed' in c: return f'    {column:<8} FAILED {c["failed"]}'
     res = [f"    {column:<8} {spread(c['sides']['ours']):<32}"]
@@ -152,12 +152,12 @@ def lines(row):
 
 
 # Names of kernels. The profiler stays attached to the process and slows launches, so it comes last; a kernel that
-# fills a byte stands before and behind each call.
+# fills a byte is launched before and after each call.
 MARK = 'FillFunctor<signed char>'
 
 
 def split_by(names, mark):
-    "The names of each call: what stands between the first mark and the second, the third and the fourth, ..."
+    "The names of each call: those between the first mark and the second, the third and the fourth, ..."
     res = [[]]
     for o in names:
         if mark in o: res.append([])

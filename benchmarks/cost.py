@@ -1,13 +1,13 @@
-"""What a product of 16-bit floats costs: kernels measured on a Hopper GPU, and a model fitted to that.
+"""The cost of a product of 16-bit floats: kernels measured on a Hopper GPU, and a model fitted to that.
 
     python cost.py measure            # writes cost.json; a minute; `--most 60` ends after so many seconds
     python cost.py fit                # reads it, prints how far the model is off, and what `costs.py` shall hold
-    python cost.py picks              # what `matmul` picks beside cublasLt's best, where one run had both
+    python cost.py picks              # what `matmul` picks compared with cublasLt's best, if one run had both
 
 Measured are 40 random shapes, of another seed than the tables', each by the kernels that today's estimates like best
 and by some drawn at random, in two columns: in a CUDA graph, and with other memory written before each run.
-The model has a dozen numbers that stand for something (`costs.Model`), and a factor for each kernel. It is to say which
-kernel is the fastest; so what all kernels have in common for a shape in a column, the clock as well, is no error.
+The model has a dozen parameters with a meaning (`costs.Model`), and one factor per kernel. It must predict which
+kernel is the fastest; so an error that all kernels have in common for a shape in a column does not count.
 How good it is: the errors of its predictions, and what is lost by taking its pick instead of the best that was
 measured, for shapes that the fit had not seen (a fifth at a time) and for those that it had.
 """
@@ -79,7 +79,7 @@ def fitted(rows, start=Model(), tries=30, tie=.05):
 
 
 def factors(rows, m, shy=SHY):
-    "For each kernel what it takes over what the model says; `shy`: of so many rows half is believed"
+    "Per kernel its time over the model's; `shy`: a factor from this many rows is halved towards 1"
     found = defaultdict(list)
     for r, e in zip(rows, np.clip(logs(rows, m), -2*FAR, 2*FAR)): found[r['tile']].append(-e)
     return {t: math.exp(sum(o)/(len(o) + shy)) for t, o in found.items()}
@@ -90,7 +90,7 @@ def predicted(fit, r):
     return cycles(m, r['shape'], r['layout'], r['tile'])*by_tile.get(r['tile'], 1)
 
 
-# Cycles of this clock are told, which is about what an H100 has in graphs; what is fitted knows none
+# Cycles are printed for this clock, which is about what an H100 has in graphs; the fit does not use it
 CLOCK = 1.755e9
 CYCLES = 'tensor', 'shared', 'l2', 'memory', 'begin', 'cluster', 'end', 'store', 'share', 'add', 'hand', 'here', 'turn'
 
@@ -115,8 +115,8 @@ SAME = .3               # how much less it says that two runs are the same than 
 
 
 def merged(rows):
-    """A row for each kernel, shape, layout and kind of column: what runs have in common tells how much slower one is
-    than another"""
+    """One row per kernel, shape, layout and kind of column: the rows that runs have in common show how much slower one
+    run is than another"""
     cells = defaultdict(list)
     for r in rows: cells[r['shape'], r['layout'], r['column'].split()[0]].append(r)
     return [o for cell, of_cell in cells.items() for o in as_one(cell, of_cell)]
@@ -184,7 +184,7 @@ def chosen(rows, *fits_for, start=()):
 # How good it is
 
 def unseen(rows, folds=5):
-    "For each shape a fit that had not seen it"
+    "Per shape a fit that had not seen it"
     known = list(dict.fromkeys(r['shape'] for r in rows))
     Random(SEED).shuffle(known)
     fold = {o: i%folds for i, o in enumerate(known)}
@@ -193,7 +193,7 @@ def unseen(rows, folds=5):
 
 
 def lost(rows, score):
-    "For each cell: what the kernel with the lowest score takes, over the best"
+    "Per cell: the time of the kernel with the lowest score, over the best"
     best, picked = {}, {}
     for r, s in zip(rows, score):
         best[cell(r)] = min(best.get(cell(r), math.inf), r['seconds'])
@@ -232,7 +232,7 @@ def logs_of_ratio(rows):
 
 
 def read(path):
-    "What was measured, as the fit wants it"
+    "The measurements, as the fit needs them"
     rows = json.loads(Path(path).read_text())['rows']
     return [dict(r, shape=tuple(r['shape']), tile=Cut(**r['tile'])) for r in rows if 'seconds' in r]
 
@@ -252,7 +252,7 @@ def fit_main(args):
     print(*(f'    {text_of(t)}: {by_tile[t]:.3f},' for t in sorted(named)), '}', sep='\n')
 
 
-# What is picked beside the library, where it was measured in the same run
+# The picks compared with the library, if both were measured in the same run
 
 GOALS = dict(graph=1., read=1.02)       # of cublasLt, in the mean of random shapes, none below 0.9
 SQUARES = {4096: 1.03, 8192: 1.05}      # of torch
@@ -338,7 +338,7 @@ def candidates(shape, layout, rng, n=8):
 
 
 def jobs():
-    "(shape, layout, kernels), the layouts in turns"
+    "(shape, layout, kernels), the layouts alternating"
     rng = Random(SEED)
     return [(shape, layout, candidates(shape, layout, rng)) for shape in drawn() for layout in LAYOUTS]
 
@@ -350,7 +350,7 @@ def compiled(wanted, until):
 
 
 def measured(clocks, shape, layout, known, seconds):
-    "A row for each kernel and clock, or one that says why there is none"
+    "One row per kernel and clock, or one with the reason why there is none"
     import beside
     import torch
     m, n, a, b, out = beside.operands(shape, 'bfloat16', layout)
@@ -396,7 +396,7 @@ def main(given=None):
     p.add_argument('what', choices=['measure', 'fit', 'picks'])
     p.add_argument('--data', default=HERE/'cost.json', help='what was measured')
     p.add_argument('--most', type=float, default=120, help='seconds to measure for, compiling included')
-    p.add_argument('--seconds', type=float, default=.006, help='for each kernel and column')
+    p.add_argument('--seconds', type=float, default=.006, help='per kernel and column')
     args = p.parse_args(given)
     dict(measure=measure_main, fit=fit_main, picks=picks_main)[args.what](args)
 

@@ -66,7 +66,7 @@ def median(f, *args, n=5): return statistics.median(seconds(f, *args)[0] for _ i
 
 
 def edit_to_launch():
-    "Seconds from an edited source to its first result, compiled anew, then from the cache in a fresh Python object"
+    "Seconds from an edited source to its first result, compiled again, then from the cache in a fresh Python object"
     device = 'cuda' if backend()=='gpu' else 'cpu'
     m,n = torch.randn(64, 48, device=device),torch.randn(48, 80, device=device)
     x = torch.randn(1000, device=device)

@@ -1,11 +1,11 @@
-"""Kernels that begin before the one ahead has ended, on a Hopper GPU: are they right, and what do they win?
+"""Kernels that begin before the preceding one has ended, on a Hopper GPU: are they right, and what do they gain?
 
     python early.py > early.txt       # half a minute
 
 Chains of products in which each reads what the one before wrote, and writes what that one read, by kernels that begin
-early, by these in turns with those that do not, and among kernels of torch, in streams and in graphs: each number is
+early, by these alternating with those that do not, and among kernels of torch, in streams and in graphs: each value is
 that of the same chain without any early kernel, to the bit. Then the tables' 40 shapes by the kernel that `matmul`
-picks, early or not, beside torch and cublasLt's best, in turns, in four columns of `matmul.py`.
+picks, early or not, compared with torch and cublasLt's best, interleaved, in four columns of `matmul.py`.
 """
 import random, time
 
@@ -22,7 +22,7 @@ from matmul import random as shapes
 
 CUTS = [o for o in costs.known() if not o.split]
 KINDS = '', '', 'relu', 'add', 'norm', 'mm', 'big', 'scale', 'sleep'
-ROUNDS, INPUTS, QUEUED = 96, 8, 3_000_000    # cycles of a kernel behind which launches wait, and then follow each other
+ROUNDS, INPUTS, QUEUED = 96, 8, 3_000_000    # cycles of a kernel after which launches wait, and then follow each other
 BANDS = 0, 1e4, 15e3, 25e3, 35e3, 7e4, 1e9
 COLUMNS = 'graph', 'row', 'read', 'written'
 
@@ -31,7 +31,7 @@ def noise(*shape, scale=1.): return (torch.randn(shape, device='cuda')*scale).bf
 
 
 class Chain:
-    "x0 @ w0 @ w1 @ ..., each product by a kernel of its own, some with a kernel of torch behind it"
+    "x0 @ w0 @ w1 @ ..., each product by a kernel of its own, some followed by a kernel of torch"
 
     def __init__(self, h, d, cuts, by_torch):
         rng = random.Random(7)
@@ -40,7 +40,7 @@ class Chain:
         self.places, self.big = [noise(h, d) for _ in range(2)], torch.zeros(2**24, device='cuda')
 
     def behind(self, kind, x, spare):
-        "A kernel of torch; gives where the numbers are, and the other place"
+        "A kernel of torch; returns the buffer with its result, and the other buffer"
         if kind == 'relu': x.relu_()
         elif kind == 'add': x.add_(self.bias)
         elif kind == 'big': self.big.add_(1)
@@ -61,7 +61,7 @@ class Chain:
 
 
 def wrong(run, inputs, want, rounds=ROUNDS//INPUTS, ways=('stream', 'graph')):
-    "Numbers of `run(inputs, outs)` that are not those of `want`, launched and captured"
+    "How many values of `run(inputs, outs)` differ from `want`, launched and captured"
     outs, bad = torch.empty_like(want), torch.zeros((), dtype=torch.int64, device='cuda')
     for way in ways:
         f = capture(lambda: run(inputs, outs), 1) if way == 'graph' else lambda: run(inputs, outs)

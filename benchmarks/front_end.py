@@ -16,7 +16,7 @@ def repeat(text, before='', after=''):
 
 
 def nested(opening, inside, closing, before='', after=''):
-    "A source in which `inside` stands in n brackets"
+    "A source in which `inside` is nested in n brackets"
     return lambda n: before + opening*n + inside + closing*n + after
 
 
@@ -94,7 +94,7 @@ def seconds(src):
 
 
 def loop_seconds():
-    "A loop that never changes, timed beside the sources: other work on the machine makes both slower"
+    "A loop that never changes, timed together with the sources: other work on the machine makes both slower"
     start, total = time.process_time(), 0
     for i in range(2_000_000):
         total += i

@@ -3,7 +3,7 @@ copy and torch as it is, on a GPU: the course's goals, and small sizes.
 
     python fusion.py                      # all of it, in a minute; prints what fusion.txt holds, writes fusion.json
     python fusion.py forward backward     # some of it; writes nothing
-    python fusion.py --seconds .3         # of timing for each side (0.1)
+    python fusion.py --seconds .3         # of timing per side (0.1)
 
 Each result is first compared with torch's in float64. All sides are captured in CUDA graphs, so that no Python is
 timed; then they take turns. Figures are medians of GPU time with the L2 overwritten before each run, ratios medians
@@ -22,7 +22,7 @@ import rows
 
 HERE = Path(__file__).parent
 LARGE, SMALL = (8192, 8192), (2048, 1024)
-# Roundings: 16 bits to their last; in float32 sums of 8192 numbers of about 1, in another order
+# Rounding errors: 16 bits to their last; in float32 sums of 8192 values of about 1, in another order
 NEAR = {torch.bfloat16: dict(rtol=2**-7, atol=2**-7), torch.float32: dict(rtol=1e-4, atol=1e-4)}
 
 
@@ -116,7 +116,7 @@ def check(case, got):
 
 
 def rows_of(case, seconds):
-    "A row for each of the other sides"
+    "One row per other side"
     ways = {k: rows.graphed(f) for k, f in sides(case)}
     check(case, ways['ours']())
     x = case.inputs[0]

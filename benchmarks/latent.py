@@ -2,13 +2,13 @@
 
     python latent.py              # all of it, in half a minute; prints what latent.txt holds, writes latent.json
     python latent.py goal         # some of it; writes nothing
-    python latent.py --seconds 1  # of timing for each side (0.1)
+    python latent.py --seconds 1  # of timing per side (0.1)
 
-A step of decoding: a new token of each of the batch looks at its cache, 128 heads unless `heads` says otherwise. Each
+A decode step: one new token per sequence of the batch attends to its cache, 128 heads unless `heads` changes it. Each
 result is first compared with float64. All sides are captured in CUDA graphs, so that no Python is timed, and take
-turns; figures are medians of GPU time with the L2 overwritten before each run, ratios medians over the rounds with
-their 95% interval. GB/s count the cache once; TFLOP/s 2 operations for each of the 576 + 512 numbers of a key, for each
-head. The other sides: `sdpa`, the same step before keys and values were absorbed, 192 and 128 numbers of each head,
+turns; results are medians of GPU time with the L2 overwritten before each run, ratios medians over the rounds with
+their 95% interval. GB/s count the cache once; TFLOP/s 2 operations for each of the 576 + 512 elements of a key, per
+head. The other sides: `sdpa`, the same step before keys and values were absorbed, 192 and 128 elements per head,
 where 80 GB hold them; `bmm`, two products of torch on a cache without pages, with a softmax between; `reads`, nothing
 but reading as many bytes; `bound`, no measurement of its own: the longer of the cache's bytes at the rate of pure reads
 and the operations at the rate of `torch.matmul`, as `gridstride.bench.ceilings` has measured them here.

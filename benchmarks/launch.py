@@ -1,4 +1,4 @@
-"""What a call from Python costs: small products beside torch, empty kernels beside Triton and Numba.
+"""The launch overhead of a call from Python: small products compared with torch, empty kernels with Triton and Numba.
 
     python launch.py > launch.txt      # twenty seconds on a Hopper GPU; writes launch.json
 
@@ -34,7 +34,7 @@ def triton_four(x, y, z, n): pass
 
 
 def product(size, dtype, grad=False):
-    "(what it is, ways to do it, the one beside which ours is held, goal)"
+    "(what it is, the candidates, the one with which ours is compared, goal)"
     m, n = (x.requires_grad_(grad) for x in inputs(size, size, size, dtype, 'cuda'))
     Reference(m.detach(), n.detach())(matmul(m, n).detach())
     what = f'{dtype} {size}x{size} @ {size}x{size}' + ', with gradient'*grad
@@ -95,7 +95,7 @@ def graph_of(f):
 
 
 def measure(what, ways, beside, goal):
-    "A row for each way"
+    "One row per candidate"
     for f in ways.values():
         for _ in range(10): f()
     graphs = {k: graph_of(f) for k, f in ways.items()} if beside == 'torch' else {}

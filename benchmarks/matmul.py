@@ -1,9 +1,9 @@
 """The matrix products of lessons 13, 21 and 22 against NVIDIA's library on a Hopper GPU: the course's goals, 40 random
-shapes of each type and layout, those in float32, what several seconds at the power limit give, and every rung.
+shapes per type and layout, those in float32, several seconds at the power limit, and every rung of the ladders.
 
     python matmul.py                  # all of it; prints what matmul.txt holds, writes matmul.json
     python matmul.py goals bfloat16   # some of it: goals, thin, bfloat16, power, float32, tuned, ...
-    python matmul.py --seconds .1     # of timing for each side, in each column and run (0.02)
+    python matmul.py --seconds .1     # of timing per side, in each column and run (0.02)
     python matmul.py --runs 1         # one after the other, in this process (3)
     python matmul.py --match 'bfloat16 tn'  # rows whose text has that
     python matmul.py --to FILE        # keep the rows of a part there, and go on where it ends
@@ -15,9 +15,9 @@ cublasLt's first eight proposals take turns, in each of five columns: *written*,
 run; *read*, other memory read before each run, which leaves the L2 cache as full but clean; *none*; *row*, calls one
 after the other from Python; *graph*, captured once. Figures are medians, with the times that 5 and 95% of the rounds
 are below; ratios (above 1, ours is faster) medians over the rounds with their 95% interval, the widest of all runs. The
-clock is counted: cycles that SMs counted over nanoseconds. Names of the kernels are asked for at the end.
+clock is counted: cycles that SMs counted over nanoseconds. A profiler collects the names of the kernels at the end.
 float32 is without TF32; what is done there with bfloat16 has relatives by other names: 3xTF32, BF16x9.
-A product that fails is a row that says so, and the rest goes on, in a new process if the GPU needs one.
+A product that fails is a row with the error, and the others continue, in a new process if the GPU needs one.
 """
 import argparse, json, math, os, sys, tempfile, time
 from importlib import import_module
@@ -38,11 +38,11 @@ LADDERS = [('fp32', (4096, 4096, 4096)), ('tensor_cores', (8192, 8192, 8192)), (
 GOALS = [('float32', (4096, 4096, 4096), 1.03), ('float32', (8192, 8192, 8192), 1.03),
          ('float32', (5120, 5120, 256), 1.05), ('float32', (50000, 10, 784), 1.5),
          ('bfloat16', (4096, 4096, 4096), 1.03), ('bfloat16', (8192, 8192, 8192), 1.05)]
-MEANS = dict(read=1.02, graph=1.)       # of the random shapes, beside cublasLt's best
+MEANS = dict(read=1.02, graph=1.)       # of the random shapes, compared with cublasLt's best
 MMA_SYNC = .95*.738                     # of torch, what lesson 21's best shall reach: 0.738 is the instruction's
 SEED, DRAWN = 0, 20
 LAYOUTS = 'nn', 'tn', 'nt'
-POWER = 1.5                             # seconds for each side in each run: long enough for the clock to settle
+POWER = 1.5                             # seconds per side and run: long enough for the clock to settle
 
 
 def uniform(rng): return rng.uniform(64, 8192)
@@ -91,7 +91,7 @@ def power():
 
 
 def thin():
-    "A long m and a few columns, which are done when m is read: held beside what does nothing but read it"
+    "A long m and a few columns, which is limited by reading m: compared with a kernel that only reads it"
     return [dict(shape=(50000, w, 784), dtype='float32', goal=.97, reading=True) for w in (1, 10, 16, 32)]
 
 
@@ -120,7 +120,7 @@ PARTS = dict(goals=goals, thin=thin, bfloat16=bfloat16, power=power, float32=flo
 
 
 def climbed(shape, dtype, ladder, rung, seconds, **more):
-    "A row of a ladder: a rung beside torch, other memory overwritten before each run"
+    "A row of a ladder: a rung compared with torch, other memory overwritten before each run"
     kernel = next(r for r in rungs(ladder) if r.name == rung)
     m, n = inputs(*shape, dtype, 'cuda')
     fields = time_rung(kernel, m, n, Reference(m, n), seconds)
@@ -174,7 +174,7 @@ def lines(r):
 
 
 def goal_lines(r):
-    "How a row's goal stands, beside torch, in each column that flushes or has no flush"
+    "Whether a row reaches its goal, compared with torch, in each column that flushes or has no flush"
     if 'goal' not in r or 'failed' in r: return []
     other = beside.READS if r.get('reading') else beside.TORCH
     found = {c: f[0] for c in r['columns'] if (f := beside.faster(r, c, other)) and c not in ('row', 'graph')}
@@ -207,7 +207,7 @@ def begun():
 
 
 def head(made):
-    "What stands above the table"
+    "The lines above the table"
     print(f"{made['gpu']}, at most {made['most_mhz']} MHz, {made['date']}, "
           f"{', '.join(f'{k} {v}' for k, v in made['versions'].items())}\n"
           "ours: µs, and from what 5% to what 95% of the rounds are below; how many times faster than the others, and "
@@ -215,7 +215,7 @@ def head(made):
 
 
 def keep(res, path):
-    "Write what was measured, a line for each row"
+    "Write what was measured, one line per row"
     def text(o): return json.dumps(o, ensure_ascii=False)
     def rows(o): return '[\n' + ',\n'.join(map(text, o)) + ']' if isinstance(o, list) else text(o)
     path.write_text('{' + ',\n'.join(f'{text(k)}: {rows(v)}' for k, v in res.items()) + '}\n')

@@ -3,9 +3,9 @@ course's goals, and other types.
 
     python memory.py                  # all of it, in a minute; prints what memory.txt holds, writes memory.json
     python memory.py sum scan         # some of it; writes nothing
-    python memory.py --seconds 1      # of timing for each side (0.2)
+    python memory.py --seconds 1      # of timing per side (0.2)
 
-Each result is first compared with torch's; then the tool and the others take turns. Figures are medians of GPU time
+Each result is first compared with torch's; then our function and the others take turns. Figures are medians of GPU time
 with the L2 overwritten before each run, ratios medians over the rounds with their 95% interval.
 GB/s are the bytes that have to be read and written. The copy is torch's, of a tensor of that size; `reads` is a kernel
 that reads the tensor and does nothing else.
@@ -25,7 +25,7 @@ WIDTHS = 1024, 4096, 16384, 65536, 131072
 
 
 def numbers(dtype, *shape):
-    "Random numbers: normal ones, or whole ones from -8 to 7, or bytes"
+    "Random values: normal ones, or integers from -8 to 7, or bytes"
     if dtype.is_floating_point: return torch.randn(shape, device='cuda').to(dtype)
     low, high = (0, 256) if dtype == torch.uint8 else (-8, 8)
     return torch.randint(low, high, shape, dtype=dtype, device='cuda')
@@ -41,7 +41,7 @@ def into(f, like):
 
 
 def near(got, want, rounding=0):
-    "Sums of normal numbers are some 10^4, and in float32 their roundings some 10^-2; those of integers are exact"
+    "Sums of normal values are some 10^4, and in float32 their rounding errors some 10^-2; those of integers are exact"
     torch.testing.assert_close(got.double(), want, rtol=rounding, atol=.1)
 
 
@@ -92,7 +92,7 @@ PARTS = dict(sum=sums, argmax=argmaxes, scan=scans, histogram=histograms, transp
 
 
 def rows_of(tool, f, x, others, size, right, seconds):
-    "A row for each of the others"
+    "One row per other side"
     ways = {'ours': f, **{k: o for k, (o, _) in others.items()}}
     for k, way in ways.items():
         if k not in ('copy', 'reads'): right(way(x), x)

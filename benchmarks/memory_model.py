@@ -50,7 +50,7 @@ class Maker:
     def suffix(self, wide): return self.pick('', '', '_system') if wide or self.some() else '_block'
 
     def hand_over(self, wide, flag, wrong=None, value=1, was=0):
-        """(before the data, behind the data, the write of the flag; its read, behind that): a
+        """(before the data, after the data, the write of the flag; its read, after that): a
         message from one thread to another"""
         r, a, before = self.some(.35), self.some(.35), ''
         if wrong in ('no release fence', 'release fence too narrow', 'release fence before the data', 'plain flag'):
@@ -115,7 +115,7 @@ class Maker:
                 f'if (blockIdx.x == {c} && threadIdx.x == {u}) {{ {early} {wait} {then} {" ".join(gets)} }}')
 
     def message_of_blocks(self, wrong=None):
-        "All threads of a block write, one of them tells, one of another block waits for the others there"
+        "All threads of a block write, one of them sets a flag, one of another block waits for it for all threads there"
         p = self.random.randrange(BLOCKS-1)
         c, t, u = self.random.randrange(p+1, BLOCKS), self.random.randrange(THREADS), self.random.randrange(THREADS)
         _, behind, write, wait, then = self.hand_over(True, 'flag', wrong)
@@ -148,7 +148,7 @@ class Maker:
                 f'{write} {late} }} if (threadIdx.x == {u}) {{ {early} {wait} {then} {" ".join(gets)} }}')
 
     def lock(self, wrong=None):
-        "A thread of each block changes some words behind a lock"
+        "A thread of each block changes some words under a lock"
         t, n = self.random.randrange(THREADS), self.random.randint(1, 3)
         a, r = self.some(.3), self.some(.3)
         if wrong in ('no acquire fence', 'acquire fence too narrow', 'no fences'): a = False
@@ -215,7 +215,7 @@ class Maker:
                 f'for (int b = 0; b < blockIdx.x; b++) v += data[b]; data[blockIdx.x] = v; {behind} {write} }}')
 
     def there_and_back(self, wrong=None):
-        "A message between two threads of a block, whose place is used again when it is answered"
+        "A message between two threads of a block, whose buffer is used again when it is answered"
         t, u = self.random.sample(range(1, THREADS), 2)
         one = self.hand_over(False, '&f', wrong if wrong and not wrong.startswith('back: ') else None)
         two = self.hand_over(False, '&f', wrong[6:] if wrong and wrong.startswith('back: ') else None, value=2, was=1)
@@ -224,7 +224,7 @@ class Maker:
                 f'}} if (threadIdx.x == {u}) {{ {one[3]} {one[4]} {two[0]} s = s + 1; {two[1]} {two[2]} }}')
 
     def counter(self, wrong=None):
-        "A counter that gives places, and sums beside it"
+        "A counter that assigns indices, and sums next to it"
         count = self.pick('atomicAdd(flag, 1)', 'device_ref(*flag).fetch_add(1)',
             f'system_ref(*flag).fetch_add(1, {ORDER}acq_rel)', f'device_ref(*flag).fetch_add(1, {ORDER}relaxed)')
         fences = self.some()
@@ -318,7 +318,7 @@ def programs(n, seed):
 
 
 def judge(units):
-    "(program, what racecheck said: None if nothing) for each"
+    "(program, the finding of racecheck: None if nothing) of each program"
     units = list(units)
     for i in range(0, len(units), PER_UNIT):
         part = units[i:i+PER_UNIT]

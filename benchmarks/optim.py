@@ -2,11 +2,11 @@
 
     python optim.py                   # all of it, in half a minute; prints what optim.txt holds, writes optim.json
     python optim.py loss              # some of it; writes nothing
-    python optim.py --seconds 1       # of timing for each side (0.1)
+    python optim.py --seconds 1       # of timing per side (0.1)
 
 Each result is first compared with torch's; then all take turns. Figures are medians of GPU time with the L2 overwritten
 before each run, ratios medians over the rounds with their 95% interval. GB/s are the bytes that have to be read and
-written. Memory is the most that torch had allocated meanwhile, beside what others hold.
+written. Memory is the most that torch had allocated meanwhile, without what others hold.
 """
 import argparse, json, tempfile
 from pathlib import Path
@@ -20,7 +20,7 @@ from gridstride.recording import machine
 
 HERE = Path(__file__).parent
 ROWS, CLASSES, FEATURES = 8192, 128256, 4096
-ODD = 50257                                                 # classes: rows begin at odd places
+ODD = 50257                                                 # classes: rows begin at odd offsets
 # Of a transformer of 24 layers, 1024 wide: its embeddings, and what each layer has
 LAYER = [(1024,), (1024,), (3072, 1024), (3072,), (1024, 1024), (1024,), (1024,), (1024,), (4096, 1024), (4096,),
          (1024, 4096), (1024,)]
@@ -28,7 +28,7 @@ MODELS = {'one tensor of 268M': [(2**28,)], '290 tensors of 355M': [(50257, 1024
 
 
 class Made(torch.autograd.Function):
-    "Logits as a model makes them: no leaf, and nobody asks for their gradient's way on"
+    "Logits as a model computes them: not a leaf, and their gradient is not propagated further"
     @staticmethod
     def forward(ctx, leaf, x): return x.detach()
     @staticmethod
@@ -36,7 +36,7 @@ class Made(torch.autograd.Function):
 
 
 def peak(run):
-    "The most bytes that are allocated while it runs, beside those that are before"
+    "The most bytes that are allocated while it runs, beyond those before it"
     run()
     torch.cuda.synchronize()
     before = torch.cuda.memory_allocated()
@@ -47,7 +47,7 @@ def peak(run):
 
 
 def rows_of(tool, what, ways, goals, size, seconds, memory=None):
-    "A row for each of the others; `memory`: bytes by the names of the ways"
+    "One row per other side; `memory`: bytes by the names of the sides"
     c = compare({k: lambda _, f=f: f() for k, f in ways.items()}, torch.zeros(1, device='cuda'), baseline='ours',
                 check=lambda got: None, seconds=seconds, clock=Gpu())
     mhz = sorted(s.mhz for s in c.timings['ours'].states if s and s.mhz)
@@ -196,7 +196,7 @@ def main():
         res['100 steps'] = steps_agree()
         print('AdamW after 100 steps:', ', '.join(f'{v:.3g} {k}' for k, v in res['100 steps'].items()))
         path.write_text(json.dumps(res, indent=1, ensure_ascii=False)+'\n')
-        # 100 roundings of numbers up to 5, each 2^-22 at most, and at random
+        # 100 rounding errors of values up to 5, each 2^-22 at most, and random
         assert res['100 steps']['ours from float64'] < 5e-6
 
 

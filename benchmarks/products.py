@@ -3,7 +3,7 @@ course's goals for `mlp`, `bmm` and `grouped_mm`.
 
     python products.py                # all of it, in two minutes; prints what products.txt holds, writes products.json
     python products.py bmm            # some of it; writes nothing
-    python products.py --seconds .5   # of timing for each side (0.2)
+    python products.py --seconds .5   # of timing per side (0.2)
 
 Each result is first compared with torch's own, or one in float64. All sides are captured in CUDA graphs, so that no
 Python is timed; then they take turns. Figures are medians of GPU time, ratios medians over the rounds with their 95%
@@ -44,13 +44,13 @@ def check(got, want, most=2**-7):
 
 
 def timed(ways, x, seconds):
-    "Sides, each as a CUDA graph, in turns"
+    "Sides, each as a CUDA graph, interleaved"
     graphs = {o: rows.graphed(lambda f=f: f) for o, f in ways.items()}
     return compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
 
 
 def rows_of(tool, dtype, shape, ways, flops, goals, seconds):
-    "A row for each of the other sides"
+    "One row per other side"
     like = SimpleNamespace(dtype=dtype, shape=shape)
     c = timed(ways, normal(1), seconds)
     return [rows.row(tool, like, c, o, goals.get(o), flops/1e3) for o in ways if o != 'ours']
@@ -90,7 +90,7 @@ def of_mlp(seconds, shape=(8192, 4096, 14336)):
 # Batches and groups
 
 def graph_row(dtype, shape, ways, flops, seconds):
-    "The row of calls that follow each other in a CUDA graph, with nothing between them"
+    "The row of calls that follow each other in a CUDA graph, without a flush in between"
     sides = by_column(ways, seconds, 1, dict(graph=COLUMNS['graph']))['graph']['sides']
     ours, torchs = sides['ours'], sides['torch']
     both = dict(zip(('seconds', 'other_seconds'), (ours['seconds'], torchs['seconds'])))

@@ -3,7 +3,7 @@
 
     python quant.py                 # all of it, in half a minute; prints what quant.txt holds, writes quant.json
     python quant.py one batches     # some of it; writes nothing
-    python quant.py --seconds .3    # of timing for each side (0.1)
+    python quant.py --seconds .3    # of timing per side (0.1)
 
 Each result is first compared with a product in float64 of what the few bits stand for. All sides are captured in CUDA
 graphs, so that no Python is timed; then they take turns. Figures are medians of GPU time, ratios medians over the
@@ -66,7 +66,7 @@ def batches():
 
 
 def shapes():
-    "The matrices of a model of 8 billion numbers, and a large one's down projection"
+    "The matrices of a model of 8 billion parameters, and a large one's down projection"
     for shape in ((4096, 4096), (14336, 4096), (4096, 14336), (8192, 28672)):
         for kind in ('int4', 'int8'): yield Case(kind, shape, 1)
 
@@ -90,7 +90,7 @@ PARTS = dict(one=one, written=written, batches=batches, shapes=shapes, fp8=fp8, 
 # Sides: name -> a function of x
 
 def int4mm(w, x):
-    "torch's own product with groups of 128; its numbers stand for (q - 8) * scale + zero"
+    "torch's own product with groups of 128; its values are (q - 8) * scale + zero"
     q, scales, _ = formats.symmetric(w, 4, 128, w.dtype)
     q = (q + 8).to(torch.uint8)
     words = torch._convert_weight_to_int4pack(q[:, ::2] << 4 | q[:, 1::2], 8)
@@ -126,7 +126,7 @@ def few_bits(case):
 
 
 def e4m3(case):
-    "The same for 8 bits on both sides, with a scale for each row"
+    "The same for 8 bits on both sides, with one scale per row"
     (w, k), h = case.shape, case.batch
     (m, a), (n, b) = (formats.fp8(torch.randn(o, k, device='cuda')) for o in (h, w))
     def scaled_mm(x, fast):
@@ -134,11 +134,11 @@ def e4m3(case):
     ways = dict(ours=lambda x: multiply_fp8(x, n, a, b), scaled_mm=partial(scaled_mm, fast=True),
                 exact_sums=partial(scaled_mm, fast=False))
     want = m.double()*a @ (n[:CHECKED].double()*b[:CHECKED]).T
-    return m, want, ways, 2*h*w*k/1e3, None                         # a thousandth: TFLOP/s in the place of GB/s
+    return m, want, ways, 2*h*w*k/1e3, None                         # a thousandth: TFLOP/s in the field of GB/s
 
 
 def s8(case):
-    "The same for whole numbers; `torch._int_mm` leaves its sums in int32, without scales"
+    "The same for integers; `torch._int_mm` returns its sums in int32, without scales"
     (w, k), h = case.shape, case.batch
     (m, a), (n, b) = (formats.symmetric(torch.randn(o, k, device='cuda'), 8)[:2] for o in (h, w))
     ways = dict(ours=lambda x: multiply_int8(x, n, a, b), int_mm=lambda x: torch._int_mm(x, n.T))
@@ -147,7 +147,7 @@ def s8(case):
 
 
 def few(case):
-    "`s8` for few rows, beside the product of bfloat16; the bytes are those of w, x and y"
+    "`s8` for few rows, compared with the product of bfloat16; the bytes are those of w, x and y"
     (w, k), h = case.shape, case.batch
     dense, x = torch.randn(w, k, device='cuda').bfloat16(), torch.randn(h, k, device='cuda').bfloat16()
     (m, a), (n, b) = (formats.symmetric(o, 8)[:2] for o in (x, dense))
@@ -163,7 +163,7 @@ def check(got, want):
 
 
 def rows_of(case, seconds):
-    "A row for each of the other sides"
+    "One row per other side"
     torch.manual_seed(0)
     x, want, ways, size, dense = dict(e4m3=e4m3, s8=s8, dp4a=few).get(case.kind, few_bits)(case)
     check(ways['ours'](x), want)
@@ -177,7 +177,7 @@ def rows_of(case, seconds):
 
 
 def measure(case, seconds):
-    "The rows of a case, or one that says why there are none; another for each side that is not installed"
+    "The rows of a case, or one with the reason why there are none; another per side that is not installed"
     like = SimpleNamespace(dtype=torch.bfloat16, shape=(*case.shape, case.batch))
     missing = [PACKAGES[o] for o in case.others if o in PACKAGES and not find_spec(PACKAGES[o])]
     case = case._replace(others=[o for o in case.others if PACKAGES.get(o) not in missing])

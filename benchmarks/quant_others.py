@@ -1,13 +1,13 @@
 """The same weights in few bits by `gridstride.kernels.quant` and by torchao, bitsandbytes and quanto: what each calls a
-format, how many bits it takes, what it loses, and how many numbers stand for the same as ours.
+format, how many bits it takes, what it loses, and how many elements have the same value as ours.
 
     pip install torchao bitsandbytes optimum-quanto         # whichever you like: what is missing is named
     python quant_others.py > quant_others.txt               # some seconds, without a GPU
 
 Weights: 1024 x 1024 of Student's t with five degrees of freedom, whose tails are heavy as those of trained layers are,
-with rows of different sizes, in bfloat16. dB: signal to noise of what the numbers stand for, from float32. Bits: those
-of all tensors that a tool keeps, for each number. Same: numbers that differ from ours by 2^-7 of themselves or less,
-the roundings of two bfloat16s.
+with rows of different sizes, in bfloat16. dB: signal to noise of the values, from float32. Bits: those
+of all tensors that a library stores, per element. Same: elements that differ from ours by 2^-7 of themselves or less,
+the rounding errors of two bfloat16s.
 """
 import importlib.metadata
 import warnings

@@ -4,13 +4,12 @@
     python ring.py check times        # some of it; writes nothing
     python ring.py predict            # from ring.json, without a GPU: rings of 2, 4 and 8; writes ring_prediction.json
 
-`check` holds the ring against float64, each order and carrier: two heads, two of a batch with heads between places, one
-head. `times` lets one GPU (each for itself, at the same
-time) and the ring take turns: medians over the rounds, of the slowest rank for the ring, of the mean over GPUs for one
-of them. Efficiency is the time of one GPU, over the ring's, over the number of GPUs: of the fastest way of one GPU, and
-of cuDNN's. `link` measures messages and copies, `pieces` what one GPU takes for the products of rings of 2, 4 and 8,
-`profile` each kernel.
-Attention is causal, 16 heads of 128 numbers in bfloat16. A part that fails says so, and the others go on.
+`check` compares the ring with float64, each order and carrier: two heads, two of a batch with the heads after the
+sequence, one head. `times` lets one GPU (each for itself, at the same time) and the ring take turns: medians over the
+rounds, of the slowest rank for the ring, of the mean over GPUs for one of them. Efficiency is the time of one GPU,
+over the ring's, over the number of GPUs: for the fastest kernel on one GPU, and for cuDNN's. `link` measures messages
+and copies, `pieces` the time of one GPU for the products of rings of 2, 4 and 8, `profile` each kernel.
+Attention is causal, 16 heads of dimension 128 in bfloat16. A part that fails reports it, and the others continue.
 """
 import argparse, itertools, json, math, statistics, sys, tempfile, time
 from pathlib import Path
@@ -39,7 +38,7 @@ CARRIERS = dict(messages=lambda: ring.Messages(60), copies=ring.Copies)
 
 
 def between(x):
-    "The same numbers, with heads between places"
+    "The same values, with the heads after the sequence"
     return x.transpose(1, 2).contiguous().transpose(1, 2)
 
 
@@ -77,7 +76,7 @@ CHECKED = {'two heads': (dict(heads=2), lambda x: x), 'one head': (dict(heads=1)
 
 
 def check(carrier):
-    "The ring's errors against float64, beside those of one GPU"
+    "The ring's errors against float64, and those of one GPU"
     c = CARRIERS[carrier]()
     for (case, (sizes, lay)), name in itertools.product(CHECKED.items(), KERNELS):
         given = inputs(2048, **sizes)
@@ -115,8 +114,8 @@ def everywhere(x):
 
 
 def turns(ways, rounds, seconds, before=0):
-    """Milliseconds of each way by rank, round after round, in turns; `before` each, as many seconds of the same: at the
-    power limit a clock follows what was there a while ago"""
+    """Milliseconds of each candidate by rank, round after round, interleaved; `before` each, as many seconds of the
+    same: at the power limit the clock follows the load of a while ago"""
     times, ms = {}, {name: [] for name in ways}
     for name, run in ways.items():
         milliseconds(run, 2)
@@ -168,7 +167,7 @@ def link(carrier):
 
 
 def pieces():
-    "What one GPU takes for each kind of piece of a zigzag ring of 2, 4 and 8"
+    "The time of one GPU per kind of piece of a zigzag ring of 2, 4 and 8"
     for n in LENGTHS:
         for ranks in (2, 4, 8):
             for (kind, name, what), ms in turns(ways_of_pieces(n, ranks), 3, .01).items():
@@ -190,7 +189,7 @@ def ways_of_pieces(n, ranks):
         part = first, q[:, :, first:], k, v, causal, scale, kind == 'own'
         ways[kind, 'ours', 'forward'] = lambda part=part: f.onto(sums, lse, *part)
         ways[kind, 'ours', 'backward'] = lambda part=(k, v, first, causal): rows.add(*part)
-        if kind != 'own' and ranks == 2:                # a kernel of the own keys and of these
+        if kind != 'own' and ranks == 2:                # one kernel for the rank's own keys and for these
             pair = q, *arrived, k, v, first, there, there, True, scale, False
             ways[f'own+{kind}', 'ours', 'forward'] = lambda pair=pair: f.pair(*pair)
     ways['ends', 'ours', 'backward'] = lambda: f.part_gradients(dout, q, out, lse, scale).dq()
@@ -264,7 +263,7 @@ def line(r, rows):
 
 
 def seconds_of(rows, n, ranks, what):
-    "A function of a piece of a zigzag ring: how long one GPU takes for it, and for what stands before and after it"
+    "A function of a piece of a zigzag ring: the time of one GPU for it, and for what comes before and after it"
     def took(kind):
         of = [r['ms'] for r in rows if r['part'] == 'pieces' and (r['length'], r['ranks'], r['kind'], r['what']) ==
               (n, ranks, kind, what)]

@@ -51,7 +51,7 @@ def failed(tool, x, e):
 
 
 def line(r, tool, dtype, shape, other, us, gbs):
-    "A row as text; the numbers are the widths of its columns"
+    "A row as text; the integers are the widths of its columns"
     head = f"{r['tool']:<{tool}} {r['dtype']:<{dtype}} {'x'.join(map(str, r['shape'])):<{shape}}"
     if 'failed' in r: return f"{head} FAILED {r['failed']}"
     goal = f"  goal {r['goal']}: {'reached' if r['ratio'] >= r['goal'] else 'MISSED'}" if r['goal'] else ''

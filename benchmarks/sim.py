@@ -11,7 +11,7 @@ TPB = 16
 
 
 def make(module):
-    "The kernels, for one `cuda` module or the other; Numba's simulator wants the name to be a global one"
+    "The kernels, for one `cuda` module or the other; Numba's simulator needs the name to be a global one"
     global cuda
     cuda = module
     @cuda.jit
@@ -70,7 +70,7 @@ def work(kind, n, k):
         def run():
             k['tree'][n//256, 256](x, out)
             np.testing.assert_allclose(out, x.reshape(-1,256).sum(1), atol=1e-3)
-    elif kind=='escape':  # how soon do the points of a plane escape? Each thread turns as often as it needs
+    elif kind=='escape':  # how soon do the points of a plane escape? Each thread does as many iterations as it needs
         out,want = np.zeros((n,n), np.int32),escaped(n, 200)
         def run():
             k['escape'][(n//TPB,n//TPB), (TPB,TPB)](out, 200)

@@ -3,10 +3,10 @@ copy, by the length of the rows, on a GPU: the course's goals.
 
     python softmax.py                     # all of it, in a minute; prints what softmax.txt holds, writes softmax.json
     python softmax.py forward             # a part of it; writes nothing
-    python softmax.py --seconds .2        # of timing for each side (0.05)
+    python softmax.py --seconds .2        # of timing per side (0.05)
 
 As in fusion.py, each result is first compared with torch's in float64, all sides are CUDA graphs and take turns, and
-figures are medians of GPU time with the L2 overwritten before each run. All tensors have 2^26 numbers; GB/s are those
+figures are medians of GPU time with the L2 overwritten before each run. All tensors have 2^26 elements; GB/s are those
 of reading each of them once and writing the result.
 """
 from pathlib import Path
@@ -23,7 +23,7 @@ HERE = Path(__file__).parent
 SIZE, TYPES = 2**26, (torch.float32, torch.bfloat16)
 SHORT, LONG = (1024, 2048, 4096, 8192), (32768, 131072)
 TOOLS = dict(softmax=(kernels.softmax, torch.softmax), log_softmax=(kernels.log_softmax, torch.log_softmax))
-# Roundings of the largest result: 16 bits to their last; in float32 a sum of up to 131072 numbers, in another order
+# Rounding errors of the largest result: 16 bits to their last; in float32 a sum of up to 131072 values, reordered
 NEAR = {torch.bfloat16: 2**-7, torch.float32: 1e-5}
 GOALS = {**dict.fromkeys(SHORT, dict(compiled=1.)), **dict.fromkeys(LONG, dict(eager=1.9, compiled=1.9, copy=.95))}
 
@@ -90,7 +90,7 @@ def check(case, got):
 
 
 def rows_of(case, seconds):
-    "A row for each of the other sides"
+    "One row per other side"
     ways = {k: rows.graphed(f) for k, f in sides(case)}
     check(case, ways['ours']())
     x, arrays, name = case.x.detach(), 2 + (case.dy is not None), case.tool + ', backward'*(case.dy is not None)

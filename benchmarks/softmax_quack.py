@@ -1,12 +1,12 @@
-"""Softmax by QuACK, which is written in CuTe DSL, beside `gridstride.kernels.softmax` and a copy, by the length of the
-rows, as softmax.py has them.
+"""Softmax by QuACK, which is written in CuTe DSL, compared with `gridstride.kernels.softmax` and a copy, by the length
+of the rows, as softmax.py has them.
 
     pip install quack-kernels 'nvidia-cutlass-dsl[cu13]'
-    python softmax_quack.py compile DIR     # needs no GPU: a cubin for each type and length
+    python softmax_quack.py compile DIR     # needs no GPU: one cubin per type and length
     python softmax_quack.py DIR > softmax_quack.txt   # on an H100; QuACK need not be installed there
 
-The cubins are launched as QuACK launches them: grid, cluster and shared memory are those of its `Softmax`, of which the
-kernel's name tells rows and columns of a block. Each result is first compared with torch's in float64.
+The cubins are launched as QuACK launches them: grid, cluster and shared memory are those of its `Softmax`, whose
+kernel name contains rows and columns of a block. Each result is first compared with torch's in float64.
 """
 import ctypes, json, os, re, sys, tempfile
 from pathlib import Path
@@ -22,7 +22,7 @@ import rows, softmax
 # Without a GPU
 
 def compiled(dtype, n):
-    "QuACK's kernel for rows of n numbers, however many: (its text in PTX, its cubin)"
+    "QuACK's kernel for any number of rows of n elements: (its PTX, its cubin)"
     folder = Path(os.environ['CUTE_DSL_DUMP_DIR'])
     for f in folder.iterdir(): f.unlink()
     import cutlass

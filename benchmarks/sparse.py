@@ -3,13 +3,13 @@ own sparse ones, on a GPU: the course's goals, and from which density on, or how
 
     python sparse.py                # all of it, in a minute; prints what sparse.txt holds, writes sparse.json
     python sparse.py two_four       # some of it; writes nothing
-    python sparse.py --seconds .3   # of timing for each side (0.1)
+    python sparse.py --seconds .3   # of timing per side (0.1)
 
 Each result is first compared with a product in float64. All sides are captured in CUDA graphs, so that no Python is
 timed; then they take turns. Figures are medians of GPU time, ratios medians over the rounds with their 95% interval;
 the L2 cache is overwritten before each run. TFLOP/s are those of the dense product: zeros count as if they were
 multiplied. Shapes: rows x columns of w x rows of x, of x @ w.T; for CSR w @ x, and columns of x.
-`bf16` is `F.linear` (`f32` in CSR of float32, without TF32), with random numbers in the place of zeros; `semi` is
+`bf16` is `F.linear` (`f32` in CSR of float32, without TF32), with random values instead of zeros; `semi` is
 `torch.sparse.to_sparse_semi_structured`, that is cuSPARSELt; `csr` torch's product with a sparse CSR tensor, that is
 cuSPARSE.
 """
@@ -50,7 +50,7 @@ class Case(NamedTuple):
 
 
 def two_four():
-    "Large products: weights of a model with 8 billion numbers, and square ones"
+    "Large products: weights of a model with 8 billion parameters, and square ones"
     yield Case('2:4', (8192, 8192), 8192, goals={'bf16': 1.35})
     yield Case('2:4', (14336, 4096), 4096, goals={'bf16': 1.25})
     yield Case('2:4', (4096, 4096), 14336, goals={'bf16': 1.25})
@@ -121,7 +121,7 @@ def check(case, got, want):
 
 
 def rows_of(case, seconds):
-    "A row for each of the other sides"
+    "One row per other side"
     torch.manual_seed(0)
     (h, k), n = case.shape, case.batch
     w = torch.randn(h, k, device='cuda').to(case.dtype)
@@ -131,7 +131,7 @@ def rows_of(case, seconds):
     graphs = {o: rows.graphed(lambda f=f: lambda: f(x)) for o, f in ways.items()}
     c = compare(graphs, x, baseline='ours', check=lambda got: None, seconds=seconds, clock=Gpu())
     like = SimpleNamespace(dtype=x.dtype, shape=(*case.shape, n))
-    for o in ways:                                                  # a thousandth: TFLOP/s in the place of GB/s
+    for o in ways:                                                  # a thousandth: TFLOP/s in the field of GB/s
         if o != 'ours': yield rows.row(case.name, like, c, o, case.goals.get(o), 2*h*n*k/1e3)
 
 

@@ -1,12 +1,12 @@
-"""Public Triton kernels, run by `gridstride.tile` on small tensors on the CPU, checked, beside torch in float64.
+"""Public Triton kernels, run by `gridstride.tile` on small tensors on the CPU, checked, compared with torch in float64.
 
     python tile_public.py FOLDER [WORD ...] > tile_public.txt    # WORD: only the rows that hold it
 
 FOLDER holds clones: triton, Liger-Kernel, unsloth, attorch, flash-linear-attention, ao, xformers, mamba,
 flash-attention, kernels (of triton-lang), and `site`, for packages that their host code imports. Their kernels and the
-host functions that launch them run as they are; what their packages import beside is left out. A row says which
+host functions that launch them run as they are; what else their packages import is left out. A row shows which
 kernels were launched, and what became of it: `right` (gradients, too, where there are any), `found` (a finding),
-`refused` in words, or `wrong`; and where lanes are used that a mask has left without a value, of which `tile` warns.
+`refused` in words, or `wrong`; and the warnings of `tile` about uninitialized lanes, which a mask has left out.
 """
 
 import ast, contextlib, importlib, importlib.abc, importlib.util, linecache, sys, traceback, types, warnings
@@ -153,7 +153,7 @@ def set_up(folder):
 
 @contextlib.contextmanager
 def as_on_a_gpu():
-    "Host code that asks a tensor where it is hears what it wants to"
+    "Host code that asks a tensor for its device gets the device that it needs"
     torch.Tensor.is_cuda = property(lambda _: True)
     try:
         yield
@@ -221,7 +221,7 @@ def forward(ours, theirs, *inputs):
 
 
 def module(ours, theirs, *inputs):
-    "A layer beside that of torch, with the same parameters; gradients of the parameters, too"
+    "A layer compared with that of torch, with the same parameters; gradients of the parameters, too"
     theirs.load_state_dict(ours.state_dict())
     theirs.double()
     names = [n for n, _ in ours.named_parameters()]
@@ -703,7 +703,7 @@ def unsloth_fp8():
     ]
 
 
-# attorch: layers beside torch.nn's
+# attorch: layers compared with torch.nn's
 
 
 def att(file, **tolerance):

@@ -34,7 +34,7 @@ SMALL, LARGE = Size(2, 32, 2, 2, 16, 25, 1e-2), Size(6, 384, 6, 32, 256, 200, 1e
 
 
 class Tools(NamedTuple):
-    "What a transformer is made of, beside products and attention"
+    "The parts of a transformer except products and attention"
 
     gelu: object
     rms_norm: object  # of x and weight
@@ -53,7 +53,7 @@ def of_gridstride():
 
 
 class Block(nn.Module):
-    "Attention to what came before, then two layers for each token"
+    "Attention to earlier tokens, then two layers per token"
     def __init__(self, size, tools):
         super().__init__()
         self.heads, self.tools, d = size.heads, tools, size.width
@@ -69,7 +69,7 @@ class Block(nn.Module):
 
 
 class Transformer(nn.Module):
-    "Logits for the next byte at each place"
+    "Logits for the next byte at each position"
     def __init__(self, size, tools):
         super().__init__()
         self.tools = tools
@@ -83,7 +83,7 @@ class Transformer(nn.Module):
 
 
 def the_bytes():
-    "The package's own Python, as numbers from 0 to 255"
+    "The package's own Python, as integers from 0 to 255"
     text = b'\n'.join(p.read_bytes() for p in sorted((HERE.parent/'gridstride').rglob('*.py')))
     return torch.frombuffer(bytearray(text), dtype=torch.uint8).long()
 
