@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from gridstride.cpp import build as cpp_build
-from gridstride.judge import TASKS, Verdict, honest, judge, processes, wire
+from gridstride.judge import TASKS, Verdict, honest, judge, processes, seccomp, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
-from gridstride.judge.isolation import hidden, kept, possible
+from gridstride.judge.isolation import hidden, kept, possible, prctl
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
 
@@ -612,6 +612,29 @@ def test_without_any_isolation_the_verdict_says_so(servers, monkeypatch):
     monkeypatch.setattr(processes, '_WITHOUT', ('processes', 'landlock', 'seccomp'))
     v = judge(honest()['softmax_triton'])
     assert v and v.isolation == ('limits',) and 'Landlock did not' in str(v), str(v)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='only Linux filters system calls')
+@pytest.mark.parametrize('denied,missing', [
+    (dict(mount=(165, 40)), {'processes', 'files', 'network'}),  # as systems that allow namespaces without capabilities
+    (dict(unshare=(272, 97), rule=(444, 444)), {'processes', 'files', 'network', 'landlock'}),  # as in containers
+], ids=['mounts', 'namespaces'])
+def test_a_system_that_forbids_a_part_of_it_is_named_in_the_verdict(denied, missing):
+    "Really forbidden, in a process of its own"
+    here, there = os.pipe()
+    if not (pid := os.fork()):
+        try:
+            seccomp._DENIED = [(name, *numbers) for name, numbers in denied.items()]
+            prctl(38, 1)
+            v = seccomp.deny() and judge(honest()['softmax_torch'])
+            os.write(there, json.dumps([v.code, v.isolation, str(v)]).encode() if v else b'[0, [], ""]')
+            processes.stop()
+        finally: os._exit(0)
+    os.close(there)
+    with open(here) as f: code, held, said = json.load(f)
+    os.waitpid(pid, 0)
+    assert code == 'accepted' and set(ISOLATION) - set(held) >= missing and 'limits' in held, (code, held)
+    assert all(ISOLATION[o] in said for o in missing) and 'not isolated on this system' in said, said
 
 
 # Forged messages
