@@ -24,9 +24,11 @@ TEXTS = [
     'ARCHITECTURE.md',
     'CONTRIBUTING.md',
     'CHANGELOG.md',
+    'SECURITY.md',
     'benchmarks/README.md',
     'gridstride/cpp/include/cuda/README.md',
     'gridstride/cpp/runtime/README.md',
+    'gridstride/judge/README.md',
 ]
 LINK = re.compile(r'(?<!!)\[([^\[\]]*)\]\(([^()\s]+)\)')
 PAGES, PICTURES = {'.md', '.ipynb'}, {'.svg', '.png'}

@@ -637,6 +637,15 @@ def test_a_system_that_forbids_a_part_of_it_is_named_in_the_verdict(denied, miss
     assert all(ISOLATION[o] in said for o in missing) and 'not isolated on this system' in said, said
 
 
+def test_the_page_on_security_lists_what_a_verdict_lists():
+    "Each word of `isolation`, and tests that exist"
+    root = Path(__file__).parents[1]
+    text = (root/'gridstride/judge/README.md').read_text(encoding='utf-8')
+    assert re.findall(r'^\| `(\w+)` \|', text, re.M) == list(ISOLATION)
+    tests = re.findall(r'`(tests/\w+\.py)`', text)
+    assert len(set(tests)) > 5 and all((root/o).exists() for o in tests)
+
+
 # Forged messages
 FORGED = '''
 import triton

@@ -17,7 +17,7 @@ To write a submission: python -m gridstride.judge submit -h"""
 _EPILOG = """The exit status is 0 if it is accepted, 1 if it is refused, 2 if nothing could be judged.
 On Linux a submission runs in a sandbox, without the network, other processes or your home folder. Where the system
 offers none (macOS, some containers) it runs as your own programs do, and the verdict says "not isolated on this
-system": use a virtual machine or a container there."""
+system": use a virtual machine there."""
 _TASK = 'what it should compute, where its first line #!POPCORN leaderboard NAME names none of these'
 
 
