@@ -3,9 +3,9 @@
 The modules, in the order in which they are read best:
 
 - what is translated: `source` (a kernel's tree, comments and names), `kernel` (`to_cuda`, all steps of it);
-- from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a room of its own),
+- from Python to a tree with types: `tree`, `operations` (its vocabulary), `types`, `lowering` (a subpackage),
   `verify` (is the tree well formed?);
-- what is known of the tree: `ranges` (which whole numbers are an `int` in C), `flow` (which assignments are one
+- what is known of the tree: `ranges` (which integers are an `int` in C), `flow` (which assignments are one
   variable);
 - from the tree to C: `expressions`, `statements`, `launcher` (the host's part), `translation` (the text, and what its
   arguments are);

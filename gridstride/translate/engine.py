@@ -1,8 +1,8 @@
 """`sim.options(engine='c')`: simulated kernels run as compiled CUDA C, on the emulator, and mean what they mean.
 
-The kernel is translated with Numba's types (`doubles=True`), compiled once for each kind of arguments, and
-run on the arrays in place. The emulator's detectors look on, as far as the option `checks` lets them; the
-index of every access is checked against the shape of its array, since memory alone does not tell that
+The kernel is translated with Numba's types (`doubles=True`), compiled once per combination of argument types, and
+run on the arrays in place. The emulator's detectors are enabled as the option `checks` says; the
+index of every access is checked against the shape of its array, since the address alone does not show that
 `x[t,0]` is in another row than it should be. What is found names the line of Python. A kernel that cannot
 be translated raises; nothing falls back to another engine unseen.
 """
@@ -45,7 +45,7 @@ from .types import INT
 class _Piece(ctypes.Structure):
     """Memory of arguments: where it is, and how many bytes.
 
-    For memory that nobody has written yet also which bytes are known and, after the launch, written.
+    For uninitialized memory also which bytes are known and, after the launch, written.
     """
 
     _fields_ = [
@@ -59,7 +59,7 @@ class _Piece(ctypes.Structure):
 
 
 class _Call(ctypes.Structure):
-    "A launch, as `gs_launch` in the prelude has it: the entry, its arguments, and the memory behind them"
+    "A launch, as `gs_launch` in the prelude has it: the entry, its arguments, and the memory that they point to"
 
     _fields_ = [
         ('enter', ctypes.c_void_p),
@@ -109,10 +109,10 @@ def _join(spans):
     return res
 
 
-# Each translation stands in a namespace of its own, with a function that takes the addresses of the kernel's
+# Each translation is in a namespace of its own, with a function that takes the addresses of the kernel's
 # arguments; the same text is CUDA C for nvcc, and several kernels make one compilation. For messages, lines
-# that come from Python say so by `#line`, where a file has a number for a name: a notebook's cells have other
-# names each time, and what was compiled shall be found again.
+# that come from Python have a `#line`, with a number as the name of the file: a notebook's cells have other
+# names each time, and the cache must find what was compiled.
 _HOST = '#ifndef __CUDACC_RTC__  // what follows is for the host'
 
 
@@ -151,7 +151,7 @@ def _digest(text):
 
 
 _FILE = 'kernel_{}.py'
-_UNSEEN = '#line 1 "gridstride/cpp/include/made.h"'  # a place that is not the learner's
+_UNSEEN = '#line 1 "gridstride/cpp/include/made.h"'  # a location that is not the learner's
 
 
 def _mark(lines, where, files):
@@ -218,7 +218,7 @@ template <class... Axes> static inline long long gs_at(const char *array, int li
 
 
 class Compiled:
-    "Translations, compiled for the emulator; `checks`: tell the detectors of every access?"
+    "Translations, compiled for the emulator; `checks`: report every access to the detectors?"
 
     def __init__(self, translations, checks, files=None, flags=()):
         c, self.translations = compiler(), translations
@@ -261,7 +261,7 @@ class Compiled:
 
 
 def _memory(arrays, fresh, n):
-    "(pieces of memory, how many; for each of `n` arguments its piece, -1 for none, and the bytes from there on)"
+    "(pieces of memory, how many; the piece of each of `n` arguments, -1 for none, and the bytes from there on)"
     spans = {i: _span(a) for i, a in arrays.items()}
     whole = _join([s for s in spans.values() if s[0] < s[1]])
     pieces = (_Piece * len(whole))(*((lo, hi - lo, 1) for lo, hi in whole))
@@ -299,13 +299,13 @@ def _hold(type, v):
     return _HOLD[type](v)
 
 
-# In the translation for the engine the place of an element is a call that looks at every index. All whole
-# numbers have 64 bits there, as they have in Python.
+# In the translation for the engine the address of an element is a call that checks every index. All
+# integers have 64 bits there, as they have in Python.
 class CheckedArrays(Arrays):
-    "Has the place of an element as the operation `inside`, which stops at an index that is outside"
+    "Computes the address of an element by the operation `inside`, which stops at an index that is out of bounds"
 
     def inside(self, view, idx, sizes, strides):
-        "Where the element `idx` lies, if it is inside of the sizes"
+        "The address of the element `idx`, if its indices are within the sizes"
         idx = [convert.as_number(convert.need_number(i)) for i in idx]
         return E('inside', INT, [*idx, *sizes, *strides], value=view.memory.name)
 
@@ -334,7 +334,7 @@ def _lead(view):
 
 
 class CheckedExpressions(Expressions):
-    "Writes the place of an element as `gs_at(...)`"
+    "Writes the address of an element as `gs_at(...)`"
 
     def x_inside(self, e):
         "An index that `gs_at` checks against sizes, and multiplies by strides"
@@ -357,7 +357,7 @@ class CheckedUnit(Unit):
 
 
 def _unravel(a, at):
-    "The index of the element that lies `at` elements after the first byte of the memory of the array `a`"
+    "The index of the element that is `at` elements after the first byte of the memory of the array `a`"
     steps = [abs(s) // a.itemsize for s in a.strides]
     res = {}
     for d in sorted(range(a.ndim), key=lambda d: -steps[d]):
@@ -400,7 +400,7 @@ def _shown_call(call, files, numbered):
 
 
 def _kind(a):
-    "What a translation depends on: types and layouts, and whether a whole number is a large one"
+    "What a translation depends on: types and layouts, and whether an integer is a large one"
     if isinstance(a, tuple):
         return tuple(map(_kind, a))
     if isinstance(a, View):
@@ -505,7 +505,7 @@ def _places(v, flat):
 
 
 def _bytes(v, flat):
-    "Which bytes of `flat` are known, and room for which of them are after the launch"
+    "Which bytes of `flat` are known, and a buffer for which of them are after the launch"
     known = np.repeat((v.mem.shadow.wrote[_places(v, flat)] != 0).astype(np.uint8), flat.itemsize)
     return known, known.copy()
 

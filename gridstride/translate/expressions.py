@@ -10,7 +10,7 @@ from .ranges import ALL, INT32, UINT32, c_whole, hull, of_dtype, rounds, within
 from .tree import E, Literal, number
 from .types import BOOL, C_NAMES, DOUBLE, FLOAT, HALF, INT, REAL, UINT, WHOLE, arithmetic_type
 
-# What C does in another way than Python, and what CUDA has no function for. They stand above the kernel, if
+# What C does differently from Python, and what CUDA has no function for. They are written above the kernel, if
 # it needs them.
 HELPERS = {
     'floor_div': '''__device__ inline T floor_div(T a, T b) {  // as Python's //
@@ -89,7 +89,7 @@ def _atomic_helper(op, dtype):
     return name, _swapping(name, f'{stop}\n        {swap}' if stop else swap, bits, type, to.format, back.format)
 
 
-# prec: how tightly it binds; type: of C. A whole number of it is the very number that Python has, unless only its low
+# prec: how tightly it binds; type: of C. An integer of it has the value that Python has, unless only its low
 # bits were asked for.
 Text = namedtuple('Text', 'text prec type')
 PRIMARY, UNARY, TIMES, PLUS, SHIFT, LESS, EQUAL, BITAND, BITXOR, BITOR, AND, OR, CHOICE = range(15, 2, -1)
@@ -142,10 +142,10 @@ def under(t, prec=UNARY):
     return f'({t.text})' if t.prec < prec else t.text
 
 
-# Literals keep the spelling of the source where C can read it. `2147483648` is no `int`, and `0.1` beside a
+# Literals keep the spelling of the source where C can read it. `2147483648` is not an `int`, and `0.1` with a
 # float is `0.1f`.
 class _Numbers:
-    "Numbers, and what has a name: constants, variables, sizes"
+    "Literals, and what has a name: constants, variables, sizes"
 
     def x_const(self, e):
         v = e.value
@@ -270,7 +270,7 @@ class _Conversions:
         return self.cast(self.x(e), type)
 
     def fit(self, e, type, low=False):
-        "`e` for a place of C's type `type`: a conversion that loses something is written out"
+        "`e` for a variable of C's type `type`: a conversion that loses something is written out"
         if type == 'bool':
             return self.condition(e) if e.type != BOOL else self.x(e)
         if type == 'unsigned int' and e.op == 'const' and 0 <= e.value < 2**32:
@@ -331,7 +331,7 @@ class _Conversions:
         return Text(f'({type}){under(t)}', UNARY, _PROMOTED.get(type, type))
 
 
-# One addition, multiplication, division or square root of float32 numbers, computed in double and rounded to
+# One addition, multiplication, division or square root of float32 values, computed in double and rounded to
 # float32, has the bits that float arithmetic gives: double has more than twice the digits. So it is written
 # in float.
 class _Single:
@@ -472,13 +472,13 @@ class _Operators:
         return self.as_type(e.args[0], wide), b, wide
 
     def positive(self, e):
-        "Are both operands, as numbers of the result's type, 0 or more?"
+        "Are both operands, as values of the result's type, 0 or more?"
         return e.op == 'cmod' or all(self.r(a)[0] >= 0 and (e.type == UINT or within(self.r(a), ALL)) for a in e.args)
 
     def floor(self, e, a, b):
         "Division and remainder of what may be negative"
         ra, rb = map(self.r, e.args)
-        overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is no int
+        overflows = ra[0] == -(2**31) and within((-1, -1), rb)  # -2**31 // -1 is not an int
         type = 'int' if within(hull(ra, rb), INT32) and not overflows and not self.unit.wide else 'long long'
         a, b = (t if t.type == type else self.as_type(o, type) for t, o in zip((a, b), e.args))
         return Text(
@@ -690,7 +690,7 @@ class _Truth:
         return Text(join_text(op, s, t, prec), prec, 'bool')
 
     def meeting(self, a, b):
-        "The type in which two numbers are compared: a constant takes that of the other"
+        "The type in which two values are compared: a constant takes that of the other"
         if not self.unit.doubles:
             if a.op == 'const' and b.type in (FLOAT, DOUBLE):
                 return b.type
@@ -971,18 +971,18 @@ class _Calls:
         return Text(e.value.memory.c_name, PRIMARY, '*')
 
 
-# `x` writes an expression; the rest is told by what it needs: helpers, headers, constants.
+# `x` writes an expression; it notes what the expression needs: helpers, headers, constants.
 class Expressions(_Numbers, _Conversions, _Single, _Operators, _Truth, _Places, _Calls):
     "Writes the expressions of a unit whose types are settled"
 
     def __init__(self, unit, ranges):
         self.unit, self.ranges = unit, ranges
         self.helpers, self.headers, self.globals, self.macros = {}, set(), {}, set()  # what the text will need
-        self.quiet = False  # does nobody ask for what an atomic operation gives?
+        self.quiet = False  # is the result of an atomic operation unused?
         self.made = []  # expressions that are made here: what is known of one is known by its identity
 
     def help(self, name, type=''):
-        "Note that the small function `name` is needed, for numbers of C's type `type`"
+        "Note that the small function `name` is needed, for values of C's type `type`"
         text = re.sub(r'\bT\b', type, HELPERS[name])
         if type == 'float':
             text = re.sub(r'\b(fmod|copysign|floor)\(', r'\1f(', text)
@@ -996,7 +996,7 @@ class Expressions(_Numbers, _Conversions, _Single, _Operators, _Truth, _Places, 
         return C_NAMES[dtype]
 
     def x(self, e, low=False) -> Text:
-        "`e` as C writes it; `low`: only the low 32 bits of a whole number matter"
+        "`e` as C writes it; `low`: only the low 32 bits of an integer matter"
         write = getattr(self, 'x_' + e.op)
         return write(e, low) if e.op in _TAKES_LOW else write(e)
 
@@ -1039,7 +1039,7 @@ def _views(a, p, m):
 
 
 def _wrap(v, type):
-    "The whole number `v` as an element of C's type `type` holds it"
+    "The integer `v` as an element of C's type `type` holds it"
     bits = {'signed char': 8, 'unsigned char': 8, 'short': 16, 'unsigned short': 16, 'int': 32, 'unsigned int': 32}.get(
         type
     )

@@ -1,8 +1,8 @@
 """Which assignments of a name belong together: each such group becomes one variable of C.
 
 A name in Python may hold an integer first and a float later. In C that takes two variables. They are found
-by asking, for every place where a name is read, which assignments can have given it its value; assignments
-that meet at one place make up one variable.
+by asking, for every read of a name, which assignments can have given it its value; assignments
+that reach the same read make up one variable.
 """
 
 import ast
@@ -19,12 +19,12 @@ class Variable:
     - `whole`, the name of the tuple that it is a part of; as a part of a parameter `same_as` or `constant`;
     - `bounds`, (least, most) of a temporary; `struct`, the device function whose results it holds.
 
-    What the writer gives it: the name and the type in C, and `slot`, the variable whose place it shares.
+    What the writer gives it: the name and the type in C, and `slot`, the variable whose storage it shares.
     """
 
     def __init__(self, name, node=None):
         self.name, self.node = name, node  # node: where it is first assigned
-        self.defs, self.undefined = 0, False  # places that assign to it; may it be read before?
+        self.defs, self.undefined = 0, False  # assignments to it; may it be read before?
         self.type = self.memory = self.view = self.parts = self.bound = None
         self.typed_at = None  # the line that gave it its first type
         self.whole = self.same_as = self.constant = self.bounds = self.struct = None
@@ -42,7 +42,7 @@ _NONE = frozenset([-1])  # no assignment yet
 
 
 class _Flow:
-    "Walks a function; `state` maps names to the assignments that may have made their value, None where nobody comes"
+    "Walks a function; `state` maps names to the assignments that may have made their value, None in unreachable code"
 
     def __init__(self, names):
         self.names, self.ids, self.parent, self.reads, self.state, self.loops = names, {}, [], {}, {}, []

@@ -98,7 +98,7 @@ def _constants(unit, ex):
 
 
 def _literal(v, type, ex):
-    "The number `v` as a literal for a place of C's type `type`"
+    "The value `v` as a literal for a variable of C's type `type`"
     if type == 'bool':
         return 'true' if v else 'false'
     if type in ('float', 'double', '__half'):
@@ -152,23 +152,23 @@ def to_cuda(
     kernel,  # a kernel of the simulator or of Numba, or a plain function in that dialect
     *example_args,  # arguments as the kernel gets them, or one Numba signature such as 'void(float32[:,::1], int64)'
     doubles=False,  # compute exactly with Numba's types, where a Python float is a float64
-    wide=False,  # 64 bits for every whole number
+    wide=False,  # 64 bits for every integer
 ) -> Translation:  # a str: CUDA C for `load_cuda` and `cuda_kernel`
     """A kernel as CUDA C that a person would have written: the same names, statements and comments.
 
     An array becomes a pointer and those of its sizes and strides that the kernel needs. The text ends with
-    `launch_<kernel>`, a function for the host that takes the kernel's arguments as tensors and numbers, then grid,
-    block and bytes of shared memory. Examples are arrays, tensors, numbers, and tuples of these. `Untranslatable`
-    says what C cannot say, and where.
+    `launch_<kernel>`, a function for the host that takes the kernel's arguments as tensors and scalars, then grid,
+    block and bytes of shared memory. Examples are arrays, tensors, scalars, and tuples of these. `Untranslatable`
+    reports what cannot be translated, and where.
 
-    Whole numbers have the values of Python's 64-bit ones. They are an `int` where that cannot be told apart, given
+    Integers have the values of Python's 64-bit ones. They are an `int` where that makes no difference, given
     that an array has, and an axis of the grid covers, no more than 2**31 - 2**16 elements, and that a Python int that
     is an argument is not larger: the launcher refuses such arrays, and `wide=True` translates for them. A Python int
     that is divided, or divides, and is not negative as the example is not negative later: the launcher makes sure of
     that, too, and `//` and `%` are C's.
 
-    Floats: a Python float, whether literal or argument, takes the precision of what it meets; beside a float32 array
-    nothing is computed in double unless a float64, or a division of whole numbers, says so. `doubles=True` computes
+    Floats: a Python float, whether literal or argument, takes the precision of the other operand; with a float32 array
+    nothing is computed in double unless a float64, or a division of integers, requires it. `doubles=True` computes
     as Numba does, with float32 only where the result has the same bits.
     """
     return translate(kernel, example_args, Unit(doubles, wide))
@@ -244,7 +244,7 @@ def _function(f, body, ex, unit):
 
 
 def _docstring(tree, body):
-    "The docstring as a comment, if there is one; the body's cursor goes behind it, or behind the parameters"
+    "The docstring as a comment, if there is one; the body's cursor goes after it, or after the parameters"
     first = tree.body[0]
     if not (
         isinstance(first, ast.Expr) and isinstance(first.value, ast.Constant) and isinstance(first.value.value, str)
@@ -328,7 +328,7 @@ def _title(name, names, known, unit):
 
 
 def _parameters(unit, body):
-    "A `Parameter` for each of the C kernel"
+    "One `Parameter` per parameter of the C kernel"
     paths = {}
 
     def find(e, path):

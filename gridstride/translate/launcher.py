@@ -54,7 +54,7 @@ def wrap(parts, start, width=120):
 
 
 def launcher(unit, params):
-    "The lines of the host's part; `params`: a `Parameter` for each of the C kernel"
+    "The lines of the host's part; `params`: one `Parameter` per parameter of the C kernel"
     names = _names({p.name for p in params})
     lines = []
     if any(p.kind == 'array' for p in params):
@@ -71,7 +71,7 @@ def launcher(unit, params):
 
 
 def _names(taken):
-    "{name: a name that no parameter has} of what the host's function takes beside them, and of its variables"
+    "{name: a name that no parameter has} of what else the host's function takes, and of its variables"
     return {n: n if n not in taken else n + '_' for n in ('grid', 'block', 'shared', 'blocks', 'threads')}
 
 
@@ -90,7 +90,7 @@ def _arguments(params):
 
 
 def _checks(unit, params):
-    "What is asked of the arguments"
+    "The requirements on the arguments"
     res = []
     for p in params:
         if p.kind == 'array':

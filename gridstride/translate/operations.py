@@ -1,6 +1,6 @@
 """The tree's vocabulary: every operation of an expression and every kind of statement, in one table each.
 
-Whatever goes over the tree has a rule for each row: `expressions` writes an operation by its method `x_<name>`,
+Whatever goes over the tree has one rule per row: `expressions` writes an operation by its method `x_<name>`,
 `ranges` finds its interval by `e_<name>`; a statement is written by `w_<kind>` and followed by `s_<kind>`.
 Tests hold them against these tables, and `verify` holds a lowered kernel against them.
 """
@@ -18,7 +18,7 @@ COMPARISONS = ('<', '<=', '>', '>=', '==', '!=')
 class Operation(NamedTuple):
     """One operation of expressions.
 
-    `takes`: a kind for each operand; one with `*` stands for any number of them, one with `?` may be missing.
+    `takes`: one kind per operand; one with `*` stands for any number of them, one with `?` may be missing.
     `gives`: the kinds of type that the result may have. The kinds: whole (bool and integers), real, bool,
     number (all of these), void, tuple, array, object; an operand may also be `same` (whole where the result is
     whole, any number elsewhere) and `any`.
@@ -38,7 +38,7 @@ _extreme = Operation('same same', 'number')
 _place = tuple  # (memory, dimension)
 
 OPERATIONS = {
-    # Numbers that are there
+    # Values that are there
     'const': Operation('', 'number', (bool, int, float)),
     'global': Operation('', 'number', tuple, lambda e: len(e.value) == 2 and isinstance(e.value[0], str)),
     'var': Operation('', 'number tuple', Variable, lambda e: e.type == e.value.type),
@@ -47,7 +47,7 @@ OPERATIONS = {
     'size': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], Memory)),
     'stride': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], Memory)),
     'start': Operation('', 'whole', Memory),
-    'size_of': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], View)),  # one that nobody knows
+    'size_of': Operation('', 'whole', _place, lambda e: isinstance(e.value[0], View)),  # one that is not known
     # Arithmetic
     'add': _arithmetic,
     'sub': _arithmetic,
@@ -96,7 +96,7 @@ OPERATIONS = {
     'shuffle': Operation('number whole whole whole?', 'number', str),
     'device': Operation('any*', 'number tuple void', object, lambda e: len(e.args) == len(e.value.given)),
     'field': Operation('tuple', 'number', int, lambda e: e.args[0].value.struct is not None),
-    # What is no number: it is taken apart before anything is written, but for the arguments of device functions
+    # What is not a scalar: it is taken apart before anything is written, except for the arguments of device functions
     'view': Operation('', 'array', View),
     'tuple': Operation('any*', 'tuple void', object),
     'object': Operation('', 'void', object),

@@ -1,7 +1,7 @@
-"""How large the whole numbers of a kernel can get, and so which of them are an `int` in C.
+"""How large the integers of a kernel can get, and so which of them are an `int` in C.
 
 Python's integers in a kernel have 64 bits, and most need far fewer. The kernel is run once on intervals
-instead of numbers: `threadIdx.x` is 0 to 1023, the size of an array 0 to a bit less than 2**31, a sum lies
+instead of values: `threadIdx.x` is 0 to 1023, the size of an array 0 to a bit less than 2**31, a sum is
 between the sums of the bounds. Conditions narrow the intervals in their branches, and loops run until
 nothing grows any more.
 """
@@ -46,7 +46,7 @@ def rounds(a, b, interval):
 
 @lru_cache
 def of_dtype(dtype):
-    "All values of a whole number of type `dtype`"
+    "All values of an integer of type `dtype`"
     if dtype == 'bool':
         return 0, 1
     i = np.iinfo(dtype)
@@ -161,10 +161,10 @@ def _widen(a, b):
 
 # The interval of an expression, noted as the widest that it ever has.
 class _Values:
-    "The intervals of expressions: a method `e_...` for each operation"
+    "The intervals of expressions: one method `e_...` per operation"
 
     def eval(self, e):
-        "The interval of `e`; None for what is no whole number"
+        "The interval of `e`; None for what is not an integer"
         r = getattr(self, 'e_' + e.op)(e)
         if e.type == BOOL:
             r = hull(r, None) if r is not None and within(r, (0, 1)) else (0, 1)
@@ -175,7 +175,7 @@ class _Values:
         return r
 
     def operation(self, e):
-        "Arithmetic, where it is of whole numbers"
+        "Arithmetic of integers"
         parts = [self.eval(a) for a in e.args]
         if not is_int(e.type) or None in parts:
             return None
@@ -187,7 +187,7 @@ class _Values:
     e_shl = e_shr = e_and = e_or = e_xor = operation
 
     def unknown(self, e):
-        "What is no whole number, or may be any"
+        "What is not an integer, or may be any"
         for a in e.args:
             self.eval(a)
 
@@ -299,7 +299,7 @@ class _Values:
             and a.args[0].op == 'truediv'
             and all(o.type in WHOLE for o in a.args[0].args)
         ):
-            lo, hi = self.of_quick(a.args[0].args[0])  # a quotient of whole numbers is no larger than the dividend
+            lo, hi = self.of_quick(a.args[0].args[0])  # a quotient of integers is not larger than the dividend
             return (
                 (min(lo, 0, -hi), max(hi, 0, -lo))
                 if self.of_quick(a.args[0].args[1])[0] < 0
@@ -430,10 +430,10 @@ class _Conditions:
 
 
 # A loop is run until the state at its head stays; what keeps growing is widened to one of a few bounds, or,
-# where a loop with a known number of rounds does nothing but add, to what it can add up to. Then the bounds
-# are tightened again, and a last turn is noted.
+# where a loop with a known number of iterations does nothing but add, to what it can add up to. Then the bounds
+# are tightened again, and a last iteration is noted.
 class _Blocks:
-    "What statements do to the intervals of variables: a method `s_...` for each kind"
+    "What statements do to the intervals of variables: one method `s_...` per kind"
 
     def block(self, body):
         for s in body:
@@ -549,7 +549,7 @@ class _Blocks:
         self.state = _meet(self.after, self.broken)
 
     def turn(self, s, head, at):
-        "One turn from the state `at`; the state that comes back to the head"
+        "One iteration from the state `at`; the state that comes back to the head"
         self.loops.append([None, None])
         self.state = dict(at)
         head()
@@ -569,7 +569,7 @@ class _Blocks:
         return _widen(old, new)
 
     def growth(self, v, body, times):
-        "By how much a turn changes `v`, if all it does is to add; else None"
+        "By how much an iteration changes `v`, if all it does is to add; else None"
         lo = hi = 0
         assigned = {o.var for o in statements(body) if hasattr(o, 'var')}
         for o in body:
@@ -611,7 +611,7 @@ class _Blocks:
         return d if e.op == 'add' else (-d[1], -d[0])
 
 
-# The state maps each variable to its interval, and is None where nobody comes. `run` goes into device
+# The state maps each variable to its interval, and is None in unreachable code. `run` goes into device
 # functions with the intervals of the arguments; recursion is refused earlier.
 class Ranges(_Values, _Conditions, _Blocks):
     "The intervals of a unit's expressions (`of`) and variables (`var`)"
@@ -682,7 +682,7 @@ def _meet(a, b):
 # A variable whose interval does not fit may be an `int` all the same where that changes nothing: its low 32
 # bits are right whatever happens above, and an index that is valid fits, because an array has fewer than
 # 2**31 elements. So a variable that only ends, by way of + - and *, in indices, in comparisons with such
-# variables and other narrow numbers, or in elements of at most 32 bits, is an `int`. For comparisons this is
+# variables and other narrow values, or in elements of at most 32 bits, is an `int`. For comparisons this is
 # the contract that the docstring of `to_cuda` states.
 _RING = ('add', 'sub', 'mul', 'neg')
 
@@ -789,7 +789,7 @@ class _Uses:
 
 
 def narrow_whole(dtype):
-    "Are elements of `dtype` whole numbers of at most 32 bits?"
+    "Are elements of `dtype` integers of at most 32 bits?"
     return dtype in ('bool', 'int8', 'uint8', 'int16', 'uint16', 'int32', 'uint32')
 
 
@@ -881,7 +881,7 @@ def _c_type(unit, v, ranges):
 
 
 def c_whole(t, r, wide):
-    "C's type for whole numbers of type `t` in the interval `r`"
+    "C's type for integers of type `t` in the interval `r`"
     small = within(of_dtype(t), INT32) or within(r, INT32) and not wide
     masked = within(r, UINT32) and (unsigned(t) or r[1] == UINT32[1]) and not wide
     return (
@@ -906,5 +906,5 @@ def _single(unit):
             elif e.op == 'cast':
                 met.add(e.value)
             elif e.op in ('var', 'const', 'global') or e.type != DOUBLE:
-                met.add(e.type)  # a division of whole numbers is a double, and asks for none elsewhere
+                met.add(e.type)  # a division of integers is a double, and requires none elsewhere
     return bool(met & {FLOAT, HALF, 'bfloat16'}) and DOUBLE not in met

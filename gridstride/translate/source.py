@@ -81,7 +81,7 @@ class Source:
         )
 
     def meaning(self, name):
-        "(is the name known outside of the function, its value)"
+        "(is the name known outside the function, its value)"
         f = self.f
         for k, c in zip(f.__code__.co_freevars, f.__closure__ or ()):
             if k == name:

@@ -32,7 +32,7 @@ class Names:
         self.taken, self.constants, self.kernel = set(), {}, set()  # kernel: its name, which a variable may have, too
 
     def fresh(self, name, taken=(), outside=False):
-        "A name like `name` that C allows and nobody has; `outside`: at file scope"
+        "A name like `name` that C allows and that is not used; `outside`: at file scope"
         name = base = re.sub(r'[^\w]|[^\x00-\x7f]', lambda m: f'u{ord(m[0]):x}', name) or 'x'
         if name in _RESERVED or outside and name in _GLOBAL or re.match(r'__', name):
             name = base = name.strip('_') + '_'
@@ -67,13 +67,13 @@ class Line:
 _WIDTH = 110
 
 
-# What nobody reads is left out: C warns of it. A size that the kernel itself gives a name becomes a parameter
+# What is never read is left out: C warns of it. A size that the kernel itself gives a name becomes a parameter
 # of that name.
 class _Preparing:
     "What is settled before anything is written: what is left out, and the names of sizes"
 
     def prepare(self):
-        "Leave out what nobody reads, name the sizes, and give every variable its name"
+        "Leave out what is never read, name the sizes, and give every variable its name"
         self.drop()
         self.local = set()
         self.name_parameters()
@@ -96,7 +96,7 @@ class _Preparing:
         return any(m is e.value.memory for s in statements(self.f.body) for m in self.memories(s))
 
     def drop(self):
-        "Take out assignments to variables that nobody reads"
+        "Take out assignments to variables that are never read"
         while True:
             live = {v for s in statements(self.f.body) for v in self.read(s)}
             dead = [s for s in statements(self.f.body) if s.kind in ('assign', 'pointer') and s.var not in live]
@@ -253,7 +253,7 @@ class _Preparing:
         return f'{m.c_name}_{d}'
 
 
-# `i` in two loops is two variables, each in its own loop, and nobody minds. But where one of them is seen by
+# `i` in two loops is two variables, each in its own loop, and they do not conflict. But where one of them is seen by
 # the other, they become one, if their types agree, or get different names.
 _NAME_OF = {'shared': 'tile', 'dynamic': 'shared', 'local': 'values'}  # of an array that has none
 
@@ -268,7 +268,7 @@ class _Sharing:
         for v in scopes:
             by_name.setdefault(v.name, []).append(v)
         for name, group in sorted(by_name.items()):
-            kept = []  # (variable, path of the block that holds all of its places)
+            kept = []  # (variable, path of the block that holds all of its occurrences)
             for v in sorted(group, key=lambda v: [n for _, n in scopes[v][0]]):
                 self.give_slot(name, v, kept, scopes)
         self.name_memories(scopes)
@@ -313,7 +313,7 @@ class _Sharing:
         return not a.slot.adopted
 
     def paths(self, block, path, found):
-        """Note for each variable the places where it occurs: ((block, number), ...) from the outside in.
+        """Note where each variable occurs: ((block, number), ...) from the outside in.
 
         The variable of a loop belongs to the loop's body.
         """
@@ -332,7 +332,7 @@ class _Sharing:
                 self.paths(b, at, found)
 
 
-# In the innermost block that holds all of its places, and there with its first value, if that is where the
+# In the innermost block that holds all of its occurrences, and there with its first value, if that is where the
 # block first mentions it.
 _LOOPS = 'for', 'while', 'each'
 
@@ -354,7 +354,7 @@ class _Declaring:
         return self.slots(s).union(*(self.all_slots(o) for b in blocks(s) for o in b))
 
     def place(self, block, declared, loops):
-        """Decide for each variable before which statement it is declared.
+        """Decide before which statement each variable is declared.
 
         `where[id(block), n]` has those that are declared without a value of their own.
         """
@@ -533,7 +533,7 @@ _ESCAPES = str.maketrans({'\\': '\\\\', '"': '\\"', '\n': '\\n', '\t': '\\t'})
 
 
 class _Simple:
-    "Statements that hold no others: a method `w_...` for each kind"
+    "Statements that hold no others: one method `w_...` per kind"
 
     def w_nothing(self, s):
         return []
@@ -594,7 +594,7 @@ class _Simple:
         return f'{place} {_IN_PLACE[e.op]}= {t.text};'
 
     def keeps_whole(self, type, e):
-        "Gives C's operator what Python's gives, for a whole number in a place of this type?"
+        "Does C's operator give Python's result, for an integer in a variable of this type?"
         if type in ('float', 'double', '__half', '__nv_bfloat16', 'bool'):
             return type == 'bool' and e.type == BOOL
         divides, shifts = e.op in ('floordiv', 'mod'), e.op in ('shl', 'shr')
@@ -605,7 +605,7 @@ class _Simple:
         return not ((divides or shifts) and type == 'unsigned int' and self.ex.r(e.args[1])[0] < 0)
 
     def in_place_whole(self, place, type, e):
-        "`in_place` of a whole number"
+        "`in_place` of an integer"
         b, adds = e.args[1], e.op in ('add', 'sub', 'mul')
         if number(b) == 1 and e.op in ('add', 'sub'):
             return f'{place}{_IN_PLACE[e.op] * 2};'
@@ -654,7 +654,7 @@ class _Simple:
         return [f'return {self.ex.fit(s.args[0], f.c_result, low=low).text};']
 
     def coerce(self, e, type):
-        "`e` for a place in braces, where C converts nothing that could lose something"
+        "`e` for a value in braces, where C converts nothing that could lose something"
         t = self.ex.fit(e, type)
         return t.text if t.type == type or e.op == 'const' else self.ex.cast(t, type).text
 
@@ -683,7 +683,7 @@ class _Simple:
 # What Python has on one line stays on one line. A loop over `range` evaluates its bounds once, counts by
 # itself if the body changes the loop variable, or if that is read after the loop.
 def _fit_one_line(head, text, depth):
-    "May a statement stand on the line of its `head`? A branch or a loop may not, but for an `if` in a loop"
+    "May a statement be on the line of its `head`? A branch or a loop may not, except for an `if` in a loop"
     if len(head) + len(text) + 4 * depth >= _WIDTH:
         return False
     if re.match(r'for\b', head) and re.match(r'if\b', text):
@@ -911,7 +911,7 @@ def _common(paths):
 
 
 def _meet(a, b):
-    "Would two variables, with their places, be in each other's way if they had one name?"
+    "Would two variables, with their occurrences, conflict if they had one name?"
     if len(_common(a)) > len(_common(b)):
         a, b = b, a
     outer, inner = _common(a), _common(b)

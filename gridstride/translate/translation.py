@@ -15,11 +15,11 @@ Parameter = namedtuple('Parameter', 'type name kind path dim')
 class Translation(str):
     """The CUDA C that `to_cuda` made: a string, to which these belong:
 
-    - `kernel`, the kernel's name, and `params`, a `Parameter` for each that it takes in C;
+    - `kernel`, the kernel's name, and `params`, one `Parameter` per parameter that it has in C;
     - `lines`, from the number of a line to (file, line) of the Python source;
     - `pack(args)`, the arguments for `cuda_kernel(text)` that belong to the arguments of the Python kernel.
 
-    `known`, `names`, `defaults` are what is known of the Python kernel's parameters; `least` says of some numbers,
+    `known`, `names`, `defaults` are what is known of the Python kernel's parameters; `least` says of some integers,
     by name, how large they must be.
     """
 
@@ -30,7 +30,7 @@ class Translation(str):
         return self
 
     def pack(self, args):
-        """The C kernel's arguments: the numbers and the memory of the arrays, their sizes and strides.
+        """The C kernel's arguments: the scalars and the memory of the arrays, their sizes and strides.
 
         `TypeError` where they are of other types, or of another layout, than the examples.
         """
@@ -106,7 +106,7 @@ def _pack(p, a):
 
 
 def _need_small(p, v):
-    "The whole number `v`, which must fit into the parameter's type"
+    "The integer `v`, which must fit into the parameter's type"
     if p.type == 'int' and abs(v) > MOST:
         raise TypeError(f'{p.name} is {v}: this kernel has 32-bit indices; translate it with wide=True')
     return v

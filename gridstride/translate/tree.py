@@ -1,4 +1,4 @@
-"""What stands between Python and C: expressions and statements with types."""
+"""The intermediate representation between Python and C: expressions and statements with types."""
 
 from collections import namedtuple
 from types import SimpleNamespace
@@ -136,7 +136,7 @@ class Literal(E):
 
 
 # What the operations `call` and `atomic` have as their value. takes, gives: types of C; effect: does it do more
-# than give a value; low, high: bounds of a whole number; count: how many of the operands are indices
+# than give a value; low, high: bounds of an integer; count: how many of the operands are indices
 Call = namedtuple('Call', 'name takes gives effect low high', defaults=((), 'void', False, None, None))
 Atomic = namedtuple('Atomic', 'op memory count')
 
@@ -175,7 +175,7 @@ class Memory:
 
     @property
     def readonly(self):
-        "Does nobody write it?"
+        "Is it never written?"
         return any(o.space in ('param', 'argument') and not o.written or o.space == 'const' for o in self.origins())
 
     def __repr__(self):
@@ -225,7 +225,7 @@ def row_strides(sizes):
 
 
 def index(view, idx):
-    "Where the element `idx` lies: one expression for a pointer, one for each dimension of a C array"
+    "The index of the element `idx`: one expression for a pointer, one per dimension of a C array"
     m = view.memory
     if m.dims is not None and view.plain and number(view.offset) == 0 and len(view.lead) + view.ndim == m.ndim:
         return [*view.lead, *idx]
@@ -253,7 +253,7 @@ def blocks(s):
 
 
 def expressions(s):
-    "The expressions that stand in `s` itself, not in its blocks"
+    "The expressions in `s` itself, not in its blocks"
     for k in ('expr', 'test', 'start', 'stop', 'step', 'address'):
         if isinstance(getattr(s, k, None), E):
             yield getattr(s, k)
@@ -264,7 +264,7 @@ def expressions(s):
 
 
 def statements(block):
-    "All statements of a block, those inside of others too"
+    "All statements of a block, including nested ones"
     for s in block:
         yield s
         for b in blocks(s):

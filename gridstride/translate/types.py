@@ -8,9 +8,9 @@ import numpy as np
 from ..cpp.values import between_commas
 from .source import Untranslatable
 
-# A number keeps the type of the array that it comes from until something is computed with it: whole numbers
+# A value keeps the type of the array that it comes from until something is computed with it: integers
 # are computed with in 64 bits, unsigned if both operands are, as in Numba. `WEAK` is a Python float that
-# takes the precision of what it meets: beside a float32 it is one.
+# takes the precision of the other operand: with a float32 it is a float32.
 BOOL, INT, UINT, HALF, FLOAT, DOUBLE, WEAK = 'bool', 'int64', 'uint64', 'float16', 'float32', 'float64', 'weak'
 WHOLE, REAL = {BOOL, INT, UINT, 'int8', 'int16', 'int32', 'uint8', 'uint16', 'uint32'}, {HALF, FLOAT, DOUBLE, WEAK}
 
@@ -37,17 +37,17 @@ def value_type(dtype: str) -> str:  # of what is loaded from an array of `dtype`
 
 
 def unsigned(t):
-    "Is `t` a type of whole numbers without a sign?"
+    "Is `t` an unsigned integer type?"
     return t[:4] == 'uint'
 
 
 def is_int(t):
-    "Is `t` a type of whole numbers, other than bool?"
+    "Is `t` an integer type, other than bool?"
     return t in WHOLE and t != BOOL
 
 
 def wide_type(t):
-    "The type with which whole numbers of type `t` are computed"
+    "The type in which integers of type `t` are computed"
     return UINT if unsigned(t) else INT
 
 
@@ -73,9 +73,9 @@ def describe(t):
 
 
 # `join_types` gives the type of a variable that is sometimes the one and sometimes the other, `arithmetic_type` that of
-# arithmetic with both. With `doubles` both are NumPy's and Numba's promotion; without it, whole numbers and
-# Python floats beside a float32 are float32.
-_RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # whole numbers come before
+# arithmetic with both. With `doubles` both are NumPy's and Numba's promotion; without it, integers and
+# Python floats with a float32 are float32.
+_RANK = {WEAK: 2, HALF: 3, FLOAT: 4, DOUBLE: 5}  # integers come before
 
 
 def join_types(a, b, doubles):
@@ -101,16 +101,16 @@ def arithmetic_type(a, b, doubles):
 
 
 # What is known of an argument: a number with the type that C gets, an array with its layout, or a tuple of
-# such. `strides` says for each dimension whether the kernel gets its stride; `backwards` that one of them is
+# such. `strides` says per dimension whether the kernel gets its stride; `backwards` that one of them is
 # negative, so that the first element is not at the lowest address.
 # type: of the value; dtype: of the parameter, 'int' for a Python int, 'weak' for a Python float; least: 0 or 1, the
 # example being no less
 Number = namedtuple('Number', 'type dtype least', defaults=(None,))
-# strides: a bool for each dimension, all False where contiguous
+# strides: one bool per dimension, all False where contiguous
 ArrayOf = namedtuple('ArrayOf', 'dtype ndim strides backwards')
 
 _NUMBERS = {bool: Number(BOOL, 'bool'), float: Number(WEAK, 'weak')}
-MOST = 2**31 - 2**16  # what an `int` holds, with room for the sizes of blocks and tiles beside it
+MOST = 2**31 - 2**16  # what an `int` holds, less a margin for the sizes of blocks and tiles
 
 
 def _array(a):
@@ -180,7 +180,7 @@ def _scalar(dtype):
 
 
 # The same, read off Numba's way to write types: `void(float32[:,::1], int64, float32)`. `[:,:]` may have any
-# strides, `::1` in the last place says that the array is contiguous.
+# strides, `::1` in the last position means that the array is contiguous.
 _SHORT = {
     'b1': 'bool',
     'boolean': 'bool',
@@ -203,7 +203,7 @@ _SHORT = {
 }
 
 
-def signature(text: str) -> list:  # as `example` gives it, for each argument
+def signature(text: str) -> list:  # as `example` gives it, per argument
     "What a Numba signature says of the arguments"
     m = re.fullmatch(r'\s*(?:(?:void|none)\s*)?\((.*)\)\s*', text, re.S)
     if not m:

@@ -113,8 +113,8 @@ def _expect(kinds, n):
 class _Order:
     """Follows a function's statements, and raises `Malformed` for what is read before it is there.
 
-    `there`: the variables and memories that have a value on every way to the place at hand; None where nobody
-    comes. A variable that Python, too, may read before it has a value (`undefined`) is not looked at.
+    `there`: the variables and memories that have a value on every path to the current statement; None in
+    unreachable code. A variable that Python, too, may read before it has a value (`undefined`) is not looked at.
     """
 
     def __init__(self, f):

@@ -1,17 +1,17 @@
 """A kernel's Python becomes the expressions and statements of `translate.tree`, with types.
 
-Python's syntax tree is gone over one function at a time. A module for each part of the language; each class
-stands on the one before it:
+Python's syntax tree is lowered one function at a time. There is one module per part of the language; each class
+builds on the one before it:
 
 | module | what it has |
 |---|---|
 | `function` | the state: variables and their types, the statements so far, temporaries |
-| `values` | expressions: names, numbers, subscripts, calls |
+| `values` | expressions: names, literals, subscripts, calls |
 | `assignments` | to names, to elements, to several side by side |
 | `statements` | branches and loops; `Lowering`, the whole |
 | `unit` | `Unit`: a kernel with the device functions that it calls |
 
-Beside them `convert` (types of values), `operators`, `arrays` (indices, slices, pointers) and `calls` (the
+They use `convert` (types of values), `operators`, `arrays` (indices, slices, pointers) and `calls` (the
 table of what a kernel may call).
 """
 

@@ -1,4 +1,4 @@
-"""Arrays: an index becomes what C needs, a number for each dimension of a C array, one number for a pointer.
+"""Arrays: an index becomes what C needs, one integer per dimension of a C array, one integer for a pointer.
 
 A slice or a row is a pointer with sizes and strides of its own.
 """
@@ -73,7 +73,7 @@ class Arrays:
         return index(view, idx)
 
     def whole_index(self, node, view, i):
-        "The index `i`, which must be a whole number"
+        "The index `i`, which must be an integer"
         i = convert.need_number(i)
         if i.type in REAL:
             what = f'an index of {view.memory.name} is {describe(i.type)}; it must be a whole number'
@@ -81,7 +81,7 @@ class Arrays:
         return convert.as_number(i)
 
     def element(self, memory, at):
-        "The element at the place `at`"
+        "The element at the index `at`"
         memory.used = True
         return E('load', value_type(memory.dtype), at, memory)
 

@@ -14,12 +14,12 @@ from .values import Values
 
 
 def _is_same(a, b):
-    "Are two objects outside of the function, or two names in the table of calls, the same?"
+    "Are two objects outside the function, or two names in the table of calls, the same?"
     return a is b or isinstance(a, str) and a == b
 
 
 class Assignments(Values):
-    "A method `s_...` for each kind of assignment"
+    "One method `s_...` per kind of assignment"
 
     def s_Assign(self, s):
         "`a = ...`, also of several targets"
@@ -52,7 +52,7 @@ class Assignments(Values):
         self.emit('assign', s, var=v, expr=e, aug=operators.SIGNS[op])
 
     def change_element(self, s, op, t):
-        "`t op= ...` for an element: its place is computed once"
+        "`t op= ...` for an element: its index is computed once"
         view = self.arrays.need_view(s, self.x(t.value))
         at = self.arrays.place(s, view, self.arrays.indices(t.slice))
         if any(o.op in ('device', 'atomic', 'call') for e in at for o in walk(e)):
@@ -142,7 +142,7 @@ class Assignments(Values):
                 self.emit('assign', s, var=v, expr=e)
 
     def assign_tuple(self, s, v, e, parameter):
-        "A tuple becomes a variable for each of its parts"
+        "A tuple becomes one variable per part"
         t = tuple(a.type for a in e.args)
         if v.type is not None and (is_number(v.type) or len(v.type) != len(t)):
             raise self.clash(s, v, t)
@@ -200,7 +200,7 @@ class Assignments(Values):
         self.put(s, view.memory, at, e)
 
     def put(self, s, memory, at, e, aug=None):
-        "Write `e` to the place `at`; `aug`: the operator of a statement such as `a[i] += 1`"
+        "Write `e` to the index `at`; `aug`: the operator of a statement such as `a[i] += 1`"
         memory.write()
         memory.used = True
         self.emit('store', s, memory=memory, index=at, expr=e, aug=aug and operators.SIGNS[aug])

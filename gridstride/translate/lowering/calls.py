@@ -14,7 +14,7 @@ from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_int, j
 from . import convert, operators
 
 # A function of the table makes an expression of the arguments' expressions. It gets the `Function` that is
-# lowered, and the place in the source, for errors.
+# lowered, and the location in the source, for errors.
 CALLS = {}
 
 
@@ -296,7 +296,7 @@ CALLS['cuda.atomic.compare_and_swap'] = lambda fn, node, ary, old, val: CALLS['c
 )
 
 
-# Functions of floats keep the precision of what they get; a whole number becomes a Python float first.
+# Functions of floats keep the precision of what they get; an integer becomes a Python float first.
 def function(fn, name, *args, like=None):
     "`name` of C's math library, in the precision of the arguments"
     args = [convert.need_number(a) for a in args]

@@ -1,4 +1,4 @@
-"""What is a float, what is a whole number, and what is true: expressions as values of another type."""
+"""What is a float, what is an integer, and what is true: expressions as values of another type."""
 
 import numpy as np
 
@@ -42,7 +42,7 @@ def as_number(e):
 
 
 def wide(e):
-    "`e` with a small whole number as one of 64 bits"
+    "`e` with a small integer as one of 64 bits"
     e = as_number(e)
     return e if e.type not in WHOLE else cast(wide_type(e.type), e)
 

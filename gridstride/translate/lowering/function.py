@@ -29,7 +29,7 @@ class Function:
         self.begin()
 
     def begin(self):
-        "Forget what one turn over the function has found, but for the types"
+        "Forget what one iteration over the function has found, except for the types"
         self.changed, self.made, self.nesting = False, 0, 0
         self.dynamic = {}  # dynamic shared memory, by dtype, once it is declared for the whole function
         for v in self.variables:
@@ -100,7 +100,7 @@ class Function:
     def temporary(self, node, name, type, e, low=None, high=None):
         """A variable that has the value of `e`, assigned before the statement at hand.
 
-        `low`, `high`: the least and the largest of its values, where they are known to be whole numbers.
+        `low`, `high`: the least and the largest of its values, where they are known to be integers.
         """
         v = self.new_variable(node, name, type)
         if low is not None:

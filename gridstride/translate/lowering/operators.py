@@ -1,7 +1,7 @@
 """Python's operators between expressions, with the types of results that NumPy and Numba have.
 
 Each function gets the `Function` that is lowered first (`fn`), which makes temporaries and errors, then the
-node of Python's syntax tree, for the error's place.
+node of Python's syntax tree, for the location of an error.
 """
 
 import ast
@@ -122,7 +122,7 @@ def _power(fn, a, b):
 
 
 def cmod(fn, a, b):
-    "The remainder of two whole numbers that has the sign of the first, as C's `%`"
+    "The remainder of two integers that has the sign of the first, as C's `%`"
     return E('cmod', arithmetic_type(a.type, b.type, fn.doubles), (convert.as_number(a), convert.as_number(b)))
 
 
@@ -215,7 +215,7 @@ def choose(fn, node, test, a, b):
 
 
 def extreme(fn, op, a, b):
-    "The smaller or the larger of two numbers, by `min`, `max`, `fmin` or `fmax`"
+    "The smaller or the larger of two values, by `min`, `max`, `fmin` or `fmax`"
     a, b = convert.need_number(a), convert.need_number(b)
     if a.type == b.type == BOOL:
         return E('lor' if op[-3:] == 'max' else 'land', BOOL, (a, b))

@@ -1,4 +1,4 @@
-"""Statements: blocks, branches, loops, and the turns over a function until its types stay."""
+"""Statements: blocks, branches, loops, and the iterations over a function until its types stay."""
 
 import ast
 from types import SimpleNamespace
@@ -22,7 +22,7 @@ def _is_constant(node, value):
 class Lowering(Assignments):
     """A function of Python becomes statements and expressions with types: `run()`, then `body`.
 
-    A method `s_...` for each kind of statement of Python; what has none is refused. Each notes what it becomes
+    One method `s_...` per kind of statement of Python; what has none is refused. Each notes what it becomes
     in `out`, the list of the block at hand.
     """
 
@@ -38,7 +38,7 @@ class Lowering(Assignments):
         return self
 
     def take_parameters(self):
-        "The parameters, made anew for each turn"
+        "The parameters, made again in each iteration"
         self.given = []
         for (_, make), arg in zip(self.params, self.source.tree.args.args):
             v = self.stores[arg]
@@ -98,7 +98,7 @@ class Lowering(Assignments):
     s_Import = s_ImportFrom = s_Pass
 
     def print(self, s, call):
-        "`print(...)`: texts as they are, and numbers"
+        "`print(...)`: strings as they are, and values"
         how = dict(sep=' ', end='\n')
         for k in call.keywords:
             if k.arg not in how or not isinstance(k.value, ast.Constant):
@@ -117,7 +117,7 @@ class Lowering(Assignments):
         self.emit('assert', s, test=convert.truth(self.alone(s, lambda: self.x(s.test))))
 
     def s_Return(self, s):
-        "`return`, with numbers in a device function"
+        "`return`, with values in a device function"
         e = None if s.value is None or _is_constant(s.value, None) else self.x(s.value)
         if e is None:
             return self.emit('return', s, args=[])
@@ -192,7 +192,7 @@ class Lowering(Assignments):
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args
 
     def columns(self, s, target, items, name=None):
-        "For each name of the loop's target: its variable, and what it is in each round"
+        "Per name of the loop's target: its variable, and its value in each iteration"
         if isinstance(target, ast.Name):
             return [self.column(s, self.stores[target], items, name)]
         if not isinstance(target, (ast.Tuple, ast.List)):
@@ -203,7 +203,7 @@ class Lowering(Assignments):
         return [c for n, t in enumerate(target.elts) for c in self.columns(s, t, [e.args[n] for e in items])]
 
     def column(self, s, v, items, name):
-        "The variable `v` of a loop, the numbers that it gets, and what the tuple of these is called"
+        "The variable `v` of a loop, the values that it gets, and the name of the tuple of these"
         for e in items:
             if not convert.is_number_like(e):
                 what = 'a loop over a tuple of things that are not numbers'

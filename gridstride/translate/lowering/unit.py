@@ -13,8 +13,8 @@ from .statements import Lowering
 class Unit:
     """A kernel (`main`, once it is lowered), the device functions that it calls, and the constants that they share.
 
-    `doubles`: compute with Numba's types; `wide`: 64 bits for every whole number. A device function is lowered
-    once for each set of types that it is called with.
+    `doubles`: compute with Numba's types; `wide`: 64 bits for every integer. A device function is lowered
+    once per set of types that it is called with.
     """
 
     arrays = Arrays  # what becomes of indices; another executor may have its own

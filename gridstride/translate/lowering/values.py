@@ -1,4 +1,4 @@
-"""Expressions: names, numbers, operators and calls of Python become expressions with types.
+"""Expressions: names, literals, operators and calls of Python become expressions with types.
 
 A name of the function is a variable; any other name is looked up now, and what it holds is frozen, as Numba
 does it.
@@ -25,7 +25,7 @@ _CONSTANT = 64 * 1024  # bytes of constant memory
 _INDICES = ('cuda.threadIdx', 'cuda.blockIdx', 'cuda.blockDim', 'cuda.gridDim')
 _TYPES = {'int': 'int64', 'float': 'float64', 'bool': 'bool'}  # what Python's types mean as a dtype
 
-# What Python has and CUDA C has not, and what to write in its place
+# What Python has and CUDA C has not, and what to write instead
 _REFUSED = dict(
     ListComp='a list comprehension',
     SetComp='a set comprehension',
@@ -102,7 +102,7 @@ def _is_number_type(f):
 
 
 class Values(Function):
-    "A method `x_...` for each kind of expression of Python; what has none is refused"
+    "One method `x_...` per kind of expression of Python; what has none is refused"
 
     def x(self, node):
         "The expression of a node of Python's syntax tree"
@@ -117,7 +117,7 @@ class Values(Function):
         what = f'{_REFUSED.get(kind, kind.lower())} in a kernel cannot be written in CUDA C'
         return self.error(node, what, _INSTEAD.get(kind, ''))
 
-    # Names and numbers
+    # Names and literals
     def x_Constant(self, node):
         "A number, a truth value, a text, `None` or `...`"
         v = node.value
@@ -138,7 +138,7 @@ class Values(Function):
         return Literal(e, text) if text else e
 
     def x_Name(self, node):
-        "A variable of the function, or what a name means outside of it"
+        "A variable of the function, or what a name means outside it"
         if node in self.reads:
             v = self.reads[node]
             if v is None:
@@ -167,7 +167,7 @@ class Values(Function):
         return E('var', v.type, value=v)
 
     def thing(self, node, v, name):
-        "What an object outside of the function means"
+        "What an object outside the function means"
         if isinstance(v, (bool, np.bool_)):
             return self.name_number(BOOL, name, bool(v))
         if isinstance(v, np.generic) and v.dtype.kind in 'iuf':
@@ -183,13 +183,13 @@ class Values(Function):
         return E('object', None, value=name_of(v) or v)
 
     def name_number(self, t, name, v):
-        "A number that has a name outside of the function"
+        "A constant that has a name outside the function"
         if name is None or not _is_finite(v):
             return E('const', t, value=v)
         return E('global', t, value=(name, v))
 
     def freeze(self, node, v, name):
-        "An array outside of the function: constant memory"
+        "An array outside the function: constant memory"
         a = np.asarray(getattr(v, 'data', v) if type(v).__name__ == 'DeviceArray' else v)
         if a.dtype.kind not in 'biuf':
             raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C has not')
@@ -294,7 +294,7 @@ class Values(Function):
         return self.choose(node, e, convert.as_number(convert.need_number(i)))
 
     def choose(self, node, e, i):
-        "The item `i` of a tuple of numbers, where `i` is known to the running thread only"
+        "The item `i` of a tuple of values, where `i` is known to the running thread only"
         t = None
         for o in e.args:
             if not convert.is_number_like(o):
@@ -353,7 +353,7 @@ class Values(Function):
         a, b = (self.alone(node, lambda: self.x(o)) for o in (node.body, node.orelse))
         return operators.choose(self, node, test, a, b)
 
-    # Calls: the table of `calls` has what CUDA and Python offer; a device function is lowered once for each set of
+    # Calls: the table of `calls` has what CUDA and Python offer; a device function is lowered once per set of
     # types that it is called with.
     def callee_name(self, node):
         "'print', 'range' or 'prange' for a call of these, else None"
