@@ -4,8 +4,8 @@ One import line offers what most programs need:
 
     from gridstride import cdiv, check, cuda, cuda_kernel, dim3, load_cuda, sim, to_cuda
 
-A name is looked up when it is asked for, so `import gridstride` itself takes milliseconds and imports neither NumPy
-nor torch nor numba. The rest is in the rooms: `gridstride.kernels`, `gridstride.recording`, `gridstride.exercise`, ...
+A name is imported on first use, so `import gridstride` itself takes milliseconds and imports neither NumPy
+nor torch nor numba. The subpackages have the rest: `gridstride.kernels`, `gridstride.recording`, `gridstride.exercise`.
 """
 
 from importlib import import_module
@@ -31,7 +31,7 @@ def __getattr__(name):
 
 
 def _version():
-    "The installed package's; of a folder that is only on the path, what settings.ini beside it says"
+    "The installed package's; of a folder that is only on the path, the one in the settings.ini next to it"
     from configparser import ConfigParser
     from importlib.metadata import PackageNotFoundError, version
     from pathlib import Path

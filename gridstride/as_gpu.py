@@ -2,16 +2,15 @@
 `load_inline`, `load`, `numba.cuda` and Triton are the emulator's, the simulator's and `gridstride.tile`'s.
 
     python -m gridstride.as_gpu program.py [its arguments]
-    python -m gridstride.as_gpu notebook.ipynb         # executed, and kept beside it as notebook.emulated.ipynb
+    python -m gridstride.as_gpu notebook.ipynb         # executed, and saved next to it as notebook.emulated.ipynb
     %load_ext gridstride.as_gpu                        # the first cell of a notebook that you run yourself
 
-Tensors "on the GPU" lie in the CPU's memory, copied as `.cuda()` copies: results are real, times are not, and a tensor
-that was forgotten on the CPU is not noticed. On a machine with a GPU nothing is changed.
+Tensors "on the GPU" are in the CPU's memory, copied as `.cuda()` copies: results are real, times are not, and a tensor
+left on the CPU by mistake is not reported. On a machine with a GPU nothing is changed.
 
-What a kernel does is looked at, by all detectors, and `--unchecked`, before the file's name, leaves that out: compiled
-kernels run several times as fast, and what they do wrong is no longer told. In a notebook that you run yourself
-`from gridstride import as_gpu; as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than
-`--seconds` is interrupted."""
+All checks are enabled. `--unchecked`, before the file's name, disables them: compiled kernels run several times
+faster, and their mistakes are no longer reported. In a notebook that you run yourself `from gridstride import as_gpu;
+as_gpu.enable(unchecked=True)` does so in the first cell. A cell that takes longer than `--seconds` is interrupted."""
 
 import argparse, atexit, builtins, inspect, os, re, runpy, shutil, sys, types
 from contextlib import ExitStack, contextmanager, nullcontext
@@ -342,9 +341,9 @@ def _forget_standins():
 
 @contextmanager
 def as_gpu(
-    unchecked=False,  # without detectors: faster, and what a kernel does wrong is not told
+    unchecked=False,  # without detectors: faster, and mistakes in kernels are not reported
 ):
-    "Inside of the `with` block the program finds a GPU: the emulator. With a real one nothing is changed"
+    "Inside the `with` block the program finds a GPU: the emulator. With a real one nothing is changed"
     if backend() == 'gpu':
         yield
         return
@@ -384,8 +383,8 @@ def enable(
     unchecked=False,  # without detectors
     quiet=False,  # print nothing
 ) -> bool:  # is it the emulator?
-    """From now on this process, and Python programs that it starts, find a GPU: the emulator, told in one line. With a
-    real one nothing is changed"""
+    """From now on this process, and Python programs that it starts, find a GPU: the emulator. Print one line about it.
+    With a real one nothing is changed"""
     if backend() == 'gpu':
         return False
     if not _entered:
@@ -399,9 +398,9 @@ def enable(
     return True
 
 
-# What takes a GPU 2 ms takes minutes here, and 70 times that is of no use to anybody
+# What takes a GPU 2 ms takes minutes here, and 70 repetitions of that are useless
 def _timed_once(shell):
-    "%timeit and %%timeit run once, and say so"
+    "%timeit and %%timeit run once, and print that"
     original = shell.find_magic('timeit')
 
     def timeit(line, cell=None):
@@ -414,7 +413,7 @@ def _timed_once(shell):
 
 # For who asks how long a cell would take that was interrupted
 def _count_calls(shell):
-    "A cell that is interrupted tells how many calls of compiled code it made, and what they took"
+    "A cell that is interrupted reports how many calls of compiled code it made, and their time"
 
     def begin(info):
         _calls.n = _calls.seconds = 0
@@ -438,7 +437,7 @@ def execute(
     path,  # a notebook
     seconds=300,  # after which a cell is interrupted
     unchecked=False,  # without detectors
-) -> Path:  # the executed copy, beside it
+) -> Path:  # the executed copy, next to it
     "Run a notebook in a fresh kernel, its folder the current one, all its cells even if one fails"
     import nbformat
     from nbclient import NotebookClient
@@ -469,7 +468,7 @@ def execute(
 
 
 def _too_long(outputs, seconds, unchecked):
-    "What is told of a cell that was interrupted"
+    "The report for a cell that was interrupted"
     printed = ''.join(o.text for o in outputs if o.output_type == 'stream')
     calls = re.search(r'^gridstride: (in call .* each)$', printed, re.M)
     faster = '' if unchecked else '; --unchecked is faster'
@@ -478,7 +477,7 @@ def _too_long(outputs, seconds, unchecked):
 
 
 def _failures(cells, seconds, unchecked):
-    "(number of a cell, what went wrong in words) for each that failed"
+    "(number of the cell, what went wrong in words) of each cell that failed"
     for i, c in enumerate(cells):
         for o in c.get('outputs', []):
             if o.output_type == 'error' and o.ename == 'KeyboardInterrupt':

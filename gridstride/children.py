@@ -17,9 +17,9 @@ from .utils import cache_dir
 
 __all__ = ['emulate_children']
 
-_ASKED = 'GRIDSTRIDE_AS_GPU'  # the variable that tells a child: [its environment, where gridstride is, unchecked?]
+_ASKED = 'GRIDSTRIDE_AS_GPU'  # the variable that a child reads: [its environment, where gridstride is, unchecked?]
 
-# Any Python may read it, an old one, too. It makes room for the machine's own `sitecustomize`.
+# Any Python may read it, an old one, too. It also runs the machine's own `sitecustomize`.
 _HOOK = '''# Python programs that an emulated program starts find a GPU, too: see gridstride/children.py
 import json, os, sys
 

@@ -19,5 +19,5 @@ def choose():
     return cuda, f'the GPU, {name.decode() if isinstance(name, bytes) else name}'
 
 
-sys.modules[__name__], _where = choose()  # the import system hands out what stands there
+sys.modules[__name__], _where = choose()  # the import system returns this entry
 print(f'gridstride: kernels run on {_where}')

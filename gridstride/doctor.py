@@ -1,4 +1,4 @@
-"""What is installed, what is missing, and the one command that mends it.
+"""What is installed, what is missing, and the one command that fixes it.
 
 `python3 course.py doctor` must answer on a machine where nothing works, so this page needs nothing but
 Python, and no question that it asks may end in a traceback.
@@ -40,8 +40,8 @@ __all__ = [
 ]
 
 
-# Everything that a check looks at comes from one place. A test describes another machine, and the checks
-# cannot tell the difference.
+# Everything that a check looks at comes from one object. A test describes another machine, and the checks
+# do not see the difference.
 ROOT = Path(gridstride.__file__).resolve().parents[1]
 
 
@@ -153,7 +153,7 @@ def _pip(m, *args):
     return ' '.join([how, *args])
 
 
-# A check returns a row: the state, what was found, and the command that mends it. `missing` is something that
+# A check returns a row: the state, what was found, and the command that fixes it. `missing` is something that
 # the lessons need, `optional` is something that they can do without here.
 MIN_PYTHON = (3, 10)
 MIN_FREE = 5 * 10**9  # bytes: what setting up takes
@@ -289,7 +289,7 @@ def _major(version):
 
 
 def _size(dists):
-    "What packages take on the disk, as their lists of files say; nothing where these do not tell"
+    "The disk space of packages, from their lists of files; nothing if these do not contain it"
     rows = csv.reader('\n'.join(d.read_text('RECORD') or '' for d in dists).splitlines())
     size = sum(int(row[2]) for row in rows if len(row) == 3 and row[2].isdigit())
     return size and (f'{size / 1e9:.1f} GB' if size >= 1e8 else f'{size / 1e6:.1f} MB')
@@ -298,7 +298,7 @@ def _size(dists):
 def torch_build(
     site,  # folders in which packages are installed
 ) -> str:  # such as '2.13.0+cpu, built for the CPU only, 0.7 GB'; empty where it is not installed
-    "Which build of PyTorch is there, and how large it is with the CUDA libraries beside it"
+    "Which build of PyTorch is installed, and how large it is together with the CUDA libraries"
     m = machine(site=site)
     d, cuda = _dist(m, 'torch'), _torch_cuda(m)
     if not d:
@@ -398,7 +398,7 @@ def _mend_launches(m):
 
 
 def _assembly(m):
-    "What makes PTX and SASS of a kernel without a GPU: packages, or what a toolkit has beside nvcc"
+    "What compiles a kernel to PTX and SASS without a GPU: packages, or a toolkit's tools next to nvcc"
 
     def package(name):
         return getattr(_dist(m, name), 'version', None)
@@ -439,7 +439,7 @@ def examine(
     m=None,  # the machine; None: this one
     checks=CHECKS,  # which checks
 ) -> list:  # (what, what it is for, `Row`)
-    "All the checks; one that fails itself says so in its row"
+    "All the checks; the row of a check that fails itself has the error"
 
     def guard(check):
         try:
@@ -454,7 +454,7 @@ def examine(
 def report(
     rows,  # (what, why, `Row`), as `examine` gives them
 ) -> str:
-    "The rows as a table, with the command that mends a thing below it"
+    "The rows as a table, with the command that fixes a row below it"
     res = [f'{platform.system()} {platform.machine()}, {sys.executable}', '']
     for what, why, r in rows:
         res.append(f'{r.state:<8}  {what:<12}  {r.found}  ({why})')
@@ -465,7 +465,7 @@ def report(
 
 
 def main() -> int:  # exit status
-    "Print the table; 1 if something needs mending"
+    "Print the table; 1 if something needs a fix"
     rows = examine()
     print(report(rows))
     return int(any(r.state in ('missing', 'mismatch') for _, _, r in rows))

@@ -1,4 +1,4 @@
-"""A launch, whoever runs it: `kernel[grid, block, stream, shared_bytes](*args)`, and what can be wrong with it."""
+"""A launch on any engine: `kernel[grid, block, stream, shared_bytes](*args)`, and what can be wrong with it."""
 
 import operator
 from functools import partial
@@ -38,7 +38,7 @@ def resident(
 
 
 class Config(NamedTuple):
-    "The numbers of a launch, checked"
+    "The sizes of a launch, checked"
 
     grid: dim3  # blocks
     block: dim3  # threads of each
@@ -58,9 +58,9 @@ def launch_error(
 
 def read_brackets(
     kernel,  # its name
-    brackets,  # what stands in them: grid and block, then stream and bytes of shared memory if need be
+    brackets,  # their content: grid and block, then stream and bytes of shared memory if need be
 ):  # (grid, block, stream, bytes of shared memory); the stream is None unless there is one
-    "What stands in a launch's brackets; `LaunchError` for too few or too many, or a stream or bytes that are none"
+    "The values in a launch's brackets; `LaunchError` for too few or too many, or an invalid stream or number of bytes"
     parts = brackets if isinstance(brackets, tuple) else (brackets,)
     if not 2 <= len(parts) <= 4:
         raise launch_error(kernel, 'brackets', given=len(parts))
@@ -69,7 +69,7 @@ def read_brackets(
 
 
 def _whole(x):
-    "`x` as a whole number; -1 for what is none"
+    "`x` as an integer; -1 for what is not one"
     try:
         return operator.index(x)
     except TypeError:
@@ -109,7 +109,7 @@ def configure(
     cluster=None,  # blocks of a cluster, as `grid`; None: 1
     asks=False,  # may the kernel have as much shared memory as one that asks for more than 48 KB?
 ) -> Config:
-    "The launch's numbers; `LaunchError` for what no GPU takes. Every launch from Python comes by here"
+    "The launch's sizes; `LaunchError` for what no GPU accepts. Every launch from Python calls this"
     grid, block, cluster = _sizes(kernel, grid, block, _ALONE if cluster is None else cluster)
     stream, shared = _stream(kernel, stream), _shared_bytes(kernel, shared)
     shown = dict(grid=tuple(grid), block=tuple(block))

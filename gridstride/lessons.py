@@ -77,7 +77,7 @@ def pick(
     return list(dict.fromkeys(_lesson(n, have) for n in nums)) or list(have.values())
 
 
-# When a lesson is saved, a hash of its code is saved with it. Later the hash tells whether the code was
+# When a lesson is saved, a hash of its code is saved with it. Later the hash shows whether the code was
 # edited after the outputs were made. Prose may change freely.
 def read(path) -> dict:  # the notebook's JSON
     "The notebook at `path`; `ValueError` names it when it is none"
@@ -161,7 +161,7 @@ async def execute(
     with tempfile.TemporaryDirectory() as tmp:
         env = {**os.environ, 'GRIDSTRIDE_PROGRESS': f'{tmp}/progress.json'}
         if keeping:
-            env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # how long a compile took is no output
+            env.update(GRIDSTRIDE_CLAIMS='hold', GRIDSTRIDE_QUIET='1')  # how long a compile took is not an output
         try:
             await _client(nb, Path(path).parent, start, tick).async_execute(env=env)
         except Exception as e:
@@ -177,7 +177,7 @@ async def execute(
 
 # A cell that is wrong on purpose has the tag `raises-exception`; its error is an output like any other.
 #
-# JupyterLab shows a picture made by somebody else only when the notebook is trusted. Whoever starts the
+# JupyterLab shows a picture from another user only when the notebook is trusted. A reader who starts the
 # course trusts its lessons, so they are signed: those whose signature is not known yet.
 def trust(
     folder=NBS,  # where the lessons are
@@ -195,7 +195,7 @@ def trust(
 
 # A notebook goes back to disk without what changes from run to run or from machine to machine: counters,
 # timings, addresses of objects. This is the form that `nbdev-clean` gives it. The file is replaced in one
-# step, so a reader never finds half of it. It is left alone if somebody has edited it in the meantime.
+# step, so a reader never finds half of it. It is left alone if it was edited in the meantime.
 _NB_KEYS = {'kernelspec', 'jekyll', 'jupytext', 'doc', 'widgets', 'nbdev', 'gridstride'}
 _CELL_KEYS = {'hide_input', 'nbdev', 'tags'}
 
@@ -281,7 +281,7 @@ async def _run(path, where, saving, turn, tick):
 
 
 def _cells(path):
-    "How many cells of the lesson will run; 0 if the file is no notebook, which is reported when its turn comes"
+    "How many cells of the lesson will run; 0 if the file is not a notebook, which is reported when it is run"
     try:
         return sum(bool(s.strip()) for s in code(read(path)))
     except ValueError:
@@ -292,7 +292,7 @@ async def run(
     paths,  # lessons
     saving=False,  # write the outputs back?
     jobs=1,  # how many at a time
-) -> list:  # a `Run` for each, in the order of the lessons
+) -> list:  # one `Run` per lesson, in the order of the lessons
     "Execute lessons, each in a fresh kernel, and show how far it is"
     import asyncio
     from tqdm import tqdm
@@ -316,7 +316,7 @@ def _result(r):
 
 
 def table(
-    runs,  # a `Run` for each lesson
+    runs,  # one `Run` per lesson
 ) -> str:
     "The runs as a table"
     rows = [(r.lesson, r.backend, r.cells, f'{r.seconds:.1f}', _result(r)) for r in runs]
@@ -324,8 +324,8 @@ def table(
 
 
 # An exercise is a function below `@exercise('NN.name'`. The ids of the solved ones, and the days, are in
-# `.progress.json` beside the lessons, so that two people with copies of the notebooks share no progress, whatever
-# installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `gridstride.exercise` writes it.
+# `.progress.json` in the folder of the lessons, so that two people with copies of the notebooks share no progress,
+# whatever installation they use; or in the file that `GRIDSTRIDE_PROGRESS` names. `gridstride.exercise` writes it.
 def exercises(nb) -> list:  # of str
     "The ids of a lesson's exercises, in order"
     return list(dict.fromkeys(re.findall(r'''^@exercise\(\s*['"]([\w.]+)['"]''', '\n'.join(code(nb)), re.M)))
@@ -358,7 +358,7 @@ def read_progress(
 
 def progress(
     folder=NBS,  # where the lessons are
-    path=None,  # the progress file; None: the one beside the lessons
+    path=None,  # the progress file; None: the one in the folder of the lessons
 ) -> str:
     "A table of every lesson's exercises, and when each was solved"
     days, rows = read_progress(path or progress_file(folder)), []
@@ -375,7 +375,7 @@ def progress(
 # `python -m gridstride.lessons run 01 02 --save --jobs 2`, which is what `python3 course.py run` calls once
 # everything is set up. Status 1 says that a lesson failed, 2 that the question made no sense.
 def _at_least_one(text):
-    "`text` as a whole number above zero"
+    "`text` as an integer above zero"
     if not text.isdigit() or not int(text):
         raise argparse.ArgumentTypeError(f'{text!r} is not a whole number above zero')
     return int(text)

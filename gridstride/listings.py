@@ -17,20 +17,20 @@ COLORS = {
     'number': 'var(--jp-mirror-editor-number-color, #2e8b57)',
     'string': 'var(--jp-mirror-editor-string-color, #d9534f)',
     'comment': 'var(--jp-mirror-editor-comment-color, #5f8787)',
-    'before': 'var(--jp-mirror-editor-string-2-color, #a05cf0)',  # what stands behind a #
+    'before': 'var(--jp-mirror-editor-string-2-color, #a05cf0)',  # what follows a #
 }
 _CUDA = re.compile(r'__\w+|(?:thread|block)Idx|(?:block|grid)Dim|warpSize|dim3')
 _MARK = 'background:rgba(255,176,32,.16);box-shadow:inset 3px 0 #e08a00'
 _NUMBER = 'user-select:none;color:#808080'
 _FONT = 'font:var(--jp-code-font-size, 13px)/1.35 var(--jp-code-font-family, monospace), monospace'
-_HANGING = 'padding-left:10ch;text-indent:-10ch'  # what is wrapped stands right of the numbers
+_HANGING = 'padding-left:10ch;text-indent:-10ch'  # wrapped text is to the right of the line numbers
 _BODY = f'margin:.2em 0;padding:.2em 0;overflow-x:auto;white-space:pre;{_FONT}'
 
 
 def show_source(
     src,  # CUDA C as text, or what has it as `src`: a kernel, a module, a rung
     lines=None,  # (first, last): show these alone
-    mark=(),  # numbers of lines, or texts: the lines that have one of them in it are marked
+    mark=(),  # line numbers, or strings: the lines that contain one of them are marked
     old=None,  # an older source, text or kernel: the lines that it has not are marked
     title='',  # a line above
     fold=False,  # show the title alone; a click unfolds the source

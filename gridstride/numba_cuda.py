@@ -1,4 +1,4 @@
-"""`numba.cuda`, imported so that it works beside every NumPy that Numba allows."""
+"""`numba.cuda`, imported so that it works with every NumPy that Numba allows."""
 
 import sys
 from contextlib import contextmanager, suppress
@@ -48,7 +48,7 @@ def _simulated(modules):
 def exchange(
     modules,  # name -> module
 ) -> dict:  # what was there
-    "Put `modules` in the place of `numba.cuda` and all that is below it"
+    "Replace `numba.cuda` and all that is below it by `modules`"
     if not _simulated(modules):  # Numba's own are imported once: it refuses to register a second copy's types
         modules = _own | modules
     old = {k: m for k, m in sys.modules.items() if k.split('.')[:2] == ['numba', 'cuda']}

@@ -1,4 +1,4 @@
-"""How kernels run, simulated or emulated: which detectors look on, in what order threads run, and who runs them."""
+"""How kernels run, simulated or emulated: which checks are enabled, the order of threads, and the engine."""
 
 import threading
 from contextlib import contextmanager
@@ -66,7 +66,7 @@ def values_of(settings) -> dict:
 
 @contextmanager
 def change(settings, **new):
-    "`settings` with those of the new values that are not None, inside of the `with` block"
+    "`settings` with those of the new values that are not None, inside the `with` block"
     new = {k: v for k, v in new.items() if v is not None}
     old = {k: getattr(settings, k) for k in new}
     for k, v in new.items():
@@ -104,12 +104,12 @@ def parse_checks(
 def checks_to_compile(
     checks,  # as `parse_checks` takes them
 ):  # tuple of names
-    "The detectors that code is compiled for. For None: all, or none where the options let none look on"
+    "The detectors that code is compiled for. For None: all, or none if the options disable all"
     return (CHECKS if settings.checks else ()) if checks is None else parse_checks(checks)
 
 
 def checking(kind):
-    "Does the detector `kind` look on now?"
+    "Is the detector `kind` enabled now?"
     return kind in settings.checks
 
 
@@ -142,7 +142,7 @@ def options(
     engine=None,  # who runs simulated kernels: 'lanes', the simulator; 'c', the emulator, from what `to_cuda` writes
     warp=None,  # how many threads a warp of the simulator has: 32, or 64 as AMD's wavefronts
 ):
-    "How kernels run inside of the `with` block, simulated or emulated; `ValueError` names what may be given"
+    "How kernels run inside the `with` block, simulated or emulated; `ValueError` names the valid values"
     checks = parse_checks(checks)
     check_order(order)
     check_warp(warp)

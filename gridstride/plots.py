@@ -1,7 +1,7 @@
-"""One style for every plot: letters that can be read, colours that the colour-blind tell apart, a card below it.
+"""One style for every plot: letters that can be read, colours that the colour-blind can distinguish, a card below it.
 
-`plots.use()` sets it for a notebook; what the package draws has it anyway. `name_points` puts names beside points so
-that no name covers another one or leaves the axes. `faults` says what in a plot cannot be read.
+`plots.use()` sets it for a notebook; what the package draws has it anyway. `name_points` puts names next to points so
+that no name covers another name or leaves the axes. `faults` says what in a plot cannot be read.
 """
 
 from contextlib import contextmanager
@@ -54,15 +54,15 @@ def use():
 
 @contextmanager
 def styled():
-    "This style for the plots that are drawn inside of the `with` block"
+    "This style for the plots that are drawn inside the `with` block"
     import matplotlib
 
     with matplotlib.rc_context(_settings()):
         yield
 
 
-# Places around a point, nearest first, in typographic points; where none is free, the name covers as little as it can,
-# and `faults` tells.
+# Positions around a point, nearest first, in typographic points; if none is free, the name covers as little as it can,
+# and `faults` reports it.
 _PLACES = [(s * 7, y) for y in (-12, 6, 20, -26, 34, -40) for s in (1, -1)] + [(0, 12), (0, -20)]
 
 
@@ -80,7 +80,7 @@ def name_points(
     ax,  # the axes, with their limits and scales already set
     points,  # (name, x, y), in the units of the axes
 ):
-    "Write a name beside each point where it stays inside of the axes and off the other names, points and lines"
+    "Write a name next to each point where it stays inside the axes and off the other names, points and lines"
     ax.figure.canvas.draw()
     room, taken = ax.get_window_extent(), [_dot(ax, x, y) for _, x, y in points]
     for name, x, y in points:

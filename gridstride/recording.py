@@ -3,7 +3,7 @@
 A lesson runs from top to bottom on a laptop. Where a cell needs more than a laptop has, it shows what a
 machine that has it once made. Three rules keep that honest: what is recorded is marked as recorded; a
 recording belongs to one source and one set of arguments, and is refused for any other; one command makes
-them all anew.
+them all again.
 
     def copy_rate():
         if not gpu_count():
@@ -13,9 +13,9 @@ them all anew.
     recorded('08_copy', copy_rate, copy, x)
 
 On a machine with a GPU the value is made, and with `GRIDSTRIDE_RECORD=1` set it is also kept, in
-`recorded/08_copy.json`. On any other machine the recording is shown in its place, after a line that says
+`recorded/08_copy.json`. On any other machine the recording is shown instead, after a line that says
 why, and where and when it was made; with other parts (here the function `copy` and the shape of `x`) than it
-was made with it is refused. `python3 course.py record 08` records a whole lesson, and tells what was written
+was made with it is refused. `python3 course.py record 08` records a whole lesson, and prints what was written
 and what was not.
 """
 
@@ -61,7 +61,7 @@ __all__ = [
 # What makes a thing raises `Unavailable` when this machine cannot make it, with the reason. In a notebook
 # that error is one line, not a page.
 class Unavailable(RuntimeError):
-    "This machine cannot make what was asked for; the message says why, and what would mend it"
+    "This machine cannot make this value; the message says why, and how to fix it"
 
     def _render_traceback_(self):
         return [f'{type(self).__name__}: {self}']
@@ -191,7 +191,7 @@ def _plain(x):
         return None
 
 
-# One file for each recording, `recorded/NAME.json` beside the lesson, written in one step so that no half of
+# One file per recording, `recorded/NAME.json` in the folder of the lesson, written in one step so that no half of
 # one is ever read.
 class Recording:
     """What another machine made: shows itself as it did there; `data` is it as plain values, `mark` says where and
@@ -267,7 +267,7 @@ def read(
 
 # `recorded` makes a thing where that is possible, and shows the recording where it is not, after a line that
 # says why. With `GRIDSTRIDE_RECORD=1`, it keeps what it makes; `python3 course.py record 08` sets that for a
-# lesson, and tells what was written and what was not (the file that `GRIDSTRIDE_MISSED` names gets a line for
+# lesson, and prints what was written and what was not (the file that `GRIDSTRIDE_MISSED` names gets a line for
 # each).
 def is_recording() -> bool:
     "Whether what is made here is to be kept: the variable GRIDSTRIDE_RECORD is 1"
@@ -286,7 +286,7 @@ def recorded(
     make,  # called with nothing: returns what to show, or raises `Unavailable`
     *parts,  # what decides the result: sources, functions, sizes; see `key`
     save=None,  # what `make` returns -> plain values (what JSON can hold); None: itself, if it is plain
-    load=None,  # (plain values, mark) -> what is shown in its place elsewhere; None: a `Recording`
+    load=None,  # (plain values, mark) -> what is shown instead elsewhere; None: a `Recording`
     tools=None,  # versions of the programs that have a part in it, or a function that returns them
     folder='recorded',  # where recordings are
 ):
@@ -309,11 +309,11 @@ def recorded(
 
 
 _said = set()  # each reason and each mark once: a page may show twenty recordings of one machine
-_origin, _made = 'here', None  # where the last call of `recorded` had its numbers from; `made` of the recording
+_origin, _made = 'here', None  # where the last call of `recorded` got its values; `made` of the recording
 
 
 def _replay(name, k, folder, why):
-    "The recording in place of what cannot be made, and the line that says so"
+    "The recording in place of what cannot be made, and the line that reports it"
     try:
         rec = read(name, k, folder)
     except Unavailable as e:
@@ -341,8 +341,8 @@ def _need_gpu():
 # What a lesson measures: plain data, or something that shows itself.
 def on_gpu(
     name,  # of the recording: NN_what
-    make,  # called with nothing, and only where a GPU is
-    *parts,  # what decides the result, beside the source of `make`: sources, functions, kernels
+    make,  # called without arguments, and only on a machine with a GPU
+    *parts,  # what else decides the result, with the source of `make`: sources, functions, kernels
     folder='recorded',  # where recordings are
     **how,  # `save`, `load` and `tools`, as for `recorded`
 ):
@@ -358,11 +358,11 @@ def on_gpu(
     return res.data if isinstance(res, Recording) and res.data is not None else res
 
 
-# Some cells only print, and only where a GPU is: the words of an error, a row of times.
+# Some cells only print, and only on a machine with a GPU: the message of an error, a row of times.
 def print_on_gpu(
     name,  # of the recording: NN_what
     show,  # called with nothing; prints
-    *parts,  # what decides what it prints, beside the source of `show`
+    *parts,  # what else decides what it prints, with the source of `show`
     folder='recorded',  # where recordings are
 ):
     "Call `show` where a GPU is; elsewhere print what it printed there, below a line that says so; or `Unavailable`"
@@ -377,7 +377,7 @@ def print_on_gpu(
     print(recorded(name, make, show, *parts, load=lambda text, mark: text, folder=folder), end='')
 
 
-# What shows a recording says so in itself: a plot does not show the line above it.
+# What shows a recording is labelled as such itself: a plot does not show the line above it.
 def made_on() -> str:
     "Where and when what `recorded` gave last was made, for the title of a table or a plot: GPU and date"
     if _made:
@@ -387,8 +387,8 @@ def made_on() -> str:
 
 
 # What a text says of speeds and counters is true of the GPU that it was written on. So it is a claim: a reader on
-# another GPU, or on a busy one, is told what was measured and reads on. Where a measurement is kept that others will
-# read beside that text, by `course.py record` or by `course.py run --save`, a claim that does not hold is an error.
+# another GPU, or on a busy one, sees what was measured and reads on. Where a measurement is kept that others will
+# read with that text, by `course.py record` or by `course.py run --save`, a claim that does not hold is an error.
 TEXT_GPU = 'H100'  # what the text was written on
 
 
@@ -437,7 +437,7 @@ def claim(
     measured,  # the number measured here, or recorded; None where it could not be had
     high,  # the most; None: there is no most
     mark=None,  # of the recording that the number is from, '' for none; by default, what `recorded` gave last
-    guess=None,  # the reader's own number, which is told with it; `...` while there is none
+    guess=None,  # the reader's own guess, which is printed with it; `...` while there is none
     where=TEXT_GPU,  # what the text was written on
 ):
     """Print what was measured and whether the text's range holds; `AssertionError` only where what was measured here is

@@ -18,7 +18,7 @@ def is_machinery(file) -> bool:
 
 
 class ShownBriefly:
-    """An exception that is shown in a few lines if nobody catches it.
+    """An exception that is shown in a few lines if it is not caught.
 
     Every call: in a notebook by `%tb` after `%xmode Verbose`, in a script where GRIDSTRIDE_TRACEBACK=1 is set."""
 

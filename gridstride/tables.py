@@ -7,8 +7,8 @@ __all__ = ['Share', 'Named', 'Table']
 
 
 # In a notebook a table takes its colours from the page, so it reads on a light and on a dark one; elsewhere it
-# prints. A `Share` is a number from 0 to 1 with a bar behind it, a `Named` is a text with a longer one to
-# hover over and a colour that a picture beside it uses too.
+# prints. A `Share` is a number from 0 to 1 with a bar in the background, a `Named` is a text with a longer one to
+# hover over and a colour that a picture next to it uses too.
 class Share(float):
     "A part of a whole, 0 to 1, shown as a percentage over a bar"
 
@@ -17,7 +17,7 @@ class Share(float):
 
 
 class Named(str):
-    "A text with its full form, a colour of its own, and how deep it stands below others"
+    "A text with its full form, a colour of its own, and how deep it is nested below others"
 
     def __new__(cls, text, full='', color='', deep=0):
         res = super().__new__(cls, text)
@@ -53,7 +53,7 @@ class Table:
     def __init__(
         self,
         head,  # of texts; empty for none
-        rows,  # of cells: texts, numbers, `Share`s, `Named`s
+        rows,  # of cells: strings, numbers, `Share`s, `Named`s
         title='',  # a line above
         note='',  # lines below
     ):

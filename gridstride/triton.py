@@ -19,5 +19,5 @@ def choose():
     return import_module('triton'), f'on the GPU, {torch.cuda.get_device_name()}'
 
 
-sys.modules[__name__], _where = choose()  # the import system hands out what stands there
+sys.modules[__name__], _where = choose()  # the import system returns this entry
 print(f"gridstride: Triton's kernels run {_where}")

@@ -1,7 +1,7 @@
 """A kernel with a few words changed, and a contest among such variants.
 
     no_second = changed(tiled_k, '__syncthreads(); // all have used', '')     # CUDA C, as text
-    frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, made anew
+    frozen = changed(matmul_tiled_k, {', out, tw)': ', out)'})                # a kernel in Python, made again
     narrow = define(matmul_static_k, tw=8)                                    # the same kernel, where `tw` is 8
 
 What is to be replaced must be there once, letter by letter; if not, the error shows the nearest line. `contest`
@@ -33,7 +33,7 @@ class ChangeError(ShownBriefly, ValueError):
     "What is to be replaced, or to be found, is not there, or is there more than once; the message says what is"
 
 
-# A text is replaced only where it is the only one of its kind: a change that hits nothing, or two places, would make
+# A text is replaced only where it is the only one of its kind: a change that hits nothing, or two positions, would make
 # another variant than the one that is meant, in silence.
 def _brief(text):
     return repr(shorten(text, 90, placeholder=' ...') if '\n' not in text.strip() else text.strip().split('\n')[0])
@@ -52,7 +52,7 @@ def _nearest(wanted, lines):
 
 
 def _where(src, old):
-    "The numbers of the lines where `old` begins"
+    "The line numbers where `old` begins"
     return [src.count('\n', 0, m.start()) + 1 for m in re.finditer(re.escape(old), src)]
 
 
@@ -111,7 +111,7 @@ def _called(src):
 def changed(
     what,  # CUDA C or any other text; a kernel in Python, or another function; a `kernels.Rung`
     words,  # {old: new}, each `old` being there once; or one such text
-    new=None,  # what takes the place of `words`, if that is a text
+    new=None,  # what replaces `words`, if that is a string
     /,
     **more,  # for a function: names that it finds outside; for a rung: what `tuned` takes, such as `name` and numbers
 ):  # of the same kind as `what`
@@ -133,14 +133,14 @@ _numbers = itertools.count(1)
 
 
 def _names_outside(f):
-    "All that a function may find outside of itself"
+    "All that a function may find outside itself"
     f = function_within(f)
     closed = zip(f.__code__.co_freevars, (c.cell_contents for c in f.__closure__ or ()))
     return {**f.__globals__, **dict(closed)}
 
 
 def define(
-    what,  # a text that defines a function; or a function or kernel, which is made anew
+    what,  # a text that defines a function; or a function or kernel, which is made again
     /,
     **names,  # what it finds outside under these names; a function finds the rest where it found it before
 ):
@@ -202,7 +202,7 @@ def source_in(
 ) -> str:  # the text; or the function's source, decorators and all
     """What a lesson calls `name`, as it is there now; `ChangeError` if it has none, or two
 
-    Where that lesson is not beside this one, the text is that of `recorded/sources.json`."""
+    If that lesson is not in the folder of this one, the text is that of `recorded/sources.json`."""
     if (kept := _kept_source(lesson, name, folder)) is not None:
         return kept
     found, others, file = [], {}, lesson
@@ -296,7 +296,7 @@ class Contest:
         return self.rows[name] and self.rows[name]['ms']
 
     def ratio(self, name, than=None):  # None where one of the two was not measured
-        "How many times as long as `than`, by default the baseline, `name` takes: below 1, it is faster"
+        "The time of `name` divided by that of `than`, by default the baseline: below 1, it is faster"
         mine, other = self[name], self[self.baseline if than is None else than]
         return mine / other if mine and other else None
 
@@ -312,7 +312,7 @@ class Contest:
         return self[name] and self.flops / self[name] / 1e9
 
     def gbs(self, name, of=1):  # None where it was not measured
-        "The speed of a way in GB/s, if the contest knows its bytes; or as a share of so many GB/s"
+        "The speed of a variant in GB/s, if the contest knows its bytes; or as a fraction of so many GB/s"
         return self[name] and self.bytes / self[name] / 1e6 / of
 
     def _row(self, name, columns):
@@ -326,7 +326,7 @@ class Contest:
         return [name, f'{row["ms"]:.3f}', *speed, *(str(row['columns'].get(o, '')) for o in columns), versus]
 
     def table(self) -> Table:
-        "A row for each way, in the order given"
+        "One row per variant, in the order given"
         columns = list(dict.fromkeys(o for row in self.rows.values() if row for o in row['columns']))
         head = [
             '<',
@@ -349,7 +349,7 @@ class Contest:
 
 
 def _gather(doubts, names):
-    "A line for each doubt, with all whom it is about: 'in doubt, a, b: noisy'; 'all' of more than two"
+    "One line per warning, with all variants that it is about: 'in doubt, a, b: noisy'; 'all' of more than two"
     about = {}
     for line in doubts:
         who, _, why = line.removeprefix('in doubt, ').partition(': ')
@@ -367,7 +367,7 @@ def _judge(ways, args, check, writes):
 
 
 def _measure(ways, inputs, check, writes, baseline, seconds, columns, clock):
-    "(rows, doubts) of the ways, timed in turns; `Unavailable` without a GPU"
+    "(rows, warnings) of the variants, timed interleaved; `Unavailable` without a GPU"
     if backend() != 'gpu':
         raise Unavailable('A contest is timed on an NVIDIA GPU, and none is here')
     args = tuple(inputs())
@@ -395,7 +395,7 @@ def contest(
     clock=None,  # what to time with, as for `bench.compare`
     folder='recorded',  # where recordings are
 ) -> Contest:
-    """Check variants, and time them in turns; without a GPU, what was recorded of those that have not changed since.
+    """Check variants, and time them interleaved; without a GPU, what was recorded of those that have not changed since.
 
     A changed comment changes nothing; a changed kernel has a row without a time, and the others keep theirs. What was
     not measured is None in `contest[name]` and `ratio`, which a `claim` takes.

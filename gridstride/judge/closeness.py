@@ -66,7 +66,7 @@ def _coarser(error, want, scale, dtype, terms):
 
 def miss(
     got,  # the answer
-    want,  # in float64, or the whole numbers that it should be
+    want,  # in float64, or the integers that it should be
     scale,  # as `allowed` takes it
     dtype: str,  # that was asked for
     terms: int,

@@ -9,7 +9,7 @@ from typing import NamedTuple
 
 
 class FormError(ValueError):
-    "A file that is no submission: what is missing, and how to mend it"
+    "A file that is not a submission: what is missing, and how to fix it"
 
 
 class Submission(NamedTuple):
@@ -94,7 +94,7 @@ def cuda_kernels(
     return [name for text in _strings(tree) for name in _CUDA.findall(_COMMENT.sub(' ', text))]
 
 
-# A name may be bound anywhere outside of functions and classes: within `if`, `try`, `with` or `for`, by an assignment
+# A name may be bound anywhere outside functions and classes: within `if`, `try`, `with` or `for`, by an assignment
 # with or without an annotation, in an unpacked tuple, or by an import.
 _SCOPES = ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda
 
@@ -109,7 +109,7 @@ def _in_module(node):
 
 
 def _is_main(node):
-    "Is it `if __name__ == '__main__'`? Whoever imports the file does not run what follows"
+    "Is it `if __name__ == '__main__'`? An import of the file does not run what follows"
     return isinstance(node, ast.If) and not node.orelse and ast.unparse(node.test) == "__name__ == '__main__'"
 
 

@@ -13,13 +13,13 @@ from ..utils import backend
 
 _ROUNDS = 10  # timed calls
 # What the judge's clock may see in a call: so many times what it sees in one of the reference's, and seconds more.
-# 25 honest ones on an H100, whose transfers took 14 to 101 ms, were at 0.96 to 1.12; the room is for busy hosts.
+# 25 honest ones on an H100, whose transfers took 14 to 101 ms, were at 0.96 to 1.12; the margin is for busy hosts.
 _VARIES, _NOISE = 1.5, 1e-3
 
 
 # Times
 def _timed_sizes(task, device):
-    "The sizes that are timed: large ones on a GPU, the first told ones where an emulator runs"
+    "The sizes that are timed: large ones on a GPU, the first public ones on an emulator"
     if device == 'cuda' and task.benchmark:
         return task.benchmark
     return {k: v for k, v in task.tests[0].items() if k != 'seed'}
@@ -31,7 +31,7 @@ def _clock(device):
 
 
 def _compare(bench, base, sizes):
-    "Times of both, in turn, of the same new inputs, in calls that are looked at as all others; the first is not timed"
+    "Times of both, interleaved, with the same new inputs, in checked calls; the first is not timed"
     for _ in range(1 + _ROUNDS):
         data = bench.data('new', sizes)
         right = bench.wants(data)
@@ -52,7 +52,7 @@ def _unseen(bench):
 
 
 def _look_at_clocks(bench, base):
-    "Do the events of a submission tell what the judge's clock tells?"
+    "Do the events of a submission agree with the judge's clock?"
     ours, theirs = _unseen(bench), _unseen(base)
     if ours > _VARIES * theirs + _NOISE:
         said = f'{ours * 1e3:.3g} ms a call that its events do not show, {theirs * 1e3:.3g} ms of the reference'
@@ -115,7 +115,7 @@ def _told_before(bench, e):
 
 
 def _look_at_options(limit, device):
-    "`ValueError` for what is no limit, or no device here"
+    "`ValueError` for what is not a limit, or not a device here"
     if not (isinstance(limit, (int, float)) and 0 < limit < 1e6):
         raise ValueError(f'limit is {limit!r}; it is a number of seconds above 0')
     if device not in ('cpu', 'cuda'):
@@ -130,12 +130,12 @@ def judge(
     *,
     limit=20.0,  # seconds that the import, and each call, may take; where compilers run, these are 180: in an import on
     # a GPU, and on a CPU, for CUDA C, in the import and the first call
-    timing=None,  # time it against the reference? None: where a GPU is
+    timing=None,  # time it against the reference? None: on a machine with a GPU
     device=None,  # 'cpu' or 'cuda'; None: a GPU if there is one
 ) -> Verdict:
     """Run a submission in a process of its own and decide: right or not, and why.
 
-    A file that is no submission, or that is wrong in any way, is a refused `Verdict`, no exception; `ValueError` if
+    A file that is not a submission, or is wrong in any way, gets a refused `Verdict`, not an exception; `ValueError` if
     the task is not known, or limit or device are none."""
     device = device or ('cuda' if backend() == 'gpu' else 'cpu')
     _look_at_options(limit, device)

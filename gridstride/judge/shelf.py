@@ -10,7 +10,7 @@ def _files(folder):
 
 
 def cheats() -> dict:  # name -> path
-    "Cheats, each of which is refused; the first lines of the file tell the trick"
+    "Cheats, each of which is refused; the first lines of the file explain the trick"
     return _files('cheats')
 
 

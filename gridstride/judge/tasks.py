@@ -1,4 +1,4 @@
-"""What a submission is asked for: inputs, a reference, and how near a right answer is. In the leaderboards' words."""
+"""The tasks for submissions: inputs, a reference, and how near a right answer is. In the leaderboards' words."""
 
 import inspect
 import math
@@ -14,18 +14,18 @@ from .closeness import default_scale
 @dataclass(frozen=True)
 class Task:
     """A task in the leaderboards' form. `generate_input(seed=..., **sizes)` gives the data: a tensor, or a tuple of
-    tensors and numbers; `ref_kernel(data)` the answer, a tensor or a tuple of them. The judge calls `ref_kernel` with
+    tensors and scalars; `ref_kernel(data)` the answer, a tensor or a tuple of them. The judge calls `ref_kernel` with
     float64 in place of each other float, so it should not name a type of its own."""
 
     name: str
     generate_input: Callable
     ref_kernel: Callable
-    tests: tuple  # of dicts, sizes and seed, that everybody is told
-    hidden: Callable  # hidden(rng) -> sizes that nobody is told; rng is a `random.Random`
+    tests: tuple  # of dicts, sizes and seed, that are public
+    hidden: Callable  # hidden(rng) -> sizes that are not public; rng is a `random.Random`
     terms: Callable = lambda **sizes: 1  # how many products an element of the answer sums up
     scale: Callable = default_scale  # scale(data, answer), in float64: the size of what is summed up, per element
     dtype: str = 'float32'  # of the answer, and of the sums if it is float32
-    writes: tuple = ()  # places in `data` that a submission may write to and return
+    writes: tuple = ()  # indices in `data` that a submission may write to and return
     check_implementation: Callable = None  # check_implementation(data, output) -> (right?, why not), on top
     benchmark: dict = None  # sizes that are timed on a GPU; None: the last of `tests`
     init: tuple = ()  # what a KernelBench `ModelNew` is made with
@@ -41,7 +41,7 @@ class Task:
 
 
 def _normal(seed, *shape):
-    "Normal numbers"
+    "Normal values"
     return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
 
 
@@ -56,7 +56,7 @@ def grey(data):
     return 0.2989 * r + 0.5870 * g + 0.1140 * b
 
 
-# Vectors: two to add; the second one in the leaderboards' other form, where the answer's place is given
+# Vectors: two to add; the second one in the leaderboards' other form, with given memory for the answer
 def _add_input(n, seed):
     return _normal(seed, n), _normal(seed + 1, n)
 
@@ -139,7 +139,7 @@ def _rows(rng):
 
 
 def _told(*sizes):
-    "The sizes that everybody is told, each with a seed that everybody is told, too"
+    "The public sizes, each with a public seed"
     return tuple(dict(o, seed=seed) for seed, o in zip((1234, 42, 0), sizes))
 
 

@@ -23,7 +23,7 @@ class Late(Exception):
 
 
 class Garbled(Exception):
-    "What came is no message, or longer than was agreed"
+    "What arrived is not a message, or is longer than was agreed"
 
 
 def _take(sock, n, end, room=bytearray):
@@ -66,7 +66,7 @@ def receive(
     sock,
     most=None,  # bytes that the blobs may have together; None: any number
     end=None,  # when to give up, by `time.monotonic()`
-    room=bytearray,  # room(n): where n bytes of a blob are put
+    room=bytearray,  # room(n): the buffer for n bytes of a blob
 ) -> tuple:  # (dict, list of what `room` gave)
     "The next message; `Gone`, `Late`, `Garbled`"
     n = _LENGTH.unpack(_take(sock, 8, end))[0]
@@ -106,7 +106,7 @@ def tensor_of(blob, dtype: str, shape):
     if len(shape) > _DIMENSIONS or max(shape, default=0) > _LARGEST:  # before any product of theirs
         raise Garbled('a tensor of sizes that torch does not know')
     numel = math.prod(shape)
-    if math.prod(n or 1 for n in shape) > _LARGEST:  # beside a 0 any other size fits
+    if math.prod(n or 1 for n in shape) > _LARGEST:  # with a 0 any other size fits
         raise Garbled('a tensor of sizes that torch does not know')
     if numel * DTYPES[dtype].itemsize != len(blob):
         raise Garbled(f'{len(blob)} bytes for {dtype} {tuple(shape)}')

@@ -1,6 +1,6 @@
 """A submission's file from kernels that were written elsewhere: in a notebook, in a lesson, in this package.
 
-What a function uses is written above it, as far as that is somebody's own code: constants, functions, kernels of
+What a function uses is written above it, as far as that is user code: constants, functions, kernels of
 Triton and Numba as they are, CUDA C by torch's `load_inline`. The file needs torch, and Triton or Numba if it has
 kernels of theirs; not this package."""
 
@@ -107,7 +107,7 @@ def _of_cuda_kernel(name, kernel):
 
 
 def _of_rung(name, rung):
-    "Python for a rung of lesson 13: a product in float32, a block for each tile"
+    "Python for a rung of lesson 13: a product in float32, one block per tile"
     from ..cpp.reader import kernels
     from ..kernels.rung import H100
 
@@ -190,7 +190,7 @@ class _Collector:
 
     @staticmethod
     def is_own(o):
-        "Is it of a notebook, a file that is no installed package, or this package?"
+        "Is it of a notebook, a file that is not in an installed package, or this package?"
         module = sys.modules.get(o.__module__)
         file = getattr(module, '__file__', None)
         return (

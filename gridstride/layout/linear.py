@@ -2,8 +2,8 @@
 
 Every size is a power of two. A layout maps each single bit of its inputs to a position; for several set bits the
 positions are xor-ed. `{'lane': [(0, 1), (0, 2), (1, 0)]}` maps lane 1 to column 1, lane 2 to column 2, lane 4 to row
-1, and so lane 6 = 4 + 2 to row 1, column 2. Tiles of registers, swizzled shared memory and the fragments of a tensor core
-are all of this form, so that one little algebra (products, composition, inverse) serves them all.
+1, and so lane 6 = 4 + 2 to row 1, column 2. Tiles of registers, swizzled shared memory and the fragments of a tensor
+core are all of this form, so that one little algebra (products, composition, inverse) serves them all.
 """
 
 from math import prod

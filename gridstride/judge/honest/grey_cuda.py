@@ -1,6 +1,6 @@
 #!POPCORN leaderboard grey
 #!POPCORN gpu H100
-"CUDA C, lesson 05: a thread for each pixel"
+"CUDA C, lesson 05: one thread per pixel"
 
 import torch
 from gridstride import cdiv, cuda_kernel

@@ -1,6 +1,6 @@
 #!POPCORN leaderboard grey
 #!POPCORN gpu H100
-"Numba, lesson 07: a thread for each pixel"
+"Numba, lesson 07: one thread per pixel"
 
 import torch
 from gridstride import cdiv, cuda

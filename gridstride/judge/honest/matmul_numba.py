@@ -11,7 +11,7 @@ TW = 16
 
 @cuda.jit
 def matmul_kernel(m, n, out, h, w, k):
-    "A thread for each element, a block for each tile"
+    "One thread per element, one block per tile"
     ms = cuda.shared.array((TW, TW), np.float32)
     ns = cuda.shared.array((TW, TW), np.float32)
     tc, tr = cuda.threadIdx.x, cuda.threadIdx.y

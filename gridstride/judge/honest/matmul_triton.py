@@ -1,6 +1,6 @@
 #!POPCORN leaderboard matmul
 #!POPCORN gpu H100
-"Triton, lesson 14: a tile of the answer for each program, in float32 throughout"
+"Triton, lesson 14: one tile of the answer per program, in float32 throughout"
 
 import torch
 import triton
