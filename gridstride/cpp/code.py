@@ -26,6 +26,7 @@ NOT_NAMES = ALIGNMENTS | {
     'switch', 'return', 'typeof', '__typeof__', 'defined',
 }  # fmt: skip
 _STEP = 8  # of so many tokens that a walk passes one is remembered: another walk meets it soon
+_BEFORE_HEADS, _KEYS = {';', '{', '}', '('}, {'struct', 'class', 'union', 'enum'}
 _UNEVALUATED = {'sizeof', 'decltype', 'noexcept', 'alignof', 'typeof', '__typeof__', 'typeid'}
 _AFTER_PARAMETERS = {'const', 'noexcept', 'override', 'final', 'try', 'requires', 'throw', '__attribute__'}
 
@@ -45,8 +46,9 @@ class Code:
         self._angles, self._angles_back = {}, {}  # what `angle` and `angle_back` found; None where `<` or `>` compares
         self._directive_places = self._directive_starts = None
         self.parameters = {}  # text -> what `reader.parameter` reads in it
+        self.declarations = {}  # token -> what `read_declaration` reads there
         self._found, self._calls = {}, {}  # what `find_any_between` and `call` found
-        self._ends = {}  # stops of `until` -> token that a walk has passed -> where the walk ended
+        self._ends = {}  # stops of `until` -> (token that a walk has passed -> where the walk ended, what ends a walk)
         self._match_brackets()
 
     def __len__(self):
@@ -80,6 +82,8 @@ class Code:
 
     def is_cut(self, start, end):
         "Does a preprocessor line begin between these two places of the source?"
+        if not self.directives:
+            return False
         if self._directive_starts is None:
             self._directive_starts = sorted(d.start for ds in self.directives.values() for d in ds)
         return bisect(self._directive_starts, start) < bisect_left(self._directive_starts, end)
@@ -156,18 +160,26 @@ class Code:
                 raise e from None
 
     def _match(self, choose):
-        self.mate, self.outer = {}, []
-        texts, outer, directives, opened, groups = [*self.texts, ''], self.outer, self.directives, [], []
+        self.mate, self.outer = mate, outer = {}, []
+        texts, directives, opened, groups, at = [*self.texts, ''], self.directives, [-1], [], 0
         for i in self._turning_points():
-            outer += [opened[-1] if opened else -1] * (i - len(outer))
-            for d in directives[i] if i in directives else ():
-                opened = _pass_directive(d, opened, groups, choose)
-            if (text := texts[i]) in CLOSES:
-                self._close(i, opened)
-            outer.append(opened[-1] if opened else -1)
-            if text in OPENS:
+            outer += [opened[-1]] * (i - at)
+            at = i
+            if i in directives:
+                for d in directives[i]:
+                    opened = _pass_directive(d, opened, groups, choose)
+            if (text := texts[i]) in OPENS:
                 opened.append(i)
-        if opened and self.strict:
+                outer.append(opened[-2])
+                at = i + 1
+            elif text in CLOSES:
+                if (o := opened[-1]) >= 0 and texts[o] == CLOSES[text]:
+                    mate[i] = opened.pop()
+                    mate.setdefault(o, i)
+                elif self.strict:
+                    raise self._never_opened(i, o)
+        outer.append(opened[-1])  # what may be asked of the place behind the last token
+        if opened[-1] >= 0 and self.strict:
             raise self.error(WrongSource, f'this {self[opened[-1]]!r} is never closed', opened[-1])
 
     def is_balanced(self):
@@ -179,18 +191,15 @@ class Code:
         brackets = self.find(*CLOSES, *OPENS)
         return sorted({*brackets, *self.directives, self._n}) if self.directives else [*brackets, self._n]
 
-    def _close(self, i, opened):
-        if opened and self.texts[opened[-1]] == CLOSES[self.texts[i]]:
-            self.mate[i] = o = opened.pop()
-            self.mate.setdefault(o, i)
-        elif self.strict and opened:
-            what = f'this {self[opened[-1]]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
-            comment = self.src[self.start(opened[-1]) :].partition('\n')[0].partition('//')[2]
-            if comment.count(')') > comment.count('('):
-                what += '; `//` begins a comment, and `/` divides whole numbers without a rest'
-            raise self.error(WrongSource, what, opened[-1])
-        elif self.strict:
-            raise self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
+    def _never_opened(self, i, o):
+        "What is wrong with the bracket that closes at `i`, in the bracket that opens at `o`, -1 for none"
+        if o < 0:
+            return self.error(WrongSource, f'this {self[i]!r} closes nothing', i)
+        what = f'this {self[o]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
+        comment = self.src[self.start(o) :].partition('\n')[0].partition('//')[2]
+        if comment.count(')') > comment.count('('):
+            what += '; `//` begins a comment, and `/` divides whole numbers without a rest'
+        return self.error(WrongSource, what, o)
 
     # `<` and `>` are brackets only sometimes. One walk finds the mates of all that it passes, and each token of a list
     # of comparisons is passed once.
@@ -254,12 +263,11 @@ class Code:
 
     def until(self, i, stops):
         "Index of the first of `stops` from `i` on that is in no bracket, or of the bracket's end"
-        texts, mate, n = self.texts, self.mate, len(self.texts)
-        known, steps, passed = self._ends.setdefault(stops, {}), 0, []
-        while i < n:
-            text = texts[i]
-            if text in stops or text in CLOSES:
-                break
+        if stops not in self._ends:
+            self._ends[stops] = {}, {*stops, *CLOSES}
+        (known, ends), texts, mate, n = self._ends[stops], self.texts, self.mate, self._n
+        steps, passed = 0, []
+        while i < n and (text := texts[i]) not in ends:
             if i in known:
                 i = known[i]
                 break
@@ -269,7 +277,8 @@ class Code:
             if text == '<':
                 i = self.angle(i) or i
             i = mate.get(i, i) + 1
-        known.update(dict.fromkeys(passed, i))
+        if passed:
+            known.update(dict.fromkeys(passed, i))
         return i
 
     def arguments(self, p):
@@ -341,14 +350,15 @@ class Code:
         return kind
 
     def _kind_of_braces(self, o):
-        a = o
-        while a > 0 and self[a - 1] not in (';', '{', '}', '('):
-            a = self.mate.get(a - 1, a - 1)
+        a, texts, mate = o, self.texts, self.mate
+        while a > 0 and texts[a - 1] not in _BEFORE_HEADS:
+            a = mate.get(a - 1, a - 1)
         a = self.after_template(a)
         if 'namespace' in (self[a], self[a + 1]) or (self[o - 2] == 'extern' and self.is_string(o - 1)):
             return 'namespace'
-        keys = ('struct', 'class', 'union', 'enum')
-        types = any(self[i] in keys for i in range(a, o) if self.outer[i] == self.outer[o])
+        if _KEYS.isdisjoint(texts[a:o]):
+            return 'code'
+        types = any(self[i] in _KEYS for i in range(a, o) if self.outer[i] == self.outer[o])
         return 'type' if types and self.call(a, o) is None else 'code'
 
     def scope(self, i):

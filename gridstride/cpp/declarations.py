@@ -5,7 +5,9 @@ the indices of tokens in it.
 """
 
 import re
+from copy import copy
 from functools import lru_cache
+from itertools import tee
 from typing import NamedTuple
 
 from .code import ALIGNMENTS
@@ -29,6 +31,8 @@ KEYWORDS = {
 }  # fmt: skip
 
 TYPES = 'struct', 'class', 'union'
+_INIT = {'=', '{'}
+_SPECIFIERS = (STORAGE | QUALIFIERS | BUILTIN) - ALIGNMENTS
 
 
 class Declarator(NamedTuple):
@@ -52,13 +56,20 @@ class Declaration(NamedTuple):
 
 def read_declaration(c, i) -> Declaration:
     "The declaration that has a specifier at `i`"
+    if i not in c.declarations:  # several rewrite it
+        c.declarations[i] = _read_declaration(c, i)
+    start, first, declarators, words = c.declarations[i]
+    return Declaration(start, first, copy(declarators), words)  # copies of a `tee` read each declarator once
+
+
+def _read_declaration(c, i):
     start = _statement(c, i)
     first = specifiers(c, start, len(c))
     if c.outer[start:first].count(c.outer[start]) == first - start:
         words = c.words_of(start, first)
     else:
         words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.words(j)}
-    return Declaration(start, first, _declarators(c, first), words)
+    return Declaration(start, first, tee(_declarators(c, first), 1)[0], words)
 
 
 def _statement(c, i):
@@ -106,6 +117,9 @@ def specifiers(c, i, end):
     "Index at which the specifiers from `i` on end, and the declarators begin"
     start, typed = i, False
     while i < end:
+        if (text := c.texts[i]) in _SPECIFIERS and text not in c.aliases:
+            i, typed = i + 1, typed or text in BUILTIN
+            continue
         j = past_attribute(c, i)
         if j == i and c.is_word(i):
             j, typed = _past_word(c, i, typed)
@@ -169,7 +183,7 @@ def _declarators(c, i):
         end = c.until(i, (',', ';'))
         if not (name := declared_name(c, i, end)):
             return
-        init = next((j for j in range(name[1], end) if c[j] in ('=', '{') and c.outer[j] == c.outer[i]), end)
+        init = next((j for j in range(name[1], end) if c.texts[j] in _INIT and c.outer[j] == c.outer[i]), end)
         yield Declarator(i, *name, init, end)
         if c[end] != ',':
             return

@@ -1,8 +1,10 @@
 """Edits of a source that keep every token on its line."""
 
+from operator import itemgetter
+
 from .code import Code
 from .reader import Source
-from .tokens import error_at
+from .tokens import error_at, splice
 from ..shown import ShownBriefly
 
 
@@ -50,10 +52,31 @@ class Edits:
 
 def apply(src: str, edits: list) -> str:
     "`src` after all of `edits`, (start, end, text); one inside of another is dropped"
+    return _apply(src, _outermost(edits))
+
+
+def apply_to_read(src: str, edits: list) -> str:
+    "`apply` for a source whose tokens are known, and a result that will be read"
+    edits = _outermost(edits)
+    res = _apply(src, edits)
+    if edits:
+        splice(src, edits, res)
+    return res
+
+
+def _outermost(edits: list) -> list:
+    "`edits`, sorted, without those inside of another"
     res, at = [], 0
-    for start, end, text in sorted(edits, key=lambda e: e[:2]):
-        if start < at:
-            continue
+    for e in sorted(edits, key=itemgetter(0, 1)):
+        if e[0] >= at:
+            res.append(e)
+            at = e[1]
+    return res
+
+
+def _apply(src, edits):
+    res, at = [], 0
+    for start, end, text in edits:
         res += [src[at:start], text]
         at = end
     return ''.join(res) + src[at:]

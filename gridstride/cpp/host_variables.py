@@ -26,11 +26,13 @@ def _declarators(c, owner, head):
     first = head.start
     if c[first] in _SKIPPED or not c.is_word(first) or not c.is_word(first + 1) and c[first + 1] in (';', ',', '='):
         return
+    if c.call(first, head.end) is not None:
+        return
     d = read_declaration(c, first)
     unclear = any(len(w) > 1 and w.isupper() for w in d.words)
     if d.start != first or unclear or d.words & _SKIPPED or owner and 'static' not in d.words:
         return
-    if c.call(first, head.end) is None and '{' not in c.texts[first : d.first]:
+    if '{' not in c.texts[first : d.first]:
         yield from ((d, o) for o in d.declarators)
 
 

@@ -13,6 +13,7 @@ from .edits import Edits
 from .tokens import WrongSource
 from .reader import read_functions
 
+_ENDS = {*CLOSES, ';'}
 _LAUNCH = frozenset(('<<<', 'cudaLaunchKernel', 'cudaLaunchCooperativeKernel', 'func'))
 
 
@@ -170,14 +171,17 @@ def _is_called(c, o):
 
 def _config_end(c, i):
     "Index of the first `>` of the `>>>` that ends the configuration opened at `i`"
-    found, j = [], i + 1
-    while j < len(c) and c[j] not in CLOSES and c[j] != ';':
-        n = 0
-        while c[j + n] == '>' and (not n or c.start(j + n) == c.end(j + n - 1)):
+    texts, found, j = c.texts, [], i + 1
+    while j < len(texts) and (text := texts[j]) not in _ENDS:
+        if text != '>':
+            j = c.mate.get(j, j) + 1
+            continue
+        n = 1
+        while c[j + n] == '>' and c.start(j + n) == c.end(j + n - 1):
             n += 1
         if n >= 3:
             found.append(j + n - 3)
-        j = j + n if n else c.mate.get(j, j) + 1
+        j += n
     if not found:
         raise c.error(WrongSource, 'this launch has no `>>>`', i)
     return next((j for j in found if c[j + 3] == '('), found[0])

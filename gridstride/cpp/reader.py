@@ -56,25 +56,22 @@ def heads(c: Code) -> tuple:
     return tuple(_heads_of(c))
 
 
-_TURNS = {';', '}', *OPENS}  # where `_heads_of` has something to do
+_TURNS = frozenset((';', '}', *OPENS))  # where `_heads_of` has something to do
 
 
 def _heads_of(c):
-    i, head, texts, n = 0, 0, c.texts, len(c)
-    while i < n:
-        if texts[i] not in _TURNS:
-            i += 1
+    head = past = 0
+    for i in c.find_any(_TURNS):
+        if i < past:
             continue
-        if c[i] == '{' and c.kind(i) == 'namespace' or c[i] == '}':
+        text = c.texts[i]
+        if text == '}' or text == '{' and c.kind(i) == 'namespace':
             head = i + 1
-        elif c[i] in ('{', ';') and c.scope(i) == 'namespace':
-            yield Head(head, i, c[i] == '{')
-            if c[i] == '{':
-                i = c.mate.get(i, i)
-            head = i + 1
-        elif c[i] in OPENS:
-            i = c.mate.get(i, i)
-        i += 1
+        elif text in ('{', ';') and c.scope(i) == 'namespace':
+            yield Head(head, i, text == '{')
+            head = past = (c.mate.get(i, i) if text == '{' else i) + 1
+        elif text != ';':
+            past = c.mate.get(i, i) + 1
 
 
 def parenthesis(c: Code, head: Head):

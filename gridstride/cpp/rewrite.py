@@ -14,7 +14,7 @@ from pathlib import Path
 
 from .code import collected_later
 from .captures import rewrite_captures
-from .edits import Edits, NotEmulated, apply
+from .edits import Edits, NotEmulated, apply, apply_to_read
 from .inline_asm import rewrite_asm
 from .launches import rewrite_launches
 from .preprocessor import includes
@@ -145,10 +145,11 @@ def to_cpp(
     for e in edits:
         for rewrite in _REWRITES:
             rewrite(e)
-    res = apply(src, [o for e in edits for o in e.made])
-    if not names or not found:
-        return res
-    told = ' '.join(_names(i, k) for i, k in enumerate(found))
-    if any(e.plain for e in edits):
-        told += ' static const ::gridstride::PlainVariables gs_plain;'
-    return f'{res}{"" if res.endswith(chr(10)) else chr(10)}{told}\n'
+    made = [o for e in edits for o in e.made]
+    if names and found:
+        told = ' '.join(_names(i, k) for i, k in enumerate(found))
+        if any(e.plain for e in edits):
+            told += ' static const ::gridstride::PlainVariables gs_plain;'
+        line_end = '' if src.endswith('\n') else '\n'
+        made.append((len(src), len(src), f'{line_end}{told}\n'))
+    return apply_to_read(src, made)

@@ -95,21 +95,17 @@ def tokens(
     macro=False,  # is this a macro's body, in which `#` makes strings and begins no preprocessor line?
 ) -> Tokens:
     "The tokens of `src[start:end]`; `WrongSource` for a comment that is never closed"
-    end = len(src) if end is None else end
-    if start or macro or not src.startswith('#'):
-        return _tokens_of_pieces(src, start, _pieces(src, start, end, macro))
-    line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
-    res = Tokens([line], ['directive'], [0])
-    res.extend(tokens(src, len(line), end), 0, end)
-    return res
+    return _tokens_of_pieces(src, start, _pieces(src, start, len(src) if end is None else end, macro), macro)
 
 
-def _tokens_of_pieces(src, start, pieces):
+def _tokens_of_pieces(src, start, pieces, macro=False):
     begins = [*accumulate(map(len, pieces), initial=start)]
     if pieces and pieces[-1].startswith('/*') and not _BLANKS.match(pieces[-1]):
         raise error_at(WrongSource, 'this comment is never closed', src, begins[-2])
     known = {o: _kind(o) for o in {*pieces}}
     kinds = [*map(known.__getitem__, pieces)]  # '' for blanks
+    if pieces and not start and not macro and pieces[0][0] == '#':
+        kinds[0] = 'directive'
     res = Tokens(*(compress(o, kinds) for o in (pieces, kinds, begins)))  # what is done per token is done by C
     for i in res.directives():
         n = _length_of_blanks(res.texts[i])
@@ -117,8 +113,11 @@ def _tokens_of_pieces(src, start, pieces):
     return res
 
 
-def _pieces(src, start, end, macro):
+def _pieces(src, start, end, macro=False):
     "The texts that `src[start:end]` is made of: tokens, blanks, and preprocessor lines with the blanks before them"
+    if start == 0 and not macro and src.startswith('#'):
+        line = re.match(_DIRECTIVE, src, re.X | re.S)[0]
+        return [line, *_pieces(src, len(line), end)]
     pattern = _pattern(src.find('R"', start, end) >= 0, macro)
     found = [m[0] for m in pattern.finditer(src, start, end)] if pattern.groups else pattern.findall(src, start, end)
     if macro or '#' not in src or not any('#' in o and _middle_hash(o) for o in {*found[not start :]}):
@@ -169,7 +168,65 @@ def tokens_of(
     src: str,  # CUDA C
 ) -> Tokens:  # who reads them does not change them
     "All that `tokens` gives of `src`"
-    return tokens(src)
+    return _tokens_of_pieces(src, 0, _pieces_of(src))
+
+
+@lru_cache(4)
+def _pieces_of(src):
+    return _spliced.pop(src, None) or _pieces(src, 0, len(src))
+
+
+# A rewritten source is read again. Most of its pieces are those of the source, and many edits are alike.
+_spliced = {}  # text -> its pieces, of the last few that were rewritten and not yet read
+
+
+def splice(
+    src: str,  # CUDA C that was read
+    edits: list,  # sorted (start, end, text), of which none is in another one
+    text: str,  # what they make of `src`
+):
+    "Split `text` into pieces without looking again at what no edit has changed"
+    pieces, res, at = _pieces_of(src), [], 0
+    index = dict(zip(accumulate(map(len, pieces), initial=0), range(len(pieces) + 1)))
+    for start, end, by in edits:
+        i, past = index.get(start), index.get(end)
+        if i is None or past is None:
+            return  # an edit of a macro's body, which is in one piece with its line
+        _append(res, pieces[at:i])
+        _append(res, _pieces_of_edit(by))
+        at = past
+    _append(res, pieces[at:])
+    while len(_spliced) > 3:
+        del _spliced[next(iter(_spliced))]
+    _spliced[text] = res
+
+
+@lru_cache(1024)
+def _pieces_of_edit(text):
+    return _pieces(text, 0, len(text))
+
+
+def _append(res, more):
+    "Append the pieces `more` to `res`; the first of them may become one with what is before it"
+    n, apart = 0, not (res and more) or _are_apart(res[-1][-1], more[0][0])
+    while n < len(more) and not apart:
+        before, piece = res[-1], more[n]
+        whole, words = before + piece, before.isidentifier() and piece.isidentifier()
+        res[-1:] = joined = [whole] if words and whole.isascii() else _pieces(whole, 0, len(whole))
+        n, apart = n + 1, joined == [before, piece]
+    res += more[n:] if n else more
+
+
+_ALONE, _SPACES = frozenset('()[]{};,'), frozenset(' \t\r\n')
+_NO_BLANK = re.compile(r'[^\s/\\\ufeff#]')
+
+
+@lru_cache(4096)
+def _are_apart(a, b):
+    "Are two pieces two for certain, if one ends with character `a` and the next begins with `b`?"
+    if a in _ALONE or b in _ALONE:
+        return True
+    return bool(a in _SPACES and _NO_BLANK.match(b) or b in _SPACES and _NO_BLANK.match(a))
 
 
 @lru_cache(4)
