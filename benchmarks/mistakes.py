@@ -357,49 +357,48 @@ def block_max(x, out):
 
 # title: what the answer must say
 WORDS = {
-    'No guard': ['x[100] is outside: x has shape (100,)', 'guard it, as in `if i < x.size`'],
-    'No guard in two dimensions': ['x[10, 0] is outside', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
-    'Rows and columns swapped': ['x[4, 0] is outside: x has shape (4, 25)',
-        'Along axis 0 there are 0 to 3, and the index is 4', '`c, r` has rows and columns swapped, it must be `r, c`'],
-    'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: look at its stride'],
+    'No guard': ['index 100 is out of bounds for x of shape (100,)', 'guard it, as in `if i < x.size`'],
+    'No guard in two dimensions': ['index (10, 0) is out of bounds', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
+    'Rows and columns swapped': ['index (4, 0) is out of bounds for x of shape (4, 25)',
+        'Along axis 0 valid indices are 0 to 3, and this one is 4', '`c, r` has rows and columns swapped, it must be `r, c`'],
+    'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
     'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
-    'A negative index': ['x[-1] is outside', 'write the index that is meant'],
-    'An index from memory': ['The index `at[i]` is read from memory, where 100 stands'],
+    'A negative index': ['index -1 is out of bounds', 'write the index that is meant'],
+    'An index from memory': ['The index `at[i]` was read from memory and is 100'],
     'No barrier':
         ['against line 5, block (0), thread (49): s[t] = x[i]', 'Put a cuda.syncthreads() between these two lines'],
-    'No barrier at the end of a loop': ['s[1] is read by one thread and written by another',
-                                        'Line 7 is one round of the loop further', 'behind line 9'],
+    'No barrier at the end of a loop': ['data race (write after read) on s[1]: no barrier',
+                                        'Line 7 is in the next iteration of the loop', 'after line 9'],
     'A tree without a barrier in its loop':
-        ['Both are line 9, in different rounds of a loop: put a cuda.syncthreads() at the end of each round'],
+        ['Both accesses are on line 9, in different iterations of a loop: put a cuda.syncthreads() at the end of each'],
     'A histogram without atomics': ['In one step: cuda.atomic.add(counts, int(x[i] > 0), 1)'],
     'A maximum without atomics': ['In one step: cuda.atomic.max(m, 0, x[i])'],
-    'All threads write one place': ['give each thread a place of its own, or let one thread write'],
+    'All threads write one place': ['give each thread an element of its own, or let one thread write'],
     'A return before a barrier':
-        ['EarlyReturn', "100 of the block's 128 threads reach this barrier; thread (100) has returned", 'since Volta'],
+        ['EarlyReturn', "100 of the block's 128 threads reach it; thread (100) has returned", 'since Volta'],
     'A barrier in a branch': ['SynccheckError', 'thread (100) is in another branch', 'guard the data, not the barrier'],
-    'Shared memory that nobody wrote': ['s[100] is read, and nobody has written it',
-                                        "To run without this check: with sim.options(checks='no initcheck')"],
+    'Shared memory that nobody wrote': ['uninitialized read of s[100]', 'write it, then cuda.syncthreads(), then read'],
     'Dynamic shared memory, and no bytes for it':
-        ['shared memory is used that the launch did not ask for', 'kernel[grid, block, stream, bytes]'],
+        ['dynamic shared memory is used, but the launch requests none', 'kernel[grid, block, stream, bytes]'],
     'A kernel is called like a function':
         ['double is a kernel: say how many blocks of how many threads, as in double[grid, block](...)'],
     'A list for an array': ['argument 1, x, takes a tensor', 'a list was given', 'np.array(...) makes one'],
     'An array that must not be written':
         ['out is read-only, and line 4 writes to it', 'Give the kernel a copy: out.copy()'],
     'An array for a number': ['argument 3, n, is an array of shape (1,), and line 4 takes it for a number', 'n.item()'],
-    'CUDA C: no guard': ['x[100] is outside', '`if (i < n)`, where n is the number of elements, 100'],
+    'CUDA C: no guard': ['index 100 is out of bounds for x of shape (100,)', '`if (i < n)`, where n is the number of elements, 100'],
     'CUDA C: no guard in two dimensions': ['guard both, as in `if (r < h && c < w)`'],
     'CUDA C: no barrier at the end of a loop':
-        ['is read by one thread and written by another', 'Line 6 is one round of the loop further', 'behind line 8'],
+        ['data race (write after read)', 'Line 6 is in the next iteration of the loop', 'after line 8'],
     'CUDA C: a counter without atomics': ['In one step: atomicAdd(&n[0], 1)'],
     'CUDA C: a return before a barrier': ['EarlyReturn', 'thread (100) has returned'],
     'CUDA C: right, a flag is set by atomicExch before anybody reads it': [],
     'CUDA C: dynamic shared memory, and no bytes for it':
-        ['shared memory is used that the launch did not ask for', '<<<grid, block, bytes>>>'],
+        ['dynamic shared memory is used, but the launch requests none', '<<<grid, block, bytes>>>'],
     'CUDA C: a kernel is called like a function':
         ['twice is a kernel', 'as in twice<<<grid, block>>>(...)', 'line 6: twice(x.data_ptr<float>(), x.numel());'],
-    'CUDA C: a wild address': ['is in no array', 'the index is far outside'],
-    'CUDA C: an array that begins inside another': ['y begins inside of x, at x[10]: counted from there it is y[90]'],
+    'CUDA C: a wild address': ['is in no array', 'the index is far out of bounds'],
+    'CUDA C: an array that begins inside another': ['y begins inside x, at x[10]: counted from there it is y[90]'],
     'CUDA C: a name that does not exist': ['twice.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: a name that does not exist, after cuda_begin': ['go.cu, line 3:', 'x[j] *= 2;'],
     'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'has type'],
@@ -409,7 +408,7 @@ WORDS = {
     'Two numbers are compared': ['got 7, want 8'],
     'A list is compared': ['the first is at [2]: got 3, want 4'],
     'An exercise, without a guard':
-        ['04.block_max is not right yet, for n=100', 'x[100] is outside', "hint('04.block_max')"],
+        ['04.block_max is not right yet, for n=100', 'index 100 is out of bounds', "hint('04.block_max')"],
 }
 
 

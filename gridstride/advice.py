@@ -1,15 +1,15 @@
-"""What mends a finding, as far as the learner's own lines tell: which index lacks a guard, which update an atomic.
+"""The hint of a finding, as far as the learner's own lines tell: which index lacks a guard, which update an atomic.
 
-A finding says which array, which element, which lines. What mends it depends on how those lines are written: a
-missing guard, a guard that lets too much in, a wrong stride and an index from memory are all "outside". `fitting`
-reads the lines and names the row of `findings.MENDS` that fits, with its fields; None leaves the finding's own.
+A finding says which array, which element, which lines. How to fix it depends on how those lines are written: a
+missing guard, a guard that lets too much in, a wrong stride and an index from memory are all "outside". `hint_for`
+reads the lines and names the row of `messages.HINTS` that fits, with its fields; None leaves the finding's own.
 Nothing is guessed: what cannot be read off a line gets no advice of its own.
 """
 
 import re
 from typing import NamedTuple
 
-__all__ = ['fitting', 'product_in', 'uses', 'update_of']
+__all__ = ['hint_for', 'product_in', 'uses', 'update_of']
 
 _COMPARED = r'len\([\w.]+\)|[\w.]+(?:\(\)|\[\d+\])?'
 _ELSEWHERE = ('no_array', 'fault_no_array', 'fault_address', 'kernel_reads_host', 'kernel_writes_host')
@@ -17,13 +17,13 @@ _UNSIGNED = re.compile(r'\b(?:thread|block)Idx\.[xyz]\s*-\s*\w+')
 _GRID = re.compile(r'(block|grid)(Idx|Dim)\.\w\s*\*\s*(block|grid)(Idx|Dim)\.\w')
 
 
-def fitting(
+def hint_for(
     kind,  # of the finding, like the next two
     code,
     fields,
     place,  # a `findings.Place`, with the function's lines before it
     other,  # a `findings.Access`, or None
-):  # (name of a row of `MENDS`, its fields), or None
+):  # (name of a row of `HINTS`, its fields), or None
     "What fits this finding better than its own row"
     line, above = _code_of(place.source), [_code_of(o) for o in place.above.split('\n')]
     if kind == 'memcheck' and code in ('outside', 'before') and line and (wrong := _wrong_word(fields, line, above)):
@@ -283,7 +283,7 @@ def _update_apart(fields, line, other):
 
 
 def _in_one_step(found, name, apart=''):
-    "The row of `MENDS`, and its fields, for what `update_of` has found of the array `name`"
+    "The row of `HINTS`, and its fields, for what `update_of` has found of the array `name`"
     operation, element, value = found
     array, indices = element.partition('[')[0], uses(element, name)[0][2]
     parts = [part for o in indices for part in _parts(o)] or ['0']

@@ -49,7 +49,7 @@ class Config(NamedTuple):
 
 def launch_error(
     kernel,  # its name
-    code,  # of the finding, in `findings.WORDS`
+    code,  # of the finding, in `messages.WORDS`
     **fields,  # that its wording needs
 ):
     "The `LaunchError` with this code about the kernel of this name"

@@ -1,11 +1,12 @@
-"""A page for each finding, from the one table of `gridstride/findings.py`, with the kernels of `site/messages`."""
+"""A page for each finding, from the one table of `gridstride/messages.py`, with the kernels of `site/messages`."""
 
 import re, sys
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(ROOT))
-from gridstride.findings import ALWAYS, CLASSES, WARNINGS, WORDS, switch_off
+from gridstride.findings import ALWAYS, CLASSES, WARNINGS, switch_off
+from gridstride.messages import WORDS
 
 LANGUAGES = dict(python="Python, in Numba's dialect", cuda='CUDA C', triton='Triton')
 
@@ -67,10 +68,10 @@ def in_dialects(text):
 
 def wording(words):
     "The message and what it advises, with the names of what is filled in, for each dialect in which they differ"
-    whats, mends = in_dialects(words.what), in_dialects(words.mend)
+    whats, hints = in_dialects(words.what), in_dialects(words.hint)
     out = []
-    for dialect in sorted({*whats, *mends} - {''}) or ['']:
-        said = [o.get(dialect, o.get('', '')) for o in (whats, mends)]
+    for dialect in sorted({*whats, *hints} - {''}) or ['']:
+        said = [o.get(dialect, o.get('', '')) for o in (whats, hints)]
         if any(said):
             if dialect:
                 out.append(f'{LANGUAGES[dialect]}:\n')
@@ -78,16 +79,17 @@ def wording(words):
     return '\n'.join(out)
 
 
-def how_it_is_told(kind, code):
+def how_it_is_reported(kind, code):
     "The name of its error or warning, and how to run without the check"
     if code in WARNINGS:
-        told = f'It is a warning, `{WARNINGS[code][1].__name__}`: the kernel goes on.'
+        reported = f'It is a warning, `{WARNINGS[code][1].__name__}`: the kernel continues.'
     else:
-        told = f'It is raised as `{CLASSES[kind].__name__}`.'
+        reported = f'It is raised as `{CLASSES[kind].__name__}`.'
     if code in ALWAYS.get(kind, '').split():
-        return f'{told} No choice of checks silences it: nothing could go on.'
+        return f'{reported} It is reported whatever is checked, because the kernel could not continue.'
     off = switch_off(kind, code, 'python')
-    return f"{told} {off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)}" if off else told
+    everywhere = off.replace('sim.options', '`sim.options`, `cpp.options` or `tile.options`', 1)
+    return f'{reported} {everywhere}' if off else reported
 
 
 def shown(
@@ -113,7 +115,7 @@ def page(kind, code, words, example):
             '## What the message says\n',
             wording(words),
             'Words in braces are filled in: names, numbers, lines.\n',
-            how_it_is_told(kind, code) + '\n',
+            how_it_is_reported(kind, code) + '\n',
             '[All messages](index.md)\n',
         ]
     )
@@ -144,7 +146,8 @@ def index(known):  # what `examples` gives
     "All findings, by their kinds"
     out = [HEAD]
     for kind, error in CLASSES.items():
-        out += [f'\n## {kind}\n', f'{error.__doc__.strip()}.\n', '| finding | what it says |', '|---|---|']
+        meaning = error.__doc__.strip().splitlines()[0].rstrip('.')
+        out += [f'\n## {kind}\n', f'{meaning}.\n', '| finding | what it says |', '|---|---|']
         for (k, code), words in WORDS.items():
             if k == kind:
                 says = known[k, code][0] if is_bare(words) else escaped(first_wording(words))

@@ -8,7 +8,8 @@ import numpy as np, pytest
 import gridstride
 from gridstride.cpp import cuda_kernel, emulator, finding
 from gridstride.cpp.build import here
-from gridstride.findings import PHRASES, WORDS, Phrase, RacecheckError, field_names, text_of
+from gridstride.findings import Phrase, RacecheckError, field_names, text_of
+from gridstride.messages import PHRASES, WORDS
 
 SOURCES = [*(here/'runtime').glob('*.cpp'), *(here/'runtime').glob('*.h')]
 # kinds that are called otherwise in C++, where these names are taken
@@ -31,7 +32,8 @@ def test_each_code_of_the_runtime_has_its_words(codes):
 
 
 def test_the_words_are_of_findings_that_somebody_makes(codes):
-    modules = [p for p in Path(gridstride.__file__).parent.rglob('*.py') if p.name != 'findings.py']
+    tables = 'findings.py', 'messages.py'
+    modules = [p for p in Path(gridstride.__file__).parent.rglob('*.py') if p.name not in tables]
     strings = {node.value for p in modules
                for node in ast.walk(ast.parse(p.read_text())) if isinstance(node, ast.Constant)}
     assert not [(kind, code) for kind, code in WORDS if codes.get(code) != kind and code not in strings]
@@ -84,7 +86,8 @@ def test_a_phrase_is_part_of_a_sentence():
     barrier = Phrase('element', dict(array='full', index=(2,)))
     why = Phrase('lacks_bytes', dict(mbarrier=barrier, phase=1, bytes=64))
     what, _ = text_of('synccheck', 'stuck', 'cuda', dict(why=why))
-    assert what == 'this thread waits at the mbarrier full[2], whose phase 1 lacks 64 bytes, and no thread can go on'
+    assert what == ('deadlock: this thread waits at the mbarrier full[2], whose phase 1 lacks 64 bytes, '
+                    'and no thread can proceed')
 
 
 def test_fields_are_read_with_the_phrases_that_they_belong_to():

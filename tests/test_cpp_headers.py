@@ -106,7 +106,7 @@ def test_the_readme_names_what_is_there():
     files = [w for w in words if re.fullmatch(r'[./\w]+\.(?:cpp|h|py)', w)]
     places = here/'runtime', here/'include/cuda', here.parent.parent
     assert len(files) > 30 and not [w for w in files if not any((folder/w).exists() for folder in places)]
-    python = [here/name for name in ('build.py', 'emulator.py', 'finding.py', '../findings.py')]
+    python = [here/name for name in ('build.py', 'emulator.py', 'finding.py', '../findings.py', '../messages.py')]
     code = ''.join(p.read_text() for p in [*sources, *python])
     names = [w for w in words if w not in files and re.fullmatch(r'[A-Za-z_][\w:]*', w)]
     # __tsan_read##n

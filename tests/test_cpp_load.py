@@ -13,6 +13,7 @@ from gridstride.cpp.compile_errors import CompileWarning
 from gridstride.cpp import NotEmulated
 from gridstride.sim import cuda
 from gridstride.findings import *
+from found import finding, warning
 from gridstride.utils import cuda_begin
 
 REPO = Path(__file__).parent.parent
@@ -388,7 +389,7 @@ def test_found_as_by_the_simulator(name, wrong):
     assert (got.block,got.thread)==(want.block,want.thread)
     # the compiler names one index
     if name=='tile_past':
-        assert got.index==want.index[:1] and re.search(r"s: index 4 is outside of 'float ?\[4\]\[8\]'", str(got))
+        assert got.index==want.index[:1]==(4,) and re.search(r'float ?\[4\]\[8\]', got.fields['type'])
     elif name=='branch': assert wording(got).split(' is in ')[0].split(' has ')[0]==wording(want).split(' is in ')[0]
     else: assert got.index==want.index and wording(got)==wording(want)
 
@@ -397,13 +398,11 @@ def compare_races(want, got, where):
     assert sorted((text_of(got.line), text_of(got.other.line)))==sorted(where)
     assert sorted((got.block,got.other.block))==sorted((want.block,want.other.block))
     assert len(got.index)==len(want.index)
-    assert (got.block,got.thread)!=(got.other.block,got.other.thread) and 'with nothing between' in str(got)
-    assert 'with nothing between' in str(want)
+    assert (got.block,got.thread)!=(got.other.block,got.other.thread) and got.code==want.code
     assert f'against line {got.other.line}' in str(got)
 
 def test_same_value_is_a_warning(wrong):
-    with pytest.warns(SameValueRace,
-            match=rf'line {line_of("out[0] = 7")} of same: several threads write the same value to out\[0\]') as w:
+    with warning('same_value', line=line_of('out[0] = 7'), kernel='same', array='out', index=(0,)) as w:
         wrong.go_same(torch.zeros(2))
     assert len(w)==1 and w[0].filename==__file__
 
@@ -411,7 +410,7 @@ def test_a_warning_may_be_an_error(wrong):
     "Which cannot be raised through C++: it was lost, and Python wrote of an exception that it ignored"
     with warnings.catch_warnings():
         warnings.simplefilter('error')
-        with pytest.raises(SameValueRace, match='several threads write the same value'): wrong.go_same(torch.zeros(2))
+        with pytest.raises(SameValueRace): wrong.go_same(torch.zeros(2))
     with pytest.warns(SameValueRace): wrong.go_same(torch.zeros(2))
 
 def test_assertion(wrong, unchecked):
@@ -426,22 +425,19 @@ def test_lanes_and_masks(wrong):
     e = fails(SynccheckError, wrong.go_lanes, torch.zeros(32, dtype=torch.int32))
     assert '0xffff' in str(e) and e.thread==(16,0,0) and '__shfl_sync' in text_of(e.line)
 
-CRASHES = [('go_null', (torch.zeros(64),), MemcheckError, 'null pointer', 'p[threadIdx.x] = 1;'),
-           ('go_deep', (torch.zeros(64),), KernelCrash, 'local variables of a thread', None),
-           ('go_divides', (torch.zeros(4), 0), KernelCrash, 'divided by zero',
-            'if (threadIdx.x == 2) out[0] = 7 / by;'),
-           ('go_aborts', (), KernelCrash, r'abort\(\) was called', 'if (t == 3) abort();'),
-           ('go_leaves', (), KernelCrash, r'exit\(3\) was called', 'exit(code);'),
-           ('host_null', (), KernelCrash, 'host code reads or writes memory', None),
-           ('host_zero', (0,), KernelCrash, 'host code divides', None),
-           ('host_abort', (), KernelCrash, r'abort\(\) was called', None),
-           ('host_exit', (4,), KernelCrash, r'exit\(4\) was called', None)]
+CRASHES = [('go_null', (torch.zeros(64),), 'memcheck null_written|memcheck fault_null', 'p[threadIdx.x] = 1;'),
+           ('go_deep', (torch.zeros(64),), 'crash stack', None),
+           ('go_divides', (torch.zeros(4), 0), 'crash division', 'if (threadIdx.x == 2) out[0] = 7 / by;'),
+           ('go_aborts', (), 'crash trap abort_called', 'if (t == 3) abort();'),
+           ('go_leaves', (), 'crash exits|crash exits_in_kernel', 'exit(code);'),
+           ('host_null', (), 'crash host_memory', None), ('host_zero', (0,), 'crash host_division', None),
+           ('host_abort', (), 'crash trap abort_called', None), ('host_exit', (4,), 'crash exits', None)]
 
 @pytest.mark.parametrize('checks', [True,False])
-@pytest.mark.parametrize('name,args,error,what,where', CRASHES, ids=[o[0] for o in CRASHES])
-def test_crash(name, args, error, what, where, checks, modules):
-    e = fails(error, getattr(modules[checks], name), *args)
-    assert re.search(what, str(e)) and e.kind==error.kind
+@pytest.mark.parametrize('name,args,want,where', CRASHES, ids=[o[0] for o in CRASHES])
+def test_crash(name, args, want, where, checks, modules):
+    with finding(want) as found: getattr(modules[checks], name)(*args)
+    e = found.value
     assert text_of(e.line)==where if where else name not in ('host_null','host_exit') or name in text_of(e.line)
     assert (e.block is None)==name.startswith('host')
     assert modules[checks].go_same.__name__ and modules[checks].go_asserts(ramp(64)) is None # and life goes on
@@ -453,22 +449,24 @@ def test_host_errors(wrong, unchecked):
         with pytest.raises(RuntimeError, match='expected scalar type Float but found Double'):
             m.go_same(ramp(3).double())
     e = fails(MemcheckError, wrong.host_reads, ramp(3))
-    assert 'the host reads' in str(e) and 'host_reads' in text_of(e.line)
+    assert e.code=='host_reads' and 'host_reads' in text_of(e.line)
 
 def test_endless_loop(wrong, unchecked):
     for m in (wrong,unchecked):
         with cpp.options(seconds=.3): e = fails(KernelTimeout, m.go_endless, torch.zeros(3))
-        assert isinstance(e, TimeoutError) and e.kernel=='endless' and 'after 0.3 s' in str(e)
+        assert isinstance(e, TimeoutError) and e.kernel=='endless' and '0.3 s' in str(e)
         assert text_of(e.line).startswith('while')
         m.go_asserts(ramp(64))
 
-@pytest.mark.parametrize('name,what', [('big_block','2048 threads'), ('big_block_checked','2048 threads'),
-    ('much_shared','102400 bytes of dynamic shared memory'), ('no_threads',r'grid of \(0, 1, 1\)')])
-def test_impossible_launch(name, what, modules):
+@pytest.mark.parametrize('name,code,facts', [
+    ('big_block', 'block_size', dict(threads=2048)), ('big_block_checked', 'block_size', dict(threads=2048)),
+    ('much_shared', 'dynamic_size', dict(bytes=102400)), ('no_threads', 'empty', dict(grid=(0,1,1)))])
+def test_impossible_launch(name, code, facts, modules):
     for m in modules.values():
         x = torch.zeros(64)
-        e = fails(LaunchError, getattr(m, name), x)
-        assert re.search(what, str(e)) and e.kind=='launch' and e.kernel=='outer' and name in text_of(e.line)
+        with finding(f'launch {code}', kernel='outer', **facts) as found: getattr(m, name)(x)
+        e = found.value
+        assert name in text_of(e.line)
         assert not x.any()
         assert isinstance(e, ValueError) and isinstance(e, RuntimeError)
         m.big_block_seen(x)         # whoever asks for the error has dealt with it

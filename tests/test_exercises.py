@@ -321,7 +321,7 @@ TOLD = {
         ('one_pair_of_brackets', 'C has a pair of brackets for each index'),
         ('tiles_of_tw', 'nothing in the kernel depends on tk'),
         ('tile_for_nothing', 'ms is in shared memory, and nothing goes through it'),
-        ('everyone_fills_the_row', 'several threads write the same value to ms[0][0]: share the places out')],
+        ('everyone_fills_the_row', 'several threads write the same value: distribute the elements')],
     '07': [
         ('a_plain_function', 'it needs @cuda.jit above it, between @exercise and def'),
         ('and_of_bits', 'write `and`, or `or`, in `r < out.shape[0] & c < out.shape[1]`'),

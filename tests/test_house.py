@@ -151,7 +151,7 @@ def test_the_names_of_the_map_exist():
     assert len(files) > 10
     assert not [f for f in files if '_NN' not in f and not (PACKAGE/f).exists() and not (ROOT/f).exists()]
     said = (re.findall(r'`((?:\w+/)+\w+\.py)`, `([\w.]+)`', text)
-            + [(f'{m}.py', n) for m, n in re.findall(r'`(launching|findings)\.(\w+)', text)])
+            + [(f'{m}.py', n) for m, n in re.findall(r'`(launching|findings|messages|advice)\.(\w+)', text)])
     gone = [(f, n) for f, n in said
             if not all(re.search(rf'\b(?:def|class) {o}\b|^{o}\b', (PACKAGE/f).read_text(encoding='utf-8'), re.M)
                        for o in n.split('.'))]

@@ -9,6 +9,7 @@ from gridstride.asm import resources, sass
 from gridstride.cpp import emulator
 from gridstride.cpp.build import CompilerMissing
 from gridstride.findings import KernelError
+from found import finding
 from gridstride.kernels import latent_attention, latent_attention_way
 from gridstride.kernels.latent import calls, decoding, programs, sources
 from gridstride.kernels.latent.calls import Case
@@ -158,10 +159,10 @@ def test_a_page_that_is_not_there_stops_the_kernel(monkeypatch):
         with pytest.raises(KernelError, match='__trap'): latent_attention(q, cache, table, lens)
 
 
-@pytest.mark.parametrize('late, back, says', (
-    (r'wgmma_wait<0>\(\);\n *fence_sums\(o\);', r'half\)\);', 'nothing orders it after what read it'),
+@pytest.mark.parametrize('late, back, want', (
+    (r'wgmma_wait<0>\(\);\n *fence_sums\(o\);', r'half\)\);', 'racecheck engine_has_read'),
     (r'read_shares\(shares(?:.*\n){4}.*', r'ROTATED\)\);', 'racecheck')), ids=('values', 'shares'))
-def test_a_place_given_back_before_it_was_read_is_found(late, back, says, monkeypatch):
+def test_a_place_given_back_before_it_was_read_is_found(late, back, want, monkeypatch):
     "By the emulator, which knows what tensor cores may still read"
     whole = sources.hopper_source
     def lame(*how):
@@ -170,7 +171,7 @@ def test_a_place_given_back_before_it_was_read_is_found(late, back, says, monkey
         return re.sub(swapped, r'\2\1', text)
     monkeypatch.setattr(calls, 'hopper_source', lame)
     calls.decode_hopper.cache_clear()
-    with pytest.raises(KernelError, match=says): latent_attention(*made((400,), 16), splits=1)
+    with finding(want): latent_attention(*made((400,), 16), splits=1)
     calls.decode_hopper.cache_clear()
 
 

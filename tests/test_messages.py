@@ -6,7 +6,8 @@ from types import SimpleNamespace
 import pytest
 from gridstride.cpp import kernel, load, reader
 from gridstride.kernels.ptx import PTX, wgmma
-from gridstride.findings import WARNINGS, WORDS, KernelError
+from gridstride.findings import WARNINGS, KernelError
+from gridstride.messages import WORDS
 
 sys.path.insert(0, str(Path(__file__).parents[1]/'site'))
 import findings_pages
@@ -119,7 +120,7 @@ def test_a_page_has_kernels_or_says_why_not():
 def test_pages_do_not_quote_what_is_all_names():
     pages = findings_pages.pages()
     assert '> {' not in pages['messages/launch-sizes.md'].split('##')[0]
-    assert '| Sizes are whole numbers: `cdiv`, not `/`. |' in pages['messages/index.md']
+    assert '| Sizes must be integers: use `cdiv`, not `/`. |' in pages['messages/index.md']
     assert '> {kernel} is a kernel' in pages['messages/launch-no_brackets.md'].replace('\\_', '_')
 
 

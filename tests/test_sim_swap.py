@@ -141,10 +141,10 @@ def grows(a, x):
 
 
 @ORDERS
-def test_a_read_without_its_swap_is_not_mended_by_a_barrier(order):
+def test_a_read_without_its_swap_is_not_fixed_by_a_barrier(order):
     with sim.options(order=order, seed=5), pytest.raises(RacecheckError) as e:
         grows[1, 64](np.zeros(1, np.int64), np.zeros(1, np.int64))
-    assert 'syncthreads' not in e.value.mend and 'cuda.atomic.add(array, i, 0)' in e.value.mend
+    assert e.value.advice == 'before_swap' and 'cuda.atomic.add(array, i, 0)' in e.value.hint
 
 
 @ORDERS

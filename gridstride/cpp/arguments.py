@@ -92,8 +92,8 @@ def _check_value(x, dtype, wrong):
             raise wrong('is a number, and a struct was given')
         return
     if _is_array(x):
-        mend = '.item() takes the number out of a tensor of one'
-        raise wrong(f'is a number, and a {kind} of shape {tuple(x.shape)} was given; {mend}')
+        hint = '.item() takes the number out of a tensor of one'
+        raise wrong(f'is a number, and a {kind} of shape {tuple(x.shape)} was given; {hint}')
     if not isinstance(x, (bool, int, float, np.generic)):
         raise wrong(f'is a number, and a {kind} was given')
     whole = dtype and 'int' in dtype
@@ -106,8 +106,8 @@ def _check_value(x, dtype, wrong):
 def _check_array(x, dtype, wrong, device, const):
     "Raise unless `x` is an array whose address can be given"
     if not _is_array(x):
-        mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
-        raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{mend}')
+        hint = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
+        raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{hint}')
     if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
         what = 'array' if isinstance(x, np.ndarray) else 'tensor'
         raise wrong(f'takes {dtype}, and the {what} is {_dtype_name(x)}; convert it {_mend(x, dtype, const)}')

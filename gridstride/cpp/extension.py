@@ -23,8 +23,8 @@ def load_files(
     plain, cuda = (_joined([o for o in sources if (o.suffix == '.cu') == is_cuda], folders) for is_cuda in (0, 1))
     exported = dict(_EXPORT.findall(plain + cuda))
     if not exported:
-        mend = 'write m.def("name", &function) in it'
-        raise WrongSource(f'{name}: no PYBIND11_MODULE names the functions for Python: {mend}')
+        hint = 'write m.def("name", &function) in it'
+        raise WrongSource(f'{name}: no PYBIND11_MODULE names the functions for Python: {hint}')
     names = {k: v.split('::')[-1] for k, v in exported.items()}
     module = load_cuda(cuda, plain or None, list(dict.fromkeys(names.values())), verbose=verbose, name=name)
     for k, v in names.items():

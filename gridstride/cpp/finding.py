@@ -1,6 +1,6 @@
 """What the emulator's runtime found, as Python reads it: the mirror of `include/cuda/finding.h`.
 
-The runtime tells a kind, a code and fields; `findings.WORDS` has the words. Both sides keep one copy of the
+The runtime tells a kind, a code and fields; `messages.WORDS` has the words. Both sides keep one copy of the
 structures' layout, and `check_abi` compares the two before anything is read.
 """
 

@@ -134,8 +134,8 @@ def _base(name):
 def _find_wanted(src, name):
     "(name as it was asked for, `Function`) of each kernel that is meant"
     if not isinstance(src, str):
-        mend = ': give its .read_text()' if hasattr(src, 'read_text') else ''
-        raise TypeError(f'src is CUDA C as text, not {type(src).__name__}{mend}')
+        hint = ': give its .read_text()' if hasattr(src, 'read_text') else ''
+        raise TypeError(f'src is CUDA C as text, not {type(src).__name__}{hint}')
     found = kernels(src)
     known = {k.name: k for k in found}
     if not known:

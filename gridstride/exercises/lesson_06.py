@@ -113,7 +113,7 @@ def launch(
     for o in told:
         if issubclass(o.category, SameValueRace):
             what = str(o.message).partition('. ')[0]
-            raise AssertionError(f'{what}: share the places out, so that each is written by one thread')
+            raise AssertionError(f'{what}: distribute the elements, so that each is written by one thread')
         warnings.warn_explicit(o.message, o.category, o.filename, o.lineno)
 
 

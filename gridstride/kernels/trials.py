@@ -60,7 +60,7 @@ def tried(
     print(f'{rung.name} is right on {where}: h, w, k =', *shapes)
 
 
-def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and what mends it, the line of the kernel)
+def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and its hint, the line of the kernel)
     "What the emulator says of a rung, in both orders; ('right', '') if nothing"
     for order in ('forward', 'reverse'):
         with cpp.on_emulator(), cpp.options(order=order):
@@ -68,7 +68,7 @@ def verdict(rung, shape=(200, 136, 392)) -> tuple:  # (what is wrong and what me
                 right(rung, [shape])
             except KernelError as e:
                 line = e.called or e.line
-                return f'{e.kind}: {e.what}. {e.mend}', rung.src.splitlines()[line - 1].strip() if line else ''
+                return f'{e.kind}: {e.what}. {e.hint}', rung.src.splitlines()[line - 1].strip() if line else ''
     return 'right', ''
 
 

@@ -25,8 +25,8 @@ def _tensor(v, name, known):
     try:
         return wrap(v.numpy(), name, known, whole.numpy())
     except TypeError:
-        mend = f'Give the kernel a copy, {name}.float(), or write it in CUDA C.'
-        raise NotSimulated(f'{name}: NumPy has no {v.dtype}', mend) from None
+        hint = f'Give the kernel a copy, {name}.float(), or write it in CUDA C.'
+        raise NotSimulated(f'{name}: NumPy has no {v.dtype}', hint) from None
 
 
 def _argument(
@@ -53,8 +53,8 @@ def _argument(
         raise wrong(f'is {v}, which needs more than 64 bits; give a float')
     if isinstance(v, (bool, int, float, complex, np.generic)):
         return as_numba(v)
-    mend = '; torch.tensor(...) or np.array(...) makes one' if isinstance(v, list) else ''
-    raise wrong(f'takes a tensor, an array, a number or a tuple of these, and a {type(v).__name__} was given{mend}')
+    hint = '; torch.tensor(...) or np.array(...) makes one' if isinstance(v, list) else ''
+    raise wrong(f'takes a tensor, an array, a number or a tuple of these, and a {type(v).__name__} was given{hint}')
 
 
 def arguments(

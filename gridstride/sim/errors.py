@@ -19,7 +19,7 @@ def with_its_line(prog, values, error):
     source = linecache.getline(prog.file, number).strip()
     if isinstance(error, NotSimulated) and number and not error.line:
         place = dict(kernel=prog.name, file=prog.file, line=number, source=source)
-        return NotSimulated(error.what, error.mend, **place)
+        return NotSimulated(error.what, error.hint, **place)
     if isinstance(error, ShownBriefly) or not number:
         return error
     if isinstance(error, TypeError) and re.search(r'\bView\b', str(error)):
@@ -51,10 +51,10 @@ def _number_error(prog, values, error):
         if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
             shape = tuple(map(int, v.shape))
             what = f'is an array of shape {shape}, and line {number} takes it for a number: {line}'
-            mend = 'Give the number itself: {}.item()' if v.size == 1 else 'Take one of its elements, as in {}[i].'
-            return argument_error(prog.name, i, name, f'{what}\n  {mend.format(name)}')
-    what, mend = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
-    return NotSimulated(what, mend, kernel=prog.name, file=prog.file, line=number or None, source=line)
+            hint = 'Give the number itself: {}.item()' if v.size == 1 else 'Take one of its elements, as in {}[i].'
+            return argument_error(prog.name, i, name, f'{what}\n  {hint.format(name)}')
+    what, hint = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
+    return NotSimulated(what, hint, kernel=prog.name, file=prog.file, line=number or None, source=line)
 
 
 def _frame_of(prog, error):

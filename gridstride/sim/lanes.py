@@ -171,8 +171,8 @@ def merge(m, new, old):
     if not (
         isinstance(new, (np.ndarray, np.generic, int, float)) and isinstance(old, (np.ndarray, np.generic, int, float))
     ):
-        mend = 'Numbers are written to an array: `out[i] = ...`.' if 'an array' in (_kind(new), _kind(old)) else ''
-        raise NotSimulated(f'a variable that is {_kind(new)} in some threads and {_kind(old)} in others', mend)
+        hint = 'Numbers are written to an array: `out[i] = ...`.' if 'an array' in (_kind(new), _kind(old)) else ''
+        raise NotSimulated(f'a variable that is {_kind(new)} in some threads and {_kind(old)} in others', hint)
     if np.ndim(new) == np.ndim(old) == 0 and new == old and type(new) is type(old):
         return new
     return np.where(m, new, old)

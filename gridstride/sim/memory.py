@@ -183,8 +183,8 @@ def wrap(
 ):
     "A `View` of the array `a`"
     if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
-        mend = f'A kernel computes with numbers as a GPU has them: {name}.astype(np.float32), if they are such.'
-        raise NotSimulated(f'{name} is an array of {a.dtype}', mend)
+        hint = f'A kernel computes with numbers as a GPU has them: {name}.astype(np.float32), if they are such.'
+        raise NotSimulated(f'{name} is an array of {a.dtype}', hint)
     base = base_of(a) if whole is None else whole
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
         whole = base.reshape(-1, order='A')
@@ -371,9 +371,9 @@ _NO_NUMBERS = {  # type -> what it is called, and what to do about it
 def no_number(run, v, value, site):
     "The `TypeError` for what is written to an array of numbers and is none"
     s, kind = run.program.sites[site], type(value).__name__
-    called, mend = _NO_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
+    called, hint = _NO_NUMBERS.get(kind, (f'a {kind}', 'An element is a number.'))
     where = f'{run.kernel}, line {s.line}: {s.source}'
-    return TypeError(f'{where}: {called} is written to {v.name}, whose elements are {v.dtype}\n  {mend}')
+    return TypeError(f'{where}: {called} is written to {v.name}, whose elements are {v.dtype}\n  {hint}')
 
 
 def as_element(run, m, v, value, site):

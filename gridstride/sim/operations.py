@@ -213,14 +213,14 @@ def refusal(run, m, f, site):
         what = f'{f.__name__} is a plain Python function, which Numba does not compile'
         return run.refusal(site, m, what, for_kernels(f))
     name = getattr(f, '__name__', f)
-    return run.refusal(site, m, f'calling {name!r} in a kernel', _MENDS.get(name, _CALLED_BY_KERNELS))
+    return run.refusal(site, m, f'calling {name!r} in a kernel', _HINTS.get(name, _CALLED_BY_KERNELS))
 
 
 _OWN_ARRAYS = 'A thread has cuda.local.array(size, dtype), and a block cuda.shared.array(size, dtype).'
 _LOOP = 'A thread computes with numbers: write a loop over the elements.'
 _RANDOM = 'Give the kernel an array of random numbers.'
 _CALLED_BY_KERNELS = "A kernel calls what cuda and math have, NumPy's functions of numbers, and @cuda.jit(device=True)."
-_MENDS = {
+_HINTS = {
     **dict.fromkeys(('append', 'array', 'empty', 'full', 'list', 'ones', 'zeros'), _OWN_ARRAYS),  # NumPy's and torch's
     **dict.fromkeys('all any argmax argmin cumsum dot matmul max mean min prod sort sorted std sum'.split(), _LOOP),
     **dict.fromkeys('choice normal rand randint randn random uniform'.split(), _RANDOM),

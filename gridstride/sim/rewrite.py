@@ -127,10 +127,10 @@ class _Rewriter(ast.NodeTransformer):
         self.partly = frozenset()  # variables that some lanes may read before they have assigned them
         self.sites, self.consts, self.n, self.pre, self.loops = [], {}, 0, None, []
 
-    def fail(self, node, what, mend=''):
+    def fail(self, node, what, hint=''):
         line = node.lineno
         place = dict(kernel=self.name, file=self.file, line=line + self.offset, source=self._source(line))
-        raise NotSimulated(what, mend, **place)
+        raise NotSimulated(what, hint, **place)
 
     def _source(self, line):
         return self.lines[line - 1].strip() if line <= len(self.lines) else ''
@@ -183,8 +183,8 @@ class _Rewriter(ast.NodeTransformer):
 
     def generic_visit(self, node):
         if type(node) in _REFUSED:
-            what, mend = _REFUSED[type(node)]
-            self.fail(node, f'{what} in a kernel', mend)
+            what, hint = _REFUSED[type(node)]
+            self.fail(node, f'{what} in a kernel', hint)
         if isinstance(node, ast.stmt) and not isinstance(node, (ast.Pass, ast.Expr)):
             self.fail(node, f'the statement {type(node).__name__.lower()} in a kernel')
         return super().generic_visit(node)
@@ -276,8 +276,8 @@ class _Rewriter(ast.NodeTransformer):
         if not isinstance(t, ast.Subscript):
             self.fail(node, f'changing {type(t).__name__.lower()} in place')
         if any(isinstance(o, ast.Slice) for o in (t.slice.elts if isinstance(t.slice, ast.Tuple) else [t.slice])):
-            mend = 'Write a loop over its elements: x[i] += 1.'
-            self.fail(node, 'changing a part of an array in place, which Numba does not compile', mend)
+            hint = 'Write a loop over its elements: x[i] += 1.'
+            self.fail(node, 'changing a part of an array in place, which Numba does not compile', hint)
         a, i = self.fresh('a'), self.fresh('i')
         res = self.make(node, f'{a} = A__\n{i} = I__', A__=self.visit(t.value), I__=self.index(t.slice))
         old = self.make(node, f'__gs.load(__run, __m, {a}, {i}, S__)', S__=self.site(t))[0].value

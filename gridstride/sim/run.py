@@ -148,12 +148,12 @@ class Run:
         "The exception about a site, by the thread of lane `by` or of the first lane of `m`"
         return exception_of(kind, code, 'python', fields, self.place(site, m, by), other)
 
-    def refusal(self, site, m, what, mend='', kind=NotSimulated):
+    def refusal(self, site, m, what, hint='', kind=NotSimulated):
         "The exception that says what is not simulated, or of another kind"
         place = self.place(site, m)
         return kind(
             what,
-            mend,
+            hint,
             kernel=place.kernel,
             file=place.file,
             line=place.line,

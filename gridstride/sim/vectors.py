@@ -46,8 +46,8 @@ class Vector:
         self.load(run, m, index, site)
 
     def _without(self, *other):
-        mend = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
-        raise NotCompiled(f'an operation on {self.kind}, for which Numba has none', mend)
+        hint = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
+        raise NotCompiled(f'an operation on {self.kind}, for which Numba has none', hint)
 
     __array_ufunc__ = None  # NumPy leaves operations to this class
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _without
@@ -94,9 +94,9 @@ class VectorType:
             return a.parts
         if isinstance(a, (np.ndarray, np.generic, int, float)) and kind_of(a) in 'biuf':
             return [cast(self.base_type, a)]
-        mend = 'It takes numbers, and vectors of the same numbers: give it their components.'
+        hint = 'It takes numbers, and vectors of the same numbers: give it their components.'
         what = a.kind if isinstance(a, Vector) else 'what is not a real number'
-        raise run.refusal(site, m, f'cuda.{self} of {what}', mend, NotCompiled)
+        raise run.refusal(site, m, f'cuda.{self} of {what}', hint, NotCompiled)
 
 
 vector_types = {f'{base}x{n}': VectorType(base, n) for base in _BASES for n in (1, 2, 3, 4)}

@@ -180,8 +180,8 @@ class tensor:
 
     def __bool__(self):
         if self.data.ndim:
-            mend = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
-            raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', mend)
+            hint = 'Write & for and, | for or, ~ for not; choose elements with tl.where(condition, a, b).'
+            raise refuse(f'a decision by a block of shape {list(map(int, self.shape))}, which has many answers', hint)
         if self.lacks is not None:
             warn_of_lacking('undefined_decision')
         return bool(self.data)
@@ -209,12 +209,12 @@ class tensor:
         if not all(o is None or isinstance(o, slice) and o == slice(None) for o in index):
             shown = ', '.join(map(_index, index))
             if self.dtype.is_ptr():
-                mend = 'An argument that is an array is the address of its first element: tl.load(x + i).'
-                raise refuse(f'x[{shown}] of an address', mend)
-            mend = (
+                hint = 'An argument that is an array is the address of its first element: tl.load(x + i).'
+                raise refuse(f'x[{shown}] of an address', hint)
+            hint = (
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
-            raise refuse(f'x[{shown}]: a block has no elements that one could take out', mend)
+            raise refuse(f'x[{shown}]: a block has no elements that one could take out', hint)
         if sum(o is not None for o in index) == self.data.ndim:  # the commonest, by one view
             return shaped(self, lambda a: np.asarray(a)[index])
         out = self
@@ -400,8 +400,8 @@ def _compared(a, b, f):
     if b is None:
         return f is np.not_equal
     if type(b) is tensor and a.dtype.is_ptr() != b.dtype.is_ptr():
-        mend = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
-        raise refuse(f'a comparison of {a.dtype} and {b.dtype}', mend)
+        hint = 'An argument that is an array is an address here: pass a number, as n.item(), or load it.'
+        raise refuse(f'a comparison of {a.dtype} and {b.dtype}', hint)
     if type(b) is tensor and a.dtype.is_ptr():
         return made(_broadcasts(f, addresses(a), addresses(b)), _I1, a, b)
     if not (type(b) is tensor or is_number(b)):

@@ -34,8 +34,8 @@ def __getattr__(k):
     theirs = sys.modules.get('triton.language')
     if theirs and theirs is not sys.modules[__name__] and not hasattr(theirs, k):
         near = get_close_matches(k, dir(theirs), 1, 0.7)
-        mend = 'A mean is tl.sum(x) / n.' if k == 'mean' else f'There is tl.{near[0]}.' if near else ''
-        raise no_name_of_triton(f'tl.{k}', mend)
+        hint = 'A mean is tl.sum(x) / n.' if k == 'mean' else f'There is tl.{near[0]}.' if near else ''
+        raise no_name_of_triton(f'tl.{k}', hint)
     raise no_such_name(f'tl.{k}')
 
 

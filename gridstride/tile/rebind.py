@@ -132,8 +132,8 @@ def _unmarked(f, name=None):
         return getattr(language, own) if own else f
 
     def called(*args, **kwargs):
-        mend = f'Triton has tl.{own}.' if own else 'Look for it in tl; a function of your own gets @triton.jit.'
-        raise refuse(f'{name} is a function of Python, which a kernel cannot call', mend)
+        hint = f'Triton has tl.{own}.' if own else 'Look for it in tl; a function of your own gets @triton.jit.'
+        raise refuse(f'{name} is a function of Python, which a kernel cannot call', hint)
 
     return called
 

@@ -30,7 +30,7 @@ _REFUSED = dict(
     GeneratorExp='a generator', Break='break', Continue='continue', NamedExpr=':=', AsyncFor='async', Match='match',
     Import='import', ImportFrom='import', AsyncFunctionDef='async', AsyncWith='async',
 )  # fmt: skip
-_MENDS = {
+_HINTS = {
     'break': 'Put what is done into an `if`, or mask it; a `while` loop ends by its condition.',
     'continue': 'Put the rest of the round into an `if`.',
     'lambda': 'Write a function of its own under @triton.jit.',
@@ -54,12 +54,12 @@ class _Rewriter(ast.NodeTransformer):
     def visit(self, node):
         what = _REFUSED.get(type(node).__name__)
         if what:
-            raise _Refusal(f'{what} in a kernel', _MENDS.get(what, ''), node.lineno)
+            raise _Refusal(f'{what} in a kernel', _HINTS.get(what, ''), node.lineno)
         return super().visit(node)
 
     def visit_FunctionDef(self, node):
         if self.inner:
-            raise _Refusal('a function inside of a kernel', _MENDS['lambda'], node.lineno)
+            raise _Refusal('a function inside of a kernel', _HINTS['lambda'], node.lineno)
         self.inner = True
         self.known = {o.arg for o in ast.walk(node.args) if isinstance(o, ast.arg)}
         self.read = {o.id for o in ast.walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load)}
@@ -208,8 +208,8 @@ class _Rewriter(ast.NodeTransformer):
         if node.orelse:
             raise _Refusal('else behind a loop', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
-            mend = 'range(...) or tl.static_range(...).'
-            raise _Refusal('a loop over something else than a range', mend, node.lineno)
+            hint = 'range(...) or tl.static_range(...).'
+            raise _Refusal('a loop over something else than a range', hint, node.lineno)
         self.known |= _assigned([node.target])
         if not ast.unparse(node.iter.func).endswith('static_range'):
             return self._loop(node)
@@ -252,8 +252,8 @@ def _ignored(node):
 def _check_target(target):
     "Refuse what cannot be assigned to"
     if isinstance(target, ast.Subscript):
-        mend = 'Choose with tl.where, or write to memory with tl.store.'
-        raise _Refusal('elements of a block are assigned', mend, target.lineno)
+        hint = 'Choose with tl.where, or write to memory with tl.store.'
+        raise _Refusal('elements of a block are assigned', hint, target.lineno)
     if isinstance(target, (ast.Attribute, ast.Starred)):
         raise _Refusal('an attribute is assigned', 'Values of a kernel have names alone.', target.lineno)
     for o in getattr(target, 'elts', ()):
@@ -323,8 +323,8 @@ def code_of(f):
     "The code of a function, rewritten for a kernel; what Triton's compiler has no meaning for is refused"
     made = _rewritten(f.__code__, f.__code__.co_filename)  # codes of two files may be equal
     if isinstance(made, _Refusal):
-        what, mend, line = made.args
-        raise refuse(what, mend, line, f)
+        what, hint, line = made.args
+        raise refuse(what, hint, line, f)
     return made
 
 

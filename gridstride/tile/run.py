@@ -242,7 +242,7 @@ def warn_of_lacking(code):
         run.warn(code, dict(line=frame_of().f_lineno, masked=run.lacking, kernel=run.kernel.__name__))
 
 
-def refuse(what, mend='', line=None, function=None):
+def refuse(what, hint='', line=None, function=None):
     "The exception for what Triton's compiler refuses, in words; where no frame is there yet, at a line of a function"
     at = _line_only()
     if function is not None:
@@ -250,7 +250,7 @@ def refuse(what, mend='', line=None, function=None):
         at.update(
             kernel=function.__name__, file=file, line=line, source=linecache.getline(file, line).strip(), called=None
         )
-    return NotCompiled(what, mend, dialect='triton', **at)
+    return NotCompiled(what, hint, dialect='triton', **at)
 
 
 def not_begun(error):
@@ -279,9 +279,9 @@ def no_such_name(name):
     return NoSuchName(f'the checked executor has no {name}', dialect='triton', **_line_only())
 
 
-def no_name_of_triton(name, mend=''):
+def no_name_of_triton(name, hint=''):
     "The exception for a name that Triton has not, either; `hasattr` knows it by its being an `AttributeError`"
-    return NoNameOfTriton(f'Triton has no {name}', mend, dialect='triton', **_line_only())
+    return NoNameOfTriton(f'Triton has no {name}', hint, dialect='triton', **_line_only())
 
 
 def _line_only():

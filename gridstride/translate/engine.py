@@ -456,8 +456,8 @@ def launch(kernel, grid, block, shared, args, trace=None):
     "Run a simulated kernel as compiled CUDA C; what the detectors find is raised, with the line of Python"
     asked = {'a trace': trace is not None, 'who=True': settings.who, f'warps of {settings.warp}': settings.warp != 32}
     if what := next((o for o, is_so in asked.items() if is_so), None):
-        mend = "It needs the simulator's own engine: sim.options(engine='lanes')."
-        raise NotSimulated(f"{what} with engine='c'", mend, kernel=kernel.__name__)
+        hint = "It needs the simulator's own engine: sim.options(engine='lanes')."
+        raise NotSimulated(f"{what} with engine='c'", hint, kernel=kernel.__name__)
     grid, block, _, shared, _ = configure(kernel.__name__, grid, block, shared=shared)
     f = kernel.py_func
     params, defaults = list(inspect.signature(f).parameters), f.__defaults__ or ()
@@ -465,8 +465,8 @@ def launch(kernel, grid, block, shared, args, trace=None):
     rest = defaults[len(defaults) - len(params) + len(args) :]
     views = arguments(kernel.__name__, params, (*args, *rest))
     if any(isinstance(v, Records) for v in views):
-        mend = "They need the simulator's own engine: sim.options(engine='lanes')."
-        raise NotSimulated("arrays of records with engine='c'", mend, kernel=kernel.__name__)
+        hint = "They need the simulator's own engine: sim.options(engine='lanes')."
+        raise NotSimulated("arrays of records with engine='c'", hint, kernel=kernel.__name__)
     given = [_to_arrays(v) for v in views]
     made = _get_made(kernel, views, given)
     _run(made, views, given, grid, block, shared)

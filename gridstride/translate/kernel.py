@@ -134,7 +134,7 @@ def _describe_argument(source, name, x):
     try:
         return example(x)
     except Untranslatable as e:
-        raise Untranslatable(f'{name} is {e.what}', e.mend, kernel=source.name) from None
+        raise Untranslatable(f'{name} is {e.what}', e.hint, kernel=source.name) from None
 
 
 def _wrong_number(kernel, names, n, are_examples):
@@ -144,8 +144,8 @@ def _wrong_number(kernel, names, n, are_examples):
     examples = f"{n or 'no'} example{'' if one else 's'} of them {'was' if one else 'were'} given"
     how = examples if are_examples else f'the signature has {n}'
     call = f"to_cuda({kernel}, {', '.join(names)}) with arguments as the kernel gets them"
-    mend = f"{call}, or with a signature such as 'void(float32[:], int64)'."
-    return Untranslatable(f'{takes}, and {how}: the types of C come from them', mend, kernel=kernel)
+    hint = f"{call}, or with a signature such as 'void(float32[:], int64)'."
+    return Untranslatable(f'{takes}, and {how}: the types of C come from them', hint, kernel=kernel)
 
 
 def to_cuda(

@@ -20,8 +20,8 @@ class Untranslatable(KernelError, NotImplementedError):
 
     kind = 'not translated'
 
-    def __init__(self, what, mend='', source='', **where):
-        super().__init__(what, mend, source=source, **where)
+    def __init__(self, what, hint='', source='', **where):
+        super().__init__(what, hint, source=source, **where)
         self.what, self.source = what, source
 
 
@@ -69,11 +69,11 @@ class Source:
         "A line of the function, without its indentation"
         return self.lines[line - 1].strip() if 0 < line <= len(self.lines) else ''
 
-    def error(self, node, what, mend=''):
+    def error(self, node, what, hint=''):
         "An `Untranslatable` that points at `node`"
         return Untranslatable(
             what,
-            mend,
+            hint,
             kernel=self.name,
             file=self.file,
             line=node.lineno + self.first - 1,

@@ -73,8 +73,8 @@ def _need_like(name, known, a):
     if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
         raise TypeError(f'{name} is {write_type(known)} in this translation, and {write_type(mine)} was given')
     if any(m and not k for m, k in zip(mine.strides, known.strides)) or mine.backwards and not known.backwards:
-        mend = 'translate with this array, or give a contiguous copy'
-        raise TypeError(f'{name} has another layout than the example; {mend}')
+        hint = 'translate with this array, or give a contiguous copy'
+        raise TypeError(f'{name} has another layout than the example; {hint}')
 
 
 def _need_number_like(name, known, a):
@@ -84,8 +84,8 @@ def _need_number_like(name, known, a):
     if known.type not in WHOLE:
         return
     if isinstance(a, (float, np.floating)):
-        mend = 'translate with such an argument'
-        raise TypeError(f'{name} is a whole number in this translation, and {a!r} was given; {mend}')
+        hint = 'translate with such an argument'
+        raise TypeError(f'{name} is a whole number in this translation, and {a!r} was given; {hint}')
     low, high = (-MOST, MOST) if known.dtype == 'int' else of_dtype(known.dtype)
     if not low <= int(a) <= high:
         takes = f'this translation takes {known.dtype}s from {low} to {high}'

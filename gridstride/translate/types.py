@@ -118,8 +118,8 @@ def _array(a):
     a = getattr(a, 'data', a) if type(a).__name__ == 'DeviceArray' and hasattr(a, 'mem') else a
     dtype = str(a.dtype).removeprefix('torch.')
     if getattr(a.dtype, 'names', None):
-        mend = f"Give the kernel an array of each field: np.ascontiguousarray(a['{a.dtype.names[0]}'])."
-        raise Untranslatable('an array of records, which kernels in CUDA C get as a struct', mend)
+        hint = f"Give the kernel an array of each field: np.ascontiguousarray(a['{a.dtype.names[0]}'])."
+        raise Untranslatable('an array of records, which kernels in CUDA C get as a struct', hint)
     if dtype not in C_NAMES:
         raise Untranslatable(
             f'an array of {dtype}: CUDA C has no such elements here',

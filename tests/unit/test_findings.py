@@ -4,22 +4,42 @@ import re
 import pytest
 
 from gridstride import findings, sim
-from gridstride.findings import (CLASSES, DIALECTS, WORDS, Access, MemcheckError, Phrase, Place, RacecheckError,
-                                 element, exception_of, field_names, text_of)
+from gridstride.findings import (CLASSES, Access, Call, MemcheckError, Phrase, Place, RacecheckError, element,
+                                 exception_of, field_names, text_of)
+from gridstride.messages import DIALECTS, WORDS
 
 PLACE = Place('reverse', 'a.py', 12, 'out[i] = s[n-1-t]', (0, 0, 0), (4, 0, 0))
 RACE = dict(array='s', index=(3,), before='written', now='read')
 
 
-def test_a_finding_says_what_where_by_whom_against_whom_and_how_to_mend():
+def test_the_lines_of_a_message():
     e = exception_of('racecheck', 'race', 'python', RACE, PLACE, Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]'))
     assert str(e).splitlines() == [
-        'racecheck: s[3] is written by one thread and read by another, with nothing between',
+        'racecheck: data race (read after write) on s[3]: no barrier between the two accesses',
         '  line 12: out[i] = s[n-1-t]',
         '  in reverse, block (0), thread (4)',
         '  against line 11, block (0), thread (3): s[t] = x[i]',
-        "  Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other.",
-        "  To run without this check: with sim.options(checks='no racecheck'): ..."]
+        "  Put a cuda.syncthreads() between these two lines: there a block's threads wait for each other."]
+
+
+def test_a_message_has_at_most_six_lines():
+    calls = Call('put', '', 20), Call('reverse', '', 9)
+    e = exception_of('racecheck', 'race', 'python', RACE, PLACE._replace(called=(7, 'put(s)', '')),
+                     Access(11, (0, 0, 0), (3, 0, 0), 's[t] = x[i]', '', calls))
+    assert str(e).count('\n') == 5 and 'against line 11 (called on line 9), block (0), thread (3): s[t]' in str(e)
+
+
+@pytest.mark.parametrize('before,now,hazard', [
+    ('written', 'read', 'read after write'), ('read', 'written', 'write after read'),
+    ('written', 'changed atomically', 'atomic after write'), ('writes', 'reads', 'read after write'),
+    ('write', 'writes', 'write after write')])
+def test_a_race_is_named_by_its_two_accesses(before, now, hazard):
+    assert f'({hazard})' in text_of('racecheck', 'race', 'cuda', dict(RACE, before=before, now=now))[0]
+
+
+def test_an_index_is_shown_as_python_shows_it():
+    for index, shown in (((3,), 'index 3 is'), ((3, 4), 'index (3, 4) is')):
+        assert shown in text_of('memcheck', 'outside', 'cuda', dict(array='x', index=index, shape=index))[0]
 
 
 def test_a_finding_has_the_facts_as_attributes():
@@ -30,9 +50,9 @@ def test_a_finding_has_the_facts_as_attributes():
 
 
 def test_what_does_not_apply_is_none_and_is_not_said():
-    e = MemcheckError('x[7] is outside', kernel='k', block=(1, 2, 0), thread=(0, 0, 0))
+    e = MemcheckError('x[7]', kernel='k', block=(1, 2, 0), thread=(0, 0, 0))
     assert isinstance(e, IndexError) and e.other is None and e.line is None and e.code is None
-    assert str(e) == 'memcheck: x[7] is outside\n  in k, block (1,2), thread (0)'
+    assert str(e) == 'memcheck: x[7]\n  in k, block (1,2), thread (0)'
 
 
 def test_an_element_is_written_as_the_dialect_writes_it():
@@ -67,13 +87,13 @@ def test_every_row_has_words_in_both_dialects_and_a_class(kind, code):
               (1, 2, 3) if k in ('index', 'thread', 'in_block', 'shape', 'block', 'grid') else 7
               if k in ('mask', 'whole', 'address', 'word') else 'text' for k in field_names(kind, code)}
     for dialect in DIALECTS:
-        what, mend = text_of(kind, code, dialect, fields)
-        assert what and '{' not in what + mend and code.isidentifier()
+        what, hint = text_of(kind, code, dialect, fields)
+        assert what and '{' not in what + hint and code.isidentifier()
         assert isinstance(exception_of(kind, code, dialect, fields), CLASSES[kind])
 
 
 def test_a_missing_field_or_an_unknown_code_is_an_error_that_names_it():
-    with pytest.raises(KeyError, match='before'):
+    with pytest.raises(KeyError, match='hazard'):
         exception_of('racecheck', 'race', 'python', dict(array='s', index=(3,)))
     with pytest.raises(KeyError, match='no such'): exception_of('racecheck', 'no such', 'python')
 
@@ -83,7 +103,7 @@ def test_the_simulator_has_the_exceptions_at_hand():
     assert sim.SameValueRace is findings.SameValueRace
 
 
-def test_what_no_choice_of_checks_silences_is_told_without_a_way_out():
+def test_what_is_reported_whatever_is_checked_cannot_be_switched_off():
     "Each of these codes exists, and its text does not promise what is not so"
     for kind, codes in findings.ALWAYS.items():
         for code in codes.split(): assert (kind, code) in WORDS and findings.switch_off(kind, code, 'cuda') == ''
@@ -94,5 +114,5 @@ def test_what_no_choice_of_checks_silences_is_told_without_a_way_out():
 
 @pytest.mark.parametrize('code', ['endless_wait', 'blocks_wait'])
 def test_one_thread_waits_and_two_wait(code):
-    assert text_of('synccheck', code, 'python', dict(threads=1))[0].startswith('1 thread waits here')
-    assert text_of('synccheck', code, 'python', dict(threads=2))[0].startswith('2 threads wait here')
+    assert '1 thread waits here' in text_of('synccheck', code, 'python', dict(threads=1))[0]
+    assert '2 threads wait here' in text_of('synccheck', code, 'python', dict(threads=2))[0]

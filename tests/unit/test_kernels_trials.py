@@ -30,7 +30,7 @@ def test_each_order_is_tried(monkeypatch, capsys):
 def test_a_verdict_says_what_is_wrong_and_where(monkeypatch):
     line = 1 + next(i for i, o in enumerate(hopper.ring.src.splitlines()) if 'multiply(d, a +' in o)
     def wrong(rung, shapes):
-        raise RacecheckError('x is read', mend='Wait for it.', off='To run without', line=3, source='asm',
+        raise RacecheckError('x is read', hint='Wait for it.', line=3, source='asm',
                              called=(line, 'multiply'))
     monkeypatch.setattr(trials, 'right', wrong)
     assert trials.verdict(hopper.ring) == ('racecheck: x is read. Wait for it.',

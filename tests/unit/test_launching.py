@@ -10,6 +10,7 @@ from gridstride.findings import LaunchError, WrongArgument
 from gridstride.launching import LIMITS, Config, configure, count_arguments, read_brackets
 from gridstride.translate.source import Untranslatable
 from gridstride.utils import dim3
+from found import finding
 
 
 def test_brackets_have_two_to_four_parts():
@@ -21,13 +22,12 @@ def test_brackets_have_two_to_four_parts():
 
 @pytest.mark.parametrize('brackets,given', [(1, 1), ((), 0), ((1,), 1), ((1, 2, 3, 4, 5), 5), (dim3(1, 2, 3)[:1], 1)])
 def test_other_numbers_of_parts_are_no_launch(brackets, given):
-    with pytest.raises(LaunchError, match=f'k\\[...\\] takes grid and block, .*two to four things, not {given}'):
-        read_brackets('k', brackets)
+    with finding('launch brackets', given=given, kernel='k'): read_brackets('k', brackets)
 
 
 @pytest.mark.parametrize('shared', [-1, 1.5, 'much', [4]])
-def test_bytes_of_shared_memory_are_a_whole_number(shared):
-    with pytest.raises(LaunchError, match='it is a whole number, 0 or more'): read_brackets('k', (1, 32, None, shared))
+def test_bytes_of_shared_memory_are_an_integer(shared):
+    with finding('launch shared_number', given=shared): read_brackets('k', (1, 32, None, shared))
 
 
 def test_sizes_are_ints_tuples_or_dim3():
@@ -35,33 +35,35 @@ def test_sizes_are_ints_tuples_or_dim3():
         assert configure('k', grid, (8, 4)) == Config(dim3(4), dim3(8, 4), None, 0, dim3(1))
 
 
-@pytest.mark.parametrize('grid,block,shared,says', [
-    ('4', 32, 0, 'k: dim3 takes whole numbers'), (1.5, 32, 0, 'whole numbers'), ((1, 1, 1, 1), 32, 0, 'one to three'),
-    (None, 32, 0, 'whole'), (0, 32, 0, 'every size is at least 1'), (1, -1, 0, 'every size is at least 1'),
-    (1, 1025, 0, r'a block of \(1025, 1, 1\) is 1025 threads; a GPU takes 1024 at most, and 64 along z'),
-    (1, (1, 1, 65), 0, '64 along z'), ((1, 65536), 1, 0, '65535 along y and z'), (2**31, 1, 0, 'along x'),
-    (1, 1, LIMITS.shared + 1, '49153 bytes of shared memory; a block has 49152')])
-def test_what_no_gpu_takes(grid, block, shared, says):
-    with pytest.raises(LaunchError, match=says) as e: configure('k', grid, block, shared=shared)
-    assert e.value.kernel == 'k' and e.value.code
+@pytest.mark.parametrize('grid,block,shared,want', [
+    ('4', 32, 0, 'sizes'), (1.5, 32, 0, 'sizes'), ((1, 1, 1, 1), 32, 0, 'sizes'), (None, 32, 0, 'sizes'),
+    (0, 32, 0, 'empty'), (1, -1, 0, 'empty'), (1, 1025, 0, 'block_size'), (1, (1, 1, 65), 0, 'block_size'),
+    ((1, 65536), 1, 0, 'grid_size'), (2**31, 1, 0, 'grid_size'), (1, 1, LIMITS.shared + 1, 'shared_size')])
+def test_what_no_gpu_takes(grid, block, shared, want):
+    with finding(f'launch {want}', kernel='k'): configure('k', grid, block, shared=shared)
 
 
-@pytest.mark.parametrize('given,says', [
-    (dict(shared=-1), 'whole number, 0 or more'), (dict(shared=1.5), 'whole number'),
-    (dict(shared='x'), 'whole number'), (dict(shared=2**80, asks=True), '232448'),
-    (dict(stream='x'), "'x' is no stream"), (dict(stream=-1), 'no stream'), (dict(stream=1.5), 'no stream'),
-    (dict(cluster=1.5), 'whole numbers'), (dict(cluster=0), 'clusters of'), (dict(cluster=-4), 'clusters of'),
-    (dict(cluster=16), '8 blocks at most'), (dict(cluster=3), 'whole clusters'),
-    (dict(cluster=(1, 2)), 'whole clusters')], ids=str)
-def test_every_number_of_a_launch_is_checked(given, says):
-    with pytest.raises(LaunchError, match=says): configure('k', 16, 32, **given)
+def test_a_launch_that_no_gpu_takes_is_reported_with_the_limits():
+    with finding('launch block_size', block=(1025, 1, 1), threads=1025, most=1024, most_z=64): configure('k', 1, 1025)
+    with finding('launch shared_size', bytes=49153, most=49152): configure('k', 1, 1, shared=LIMITS.shared + 1)
+
+
+@pytest.mark.parametrize('given,want', [
+    (dict(shared=-1), 'shared_number'), (dict(shared=1.5), 'shared_number'),
+    (dict(shared='x'), 'shared_number'), (dict(shared=2**80, asks=True), 'dynamic_size'),
+    (dict(stream='x'), 'stream'), (dict(stream=-1), 'stream'), (dict(stream=1.5), 'stream'),
+    (dict(cluster=1.5), 'sizes'), (dict(cluster=0), 'cluster_size'), (dict(cluster=-4), 'cluster_size'),
+    (dict(cluster=16), 'cluster_size'), (dict(cluster=3), 'cluster_size'), (dict(cluster=(1, 2)), 'cluster_size')],
+    ids=str)
+def test_every_number_of_a_launch_is_checked(given, want):
+    with finding(f'launch {want}'): configure('k', 16, 32, **given)
     assert configure('k', 16, 32, sim.cuda.stream(), np.int64(64), (4, 1), True)[3:] == (64, dim3(4))
 
 
 def test_the_last_arguments_may_be_optional():
     for given in (1, 2): count_arguments('k', ['x', 'n'], given, 1)
     for given in (0, 3):
-        with pytest.raises(LaunchError, match=rf'k takes 2 arguments \(x, n\), not {given}'):
+        with finding('launch arguments', count=2, parameters='x, n', given=given):
             count_arguments('k', ['x', 'n'], given, 1)
 
 
@@ -105,19 +107,16 @@ def test_both_refuse_a_launch(k, x, config):
 def test_no_other_way_into_a_launch(k, x, shared):
     go = ((lambda: k.launch((x, 8), 1, 32, shared=shared)) if hasattr(k, 'launch')
           else lambda: k.forall(8, 32, sharedmem=shared)(x, 8))
-    with pytest.raises(LaunchError, match='bytes of'): go()
+    with finding('launch shared_number|launch shared_size|launch shared_sum|launch dynamic_size'): go()
 
 
 def test_both_want_brackets(k, x):
-    with pytest.raises(LaunchError,
-            match=r'simulated is a kernel: say how many blocks of how many threads, as in simulated\[grid, block\]'):
-        k(x, 8)
+    with finding('launch no_brackets', kernel='simulated'): k(x, 8)
 
 
 @pytest.mark.parametrize('more', [(), (1, 2, 3)])
 def test_both_count_arguments(k, x, more):
-    with pytest.raises(LaunchError, match=f'simulated takes 2 arguments .*not {1 + len(more)}'):
-        k[1, 32](x, *more)
+    with finding('launch arguments', kernel='simulated', count=2, given=1 + len(more)): k[1, 32](x, *more)
 
 
 def test_both_refuse_names(k, x):

@@ -129,8 +129,8 @@ class _Together:
 
 
 # What is given
-def _refuse(what, mend):
-    raise ValueError(f'AdamW: {what}; {mend}')
+def _refuse(what, hint):
+    raise ValueError(f'AdamW: {what}; {hint}')
 
 
 _TORCHS = 'torch.optim.AdamW(..., fused=True) has it'

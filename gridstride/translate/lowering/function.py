@@ -35,13 +35,13 @@ class Function:
         for v in self.variables:
             v.memory = v.view = None
 
-    def error(self, node, what, mend=''):
+    def error(self, node, what, hint=''):
         "The `Untranslatable` that points at `node`"
-        return self.source.error(node, what, mend)
+        return self.source.error(node, what, hint)
 
-    def refuse(self, node, what, mend=''):
+    def refuse(self, node, what, hint=''):
         "Raise the `Untranslatable` that points at `node`"
-        raise self.error(node, what, mend)
+        raise self.error(node, what, hint)
 
     def need_tuple(self, node, e):
         "`e`, which must be a tuple"

@@ -91,8 +91,8 @@ def _arithmetic(op, t, a, b):
 def _need_numbers(fn, node, op, a, b):
     for e in (a, b):
         if not convert.is_number_like(e):
-            mend = 'Compute with its elements, one for each thread.' if e.op == 'view' else ''
-            raise fn.error(node, f'{convert.Misused(e).what()} beside {SIGNS.get(op, op)}', mend)
+            hint = 'Compute with its elements, one for each thread.' if e.op == 'view' else ''
+            raise fn.error(node, f'{convert.Misused(e).what()} beside {SIGNS.get(op, op)}', hint)
 
 
 def _bitwise(fn, node, op, a, b):

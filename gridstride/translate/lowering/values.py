@@ -146,8 +146,8 @@ class Values(Function):
             return self.variable(node, v)
         known, value = self.source.meaning(node.id)
         if not known:
-            mend = 'Define it before the kernel, or pass it as an argument.'
-            raise self.error(node, f'nothing is called {node.id} here', mend)
+            hint = 'Define it before the kernel, or pass it as an argument.'
+            raise self.error(node, f'nothing is called {node.id} here', hint)
         return self.thing(node, value, node.id)
 
     def variable(self, node, v):
@@ -428,6 +428,6 @@ class Values(Function):
         if not isinstance(g, types.FunctionType):
             raise self.error(node, f'calling {getattr(f, "__name__", f)!r} in a kernel')
         if type(f).__name__ == 'Kernel':
-            mend = 'Put @cuda.jit(device=True) above it.'
-            raise self.error(node, f'{f.__name__} is a kernel; a kernel calls device functions only', mend)
+            hint = 'Put @cuda.jit(device=True) above it.'
+            raise self.error(node, f'{f.__name__} is a kernel; a kernel calls device functions only', hint)
         return self.unit.call(self, node, g, args, kw)
