@@ -360,7 +360,8 @@ WORDS = {
     'No guard': ['index 100 is out of bounds for x of shape (100,)', 'guard it, as in `if i < x.size`'],
     'No guard in two dimensions': ['index (10, 0) is out of bounds', 'as in `if r < x.shape[0] and c < x.shape[1]`'],
     'Rows and columns swapped': ['index (4, 0) is out of bounds for x of shape (4, 25)',
-        'Along axis 0 valid indices are 0 to 3, and this one is 4', '`c, r` has rows and columns swapped, it must be `r, c`'],
+        'Along axis 0 valid indices are 0 to 3, and this one is 4',
+        '`c, r` has rows and columns swapped, it must be `r, c`'],
     'A wrong stride, though there is a guard': ['lets this thread in, and `r * 2 * w + c` is 100: check its stride'],
     'One step too far': ['`i <= x.size` lets in one too many: with 100 elements the last index is 99'],
     'A negative index': ['index -1 is out of bounds', 'write the index that is meant'],
@@ -386,7 +387,8 @@ WORDS = {
     'An array that must not be written':
         ['out is read-only, and line 4 writes to it', 'Give the kernel a copy: out.copy()'],
     'An array for a number': ['argument 3, n, is an array of shape (1,), and line 4 takes it for a number', 'n.item()'],
-    'CUDA C: no guard': ['index 100 is out of bounds for x of shape (100,)', '`if (i < n)`, where n is the number of elements, 100'],
+    'CUDA C: no guard':
+        ['index 100 is out of bounds for x of shape (100,)', '`if (i < n)`, where n is the number of elements, 100'],
     'CUDA C: no guard in two dimensions': ['guard both, as in `if (r < h && c < w)`'],
     'CUDA C: no barrier at the end of a loop':
         ['data race (write after read)', 'Line 6 is in the next iteration of the loop', 'after line 8'],

@@ -24,7 +24,7 @@ access, and a hint.
 
 There are three *dialects*, because the remedy is written differently in them: `'python'` for kernels in Numba's
 dialect (in the simulator, or in the emulator with `engine='c'`), `'cuda'` for CUDA C, and `'triton'`, which uses the
-texts of `'python'` where it has none of its own.
+wording of `'python'` where it has none of its own.
 A template names its fields as `str.format` does. Some of them mean the same in every row:
 
 - `array`, a name, and `index`, a tuple of integers, become attributes of the exception; `element` is made of the two
@@ -150,7 +150,7 @@ class KernelError(ShownBriefly, Exception):
             kernel and f'  in {kernel}' + ('' if block is None else f', {_who(block, thread, dialect)}'),
             other
             and f'  against {at(other.line, other.file)}'
-            + (f' (called on {at(there.line, there.file)})' if there else '')
+            + (f' (called on {at(there.line, there.file)}{_quoted(there.source)})' if there else '')
             + f', {_who(other.block, other.thread, dialect)}{_quoted(other.source)}',
             hint and f'  {hint}',
         )

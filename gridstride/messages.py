@@ -1,4 +1,4 @@
-"""The texts of findings: what each says, and how to fix it, per dialect. Pure data, which `findings` fills in.
+"""The wording of findings: what each says, and how to fix it, per dialect. Pure data, which `findings` fills in.
 
 A row of `WORDS` belongs to a kind and a code; `HINTS` replace the hint of a row where `advice.hint_for` can read more
 off the learner's lines; `PHRASES` are parts of sentences that a `Phrase` names. A template names its fields as
