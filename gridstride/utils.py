@@ -104,7 +104,7 @@ def _from(shape, axes, starts):
 
 
 def _ragged(shape, axes, tile):
-    "A name and a mask for what lies past the last whole tile on any of `axes`, or None where the tile divides them all"
+    "A name and a mask for what is past the last whole tile on any of `axes`, or None if the tile divides them all"
     axes = [ax for ax in axes if tile[ax] < shape[ax] and shape[ax] % tile[ax]]
     if not axes:
         return None
@@ -115,7 +115,7 @@ def _ragged(shape, axes, tile):
 
 
 def _places(bad, tile):
-    "The likely places of an error, as (name, mask): the last index of each axis, then the tile's edge that fits best"
+    "The likely positions of an error, as (name, mask): the last index of each axis, then the tile's edge that fits best"
     shape, axes = bad.shape, [ax for ax, n in enumerate(bad.shape) if n > 1]
     last = [(f'in the last {_axis(ax, bad.ndim)}', _from(shape, [ax], [shape[ax] - 1])) for ax in axes if shape[ax] > 2]
     tiles = [tile] if tile else [(t,) * bad.ndim for t in (1024, 512, 256, 128, 64, 32, 16)]
@@ -129,7 +129,7 @@ def _places(bad, tile):
 
 
 def _where(bad, tile):
-    "Lines that place the wrong elements of the boolean array `bad`"
+    "Lines that locate the wrong elements of the boolean array `bad`"
     spans = [(int(i.min()), int(i.max())) for i in np.nonzero(bad)]
     inside = [f'{_axis(ax, bad.ndim)} {_span(*o)}' for ax, o in enumerate(spans) if o != (0, bad.shape[ax] - 1)]
     res = [f"all of them are in {', '.join(inside)}"] if inside and bad.sum() > 1 else []
@@ -230,7 +230,7 @@ def should_fail(
 def get_signature(
     fname: str,  # name of a host function defined in `src`
     src: str,  # C++ or CUDA source
-) -> str:  # its declaration, ending in `;` (one line for each overload)
+) -> str:  # its declaration, ending in `;` (one line per overload)
     "The declaration of `fname`, read off its definition; `ValueError` names what `src` does define"
     from gridstride.cpp.reader import signature
 
