@@ -69,7 +69,7 @@ def _problem(name):
 
 # %% ../nbs/lib/03_exercise.ipynb #4135950c
 def _place(name, i):
-    "`i`, in the brackets behind `name`, as a whole number; `TypeError` that says what it is instead"
+    "`i`, in the brackets after `name`, as an integer; `TypeError` that says what it is instead"
     if hasattr(i, '__index__'):
         return i.__index__()
     if isinstance(i, tuple):
@@ -82,18 +82,18 @@ _ENDLESS = 200_000  # more often than any judge's case takes
 
 
 class Memory(np.lib.mixins.NDArrayOperatorsMixin):
-    "`values` as flat float32 memory called `name` in messages; notes the places read and written"
+    "`values` as flat float32 memory called `name` in messages; notes the indices read and written"
 
     def __init__(self, name, values):
         self.name, self.a = name, np.array(values, dtype=np.float32).reshape(-1)
         self.at, self.reads, self.writes = np.arange(len(self.a)), [], []
-        self.outside = []  # an `IndexError` for each place that is none, which a kernel may have caught
+        self.outside = []  # one `IndexError` per index that is out of bounds, which a kernel may have caught
 
     def __len__(self):
         return len(self.a)
 
     def note(self, places, verb):  # verb: 'read' or 'written'
-        "Remember that `places` (one number or an array of them) were touched"
+        "Remember that `places` (one index or an array of them) were accessed"
         (touched := self.reads if verb == 'read' else self.writes).extend(np.atleast_1d(places).tolist())
         if len(touched) > _ENDLESS:
             raise AssertionError(f'{self.name} was {verb} {len(touched):,} times: is there a loop that never ends?')
@@ -149,18 +149,18 @@ class Memory(np.lib.mixins.NDArrayOperatorsMixin):
         return getattr(np.asarray(self), k)
 
 # %% ../nbs/lib/03_exercise.ipynb #3406d268
-def normal(rng, *shape):  # a float32 array of normal random numbers
+def normal(rng, *shape):  # a float32 array of normal random values
     "Inputs for a judge"
     return rng.normal(size=shape).astype(np.float32)
 
 
 def numbers(rng, *shape):  # a float32 array
-    "Inputs for a judge: 1 to 6 if there are six, so that one sees where each went wrong, else normal random numbers"
+    "Inputs for a judge: 1 to 6 if there are six, so that one sees where each went wrong, else normal random values"
     return np.arange(1, 7, dtype=np.float32).reshape(shape) if np.prod(shape) == 6 else normal(rng, *shape)
 
 
 def output(n):  # a `Memory` of `n` NaNs
-    "An output for a judge: what nobody writes shows"
+    "An output for a judge: elements that are never written show"
     return Memory('out', np.full(n, np.nan))
 
 # %% ../nbs/lib/03_exercise.ipynb #9360bbc6
@@ -170,7 +170,7 @@ def watch(
     own,  # the indexes of `out` that this thread is to write
     out,  # a `Memory`
     *args,  # all arguments of the call
-    needs=None,  # how many numbers of its inputs what it writes is made of; None: any
+    needs=None,  # how many elements of its inputs one output element depends on; None: any
 ):
     "Call `fn(*args)`; `AssertionError` when it leaves its memory, or writes or reads what is not its own"
     before, start = len(out.writes), [(m, len(m.reads), len(m.outside)) for m in args if isinstance(m, Memory)]
@@ -238,7 +238,7 @@ def untouched(fn) -> bool:
 
 
 def _own_statements(body):
-    "The statements of a function, those of functions inside of it left out"
+    "The statements of a function, without those of nested functions"
     for o in body:
         if not isinstance(o, (ast.FunctionDef, ast.ClassDef)):
             yield o
@@ -260,7 +260,7 @@ def _is_chained(o):
 
 
 def _slip(fn) -> str:
-    "What to tell whoever wrote a kernel that is wrong, as far as its text tells"
+    "The hint for the author of a wrong kernel, from its source"
     tree = _tree(fn)
     found = list(ast.walk(tree)) if tree else []
     if chained := next(filter(_is_chained, found), None):
@@ -293,7 +293,7 @@ class WrongAnswer(AssertionError):
 
 
 def _own_line(fn, e):
-    "Where in `fn` the error `e` came from, unless it says so itself"
+    "Where in `fn` the error `e` came from, unless it contains that itself"
     code = getattr(getattr(fn, 'py_func', fn), '__code__', None)
     if not code or getattr(e, 'line', None):
         return ''
@@ -362,7 +362,7 @@ def _first_cause(found) -> str:
 
 
 def _said(p, fn, e):
-    "What went wrong, and what mends it where the error does not tell"
+    "What went wrong, and how to fix it if the error does not say"
     if isinstance(e, AssertionError):
         return str(e) + ('' if p.returns else _slip(getattr(fn, 'py_func', fn)))
     meant = _meant(fn, e.__cause__ or e)
