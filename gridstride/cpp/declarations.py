@@ -5,9 +5,7 @@ the indices of tokens in it.
 """
 
 import re
-from copy import copy
 from functools import lru_cache
-from itertools import tee
 from typing import NamedTuple
 
 from .code import ALIGNMENTS
@@ -58,18 +56,19 @@ def read_declaration(c, i) -> Declaration:
     "The declaration that has a specifier at `i`"
     if i not in c.declarations:  # several rewrite it
         c.declarations[i] = _read_declaration(c, i)
-    start, first, declarators, words = c.declarations[i]
-    return Declaration(start, first, copy(declarators), words)  # copies of a `tee` read each declarator once
+    start, first, words = c.declarations[i]
+    return Declaration(start, first, _declarators(c, first), words)
 
 
 def _read_declaration(c, i):
+    "Tokens at which a declaration and its declarators begin, and its specifiers' words"
     start = _statement(c, i)
     first = specifiers(c, start, len(c))
     if c.outer[start:first].count(c.outer[start]) == first - start:
         words = c.words_of(start, first)
     else:
         words = {w for j in range(start, first) if c.outer[j] == c.outer[start] for w in c.words(j)}
-    return Declaration(start, first, tee(_declarators(c, first), 1)[0], words)
+    return start, first, words
 
 
 def _statement(c, i):

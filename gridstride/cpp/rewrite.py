@@ -108,7 +108,8 @@ def without_line_numbers(src: str) -> str:
 
 _REWRITES = (rewrite_asm, _rewrite_inlining, rewrite_launches, rewrite_shared, rewrite_symbols, _rewrite_heads)
 _REWRITES += (rewrite_captures, rewrite_statements, _rewrite_builtins)
-# A macro without any of these words stays as it is.
+# A macro without any of these words stays as it is, and one that has nothing but such specifiers.
+_SPECIFIERS = frozenset('__device__ __global__ __host__ __forceinline__ __inline__ inline static'.split())
 _WORDS = frozenset(
     'asm __asm__ __asm __noinline__ always_inline __always_inline__ '
     '__builtin_memcpy __builtin_memmove __builtin_memset '
@@ -140,7 +141,7 @@ def to_cpp(
     found = kernels_in(source.main)
     pointers = {k.name: [n for n, p in enumerate(k.params) if p.type.endswith('*')] for k in found}
     words = _WORDS | source.launchers | source.main.aliases.keys()
-    macros = [c for c in source.macros if not words.isdisjoint(c.texts)]  # of many there is nothing to rewrite
+    macros = [c for c in source.macros if not (words.isdisjoint(c.texts) or _SPECIFIERS.issuperset(c.texts))]
     edits = [Edits(c, source, pointers, shared) for c in (source.main, *macros)]
     for e in edits:
         for rewrite in _REWRITES:
