@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from gridstride.cpp.tokens import WrongSource
+from gridstride.cpp.tokens import WrongSource, _spliced, tokens, tokens_of
 
 spec = importlib.util.spec_from_file_location('front_end', Path(__file__).parents[1]/'benchmarks/front_end.py')
 front_end = importlib.util.module_from_spec(spec)
@@ -67,6 +67,26 @@ def test_characters_are_searched_in_proportion_to_the_source(kind):
     make = front_end.KINDS[kind]
     few, more, most = (count_characters(make(n)) for n in (100, 200, 400))
     assert most - more <= 2.1*(more - few) + 2000
+
+
+PROGRAMS = sorted((Path(__file__).parent/'cuda').rglob('*.cu'))
+
+
+def test_a_rewritten_source_has_the_tokens_that_splitting_it_finds():
+    sources = [make(20) for make in front_end.KINDS.values()] + [o.read_text() for o in PROGRAMS]
+    kept = 0
+    for src in sources:
+        front_end.forget()
+        try: text = front_end.rewrite.to_cpp(src)
+        except (ValueError, NotImplementedError): continue
+        kept += text in _spliced
+        assert [*tokens_of(text)] == [*tokens(text)]
+    assert kept > len(sources)/2
+
+
+def test_an_edit_may_join_tokens():
+    text = front_end.rewrite.to_cpp('__device__ int v = 1;\nconst int w = 2;')
+    assert text in _spliced and 'gs_init_v' in tokens_of(text).texts
 
 
 def test_quadratic_work_is_seen():
