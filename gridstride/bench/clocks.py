@@ -37,7 +37,7 @@ class Clock:
 
 
 # A GPU lowers its clock when it is too hot or draws too much, and then a kernel is slower for no fault of its
-# own. NVML, the library below `nvidia-smi`, tells; asking it takes well under a millisecond, so it is asked
+# own. NVML, the library below `nvidia-smi`, reports it; a query takes well under a millisecond, so it is queried
 # while the kernels run.
 State = namedtuple('State', 'mhz most watt celsius reasons')  # SM clock and its highest; None if unknown
 REASONS = {

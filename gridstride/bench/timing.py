@@ -226,7 +226,7 @@ SHORT, LONGER = 50e-6, 15e-6
 
 
 def _time_graph(clock, fn, median):
-    "(seconds a call in a CUDA graph or None, doubts)"
+    "(seconds per call in a CUDA graph or None, warnings)"
     n = int(min(1000, max(20, 5e-3 / median)))
     try:
         replay = clocks.capture(fn, n)

@@ -17,7 +17,7 @@ from .closeness import Miss, miss
 from .processes import Ended, Process
 
 # Seconds for which a GPU may be busy after the answer was copied. With nothing left to do, an H100 was waited for 15 to
-# 140 us in 139 calls of 141 and 260 us at most, on a busy host; with work left that nobody waits for, as long as that
+# 140 us in 139 calls of 141 and 260 us at most, on a busy host; with work left that is not waited for, as long as that
 # takes: 8 to 10 ms in `tests/kernels/check_judge_gpu.py`. Shorter work is found by the wrong answer that it gives.
 _AFTER = 2e-3
 _TEXT = 200  # characters of what a submission's process says that are repeated
@@ -56,7 +56,7 @@ def _changed(task, data, change):
 
 
 def _touched(x, rng):
-    "One number is another one: whoever knows inputs again by their ends or a sample does not see it"
+    "One element is changed: a submission that recognizes inputs by their ends or a sample does not see it"
     x = x.clone()
     if x.numel():
         x.view(-1)[rng.randrange(x.numel())] += 3 * (1 + x.abs().mean().item())
@@ -64,7 +64,7 @@ def _touched(x, rng):
 
 
 def _shuffled(x, rng):
-    "The same numbers elsewhere, but the first and the last: whoever knows inputs again by sums does not see it"
+    "The same values, shuffled but the first and the last: a submission that compares sums of inputs does not see it"
     flat = x.flatten()
     inner = list(range(1, flat.numel() - 1))
     rng.shuffle(inner)
@@ -77,7 +77,7 @@ def _room(wants):
 
 
 def _plan(task, rng):
-    "(what, sizes) for each call: first the told sizes, twice; then in no order that could be known"
+    "(what, sizes) of each call: first the public sizes, twice; then in a random order"
     told = [{k: v for k, v in t.items() if k != 'seed'} for t in task.tests]
     first, rest = told[0], [('new', o) for o in told[1:]]
     rest += [('new', task.hidden(rng)) for _ in range(3)] + [('new', first)] * rng.randrange(1, 4)
@@ -106,7 +106,7 @@ def counted(found) -> dict:
 
 
 def _prepare():
-    "Compile what the emulator needs, here, as it takes longer than a call may; without a compiler, the import says so"
+    "Compile what the emulator needs, here, as it takes longer than a call may; the import reports a missing compiler"
     with suppress(RuntimeError, OSError):
         import_module('gridstride.cpp.build').prepare()
 
@@ -121,7 +121,7 @@ class Bench:
 
     # A call
     def data(self, what, sizes):
-        "Inputs that nobody has seen: by a new seed, or the last ones of these sizes, changed"
+        "New inputs: by a new seed, or the last ones of these sizes, changed"
         new = self.task.generate_input(seed=secrets.randbits(62), **sizes)
         old = next((c.data for c in reversed(self.calls) if c.sizes == sizes), new)
         if what == 'new':
@@ -130,7 +130,7 @@ class Bench:
         return _changed(self.task, old, lambda x: change(x, self.rng))
 
     def wants(self, data):
-        "The right answer, in float64, and its scale, on the device: they are made anew where they are needed again"
+        "The right answer, in float64, and its scale, on the device: they are computed again when they are needed again"
         data = _wide(data, self.device)
         wants = _items(self.task.ref_kernel(_wide(data, self.device)))  # which may write to what it gets
         scales = [self.task.scale(data, wants[0])] if len(wants) == 1 else [w.abs() for w in wants]
@@ -160,7 +160,7 @@ class Bench:
         self.calls.append(call._replace(got=()))
 
     def room_again(self):
-        "room(n), for what is looked at and forgotten: memory of the call before, as new pages take longer than copies"
+        "room(n), buffers for what is only checked: memory of the call before, as new pages take longer than copies"
         i = count()
 
         def room(n):
@@ -289,7 +289,7 @@ class Bench:
                 return i
 
     def of_known_seed(self, call):
-        "The sizes and seed of one of the told tests to which this is the answer, in words"
+        "The sizes and seed of one of the public tests to which this is the answer, in words"
         for test in self.task.tests:
             sizes = {k: v for k, v in test.items() if k != 'seed'}
             if (

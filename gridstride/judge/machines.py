@@ -1,4 +1,4 @@
-"""The machine below a submission: a GPU, where a call lies between events, or the CPU, where kernels run emulated."""
+"""The machine below a submission: a GPU, where a call is between events, or the CPU, where kernels run emulated."""
 
 import ctypes
 import functools
@@ -18,7 +18,7 @@ _PERTURB, _NAN_BYTES = -6, 0x100  # glibc's M_PERTURB: memory is handed out full
 
 # Streams where there is no GPU: work is done at once, so all that can be seen is whether anything waited for it.
 class _Stream:
-    "A stream on the CPU: remembers whether somebody waited for what was done in it"
+    "A stream on the CPU: remembers whether the submission waited for what was done in it"
 
     current, pending = [], set()
 
@@ -67,7 +67,7 @@ class _Event:
         self.stream, self.time = stream or _current_stream(), time.perf_counter()
 
     def wait(self, stream=None):
-        "Whoever waits for it waits for its stream"
+        "To wait for it is to wait for its stream"
         _Stream.pending.discard(self.stream)
 
     synchronize = wait
@@ -90,7 +90,7 @@ def _current_stream(device=None):
 
 # Where submissions run without a GPU: by the emulator, the simulator, and Triton's kernels checked
 def _count(owner, name, counts, instead=None):
-    "From now on calls of a method are counted, if they come to their end; `instead` is called in its place"
+    "From now on calls of a method are counted, if they return; `instead` is called instead of it"
     method = getattr(owner, name)
     original = getattr(method, '__wrapped__', method)
     called = instead or original
@@ -192,7 +192,7 @@ class Cpu:
 IDLE = []  # not empty: on a GPU, launches from Python do nothing
 
 
-# What launches kernels on a GPU, where Python does: kernels behind a compiled module are launched there, unseen
+# What launches kernels on a GPU, if Python does: kernels of a compiled module are launched there, unseen
 _LAUNCHERS = (
     ('triton.runtime.jit', 'JITFunction', 'run'),
     ('numba.cuda.dispatcher', 'CUDADispatcher', 'call'),
@@ -214,8 +214,8 @@ def _launching_nothing(skipped):
             setattr(o, method, launch)
 
 
-# The stream that is timed sleeps at first, until all is queued: then inputs are put into their places, the L2 is
-# overwritten, and between two events comes what the submission does. A copy of the answer is queued behind the second
+# The stream that is timed sleeps at first, until all is queued: then inputs are copied to their addresses, the L2 is
+# overwritten, and between two events comes what the submission does. A copy of the answer is queued after the second
 # one. Work on another stream that does not wait for this one finds the inputs of the call before; work that this one
 # does not wait for is not in the copy.
 class Gpu:
@@ -300,7 +300,7 @@ def leaves(data):
 
 
 class Pool:
-    "Inputs lie where those of the call before lay: an answer that is kept by its address is found out"
+    "Inputs have the addresses of the inputs of the call before: an answer that is cached by its address is detected"
 
     def __init__(self, device):
         self.device, self.rooms = device, {}
@@ -309,7 +309,7 @@ class Pool:
         key = i, x.dtype, tuple(x.shape)
         if key not in self.rooms:
             self.rooms[key] = self.device.room(x)
-        room = self.rooms[key].view(x.shape)  # an object of its own for each call
+        room = self.rooms[key].view(x.shape)  # a new object per call
         with torch.no_grad():
             self.device.fill(room, x)
         return room

@@ -128,7 +128,7 @@ def _start(device, order, fds, process):
 
 @atexit.register
 def stop():
-    "End the warm processes; a later `judge` starts them anew"
+    "End the warm processes; a later `judge` starts them again"
     with _one_at_a_time:
         while _servers:
             _servers.popitem()[1].close()
@@ -193,7 +193,7 @@ class Process:
             wire.send(self.talk, header, blobs)
 
     def hear(self, most=0, patience=None, room=bytearray):
-        "The next message, within so many seconds; its blobs lie in what room(n) gives"
+        "The next message, within so many seconds; its blobs are in the buffers that room(n) returns"
         patience = patience or self.patience
         with self._ending(patience):
             header, blobs = wire.receive(self.talk, most, time.monotonic() + patience, room)

@@ -64,12 +64,12 @@ class Verdict:
     task: str
     code: str  # 'accepted', or a word of `REASONS`
     why: str = ''  # what happened, in which call
-    calls: int = 0  # that were made, each with numbers of its own, and each looked at
+    calls: int = 0  # that were made, each with values of its own, and each checked
     sizes: int = 0  # different ones among them
     counts: dict = field(default_factory=dict)  # kernel -> launches, of one call
     device: str = 'CPU'
     times: tuple = ()  # seconds of each call of the timed sizes: by events on a GPU, by the judge's clock on a CPU
-    reference: tuple = ()  # the reference's, taken in the same way, in turn with these; empty if it was not timed
+    reference: tuple = ()  # the reference's, taken in the same way, interleaved with these; empty if it was not timed
     printed: str = ''  # the end of what the submission printed
     isolation: tuple = ()  # words of `ISOLATION`: what separated it from this machine, while it ran; () if it did not
 
@@ -94,7 +94,7 @@ class Verdict:
 
     @property
     def ratio(self) -> float:  # None without the reference's times
-        "How many times as fast as the reference"
+        "The speedup over the reference"
         return median(self.reference) / self.seconds if self.times and self.reference else None
 
     def _timing(self):

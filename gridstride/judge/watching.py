@@ -14,9 +14,9 @@ from collections.abc import Mapping
 import torch
 
 
-# What is told at once, through a pipe that is never read here, cannot be taken back.
+# What is reported at once, through a pipe that is never read here, cannot be taken back.
 class Teller:
-    "Tells the judge what the submission does, as it does it"
+    "Reports to the judge what the submission does, as it does it"
 
     def __init__(self, fd):
         self.fd, self.told = fd, set()
@@ -40,8 +40,8 @@ _TORCH = os.path.dirname(torch.__file__)
 
 
 def _libraries():
-    "How the files begin whose code is no submission's: Python, torch, what was on the path, what torch.compile writes"
-    room = tempfile.gettempdir()  # submissions lie there, too
+    "Prefixes of files whose code is not the submission's: Python, torch, those on the path, what torch.compile writes"
+    room = tempfile.gettempdir()  # submissions are there, too
     on_path = (
         os.path.join(o, '')
         for o in sys.path
@@ -116,7 +116,7 @@ def _stack(frame):
 
 
 def watch(tell):
-    "From now on the judge is told when the submission looks for what is not its own"
+    "From now on the judge gets a report when the submission looks for what is not its own"
     busy = []
 
     def hook(event, args):
@@ -141,10 +141,10 @@ def _imported(name, tell):
         raise ImportError(f'{name} is not there for a submission')
 
 
-# Functions that a clock or a comparison in this process would need. The judge needs none of them, but whoever replaces
-# one wants to deceive somebody.
+# Functions that a clock or a comparison in this process would need. The judge needs none of them, but a
+# submission that replaces one tries to deceive.
 def _watched():
-    "{name: namespace} that a submission has no business to change, beside the judge's own"
+    "{name: namespace} that a submission must not change, except the judge's own"
     res = {'time': time, 'torch': torch, 'torch.Tensor': torch.Tensor, 'torch.cuda': torch.cuda, 'json': json, 'os': os}
     res |= {'torch.cuda.Event': torch.cuda.Event, 'torch.testing': torch.testing, 'builtins': __builtins__}
     return res | {'gc': gc, 'signal': signal}

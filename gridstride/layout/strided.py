@@ -144,7 +144,7 @@ class Layout:
         return _offset(coordinate, self.shape, self.stride)
 
     def offsets(self) -> np.ndarray:
-        "All offsets, one axis for each mode: `layout.offsets()[i, j] == layout(i, j)`"
+        "All offsets, one axis per mode: `layout.offsets()[i, j] == layout(i, j)`"
         sizes = [o.size for o in self]
         return self(*np.ogrid[tuple(map(slice, sizes))]) + np.zeros(sizes, np.int64)
 
@@ -315,5 +315,5 @@ class Swizzled:
         return self.swizzle(self.layout(*coordinate))
 
     def offsets(self) -> np.ndarray:
-        "All offsets, one axis for each mode"
+        "All offsets, one axis per mode"
         return self.swizzle(self.layout.offsets())

@@ -138,7 +138,7 @@ def _rule(r, section):
     return Rule(section, r['Rule Name'], r['Rule Type'], text, float(gain) / 100 if gain else None, scope)
 
 
-# Raw metrics are one row for each launch under a row of units. The source page has, for each line, a row that
+# Raw metrics are one row per launch under a row of units. The source page has, per line, a row that
 # sums up its instructions, and then those instructions; the former is what is kept.
 def raw(
     text: str,  # what `ncu --csv --page raw` printed
@@ -180,7 +180,7 @@ def _line(head, r):
 
 
 # First the advice, the most promising first; then each section as a table that folds. With `lines=True`, the
-# source, each line with its share of the samples: the sampler looks at a warp every so many cycles, and where
+# source, each line with its fraction of the samples: the sampler looks at a warp every so many cycles, and where
 # it finds most of them is where the time goes.
 _EXCESS = {
     'L2 Theoretical Sectors Global Excessive': 'sectors too many',

@@ -23,7 +23,7 @@ def ticks(
 
 # A box that would be thinner than half a pixel is left out where its neighbour on the left already shows ink;
 # so a trace of a hundred thousand kernels is still a small picture. A name is written if it fits,
-# and shows when the pointer rests on a box.
+# and shows when the pointer is on a box.
 OTHER = '#e4e7eb'
 # `start` and `end` are in seconds, or another unit; `full` is what shows under the pointer.
 Box = namedtuple('Box', 'start end name color full', defaults=(OTHER, ''))

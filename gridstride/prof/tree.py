@@ -148,7 +148,7 @@ class Timeline:
         return dict(traceEvents=[slim(e) for e in self.data['traceEvents']])
 
     @property
-    def blocks(self) -> list:  # of numbers
+    def blocks(self) -> list:  # of ints
         "The blocks that left marks"
         return sorted({m['block'] for m in self.marks})
 

@@ -1,6 +1,6 @@
-"""Attention of a sequence that is split over many GPUs, or over processes of a laptop: `launch` starts them,
-`attention` is the ring, `simulate` says what many more of them would do. All of it needs torch, and is looked up
-when it is asked for.
+"""Attention over a sequence that is split among many GPUs, or among processes on a laptop: `launch` starts them,
+`attention` is the ring, `simulate` predicts the time with many more of them. All of it needs torch, and is imported
+on first use.
 
 The modules, in the best order to read them: `orders` (which rank has which positions), `parts` (attention of a
 part of the keys, and the merge of two), `carriers` (how keys come and gradients go), `passes` (the ring), `others`

@@ -369,7 +369,7 @@ def _exception(made, arrays):
     "What the emulator found, in Python's words; `arrays`: the NumPy arrays by their names in C"
     f = emulator.last_finding()
     name, at = (f.fields.get(o) for o in ('array', 'index'))
-    if name in arrays and len(at or ()) == 1 and f.code not in ('outside', 'before'):  # which `gs_at` tells itself
+    if name in arrays and len(at or ()) == 1 and f.code not in ('outside', 'before'):  # which `gs_at` reports itself
         f.fields['index'] = _unravel(arrays[name], at[0])
     numbered = [_FILE.format(i) for i in range(len(made.files))]
     file = made.files[numbered.index(file_among(f.file, numbered))] if f.line else None
