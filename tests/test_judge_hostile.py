@@ -15,10 +15,10 @@ from pathlib import Path
 
 import pytest
 from gridstride.cpp import build as cpp_build
-from gridstride.judge import TASKS, Verdict, honest, judge, processes, seccomp, wire
+from gridstride.judge import TASKS, Verdict, honest, judge, processes, read_submission, seccomp, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
-from gridstride.judge.isolation import hidden, kept, possible, prctl
+from gridstride.judge.isolation import descendants, hidden, is_stopped, kept, possible, prctl
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
 
@@ -522,6 +522,35 @@ def test_a_trick_is_refused(name):
     codes, text = TRICKS[name]
     v, _ = attack(text)
     assert not v and v.code in ((codes,) if isinstance(codes, str) else codes), str(v)
+
+
+@pytest.mark.skipif(sys.platform != 'linux', reason='the states of processes are those of /proc')
+def test_all_of_it_stands_still_while_the_reference_is_timed():
+    "Also what it started, in another session, and its threads: it cannot make the reference slow"
+    text = PRELUDE + """
+import threading
+threading.Thread(target=lambda: [0 for _ in iter(int, 1)], daemon=True).start()
+for _ in range(3):
+    if not os.fork():
+        os.setsid()
+        while True: pass
+"""
+    with processes.Process(read_submission(text), 'cpu', 20) as p:
+        p.ask(dict(op='load', form='custom_kernel', init=[]))
+        with p.stopped():
+            pids = descendants(p.pids[0])
+            assert len(pids) >= 4 and all(is_stopped(o) for o in pids)
+        assert not any(is_stopped(o) for o in pids)
+        with p.stopped(): pass
+        assert p.end() == 3
+
+
+def test_the_reference_is_timed_while_the_submission_stands_still(monkeypatch):
+    "On a CPU also the process in which launches do nothing"
+    stopped = []
+    monkeypatch.setattr(processes.Process, '_ask_warden', lambda self, what: stopped.append((self, what)))
+    v = judge(honest()['softmax_triton'], timing=True)
+    assert v and len(stopped) == 2*2*11 and len({o for o, _ in stopped}) == 2, str(v)
 
 
 def test_what_it_remembers_is_of_no_use():

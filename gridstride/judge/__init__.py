@@ -10,7 +10,8 @@ forked from a warm one that has never seen a task:
   frames are read;
 - the judge's clock runs from the first byte of the inputs to the last one of the answer, in the judge's process. What
   is computed later comes too late, and what was computed before had not seen the inputs. There is no warm-up and no
-  call that is not looked at: what was not right was not timed;
+  call that is not looked at: what was not right was not timed. While the reference is timed, all processes of the
+  submission are stopped;
 - memory that the submission gets is full of NaN, inputs lie where the last ones lay, some are earlier ones in which
   one number is another, or the numbers change places, sizes that nobody was told are among them, in an order that is
   drawn;

@@ -5,7 +5,7 @@ import random
 import secrets
 import time
 from collections import namedtuple
-from contextlib import suppress
+from contextlib import ExitStack, suppress
 from importlib import import_module
 from itertools import count, islice
 
@@ -362,6 +362,13 @@ class Bench:
             self.idle.hear(patience=self.idle.patience_for('load'))
             return self.fails_now(self.idle)
         return self.fails_now(idle=True) or not self.launched
+
+    def stopped(self):
+        "Within, its processes stand still"
+        stack = ExitStack()
+        for o in filter(None, (self.process, self.idle)):
+            stack.enter_context(o.stopped())
+        return stack
 
     def printed(self):
         "The end of what it printed"

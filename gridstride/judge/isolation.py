@@ -370,6 +370,13 @@ def _is_alive(pid):
     return False
 
 
+def is_stopped(pid):
+    "Does a process stand still, by a signal?"
+    with suppress(OSError, IndexError):
+        return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T'
+    return True
+
+
 def descendants(pid='self') -> list:
     "All that run below a process"
     below = children(pid)

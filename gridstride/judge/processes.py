@@ -227,11 +227,11 @@ class Process:
 
     def _how_it_ended(self):
         "What the warden says at the end: how the process ended, how many it left; None if it does not"
-        self._hear(2)
+        self._read_lines(2)
         with suppress(ValueError, IndexError):
             return json.loads(self.heard.split(b'\n')[1])
 
-    def _hear(self, lines):
+    def _read_lines(self, lines):
         "Read so many of the warden's two lines; the first: its processes, and what holds"
         self.life.settimeout(_GRACE)
         with suppress(OSError):
@@ -240,6 +240,23 @@ class Process:
         with suppress(ValueError):
             known = json.loads(self.heard.split(b'\n')[0])
             self.pids, self.isolation = known['pids'], tuple(known['isolation'])
+
+    @contextmanager
+    def stopped(self):
+        "Within, it stands still with all that it started: others are timed meanwhile"
+        self._ask_warden(b's')
+        try:
+            yield
+        finally:
+            self._ask_warden(b'c')
+
+    def _ask_warden(self, what):
+        "Have the warden do something, and wait until it has; one that is gone says how it ended"
+        self._read_lines(1)
+        with suppress(OSError):
+            self.life.sendall(what)
+            if (said := self.life.recv(1)) != b'=':
+                self.heard += said
 
     def _kill(self):
         "Kill what the warden should have killed, were it not stopped or dead itself"

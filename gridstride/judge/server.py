@@ -11,6 +11,7 @@ import signal
 import socket
 import sys
 import tempfile
+import time
 from contextlib import suppress
 from importlib import import_module
 
@@ -19,6 +20,7 @@ from ..utils import cache_dir
 
 _SUBREAPER, _DEATH = 36, 1  # of Linux's prctl
 _LOOK = 0.1  # seconds between two looks at what a submission uses
+_ASKED = {b's': signal.SIGSTOP, b'c': signal.SIGCONT}  # by the judge, of the warden; all else is the end
 _PRINTED = 64 << 20  # bytes that it may print
 
 
@@ -30,6 +32,20 @@ def _sweep():
                 os.kill(pid, signal.SIGKILL)
             with suppress(ChildProcessError):
                 os.waitpid(pid, 0)
+
+
+def _signal_all(pid, number):
+    "Send a signal to the process and to all that it started; stopped ones start no others meanwhile"
+    for _ in range(20):
+        with suppress(ProcessLookupError, PermissionError):
+            os.killpg(pid, number)
+        found = [o for o in isolation.descendants() if number != signal.SIGSTOP or not isolation.is_stopped(o)]
+        for o in found:
+            with suppress(ProcessLookupError, PermissionError):
+                os.kill(o, number)
+        if number != signal.SIGSTOP or not found:
+            break
+        time.sleep(0.001)
 
 
 def _excess(said, most, before):
@@ -50,7 +66,11 @@ def _wait(pid, life, said, most):
         if done:
             return os.waitstatus_to_exitcode(status), ''
         if life in ready:
-            return None, ''
+            number = _ASKED.get(life.recv(1))
+            if number is None:
+                return None, ''
+            _signal_all(pid, number)
+            life.sendall(b'=')
         if not ready and (excess := _excess(said, most, before)):
             return None, excess
 
