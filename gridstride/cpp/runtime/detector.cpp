@@ -4,6 +4,7 @@
 #include "findings.h"
 #include "launch.h"
 #include "operations.h"
+#include "unload.h"
 
 #ifndef __APPLE__
 #include <link.h>
@@ -11,10 +12,10 @@
 
 namespace gridstride {
 
-Image image_of(void *code) {
+// False: it is not known, or not all of it.
+static bool ask_loader(void *code, Image &image) {
     Dl_info info;
-    Image image = {};
-    if (!dladdr(code, &info)) return image;
+    if (!dladdr(code, &info)) return false;
     image.base = image.end = reinterpret_cast<uintptr_t>(info.dli_fbase);
 #ifndef __APPLE__                          // there dladdr() answers for each address
     dl_iterate_phdr(
@@ -33,7 +34,20 @@ Image image_of(void *code) {
         },
         &image);
 #endif
-    return image;
+    return image.own || !image.own_end;
+}
+// The loader takes longer to answer than all else of a small launch, so it is asked once per function. A thread gets a
+// module's thread-local variables when it first uses one; another module may be where one was unloaded.
+Image image_of(void *code) {
+    static thread_local struct {
+        void *code;
+        Image image;
+    } known[16];
+    static thread_local size_t since = 0;
+    if (since != modules_unloaded()) memset(known, 0, sizeof known), since = modules_unloaded();
+    auto &k = known[reinterpret_cast<uintptr_t>(code) / 16 % 16];
+    if (k.code != code) k.image = {}, k.code = ask_loader(code, k.image) ? code : nullptr;
+    return k.image;
 }
 
 Detector::Scope::Scope(const Launch &l) {

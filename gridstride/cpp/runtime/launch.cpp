@@ -303,6 +303,7 @@ void run(const Launch &l) {
     const bool well = launched_in_order(l);
     carry_registered(false);
     flush_printed();
+    if (well && children.empty() && last_children.empty()) return;
     const OnStream same(l.stream);
     if (well) return run_children();
     drop(children), drop(last_children);
@@ -353,20 +354,13 @@ static void tell_interrupted(const void *at) {
     locate(at, found.at);
 }
 // What Python calls runs guarded: a crash of the host code is a finding, too. `code`: a function of the host's.
-static Image host_image(const void *code) {
-    static thread_local const void *known = nullptr;
-    static thread_local size_t since = 0;                   // another module may be where one was unloaded
-    static thread_local Image image;
-    if (code != known || since != modules_unloaded())
-        known = code, since = modules_unloaded(), image = image_of(const_cast<void *>(code));
-    return image;
-}
 bool guarded(void (*f)(void *), void *arg, const void *code) {
     sigjmp_buf here, *outer = guard;
     const int turns = Turn::taken();
     const int nested = not_now;                             // in a call of Python's that this one was made in
     not_now = 0;
-    HostCode mine{code ? host_image(code) : Image{}, turns, 0, nullptr}, *const outer_code = host_code;
+    const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
+    HostCode mine{image, turns, 0, nullptr}, *const outer_code = host_code;
     calls_here++;
     begin_call();
     touches = false;
