@@ -257,9 +257,17 @@ struct Detector : BlockClock {
         if (c.write.when < block_start) return false;
         if (!read) c.read = {me, now, where};
         else if (c.read.who == me) c.read.when = now, c.read.where = where;
-        else if (!read2 && !w->warps_used) c.read2 = {me, now, where};
-        else return read2 && !w->warps_used && (c.read.who / 32 != c.read2.who / 32 || c.read.who / 32 == me / 32);
+        else if (w->warps_used) return false;
+        else if (!read2) c.read2 = {me, now, where};
+        else if (is_of_other_warp(c)) {
+            if (told) return false;        // a release may have ordered one of the two before this one
+            c.read2 = {me, now, where};
+        }
         return true;
+    }
+    // Two threads of one warp have read it, and this one is of another warp: as good a second reader.
+    bool is_of_other_warp(const Cell &c) const {
+        return c.read.who / 32 == c.read2.who / 32 && c.read.who / 32 != me / 32;
     }
     // The same of global memory: nobody but this thread has used it in this launch, or all that others did was to read.
     bool is_own(const Access &a) const {
@@ -273,7 +281,7 @@ struct Detector : BlockClock {
             if (c->split | !is_own(c->write)) return false;
             if (!write) {
                 if (p->fresh && !c->write.when) return false;
-                note_read(*c, {me, now, where}, launch_start);
+                note_plain_read(*c, where);
             } else {
                 if (int(!is_own(c->read)) | int(!is_own(c->read2))) return false;
                 c->write = {me, now, where};
@@ -365,13 +373,25 @@ struct Detector : BlockClock {
             if (r->who == me && !(r->where & atomic_bit) && r->when >= block_floor) return true;
         return mine.where & modify_bit;
     }
+    // The same of a plain read of global memory in an ordinary block, without a call: only the block's barriers order
+    // what its threads have read.
+    bool is_apart(const Access &a) const { return a.when >= block_floor || a.who / max_threads != me / max_threads; }
+    inline __attribute__((always_inline)) void note_plain_read(Cell &c, uint32_t where) {
+        const Access mine = {me, now, where};
+        const bool second = c.read2.when >= launch_start;
+        if (c.read.who == me) c.read = mine;
+        else if (c.read2.who == me) c.read2 = mine;
+        else if (c.read.when < launch_start) c.read = mine;
+        else if (told || w->warps_used || !is_apart(c.read) || (second && !is_apart(c.read2)))
+            note_read(c, mine, launch_start);
+        else if (!second || is_of_other_warp(c)) c.read2 = mine;
+    }
     void note_read(Cell &c, const Access &mine, uint32_t since) {
         if (__builtin_expect(mine.where & (atomic_bit | modify_bit), 0) && is_noted(c, mine)) return;
         if (c.read.who == me) c.read = mine;
         else if (c.read2.who == me) c.read2 = mine;
         else if (ordered(c.read, since)) c.read = mine;
-        else if (ordered(c.read2, since) || (c.read.who / 32 == c.read2.who / 32 && me / 32 != c.read.who / 32))
-            c.read2 = mine;
+        else if (ordered(c.read2, since) || is_of_other_warp(c)) c.read2 = mine;
     }
     void atomic(const void *address, unsigned bytes, Use, gridstride::Scope, Order, uint32_t at);
     void volatile_access(const void *, unsigned bytes, bool write, uint32_t at);
@@ -413,6 +433,9 @@ struct Detector : BlockClock {
         if (pending.active) settle_pending();
     }
     void settle_pending();
+    // Has the thread at work something open, which is to be settled before another goes on?
+    bool is_open() const { return __builtin_expect(int(pending.active) | int(holds), 0); }
+    __attribute__((noinline, cold)) void close(bool tells);
     // A thread with an undefined value stores something: what, shows as soon as it is there.
     void attend(uintptr_t a, unsigned n, uint32_t where) {
         settle_pending();

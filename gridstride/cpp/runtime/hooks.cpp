@@ -28,6 +28,7 @@ template <unsigned n, bool write> static __attribute__((noinline)) void seen_els
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);
     const bool fits = a % std::min(n, 8u) == 0;
     if (fits && a - detector.own_stack < gridstride::stack_bytes) return;      // the thread's own
+    if (a - detector.builtins < detector.builtin_bytes) return;                // its threadIdx, or the like
     if (n % 4 == 0 && fits && gridstride::looked_at && !(write && detector.pending.active) && !detector.crosses &&
         detector.plain_global(a, n, write, place_of(pc)))
         return;

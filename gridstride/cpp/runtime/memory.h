@@ -65,6 +65,7 @@ struct Adopted {
 struct Memory {
     char *base = nullptr;
     size_t size = 0, page = 0, bytes = 0;
+    int page_bits = 0; // a page has 2^page_bits bytes: each access is looked up by a shift, which is no division
     // The hole that pieces are made in, as offsets: from `used` on, and symbols, which stay, before `end`. Another one
     // is taken where `used` comes to `middle`, so that addresses return seldom, and are not all touched.
     size_t used = 0, middle = 0, end = 0;
@@ -80,7 +81,7 @@ struct Memory {
     bool surrounds(uintptr_t a) const { return a - reinterpret_cast<uintptr_t>(base) + size < around * size && base; }
     bool reserve() {
         if (base) return true;
-        page = size_t(sysconf(_SC_PAGESIZE));
+        page = size_t(sysconf(_SC_PAGESIZE)), page_bits = __builtin_ctzl(page);
         for (size = GRIDSTRIDE_ADDRESSES; size >= size_t(1) << 28; size /= 2) {
             void *p = mmap(nullptr, around * size, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
             if (p == MAP_FAILED) continue;
@@ -178,7 +179,7 @@ struct Memory {
     }
     inline __attribute__((always_inline)) Piece *at(uintptr_t a) { // the piece in whose pages `a` lies
         if (!holds(a)) return nullptr;
-        const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) / page];
+        const uint32_t i = piece_of[(a - reinterpret_cast<uintptr_t>(base)) >> page_bits];
         return i ? &pieces[i - 1] : nullptr;
     }
     Piece *nearest(uintptr_t a) {

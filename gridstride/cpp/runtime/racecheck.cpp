@@ -165,6 +165,10 @@ void Detector::two_writes(
     pending.active = true, pending.mine = later;
     pending.words.push_back(doubt);
 }
+void Detector::close(bool tells) {
+    settle();
+    if (tells) tell_held();
+}
 void Detector::settle_pending() {
     pending.range = {};
     if (pending.stored.n) judge_stored();

@@ -69,8 +69,7 @@ inline void Worker::start(int s) {
 }
 
 inline void Worker::finish() {
-    detector.settle();
-    detector.tell_held();
+    if (detector.is_open()) detector.close(true);
     if (leader->engines) thread_ends(*this);
     state[current] = done;
     live--;
@@ -124,8 +123,7 @@ inline void Worker::await_turn() {
 }
 
 inline void Worker::wait(State s) {
-    detector.settle();
-    if (s != at_active_mask) detector.tell_held();
+    if (detector.is_open()) detector.close(s != at_active_mask);
     state[current] = s;
     await_turn();
 }

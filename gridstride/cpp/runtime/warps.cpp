@@ -58,7 +58,9 @@ static void begin_warps(Worker &w) {
     }
 }
 
-static unsigned meet(unsigned mask, int op, const void *mine, int bytes, int line) {
+// all: gets the address of what the lanes have brought
+static inline unsigned meet(
+    unsigned mask, int op, const void *mine, int bytes, int line, const void **all = nullptr) {
     Worker &w = *worker;
     begin_warps(w);
     const int r = current_rank(), l = r % 32;
@@ -73,15 +75,13 @@ static unsigned meet(unsigned mask, int op, const void *mine, int bytes, int lin
     w.state[w.current] = in_warp;
     detector.settle();
     if (!w.try_warp(p, l)) w.await_turn();
+    if (all) *all = p.got[l]->slot;
     return p.group[l];
 }
 
 void sync_warp(unsigned mask, int line) { meet(mask, 0, nullptr, 0, line); }
 unsigned warp_exchange(unsigned mask, const void *mine, int bytes, const void *&all, int line) {
-    const unsigned group = meet(mask, 1, mine, bytes, line);
-    const int r = current_rank();
-    all = worker->warps[r / 32].got[r % 32]->slot;
-    return group;
+    return meet(mask, 1, mine, bytes, line, &all);
 }
 void warp_together(const char *what, void *mine, void (*f)(void *const *), int line) {
     Worker &w = *worker;

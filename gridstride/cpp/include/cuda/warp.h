@@ -40,9 +40,14 @@ template <size_t at = 0, class T> GRIDSTRIDE_UNSEEN auto shuffled(unsigned mask,
     constexpr int bytes = sizeof(T) - at < 16 ? sizeof(T) - at : 16;
     char *part = reinterpret_cast<char *>(&mine) + at;
     const void *all;
-    unsigned undefined, took = warp_exchange(mask, part, bytes, all, line);
+    const unsigned took = warp_exchange(mask, part, bytes, all, line);
+#ifdef GRIDSTRIDE_CHECKED
+    unsigned undefined;
     __builtin_memcpy(&undefined, static_cast<const char *>(all) + undefined_lanes, sizeof undefined);
     const int byte = (undefined | ~took) >> from & 1 ? undefined_byte(from, line) : -1;
+#else
+    constexpr int byte = -1;
+#endif
     if (took >> from & 1) __builtin_memcpy(part, static_cast<const char *>(all) + 16 * from, bytes);
     else if (byte >= 0) __builtin_memset(part, byte, bytes);
     if constexpr (at + bytes < sizeof(T)) return shuffled<at + bytes>(mask, mine, from, line);
