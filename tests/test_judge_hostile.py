@@ -7,6 +7,7 @@ import json
 import math
 import os
 import re
+import secrets
 import socket
 import sys
 import tempfile
@@ -112,6 +113,99 @@ say(there=len(os.listdir(cache)), put=attempt(lambda: put(cache + '/planted', 'x
     assert v.accepted and got['read'] == 'x' and got['there'] == len(before), (str(v), got)
     assert sorted(o.name for o in cache_dir().iterdir()) == before
     assert not [o for o in list(cache_dir().glob('*/*'))[:400] if o.is_file() and o.stat().st_size == 1]
+
+
+# What is compiled elsewhere, and kept
+COMPILES = '''
+from gridstride.cpp import build, cuda_kernel
+from gridstride.judge import wire
+SRC = """__global__ void plus(int *x) { x[0] += NUMBER; }"""
+cache = os.environ['GRIDSTRIDE_CACHE']
+
+
+def run(k):
+    x = torch.ones(1).int()
+    k[1, 1](x)
+    return int(x)
+
+
+'''
+
+
+def compiled(text, number): return attack(COMPILES + text, NUMBER=number)[1]
+
+
+def judged(): return {p.name: p.stat().st_ino for p in (cache_dir()/'judged').iterdir()}
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_what_was_compiled_for_a_submission_is_kept_where_it_cannot_write():
+    "The second verdict compiles nothing, nor does the second process of the first one"
+    number, before = 1000 + secrets.randbelow(10**6), judged()
+    text = '''
+k = cuda_kernel(SRC)
+folder = str(k.built.folder)
+files = glob.glob(folder + '/*')
+say(got=run(k), folder=folder, files=len(files), put=attempt(lambda: put(cache + '/judged/planted', 'x')),
+    replaced=[attempt(lambda: put(o, 'x')) for o in files], renamed=attempt(lambda: os.rename(folder, folder + '2')),
+    made=attempt(lambda: os.mkdir(cache + '/judged/' + 'a' * 20)), unmounted=libc.umount(cache.encode() + b'/judged'),
+    chmod=attempt(lambda: os.chmod(folder, 0o777)))
+'''
+    first = compiled(text, number)
+    new = {k: v for k, v in judged().items() if k not in before}
+    assert first['got'] == number + 1 and Path(first['folder']) == cache_dir()/'judged'/next(iter(new)), first
+    assert len(new) == 1 and first['files'] > 2 and all(o.startswith('no: ') for o in first['replaced']), first
+    assert all(first[o].startswith('no: ') for o in ('put', 'renamed', 'made', 'chmod')) and first['unmounted'] == -1
+    assert compiled(text, number) == first and judged() == before | new
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_what_a_submission_asks_to_compile_is_found_by_that_alone():
+    "Whatever it asks for: a header of ours that is another one, other flags, other names, what is no request"
+    number, before = 1000 + secrets.randbelow(10**6), sorted(o.name for o in cache_dir().iterdir())
+    got = compiled('''
+client, evil = build.elsewhere, '#include "/proc/self/cwd/../emulator.h"'
+def ask(asked):
+    try:
+        wire.send(client.sock, {}, [json.dumps(asked).encode() if not isinstance(asked, bytes) else asked])
+        return wire.receive(client.sock)[0]
+    except Exception as e: return 'no: ' + type(e).__name__
+def plants(asked, fail):
+    text = asked.sources['plus.cpp'].replace('+= NUMBER', '+= 7')
+    say(other=ask(asked._replace(sources={**asked.sources, 'plus.cpp': text})),
+        flag=ask(asked._replace(flags=[*asked.flags, '-DOTHER=7'])),
+        wrapped=ask(asked._replace(flags=[*asked.flags, '-wrapper', 'sh,-c,cp /etc/passwd "$PWD/../planted"'])),
+        plugin=ask(asked._replace(flags=[*asked.flags, '-fplugin=/tmp/planted.so'])),
+        above=ask(asked._replace(sources={**asked.sources, '../planted': 'x'})))
+    say(after=ask(asked))
+build.elsewhere = plants
+say(got=run(cuda_kernel(SRC)))
+'''.replace('NUMBER', str(number)), number)
+    assert set(got['other']) == set(got['flag']) == {'folder'} and got['got'] == number + 1, got
+    assert 'log' in got['wrapped'] and 'log' in got['plugin'] and got['above'] == got['after'] == 'no: Gone', got
+    assert sorted(o.name for o in cache_dir().iterdir()) == before
+    assert not list(cache_dir().glob('**/planted')) and all(re.fullmatch('[0-9a-f]{20}', o) for o in judged())
+    honest_one = compiled('k = cuda_kernel(SRC)\nsay(got=run(k), folder=k.built.folder.name)', number)
+    assert honest_one['got'] == number + 1
+    assert honest_one['folder'] not in (got['other']['folder'], got['flag']['folder'])
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_what_does_not_compile_is_told_as_ever():
+    v, _ = attack(COMPILES + 'cuda_kernel(SRC.replace(";", ":"))', NUMBER=1)
+    assert v.code == 'raised' and 'CompileError' in v.why, str(v)
+
+
+@pytest.mark.usefixtures('sandbox')
+def test_a_submission_that_asks_without_end_is_ended_in_time():
+    "It waits for nobody when it is over"
+    begin = time.monotonic()
+    v, _ = attack(COMPILES + '''
+wire.send(build.elsewhere.sock, {}, [json.dumps(build.Asked({'plus.cpp': 'int x;'}, 'plus', ['-wrapper', 'sleep,999'],
+                                                            (), (), (), ())).encode()])
+os._exit(3)
+''', NUMBER=1)
+    assert v.code == 'died' and time.monotonic() - begin < 20, str(v)
 
 
 @pytest.mark.usefixtures('sandbox')

@@ -4,6 +4,7 @@ import os, platform, re, shutil, subprocess, sys, threading
 from collections import namedtuple
 from functools import lru_cache, partial
 from pathlib import Path
+from typing import NamedTuple
 
 from . import headers
 from .absent import absent
@@ -286,6 +287,34 @@ ORIGINALS = 'gridstride_originals'  # a folder with the learner's headers: besid
 _OF_MARKED = 'marked.txt'  # a log that tells of nothing but uses of marked functions
 
 
+elsewhere = None  # a function (`Asked`, fail) -> `Built` or None, which has a module compiled by another process
+
+
+class Asked(NamedTuple):
+    "What `compile_module` is asked for: all that decides a module but for this machine and this package"
+
+    sources: dict
+    name: str
+    flags: list
+    headers_first: tuple
+    others: tuple
+    more: tuple
+    plain: tuple
+
+    def steps(self) -> tuple:  # what `build` takes: sources, commands, and what else decides the result
+        "How the module is compiled"
+        c = compiler()
+        units = self.name, *self.more
+        bare = ['-include', FIRST, *(o for o in self.flags if str(here / 'include') not in o)]
+        objects = [f'{o}.o' for o in (*units, *self.plain)]
+        commands = [
+            *([c.path, *self.flags, '-c', f'{o}.cpp', '-o', f'{o}.o'] for o in units),
+            *([c.path, *bare, '-x', 'c++', '-c', o, '-o', f'{o}.o'] for o in self.plain),
+            [c.path, '-shared', *objects, *link_flags(), '-o', f'{self.name}.so'],
+        ]
+        return self.sources, commands, c, cpu(), headers_hash(here / 'include'), *self.others
+
+
 def compile_module(
     sources: dict,  # file name -> text; `name.cpp` begins with the headers
     name,  # of the source to compile
@@ -300,18 +329,11 @@ def compile_module(
     """Compile C++ for the emulator, whose runtime is made meanwhile if it is not there yet.
 
     The precompiled headers come after it then, and until they are there, compilers read the headers themselves."""
-    c = compiler()
-    units = name, *more
-    bare = ['-include', FIRST, *(o for o in flags if str(here / 'include') not in o)]
-    commands = [
-        *([c.path, *flags, '-c', f'{o}.cpp', '-o', f'{o}.o'] for o in units),
-        *([c.path, *bare, '-x', 'c++', '-c', o, '-o', f'{o}.o'] for o in plain),
-        [c.path, '-shared', *(f'{o}.o' for o in (*units, *plain)), *link_flags(), '-o', f'{name}.so'],
-    ]
+    c, asked = compiler(), Asked(sources, name, flags, headers_first, others, more, plain)
+    sources, commands, *decides = asked.steps()
     there = not _preparing.locked() and _is_runtime_there()
     meanwhile = _prepare_runtime if there else partial(_prepare_all, c, flags, headers_first)
     threading.Thread(target=meanwhile).start()
-    decides = c, cpu(), headers_hash(here / 'include'), *others
     compile_it = headers.runner(c, flags, headers_first if there else (), f'compiling {name}.cu')
 
     def run(command, folder):
@@ -324,7 +346,10 @@ def compile_module(
                 f.write(log)
         return status, log
 
-    built = build(sources, commands, *decides, fail=lambda log: fail(log, commands[0]), run=run)
+    def failed(log):
+        return fail(log, commands[0])
+
+    built = elsewhere and elsewhere(asked, failed) or build(sources, commands, *decides, fail=failed, run=run)
     if warn:
         logs = [built.folder / o for o in (TOLD, _OF_MARKED)]
         warn(''.join(o.read_text() for o in logs if o.exists()))

@@ -133,6 +133,11 @@ def build(
     return Built(final, commands, time.perf_counter() - start, False)
 
 
+def is_there(sources, commands, *decides) -> bool:
+    "Has `build` put there what it makes of the same?"
+    return _is_whole(folder_of(sources, commands, *decides), True)
+
+
 def _make_once(final, shared, contents, how):
     "Make an entry that is not there; the folder itself"
     _prepare_room(final)
@@ -213,6 +218,12 @@ def usable() -> Path:
     except Unusable as e:
         return _spare_for(e)
     return cache_dir()
+
+
+def make_room(name):
+    "Make a folder of the cache that is not there, if it can be had"
+    with suppress(Unusable):
+        _prepare_room(cache_dir() / name / 'entry')
 
 
 def _prepare_room(final):

@@ -24,8 +24,10 @@ On Linux the submission's process is a sandbox, which `Verdict.isolation` lists 
   All of the file system is read-only; home folders, other disks (/mnt, /media, /srv), /tmp, /run, mail, files of /etc
   that not everybody may read, sockets that have a name and devices other than GPUs are hidden.
   Python, its packages, and folders of PATH and CUDA_HOME remain readable. What it writes to its own folder, to the home
-  folder or to caches of compiled kernels exists in memory, up to 1 GiB in all, and is gone with it: each verdict
-  compiles anew what was not in those caches before;
+  folder or to caches of compiled kernels exists in memory, up to 1 GiB in all, and is gone with it. CUDA C for the
+  emulator is compiled in a sandbox of its own, in which nothing of the submission runs. The result is kept in a folder
+  of the cache, `judged`, that submissions can only read and that nothing but their sandboxes reads: a second verdict
+  does not compile again;
 - Landlock, on top, and also where namespaces are not available: there it still denies most of that. Without namespaces
   the cache can be written to, /proc shows other processes' names, and named sockets are reachable;
 - a filter of system calls (seccomp): no keyrings, no sockets but Unix's, none of ten calls that a kernel does not need;
@@ -63,9 +65,10 @@ Without a GPU kernels run emulated: counts mean something, times of theirs nothi
 The modules, in the order in which they are read best: `referee` (`judge`: calls, times, a verdict), `verdicts`, `forms`
 (a submission's file), `tasks` (what is asked for), `closeness` (how near to float64 an answer must be), `bench` (the
 calls, one by one, and what is refused); between the processes `processes` and `server` (started, timed, ended),
-`isolation` (the sandbox) with `seccomp` (system calls that it denies), `wire` (messages), `worker` (what runs around a
-submission) with `machines` (a GPU, or the CPU) and `watching` (what it does that it should not); `shelf` (known cheats,
-honest kernels), `writing` (a submission from a kernel of yours).
+`isolation` (the sandbox) with `seccomp` (system calls that it denies), `compiling` (modules that are compiled in a
+sandbox of their own), `wire` (messages), `worker` (what runs around a submission) with `machines` (a GPU, or the CPU)
+and `watching` (what it does that it should not); `shelf` (known cheats, honest kernels), `writing` (a submission from a
+kernel of yours).
 """
 
 from ..doors import front_door

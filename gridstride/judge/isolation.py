@@ -18,6 +18,7 @@ from contextlib import suppress
 from pathlib import Path
 
 from . import seccomp
+from .compiling import ROOM
 
 _DISK = '1g'  # of all folders in memory together that a submission may write to
 _FILE = 1 << 30  # bytes of a file
@@ -167,6 +168,7 @@ def _cover(path):
 def _hide(folders, writable, cache):
     "Cover folders, show again what is needed of some; caches can be written to, and forget it"
     again, below = _handles(kept(folders)), _handles(_caches(cache))
+    judged = _handles(filter(os.path.isdir, [os.path.join(cache, ROOM)]))
     _share_memory([*folders, *writable])
     for path, fd in again.items():
         _show(path, fd)
@@ -175,6 +177,9 @@ def _hide(folders, writable, cache):
             os.makedirs(path, exist_ok=True)
     for path, fd in below.items():
         _forgetful(path, fd, tempfile.mkdtemp(prefix='.written-', dir='/tmp'))
+    for path, fd in judged.items():  # what is compiled meanwhile is seen there, too
+        _show(path, fd)
+        _read_only(path)
 
 
 def _device_files():

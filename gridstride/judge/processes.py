@@ -15,6 +15,7 @@ from importlib import import_module
 from pathlib import Path
 
 from . import wire
+from .compiling import ROOM, Service
 
 _START = 120.0  # seconds in which torch is imported, on a busy machine
 _COMPILE = 180.0  # seconds in which a submission is imported that may call nvcc: torch's load_inline takes a minute
@@ -55,7 +56,9 @@ def _environment(device):
     res['TORCHINDUCTOR_COMPILE_THREADS'] = '1'  # torch.compile's own processes would stay when all is done
     res['PYTHONUNBUFFERED'] = '1'  # what is printed is there when the process is killed
     res['GRIDSTRIDE_BACKEND'] = 'gpu' if device == 'cuda' else 'sim'
-    res['GRIDSTRIDE_CACHE'] = str(import_module('gridstride.cpp.cache').usable().absolute())
+    cache = import_module('gridstride.cpp.cache')
+    cache.make_room(ROOM)
+    res['GRIDSTRIDE_CACHE'] = str(cache.usable().absolute())
     paths = filter(None, os.environ.get('PYTHONPATH', '').split(os.pathsep))
     return res | dict(PYTHONPATH=os.pathsep.join([_ROOT, *map(os.path.abspath, paths)]))
 
@@ -147,12 +150,14 @@ class Process:
         device: str,  # 'cpu' or 'cuda'
         patience: float,  # seconds that each answer may take
         idle: bool = False,  # do launches do nothing? On a CPU
+        compiles: bool = False,  # does it compile for others, and runs nothing?
     ):
         self.device, self.patience, self.told, self.printed, self.heard = device, patience, [], '', b''
-        self.compiles = device == 'cpu' and submission.compiles
+        self.compiles = device == 'cpu' and submission.compiles and not compiles
         self.pids, self.isolation = (), ()  # words of `verdicts.ISOLATION`
         self.folder = tempfile.TemporaryDirectory(prefix='gridstride-judge-', ignore_cleanup_errors=True)
-        (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
+        if not compiles:
+            (Path(self.folder.name) / 'submission.py').write_text(submission.text, encoding='utf-8')
         self.said = tempfile.TemporaryFile()
         self.talk, talk = socket.socketpair()
         self.talk.settimeout(patience)
@@ -160,12 +165,17 @@ class Process:
         self.tell, tell = os.pipe()
         os.set_blocking(self.tell, False)
         order = dict(device=device, folder=self.folder.name, cpu_seconds=int(20 * patience) + 60)
-        order |= dict(share=_MEMORY, idle=idle)
+        order |= dict(share=_MEMORY, idle=idle, compiles=compiles)
         fds = [life.fileno(), talk.fileno(), tell, self.said.fileno()]
+        self.service, ask = None, None
+        if self.compiles:
+            mine, ask = socket.socketpair()
+            self.service = Service(mine, lambda: Process(submission, device, _COMPILE, compiles=True))
+            fds.append(ask.fileno())
         try:
             self.server = _start(device, order, fds, self)
         finally:
-            for end in (talk, life):
+            for end in filter(None, (talk, life, ask)):
                 end.close()
             os.close(tell)
 
@@ -284,14 +294,20 @@ class Process:
         self.said.seek(max(0, size - _SAID))
         return self.said.read().decode(errors='replace').strip()
 
+    def hang_up(self):
+        "Have the warden end what is below it"
+        with suppress(OSError):
+            self.life.shutdown(socket.SHUT_WR)
+
     def end(self) -> int:  # how many processes it had left
         "Kill what is there, all that it started included; nothing is left after this"
         if self.life.fileno() < 0:
             return 0
+        if self.service:
+            self.service.stop()
         self.hints()
         self.printed = self._printed()
-        with suppress(OSError):
-            self.life.shutdown(socket.SHUT_WR)
+        self.hang_up()
         ended = self._how_it_ended()
         if ended is None:
             self._kill()

@@ -119,25 +119,28 @@ def _apart(order, report, line, ended):
     isolation.limit_processes()
 
 
-def _start(order, life, talk, tell, said):
+def _start(order, life, talk, tell, said, ask=None):
     "In a fork of the server: the warden, and below it the submission's process"
     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
     isolation.prctl(_SUBREAPER, 1)
     (report, to_report), (line, lifeline), (ended, to_ended) = os.pipe(), os.pipe(), os.pipe()
     if pid := os.fork():
-        for o in (talk, tell, to_report, line, to_ended):
+        for o in (talk, tell, to_report, line, to_ended, *([] if ask is None else [ask])):
             os.close(o)
         return _warden(pid, report, ended, life, said, order['share'] * isolation.memory())
     for o in (life, report, lifeline, ended):
         os.close(o)
     if order['able']:
         _apart(order, to_report, line, to_ended)
+    elif ask is not None:  # here it could write to the cache itself
+        os.close(ask)
+        ask = None
     for o in (line, to_ended):
         os.close(o)
-    _run(order, to_report, talk, tell, said)
+    _run(order, to_report, talk, tell, said, ask)
 
 
-def _run(order, report, talk, tell, said):
+def _run(order, report, talk, tell, said, ask):
     "In the submission's process: give up what it does not need, say what holds, begin"
     os.setsid()
     isolation.prctl(_DEATH, signal.SIGKILL)
@@ -153,13 +156,18 @@ def _run(order, report, talk, tell, said):
     os.close(report)
     os.environ.update(TMPDIR=order['folder'], **({} if 'files' in held else {'HOME': order['folder']}))
     tempfile.tempdir = None
+    if order['compiles']:
+        import_module('gridstride.judge.compiling').main(socket.socket(fileno=talk))
+    if ask is not None:
+        client = import_module('gridstride.judge.compiling').Client(socket.socket(fileno=ask))
+        import_module('gridstride.cpp.build').elsewhere = client
     if order.pop('idle'):  # nothing that is left says so
         import_module('gridstride.judge.machines').launch_nothing()
     import_module('gridstride.judge.worker').main(socket.socket(fileno=talk), tell, order)
 
 
 def serve(
-    control,  # a socket: an order in JSON and four file descriptors for each submission
+    control,  # a socket: an order in JSON and four or five file descriptors for each process
     without=(),  # words of `verdicts.ISOLATION` that are left out
 ):
     "Fork a process for each order, until the judge is gone"
@@ -169,7 +177,7 @@ def serve(
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)  # nobody waits for wardens
     isolation.prctl(_SUBREAPER, 1)
     while True:
-        text, fds, _, _ = socket.recv_fds(control, 1 << 16, 4)
+        text, fds, _, _ = socket.recv_fds(control, 1 << 16, 5)
         if not text:
             _sweep()  # what has outlived its warden
             return
@@ -194,6 +202,8 @@ def _prepare(device):
     import_module('gridstride.judge.worker')
     if device == 'cpu':
         import_module('gridstride.judge.machines').emulate()
+        import_module('gridstride.judge.compiling')
+        import_module('gridstride.cpp.build')
     gc.freeze()
     gc.enable()
 

@@ -1,0 +1,175 @@
+"""CUDA C of a submission is compiled in a sandbox of its own, where nothing of the submission runs, so that the result
+can be kept: what a submission writes itself is gone with its process.
+
+A submission's process asks for a module by the text of its sources and the flags. The judge looks for it in a room of
+the cache that submissions can only read, by the hash of all that was asked for, and else starts a process that compiles
+it. So an entry holds what a compiler made of the very sources that its name is the hash of. Whoever asks for other
+flags or headers gets an entry of another name, and none but the judge's sandboxes look there."""
+
+import json
+import os
+import re
+import shutil
+import socket
+import threading
+from contextlib import suppress
+from importlib import import_module
+from pathlib import Path
+
+from . import wire
+from ..utils import cache_dir
+
+ROOM = 'judged'  # in the cache
+_MOST = 64  # modules that a process may ask for
+_SOURCES, _MADE = 16 << 20, 128 << 20  # bytes of what is asked for, and of what is made
+_KEPT = 200  # entries
+_FILE = re.compile(r'(?:[\w-][\w.-]*/)*[\w-][\w.-]*')
+
+
+def _build():
+    return import_module('gridstride.cpp.build')
+
+
+# In a submission's process
+class Client:
+    "Asks the judge for modules; one process, and one of its threads at a time, can"
+
+    def __init__(self, sock):
+        self.sock, self.pid, self.lock = sock, os.getpid(), threading.Lock()
+
+    def __call__(self, asked, fail):
+        "The module as it was compiled elsewhere; None if it is to be compiled here"
+        cache = import_module('gridstride.cpp.cache')
+        if os.getpid() != self.pid or cache.is_there(*asked.steps()):
+            return None
+        with self.lock, suppress(wire.Gone, wire.Garbled):
+            wire.send(self.sock, {}, [json.dumps(asked).encode()])
+            said, _ = wire.receive(self.sock)
+            if said.get('log') is not None:
+                raise fail(said['log'])
+            folder = cache_dir() / ROOM / str(said.get('folder'))
+            if folder.is_dir():
+                return cache.Built(folder, asked.steps()[1], 0.0, True)
+        return None
+
+
+# In the judge's process
+def _asked_for(blob):
+    "What a submission's process asks for; `Garbled` if that is nothing to compile"
+    try:
+        asked = _build().Asked(*json.loads(blob))
+        names = [*asked.sources, asked.name, *asked.more, *asked.plain]
+        well = all(map(_FILE.fullmatch, names)) and all(isinstance(o, str) for o in asked.sources.values())
+        if well and all(isinstance(o, str) for o in asked.flags):
+            return asked
+    except (ValueError, TypeError, AttributeError, RecursionError):
+        pass
+    raise wire.Garbled('what cannot be compiled')
+
+
+class Service(threading.Thread):
+    "Has compiled what a submission's process asks for, until it is stopped"
+
+    def __init__(
+        self,
+        sock,
+        start,  # a function without arguments: a process that compiles
+    ):
+        super().__init__(daemon=True)
+        self.sock, self.begin, self.at_work, self.stopped = sock, start, None, False
+        self.start()
+
+    def run(self):
+        ended = import_module('gridstride.judge.processes').Ended
+        with suppress(wire.Gone, wire.Garbled, wire.Late, ended, RuntimeError, OSError), self.sock:
+            for _ in range(_MOST):
+                _, blobs = wire.receive(self.sock, most=_SOURCES)
+                wire.send(self.sock, self._answer(_asked_for(blobs[0] if blobs else b'')))
+
+    def _answer(self, asked):
+        "The folder of the module, or what the compiler says"
+        cache, logs = import_module('gridstride.cpp.cache'), []
+
+        def fail(log):
+            logs.append(log)
+            return RuntimeError(log)
+
+        def run(command, folder):
+            return self._compile(asked, folder)
+
+        try:
+            built = cache.build(
+                {}, [['compiled apart']], *asked, *asked.steps(), room=ROOM, shared=True, fail=fail, run=run
+            )
+        except RuntimeError:
+            return dict(log=logs[0][: wire.TEXT]) if logs else {}
+        with suppress(OSError):
+            os.utime(built.folder)
+        if not built.cached:
+            _prune(built.folder.parent)
+        return dict(folder=built.folder.name)
+
+    def _compile(self, asked, folder):
+        "Fill a folder with what a process makes of it: (status, log)"
+        with self.begin() as self.at_work:
+            if self.stopped:
+                raise wire.Gone
+            said, blobs = self.at_work.ask(dict(op='compile'), [json.dumps(asked).encode()], _MADE)
+        names = said.get('files')
+        if isinstance(said.get('log'), str):
+            return 1, said['log']
+        if not isinstance(names, list) or len(names) != len(blobs) or not all(map(_is_name, names)):
+            raise wire.Garbled('no module')
+        for name, blob in zip(names, blobs):
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            (folder / name).write_bytes(blob)
+        return 0, ''
+
+    def stop(self):
+        "End it, and the process that it waits for"
+        self.stopped = True
+        with suppress(OSError):
+            self.sock.shutdown(socket.SHUT_RDWR)
+        if process := self.at_work:
+            process.hang_up()
+        self.join()
+
+
+def _is_name(name):
+    return isinstance(name, str) and len(name) < 200 and bool(_FILE.fullmatch(name))
+
+
+def _prune(room):
+    "The oldest entries go"
+    with suppress(OSError):
+        entries = [p for p in room.iterdir() if p.is_dir()]
+        for p in sorted(entries, key=lambda p: p.stat().st_mtime)[:-_KEPT]:
+            shutil.rmtree(p, ignore_errors=True)
+
+
+# In the process that compiles
+def main(
+    sock,  # to the judge
+):
+    "Compile what the judge asks for, send the files, and end"
+    with suppress(wire.Gone):
+        _, blobs = wire.receive(sock)
+        try:
+            wire.send(sock, *_made(_build().Asked(*json.loads(blobs[0]))))
+        except _Failed as e:
+            wire.send(sock, dict(log=str(e)[: wire.TEXT]))
+    os._exit(0)
+
+
+class _Failed(Exception):
+    "What the compiler says of a source that it does not take"
+
+
+def _made(asked):
+    "(header, blobs): the names and the bytes of the files of a module"
+    how = dict(others=asked.others, more=asked.more, plain=asked.plain)
+    folder = _build().compile_module(*asked[:4], lambda log, command: _Failed(log), **how).folder
+    sums = import_module('gridstride.cpp.integrity').SUMS
+    files = {p.relative_to(folder).as_posix(): p for p in sorted(Path(folder).rglob('*')) if p.is_file()}
+    files.pop(sums, None)
+    return dict(op='made', files=[*files]), [p.read_bytes() for p in files.values()]
