@@ -723,7 +723,11 @@ WORDS = {
     ),
     ('crash', 'host_division'): Words('integer division by zero in host code', 'Test the divisor first.'),
     ('crash', 'host_division_overflows'): Words(f'in host code: {_TOO_LARGE}', _UNDEFINED_QUOTIENT),
-    ('crash', 'host'): Words('host code crashed', _UNREACHABLE),
+    ('crash', 'host'): Words(
+        'host code crashed',
+        'It called std::terminate (an exception that nothing catches, a thread that is not joined), freed memory '
+        'twice, or reached code that the compiler considers unreachable.',
+    ),
     ('crash', 'cluster_variable'): Words(
         'the emulator does not support __shared__ variables of file scope in clusters',
         'Declare it in the kernel, or in the function that uses it.',

@@ -105,6 +105,10 @@ def _check_value(x, dtype, wrong):
 
 def _check_array(x, dtype, wrong, device, const):
     "Raise unless `x` is an array whose address can be given"
+    if getattr(x, 'is_nested', False):  # which has no shape to ask for
+        raise wrong(
+            'is a nested tensor, whose rows differ in length; give its .values(), and its .offsets() beside them'
+        )
     if not _is_array(x):
         hint = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
         raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{hint}')
@@ -118,6 +122,8 @@ def _check_array(x, dtype, wrong, device, const):
     where = str(getattr(x, 'device', 'cpu')).split(':')[0]
     if where != device:
         raise wrong(f'is on {where}, and the kernel runs on {device}; move it with .to({device!r})')
+    if not isinstance(x, np.ndarray) and (view := _lazy_view(x)):
+        raise wrong(view)
     contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not contiguous:
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
@@ -126,6 +132,13 @@ def _check_array(x, dtype, wrong, device, const):
         if _is_expanded(x):
             why = 'is expanded (stride 0), so not contiguous: in memory several of its elements are one'
         raise wrong(f'{why}; make a copy {_mend(x, None, const)}')
+
+
+def _lazy_view(x):
+    "Why the memory of a tensor is not what the tensor shows; None if it is"
+    for name, what in (('is_neg', 'negated'), ('is_conj', 'conjugated')):
+        if (ask := getattr(x, name, None)) and ask():
+            return f'is a {what} view: its memory holds the values before that; give its .resolve_{name[3:]}()'
 
 
 def _is_expanded(x):

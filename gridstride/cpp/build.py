@@ -12,7 +12,7 @@ from .cache import TOLD, Built, build, cpu, first_use, folder_of, headers_hash, 
 from .callers import Unit, mark, without_marked, wrong_callers
 from .compile_errors import WARNINGS, CompileError, CompileWarning, read_log, warn_of
 from .edits import NotEmulated
-from .includes import read_headers
+from .includes import current_folder, read_headers
 from .library import OwnNames, doubtful_uses, guarded_calls, wrong_uses
 from .plain import FIRST, OUTPUT, is_plain
 from .rewrite import to_cpp
@@ -186,8 +186,9 @@ def link_flags() -> list:
     if sys.platform == 'darwin':
         return ['-Wl,-undefined,dynamic_lookup']
     shared = _shares_libraries(compiler().path)
-    seen = '-Wl,--wrap=__cxa_allocate_exception'  # what a kernel throws: include/cuda/emulator.h
-    return ['-Wl,-Bsymbolic', seen, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
+    # what a kernel throws: include/cuda/emulator.h; what would end Python, too: runtime/findings.cpp
+    seen = [f'-Wl,--wrap={o}' for o in ('__cxa_allocate_exception', '_exit', '_Exit', 'quick_exit')]
+    return ['-Wl,-Bsymbolic', *seen, *(['-nodefaultlibs', '-lm', '-lgcc'] if shared else _ARCHIVES_INSIDE)]
 
 
 # What comes of an archive is nobody else's: exceptions of Matplotlib went wrong where they met C++'s library in ours.
@@ -472,7 +473,7 @@ def emulate(
         how = dict(folder=folder, include=include, units=units, takes=takes, defines=defines, shared=shared)
         return emulate_rewritten(text, name, checks, more, original or src, **how)
 
-    if units or '__has_include' in src or any(read_headers(src, folder or Path.cwd(), include)):
+    if units or '__has_include' in src or any(read_headers(src, folder or current_folder(), include)):
         return make()  # it depends on other files
     asked = src, name, checks, more, original, takes, defines, before, behind
     return remembered((*asked, compiler(), cpu(), headers_hash(here / 'include')), make)
@@ -501,11 +502,11 @@ def emulate_rewritten(
         return _what_failed(without_marked(log), command, given, own)
 
     compiled = {name: (file, src)}
-    hosts = [k for k, v in dict(units).items() if is_plain(k, v, folder or Path.cwd(), include)]
+    hosts = [k for k, v in dict(units).items() if is_plain(k, v, folder or current_folder(), include)]
     units = {k: v for k, v in dict(units).items() if k not in hosts}
     compiled |= {f'{name}.part{n}': (k, to_cpp(v, shared=shared)) for n, (k, v) in enumerate(units.items())}
     read = [*(text for _, text in compiled.values()), *(given[o] for o in hosts)]
-    own, others = _headers_of(read, folder or Path.cwd(), include)
+    own, others = _headers_of(read, folder or current_folder(), include)
     texts = [*(text for _, text in compiled.values()), *own.values(), *others.values()]
     plain = dict(compiled.values()) | {k: to_cpp(v, names=False, shared=shared) for k, v in own.items()}
     originals = {**own, **given}
@@ -543,7 +544,7 @@ def emulate_rewritten(
 def _shared(src, units, folder, include):
     "What `shared_variables` gives of a source, its `units` and their own headers"
     files = {'': src, **dict(units)}
-    own, _ = _headers_of(files.values(), folder or Path.cwd(), include)
+    own, _ = _headers_of(files.values(), folder or current_folder(), include)
     every = {**own, **files}
     return shared_variables(every) if any('extern' in o for o in every.values()) else ()
 
@@ -595,7 +596,7 @@ def native(
     flags = ['-std=c++17', '-shared', f'-arch={arch}', '-lineinfo', '-Xcompiler', '-fPIC', '-diag-error=940']
     flags += ['--expt-relaxed-constexpr', '--extended-lambda']
     command = [cc, *flags, f"-I{here / 'include/torch'}", *more, f'{name}.gpu.cu', '-o', f'{name}.so']
-    own, others = read_headers(src, Path.cwd())
+    own, others = read_headers(src, current_folder())
     return build(
         {f'{name}.gpu.cu': text, file: shown, **own},
         [command],

@@ -82,10 +82,13 @@ _WARN = ctypes.CFUNCTYPE(None, ctypes.POINTER(CFinding))
 
 @_SINK
 def _print(text, n):
-    print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
+    try:
+        print(ctypes.string_at(text, n).decode(errors='replace'), end='', flush=True)
+    except Exception as e:  # a stdout that is closed, or that has no room
+        _refused.append(e)
 
 
-_refused = []  # warnings that a filter made errors: none can be raised through C++
+_refused = []  # warnings that a filter made errors, and what `print` raised: none can be raised through C++
 
 
 @_WARN
@@ -98,7 +101,7 @@ def _warn(f):
 
 
 def raise_refused():
-    "Raise the first warning since `prepare` that a filter made an error"
+    "Raise the first warning since `prepare` that a filter made an error, or what `print` raised first"
     if _refused:
         raise _refused[0]
 

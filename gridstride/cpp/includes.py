@@ -7,6 +7,14 @@ from .preprocessor import includes
 from .tokens import directives
 
 
+def current_folder() -> Path:
+    "The current folder; the root where it has been removed, and so holds no headers"
+    try:
+        return Path.cwd()
+    except OSError:
+        return Path('/')
+
+
 def read_headers(
     src: str,  # CUDA C
     folder,  # in which its own headers are

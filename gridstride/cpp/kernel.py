@@ -12,7 +12,7 @@ from .arguments import SCALARS, check_arguments, dtype_of, spell_param
 from .build import CompileError, CompilerMissing, emulate, nvcc
 from .cache import build
 from .driver import COOPERATIVE, arch, core, launch_by_driver, let, show_prints, size_of_parameter, warn_unchecked
-from .includes import read_headers
+from .includes import current_folder, read_headers
 from .launcher import launcher
 from .load import Emulated
 from .nvrtc import FIRST, HOST, stand_ins
@@ -205,7 +205,7 @@ def _by_emulator(src, wanted, checks):
     how = dict(original=src, takes=('std', 'lambda'), behind=f'\n{exports}\n')
     built = emulate(without_line_numbers(src), file, bool(checks), **how)
     emulator.device()
-    module = Emulated(built, file, {}, checks)
+    module = Emulated(built, file, {}, checks, src)
 
     def run(name, args, grid, block, stream, shared, cluster=_ALONE):
         module.launch(name, grid, block, args, shared, cluster=cluster)
@@ -217,8 +217,8 @@ def _by_emulator(src, wanted, checks):
 def _by_nvrtc(src, wanted, checks):
     if checks:
         warn_unchecked()
-    own, others = read_headers(src, Path.cwd())
-    headers = (str(Path.cwd()), *own.items(), *others.items()) if own or others else ()
+    own, others = read_headers(src, current_folder())
+    headers = (str(current_folder()), *own.items(), *others.items()) if own or others else ()
     module, seconds = _compile(src, tuple(o for o, _ in wanted), _file(wanted), headers)
     run = {o: _launcher(module.get_kernel(o), o, f.params, src) for o, f in wanted}
     return Kernels({o: Kernel(o, f.params, run[o], 'cuda', seconds) for o, f in wanted})

@@ -31,6 +31,8 @@ class Module(Library):
     def sources(self) -> dict:  # file name -> text
         "The files that the compiler got, the source as it was given, and headers as they were written"
         folder = Path(self.build_directory)
+        if not folder.is_dir():  # somebody has emptied the cache
+            return {f'{self.__name__}.cu': self.src or ''}
         originals = {p.relative_to(folder / ORIGINALS).as_posix(): p for p in (folder / ORIGINALS).rglob('*')}
         files = {p.name: p for p in sorted(folder.iterdir())} | originals
         return {k: p.read_text() for k, p in files.items() if p.is_file() and (k in originals or p.suffix in _SUFFIXES)}

@@ -30,7 +30,12 @@ def _parser():
 
 def cuda(line, cell, namespace):
     "Compile the cell and put what it defines into `namespace`"
-    args = _parser().parse_args(shlex.split(line))
+    parser = _parser()
+    try:
+        words = shlex.split(line)
+    except ValueError as e:
+        parser.error(e)
+    args = parser.parse_args(words)
     checks = False if args.unchecked else None
     host = {f.name for f in host_functions(cell)}
     if 'main' in host:

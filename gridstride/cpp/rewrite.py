@@ -20,7 +20,7 @@ from .launches import rewrite_launches
 from .preprocessor import includes
 from .reader import kernels_in, read
 from .statements import rewrite_statements
-from .tokens import directives, error_at
+from .tokens import WrongSource, directives, error_at
 from .variables import rewrite_shared, rewrite_symbols
 
 _HERE = Path(__file__).parent / 'include/cuda'
@@ -99,9 +99,19 @@ def _rewrite_heads(e):
             e.insert(c.end(body), f' ::gridstride::{call};')
 
 
+def _refuse_surrogates(src):
+    "`WrongSource` for half of a character, which no file can hold"
+    try:
+        src.encode()
+    except UnicodeEncodeError as e:
+        what = f'{src[e.start]!a} is half of a character (a surrogate), which no source file can hold'
+        raise error_at(WrongSource, f'{what}: decode the text as UTF-8', src, e.start) from None
+
+
 def without_line_numbers(src: str) -> str:
     "`src` without `#line` and byte order mark: what is said of a line counts from the first one that was given"
     src = src.removeprefix('\ufeff')
+    _refuse_surrogates(src)
     found = [t for t in directives(src) if re.match(r'#\s*(line\b|\d)', t.text)]
     return apply(src, [(t.start, t.end, '\n' * t.text.count('\n')) for t in found])
 

@@ -119,6 +119,11 @@ static bool begins_table(const Module &m, uintptr_t a) {
     return to_top <= 0 && to_top > -(1 << 30) && type % sizeof a == 0 && m.tables.has(type) &&
            m.tables.has(type + 2 * sizeof a - 1) && m.all.has(reinterpret_cast<const uintptr_t *>(type)[1]);
 }
+bool is_in_module(const void *code) {
+    const std::unique_lock<std::mutex> one(modules_lock, std::try_to_lock);
+    const Module *m = one ? module_at(reinterpret_cast<uintptr_t>(code)) : nullptr;
+    return m && m->code.has(reinterpret_cast<uintptr_t>(code));
+}
 bool is_plain_variable(const void *p) {
     std::lock_guard<std::mutex> one(modules_lock);
     const uintptr_t a = reinterpret_cast<uintptr_t>(p);

@@ -420,10 +420,12 @@ void wait_for_device() {
     if (on_device()) fail_at(Code::waits_in_kernel, {}, CALLER, 0);
 }
 // A launch that was refused, and that nobody has looked at, says more than the end.
-void leave(int code) {
+[[noreturn]] static void leave_from(int code, const void *caller) {
+    if (is_child()) end_child(code);
     if (!on_device() && guard && was_refused()) siglongjmp(*guard, 1);
-    fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, CALLER, 0);
+    fail_at(on_device() ? Code::exits_in_kernel : Code::exits, {{"status", code}}, caller, 0);
 }
+void leave(int code) { leave_from(code, CALLER); }
 void only_on_host(const char *function, int line) {
     if (on_device()) fail(Code::host_called, {{"function", function}}, line);
 }
@@ -435,6 +437,15 @@ void index_outside(const char *array, const long long *index, const long long *s
 }
 
 extern "C" {
+// What a module calls as _exit, _Exit and quick_exit (../build.py). A thread that the host code made ends the process.
+#define GRIDSTRIDE_WRAP(name) \
+    [[noreturn]] GRIDSTRIDE_API void __wrap_##name(int code) { \
+        if (!gridstride::guard && !gridstride::on_device()) _exit(code); \
+        gridstride::leave_from(code, CALLER); \
+    }
+GRIDSTRIDE_WRAP(_exit)
+GRIDSTRIDE_WRAP(_Exit)
+GRIDSTRIDE_WRAP(quick_exit)
 const gridstride::Abi *gridstride_abi() {
     using namespace gridstride;
     static const Abi abi = {abi_version, sizeof(gridstride_options), sizeof(Place), sizeof(Field), sizeof(Finding)};

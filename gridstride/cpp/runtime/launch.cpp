@@ -1,7 +1,9 @@
 // A launch: is it possible, what it needs, and what is left when it is over.
 #include <dlfcn.h>
 #include <signal.h>
+#include <stdio.h>
 #include <string.h>
+#include <unistd.h>
 #include <algorithm>
 #include <memory>
 #include <mutex>
@@ -354,12 +356,26 @@ static void tell_interrupted(const void *at) {
     locate(at, found.at);
 }
 // What Python calls runs guarded: a crash of the host code is a finding, too. `code`: a function of the host's.
+static std::atomic<uintptr_t> newest_host_code{0}, newest_host_bytes{0};
+bool is_newest_host_code(const void *pc) {
+    return reinterpret_cast<uintptr_t>(pc) - newest_host_code < newest_host_bytes;
+}
+static thread_local pid_t guarded_in = 0;                   // the process in which Python called this OS thread
+bool is_child() { return guarded_in && guarded_in != getpid(); }
+void end_child(int status) {
+    flush_printed();
+    fflush(nullptr);
+    _exit(status);
+}
 bool guarded(void (*f)(void *), void *arg, const void *code) {
     sigjmp_buf here, *outer = guard;
+    const pid_t outer_process = guarded_in;
+    guarded_in = getpid();
     const int turns = Turn::taken();
     const int nested = not_now;                             // in a call of Python's that this one was made in
     not_now = 0;
     const Image image = code ? image_of(const_cast<void *>(code)) : Image{};
+    if (code) newest_host_code = image.base, newest_host_bytes = image.end - image.base;
     HostCode mine{image, turns, 0, nullptr}, *const outer_code = host_code;
     calls_here++;
     begin_call();
@@ -376,6 +392,8 @@ bool guarded(void (*f)(void *), void *arg, const void *code) {
             f(arg);
         } catch (const Stop &) {}
     } else ok = false;
+    if (is_child()) end_child(ok ? 0 : 1);
+    guarded_in = outer_process;
     guard = outer;
     not_now = nested;
     if (code) watch(false), host_code = outer_code;

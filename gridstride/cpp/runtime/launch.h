@@ -5,6 +5,7 @@
 namespace gridstride {
 
 void carry_registered(bool to_device); // the host's memory that kernels reach
+bool is_newest_host_code(const void *pc);                  // of the function that Python called last
 Worker &this_worker();                 // of this OS thread
 size_t max_dynamic_of(const Launch &); // bytes of dynamic shared memory that its kernel may have
 // a launch that no GPU would accept; returns CUDA's error

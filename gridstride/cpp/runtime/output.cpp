@@ -62,7 +62,7 @@ void flush_printed() {
     printing.clear();
     if (text.empty()) return;
     const NotNow here;
-    if (sink) sink(text.data(), text.size());
+    if (sink && !is_child()) sink(text.data(), text.size());
     else fwrite(text.data(), 1, text.size(), stdout), fflush(stdout);
 }
 }

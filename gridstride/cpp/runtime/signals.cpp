@@ -4,12 +4,14 @@
 #include <stdio.h>
 #include <time.h>
 #include <unistd.h>
+#include <sys/syscall.h>
 #include <algorithm>
 #include <mutex>
 #include <vector>
 #include "addresses.h"
 #include "detector.h"
 #include "findings.h"
+#include "launch.h"
 #include "memory.h"
 #include "signals.h"
 #include <ucontext.h>
@@ -244,6 +246,44 @@ static void interrupt_host(const void *pc, bool at_once) {
 void end_if_interrupted(const void *caller) {
     if (ended_by == SIGINT && !on_device()) interrupt_host(static_cast<const char *>(caller) - 1, true);
 }
+static void tell_host_crash(int sig, siginfo_t *info, void *context, const void *at) {
+    // a host that has caught what ended a kernel, and aborts, has no more to say
+    if (found.kind != nothing && !was_refused()) return;
+    const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
+    const Piece *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
+    if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->shown_name()}});
+    else
+        begin_finding(memory_fault                  ? Code::host_memory
+                      : sig != SIGFPE               ? Code::host
+                      : quotient_overflows(context) ? Code::host_division_overflows
+                                                    : Code::host_division,
+            {});
+    locate(at, found.at);
+}
+// A thread that host code has made crashed in a module, or in what a module called: where. Null: it is another thread.
+static const void *place_in_module(const void *pc) {
+    const auto is_own = [](const void *at) { return is_newest_host_code(at) || is_in_module(at); };
+    if (is_own(pc)) return pc;
+#ifndef __APPLE__
+    void *frames[64];
+    const int depth = backtrace(frames, 64);
+    for (int i = 0; i < depth; i++)
+        if (is_own(frames[i])) return static_cast<char *>(frames[i]) - 1;
+#endif
+    return nullptr;
+}
+// Who waits for the thread goes on, and the call from Python tells. It cannot be unwound: any frame may be broken.
+static void end_thread(int sig, siginfo_t *info, void *context) {
+#ifdef __linux__
+    const void *const at = calls ? place_in_module(program_counter(context)) : nullptr;
+    if (!at) return;
+    tell_host_crash(sig, info, context, at);
+    Turn::give_back(0);
+    syscall(SYS_exit, 0);
+#else
+    (void)sig, (void)info, (void)context;
+#endif
+}
 static void on_signal(int sig, siginfo_t *info, void *context) {
     if (sig == SIGINT) {
         ended_by = SIGINT;
@@ -258,21 +298,11 @@ static void on_signal(int sig, siginfo_t *info, void *context) {
     }
     if (sig == SIGUSR2) return interrupt_host(program_counter(context), false);
     if (guard) {
-        // a host that has caught what ended a kernel, and aborts, has no more to say
-        if (found.kind == nothing || was_refused()) {
-            const bool memory_fault = sig == SIGSEGV || sig == SIGBUS;
-            const Piece *p = memory_fault ? memory.at(reinterpret_cast<uintptr_t>(info->si_addr)) : nullptr;
-            if (p && p->host_name) begin_finding(Code::host_reads_symbol, {{"array", p->shown_name()}});
-            else
-                begin_finding(memory_fault                  ? Code::host_memory
-                              : sig != SIGFPE               ? Code::host
-                              : quotient_overflows(context) ? Code::host_division_overflows
-                                                            : Code::host_division,
-                    {});
-            locate(program_counter(context), found.at);
-        }
+        const void *const pc = program_counter(context);
+        tell_host_crash(sig, info, context, host_code ? own_code(*host_code, pc) : pc);
         siglongjmp(*guard, 1);
     }
+    end_thread(sig, info, context);
     signal(sig, SIG_DFL);
     raise(sig);
 }

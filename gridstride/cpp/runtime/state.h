@@ -70,6 +70,9 @@ inline bool was_refused() { return found.kind == launch_failed && strcmp(found.c
 // Was a kernel stopped in this call from Python? Then the others of its OS threads launch no more.
 inline bool is_over() { return found.kind != nothing && !was_refused(); }
 
+// Host code that forks has two of itself, and Python below each. The child ends where it would come back to Python.
+bool is_child();                       // of such a fork, which this OS thread has made in this call from Python
+[[noreturn]] void end_child(int status);
 inline bool checks(Kind k) { return options.checks >> k & 1; }
 std::string base_name(const char *text); // of `(const void *)ns::k<16>`: k
 }
