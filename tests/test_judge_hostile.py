@@ -9,6 +9,7 @@ import os
 import re
 import secrets
 import socket
+import subprocess
 import sys
 import tempfile
 import time
@@ -16,10 +17,10 @@ from pathlib import Path
 
 import pytest
 from gridstride.cpp import build as cpp_build
-from gridstride.judge import TASKS, Verdict, honest, judge, processes, read_submission, seccomp, wire
+from gridstride.judge import TASKS, Verdict, honest, judge, processes, read_submission, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
-from gridstride.judge.isolation import descendants, hidden, is_stopped, kept, possible, prctl
+from gridstride.judge.isolation import descendants, hidden, is_stopped, kept, possible
 from gridstride.judge.verdicts import ISOLATION
 from gridstride.utils import cache_dir
 
@@ -744,18 +745,17 @@ def test_without_any_isolation_the_verdict_says_so(servers, monkeypatch):
 ], ids=['mounts', 'namespaces'])
 def test_a_system_that_forbids_a_part_of_it_is_named_in_the_verdict(denied, missing):
     "Really forbidden, in a process of its own"
-    here, there = os.pipe()
-    if not (pid := os.fork()):
-        try:
-            seccomp._DENIED = [(name, *numbers) for name, numbers in denied.items()]
-            prctl(38, 1)
-            v = seccomp.deny() and judge(honest()['softmax_torch'])
-            os.write(there, json.dumps([v.code, v.isolation, str(v)]).encode() if v else b'[0, [], ""]')
-            processes.stop()
-        finally: os._exit(0)
-    os.close(there)
-    with open(here) as f: code, held, said = json.load(f)
-    os.waitpid(pid, 0)
+    code = f"""import json
+from gridstride.judge import honest, judge, seccomp
+from gridstride.judge.isolation import prctl
+seccomp._DENIED = {[(name, *numbers) for name, numbers in denied.items()]}
+prctl(38, 1)
+assert seccomp.deny()
+v = judge(honest()['softmax_torch'])
+print(json.dumps([v.code, v.isolation, str(v)]))"""
+    done = subprocess.run([sys.executable, '-c', code], cwd=Path(__file__).parents[1], capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    code, held, said = json.loads(done.stdout)
     assert code == 'accepted' and set(ISOLATION) - set(held) >= missing and 'limits' in held, (code, held)
     assert all(ISOLATION[o] in said for o in missing) and 'not isolated on this system' in said, said
 

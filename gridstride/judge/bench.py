@@ -364,7 +364,7 @@ class Bench:
         return self.fails_now(idle=True) or not self.launched
 
     def stopped(self):
-        "Within, its processes stand still"
+        "Within, its processes are stopped"
         stack = ExitStack()
         for o in filter(None, (self.process, self.idle)):
             stack.enter_context(o.stopped())

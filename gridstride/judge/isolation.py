@@ -376,7 +376,7 @@ def _is_alive(pid):
 
 
 def is_stopped(pid):
-    "Does a process stand still, by a signal?"
+    "Is a process stopped by a signal?"
     with suppress(OSError, IndexError):
         return Path(f'/proc/{pid}/stat').read_text().rpartition(')')[2].split()[0] == 'T'
     return True

@@ -253,7 +253,7 @@ class Process:
 
     @contextmanager
     def stopped(self):
-        "Within, it stands still with all that it started: others are timed meanwhile"
+        "Within, it is stopped with all that it started: others are timed meanwhile"
         self._ask_warden(b's')
         try:
             yield
