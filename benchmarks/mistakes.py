@@ -383,10 +383,10 @@ WORDS = {
         ['dynamic shared memory is used, but the launch requests none', 'kernel[grid, block, stream, bytes]'],
     'A kernel is called like a function':
         ['double is a kernel: say how many blocks of how many threads, as in double[grid, block](...)'],
-    'A list for an array': ['argument 1, x, takes a tensor', 'a list was given', 'np.array(...) makes one'],
+    'A list for an array': ['argument 1, x, must be a tensor', 'a list was given', 'create one with torch.tensor(...)'],
     'An array that must not be written':
-        ['out is read-only, and line 4 writes to it', 'Give the kernel a copy: out.copy()'],
-    'An array for a number': ['argument 3, n, is an array of shape (1,), and line 4 takes it for a number', 'n.item()'],
+        ['out is read-only, but line 4 writes to it', 'Pass a copy: out.copy()'],
+    'An array for a number': ['argument 3, n, is an array of shape (1,), but line 4 uses it as a number', 'n.item()'],
     'CUDA C: no guard':
         ['index 100 is out of bounds for x of shape (100,)', '`if (i < n)`, where n is the number of elements, 100'],
     'CUDA C: no guard in two dimensions': ['guard both, as in `if (r < h && c < w)`'],
@@ -406,7 +406,7 @@ WORDS = {
     'CUDA C: one equals sign, and a printf that does not fit': ['show.cu, line 3:', 'show.cu, line 4:', 'has type'],
     'CUDA C: a sum that nobody set to zero': ['sum.cu, line', 'uninitialized'],
     'CUDA C: no guard, behind a macro': ['line 5: AT(out) = 2 * AT(x);'],
-    'CUDA C: numbers of the wrong type': ['argument 1, const float * x, takes float32, and the array is float64'],
+    'CUDA C: numbers of the wrong type': ['argument 1, const float * x, must be float32, but the array is float64'],
     'Two numbers are compared': ['got 7, want 8'],
     'A list is compared': ['the first is at [2]: got 3, want 4'],
     'An exercise, without a guard':

@@ -508,7 +508,7 @@ def main(argv=None) -> int:  # exit status
     p.add_argument('args', nargs=argparse.REMAINDER, help="the program's own arguments")
     a = p.parse_args(argv)
     if not a.file.is_file():
-        p.error(f'{a.file} is no file')
+        p.error(f'{a.file} is not a file')
     if a.file.suffix == '.ipynb':
         return min(_report(execute(a.file, a.seconds, a.unchecked), a.seconds, a.unchecked), 125)
     enable(a.unchecked)

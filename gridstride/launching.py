@@ -146,7 +146,7 @@ def refuse_names(
 ):
     "`WrongArgument` if there are such"
     if named:
-        what = f'arguments are given in the order of the parameters, not by name as {", ".join(named)}'
+        what = f'arguments must be positional, not by name as {", ".join(named)}'
         raise WrongArgument(f'{kernel}: {what}')
 
 

@@ -95,7 +95,7 @@ def parse_checks(
     names = [o.strip() if isinstance(o, str) else o for o in names]
     if any(o not in CHECKS for o in names):
         raise ValueError(
-            f"checks is {checks!r}; it may be True or 'all', False or 'none', or some of {', '.join(CHECKS)}, "
+            f"checks is {checks!r}; it must be True or 'all', False or 'none', or some of {', '.join(CHECKS)}, "
             "as a list or in one text with commas, or 'no racecheck' for all the others"
         )
     return tuple(o for o in CHECKS if o in names)
@@ -116,20 +116,22 @@ def checking(kind):
 def check_order(order):
     "`ValueError` unless `order` is one of `ORDERS`, or None"
     if order not in (None, *ORDERS):
-        raise ValueError(f"order is {order!r}; it may be 'forward', 'reverse' or 'shuffle'")
+        raise ValueError(f"order is {order!r}; it must be 'forward', 'reverse' or 'shuffle'")
 
 
 def check_warp(warp):
     "`ValueError` unless `warp` is one of `WARPS`, or None"
     if warp is not None and (isinstance(warp, bool) or warp not in WARPS):
-        raise ValueError(f"warp is {warp!r}; it may be 32, as NVIDIA's GPUs have it, or 64, as AMD's gfx90a and gfx942")
+        raise ValueError(
+            f"warp is {warp!r}; it must be 32, as NVIDIA's GPUs have it, or 64, as AMD's gfx90a and gfx942"
+        )
 
 
 def check_whole_number(**values):
     "`ValueError` for one of `values` that is given and is not 0, 1, 2, ..."
     for k, v in values.items():
         if v is not None and (not isinstance(v, int) or v < 0):
-            raise ValueError(f'{k} is {v!r}; it is a whole number, 0 or more')
+            raise ValueError(f'{k} is {v!r}; it must be a non-negative integer')
 
 
 @contextmanager
@@ -148,9 +150,9 @@ def options(
     check_warp(warp)
     check_whole_number(seed=seed)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-        raise ValueError(f'seconds is {seconds!r}; it is a number above 0')
+        raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
     if engine not in (None, *ENGINES):
-        raise ValueError(f"engine is {engine!r}; it may be {' or '.join(map(repr, ENGINES))}")
+        raise ValueError(f"engine is {engine!r}; it must be {' or '.join(map(repr, ENGINES))}")
     new = dict(checks=checks, order=order, seed=seed, who=who, seconds=seconds, engine=engine, warp=warp)
     with change(settings, **new):
         yield

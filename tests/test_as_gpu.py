@@ -192,7 +192,7 @@ def test_a_program_gets_its_arguments(tmp_path):
     assert r.stdout.splitlines()[-1] == "3.0 ['--what', '4']", r
     assert 'no GPU is here' in r.stdout
     r = run('q.py', folder=tmp_path)
-    assert r.returncode == 2 and 'q.py is no file' in r.stderr
+    assert r.returncode == 2 and 'q.py is not a file' in r.stderr
 
 
 def test_torch_is_not_asked_for_a_gpu(tmp_path):

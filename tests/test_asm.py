@@ -339,7 +339,7 @@ def test_kernels_of_triton(tmp_path, monkeypatch):
     from triton.tools.tensor_descriptor import TensorDescriptor
     described = TensorDescriptor.from_tensor(x.view(64, 64), [16, 32])
     assert sass(copy_k, described, described).ops()['UTMALDG.2D'] == 1, 'a rectangle is fetched by the copy engine'
-    with pytest.raises(TypeError, match='copy_k is no kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
+    with pytest.raises(TypeError, match='copy_k is not a kernel of Triton'): asm.ttgir('__global__ void copy_k() {}')
 
 def test_a_kernel_of_the_stand_in_finds_what_triton_made(tmp_path, monkeypatch):
     "Where Triton is not installed, a recording is found by the same key"

@@ -123,7 +123,7 @@ def test_one_kernel_and_several():
     assert list(two)==['a','name'] and x.tolist()==[1,2,2,3]
     assert "no kernel 'c'; there are a, name" in str(fails(AttributeError, lambda: two.c))
     said = str(fails(KeyError, lambda: two[1,1]))
-    assert '(1, 1) is no kernel; there are a, name, launched as in .a[grid, block]' in said
+    assert '(1, 1) is not a kernel; there are a, name, launched as in .a[grid, block]' in said
     assert 'CUDA C as text, not NoneType' in str(fails(TypeError, cuda_kernel, None))
 
 def test_templates(k):
@@ -192,21 +192,21 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
 @pytest.mark.parametrize('name,args,what', [
     ('square', (X,X), 'square takes 3 arguments .*not 2'),
     ('square', (X,F64,4),
-     'argument 2, .*out, takes float32, and the tensor is float64; convert it beforehand with .to.torch.float32., as'),
+     'argument 2, .*out, must be float32, but the tensor is float64; convert it beforehand with .to.torch.float32.'),
     ('square', (np.zeros(4),X,4),
-     'argument 1, .*x, takes float32, and the array is float64; convert it with .astype.np.float32.$'),
+     'argument 1, .*x, must be float32, but the array is float64; convert it with .astype.np.float32.$'),
     ('square', (X,torch.zeros(4,4)[:,:2],4), 'argument 2, .*is not contiguous.*copy beforehand with .contiguous()'),
     ('square', (X,np.zeros((4,4),'f4').T[1:],4), 'is not contiguous.*copy beforehand with np.ascontiguousarray'),
     ('square', (X.to_sparse(),X,4), r'argument 1, .*is sparse.*\.to_dense\(\)'),
     ('square', (np.ma.zeros(4, 'f4'),X,4), r'argument 1, .*is a masked array.*\.filled'),
-    ('square', (X,[1.,2.],2), 'takes a tensor or an array, and a list was given'),
-    ('square', (X,3,2), 'takes a tensor or an array, and a int was given'),
-    ('square', (X,X,4.), r'argument 3, int n, is a whole number, and 4.0 was given; use int\(...\) or //'),
+    ('square', (X,[1.,2.],2), 'must be a tensor or an array, but a list was given'),
+    ('square', (X,3,2), 'must be a tensor or an array, but a int was given'),
+    ('square', (X,X,4.), r'argument 3, int n, must be an integer, but 4.0 was given; use int\(...\) or //'),
     ('square', (X,X,2**31), 'argument 3, int n, cannot hold 2147483648'),
-    ('square', (X,X,torch.tensor(4)), r'is a number, and a Tensor of shape \(\) was given; .item\(\)'),
-    ('square', (X,X,'4'), 'is a number, and a str was given'),
-    ('square', (X,X,None), 'is a number, and a NoneType was given'),
-    ('square', (X.to('meta'),X,4), 'argument 1, .* is on meta, and the kernel runs on cpu'),
+    ('square', (X,X,torch.tensor(4)), r'must be a number, but a Tensor of shape \(\) was given; .item\(\)'),
+    ('square', (X,X,'4'), 'must be a number, but a str was given'),
+    ('square', (X,X,None), 'must be a number, but a NoneType was given'),
+    ('square', (X.to('meta'),X,4), 'argument 1, .* is on meta, but the kernel runs on cpu'),
     ('kinds', (F64,True,200,0,0,0,0,0,0,0), 'argument 3, .*i8, cannot hold 200'),
     ('kinds', (F64,True,0,-1,0,0,0,0,0,0), 'argument 4, .*u8, cannot hold -1')])
 def test_wrong_arguments(k, name, args, what):
@@ -488,7 +488,7 @@ def test_a_file_without_cuda_is_the_host_compilers(tmp_path):
     assert status==1 and re.match('CompileError: host.cpp, line 5: (conflicting decl|typedef redefinition)', err)
     files[1].write_text(OF_THE_HOST['host.cpp'].replace('<cassert>', '<cusparse.h>'))
     status, out, err = command(*files)
-    assert status==1 and err.startswith('NotEmulated: the emulator has no cusparse.h: call torch.sparse'), err
+    assert status==1 and err.startswith('NotEmulated: the emulator does not support cusparse.h: call torch.sparse'), err
 
 def test_command_compile_error(tmp_path):
     (tmp_path/'bad.cu').write_text('int main() {\n    return y;\n}\n')
@@ -738,7 +738,7 @@ def test_what_nvrtc_has_of_the_standard_library(body, refused):
     with cpp.on_emulator():
         make = lambda: cuda_kernel(f'{headers}__global__ void k(int *x) {{ {body} }}')
         if not refused: return make()[1,1](torch.zeros(1).int())
-        with pytest.raises(WrongSource, match=f'std::{refused} is of the host, and this runs on the GPU'): make()
+        with pytest.raises(WrongSource, match=f'std::{refused} is host-only, but this code runs on the GPU'): make()
 
 
 @pytest.mark.parametrize('call, instead', [
@@ -1103,7 +1103,7 @@ int main() {
 @pytest.mark.parametrize('given, flags, said', [
     ('3', ['--extended-lambda'], 4), ('3', [], 'k.cu, line 7|nvcc with --extended-lambda'),
     ('twice(3)', ['--extended-lambda', '-expt-relaxed-constexpr'], 7),
-    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|twice(\\(int\\))? alone is no function of the GPU'),
+    ('twice(3)', ['--extended-lambda'], 'k.cu, line 3|twice(\\(int\\))? alone is not a device function'),
     ('std::max(3, 4)', ['--extended-lambda'], 'line 3|std::max is constexpr, .*: write `max`'),
     ('Pair{3, 4}.sum()', ['--extended-lambda'], 'k.cu, line 3|sum(\\(\\))? is a function of the host'),
     ('Pair{3, 4}.first()', ['--extended-lambda'], 'pair.h, line 3|sum(\\(\\))? is a function of the host')])
@@ -1129,4 +1129,4 @@ def test_what_the_compilers_of_load_cuda_and_cuda_kernel_take():
     cuda_kernel(src.split('\n')[1] % '3')[1, 1](x)                            # NVRTC has a std of its own
     assert x.item() == 5
     kernel_alone = src.rsplit('void go', 1)[0] % 'twice(3)'
-    with pytest.raises(WrongSource, match='twice.*is no function of the GPU'): cuda_kernel(kernel_alone)
+    with pytest.raises(WrongSource, match='twice.*is not a device function'): cuda_kernel(kernel_alone)

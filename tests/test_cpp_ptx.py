@@ -292,7 +292,7 @@ __global__ void product(const T *a, const T *b, const S *c, S *out, int shift, i
 }
 '''
 def test_wmma_of_bytes_and_of_doubles():
-    "Whole numbers are exact, and begin again at 2^31; of doubles the sum of four products, rounded where g++ rounds it"
+    "Integers are exact, and begin again at 2^31; of doubles the sum of four products, rounded where g++ rounds it"
     shapes = {(16, 16, 16): torch.int8, (32, 8, 16): torch.uint8, (8, 32, 16): torch.int8, (8, 8, 4): torch.float64}
     words = {torch.int8: ('signed char', 'int'), torch.uint8: ('unsigned char', 'int'), torch.float64: 2*('double',)}
     names = {s: f'product<{", ".join(map(str, s))}, {", ".join(words[t])}>' for s, t in shapes.items()}

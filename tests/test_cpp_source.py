@@ -297,7 +297,7 @@ def test_noinline():
     ('asm("mov.u32 %0, 1;" : "r"(x));', "no operands 'r'"), ('asm("mov.u32 %0, 1;" : "=q"(x));', "no operands '=q'"),
     ('asm("mov.u32 %0, 1" : "=r"(x));', 'ends with a semicolon'),
     ('asm("bar.sync 1;");', 'no barrier 1 without a number of threads'),
-    ('asm(TEXT : "=r"(x));', "'TEXT' is no string literal"), ('asm volatile;', 'cannot read this asm')])
+    ('asm(TEXT : "=r"(x));', "'TEXT' is not a string literal"), ('asm volatile;', 'cannot read this asm')])
 def test_inline_ptx_that_is_not_known(asm, says):
     with pytest.raises(NotEmulated, match=f"{says}.*\n  line 3: {re.escape(asm)}") as e:
         to_cpp(f'__device__ int f() {{\n  int x;\n  {asm}\n}}')
@@ -309,7 +309,7 @@ def test_inline_ptx_that_is_not_known(asm, says):
 
 def test_what_ptx_is_known_is_said():
     with pytest.raises(NotEmulated,
-            match='it knows cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'):
+            match='it supports cp.async.*mma.sync.*keep it from the emulator with `#ifndef GRIDSTRIDE_EMULATOR`'):
         to_cpp('void f() { asm("vmad.u32 5;"); }')
 
 @pytest.mark.parametrize('asm,becomes', [
@@ -331,7 +331,7 @@ def test_inline_ptx_in_macros():
     assert (to_cpp('#define WAIT(n) asm volatile("cp.async.wait_group " #n ";" ::: "memory")\n')
             == '#define WAIT(n) do { ::gridstride::copy_async_wait((n)); } while (0)\n')
     assert 'copy_async_wait_all();' in to_cpp('#define WAIT "cp.async.wait_all;"\nvoid f() { asm volatile(WAIT); }\n')
-    with pytest.raises(NotEmulated, match="'WAIT' is no string literal"):
+    with pytest.raises(NotEmulated, match="'WAIT' is not a string literal"):
         to_cpp('#ifdef A\n#define WAIT "cp.async.wait_all;"\n#else\n#define WAIT ""\n#endif\n'
                'void f() { asm volatile(WAIT); }\n')
     two = to_cpp('#define LOAD(a, \\\n             b) asm("ld.shared.f32 %0, [%1 + 4];" : \\\n'
@@ -553,7 +553,7 @@ def test_messages_keep_their_lines(line):
     ['curand.h', 'thrust/set_operations.h', 'cub/device/device_select.cuh', 'cublasXt.h', 'cuda/ptx', 'cuda/std/span',
      'cuda_fp6.h'])
 def test_headers_without_a_stand_in_are_named(header):
-    with pytest.raises(NotEmulated, match=f'the emulator has no {header}: .*\n  line 2: #include <{header}>'):
+    with pytest.raises(NotEmulated, match=f'the emulator does not support {header}: .*\n  line 2: #include <{header}>'):
         to_cpp(f'int a;\n#include <{header}>')
     plain = f'#ifndef GRIDSTRIDE_EMULATOR\n#include <{header}>\n#endif\n// #include <{header}>'
     assert to_cpp(plain) == plain

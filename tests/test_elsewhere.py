@@ -115,7 +115,7 @@ def test_machine_code_for_a_gpu_is_not_run_without_one(monkeypatch):
 
 
 def test_arguments_of_machine_code_lie_where_the_driver_looks(monkeypatch):
-    "A tensor is an address, a whole number has 32 bits, a struct is its bytes"
+    "A tensor is an address, an integer has 32 bits, a struct is its bytes"
     seen = []
     def launch(handle, name, grid, block, shared, stream, places):
         address, number, struct = (ctypes.string_at(p, n) for p, n in zip(places, (8, 4, 3)))

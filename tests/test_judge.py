@@ -192,8 +192,8 @@ def test_the_command(tmp_path, capsys):
     assert path.read_text().startswith('#!POPCORN leaderboard vectorsum_v2\n#!POPCORN gpu B200\n')
     for wrong, said in (
             ([str(path)], "there is no task 'vectorsum_v2'; there are grey, add, add_into, matmul, sum, softmax; --"),
-            ([str(path), '--limit', '0'], '0 is no number of seconds above 0'),
-            (['submit', 'nothing'], 'nothing is no file'),
+            ([str(path), '--limit', '0'], '0 is not a number of seconds above 0'),
+            (['submit', 'nothing'], 'nothing is not a file'),
             (['submit', 'sum_triton', '--out', str(tmp_path/'none'/'x.py')], 'No such file or directory'),
             (['submit', 'sum_triton', '--leaderboard', 'a b', '--out', str(path)], "'a b' names no leaderboard")):
         with pytest.raises(SystemExit): main(wrong)
@@ -269,7 +269,7 @@ def test_what_is_no_call_of_the_judge_is_told_so(call, error, said):
 
 def test_a_text_of_one_line_is_taken_for_a_path():
     for text in 'def custom_kernel(data): return data', 'x'*5000:
-        said = f'{text[:80]} is no file; give the path of a submission, or its text (some lines)'
+        said = f'{text[:80]} is not a file; give the path of a submission, or its text (some lines)'
         assert said in judge(text, 'add').why
 
 
@@ -283,7 +283,7 @@ def test_what_torch_compile_notes_on_a_tensor_is_no_method():
 def test_a_file_that_cannot_be_read(tmp_path):
     (tmp_path/'latin.py').write_bytes(b'# \xe9\n')
     assert 'no text in UTF-8' in judge(tmp_path/'latin.py', 'sum').why
-    assert 'is no file' in judge(tmp_path/'none.py', 'sum').why
+    assert 'is not a file' in judge(tmp_path/'none.py', 'sum').why
     with pytest.raises(ValueError, match='no task \'fft\'; there are grey, add'): judge(honest()['grey_torch'], 'fft')
     with pytest.raises(ValueError, match='which task'): judge(softmax('return data'))
 

@@ -122,7 +122,7 @@ def test_an_output_over_an_input():
 
 def test_a_slice_that_begins_between():
     with pytest.raises(ValueError,
-                       match=r'n begins at an address that is no multiple of 16, as a slice may, .* use .clone\(\)'):
+                       match=r'n begins at an address that is not a multiple of 16, as a slice may, .* use .clone\(\)'):
         tiled()(torch.randn(3, 4), torch.randn(21)[1:].view(4, 5))
 
 
@@ -222,8 +222,8 @@ def test_a_struct_by_value():
     m = torch.zeros(2)
     k[1, 2](m, struct.pack('if', 3, .5))
     assert m.tolist() == [3, .5]
-    with pytest.raises(TypeError, match='it has 8 bytes, and 7 were given'): k[1, 2](m, b'1234567')
-    with pytest.raises(TypeError, match='is a number, and a struct was given'):
+    with pytest.raises(TypeError, match='it has 8 bytes, but 7 were given'): k[1, 2](m, b'1234567')
+    with pytest.raises(TypeError, match='must be a number, but a struct was given'):
         cuda_kernel('__global__ void g(int n) {}')[1, 1](b'1234')
 
 

@@ -386,7 +386,7 @@ def test_places_of_results_that_do_not_fit():
             lambda: onto(out, lse, 0, *(x.float() for x in (q, k, v))),
         'there have to be rows and keys': lambda: onto(out, lse, 0, q, k[:, :, :0], v[:, :, :0]),
         'first is 70': lambda: pair(q, k, v, k, v, 70, one, one),
-        'parts is 0, and it has to be a whole number': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
+        'parts is 0, and it must be an integer': lambda: pair(q, k, v, k, v, 0, one, one, parts=0),
         'k has 1 heads and other_k 2': lambda: pair(*qkv(1, 2, 2, 70, 66, 64), *[k.repeat(1, 2, 1, 1)]*2, 0, one, one),
         'other_v may be on its way still, and no copy can be made of it':
             lambda: pair(q, k, v, k, torch.empty(1, 1, 66, 65).bfloat16()[..., 1:], 0, one, one),

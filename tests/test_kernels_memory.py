@@ -24,7 +24,7 @@ def at_once(pytestconfig):
 
 
 def numbers(shape, dtype=torch.float32, seed=0):
-    "Small whole numbers: their sums are exact in each type and order, and there are ties"
+    "Small integers: their sums are exact in each type and order, and there are ties"
     return torch.randint(0 if dtype is torch.uint8 else -3, 4, (shape,) if isinstance(shape, int) else shape,
                          generator=torch.Generator().manual_seed(seed)).to(dtype)
 
@@ -156,7 +156,7 @@ X = torch.ones(3, 4)
     (lambda: scan(X.clone().requires_grad_()), ValueError, r'scan: x needs a gradient, .*x.detach\(\)'),
     (lambda: argmax(torch.ones(0)), ValueError, 'argmax: x has no numbers along the axis'),
     (lambda: argmax(torch.ones(3, 0), -1), ValueError, 'no numbers along'),
-    (lambda: histogram(X, 0, 0, 1), ValueError, 'bins is 0, and it may be a whole number from 1 to 8192'),
+    (lambda: histogram(X, 0, 0, 1), ValueError, 'bins is 0, and it must be an integer from 1 to 8192'),
     (lambda: histogram(X), ValueError, 'floats need two numbers'),
     (lambda: histogram(X, 4, 1, 1), ValueError, 'the second the larger'),
     (lambda: histogram(X.int(), 4, 0, 1), ValueError, 'x is int32, whose numbers are their own bins'),

@@ -255,7 +255,7 @@ X, T = torch.ones(3, 4), torch.tensor([0, 1, 2])
     (lambda: cross_entropy(X, T.int()), TypeError, 'target is int32, and it may be int64'),
     (lambda: cross_entropy(X, T[:2]), ValueError, r'target has the shape \(2,\), and one class for each of 3 rows'),
     (lambda: cross_entropy(X, T, reduction='max'), ValueError, "is 'max', and it may be 'mean', 'sum', 'none'"),
-    (lambda: cross_entropy(X, T, None), TypeError, 'ignore_index is None, and it is a whole number'),
+    (lambda: cross_entropy(X, T, None), TypeError, 'ignore_index is None, and it must be an integer'),
     (lambda: cross_entropy(X.clone().requires_grad_(), T, in_place=True), ValueError, 'these are a leaf'),
     (lambda: linear_cross_entropy(X, X.bfloat16(), T), TypeError, 'weight is bfloat16, and it may be float32'),
     (lambda: linear_cross_entropy(X, X[:, :3].contiguous(), T), ValueError, r'weight has the shape \(3, 3\), and'),

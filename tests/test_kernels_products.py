@@ -69,7 +69,7 @@ PRODUCTS = [(TILES[0], 'nt', torch.float16, 1, 264, 280, 328), (TILES[1], 'tn', 
             (TILES[2], 'nn', HALF, 1, 136, 136, 72), (TILES[4], 'nt', HALF, 3, 136, 72, 200),
             (TILES[6], 'tn', HALF, 5, 72, 136, 72), (list(BATCHES)[4], 'nn', HALF, 3, 72, 264, 600),
             (list(BATCHES)[2], 'tn', HALF, 2, 264, 136, 72)]
-# widths that are no multiples of 64; parts of k, of which some blocks have none; warpgroups that go ahead, also for
+# widths that are not multiples of 64; parts of k, of which some blocks have none; warpgroups that go ahead, also for
 # more steps than there are
 PRODUCTS += [(Tile(128, 72, 3, 2, 1, 1, 1, CK=4, EARLY=1), 'nt', torch.float16, 2, 136, 152, 72),
              (Tile(64, 104, 4, 1, 1, 1, 2, CK=2), 'tn', HALF, 1, 72, 216, 520),
@@ -300,7 +300,7 @@ def test_torch_compile_traces_what_torch_does():
 
 @pytest.mark.parametrize('call,words', [
     (lambda a, b: matmul(a, b, epilogue='gelu'), 'epilogue is a str, and an Epilogue is needed'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), "'tanh'; it may be relu, gelu, gelu_tanh, silu"),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation='tanh')), "'tanh'; it must be relu, gelu, gelu_tanh, silu"),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(bias=a[0])), r'bias is bfloat16\(16,\) on cpu, and bfloat16\(24,\)'),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(accumulate=True)), 'accumulate adds to what `out` holds; give it'),
     (lambda a, b: matmul(a, a, epilogue=Epilogue()), r'\(\.\.\., k\) @ \(k, w\) is needed: \(8, 16\) @ \(8, 16\)'),
@@ -308,7 +308,7 @@ def test_torch_compile_traces_what_torch_does():
     (lambda a, b: matmul(a.clone().requires_grad_(), b, epilogue=Epilogue(activation=Activation('x'))), 'has no slope'),
     (lambda a, b: matmul(a, b, epilogue=Epilogue('gelu')), r'bias is a str, and a tensor bfloat16\(24,\) on cpu'),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(scale=a.sum())), 'scale is a Tensor, and a number is needed'),
-    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\]; it may be relu"),
+    (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=['gelu'])), r"\['gelu'\]; it must be relu"),
     (lambda a, b: matmul(a, b, epilogue=Epilogue(activation=Activation(' '))), 'is no CUDA C of `float x`'),
     (lambda a, b: matmul(a, b, torch.empty(8, 24, dtype=torch.int32), Epilogue()), 'out is int32, and bfloat16'),
     (lambda a, b: mlp(a[0], a, a.t()), r'mlp: x has 1 axes; x \(\.\.\., width\)'),
@@ -331,7 +331,7 @@ def test_errors_in_words(call, words):
     (lambda: (normal(8, 16, dtype=torch.float32), normal(16, 8, dtype=torch.float32)), 'these are float32'),
     (lambda: (normal(8, 16), normal(16, 12)), 'whole 16 bytes, 8 bfloat16s, and some have 12'),
     (lambda: (normal(16, 8).t(), normal(8, 16).t()), 'in a way that no kernel reads'),
-    (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'no multiple of 16')])
+    (lambda: (normal(9, 16).flatten()[4:132].view(8, 16), normal(16, 8)), 'not a multiple of 16')])
 def test_what_the_kernel_does_not_take_is_told(make, why):
     with using(Marker()): assert why in explain_with(*make(), Epilogue())
 

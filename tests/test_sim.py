@@ -1065,7 +1065,7 @@ def test_a_position_without_its_axis_is_told_so(line, name, tmp_path):
     (tmp_path/'lone.py').write_text('from gridstride.sim import cuda\n@cuda.jit\ndef k(x):\n'
         f'    i,b,d = cuda.threadIdx,cuda.blockIdx,cuda.blockDim\n    {line}\n')
     k = runpy.run_path(str(tmp_path/'lone.py'))['k']
-    what = rf'cuda.{name} is no number: take cuda.{name}.x \(or .y, .z\)'
+    what = rf'cuda.{name} is not a number: take cuda.{name}.x \(or .y, .z\)'
     with pytest.raises(TypeError, match=what): k[1,4](np.zeros(4))
 
 def test_an_array_of_numpy_in_a_kernel_is_told_what_kernels_have():
@@ -1095,10 +1095,10 @@ def test_a_plain_function_is_refused_as_numba_does():
     ('x[t] = LARGE', 'NotSimulated', r'10{30} needs more than 64 bits'),
     ('s = cuda.shared.array(cuda.blockDim.x, np.float64)', 'NotSimulated', r'array is not known(.|\n)*line 5'),
     ('s = cuda.shared.array(x.size, np.float64)', 'NotSimulated', r'cuda\.shared\.array\(0'),
-    ('s = cuda.shared.array((TPB, TPB+y.ndim*t), np.float64)', 'NotSimulated', r'outside of the kernel'),
+    ('s = cuda.shared.array((TPB, TPB+y.ndim*t), np.float64)', 'NotSimulated', r'outside the kernel'),
     ('n = t; s = cuda.local.array(n, np.float64)', 'NotSimulated', r'size of this array is not known'),
     ('for i in range(x.size/2): x[i] = 1', 'NotSimulated',
-     r'a range of a number that is not whole(.|\n)*line 5: for i in range')])
+     r'a range of a number that is not an integer(.|\n)*line 5: for i in range')])
 def test_what_numba_would_not_compile_is_told(body, error, says):
     with pytest.raises(getattr(sim, error), match=says):
         cell(HEAD % 'x, y' + f'    {body}\n', 'refused', **CONSTANTS).k[1,2](np.zeros(2), np.zeros((2,4)))
@@ -1169,9 +1169,9 @@ SIGNED = '@cuda.jit(%s)\ndef k(x, a):\n    x[cuda.threadIdx.x] = a\n'
 @pytest.mark.parametrize('signature, x, a, wrong', [
     ("'void(float32[:], float32)'", np.zeros(2), 1, '1, x, is declared as float32[:], and float64[:] was given'),
     ('(cuda.f4[:, ::1], cuda.i4)', np.zeros(2, 'f4'), 1, '1, x, is declared as float32[:, ::1], and float32[::1]'),
-    ('cuda.void(cuda.f8[:], cuda.i4)', np.zeros(2), 1.5, '2, a, is declared as int32, and float64 was given'),
+    ('cuda.void(cuda.f8[:], cuda.i4)', np.zeros(2), 1.5, '2, a, is declared as int32, but float64 was given'),
     ('[(cuda.i8[:], cuda.i8), (cuda.f4[:], cuda.i8)]', np.zeros(2), 1, 'x, is declared as int64[:] or float32[:], and'),
-    ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], and int64 was given'),
+    ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], but int64 was given'),
     ("'void(f8[::1], f8)'", np.zeros(4)[::2], 1, '1, x, is declared as float64[::1], and float64[:] was given'),
     ("['(f8[::1], f8)']", np.zeros(4)[::-1], 1, '1, x, is declared as float64[::1], and float64[:] was given\n  '
      'Give a copy, np.ascontiguousarray, or declare float64[:].'),

@@ -115,13 +115,13 @@ def test_reduce_folds_an_array(engine, n):
 
 def test_reduce_says_what_it_does_not_take():
     total = cuda.Reduce(lambda a, b: a + b)
-    with pytest.raises(TypeError, match='one dimension, and this one has 2'):
+    with pytest.raises(TypeError, match='one-dimensional array, not one of 2'):
         total(np.zeros((2, 2)))
     with pytest.raises(TypeError, match='cuda.device_array'):
         total(np.zeros(2), res=np.zeros(1))
-    with pytest.raises(TypeError, match=r'this is a list: use np.asarray'):
+    with pytest.raises(TypeError, match=r'not a list: use np.asarray'):
         total([1, 2])
-    with pytest.raises(TypeError, match='a function of two numbers, and this is a int'):
+    with pytest.raises(TypeError, match='a function of two numbers, not a int'):
         cuda.reduce(3)
 
 
@@ -156,7 +156,7 @@ def test_vectorize_reduces_and_refuses_as_numba_does():
     with pytest.raises(TypeError, match="the result's type"):
         sim.vectorize(['(float32,)'])(slope)
     for wrong in ('float33(float32)', 'float32(float32'):
-        with pytest.raises(TypeError, match='is no signature, such as'):
+        with pytest.raises(TypeError, match='is not a signature, such as'):
             sim.vectorize([wrong])(slope)
 
 
@@ -211,7 +211,7 @@ def test_guvectorize_gives_several_results_and_refuses_as_numba_does():
     with pytest.raises(NameError, match='no argument has the axis m'):
         sim.guvectorize(['void(int32[:], int32[:])'], '(n)->(m)', target='cuda')(both_ends)
     for layout in ('(n->(n)', 'n', '(n),->(n'):
-        with pytest.raises(TypeError, match='is no layout'):
+        with pytest.raises(TypeError, match='is not a layout'):
             sim.guvectorize(['void(int32[:], int32[:])'], layout, target='cuda')(both_ends)
     with pytest.raises(TypeError, match='needs signatures'):
         sim.guvectorize('(n)->(n)', target='cuda')
@@ -342,7 +342,7 @@ def test_records_are_refused_where_they_are_not_known(engine, error, match):
 def test_records_are_no_arguments_of_cuda_c():
     with pytest.raises(sim.KernelError, match=r"array of records(.|\n)*np.ascontiguousarray\(a\['x'\]\)"):
         to_cuda(no_such_field, particles(2, True))
-    with pytest.raises(TypeError, match='lone record'):
+    with pytest.raises(TypeError, match='single record'):
         no_such_field[1, 1](particles(2, True)[0])
 
 
@@ -515,7 +515,7 @@ def test_a_race_in_shared_memory_names_its_element_in_every_block(kernel, index)
     assert e.value.array == 's' and e.value.index == index
 
 
-# what is no number
+# what is not a number
 
 
 @cuda.jit(device=True)
@@ -664,7 +664,7 @@ def comprehension(x, out):
 
 @pytest.mark.parametrize('kernel,error,says', [
     (index_of_a_number, TypeError, 'a number is indexed'), (length_of_a_number, TypeError, r'a number has no len\(\)'),
-    (truth_of_an_array, TypeError, r'takes it for a number: if x:(.|\n)*Take one of its elements, as in x\[i\]'),
+    (truth_of_an_array, TypeError, r'uses it as a number: if x:(.|\n)*Take one of its elements, as in x\[i\]'),
     (equal_arrays, TypeError, 'x, is an array'), (root_of_an_array, TypeError, 'x, is an array'),
     (barrier_that_is_not_called, sim.NotSimulated, r'not calling it(.|\n)*Write cuda.syncthreads\(\)'),
     (fourth_axis, ValueError, '1, 2 or 3 axes, and ndim is 4'),

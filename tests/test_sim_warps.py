@@ -190,7 +190,7 @@ def test_a_branch_between_the_halves_divides_a_wavefront(warp):
 
 @pytest.mark.parametrize('bad', [16, 128, '64', True, 33.])
 def test_other_widths_are_refused(bad):
-    with pytest.raises(ValueError, match='it may be 32(?s:.*)or 64'):
+    with pytest.raises(ValueError, match='it must be 32(?s:.*)or 64'):
         with sim.options(warp=bad): pass
 
 

@@ -449,7 +449,7 @@ REFUSED = {
     'n = 8\n    x = tl.arange(0, n)': 'known only when the kernel runs',
     'x = tl.zeros((4, 8), tl.float32) + tl.zeros((8, 4), tl.float32)': 'do not go together',
     'for i in range(4): break': 'break in a kernel',
-    'for i in range(4): return': 'return inside of a loop',
+    'for i in range(4): return': 'return inside a loop',
     'x = 0\n    for i in range(4): x += 0.5': 'x is int32 before the loop and fp32',
     'x = tl.arange(0, 8)\n    x[0] = 1': 'elements of a block are assigned',
     'x = tl.arange(0, 8)[0]': 'no elements that one could take out',
@@ -461,12 +461,12 @@ REFUSED = {
     'x = tl.arrange(0, 8)': 'There is tl.arange.',
     'x = tl.arange(8)': "missing 1 required positional argument: 'end'",
     'x = tl.program_id()': "missing 1 required positional argument: 'axis'",
-    "x = tl.program_id(0) + 'a'": "the text 'a' stands where a value belongs",
+    "x = tl.program_id(0) + 'a'": "the text 'a' is used where a value is expected",
     'x = tl.arange(0, 4) < out_ptr': 'a comparison of int32 and pointer<fp32>',
     'x = out_ptr[tl.arange(0, 4)]': 'x[<[4], int32>] of an address',
     'x = tl.arange(0, 8)[..., None]': 'x[..., None]',
     'x = tl.arange(0, 8)[:, :, None]': 'a new axis 2',
-    'x = tl.arange(0, 16/2)': 'its bounds are whole numbers',
+    'x = tl.arange(0, 16/2)': 'its bounds are integers',
     'x = 1 < 2 < 3': 'two comparisons in one',
     'f = lambda x: x': 'lambda in a kernel',
     'x = tl.program_id(0)\n    if x > 0: y = 1\n    x = x + y': 'y is assigned in one branch',
@@ -518,11 +518,11 @@ def test_impossible_grids(grid, words):
 
 def test_arguments_are_counted_and_named():
     x = torch.zeros(8)
-    with pytest.raises(LaunchError, match=r'is not given n, BLOCK[\s\S]*takes x_ptr, out_ptr, n, BLOCK'):
+    with pytest.raises(LaunchError, match=r'missing arguments n, BLOCK[\s\S]*takes x_ptr, out_ptr, n, BLOCK'):
         run(copy_kernel, (1,), x, x)
     with pytest.raises(LaunchError, match='unexpected keyword'): run(copy_kernel, (1,), x, x, 8, BLOCK=8, BLOK=8)
     with pytest.raises(WrongArgument, match='x_ptr is list'): run(copy_kernel, (1,), [1.], x, 8, BLOCK=8)
-    with pytest.raises(LaunchError, match='num_warps is 3, and it is a power of 2'):
+    with pytest.raises(LaunchError, match='num_warps is 3, but must be a power of 2'):
         run(copy_kernel, (1,), x, x, 8, BLOCK=8, num_warps=3)
     with pytest.raises(WrongArgument, match=r'pass x_ptr.to_dense\(\)'):
         run(copy_kernel, (1,), x.to_sparse(), x, 8, BLOCK=8)
@@ -566,7 +566,7 @@ def test_autotune_and_heuristics_take_the_first(capsys):
     said = capsys.readouterr().out
     assert said.count('\n') == 1 and 'kernel runs with the first of 2 configs, BLOCK=16' in said
     with pytest.raises(LaunchError, match='autotune chooses it'): k[(4,)](x, unwritten(50), 50, BLOCK=16)
-    with pytest.raises(LaunchError, match='is not given'): tuned(tile.checked)[(1,)](x, x, 50, BLOCK=64)
+    with pytest.raises(LaunchError, match='missing arguments'): tuned(tile.checked)[(1,)](x, x, 50, BLOCK=64)
     assert not hasattr(k.fn, 'configs') and k.jitted.fn is k.python
 
 

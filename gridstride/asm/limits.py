@@ -48,7 +48,7 @@ def sm_of(arch: str) -> SM:  # such as 'sm_90' or 'sm_90a'
     m = re.fullmatch(r'(?:sm_|compute_)?(\d+)[af]?', str(arch))
     if m and int(m[1]) in SMS:
         return SMS[int(m[1])]
-    raise ValueError(f"arch is {arch!r}; it may be {', '.join(f'sm_{o}' for o in SMS)}")
+    raise ValueError(f"arch is {arch!r}; it must be {', '.join(f'sm_{o}' for o in SMS)}")
 
 
 # Registers are handed out by the warp, in units of 256, and each of the four schedulers hands out its own
@@ -97,7 +97,7 @@ def _refuse_numbers(block, **others):
     "`ValueError` for what is not a count of threads, registers, bytes or barriers"
     for k, v in others.items():
         if int(v) != v or v < 0:
-            raise ValueError(f'{k} is {v!r}; it is a whole number, 0 or more')
+            raise ValueError(f'{k} is {v!r}; it must be a non-negative integer')
     if int(block) != block or block < 1:
         raise ValueError(f'block is {block!r}; it is a whole number of threads, 1 or more')
 

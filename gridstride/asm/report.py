@@ -51,7 +51,7 @@ def find(
     if hasattr(k, 'fn') and hasattr(k, 'arg_names'):
         return Triton(k, args, options or {})
     raise TypeError(
-        f'{k!r} is no kernel: it may be CUDA C, a cuda_kernel, a load_cuda module, a kernel of Numba, '
+        f'{k!r} is not a kernel: it may be CUDA C, a cuda_kernel, a load_cuda module, a kernel of Numba, '
         'of the simulator or of Triton'
     )
 
@@ -199,7 +199,7 @@ def ttgir(k, *example_args, arch='sm_90', **options) -> str:
     code = _code(unit, arch, True, ())
     if 'ttgir' in code:
         return '\n'.join(code['ttgir'])
-    raise TypeError(f'{unit.name} is no kernel of Triton: its compiler alone writes TTGIR')
+    raise TypeError(f'{unit.name} is not a kernel of Triton: its compiler alone writes TTGIR')
 
 
 _FIELDS = 'name arch by registers shared dynamic local spill_stores spill_loads constant barriers block occupancy'

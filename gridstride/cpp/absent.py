@@ -53,6 +53,6 @@ def _say(what):
     if m := _STATIC.search(what):
         return m[1]
     if (m := _NO_MEMBER.search(what)) and 'did you mean' not in what:
-        return f'the emulator has no {m[2]}::{m[1]}: run on a GPU'
+        return f'the emulator does not support {m[2]}::{m[1]}: run on a GPU'
     if (m := _UNDECLARED.search(what)) and (instead := _instead(m[1], 'did you mean' in what)) is not None:
-        return f'the emulator has no {m[1]}: {instead}{", or " if instead else ""}run on a GPU'
+        return f'the emulator does not support {m[1]}: {instead}{", or " if instead else ""}run on a GPU'

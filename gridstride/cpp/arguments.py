@@ -72,7 +72,7 @@ def _is_struct(x):
     return isinstance(x, (bytes, ctypes.Structure, ctypes.Array)) or hasattr(type(x), '__bytes__') and not _is_array(x)
 
 
-def _mend(x, dtype, const):
+def _fix(x, dtype, const):
     "How an array becomes one of this dtype that lies in one piece; the kernel writes to what it is given"
     how = f'.astype(np.{dtype})' if dtype else 'np.ascontiguousarray(...)'
     if not isinstance(x, np.ndarray):
@@ -89,16 +89,16 @@ def _check_value(x, dtype, wrong):
     kind = type(x).__name__
     if _is_struct(x):
         if dtype:
-            raise wrong('is a number, and a struct was given')
+            raise wrong('must be a number, but a struct was given')
         return
     if _is_array(x):
-        hint = '.item() takes the number out of a tensor of one'
-        raise wrong(f'is a number, and a {kind} of shape {tuple(x.shape)} was given; {hint}')
+        hint = 'use .item() for a tensor with one element'
+        raise wrong(f'must be a number, but a {kind} of shape {tuple(x.shape)} was given; {hint}')
     if not isinstance(x, (bool, int, float, np.generic)):
-        raise wrong(f'is a number, and a {kind} was given')
+        raise wrong(f'must be a number, but a {kind} was given')
     whole = dtype and 'int' in dtype
     if whole and isinstance(x, (float, np.floating)):
-        raise wrong(f'is a whole number, and {x!r} was given; use int(...) or //')
+        raise wrong(f'must be an integer, but {x!r} was given; use int(...) or //')
     if whole and dtype in SCALARS and SCALARS[dtype](int(x)).value != int(x):
         raise wrong(f'cannot hold {x}')
 
@@ -107,31 +107,31 @@ def _check_array(x, dtype, wrong, device, const):
     "Raise unless `x` is an array whose address can be given"
     if getattr(x, 'is_nested', False):  # which has no shape to ask for
         raise wrong(
-            'is a nested tensor, whose rows differ in length; give its .values(), and its .offsets() beside them'
+            'is a nested tensor, whose rows differ in length; pass its .values(), and its .offsets() as another array'
         )
     if not _is_array(x):
-        hint = '; torch.tensor(...) or np.array(...) makes one' if isinstance(x, (list, tuple)) else ''
-        raise wrong(f'takes a tensor or an array, and a {type(x).__name__} was given{hint}')
+        hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(x, (list, tuple)) else ''
+        raise wrong(f'must be a tensor or an array, but a {type(x).__name__} was given{hint}')
     if dtype and _dtype_name(x) != dtype and _SAME.get(dtype) != _dtype_name(x):
         what = 'array' if isinstance(x, np.ndarray) else 'tensor'
-        raise wrong(f'takes {dtype}, and the {what} is {_dtype_name(x)}; convert it {_mend(x, dtype, const)}')
+        raise wrong(f'must be {dtype}, but the {what} is {_dtype_name(x)}; convert it {_fix(x, dtype, const)}')
     if isinstance(x, np.ma.MaskedArray):
-        raise wrong('is a masked array, and a kernel knows no masks; give its .filled(...), and the mask beside it')
+        raise wrong('is a masked array, which kernels do not support; pass its .filled(...), and the mask as an array')
     if isinstance(x, np.ndarray) and not x.flags.writeable and not const:
-        raise wrong('is read-only, and the kernel may write to it; give it a copy, as np.array(...) makes one')
+        raise wrong('is read-only, but the kernel may write to it; pass a copy, np.array(...)')
     where = str(getattr(x, 'device', 'cpu')).split(':')[0]
     if where != device:
-        raise wrong(f'is on {where}, and the kernel runs on {device}; move it with .to({device!r})')
+        raise wrong(f'is on {where}, but the kernel runs on {device}; move it with .to({device!r})')
     if not isinstance(x, np.ndarray) and (view := _lazy_view(x)):
         raise wrong(view)
     contiguous = x.is_contiguous() if hasattr(x, 'is_contiguous') else x.flags.c_contiguous
     if not contiguous:
         if str(getattr(x, 'layout', 'torch.strided')) != 'torch.strided':
-            raise wrong('is sparse: its numbers do not lie in rows; give its .to_dense()')
+            raise wrong('is sparse, not strided; pass its .to_dense()')
         why = 'is not contiguous: the kernel would read its memory in another order'
         if _is_expanded(x):
             why = 'is expanded (stride 0), so not contiguous: in memory several of its elements are one'
-        raise wrong(f'{why}; make a copy {_mend(x, None, const)}')
+        raise wrong(f'{why}; make a copy {_fix(x, None, const)}')
 
 
 def _lazy_view(x):

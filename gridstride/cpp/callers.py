@@ -385,18 +385,18 @@ def _is_conditional(c, a, b):
 
 
 _CONSTEXPR = (
-    '{what} alone is no function of the GPU: write `__host__ __device__` in front of it, '
+    '{what} alone is not a device function: write `__host__ __device__` before it, '
     'or compile with --expt-relaxed-constexpr'
 )
 
 
 _VARIABLE = (
-    '{what} is a variable of the host, and this runs on the GPU: write `__device__` in front of it, or `__constant__` '
-    'if kernels only read it, or give its value to the kernel'
+    '{what} is a host variable, but this code runs on the GPU: write `__device__` before it, or `__constant__` '
+    'if kernels only read it, or pass its value to the kernel'
 )
 _LENGTH = (
-    '{what} has a size that is known only when the program runs, and an array of a thread has one that the compiler '
-    'knows: write a constant, or take shared memory, `extern __shared__`'
+    '{what} has a size that is known only at run time, but the size of a local array must be a compile-time '
+    'constant: write a constant, or use shared memory, `extern __shared__`'
 )
 
 

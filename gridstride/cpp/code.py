@@ -198,7 +198,7 @@ class Code:
         what = f'this {self[o]!r} is not closed before the {self[i]!r} of line {self.line(i)}'
         comment = self.src[self.start(o) :].partition('\n')[0].partition('//')[2]
         if comment.count(')') > comment.count('('):
-            what += '; `//` begins a comment, and `/` divides whole numbers without a rest'
+            what += '; `//` begins a comment, and `/` of integers truncates'
         return self.error(WrongSource, what, o)
 
     # `<` and `>` are brackets only sometimes. One walk finds the mates of all that it passes, and each token of a list

@@ -146,8 +146,8 @@ _HINTS = (
     (
         r'__shared__',
         r"call to 'shared\b|constant value|variable.length",
-        'A shared array has a size that the compiler knows: a number, a `constexpr`, an argument of a template.\n'
-        '  For one that only the launch knows, write `extern __shared__ float s[];`, and give its bytes in the launch.',
+        'The size of a shared array must be a compile-time constant: a number, a `constexpr`, a template argument.\n'
+        '  For a size that the launch chooses, write `extern __shared__ float s[];`, and pass its bytes in the launch.',
     ),
     (
         r'__shared__',
@@ -158,7 +158,7 @@ _HINTS = (
     (
         r'\]\s*\[',
         r'for array subscript|subscripted value is not|pointer-to-object type',
-        'A pointer takes one index: `x[r*w + c]` is row r, column c, of rows of w numbers.',
+        'A pointer takes one index: `x[r*w + c]` is row r, column c, of rows of w elements.',
     ),
     (
         r'\*\*',
@@ -168,81 +168,82 @@ _HINTS = (
     (
         r'\b(if|for|while)\s+[^(\s]',
         r"expected (a )?['\"]\(",
-        'C puts what stands behind `if`, `for` and `while` in parentheses, and their lines in braces: '
+        'In C the condition of `if`, `for` and `while` is in parentheses, and the body in braces: '
         '`if (i < n) { ... }`.',
     ),
     (
         r'\b(CHECK_\w+|TORCH_CHECK|cdiv)\b',
         _UNKNOWN + r'.*[\'"](CHECK_\w+|TORCH_CHECK|cdiv)[\'"]',
-        "The source's beginning defines it: `cuda_begin + r'''...'''`.",
+        "`cuda_begin` defines it: start the source with it, `cuda_begin + r'''...'''`.",
     ),
     (
         r'<<<',
         _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n.*\b\1\s*<',
-        'C knows a name from its line on: put the kernel above the function that launches it.',
+        'C knows a name only after its declaration: put the kernel above the function that launches it.',
     ),
     (
         r'\]\s*\(',
         r"operator\[\]' \(operand types are 'void|subscript of pointer to function",
-        'In C a launch is spelled `kernel<<<blocks, threads>>>(...)`; the square brackets are those of Python.',
+        'In C a launch is written `kernel<<<blocks, threads>>>(...)`; square brackets are for Python.',
     ),
     (
         r'<<<',
         r'no matching function for call to|no instance of function template',
-        'Is it a template? Then its arguments in angle brackets are numbers that the compiler knows: '
+        'Is it a template? Then its arguments in angle brackets must be compile-time constants: '
         '`kernel<16><<<blocks, threads>>>(...)`.',
     ),
     (
         r'#\s*include',
         r'No such file|file not found|cannot open source',
-        'A header of your own is looked for where Python runs, and beside a program; '
-        '`python -m gridstride.cpp -I FOLDER program.cu` names more folders.',
+        'Your own headers are searched in the current directory, and in that of a program; '
+        '`python -m gridstride.cpp -I FOLDER program.cu` adds a directory.',
     ),
     (
         r'\b(__)?half2?\b',
         r"unknown type name ['\"](__)?half|['\"](__)?half2?['\"].*(not declared|undefined)",
-        'A line above says what it is: `#include <cuda_fp16.h>`.',
+        'Include its header: `#include <cuda_fp16.h>`.',
     ),
     (
         r'\b(__)?nv_bfloat162?\b',
         r"unknown type name ['\"](__)?nv_bf|['\"](__)?nv_bfloat162?['\"].*(not declared|undefined)",
-        'A line above says what it is: `#include <cuda_bf16.h>`.',
+        'Include its header: `#include <cuda_bf16.h>`.',
     ),
     (
         r'__global__',
         r'with no type|explicit type is missing|type specifier|must have a (return )?type|requires a type',
-        'A kernel begins with `__global__ void`.',
+        'Declare a kernel as `__global__ void`.',
     ),
     (
         r'',
         r'jump to (label|case label)|cannot jump from',
-        'A jump passes by no declaration with a value, nor on the emulator by a shared one: put that above it, or in '
-        'braces.',
+        'A jump must not bypass a declaration with an initializer, nor, on the emulator, a shared one: move the '
+        'declaration above the jump, or into braces.',
     ),
     (
         r'',
         r'local variable (with automatic storage|.*declared in enclosing function)',
-        'A type in a function sees none of its variables, and on the emulator no shared ones: give it a pointer.',
+        'A local type cannot use the variables of its function, and on the emulator no shared ones: pass it a pointer.',
     ),
     (
         r'<<.*>>',
         r"operator<<|invalid operands to binary expression|no operator \"<<\"",
-        'A launch is spelled with three of them: `kernel<<<blocks, threads>>>(...)`.',
+        'A launch is written with three angle brackets: `kernel<<<blocks, threads>>>(...)`.',
     ),
     (
         r'\breturn\b',
         r"return-statement with a value|should not return a value|return value type does not match",
-        'What is `void` returns nothing: a kernel writes to an array, `out[i] = ...`.',
+        'A `void` function returns nothing: a kernel writes its result to an array, `out[i] = ...`.',
     ),
     (
         r'=',
         r'read-only|const-qualified|modifiable lvalue',
-        '`const` is for what is only read: what a kernel writes is `float *out`. A lambda only reads what it copies.',
+        '`const` data is read-only: declare what a kernel writes as `float *out`. A lambda cannot write what it '
+        'captures by copy.',
     ),
     (
         r'^(?!.*\]\s*\[)',
         r'\[(float|double)\]|subscript is not an integer|must have integral',
-        'A place is a whole number: `int i = ...`.',
+        'An index must be an integer: `int i = ...`.',
     ),
     (
         r'^(?!.*\]\s*\[)',
@@ -252,16 +253,20 @@ _HINTS = (
     (
         r'\w\s*\[[^\[\]]*\w\s*,\s*\w[^\[\]]*\]',
         r"\w \[\d+\]'|array type|modifiable lvalue",
-        'C has a pair of brackets for each index: `s[tr][tc]`.',
+        'C needs a pair of brackets per index: `s[tr][tc]`.',
     ),
     (r'', r"expected ',' or ';' before '(\w+)'.*\n\s*\1\b", 'The statement above it lacks its `;`.'),
-    (r'=', _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=', 'A name begins with its type: `int i = ...`, `float o = 0;`.'),
+    (
+        r'=',
+        _UNKNOWN + r'.*[\'"](\w+)[\'"].*\n\s*\1\s*=',
+        'Declare a variable with its type: `int i = ...`, `float o = 0;`.',
+    ),
     (
         r'\b__sync\w+\s*;',
         r'no effect|unused',
         'Write its parentheses, `__syncthreads();`: without them it does nothing.',
     ),
-    (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "A kernel takes a tensor's address: `x.data_ptr<float>()`."),
+    (r'\(', r"::Tensor['\"] to ['\"](const )?\w+ ?\*", "Pass a tensor's address to a kernel: `x.data_ptr<float>()`."),
 )
 
 

@@ -39,7 +39,7 @@ def options(
     "How emulated kernels run inside of the `with` block; the first three are those of `sim.options`"
     check_whole_number(threads=threads)
     if seconds is not None and not (isinstance(seconds, (int, float)) and seconds > 0):
-        raise ValueError(f'seconds is {seconds!r}; it is a number above 0')
+        raise ValueError(f'seconds is {seconds!r}; it must be a positive number')
     memory = parse_bytes(memory)
     with options_of_all(checks, order, seed), change(limits, threads=threads, seconds=seconds, memory=memory):
         yield
@@ -51,7 +51,8 @@ def parse_bytes(size):
         return None
     m = re.fullmatch(r'(\d+(?:\.\d+)?)\s*([KMG]?)(?:i?B)?', str(size).strip(), re.I)
     if not m or not (n := int(float(m[1]) * 1024 ** ' KMG'.index(m[2].upper() or ' '))):
-        raise ValueError(f"the device's memory is {size!r}; it is a number of bytes above 0, or a text such as '512M'")
+        what = "it must be a positive number of bytes, or a string such as '512M'"
+        raise ValueError(f"the device's memory is {size!r}; {what}")
     return n
 
 

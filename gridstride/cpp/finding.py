@@ -169,7 +169,7 @@ class Found:
         """Of two accesses between the same barriers name that one last which comes last in the program.
 
         The emulator runs one thread up to a barrier, then the next; which of the two came first there says
-        nothing. Lines after the last barrier come before those in front of it, which are the next iteration of a
+        nothing. Lines after the last barrier precede those before it, which are the next iteration of a
         loop, or the next call of a function. The other's line is quoted; `line_of`: the text of a line."""
         barrier, other = self.kind == 'racecheck' and self.fields.pop('barrier', 0), self.other
         if not other or self.file and self.other_file not in ('', self.file):

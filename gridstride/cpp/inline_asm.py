@@ -59,7 +59,7 @@ def _text(e, ids):
         elif c[j] in e.literals:
             parts.append(e.literals[c[j]])
         elif c[j] != '#':
-            what = f'the emulator reads the text of an asm statement where it stands; {c[j]!r} is no string literal'
+            what = f'the emulator reads the text of an asm statement where it stands; {c[j]!r} is not a string literal'
             raise c.error(NotEmulated, what, j)
     return ''.join(parts)
 
@@ -81,7 +81,7 @@ def _bind(n, constraint, expression, output):
     kind = constraint.strip('=+&')
     constant, marked = kind in ('n', 'i'), constraint[:1] in ('=', '+')
     if kind not in ('r', 'l', 'f', 'd', 'h', 'n', 'i') or output != marked or (output and constant):
-        raise UnknownPTX(f'the emulator has no operands {constraint!r} of asm')
+        raise UnknownPTX(f'the emulator does not support operands {constraint!r} of asm')
     if constant:
         return f'constexpr auto gs_{n} = {expression};', ''
     read = f"::gridstride::ptx::in<'{kind}'>"

@@ -85,7 +85,7 @@ def with_number(config):
 # What the compiled launcher does not know, such as a struct of ctypes, or what no kernel can be given, goes on to
 # `Kernel.checked`. So does what the driver refuses: there it is asked again, and finds words.
 class Launches(dict):
-    "Compiled launches of a kernel on a GPU, by what stands in the brackets: whole numbers, or tuples of them"
+    "Compiled launches of a kernel on a GPU, by what stands in the brackets: integers, or tuples of them"
 
     def __init__(self, kernel, module, parameters, wishes):
         self.kernel, self.module, self.parameters, self.wishes = kernel, module, parameters, wishes
@@ -118,7 +118,7 @@ class Kernels(dict):
 
     def __missing__(self, k):
         first = next(iter(self))
-        raise KeyError(f'{k!r} is no kernel; there are {", ".join(self)}, launched as in .{first}[grid, block](...)')
+        raise KeyError(f'{k!r} is not a kernel; there are {", ".join(self)}, launched as in .{first}[grid, block](...)')
 
 
 def _begin(src):
@@ -329,7 +329,7 @@ def _launcher(kernel, name, params, src):
         values = [_value(x, *t) for x, t in zip(args, types)]
         for i, n in structs.items():
             if ctypes.sizeof(values[i]) != n:
-                what = f'has {n} bytes, and {ctypes.sizeof(values[i])} were given'
+                what = f'has {n} bytes, but {ctypes.sizeof(values[i])} were given'
                 raise argument_error(name, i, spell_param(params[i]), what)
         places = (ctypes.c_void_p * len(values))(*map(ctypes.addressof, values))
         with show_prints(prints):

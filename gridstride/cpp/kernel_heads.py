@@ -3,12 +3,12 @@
 from .code import Code
 from .tokens import WrongSource
 
-_ALONE = '{name} is a kernel, which is for the GPU alone, launched from outside: take `{word}` away from `__global__`'
-_MEMBER = 'a kernel is no member of a class: write it outside of {owner}, and give it what it needs'
-_ELLIPSIS = '{name} is a kernel, which takes a number of arguments that is known: no `...`'
-_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: {param} by value, without `&&`'
-_LIST = '{name} is a kernel, which cannot take a std::initializer_list: give it an array'
-_CONSTANT = '{name} would be a `__constant__` variable of a function: declare it outside of functions'
+_ALONE = '{name} is a kernel, which runs only on the GPU: remove `{word}` next to `__global__`'
+_MEMBER = 'a kernel cannot be a member of a class: define it outside {owner}, and pass it what it needs'
+_ELLIPSIS = '{name} is a kernel, which cannot be variadic: remove `...`'
+_RVALUE = '{name} is a kernel, whose arguments are copied to the GPU: take {param} by value, without `&&`'
+_LIST = '{name} is a kernel, which cannot take a std::initializer_list: pass it an array'
+_CONSTANT = '{name} is a `__constant__` variable in a function: declare it at file scope'
 
 
 def refuse_wrong_heads(

@@ -86,7 +86,7 @@ def _count_numbers(c, i, close):
     while j < close:
         n, j = n + 1, min(c.until(j, (',',)), close) + 1
     if n == 1 and not (c[i + 1].isupper() and close == i + 2):  # a macro may be several
-        what = 'this launch says how many blocks, and not of how many threads: `<<<blocks, threads>>>`'
+        what = 'this launch gives the number of blocks, but not of threads: `<<<blocks, threads>>>`'
         raise c.error(WrongSource, what, i)
     if n > 4:
         what = 'a launch takes blocks, threads, bytes of shared memory and a stream'
@@ -107,9 +107,7 @@ def _refuse_host_lambdas(c, i, args):
         for a, b in args:
             o = a if c[a] == '[' else _lambda_called(c, a, i) if b == a + 1 else None
             if o is not None and c[c.mate[o] + 1] in ('(', '{'):
-                what = (
-                    'this lambda is one of the host, and the kernel runs on the GPU: write `__device__` behind its `]`'
-                )
+                what = 'this is a host lambda, but the kernel runs on the GPU: write `__device__` after its `]`'
                 raise c.error(WrongSource, what, o)
 
 

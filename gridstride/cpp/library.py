@@ -52,13 +52,13 @@ _CONSTEXPR = set(
     'min min_element minmax next numeric_limits prev size tie'.split()
 )
 _CONSTEXPR_TYPES = {'bitset', 'complex', 'optional', 'pair', 'reverse_iterator', 'string_view', 'tuple', 'variant'}
-_NONE = 'std::{name} is of the host, and this runs on the GPU, which has no such thing{instead}'
+_NONE = 'std::{name} is host-only, but this code runs on the GPU{instead}'
 _NONE_OF_C = '{name} is a __host__ function, which device code cannot call{instead}'
 _BY_BOTH = (
     '{name} is a __host__ function, and a GPU that runs this __host__ __device__ function cannot call it{instead}'
 )
 _ONLY_CONSTEXPR = (
-    'std::{name} is constexpr, which alone is no function of the GPU{instead}; nvcc takes it with '
+    'std::{name} is constexpr, which alone is not a device function{instead}; nvcc takes it with '
     '--expt-relaxed-constexpr'
 )
 _INSTEAD = {
@@ -257,7 +257,7 @@ class OwnNames:
 
 
 def _is_own(c, name):
-    "Is the name declared, or used as what is no function?"
+    "Is the name declared, or used as what is not a function?"
     return any(_declares(c, i) or not (c[i + 1] == '(' or _may_be_of_c(c, i)) for i in c.find(name) if c.is_word(i))
 
 

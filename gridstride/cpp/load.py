@@ -194,7 +194,7 @@ def _choose(every, funcs):
         return [f for f in known if f.name in names]
     found = [f for f in known if f.name != 'main' and not f.template and not f.words & {'inline', 'static'}]
     if not found:
-        what = 'this source has no function that Python could call, only kernels or less'
+        what = 'this source has no host function that Python could call'
         raise WrongSource(f'{what}. Write a host function that launches the kernel, or give the source to cuda_kernel')
     return found
 

@@ -72,7 +72,7 @@ def _wgmma(n, type, *o, sparse=()):
     a, rest = (rest[:4], rest[4:]) if registers else ((), rest)
     if registers:
         rest = ('0', *rest[:4], *(('0', *rest[4:]) if turns else ()))
-    place = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # of whole numbers
+    place = 'reinterpret_cast<float *>({})' if type == 's8' else '{}'  # of integers
     to, now = (', '.join(place.format(f'&{x}') for x in o) for o in ([x.replace('gs_', 'gs_out_') for x in d], d))
     arrays = f'float *const gs_to[] = {{{to}}}, *const gs_now[] = {{{now}}};'
     arrays += f" const uint32_t gs_a[] = {{{', '.join(a) or '0'}}};"
@@ -259,7 +259,7 @@ KNOWN = (
 
 
 def _refuse(what, why):
-    raise UnknownPTX(f'the emulator has no {what} in inline PTX: {why}')
+    raise UnknownPTX(f'the emulator does not support {what} in inline PTX: {why}')
 
 
 # Which shared memory, and hints to the caches, make no difference here; nor does what lets the next launch
@@ -275,8 +275,8 @@ def _call(name, operands):
         try:
             return made(*m.groups(), *operands)
         except TypeError:
-            _refuse(f'{name} with {len(operands)} operands', f'it knows {KNOWN}')
-    _refuse(f'instruction {name}', f'it knows {KNOWN}')
+            _refuse(f'{name} with {len(operands)} operands', f'it supports {KNOWN}')
+    _refuse(f'instruction {name}', f'it supports {KNOWN}')
 
 
 # Special registers are asked for with two `%`, since one `%` begins the number of an operand.
@@ -362,10 +362,8 @@ def _constant(text):
         return text
     if re.fullmatch(r'-?\d+\.\d*', text):
         return text + 'f'
-    known = (
-        'registers that the text declares, whole numbers, and %%laneid, %%lanemask_lt, %%smid, %%tid.x and their kin'
-    )
-    _refuse(f'operand {text!r}', f'it knows %0, %1, ..., {known}')
+    known = 'registers that the text declares, integers, and %%laneid, %%lanemask_lt, %%smid, %%tid.x and the like'
+    _refuse(f'operand {text!r}', f'it supports %0, %1, ..., {known}')
 
 
 def _register(name):

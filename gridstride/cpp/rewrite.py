@@ -61,7 +61,9 @@ def lacks(header: str) -> str:  # what to do instead; '' if it is none of CUDA's
 def _refuse_headers(src):
     for t, (_, header) in includes(directives(src)):
         if instead := lacks(header):
-            raise error_at(NotEmulated, f'the emulator has no {header}: {instead}, or run on a GPU', src, t.start)
+            raise error_at(
+                NotEmulated, f'the emulator does not support {header}: {instead}, or run on a GPU', src, t.start
+            )
 
 
 def _rewrite_inlining(e):
@@ -90,7 +92,7 @@ def _rewrite_heads(e):
             continue
         in_clusters = c[i] == '__cluster_dims__'
         if in_clusters and any('static thread_local' in text for *_, text in e.made):
-            what = 'beside a kernel in clusters the emulator has no __shared__ variables of file scope'
+            what = 'the emulator does not support __shared__ variables of file scope next to a kernel in clusters'
             raise c.error(NotEmulated, f'{what}: declare them in the function that uses them', i)
         body = next((j for j in range(c.mate[i + 1], len(c)) if c[j] in ('{', ';')), None)
         if body and c[body] == '{':

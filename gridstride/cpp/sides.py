@@ -18,7 +18,7 @@ def refuse_wrong_sides(
     c: Code,
     functions: list,  # of `Function`: those that it has
 ):
-    """`WrongSource` for a launch of what is no kernel, for a call of what is for the other side only, also where a
+    """`WrongSource` for a launch of what is not a kernel, for a call of what is for the other side only, also where a
     template of the device is given it to call, and for exceptions"""
     sides = {}
     for f in functions:
@@ -45,8 +45,8 @@ def refuse_wrong_sides(
     _refuse_arguments(c, functions, {k for k, v in names.items() if v == 'host'})
 
 
-HOST = '{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it'
-_DEVICE = '{name} is a function of the GPU, which the host cannot call: write `__host__ __device__` in front of it'
+HOST = '{what} is a host function, but this code runs on the GPU: write `__device__` before it'
+_DEVICE = '{name} is a device function, which host code cannot call: write `__host__ __device__` before it'
 
 
 def _joined(scope, name):
@@ -54,7 +54,7 @@ def _joined(scope, name):
 
 
 def _qualified(c, i):
-    "The name at token `i` with the namespaces in front of it"
+    "The name at token `i` with the namespaces before it"
     name = c[i]
     while c[i - 1] == '::' and c.is_word(i - 2):
         i -= 2
@@ -63,8 +63,8 @@ def _qualified(c, i):
 
 
 _NO_GPU_HAS = {
-    'dynamic_cast': 'nothing tells there of which class an object is; keep that in a member',
-    'typeid': 'nothing tells there of which class an object is; keep that in a member',
+    'dynamic_cast': 'the class of an object is not known there at run time; keep it in a member',
+    'typeid': 'the class of an object is not known there at run time; keep it in a member',
     'thread_local': "a kernel's variables are each thread's own",
 }
 
@@ -75,15 +75,15 @@ _EXCEPTIONS = frozenset(('throw', 'try', *_NO_GPU_HAS))
 def _refuse_exceptions(c, body):
     for i in c.find_any_between(_EXCEPTIONS, body.start, body.stop):
         if c[i] in ('throw', 'try') and c.is_word(i) and (c[i + 1], c[i + 2]) != ('(', ')'):
-            raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return a value that tells', i)
+            raise c.error(WrongSource, f'device code has no exceptions, so no `{c[i]}`: return an error value', i)
         if c[i] in _NO_GPU_HAS and c.is_word(i):
             raise c.error(WrongSource, f'device code has no `{c[i]}`: {_NO_GPU_HAS[c[i]]}', i)
 
 
-_ARRAYS = 'it has arrays, whose size is known when it is compiled, and those that it is given'
+_ARRAYS = 'use an array whose size is a compile-time constant, or one that is passed to it'
 _STREAMS = 'cout', 'cerr', 'clog', 'cin'
 _LIBRARY = {  # of C++, for the host alone -> what a kernel has instead
-    **dict.fromkeys(_STREAMS, 'it writes by printf'),
+    **dict.fromkeys(_STREAMS, 'use printf'),
     **dict.fromkeys(('string', 'vector', 'map', 'set', 'deque', 'list', 'unordered_map', 'unordered_set'), _ARRAYS),
 }
 
@@ -98,7 +98,7 @@ def _refuse_host_library(c, body, used):
         if c.is_word(i) and named:
             end = c.angle(i + 1) if c[i + 1] == '<' else i if c[i] == 'string' else None
             if c[i] in _STREAMS and c[i + 1] in ('<<', '>>') or end is not None and c.is_word(end + 1):
-                raise c.error(WrongSource, f'std::{c[i]} is of the host, and a GPU has none: {_LIBRARY[c[i]]}', i)
+                raise c.error(WrongSource, f'std::{c[i]} is host-only: {_LIBRARY[c[i]]}', i)
 
 
 def _side(f):
@@ -115,7 +115,7 @@ def _side(f):
 def _refuse_launches(c, names):
     for i in c.find('<<<'):
         if names.get(c[i - 1]) in ('host', 'device') and c[i - 2] not in ('::', '.', '->'):
-            what = f'{c[i - 1]} is no kernel, so it cannot be launched: write `__global__` in front of it'
+            what = f'{c[i - 1]} is not a kernel, so it cannot be launched: write `__global__` before it'
             raise c.error(WrongSource, what, i - 1)
 
 

@@ -212,7 +212,7 @@ def _(fn, rng, n, order, scale=1):
     x, out = x.astype(np.float32), np.full(cdiv(n, 64), np.nan, np.float32)
     given = x.copy()
     if not hasattr(fn, 'py_func'):
-        raise AssertionError('the function is no kernel: it needs @cuda.jit above it, between @exercise and def')
+        raise AssertionError('the function is not a kernel: it needs @cuda.jit above it, between @exercise and def')
     with options(order=order, seed=int(rng.integers(1000))):
         fn[cdiv(n, 64), 64](x, out)
     if len(changed := np.flatnonzero(x != given)):

@@ -35,7 +35,7 @@ def simulated(fn):
     if isinstance(fn, Kernel):
         return fn
     if not hasattr(fn, 'py_func'):
-        raise AssertionError('the function is no kernel: it needs @cuda.jit above it, between @exercise and def')
+        raise AssertionError('the function is not a kernel: it needs @cuda.jit above it, between @exercise and def')
     f = fn.py_func
 
     def swap(v):

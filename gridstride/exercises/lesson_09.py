@@ -169,7 +169,7 @@ def _(fn, rng, registers, each, arch):
         return (
             f'{occupancy(registers, each * b, b, arch).share:.0%}'
             if b in range(32, 1025, 32)
-            else 'no multiple of 32 up to 1024'
+            else 'not a multiple of 32 up to 1024'
         )
 
     if not isinstance(got, (int, np.integer)) or isinstance(got, bool):

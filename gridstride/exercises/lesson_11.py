@@ -126,7 +126,7 @@ def _(fn, rng, k, n, size, gbs, tflops):
 
 
 def traced(kernel, grid, block, *args):
-    "What the simulator recorded of a launch; `AssertionError` for what is no kernel"
+    "What the simulator recorded of a launch; `AssertionError` for what is not a kernel"
     if not isinstance(kernel, sim.cuda.Kernel):
         raise AssertionError(f'return the kernel, made with @cuda.jit; got {type(kernel).__name__}')
     with sim.trace(keep=10**7) as t:

@@ -92,7 +92,7 @@ def _(fn, rng, how):
     y, x = np.mgrid[:32, :32]
     place = np.array([[fn(int(a), int(b)) for a, b in zip(*o)] for o in zip(y, x)])
     if place.ndim != 2 or not np.issubdtype(place.dtype, np.integer):
-        raise AssertionError(f'it must return a whole number, and for row 0 and number 0 it returns {fn(0, 0)!r}')
+        raise AssertionError(f'it must return an integer, and for row 0 and number 0 it returns {fn(0, 0)!r}')
     if how == 'every place once' and not np.array_equal(np.unique(place), np.arange(1024)):
         raise AssertionError(
             f'the 1024 numbers must get the places 0 to 1023, each once; there are {len(np.unique(place))} '

@@ -122,14 +122,14 @@ def _hides(each, **case):
         'numbers of 2 bytes.',
         'You want the smallest whole `each` with `a*each**2 >= latency + b*each`. A quadratic has two roots; one is '
         'negative.',
-        '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Beware of a root that is a whole number but for rounding: '
+        '`(b + sqrt(b*b + 4*a*latency))/(2*a)`, rounded up. Beware of a root that is an integer but for rounding: '
         'look at the neighbours.',
     ],
 )
 def _(fn, rng, **case):
     got = fn(**case)
     if not isinstance(got, (int, np.integer)) or got < 1:
-        raise AssertionError(f'a whole number from 1 on is to be returned; got {got!r}')
+        raise AssertionError(f'an integer from 1 on is to be returned; got {got!r}')
     step, message = (f'{t * 1e6:.6g} us' for t in _times(got, **case))
     if not _hides(got, **case):
         raise AssertionError(f'with {got} rows the step takes {step}, and its message longer: {message}')

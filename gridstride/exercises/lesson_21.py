@@ -78,7 +78,7 @@ def _(fn, rng, how, first=0):
     def place(r, c):
         p = fn(r, c)
         if not isinstance(p, (int, np.integer)):
-            raise AssertionError(f'a place is a whole number; got {p!r} for row {r}, column {c}')
+            raise AssertionError(f'a place is an integer; got {p!r} for row {r}, column {c}')
         return int(p)
 
     for r in range(first, first + 8) if how == 'banks' else range(64):

@@ -121,7 +121,7 @@ def descriptor(at, lead, stride, swizzle) -> int:
 def _(fn, rng, at, lead, stride, swizzle):
     got, want = fn(at, lead, stride, swizzle), descriptor(at, lead, stride, swizzle)
     if not isinstance(got, int):
-        raise AssertionError(f'a whole number is to be returned; got {got!r}')
+        raise AssertionError(f'an integer is to be returned; got {got!r}')
     for name, value in fields(want).items():
         over = ' (does the address run over into it?)' if name == 'lead' and at >> 18 else ''
         if name != 'swizzle' and value and fields(got)[name] == value * 16:

@@ -8,15 +8,15 @@ __all__ = ['number', 'whole']
 
 
 def number(got):
-    "One of Python's numbers, also where it was NumPy's or torch's; None if it is no number"
+    "One of Python's numbers, also where it was NumPy's or torch's; None if it is not a number"
     if hasattr(got, 'item') and np.ndim(got) == 0:
         got = got.item()
     return got if isinstance(got, Real) and not isinstance(got, bool) else None
 
 
 def whole(got) -> int:
-    "A whole number, also as a float, as NumPy's `ceil` has it; `AssertionError` for anything else"
+    "An integer, also as a float, as NumPy's `ceil` has it; `AssertionError` for anything else"
     n = number(got)
     if n is None or n % 1 != 0:
-        raise AssertionError(f'a whole number is wanted; got {got!r}')
+        raise AssertionError(f'an integer is wanted; got {got!r}')
     return int(n)

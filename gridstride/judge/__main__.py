@@ -24,7 +24,7 @@ _TASK = 'what it should compute, where its first line #!POPCORN leaderboard NAME
 def _seconds(text):
     "A number of seconds above 0"
     if not 0 < (seconds := float(text)) < 1e6:
-        raise argparse.ArgumentTypeError(f'{text} is no number of seconds above 0')
+        raise argparse.ArgumentTypeError(f'{text} is not a number of seconds above 0')
     return seconds
 
 

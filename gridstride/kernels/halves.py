@@ -97,7 +97,7 @@ def why_not(cut, layout):  # None if there is one
     if size > 8:
         return 'a cluster has at most eight blocks'
     if not cut.turned and stored(cut) % 16 or cut.BN // (1 + cut.beside) % 8:
-        return 'its columns are no multiple of those that leave together'
+        return 'its columns are not multiples of those that leave together'
     if not first and cut.BM // cut.CN > 256 or not down and rows(cut, layout) // cut.CM > 256:
         return 'a box of TMA has at most 256 rows'
     if cut.beside and down and cut.BN // 2 % box(cut):

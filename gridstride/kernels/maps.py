@@ -27,7 +27,7 @@ _KINDS = {
     'bfloat16': (9, 2),
 }  # CUtensorMapDataType, bytes
 SWIZZLES = {0: 0, 32: 1, 64: 2, 128: 3}  # CUtensorMapSwizzle
-# CU_TENSOR_MAP_L2_PROMOTION_L2_128B: with 256 bytes, rows that are no multiples of 128 bytes were 10 to 25% slower on
+# CU_TENSOR_MAP_L2_PROMOTION_L2_128B: with 256 bytes, rows that are not multiples of 128 bytes were 10 to 25% slower on
 # an H100.
 _PROMOTION = 2
 
@@ -54,7 +54,7 @@ def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in ele
     if dtype not in _KINDS:
         return f'there are no {dtype}s in tensor maps; there are {", ".join(_KINDS)}'
     if swizzle not in SWIZZLES:
-        return f'swizzle is {swizzle}; it may be {", ".join(map(str, SWIZZLES))}'
+        return f'swizzle is {swizzle}; it must be {", ".join(map(str, SWIZZLES))}'
     size = _KINDS[dtype][1]
     if len(box) != len(shape) or not 1 <= len(shape) <= 5:
         return f'the array has {len(shape)} axes and the box {len(box)}; both have the same, 1 to 5'
@@ -71,7 +71,7 @@ def why_no_map(shape, strides, address, dtype, box, swizzle):  # strides: in ele
             f'pad the rows to {padded} elements'
         )
     if address % 16:
-        return 'it begins at an address that is no multiple of 16, as a slice may; use .clone()'
+        return 'it begins at an address that is not a multiple of 16, as a slice may; use .clone()'
     if box[-1] * size % 16:
         return f'a row of the box has {box[-1] * size} bytes, and that must be a multiple of 16'
     if swizzle and box[-1] * size > swizzle:

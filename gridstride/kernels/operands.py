@@ -32,8 +32,8 @@ def _lies_well(what, x):
         )
     if x.device.type != 'meta' and x.data_ptr() % 16:
         raise ValueError(
-            f'{what} begins at an address that is no multiple of 16, as a slice may, and the kernel loads 16 bytes at '
-            'a time; use .clone()'
+            f'{what} begins at an address that is not a multiple of 16, as a slice may, and the kernel loads 16 bytes '
+            'at a time; use .clone()'
         )
 
 

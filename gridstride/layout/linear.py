@@ -119,7 +119,7 @@ class Linear:
         "Coordinates by name; each index is a number or an array of them"
         if set(index) != set(self.bases):
             raise ValueError(
-                f"this layout takes {', '.join(self.bases)}, and {', '.join(index) or 'nothing'} was given"
+                f"this layout takes {', '.join(self.bases)}, but {', '.join(index) or 'nothing'} was given"
             )
         res = dict.fromkeys(self.out, 0)
         for name, places in self.bases.items():

@@ -57,7 +57,7 @@ def _parsed(text):
     try:
         return ast.literal_eval(shape.strip()), ast.literal_eval(stride.strip()) if colon else None
     except (ValueError, SyntaxError):
-        raise ValueError(f"{text!r} is no layout: write shape:stride, as in '(4,8):(8,1)'") from None
+        raise ValueError(f"{text!r} is not a layout: write shape:stride, as in '(4,8):(8,1)'") from None
 
 
 @dataclass(frozen=True, init=False, repr=False)
@@ -178,7 +178,7 @@ class Layout:
         res = Layout.of(*map(self.compose, other))
         i = np.arange(other.size)
         if not np.array_equal(res(i), self(other(i))):
-            raise ValueError(f'{self} after {other} is no layout: modes of the second meet inside of one of the first')
+            raise ValueError(f'{self} after {other} is not a layout: modes of the second meet inside one of the first')
         return res
 
     def complement(self, size):
@@ -187,7 +187,7 @@ class Layout:
         for d, n in sorted((d, n) for n, d in self.flat if n > 1 and d > 0):
             if d % reached:
                 raise ValueError(
-                    f'{self} has no complement: stride {d} is no multiple of {reached}, where it has come to'
+                    f'{self} has no complement: stride {d} is not a multiple of {reached}, where it has come to'
                 )
             modes.append((d // reached, reached))
             reached = n * d
@@ -215,7 +215,7 @@ class Layout:
 
     def _each(self, how, others):
         if len(others) != len(self):
-            raise ValueError(f'{self} has {len(self)} modes, and {len(others)} were given: one for each')
+            raise ValueError(f'{self} has {len(self)} modes, but {len(others)} were given: one for each')
         return Layout.of(*(getattr(mode, how)(o) for mode, o in zip(self, others)))
 
 
@@ -226,7 +226,7 @@ def _offset(c, shape, stride):
         return c * stride
     if isinstance(c, (tuple, list)):
         if len(c) != len(shape):
-            raise ValueError(f'{_written(shape)} takes {len(shape)} coordinates, and {len(c)} were given')
+            raise ValueError(f'{_written(shape)} takes {len(shape)} coordinates, but {len(c)} were given')
         return sum(map(_offset, c, shape, stride))
     res = 0
     for i, (n, d) in enumerate(zip(shape, stride)):
@@ -247,7 +247,7 @@ def _taken(layout, n, d):
     "(size, stride) of the elements 0, d, 2d, ... of `layout`, `n` of them"
     if d == 0 or n == 1:
         return [(n, 0)]
-    res, whole = [], f'every {d}th of {layout}, {n} times, is no layout'
+    res, whole = [], f'every {d}th of {layout}, {n} times, is not a layout'
     *modes, last = layout.coalesce().flat
     for size, stride in modes:
         if d % size == 0:
@@ -257,7 +257,7 @@ def _taken(layout, n, d):
             raise ValueError(f'{whole}: {d} and {size} do not divide each other')
         take = min(size // d, n)
         if n % take:
-            raise ValueError(f'{whole}: {n} is no multiple of {take}')
+            raise ValueError(f'{whole}: {n} is not a multiple of {take}')
         res.append((take, d * stride))
         n, d = n // take, 1
         if n == 1:

@@ -290,6 +290,6 @@ def pack(args, kwargs) -> bytes:
             _bytes(a)
         except Exception as e:
             what, why = f'argument {k}, a {type(a).__name__},', f'({type(e).__name__}: {e})'
-            way = 'Make it inside of a function without arguments'
+            way = 'Make it inside a function without arguments'
             raise ValueError(f'{what} cannot be carried into another process {why}. {way}') from None
     return _bytes((args, kwargs))

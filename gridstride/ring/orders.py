@@ -21,7 +21,7 @@ _ALL = slice(None)
 def check_order(order, length, ranks):
     "Raise unless the sequence can be split so"
     if not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f'ring: ranks is {ranks!r}, and it needs to be a whole number from 1 on')
+        raise ValueError(f'ring: ranks is {ranks!r}, and it must be an integer from 1 on')
     if order not in ORDERS:
         raise ValueError(f'ring: order is {order!r}, and it may be {", ".join(map(repr, ORDERS))}')
     parts = 2 * ranks if order == 'zigzag' else ranks

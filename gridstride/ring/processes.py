@@ -329,7 +329,7 @@ def launch(
     if not callable(fn):
         raise TypeError(f'launch: fn is {fn!r}, and it needs to be a function of the rank: launch(fn, ranks)')
     if not isinstance(ranks, int) or ranks < 1:
-        raise ValueError(f'launch: ranks is {ranks!r}, and it needs to be a whole number from 1 on')
+        raise ValueError(f'launch: ranks is {ranks!r}, and it must be an integer from 1 on')
     backend = backend or ('nccl' if torch.cuda.device_count() >= ranks else 'gloo')
     if backend == 'nccl' and torch.cuda.device_count() < ranks:
         raise ValueError(f"launch: {ranks} ranks need as many GPUs for 'nccl'; give backend='gloo', or fewer ranks")

@@ -19,7 +19,7 @@ def _tensor(v, name, known):
     if str(v.device) != 'cpu':
         raise NotSimulated(f'{name} is on {v.device}; the simulator takes CPU tensors', f'Give it {name}.cpu().')
     if str(v.layout) != 'torch.strided':
-        raise NotSimulated(f'{name} is sparse: its numbers do not lie in rows', f'Give the kernel {name}.to_dense().')
+        raise NotSimulated(f'{name} is sparse, not strided', f'Give the kernel {name}.to_dense().')
     v = v.detach()
     whole = v.as_strided((v.untyped_storage().nbytes() // v.element_size(),), (1,), 0)
     try:
@@ -41,11 +41,11 @@ def _argument(
     if hasattr(v, 'detach'):
         return _tensor(v, name, known)
     if isinstance(v, np.ma.MaskedArray):
-        raise wrong(f'is a masked array, and a kernel knows no masks; give {name}.filled(...), and the mask beside it')
+        raise wrong(f'is a masked array, which kernels do not support; pass {name}.filled(...), and the mask')
     if isinstance(v, np.ndarray):
         return wrap_array(v, name, known)
     if isinstance(v, np.void):
-        raise wrong('is a lone record; give an array of one, such as a[i:i+1]')
+        raise wrong('is a single record; pass an array of one, such as a[i:i+1]')
     if isinstance(v, tuple):
         found = [_argument(o, f'{name}[{i}]', known, wrong) for i, o in enumerate(v)]
         return v._make(found) if hasattr(v, '_make') else tuple(found)
@@ -53,8 +53,8 @@ def _argument(
         raise wrong(f'is {v}, which needs more than 64 bits; give a float')
     if isinstance(v, (bool, int, float, complex, np.generic)):
         return as_numba(v)
-    hint = '; torch.tensor(...) or np.array(...) makes one' if isinstance(v, list) else ''
-    raise wrong(f'takes a tensor, an array, a number or a tuple of these, and a {type(v).__name__} was given{hint}')
+    hint = '; create one with torch.tensor(...) or np.array(...)' if isinstance(v, list) else ''
+    raise wrong(f'must be a tensor, an array, a number or a tuple of these, but a {type(v).__name__} was given{hint}')
 
 
 def arguments(

@@ -51,7 +51,7 @@ def wide(v):
 
 
 def join(new, old):
-    "`new` where a branch has met the `old` value again: whole numbers of two types are of the wider one from here on"
+    "`new` where a branch has met the `old` value again: integers of two types are of the wider one from here on"
     a, b = getattr(new, 'dtype', None), getattr(old, 'dtype', None)
     if a is None or b is None or a == b or a.kind not in 'biu' or b.kind not in 'biu':
         return new
@@ -81,7 +81,7 @@ def _power(a, b):
 
 
 def _integers(op, a, b):
-    "Whole numbers as Numba computes with them: 64 bits, without a sign if both have none (in a shift: the first)"
+    "Integers as Numba computes with them: 64 bits, without a sign if both have none (in a shift: the first)"
     t = np.uint64 if kind_of(a) == 'u' and (kind_of(b) == 'u' or 'Shift' in op) else np.int64
     return tuple(v if getattr(v, 'dtype', None) == t else np.asarray(v).astype(t)[()] for v in (a, b))
 

@@ -83,7 +83,7 @@ def _atomic(name, operate, reads=True, writes=_always, takes=('val',)):
             raise _wrong_type(run, m, site, name, ary)
         off = locate(run, m, ary, idx, site)
         if isinstance(off, View):
-            raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it an index for each axis.')
+            raise run.refusal(site, m, f'an atomic on a part of {ary.name}', 'Give it one index per axis.')
         refuse_to_write(run, m, ary, off, site)
         lanes, data = run.active(m), ary.mem.data
         off = run.spread(m, off)

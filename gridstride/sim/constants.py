@@ -1,6 +1,6 @@
 """What Numba must know when it compiles a kernel: numbers of at most 64 bits, and sizes of shared and local arrays.
 
-A size is a number, a name of one outside of the kernel, a variable that was given one, or a tuple of these; neither
+A size is a number, a name of one outside the kernel, a variable that was given one, or a tuple of these; neither
 `cuda.blockDim.x` nor `x.size`. `TILE + 1` is taken, as CUDA C takes it; Numba asks for a name of the sum.
 """
 
@@ -16,7 +16,7 @@ import numpy as np
 
 from .trees import children, walk
 
-__all__ = ['SIZE', 'SIZE_MEND', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'seen_outside', 'shape_of']
+__all__ = ['SIZE', 'SIZE_HINT', 'check_constants', 'constant', 'fits', 'folded', 'outside', 'seen_outside', 'shape_of']
 __all__ += ['static_bytes']
 
 _UNARY = {ast.USub: operator.neg, ast.UAdd: operator.pos, ast.Invert: operator.invert}
@@ -35,11 +35,11 @@ _BINARY = {
 }
 
 SIZE = 'the size of this array is not known when the kernel is compiled'
-SIZE_MEND = (
-    'Use whole numbers, or names of such outside of the kernel; for a size that an argument says, '
+SIZE_HINT = (
+    'Use integers, or names of integers outside the kernel; for a size that an argument gives, '
     'cuda.shared.array(0, dtype).'
 )
-LARGE_MEND = 'Numba refuses it, too. As a float it is in range: 1e30 rather than 10**30.'
+LARGE_HINT = 'Numba refuses it, too. As a float it is in range: 1e30 rather than 10**30.'
 
 
 def outside(f):
@@ -186,7 +186,7 @@ def check_constants(
         for size in shape.elts if isinstance(shape, ast.Tuple) else [shape] if shape else ():
             told = not kernel and isinstance(size, ast.Name) and size.id in own
             if not told and getattr(size, 'attr', '') != 'ndim' and constant(size, fn, names) is None:
-                fail(node, SIZE, SIZE_MEND)
+                fail(node, SIZE, SIZE_HINT)
 
 
 _CONTAINERS = list, dict, set, range, bytearray
@@ -197,7 +197,7 @@ def _check_containers(fn, names, fail):
         v = names.get(node.id) if isinstance(node, ast.Name) else None
         for o in v if isinstance(v, tuple) else [v]:
             if isinstance(o, _CONTAINERS):
-                what = f'{node.id}, a {type(o).__name__} outside of the kernel, which Numba does not compile'
+                what = f'{node.id}, a {type(o).__name__} outside the kernel, which Numba does not compile'
                 fail(node, what, f'Use a tuple, or an array: {node.id} = np.array(...).')
 
 
@@ -206,6 +206,6 @@ def _check_numbers(node, names, fail):
     if v is None and isinstance(node, ast.Name) and _is_whole(names.get(node.id)):
         v = names[node.id]
     if v is not None and not fits(v):
-        fail(node, f'the whole number {v} needs more than 64 bits', LARGE_MEND)
+        fail(node, f'the whole number {v} needs more than 64 bits', LARGE_HINT)
     for o in children(node) if v is None else ():
         _check_numbers(o, names, fail)

@@ -1,7 +1,7 @@
 """Numba's CUDA dialect, run on the CPU: the same names as `numba.cuda`, so that a kernel does not know where it runs.
 
 What is **not** modelled, and says so: dynamic parallelism, textures, cooperative groups beyond `this_grid`,
-inline PTX, a third of libdevice's functions, strings and dates, a lone record as argument, kernels whose source
+inline PTX, a third of libdevice's functions, strings and dates, a single record as argument, kernels whose source
 cannot be read (made by `exec`), and time. Threads of a block run in step, so two of them cannot wait for each other
 in a loop (a GPU since Volta lets them); such a loop is reported, it never hangs. Blocks may wait for other blocks:
 those of a kernel that looks at flags by atomics run one by one, and each hands over where it looks in vain. As many

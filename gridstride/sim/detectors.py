@@ -85,7 +85,7 @@ class Memcheck:
         raise run.finding('memcheck', 'indices', site, m, array=v.name, dimensions=v.ndim, given=given)
 
     def type(self, run, m, v, i, site):
-        "Raise: the index `i` is no whole number"
+        "Raise: the index `i` is not an integer"
         raise run.finding('memcheck', 'index_type', site, m, array=v.name, type=i.dtype)
 
     def outside(self, run, m, v, idx, ax, site):

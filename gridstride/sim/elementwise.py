@@ -38,7 +38,7 @@ class Reduce:
 
     def __init__(self, f):
         if not callable(f):
-            raise TypeError(f'cuda.reduce takes a function of two numbers, and this is a {type(f).__name__}')
+            raise TypeError(f'cuda.reduce takes a function of two numbers, not a {type(f).__name__}')
         self.py_func, f = f, jit(device=True)(f)
 
         def fold(x, n, half):
@@ -59,10 +59,10 @@ class Reduce:
     ):
         "The result, of the type of `arr`, or None with `res`; `init` for an array without elements"
         if not hasattr(arr, 'ndim'):
-            raise TypeError(f'cuda.reduce takes an array, and this is a {type(arr).__name__}: use np.asarray(...)')
+            raise TypeError(f'cuda.reduce takes an array, not a {type(arr).__name__}: use np.asarray(...)')
         if arr.ndim != 1:
             raise TypeError(
-                f'cuda.reduce takes an array of one dimension, and this one has {arr.ndim}: use arr.ravel()'
+                f'cuda.reduce takes a one-dimensional array, not one of {arr.ndim} dimensions: use arr.ravel()'
             )
         if res is not None and not isinstance(res, DeviceArray):
             raise TypeError('cuda.reduce(..., res=): an array on the device, such as cuda.device_array(1, arr.dtype)')
@@ -138,7 +138,7 @@ def _signature(s):
         try:
             s = eval(s, dict(vars(types)))  # as Numba reads it
         except (NameError, SyntaxError) as e:
-            raise TypeError(f"vectorize: {s!r} is no signature, such as 'float32(float32, float32)': {e}") from None
+            raise TypeError(f"vectorize: {s!r} is not a signature, such as 'float32(float32, float32)': {e}") from None
     result = getattr(s, 'result', None) or getattr(s, 'return_type', None)
     if result is None:
         raise TypeError(f"vectorize(target='cuda') needs the result's type, too: 'float32(float32, float32)', not {s}")
@@ -260,7 +260,7 @@ def _axes_of(layout):
     "(names of the axes of each argument, of each result) of a layout such as '(n),()->(n)'"
     sides = layout.replace(' ', '').split('->')
     if len(sides) != 2 or any(re.sub(r'\(([A-Za-z_]\w*(,[A-Za-z_]\w*)*)?\)', '', s).strip(',') for s in sides):
-        raise TypeError(f"guvectorize: {layout!r} is no layout, such as '(n),()->(n)'")
+        raise TypeError(f"guvectorize: {layout!r} is not a layout, such as '(n),()->(n)'")
     given, made = ([tuple(filter(None, o.split(','))) for o in re.findall(r'\(([^)]*)\)', s)] for s in sides)
     unknown = {k for o in made for k in o} - {k for o in given for k in o}
     if unknown:

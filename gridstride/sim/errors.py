@@ -50,8 +50,8 @@ def _number_error(prog, values, error):
     for i, (name, v) in enumerate(zip(prog.params, values)):
         if isinstance(v, View) and re.search(rf'(?<![\w.]){name}(?!\s*[\w\[.])', line):
             shape = tuple(map(int, v.shape))
-            what = f'is an array of shape {shape}, and line {number} takes it for a number: {line}'
-            hint = 'Give the number itself: {}.item()' if v.size == 1 else 'Take one of its elements, as in {}[i].'
+            what = f'is an array of shape {shape}, but line {number} uses it as a number: {line}'
+            hint = 'Pass the number itself: {}.item()' if v.size == 1 else 'Take one of its elements, as in {}[i].'
             return argument_error(prog.name, i, name, f'{what}\n  {hint.format(name)}')
     what, hint = 'computing with an array', 'A thread computes with numbers: take the elements one by one, in a loop.'
     return NotSimulated(what, hint, kernel=prog.name, file=prog.file, line=number or None, source=line)

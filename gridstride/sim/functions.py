@@ -22,7 +22,7 @@ def print_lanes(run, m, site, *args, sep=' ', end='\n'):
 
 
 def whole(v):
-    "`v` as Numba computes with it: 64 bits, if it is a whole number"
+    "`v` as Numba computes with it: 64 bits, if it is an integer"
     return wide(v) if kind_of(v) in 'iu' else v
 
 
@@ -62,7 +62,7 @@ def _round(v, n=None):
 
 
 def _real(f):
-    "`f` of floats; whole numbers become such"
+    "`f` of floats; integers become such"
     return lambda *a: f(*(cast(np.float64, v) if kind_of(v) in 'biu' else v for v in a))
 
 

@@ -386,7 +386,7 @@ def get_current_device():
 def select_device(i):
     "The simulated device, which has number 0; `ValueError` for another number"
     if i:
-        raise ValueError(f'there is one simulated device, number 0, and no number {i}')
+        raise ValueError(f'there is only one simulated device, number 0, not {i}')
     return _device
 
 

@@ -39,13 +39,13 @@ def _run():
 
 
 class _Parts:
-    "What has three parts, x, y and z; it is no number itself"
+    "What has three parts, x, y and z; it is not a number itself"
 
     def __init__(self, name, of):
         self.name, self.of = name, of
 
     def _is_none(self, *_):
-        raise TypeError(f'cuda.{self.name} is no number: take cuda.{self.name}.x (or .y, .z)')
+        raise TypeError(f'cuda.{self.name} is not a number: take cuda.{self.name}.x (or .y, .z)')
 
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __mod__ = __rmod__ = _is_none
     __floordiv__ = __rfloordiv__ = __truediv__ = __rtruediv__ = __index__ = __bool__ = _is_none

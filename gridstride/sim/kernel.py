@@ -23,7 +23,7 @@ __all__ = ['Device', 'Kernel', 'declare_device', 'jit', 'tracing']
 def need_function(f):
     "`TypeError` unless a kernel can be made of `f`"
     if not isinstance(f, FunctionType):
-        raise TypeError(f'cuda.jit makes a kernel of a Python function, and {f!r} is none')
+        raise TypeError(f'cuda.jit makes a kernel from a Python function, not from {f!r}')
 
 
 def _comes_back(a, stream):
@@ -62,7 +62,7 @@ class Kernel(Inspected):
         raise launch_error(self.__name__, 'no_brackets')
 
     def load(self, run, m, config, site):
-        "A kernel's brackets inside of a kernel: nothing that is simulated"
+        "A kernel's brackets inside a kernel: nothing that is simulated"
         raise run.refusal(site, m, f'a launch of {self.__name__} by a kernel', 'Launch it from the host, afterwards.')
 
     def _launch(self, grid, block, dynamic, stream, /, *args, **named):

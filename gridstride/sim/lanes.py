@@ -221,7 +221,7 @@ class Range(Loop):
     def __init__(self, m, d, *args):
         super().__init__(m, d)
         if any(np.asarray(o).dtype.kind not in 'biu' for o in args):
-            raise NotSimulated('a range of a number that is not whole; use //, or int(...)')
+            raise NotSimulated('a range of a number that is not an integer; use //, or int(...)')
         self.start, self.stop, self.step = (0, args[0], 1) if len(args) == 1 else (*args, 1) if len(args) == 2 else args
 
     def __iter__(self):

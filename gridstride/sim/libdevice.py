@@ -67,7 +67,7 @@ def _bits(of, to):
 
 
 def _whole(f, dtype):
-    "`f` of whole numbers of one type"
+    "`f` of integers of one type"
     return lambda *values: f(*(np.asarray(v).astype(dtype)[()] for v in values))
 
 

@@ -69,7 +69,7 @@ class View:
         raise AttributeError(f'an array in a kernel has no {k!r}: work on its elements')
 
     def _is_no_number(self, *_):
-        raise TypeError("a 'View' is no number")  # `errors` finds its name, and says what to do
+        raise TypeError("a 'View' is not a number")  # `errors` finds its name, and says what to do
 
     __eq__ = __ne__ = __bool__ = _is_no_number
     __hash__ = object.__hash__
@@ -128,13 +128,13 @@ def _dtype_named(name):
 
 
 def as_dtype(d):
-    "NumPy's dtype for what kernels write: np.float32, numba.float32, 'float32'; `TypeError` for what is no number"
+    "NumPy's dtype for what kernels write: np.float32, numba.float32, 'float32'; `TypeError` for what is not a number"
     try:
         dtype = np.dtype(d)
     except TypeError:
         dtype = _dtype_named(str(d))
     if dtype is None or dtype.kind == 'O':
-        raise TypeError(f'{d!r} is no type of numbers; np.float32 is one')
+        raise TypeError(f'{d!r} is not a type of numbers; np.float32 is one')
     return dtype
 
 
@@ -183,7 +183,7 @@ def wrap(
 ):
     "A `View` of the array `a`"
     if a.dtype.kind not in 'biufc' or a.dtype.char in 'gG' or not a.dtype.isnative:
-        hint = f'A kernel computes with numbers as a GPU has them: {name}.astype(np.float32), if they are such.'
+        hint = f'Convert it to a numeric type of the GPU, for example with {name}.astype(np.float32).'
         raise NotSimulated(f'{name} is an array of {a.dtype}', hint)
     base = base_of(a) if whole is None else whole
     if whole is None and base.dtype == a.dtype and (base.flags.c_contiguous or base.flags.f_contiguous):
@@ -223,7 +223,7 @@ def part_of(
 
 
 def freeze(a, name):
-    "A `View` of a copy of `a`, an array outside of the kernel: Numba makes a constant of it when it compiles"
+    "A `View` of a copy of `a`, an array outside the kernel: Numba makes a constant of it when it compiles"
     a = a.copy()
     a.flags.writeable = False
     view = wrap(a, name, {})
@@ -319,7 +319,7 @@ def _read(run, m, v, off, site):
 # A tuple whose index differs from thread to thread: Numba takes one whose elements are of one type.
 def _of_tuple(run, m, v, i, site):
     if i.dtype.kind not in 'iu' or not isinstance(v, tuple):
-        raise run.refusal(site, m, 'a tuple with an index that is no integer', 'Use //, or int(...).', NotCompiled)
+        raise run.refusal(site, m, 'a tuple with an index that is not an integer', 'Use //, or int(...).', NotCompiled)
     n, i = len(v), i.astype(np.int64)
     outside = m & ((i < -n) | (i >= n))
     if outside.any():
@@ -348,14 +348,14 @@ def _gathered(run, m, v, i, site):
 
 
 def refuse_to_write(run, m, v, off, site):
-    "Raise if the array was given read-only, or lies outside of the kernel"
+    "Raise if the array was given read-only, or lies outside the kernel"
     if v.mem.frozen:
         first = off if np.ndim(off) == 0 else off[run.active(m)[0]]
         raise run.finding('memcheck', 'constant', site, m, **element_at(v, first))
     if v.name in v.mem.sealed:
         s = run.program.sites[site]
-        what = f'{run.kernel}: {v.name} is read-only, and line {s.line} writes to it: {s.source}'
-        raise WrongArgument(f'{what}\n  Give the kernel a copy: {v.name}.copy()')
+        what = f'{run.kernel}: {v.name} is read-only, but line {s.line} writes to it: {s.source}'
+        raise WrongArgument(f'{what}\n  Pass a copy: {v.name}.copy()')
 
 
 _NO_NUMBERS = {  # type -> what it is called, and what to do about it
@@ -378,7 +378,7 @@ def no_number(run, v, value, site):
 
 def as_element(run, m, v, value, site):
     """`value` for each lane, as an element of `v`; `NotSimulated` for a complex number where Numba has none,
-    `TypeError` for what is no number"""
+    `TypeError` for what is not a number"""
     given, value, dtype = value, np.asarray(value), v.dtype
     if value.dtype.kind not in 'biufc' or isinstance(given, (tuple, list)):
         raise no_number(run, v, given, site)

@@ -119,7 +119,7 @@ def _is_number(v):
 def throw(run, m, kind, values, site):
     "`raise`: the launch ends with the exception of the first lane"
     if not (isinstance(kind, type) and issubclass(kind, Exception)):
-        raise TypeError(f'a kernel raises {kind!r}, which is no exception')
+        raise TypeError(f'a kernel raises {kind!r}, which is not an exception')
     text = _text(run, m, values)
     raised = f'{kind.__name__}: {text}' if text else kind.__name__
     found = run.finding('raise', 'raised', site, m, raised=raised, exception=kind.__name__, message=text)
@@ -175,7 +175,7 @@ def call(run, m, f, args, kw, site):
 def _no_function(v):
     "The `TypeError` for a call of what is none"
     if isinstance(v, Room):
-        return TypeError(f'{v} is no function, but has some: {", ".join(f"{v}.{k}" for k in vars(v))}')
+        return TypeError(f'{v} is not a function, but has some: {", ".join(f"{v}.{k}" for k in vars(v))}')
     what = dict(View='an array', ndarray='a number', Records='an array of records').get(type(v).__name__, f'{v!r}')
     return TypeError(f'{what} is called, as if it were a function; an element is x[i], in square brackets')
 

@@ -67,7 +67,7 @@ class Records:
         "A record, whole"
         to = self.load(run, m, idx, site)
         if not isinstance(to, Record) or not isinstance(value, Record):
-            raise run.refusal(site, m, f'assigning to {self.name} what is no record; write its fields one by one')
+            raise run.refusal(site, m, f'assigning to {self.name} what is not a record; write its fields one by one')
         _copy(run, m, to, value, site)
 
 
@@ -112,7 +112,7 @@ def attribute(run, m, v, k, site):
 def store_attribute(run, m, v, k, value, site):
     "`v.k = value`"
     if not isinstance(v, Record):
-        raise run.refusal(site, m, f'assigning to .{k} of what is no record')
+        raise run.refusal(site, m, f'assigning to .{k} of what is not a record')
     v.store(run, m, k, value, site)
 
 
@@ -128,7 +128,7 @@ def wrap_array(
 
 
 def freeze_records(a, name):
-    "`Records` of a copy of `a`, records outside of the kernel: Numba makes a constant of them when it compiles"
+    "`Records` of a copy of `a`, records outside the kernel: Numba makes a constant of them when it compiles"
     a, known = a.copy(), {}
     a.flags.writeable = False
     res = wrap_array(a, name, known)

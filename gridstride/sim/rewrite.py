@@ -106,7 +106,7 @@ _REFUSED = {  # part of the language -> what it is called, and what to write ins
     ast.Set: ('a set', _ARRAY),
     ast.JoinedStr: ('an f-string', 'print takes several values: print(i, x[i]).'),
     ast.Try: ('try', 'Test with `if` what could go wrong.'),
-    ast.Global: ('global', 'Write to an array that the kernel is given.'),
+    ast.Global: ('global', 'Write to an array that is passed to the kernel.'),
     ast.Await: ('await', ''),
     ast.Yield: ('yield', _RETURNS),
     ast.YieldFrom: ('yield', _RETURNS),

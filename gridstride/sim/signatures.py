@@ -153,5 +153,5 @@ def _misfit(kernel, params, signatures, args):
         given = given._replace(layout='A')
     lies = next((s[i].layout for s in signatures if s[i] and s[i][:2] == given[:2]), 'A')
     copy = dict(A='what is declared', C='a copy, np.ascontiguousarray', F='a copy, np.asfortranarray')[lies]
-    what = f'is declared as {wanted}, and {given} was given\n  Give {copy}, or declare {given}.'
+    what = f'is declared as {wanted}, but {given} was given\n  Give {copy}, or declare {given}.'
     return argument_error(kernel, i, params[i], what)

@@ -47,7 +47,7 @@ class Vector:
 
     def _without(self, *other):
         hint = f'Compute with {_attributes(self.kind)}, and make a new one: cuda.{self.kind}(...).'
-        raise NotCompiled(f'an operation on {self.kind}, for which Numba has none', hint)
+        raise NotCompiled(f'an operation on {self.kind}, which Numba does not define', hint)
 
     __array_ufunc__ = None  # NumPy leaves operations to this class
     __add__ = __radd__ = __sub__ = __rsub__ = __mul__ = __rmul__ = __truediv__ = __rtruediv__ = _without

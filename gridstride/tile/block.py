@@ -1,6 +1,6 @@
 """Values of a kernel: blocks and scalars, their arithmetic and conversions, as compiled Triton has them.
 
-A value is NumPy's array (or NumPy's scalar) with a type of Triton. Pointers are whole numbers: of elements from the
+A value is NumPy's array (or NumPy's scalar) with a type of Triton. Pointers are integers: of elements from the
 beginning of the array that they point into (`region`), or addresses in bytes where that is not known."""
 
 from fractions import Fraction
@@ -159,7 +159,7 @@ class tensor:
 
     def __invert__(self):
         if not self.dtype.is_int():
-            raise refuse(f'~ of {self.type}: it inverts the bits of whole numbers')
+            raise refuse(f'~ of {self.type}: it inverts the bits of integers')
         return made(np.invert(self.data), self.dtype, self)
 
     def __pow__(self, other):
@@ -188,7 +188,7 @@ class tensor:
 
     def __index__(self):
         raise refuse(
-            'a number that is known only when the kernel runs stands where the compiler needs it',
+            'a value that is known only at run time is used where the compiler needs a constant',
             'Sizes of blocks and the like are tl.constexpr arguments.',
         )
 
@@ -214,7 +214,7 @@ class tensor:
             hint = (
                 'Only x[:, None] and x[None, :] add an axis; elements are in memory, or chosen by tl.where and tl.sum.'
             )
-            raise refuse(f'x[{shown}]: a block has no elements that one could take out', hint)
+            raise refuse(f'x[{shown}]: the elements of a block cannot be indexed', hint)
         if sum(o is not None for o in index) == self.data.ndim:  # the commonest, by one view
             return shaped(self, lambda a: np.asarray(a)[index])
         out = self
@@ -305,7 +305,7 @@ def block_of(x):
         return scalar(x)
     if type(x) is Forgotten:
         raise refuse(f'{x.name} is assigned {x.where}', 'Assign it in front of that, too.')
-    raise refuse(f'{_described(x)} stands where a value belongs')
+    raise refuse(f'{_described(x)} is used where a value is expected')
 
 
 def _described(x):
@@ -389,7 +389,7 @@ def _moved(a, b):
         a, b = b, a
     b = block_of(b)
     if not b.dtype.is_int():
-        raise refuse(f'a pointer is moved by {b.dtype}', 'Offsets are whole numbers.')
+        raise refuse(f'a pointer is moved by {b.dtype}', 'Offsets are integers.')
     offset = b.data if b.dtype is _I64 else b.data.astype(np.int64)
     if a.region is None:
         offset = offset * a.dtype.element_ty.size
@@ -422,7 +422,7 @@ def _divided(a, b):
 
 
 def _quotient(x, y):
-    "Whole numbers divided as C does it: towards 0"
+    "Integers divided as C does it: towards 0"
     if x.dtype.kind == 'u' or x.ndim == 0 == y.ndim and x >= 0 and y >= 0:
         return x // y
     return (x - np.fmod(x, y)) // y
@@ -439,7 +439,7 @@ def _is_divisible(x, y):
 def _floored(a, b):
     x, y, t = pair(a, b, division=True)
     if t.rank == 2:
-        raise refuse('// is for whole numbers', 'Divide with /, then tl.floor(...).')
+        raise refuse('// is for integers', 'Divide with /, then tl.floor(...).')
     _is_divisible(x, y)
     return made(_broadcasts(_quotient, x, y), t, a, b)
 
@@ -480,14 +480,14 @@ def _bits(a, b, f):
         x, y, t = pair(a, b)
     if not t.is_int():
         name = {np.bitwise_and: '&', np.bitwise_or: '|'}.get(f, '^')
-        raise refuse(f'{name} of {t}', 'It combines masks, or the bits of whole numbers.')
+        raise refuse(f'{name} of {t}', 'It combines masks, or the bits of integers.')
     return made(_broadcasts(f, x, y), t, a, b)
 
 
 def _shifted(a, b, f):
     x, y, t = pair(a, b)
     if not t.is_int():
-        raise refuse(f'a shift of {t}', 'Only whole numbers have bits to shift.')
+        raise refuse(f'a shift of {t}', 'Only integers have bits to shift.')
     bits = t.int_bitwidth
     if y.dtype.kind == 'i' and np.any(y < 0) or np.any(y >= bits):
         far = (y < 0) | (y >= bits)
@@ -556,7 +556,7 @@ def _to(x, dtype_, rounding=None, keep_bits=False):
     if rounding == 'rtz':
         return made(_towards_zero(x.data, t), t, x)
     if rounding not in (None, 'rtne'):
-        raise refuse(f"fp_downcast_rounding is {rounding!r}; it may be 'rtne' or 'rtz'")
+        raise refuse(f"fp_downcast_rounding is {rounding!r}; it must be 'rtne' or 'rtz'")
     if x.dtype.is_fp8() and t.is_int() or x.dtype.is_int() and t.is_fp8():
         raise refuse(f'{x.dtype} as {t}', 'By way of fp32: x.to(tl.float32).')
     return convert(x, t)

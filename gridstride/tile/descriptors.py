@@ -15,11 +15,11 @@ _I1, _I64 = DTYPES['int1'], DTYPES['int64']
 
 
 def _whole(values, what):
-    "Whole numbers, known now or not, as Python's"
+    "Integers, known now or not, as Python's"
     values = values if isinstance(values, (list, tuple)) else [values]
     found = [block_of(o) for o in values]
     if any(o.data.ndim or not o.dtype.is_int() for o in found):
-        raise refuse(f'{what} are whole numbers, one for each axis')
+        raise refuse(f'{what} are integers, one for each axis')
     if any(o.lacks is not None for o in found):
         warn_of_lacking('undefined_address')
     return [int(o.data) for o in found]
@@ -31,7 +31,7 @@ class _Tile:
     def __init__(self, base, shape, strides, block_shape):
         base = block_of(base)
         if not base.dtype.is_ptr() or base.data.ndim:
-            raise refuse(f'a base of {base.type}: it is a pointer to the array, an argument')
+            raise refuse(f'a base of {base.type}: it must be a pointer to the array, an argument')
         self.base, self.element = base, base.dtype.element_ty
         self.shape, self.strides = _whole(shape, 'shape'), _whole(strides, 'strides')
         block_shape = block_shape if isinstance(block_shape, (list, tuple)) else [block_shape]
@@ -39,7 +39,7 @@ class _Tile:
             raise refuse('block_shape is known only when the kernel runs', 'Its sizes are tl.constexpr arguments.')
         self.block_shape = [const(int(o)) for o in block_shape]
         if bad := [o for o in self.block_shape if o <= 0 or o & (o - 1)]:
-            raise refuse(f'block_shape {list(map(int, block_shape))}: {bad[0]} is no power of 2')
+            raise refuse(f'block_shape {list(map(int, block_shape))}: {bad[0]} is not a power of 2')
         if not len(self.shape) == len(self.strides) == len(self.block_shape):
             raise refuse('shape, strides and block_shape have different lengths')
 
@@ -77,7 +77,7 @@ class _Tile:
 
 def _paddings(t, option):
     if option not in ('', None, 'zero', 'nan'):
-        raise refuse(f"padding_option is {option!r}; it may be '', 'zero' or 'nan'")
+        raise refuse(f"padding_option is {option!r}; it must be '', 'zero' or 'nan'")
     if option == 'nan' and not t.is_floating():
         raise refuse(f"padding_option='nan' for {t}, which has no NaN")
     return None if not option else 0 if option == 'zero' else float('nan')
@@ -90,9 +90,7 @@ class BlockPointer(_Tile):
         super().__init__(base, shape, strides, block_shape)
         self.offsets, self.order = _whole(offsets, 'offsets'), order if isinstance(order, (list, tuple)) else [order]
         if len(self.offsets) != len(self.shape) or sorted(self.order) != list(range(len(self.shape))):
-            raise refuse(
-                'offsets and order have one number for each axis; order is (1, 0) for rows one behind the other'
-            )
+            raise refuse('offsets and order have one number per axis; order is (1, 0) for row-major')
 
     type = property(lambda self: f'a pointer to {block_type(self.element, self.block_shape)}')
 
@@ -136,7 +134,7 @@ class Descriptor(_Tile):
         if self.strides[-1] != 1:
             raise refuse(f'a descriptor whose last stride is {self.strides[-1]}; it is 1')
         if (n := self.block_shape[-1] * self.element.size) < 16:
-            raise refuse(f'a descriptor whose rows have {n} bytes; the copy engine takes 16 at least')
+            raise refuse(f'a descriptor whose rows have {n} bytes; the copy engine needs at least 16')
         if bad := [o for o in self.strides[:-1] if o * self.element.size % 16]:
             raise refuse(f'a descriptor with a stride of {bad[0]} elements; strides are multiples of 16 bytes')
 

@@ -141,7 +141,7 @@ def maximum(x, y, propagate_nan=PropagateNan.NONE):
 def clamp(x, min, max, propagate_nan=PropagateNan.NONE):
     "x, but at least `min` and at most `max`; floating numbers only"
     if not block_of(x).dtype.is_floating():
-        raise refuse(f'tl.clamp of {x.dtype}', 'Whole numbers: tl.minimum(tl.maximum(x, low), high).')
+        raise refuse(f'tl.clamp of {x.dtype}', 'Integers: tl.minimum(tl.maximum(x, low), high).')
     return minimum(maximum(x, min, propagate_nan), max, propagate_nan)
 
 
@@ -185,7 +185,7 @@ def _erf(x):
 
 
 def _flushed(x):
-    "fp32 numbers, those too small for its full precision as 0: so rounding to whole numbers takes them on a GPU"
+    "fp32 numbers, those too small for its full precision as 0: so rounding to integers takes them on a GPU"
     return np.where(np.abs(x) < 2.0**-126, x * 0, x)[()] if x.dtype == np.float32 else x
 
 
@@ -222,7 +222,7 @@ div_rn = fdiv
 
 
 def umulhi(x, y):
-    "The upper half of the product of two whole numbers"
+    "The upper half of the product of two integers"
     x, y = block_of(x), block_of(y)
     a, b = broadcast(x, y)
     n = x.dtype.int_bitwidth

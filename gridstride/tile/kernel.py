@@ -92,13 +92,13 @@ class Checked:
             raise self._wrong(f'{self.__name__}: {e}') from None
         warps = meta.get('num_warps', 4)
         if 'num_warps' not in self.names and warps not in (1, 2, 4, 8, 16, 32):
-            raise self._wrong(f'{self.__name__}: num_warps is {warps!r}, and it is a power of 2, 32 at most')
+            raise self._wrong(f'{self.__name__}: num_warps is {warps!r}, but must be a power of 2, at most 32')
         values = {**values, **self._chosen(values)}
         for k, p in self.signature.parameters.items():
             if k not in values and p.default is not p.empty:
                 values[k] = p.default
         if lacks := [k for k in self.names if k not in values]:
-            raise self._wrong(f'{self.__name__} is not given {", ".join(lacks)}')
+            raise self._wrong(f'{self.__name__}: missing arguments {", ".join(lacks)}')
         return {k: values[k] for k in self.names}
 
     def _chosen(self, values):
@@ -117,7 +117,7 @@ class Checked:
         "Take the first config, and say so once"
         config = configs[0]
         if clash := [o for o in config.kwargs if o in values]:
-            raise self._wrong(f'{self.__name__}: {", ".join(clash)} is given, and autotune chooses it')
+            raise self._wrong(f'{self.__name__}: {", ".join(clash)} is passed, but autotune chooses it')
         found.update(config.kwargs)
         if getattr(config, 'pre_hook', None):
             config.pre_hook({**values, **found})
@@ -178,7 +178,7 @@ def checked(
     if isinstance(kernel, Checked):
         return kernel
     if not callable(function_of(kernel)):
-        raise TypeError(f'{kernel!r} is no kernel: checked() takes a function under @triton.jit')
+        raise TypeError(f'{kernel!r} is not a kernel: checked() takes a function under @triton.jit')
     return Checked(kernel)
 
 
@@ -195,7 +195,7 @@ class _Launch:
     def _argument(self, k, v):
         if is_array(v):
             if k in self.kernel.constants:
-                raise WrongArgument(f'{k} is a tl.constexpr, and an array is given for it')
+                raise WrongArgument(f'{k} is a tl.constexpr, but an array is passed for it')
             return wrap(v, k, self.run_.regions)
         if k in self.kernel.constants or v is None or isinstance(v, str):
             return self.bound.value(v)

@@ -100,7 +100,7 @@ class range:
         bounds = [block_of(o) for o in (start, stop, 1 if step is None else step)]
         for o in bounds:
             if o.data.ndim or not o.dtype.is_int():
-                raise refuse(f'range() of {o.type}', 'Its bounds are whole numbers, and no blocks.')
+                raise refuse(f'range() of {o.type}', 'Its bounds must be integers, not blocks.')
             if o.lacks is not None:
                 warn_of_lacking('undefined_decision')
         self.type = next((o.dtype for o in bounds if o.dtype.size == 8), _I32)
@@ -160,7 +160,7 @@ def _atomic(name):
 def _ordering(sem, scope):
     for name, given, may in (('sem', sem, 'acquire release acq_rel relaxed'), ('scope', scope, 'gpu cta sys')):
         if given is not None and given not in may.split():
-            raise refuse(f"{name} is {given!r}; it may be {', '.join(may.split())}")
+            raise refuse(f"{name} is {given!r}; it must be {', '.join(may.split())}")
 
 
 atomic_add, atomic_max, atomic_min, atomic_and, atomic_or, atomic_xor, atomic_xchg = map(

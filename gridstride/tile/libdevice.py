@@ -36,12 +36,12 @@ _WHOLE = dict(int='int32', uint='uint32', ll='int64', ull='uint64')
 
 
 def _bits_of(x):
-    "Whole numbers as Python's, without their sign"
+    "Integers as Python's, without their sign"
     return [int(o) & ((1 << x.dtype.int_bitwidth) - 1) for o in np.ravel(x.data)]
 
 
 def _counted(f):
-    "A function of the bits of whole numbers"
+    "A function of the bits of integers"
 
     def g(x):
         x = block_of(x)

@@ -92,7 +92,7 @@ def _memory_of_tensor(a, name):
         raise WrongArgument(f'{name} is on {a.device}: kernels run checked on the CPU; pass {name}.cpu()')
     a = a.detach()
     if a.layout is not sys.modules['torch'].strided:
-        raise WrongArgument(f'{name} is sparse: its numbers do not lie in rows; pass {name}.to_dense()')
+        raise WrongArgument(f'{name} is sparse, not strided; pass {name}.to_dense()')
     if a.is_conj() or a.is_neg():
         raise WrongArgument(f'{name} is a tensor that is not plain memory; pass a copy')
     bits, dt = _TORCH_BITS.get(str(a.dtype).split('.')[-1], (None, None))
@@ -219,7 +219,7 @@ def _outside(region, active, p, mask, masked):
     if not current().memcheck and active.min() >= 0 and active.max() < region.size:
         return  # of another array in one memory
     if not current().memcheck:
-        raise refuse(f'an access outside of {region.name}, which no memory is behind', 'memcheck is switched off.')
+        raise refuse(f'an out-of-bounds access of {region.name}, where there is no memory', 'memcheck is switched off.')
     out = np.flatnonzero((active < region.low) | (active >= region.low + region.count))
     lane = _lane(p, mask, out[0])
     more = f', as are {out.size - 1} more lanes of this access' if out.size > 1 else ''
@@ -433,7 +433,7 @@ def _takes_atomic(name, t):
     if narrow or t.size < 2 or t.name in ('int16', 'uint16') and name != 'cas':
         raise refuse(f'tl.atomic_{name} of {t}', 'Atomics work on 32 and 64 bits; atomic_add on fp16 and bf16, too.')
     if t.rank == 2 and name in ('and', 'or', 'xor'):
-        raise refuse(f'tl.atomic_{name} of {t}', 'It combines the bits of whole numbers.')
+        raise refuse(f'tl.atomic_{name} of {t}', 'It combines the bits of integers.')
 
 
 def _update(flat, at, value, name, expected):

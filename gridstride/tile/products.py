@@ -20,7 +20,7 @@ def dot(a, b, acc, precision, allow_tf32, out_dtype):
     if precision is None:
         precision = 'tf32' if allow_tf32 in (None, True) else 'ieee'
     if precision.lower() not in _PRECISIONS:
-        raise refuse(f"input_precision is {precision!r}; it may be {', '.join(_PRECISIONS)}")
+        raise refuse(f"input_precision is {precision!r}; it must be {', '.join(_PRECISIONS)}")
     result = _result_type(a.dtype, b.dtype, out)
     _fitting_shapes(a, b)
     got = _product(a, b, precision.lower(), result)

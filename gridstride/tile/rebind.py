@@ -175,7 +175,7 @@ class _Scope(Names):
             v = theirs[k]
             if isinstance(v, (bool, int, float, str)) and not k.startswith('__'):
                 raise refuse(
-                    f'{k} is a global variable, and a kernel sees none but those that are constexpr',
+                    f'{k} is a global variable, but a kernel can only use global variables that are constexpr',
                     f'Pass it as an argument, or write {k} = tl.constexpr({v!r}).',
                 )
             v = self[k] = self.bound.value(v)
@@ -183,7 +183,7 @@ class _Scope(Names):
         if k in _BUILTINS:
             return _BUILTINS[k]
         if hasattr(builtins, k):
-            raise refuse(f'{k} of Python is none of the few that a kernel may use', 'Look for it in tl.')
+            raise refuse(f"Python's {k} is not one of the few functions that a kernel may use", 'Look for it in tl.')
         raise KeyError(k)
 
 

@@ -45,7 +45,7 @@ def _reduced(x, f, axis, keep_dims, what):
 
 
 def sum(input, axis=None, keep_dims=False, dtype=None):
-    "The sum along an axis, or of all; whole numbers of less than 32 bits are added as 32"
+    "The sum along an axis, or of all; integers of less than 32 bits are added as 32"
     x = block_of(input)
     t = named(dtype) if dtype is not None else x.dtype
     if dtype is None and t.is_int() and t.int_bitwidth < 32:
@@ -210,7 +210,7 @@ def topk(x, k, dim=None):
 def histogram(input, num_bins, mask=None):
     "How often each of 0, 1, ..., num_bins-1 stands in a block"
     if input.data.ndim != 1 or not input.dtype.is_int():
-        raise refuse(f'tl.histogram of {input.type}', 'It counts the whole numbers of a block with one axis.')
+        raise refuse(f'tl.histogram of {input.type}', 'It counts the integers of a block with one axis.')
     counted = np.ones(input.data.shape, bool) if mask is None else np.broadcast_to(mask.data, input.data.shape)
     a = input.data[counted].astype(np.int64)
     bins = np.bincount(a[(a >= 0) & (a < num_bins)], minlength=num_bins).astype(np.int32)

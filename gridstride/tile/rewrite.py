@@ -32,7 +32,7 @@ _REFUSED = dict(
 )  # fmt: skip
 _HINTS = {
     'break': 'Put what is done into an `if`, or mask it; a `while` loop ends by its condition.',
-    'continue': 'Put the rest of the round into an `if`.',
+    'continue': 'Put the rest of the iteration into an `if`.',
     'lambda': 'Write a function of its own under @triton.jit.',
     'a dict': 'Pass numbers as tl.constexpr arguments; a namedtuple or a tuple can be passed, too.',
 }
@@ -59,7 +59,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_FunctionDef(self, node):
         if self.inner:
-            raise _Refusal('a function inside of a kernel', _HINTS['lambda'], node.lineno)
+            raise _Refusal('a function inside a kernel', _HINTS['lambda'], node.lineno)
         self.inner = True
         self.known = {o.arg for o in ast.walk(node.args) if isinstance(o, ast.arg)}
         self.read = {o.id for o in ast.walk(node) if isinstance(o, ast.Name) and isinstance(o.ctx, ast.Load)}
@@ -194,9 +194,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_Return(self, node):
         if any(self.loops):
-            raise _Refusal(
-                'return inside of a loop', 'Keep the result in a variable, and return behind it.', node.lineno
-            )
+            raise _Refusal('return inside a loop', 'Keep the result in a variable, and return after it.', node.lineno)
         self.generic_visit(node)
         late = [ast.Tuple([_named(k, node), ast.Constant(v)], ast.Load()) for k, v in self.around + self.passed if v]
         if node.value and (late or self.last is not None):
@@ -206,7 +204,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_For(self, node):
         if node.orelse:
-            raise _Refusal('else behind a loop', '', node.lineno)
+            raise _Refusal('else after a loop', '', node.lineno)
         if not isinstance(node.iter, ast.Call):
             hint = 'range(...) or tl.static_range(...).'
             raise _Refusal('a loop over something else than a range', hint, node.lineno)
@@ -220,7 +218,7 @@ class _Rewriter(ast.NodeTransformer):
 
     def visit_While(self, node):
         if node.orelse:
-            raise _Refusal('else behind a loop', '', node.lineno)
+            raise _Refusal('else after a loop', '', node.lineno)
         self.count += 1
         name = f'__tile_{self.count}'
         found = self._loop(node)
@@ -370,7 +368,7 @@ def _not(v):
 def _decides(v):
     if type(v) is tensor or v is None or isinstance(v, int):
         return v
-    raise refuse(f'a decision by {type(v).__name__} {v!r}', 'A condition is a comparison, a bool, or a whole number.')
+    raise refuse(f'a decision by {type(v).__name__} {v!r}', 'A condition is a comparison, a bool, or an integer.')
 
 
 class If:

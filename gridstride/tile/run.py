@@ -183,7 +183,7 @@ _state = [None]
 def current():
     "The launch that is under way; `RuntimeError` if there is none"
     if _state[0] is None:
-        raise RuntimeError('the functions of triton.language work inside of a kernel: launch it, kernel[grid](...)')
+        raise RuntimeError('the functions of triton.language work inside a kernel: launch it, kernel[grid](...)')
     return _state[0]
 
 
@@ -276,7 +276,7 @@ class NoNameOfTriton(NotCompiled, AttributeError):
 
 def no_such_name(name):
     "The exception for a name that is not there"
-    return NoSuchName(f'the checked executor has no {name}', dialect='triton', **_line_only())
+    return NoSuchName(f'the checked interpreter does not support {name}', dialect='triton', **_line_only())
 
 
 def no_name_of_triton(name, hint=''):

@@ -50,12 +50,12 @@ def _numbers(start, end):
 def arange(start, end):
     "The block start, start+1, ..., end-1; how many there are is a power of 2"
     if isinstance(start, float) or isinstance(end, float):
-        raise refuse(f'tl.arange({start}, {end}): its bounds are whole numbers', 'Divide with //.')
+        raise refuse(f'tl.arange({start}, {end}): its bounds are integers', 'Divide with //.')
     if not (isinstance(start, int) and isinstance(end, int)):
         raise refuse('tl.arange with a bound that is known only when the kernel runs',
                      'Its bounds are numbers or tl.constexpr arguments.')  # fmt: skip
     if not _is_power_of_2(end - start):
-        raise refuse(f'tl.arange({start}, {end}) has {end - start} elements, which is no power of 2',
+        raise refuse(f'tl.arange({start}, {end}) has {end - start} elements, which is not a power of 2',
                      'Take the next one, triton.next_power_of_2(n), and mask what is too much.')  # fmt: skip
     return tensor(_numbers(int(start), int(end)), _I32)
 
@@ -72,7 +72,7 @@ def _shape(shape):
             raise refuse(f'a block of shape {list(map(int, shape))} has no element',
                          'If a size is a quotient such as BLOCK//G, G must not exceed BLOCK.')  # fmt: skip
         if not _is_power_of_2(o):
-            raise refuse(f'a block of shape {list(map(int, shape))}: {o} is no power of 2',
+            raise refuse(f'a block of shape {list(map(int, shape))}: {o} is not a power of 2',
                          'Take the next one, and mask what is too much.')  # fmt: skip
     if math.prod(shape) > _MOST:
         raise refuse(f'a block of {math.prod(shape)} elements; a block has at most {_MOST}')

@@ -51,7 +51,7 @@ def _decided(cond):
 def assume(cond):
     "Tells the compiler that a condition holds; here it is checked"
     if not np.all(_decided(block_of(cond)).data):
-        raise finding('assert', 'device', dict(message='tl.assume was told what is not so'))
+        raise finding('assert', 'device', dict(message='tl.assume: the condition is false'))
 
 
 def debug_barrier():

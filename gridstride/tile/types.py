@@ -65,15 +65,15 @@ class dtype:
         return self.rank == 2 and not self.is_fp8()
 
     def is_int(self):
-        "Is it whole numbers? `int1` is, too"
+        "Is it an integer type? `int1` is, too"
         return self.rank < 2
 
     def is_int_signed(self):
-        "Is it whole numbers with a sign? `int1` has none"
+        "Is it a signed integer type? `int1` has none"
         return self.rank == 1 and self.np.kind != 'u'
 
     def is_int_unsigned(self):
-        "Is it whole numbers from 0 on?"
+        "Is it an unsigned integer type?"
         return self.rank == 0 or self.np.kind == 'u'
 
     def get_int_max_value(self):
@@ -98,7 +98,7 @@ class dtype:
         if k.startswith('is_') and k[3:] in _ASKED:
             return lambda: self.name == _ASKED[k[3:]]
         if k == 'element_ty':
-            raise AttributeError(f'{self} is no pointer: it has no element_ty')
+            raise AttributeError(f'{self} is not a pointer: it has no element_ty')
         raise AttributeError(f'the type {self} has no {k!r}')
 
 
@@ -159,7 +159,7 @@ class pointer_type(dtype):
         return True
 
     def is_int(self):
-        "Is it whole numbers?"
+        "Is it an integer type?"
         return False
 
 
@@ -222,7 +222,7 @@ def named(x):
     name = _ASKED.get(name, name) if isinstance(name, str) else None  # Triton calls its float32 fp32
     if name in DTYPES:
         return DTYPES[name]
-    raise TypeError(f'{x!r} is no type of Triton: tl.float32, tl.int32, ...')
+    raise TypeError(f'{x!r} is not a type of Triton: tl.float32, tl.int32, ...')
 
 
 def of_numpy(dt):

@@ -37,7 +37,7 @@ class Translation(str):
         args = [*args, *self.defaults[len(args) - len(self.names) :]] if len(args) < len(self.names) else list(args)
         if len(args) != len(self.names):
             takes = f"{self.kernel} takes {len(self.names)} arguments ({', '.join(self.names)})"
-            raise TypeError(f'{takes}, and {len(args)} were given')
+            raise TypeError(f'{takes}, but {len(args)} were given')
         for n, k, a in zip(self.names, self.known, args):
             _need_like(n, k, a)
         res = [_pack(p, _at(args, p.path)) for p in self.params]
@@ -71,7 +71,7 @@ def _need_like(name, known, a):
         return _need_number_like(name, known, a)
     mine = example(a)
     if not isinstance(mine, ArrayOf) or mine[:2] != known[:2]:
-        raise TypeError(f'{name} is {write_type(known)} in this translation, and {write_type(mine)} was given')
+        raise TypeError(f'{name} is {write_type(known)} in this translation, but {write_type(mine)} was given')
     if any(m and not k for m, k in zip(mine.strides, known.strides)) or mine.backwards and not known.backwards:
         hint = 'translate with this array, or give a contiguous copy'
         raise TypeError(f'{name} has another layout than the example; {hint}')
@@ -80,12 +80,12 @@ def _need_like(name, known, a):
 def _need_number_like(name, known, a):
     "Raise unless `a` is a number like the example"
     if hasattr(a, 'shape') and not isinstance(a, np.generic):
-        raise TypeError(f'{name} is a number in this translation, and a {type(a).__name__} was given')
+        raise TypeError(f'{name} is a number in this translation, but a {type(a).__name__} was given')
     if known.type not in WHOLE:
         return
     if isinstance(a, (float, np.floating)):
         hint = 'translate with such an argument'
-        raise TypeError(f'{name} is a whole number in this translation, and {a!r} was given; {hint}')
+        raise TypeError(f'{name} is an integer in this translation, but {a!r} was given; {hint}')
     low, high = (-MOST, MOST) if known.dtype == 'int' else of_dtype(known.dtype)
     if not low <= int(a) <= high:
         takes = f'this translation takes {known.dtype}s from {low} to {high}'

@@ -220,7 +220,7 @@ def _read_type(text):
     dtype = _SHORT.get(m[1], m[1]) if m else None
     if dtype not in C_NAMES:
         raise Untranslatable(
-            f'{text!r} is no type that a signature may have',
+            f'{text!r} is not a type that a signature may have',
             'Types are bool, int8 to uint64, float16, float32, float64, and arrays of these such as float32[:,::1].',
         )
     return _scalar(dtype) if m[2] is None else _layout(dtype, [o.strip() for o in m[2].split(',')])
@@ -229,8 +229,8 @@ def _read_type(text):
 def _layout(dtype, dims):
     if any(o not in (':', '::1') for o in dims):
         raise Untranslatable(
-            f'[{",".join(dims)}] is no layout of an array',
-            "Write a colon for each dimension, as in 'float32[:,:]', or 'float32[:,::1]' if it is contiguous.",
+            f'[{",".join(dims)}] is not a layout of an array',
+            "Write a colon per dimension, as in 'float32[:,:]', or 'float32[:,::1]' if it is contiguous.",
         )
     return ArrayOf(dtype, len(dims), (dims[-1] != '::1',) * len(dims), False)
 

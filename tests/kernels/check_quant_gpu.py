@@ -58,7 +58,7 @@ def cut_off(x, y):
 
 def a_product_of_8_bits_is_right(sizes=((1, 8, 16), (3, 1000, 4112), (8, 40, 400), (300, 520, 400),
                                         (1000, 2056, 4112))):
-    "Whole numbers have a kernel for few rows, too"
+    "Integers have a kernel for few rows, too"
     for few, product in ((formats.fp8, multiply_fp8), (lambda x: formats.symmetric(x, 8)[:2], multiply_int8)):
         for h, w, k in sizes:
             m, n, a, b, (x, y) = given(few, h, w, k)

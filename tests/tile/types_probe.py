@@ -471,7 +471,7 @@ class Probe:
 
 
 def as_floats(name, a):
-    "The bits of a case as the numbers that they are; None for whole numbers"
+    "The bits of a case as the numbers that they are; None for integers"
     kind = name.removesuffix('_after').split('_')[-1]
     if name.startswith(('cast', 'rtz', 'number', 'dot', 'atomic')):
         pass

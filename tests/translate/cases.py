@@ -107,7 +107,7 @@ def coarsest(case):
     return next((t for t in ('float16','float32') if t in types), 'float64')
 
 def difference(got, want, case):
-    "What differs, as text, or None; whole numbers must be the same bit for bit, NaN is equal to NaN"
+    "What differs, as text, or None; integers must be the same bit for bit, NaN is equal to NaN"
     for n,(g,w) in enumerate(zip(got, want)):
         same = (g==w) | ((g!=g) & (w!=w))
         if w.dtype.kind=='f' and case.compare!='bits' and w.size:

@@ -164,7 +164,7 @@ class Writer:
         return E(f'{a.name}[{at}]', ATOM, a.type, a.lo, a.hi, a.q)
 
     def int(self, depth=2):
-        "An expression that is a whole number"
+        "An expression that is an integer"
         for _ in range(3):
             e = self.try_int(depth) if depth else None
             if e and len(e.text) < LONG: return e
@@ -316,7 +316,7 @@ class Writer:
         return E(f'{name}({args[0].text}, {args[1].text})', ATOM, *res[2:])
 
     def device(self, whole_number):
-        "Write a device function; (name, does it give whole numbers, what it gives)"
+        "Write a device function; (name, does it give integers, what it gives)"
         w = Writer(self.draw)
         w.kernel,w.names = False,100*(len(self.devices)+1)
         name = f'{"mixed" if whole_number else "blend"}{len(self.devices)+1}'

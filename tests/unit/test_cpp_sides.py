@@ -13,8 +13,8 @@ CALLS = 'template <%s> __global__ void k(float *x, int n) { x[0] = %s; } '
 
 WRONG = [
     (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a function of the GPU.*`__host__ __device__`'),
-    ('void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is no kernel.*`__global__` in front of it'),
-    ('__device__ void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is no kernel'),
+    ('void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is not a kernel.*`__global__` before it'),
+    ('__device__ void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is not a kernel'),
     (K % 'std::cout << n;', 'std::cout is of the host.*printf'),
     ('using namespace std;\n' + K % 'cerr << n;', 'cerr is of the host.*printf'),
     (K % 'std::vector<std::pair<int, int>> v(n);', 'std::vector is of the host.*arrays'),
@@ -103,7 +103,7 @@ def test_a_use_of_the_hosts_function_is_told_however_the_compiler_names_it(named
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
     said = [str(o).splitlines() for o in wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1)]
     what = named.partition(' [with')[0]
-    assert said == [[f'{what} is a function of the host, and this runs on the GPU: write `__device__` in front of it',
+    assert said == [[f'{what} is a host function, but this code runs on the GPU: write `__device__` before it',
                      '  k.cu, line 2: __global__ void k(float *x, int n) { x[0] = f(n); }']]
     assert 'warning' not in without_marked(log)
 

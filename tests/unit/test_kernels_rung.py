@@ -49,10 +49,10 @@ def test_what_is_wrong_with_matrices_is_said(args, words):
 
 def test_a_grid_of_its_own_and_shapes_that_it_supports():
     r = naive(threads=(8, 8), BM=8, BN=8, grid=lambda h, w, BM, BN: (cdiv(w, BN), cdiv(h, BM)),
-              supports=lambda h, w, k: w%8 == 0 or 'w is no multiple of 8')
+              supports=lambda h, w, k: w%8 == 0 or 'w is not a multiple of 8')
     assert (r.constants, r.threads, r.src.split(';')[0]) == (dict(BM=8, BN=8), (8, 8), 'constexpr int BM = 8, BN = 8')
     assert [r.supports(3, 16, 5), r.supports(3, 17, 5)] == [True, False]
-    with pytest.raises(ValueError, match='naive does not multiply 3x4 by 4x5: w is no multiple of 8'): r(M, N)
+    with pytest.raises(ValueError, match='naive does not multiply 3x4 by 4x5: w is not a multiple of 8'): r(M, N)
     n = torch.randn(4, 32)
     check(r(M, n), M@n, atol=1e-5)
 

@@ -109,7 +109,7 @@ def test_arguments_of_run(folder):
 
 
 @pytest.mark.parametrize('argv,kind,words', [
-    (['--jobs', '0'], ValueError, "'0' is not a whole number above zero"), (['7'], LookupError, 'no lesson 7'),
+    (['--jobs', '0'], ValueError, "'0' is not an integer above zero"), (['7'], LookupError, 'no lesson 7'),
     (['--fast'], ValueError, '--fast')])
 def test_arguments_that_make_no_sense(folder, argv, kind, words):
     with pytest.raises(kind, match=words): L.run_args(argv, folder)

@@ -100,9 +100,7 @@ def _window(window):
     if window is None:
         return 0
     if not isinstance(window, int) or window is True or window < 1:
-        raise ValueError(
-            f'attention: window is {window!r}, and it may be a whole number from 1 on: keys nearer than that'
-        )
+        raise ValueError(f'attention: window is {window!r}, and it must be an integer from 1 on: keys nearer than that')
     return window
 
 
@@ -429,7 +427,7 @@ def attention_pair(
         raise ValueError(f'attention_pair: k has {k.shape[1]} heads and other_k {other_k.shape[1]}; give both as many')
     _check_first('attention_pair', first, q.shape[2])
     if not isinstance(parts, int) or parts < 1:
-        raise ValueError(f'attention_pair: parts is {parts!r}, and it has to be a whole number from 1 on')
+        raise ValueError(f'attention_pair: parts is {parts!r}, and it must be an integer from 1 on')
     for name, x in dict(told=told, wanted=wanted).items():
         _check_like('attention_pair', name, x, q, (1,), (torch.int32,))
     for name, x in dict(other_k=other_k, other_v=other_v).items():

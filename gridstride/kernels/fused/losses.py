@@ -126,7 +126,7 @@ def _check_options(tool, reduction, reductions, ignore_index):
     if reduction not in reductions:
         raise ValueError(f'{tool}: reduction is {reduction!r}, and it may be {", ".join(map(repr, reductions))}')
     if isinstance(ignore_index, bool) or not isinstance(ignore_index, int):
-        raise TypeError(f'{tool}: ignore_index is {ignore_index!r}, and it is a whole number')
+        raise TypeError(f'{tool}: ignore_index is {ignore_index!r}, and it must be an integer')
 
 
 def _check_rows(tool, x, name, columns):

@@ -97,7 +97,7 @@ def _scale(scale):
 def _splits(splits):
     "0 for `None`"
     if splits is not None and (not isinstance(splits, int) or not 1 <= splits < 2**16):
-        raise ValueError(f'{_NAME}: splits is {splits!r}, and it may be a whole number from 1 to 65535, or None')
+        raise ValueError(f'{_NAME}: splits is {splits!r}, and it must be an integer from 1 to 65535, or None')
     return splits or 0
 
 

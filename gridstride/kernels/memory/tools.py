@@ -296,7 +296,7 @@ def histogram(
     `TypeError` and `ValueError` say what of `x` or the bins is not covered."""
     _check('histogram', x, SIZES)
     if isinstance(bins, bool) or not isinstance(bins, int) or not 1 <= bins <= MOST_BINS:
-        raise ValueError(f'histogram: bins is {bins!r}, and it may be a whole number from 1 to {MOST_BINS}')
+        raise ValueError(f'histogram: bins is {bins!r}, and it must be an integer from 1 to {MOST_BINS}')
     if type_of(x) not in FLOATS:
         if (low, high) != (None, None):
             raise ValueError(f'histogram: x is {type_of(x)}, whose numbers are their own bins; leave out low and high')

@@ -30,7 +30,7 @@ def _split_for(a, b):
     if min(count, h, w, k) < 1 or count > 65535:
         return 'a size is 0, or the batch is longer than 65,535'
     if (a.data_ptr() | b.data_ptr()) & 15:
-        return 'an operand begins at an address that is no multiple of 16'
+        return 'an operand begins at an address that is not a multiple of 16'
     kernel = split.choose_batch(count, h, w, k, here().sms, lie[0])
     return kernel if isinstance(kernel, str) else (*lie, kernel)
 

@@ -76,7 +76,7 @@ def check_activation(tool, activation):
     own, known = isinstance(activation, Activation), isinstance(activation, str) and activation in ACTIVATIONS
     if activation is not None and not own and not known:
         names = ', '.join(ACTIVATIONS)
-        raise ValueError(f'{tool}: the activation is {activation!r}; it may be {names}, or an Activation of CUDA C')
+        raise ValueError(f'{tool}: the activation is {activation!r}; it must be {names}, or an Activation of CUDA C')
     if own and not (all(isinstance(o, str) for o in activation) and activation.value.strip()):
         raise ValueError(f"{tool}: {activation!r} is no CUDA C of `float x`, such as Activation('x > 0 ? x : 0')")
 

@@ -47,7 +47,7 @@ def plan_for(a, b):  # tensors of two axes, or both of three
     if why := why_not(type_of(a), lie[0], h, w, k) or why_not_here(a):
         return why
     if (a.data_ptr() | b.data_ptr()) & 15:
-        return 'an operand begins at an address that is no multiple of 16'
+        return 'an operand begins at an address that is not a multiple of 16'
     return lie
 
 

@@ -38,7 +38,7 @@ def why_not_mlp(x, up, down, *biases):  # None if they do
     if why := why_torch(rows, up.t()) or why_torch(up.t(), down.t()):
         return why
     if not all(o is None or o.is_contiguous() and not o.data_ptr() & 15 for o in (x, up, down, *biases)):
-        return 'an operand is not contiguous, or begins at an address that is no multiple of 16'
+        return 'an operand is not contiguous, or begins at an address that is not a multiple of 16'
     if down.shape[0] % 8:
         return f'rows must have whole 16 bytes, and those of the result have {down.shape[0]} numbers'
     return next((o for o in (plan_for(rows, up.t()), plan_for(down, up)) if isinstance(o, str)), None)

@@ -122,7 +122,7 @@ def _check(tool, kind, m, n, m_scales, n_scales):
     if why := why_not_rows(kind, m.shape[0], n.shape[0], m.shape[1]):
         raise ValueError(f'{tool}: {why}')
     if bad := [name for name, x in (('m', m), ('n', n)) if x.data_ptr() % 16]:
-        raise ValueError(f'{tool}: {bad[0]} begins at an address that is no multiple of 16; use .clone()')
+        raise ValueError(f'{tool}: {bad[0]} begins at an address that is not a multiple of 16; use .clone()')
     need_bfloat16(tool) if _has_few(kind, m.shape[0]) else need_hopper(tool, emulated=True)
 
 

@@ -67,7 +67,7 @@ class Arrays:
         if len(idx) != view.ndim:
             given = f'{len(idx)} {"index" if len(idx) == 1 else "indices"} were given'
             what = f'{name} has {_dimensions(view.ndim)}, and {given}'
-            raise self.fn.error(node, what, 'Give an index for each dimension.')
+            raise self.fn.error(node, what, 'Give one index per dimension.')
         idx = [self.whole_index(node, view, i) for i in idx]
         view.memory.used = True
         return index(view, idx)
@@ -76,7 +76,7 @@ class Arrays:
         "The index `i`, which must be an integer"
         i = convert.need_number(i)
         if i.type in REAL:
-            what = f'an index of {view.memory.name} is {describe(i.type)}; it must be a whole number'
+            what = f'an index of {view.memory.name} is {describe(i.type)}; it must be an integer'
             raise self.fn.error(node, what, 'Divide with //, or use int(...).')
         return convert.as_number(i)
 
@@ -90,7 +90,7 @@ class Arrays:
         view = self.need_view(node, e)
         idx = self.indices(node.slice)
         if len(idx) > view.ndim:
-            what = f'{view.memory.name} has {_dimensions(view.ndim)}, and {len(idx)} indices were given'
+            what = f'{view.memory.name} has {_dimensions(view.ndim)}, but {len(idx)} indices were given'
             raise self.fn.error(node, what)
         if len(idx) == view.ndim and not any(isinstance(i, ast.Slice) for i in idx):
             return self.element(view.memory, self.place(node, view, idx))

@@ -8,7 +8,7 @@ import sys
 import numpy as np
 
 from ...sim.atomics import atomic_types
-from ...sim.constants import SIZE, SIZE_MEND, constant, outside, shape_of
+from ...sim.constants import SIZE, SIZE_HINT, constant, outside, shape_of
 from ..tree import ONE, ZERO, Atomic, Call, E, Memory, View, array, const, number, row_strides, tuple_of
 from ..types import BOOL, DOUBLE, FLOAT, HALF, INT, REAL, WEAK, WHOLE, is_int, join_types, unsigned, value_type
 from . import convert, operators
@@ -234,7 +234,7 @@ def _dims(fn, node, shape):
         return sizes
     known = constant(shape_of(node), fn.source.tree, outside(fn.source.f))  # of a variable
     if known is None:
-        raise fn.error(node, SIZE, SIZE_MEND)
+        raise fn.error(node, SIZE, SIZE_HINT)
     return [const(n) for n in (known if isinstance(known, tuple) else (known,))]
 
 

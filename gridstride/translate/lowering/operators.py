@@ -91,13 +91,13 @@ def _arithmetic(op, t, a, b):
 def _need_numbers(fn, node, op, a, b):
     for e in (a, b):
         if not convert.is_number_like(e):
-            hint = 'Compute with its elements, one for each thread.' if e.op == 'view' else ''
+            hint = 'Compute with its elements, one per thread.' if e.op == 'view' else ''
             raise fn.error(node, f'{convert.Misused(e).what()} beside {SIGNS.get(op, op)}', hint)
 
 
 def _bitwise(fn, node, op, a, b):
     if {a.type, b.type} & REAL:
-        what = f'{SIGNS[op]} of {describe(a.type)} and {describe(b.type)}: bits are those of whole numbers'
+        what = f'{SIGNS[op]} of {describe(a.type)} and {describe(b.type)}: bits are those of integers'
         raise fn.error(node, what, 'Use int(...).')
     is_shift = op[:3] != 'Bit'
     if a.type == b.type == BOOL and not is_shift:
@@ -151,7 +151,7 @@ def unary(fn, node, op, e):
 
 def _invert(fn, node, e):
     if e.type in REAL:
-        raise fn.error(node, f'~ of {describe(e.type)}: bits are those of whole numbers')
+        raise fn.error(node, f'~ of {describe(e.type)}: bits are those of integers')
     return E('not', BOOL, (e,)) if e.type == BOOL else E('invert', wide_type(e.type), (e,))
 
 

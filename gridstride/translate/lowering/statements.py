@@ -186,7 +186,7 @@ class Lowering(Assignments):
         args = [convert.need_number(self.x(a)) for a in it.args]
         for a in args:
             if a.type in REAL:
-                raise self.error(s, f'range of {describe(a.type)}: it takes whole numbers', 'Use // or int(...).')
+                raise self.error(s, f'range of {describe(a.type)}: it takes integers', 'Use // or int(...).')
         if len(args) == 3 and number(args[2]) == 0:
             raise self.error(s, 'a range whose step is 0 never ends')
         return (ZERO, args[0], ONE) if len(args) == 1 else (*args, ONE) if len(args) == 2 else args

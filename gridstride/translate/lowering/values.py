@@ -45,7 +45,7 @@ _REFUSED = dict(
     With='with',
     Raise='raise',
     ClassDef='a class',
-    FunctionDef='a function inside of a kernel',
+    FunctionDef='a function inside a kernel',
     Global='global',
     Nonlocal='nonlocal',
     Delete='del',
@@ -194,7 +194,7 @@ class Values(Function):
         if a.dtype.kind not in 'biuf':
             raise self.error(node, f'{name} is an array of {a.dtype}, which CUDA C has not')
         if a.nbytes > _CONSTANT:
-            lies = f'what a kernel sees of the world outside lies in constant memory, which has {_CONSTANT}'
+            lies = f'variables captured from outside a kernel are stored in constant memory, which has {_CONSTANT}'
             raise self.error(node, f'{name} has {a.nbytes} bytes; {lies}', 'Pass it as an argument.')
         m = self.unit.constant(SimpleNamespace(name=name or 'table', value=v), a, self)
         sizes = [const(n) for n in a.shape]
@@ -272,7 +272,9 @@ class Values(Function):
         if name is None and e.op == 'object' and e.value in ('int', 'float', 'bool'):
             name = _TYPES[e.value]
         if name not in C_NAMES:
-            raise self.error(node, 'this is no type that elements can have', 'Use np.float32, np.int32 and the like.')
+            raise self.error(
+                node, 'this is not a type that elements can have', 'Use np.float32, np.int32 and the like.'
+            )
         return name
 
     # Parts of arrays and tuples

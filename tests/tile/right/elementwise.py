@@ -168,7 +168,7 @@ def whole_numbers_kernel(x_ptr, y_ptr, out_ptr, n, BLOCK: tl.constexpr):
     tl.store(out_ptr + 3 * n + i, tl.umulhi(x * 40503, y * 2654435), mask=i < n)
     tl.store(out_ptr + 4 * n + i, -x * (x > y) + ~y, mask=i < n)
 
-@right(why='whole numbers; a quotient is cut towards zero, as in C')
+@right(why='integers; a quotient is cut towards zero, as in C')
 def whole_numbers(go):
     x, y, out = whole(2000, 100) - 1000, whole(50, 100) + 1, unwritten(5, 100, dtype=torch.int32)
     go(whole_numbers_kernel, 1, x, y, out, 100, BLOCK=128)

@@ -41,7 +41,7 @@ def flag_kernel(x_ptr, found_ptr, n, limit, BLOCK: tl.constexpr):
     if tl.max(tl.load(x_ptr + i, mask=i < n, other=0.)) > limit:
         tl.store(found_ptr, 1)
 
-@right(why='a whole number')
+@right(why='an integer')
 def the_same_flag_by_many(go):
     x, found = normal(300), zeros(1, dtype=torch.int32)
     go(flag_kernel, 3, x, found, 300, .5, BLOCK=128)
@@ -255,7 +255,7 @@ def counted_kernel(ids_ptr, count_ptr, out_ptr, n, BLOCK: tl.constexpr):
     at = tl.atomic_add(count_ptr + tl.zeros_like(i), 1, mask=(i < n) & (v > 9))
     tl.store(out_ptr + at, v, mask=(i < n) & (v > 9))
 
-@right(why='whole numbers, sorted: any order is right')
+@right(why='integers, sorted: any order is right')
 def places_from_an_atomic(go):
     v, count, out = whole(20, 200), zeros(1, dtype=torch.int32), unwritten(200, dtype=torch.int32)
     go(counted_kernel, 4, v, count, out, 200, BLOCK=64)

@@ -228,7 +228,7 @@ def bytes_kernel(a_ptr, b_ptr, sa_ptr, sb_ptr, c_ptr, N: tl.constexpr, K: tl.con
     scale = tl.load(sa_ptr + r)[:, None] * tl.load(sb_ptr + c)[None, :]
     tl.store(c_ptr + r[:, None] * N + c[None, :], acc.to(tl.float32) * scale)
 
-@right(rtol=3e-7, why='the sums are whole numbers; two products')
+@right(rtol=3e-7, why='the sums are integers; two products')
 def matmul_int8(go):
     a, b = ((whole(255, 32, 64) - 127).to(torch.int8) for _ in range(2))
     sa, sb, c = torch.rand(32), torch.rand(32), unwritten(32, 32)
@@ -257,7 +257,7 @@ def order_kernel(row_ptr, col_ptr, tiles_m, tiles_n, GROUP: tl.constexpr):
     tl.store(row_ptr + m * tiles_n + n, row)
     tl.store(col_ptr + m * tiles_n + n, col)
 
-@right(why='whole numbers')
+@right(why='integers')
 def swizzled_order(go):
     row, col = unwritten(7, 5, dtype=torch.int32), unwritten(7, 5, dtype=torch.int32)
     go(order_kernel, (7, 5), row, col, 7, 5, GROUP=3)

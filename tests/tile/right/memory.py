@@ -79,7 +79,7 @@ def histogram_kernel(x_ptr, counts_ptr, n, BLOCK: tl.constexpr, BINS: tl.constex
     counts = tl.histogram(tl.load(x_ptr + i, mask=i < n, other=0), BINS, mask=i < n)
     tl.atomic_add(counts_ptr + tl.arange(0, BINS), counts)
 
-@right(why='whole numbers')
+@right(why='integers')
 def histogram(go):
     x, counts = whole(16, 300), zeros(16, dtype=torch.int32)
     go(histogram_kernel, 3, x, counts, 300, BLOCK=128, BINS=16)
@@ -96,7 +96,7 @@ def scatter_kernel(x_ptr, bin_ptr, sum_ptr, high_ptr, low_ptr, seen_ptr, n, BLOC
     tl.atomic_min(low_ptr + b, x, mask=inside)
     tl.atomic_or(seen_ptr + b, 1 << (x & 15), mask=inside)
 
-@right(why='whole numbers')
+@right(why='integers')
 def atomics_of_all_kinds(go):
     x, b = whole(1000, 200) - 500, whole(5, 200)
     total, high, low, seen = (torch.full((5,), v, dtype=torch.int32) for v in (0, -999, 999, 0))
@@ -232,7 +232,7 @@ def unpack_kernel(packed_ptr, out_ptr, n, BLOCK: tl.constexpr):
     word = tl.load(packed_ptr + i // 8, mask=i < n, other=0)
     tl.store(out_ptr + i, ((word >> (i % 8) * 4) << 28 >> 28).to(tl.int8), mask=i < n)
 
-@right(why='whole numbers')
+@right(why='integers')
 def unpack_4_bits(go):
     v = whole(16, 25, 8, dtype=torch.int64) - 8
     word = ((v & 15) << torch.arange(0, 32, 4)).sum(1)
