@@ -263,7 +263,7 @@ def test_chosen_functions_without_optimisation():
     (GREY, dict(funcs=['gray']), "'gray' is not defined in this source. Host functions it defines: grey"),
     (GREY, dict(funcs='grey_kernel'), 'is a kernel or device function'),
     (GREY, dict(name='grey image'), "name is 'grey image'"), ('__global__ void k() {', {}, "this '{' is never closed"),
-    ('__global__ void k() {}', {}, 'no function that Python could call.*cuda_kernel'),])
+    ('__global__ void k() {}', {}, 'no host function that Python could call.*cuda_kernel'),])
 def test_what_cannot_be_loaded(src, args, what):
     with pytest.raises(ValueError, match=what): load_cuda(src, **args)
 

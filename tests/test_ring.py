@@ -230,8 +230,8 @@ def test_what_does_not_fit_is_refused():
         ring.split(torch.zeros(10, 2), 'zigzag', 2)
     with pytest.raises(ValueError, match="order is 'spiral'"): ring.places('spiral', 8, 2, 0)
     with pytest.raises(ValueError, match='rank is 2, and 2 ranks are 0 to 1'): ring.places('zigzag', 8, 2, 2)
-    with pytest.raises(ValueError, match='ranks is 0, and it needs to be'): ring.places('zigzag', 8, 0, 0)
-    with pytest.raises(ValueError, match='whole number from 1 on'): ring.launch(print, 0)
+    with pytest.raises(ValueError, match='ranks is 0, and it must be'): ring.places('zigzag', 8, 0, 0)
+    with pytest.raises(ValueError, match='integer from 1 on'): ring.launch(print, 0)
     with pytest.raises(TypeError, match='fn is 2, and it needs to be a function of the rank'): ring.launch(2, print)
     x = torch.zeros(1, 1, 8, 16)
     for way in (ring.attention, ring.gathered_attention, ring.ulysses_attention, ring.tree_decode):

@@ -591,7 +591,7 @@ def test_an_atomic_needs_an_index_for_each_axis():
     def half_indexed(out):
         cuda.atomic.add(out, 0, 1)
 
-    with pytest.raises(sim.NotSimulated, match=r'a part of out(.|\n)*an index for each axis'):
+    with pytest.raises(sim.NotSimulated, match=r'a part of out(.|\n)*one index per axis'):
         half_indexed[1, 1](np.zeros((2, 2)))
 
 
@@ -669,7 +669,7 @@ def comprehension(x, out):
     (barrier_that_is_not_called, sim.NotSimulated, r'not calling it(.|\n)*Write cuda.syncthreads\(\)'),
     (fourth_axis, ValueError, '1, 2 or 3 axes, and ndim is 4'),
     (no_axis, TypeError, r"cuda\.grid\(ndim\): missing .*'ndim'"),
-    (array_of_lists, TypeError, 'no type of numbers'),
+    (array_of_lists, TypeError, 'not a type of numbers'),
     (sum_without_an_index, TypeError, r'atomic\.add takes \(ary, idx, val\), and got 2 of these'),
     (swap_of_one_value, TypeError, r'atomic\.cas takes \(ary, idx, old, val\), and got 3 of these'),
     (comprehension, sim.NotSimulated, r'a list comprehension in a kernel(.|\n)*Write a loop')])  # fmt: skip

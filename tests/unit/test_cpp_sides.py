@@ -12,19 +12,19 @@ TEMPLATE = 'template <class T> T f(T n) { return n; }\n'
 CALLS = 'template <%s> __global__ void k(float *x, int n) { x[0] = %s; } '
 
 WRONG = [
-    (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a function of the GPU.*`__host__ __device__`'),
+    (DEVICE + 'int go(int n) { return f(n); }\n', 'f is a device function.*`__host__ __device__`'),
     ('void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is not a kernel.*`__global__` before it'),
     ('__device__ void k(float *x) {}\nvoid go(float *x) { k<<<1, 32>>>(x); }\n', 'k is not a kernel'),
-    (K % 'std::cout << n;', 'std::cout is of the host.*printf'),
-    ('using namespace std;\n' + K % 'cerr << n;', 'cerr is of the host.*printf'),
-    (K % 'std::vector<std::pair<int, int>> v(n);', 'std::vector is of the host.*arrays'),
-    ('__device__ int f(int n) { std::string s = "a"; return n; }\n', 'std::string is of the host'),
+    (K % 'std::cout << n;', 'std::cout is host-only.*printf'),
+    ('using namespace std;\n' + K % 'cerr << n;', 'cerr is host-only.*printf'),
+    (K % 'std::vector<std::pair<int, int>> v(n);', 'std::vector is host-only.*array'),
+    ('__device__ int f(int n) { std::string s = "a"; return n; }\n', 'std::string is host-only'),
     *((HOST + CALLS % (f'int (*F)(int){more}', body) + 'void go(float *x) { k<%s><<<1, 1>>>(x, 3); }\n' % given,
-       'f is a function of the host.*`__device__`')
+       'f is a host function.*`__device__`')
       for more, body, given in (('', 'F(n)', 'f'), (' = nullptr', '1 + F(n)', '&f'), (', int N', 'F(N)', 'f, 2'))),
     ('namespace a { int f(int n); }\n' + CALLS % ('int N, op F', 'F(n)') + 'auto p = k<3, a::f>;\n', 'a::f is a'),
     (HOST + CALLS.replace('__global__ void k', '__device__ void h') % ('auto F', 'F(n)') + K % 'h<f>(x, n);', 'f is a'),
-    (K % '' + 'void go(float *x) { k<<<8>>>(x, 1); }\n', 'how many blocks, and not of how many threads'),
+    (K % '' + 'void go(float *x) { k<<<8>>>(x, 1); }\n', 'number of blocks, but not of threads'),
     (K % '' + 'void go(float *x) { k<<<1, 2, 3, 4, f(1, 2)>>>(x, 1); }\n', 'a stream, not 5 things'),
 ]
 RIGHT = [
@@ -92,7 +92,7 @@ def test_an_array_whose_length_is_not_known_is_told_whatever_the_compiler_calls_
     log = f'k.cu:1:47: warning: {said}\n{src}'
     text = f'#line 1 "k.cu"\n{to_cpp(src)}'
     found = list(wrong_callers(log, [Unit(text, 'k.cu', src)], (), 1))
-    assert len(found) == 1 and 'a size that is known only when the program runs' in str(found[0])
+    assert len(found) == 1 and 'a size that is known only at run time' in str(found[0])
     assert 'warning' not in without_marked(log)
 
 

@@ -59,7 +59,7 @@ def test_which_way_k_goes():
 
 
 @pytest.mark.parametrize('cut,layout,why', [
-    (Cut(64, 64, 4, 4), 'nn', 'at most eight blocks'), (Cut(64, 72), 'nn', 'not a multiple'),
+    (Cut(64, 64, 4, 4), 'nn', 'at most eight blocks'), (Cut(64, 72), 'nn', 'not multiples'),
     (Cut(320, 96, turned=1, beside=1), 'nt', 'at most 256 rows'),
     (Cut(192, 160, turned=1, beside=1), 'tn', 'whole boxes'), (Cut(192, 128, turned=1), 'nn', 'the same for both'),
     (Cut(256, 256), 'nn', 'too few registers'), (Cut(128, 256, CK=2), 'nn', 'no room for sums'),
