@@ -849,7 +849,7 @@ def test_pack():
     assert [p.type for p in t.params][1:6]==['int','double','float','int','unsigned char']
 
 @pytest.mark.parametrize('change,what', [((0,f8(4)),'x is float32'), ((0,f4(8)[::2]),'another layout'),
-    ((1,2.5),'whole number'), ((1,2**40),'give such a number as the example'), ((1,f4(3)),'is a number')])
+    ((1,2.5),'integer'), ((1,2**40),'give such a number as the example'), ((1,f4(3)),'is a number')])
 def test_pack_refuses(change, what):
     @cuda.jit
     def k(x, n, out): out[0] = x[n]
