@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 from gridstride.cpp import build as cpp_build
-from gridstride.judge import TASKS, Verdict, honest, judge, processes, read_submission, wire
+from gridstride.judge import TASKS, Verdict, compiling, honest, judge, processes, read_submission, wire
 from gridstride.judge.__main__ import main
 from gridstride.judge.bench import Bench, Call, Refused, _facts_of
 from gridstride.judge.isolation import descendants, hidden, is_stopped, kept, possible
@@ -646,6 +646,21 @@ def test_the_reference_is_timed_while_the_submission_stands_still(monkeypatch):
     monkeypatch.setattr(processes.Process, '_ask_warden', lambda self, what: stopped.append((self, what)))
     v = judge(honest()['softmax_triton'], timing=True)
     assert v and len(stopped) == 2*2*11 and len({o for o, _ in stopped}) == 2, str(v)
+
+
+def test_what_is_compiled_for_submissions_does_not_fill_the_disk(tmp_path, monkeypatch):
+    "The newest entries remain, as many and as large as may be"
+    monkeypatch.setattr(compiling, '_KEPT', 4)
+    monkeypatch.setattr(compiling, '_BYTES', 2500)
+    for i, size in enumerate((10, 10, 1000, 1000, 10, 10, 10)):
+        (tmp_path/f'{i}').mkdir()
+        (tmp_path/f'{i}'/'made.so').write_bytes(bytes(size))
+        os.utime(tmp_path/f'{i}', (i, i))
+    compiling._prune(tmp_path)
+    assert sorted(o.name for o in tmp_path.iterdir()) == ['3', '4', '5', '6']
+    os.truncate(tmp_path/'5'/'made.so', 2000)
+    compiling._prune(tmp_path)
+    assert sorted(o.name for o in tmp_path.iterdir()) == ['4', '5', '6']
 
 
 def test_what_it_remembers_is_of_no_use():

@@ -21,8 +21,8 @@ from ..utils import cache_dir
 
 ROOM = 'judged'  # in the cache
 _MOST = 64  # modules that a process may ask for
-_SOURCES, _MADE = 16 << 20, 128 << 20  # bytes of what is asked for, and of what is made
-_KEPT = 200  # entries
+_SOURCES, _MADE = 16 << 20, 64 << 20  # bytes of what is asked for, and of what is made
+_KEPT, _BYTES = 200, 512 << 20  # entries at most, and their bytes: a submission may ask for large ones
 _FILE = re.compile(r'(?:[\w-][\w.-]*/)*[\w-][\w.-]*')
 
 
@@ -81,7 +81,10 @@ class Service(threading.Thread):
 
     def run(self):
         ended = import_module('gridstride.judge.processes').Ended
-        with suppress(wire.Gone, wire.Garbled, wire.Late, ended, RuntimeError, OSError), self.sock:
+        with (
+            suppress(wire.Gone, wire.Garbled, wire.Late, ended, RuntimeError, OSError, TypeError, ValueError),
+            self.sock,
+        ):
             for _ in range(_MOST):
                 _, blobs = wire.receive(self.sock, most=_SOURCES)
                 wire.send(self.sock, self._answer(_asked_for(blobs[0] if blobs else b'')))
@@ -140,11 +143,14 @@ def _is_name(name):
 
 
 def _prune(room):
-    "The oldest entries go"
+    "Remove the oldest entries, until the others are few and small enough"
     with suppress(OSError):
-        entries = [p for p in room.iterdir() if p.is_dir()]
-        for p in sorted(entries, key=lambda p: p.stat().st_mtime)[:-_KEPT]:
-            shutil.rmtree(p, ignore_errors=True)
+        entries = sorted((p for p in room.iterdir() if p.is_dir()), key=lambda p: p.stat().st_mtime, reverse=True)
+        total = 0
+        for i, p in enumerate(entries):
+            total += sum(o.stat().st_size for o in p.rglob('*') if o.is_file())
+            if i >= _KEPT or total > _BYTES:
+                shutil.rmtree(p, ignore_errors=True)
 
 
 # In the process that compiles
