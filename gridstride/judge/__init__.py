@@ -22,7 +22,7 @@ On Linux the submission's process is a sandbox, which `Verdict.isolation` lists 
 
 - user, PID, mount, network, IPC and UTS namespaces: it sees, signals and traces no other process, and has no network.
   All of the file system is read-only; home folders, other disks (/mnt, /media, /srv), /tmp, /run, mail, files of /etc
-  that not everybody may read, sockets that have a name and devices other than GPUs are hidden.
+  that not all users may read, sockets that have a name and devices other than GPUs are hidden.
   Python, its packages, and folders of PATH and CUDA_HOME remain readable. What it writes to its own folder, to the home
   folder or to caches of compiled kernels exists in memory, up to 1 GiB in all, and is gone with it. CUDA C for the
   emulator is compiled in a sandbox of its own, in which nothing of the submission runs. The result is kept in a folder

@@ -72,7 +72,7 @@ def hidden() -> list:  # of paths
 
 
 def _secrets():
-    "What of the system's settings not everybody may read, as passwords and keys; this user may, who may be root"
+    "Files of the settings of the system without read permission for all users, such as keys; root can read them"
     folders = filter(os.path.isdir, ('/etc', '/etc/ssl'))
     found = [o for folder in folders for o in os.scandir(folder) if not o.is_symlink()]
     return [o.path for o in found if not o.stat().st_mode & stat.S_IROTH]
@@ -413,7 +413,7 @@ def _at_most(pid):
 
 
 def files_in_memory() -> int:
-    "Bytes that files in memory take, those that nobody has mapped included, on this machine or in this container"
+    "Bytes that files in memory take, those that no process has mapped included, on this machine or in this container"
     for path, name in ('/sys/fs/cgroup/memory.stat', r'shmem (\d+)$'), ('/proc/meminfo', r'Shmem: +(\d+) kB'):
         with suppress(OSError):
             if found := re.search(f'^{name}', Path(path).read_text(), re.M):
