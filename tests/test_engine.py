@@ -233,7 +233,7 @@ def test_what_was_written_is_remembered_by_the_device_array():
 
 def test_the_same_value_warns_with_pythons_line():
     src = HEAD % 'out' + '    out[t%2] = 5 # here\n'
-    with pytest.warns(SameValueRace, match=f'line {line(src, "# here")} of k: several threads'):
+    with pytest.warns(SameValueRace, match=f'line {line(src, "# here")} of k: .*several threads'):
         cell(src, 'same').k[1,8](np.zeros(2))
 
 def test_prints_reach_python(capfd):
@@ -260,5 +260,5 @@ def test_a_loop_that_does_nothing_never_ends_without_checks_either():
         while x[0]==0.: n += 1
         x[1] = 7.
     x = np.zeros(3)
-    with sim.options(seconds=.1, checks=()), pytest.raises(KernelError, match='still runs after 0.1 s'): waits[1,1](x)
+    with sim.options(seconds=.1, checks=()), pytest.raises(KernelError, match='after 0.1 s'): waits[1,1](x)
     assert x.tolist()==[0,0,0]

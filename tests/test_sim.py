@@ -1167,17 +1167,17 @@ SIGNED = '@cuda.jit(%s)\ndef k(x, a):\n    x[cuda.threadIdx.x] = a\n'
 
 @pytest.mark.parametrize('engine', ['lanes', 'c'])
 @pytest.mark.parametrize('signature, x, a, wrong', [
-    ("'void(float32[:], float32)'", np.zeros(2), 1, '1, x, is declared as float32[:], and float64[:] was given'),
-    ('(cuda.f4[:, ::1], cuda.i4)', np.zeros(2, 'f4'), 1, '1, x, is declared as float32[:, ::1], and float32[::1]'),
+    ("'void(float32[:], float32)'", np.zeros(2), 1, '1, x, is declared as float32[:], but float64[:] was given'),
+    ('(cuda.f4[:, ::1], cuda.i4)', np.zeros(2, 'f4'), 1, '1, x, is declared as float32[:, ::1], but float32[::1]'),
     ('cuda.void(cuda.f8[:], cuda.i4)', np.zeros(2), 1.5, '2, a, is declared as int32, but float64 was given'),
-    ('[(cuda.i8[:], cuda.i8), (cuda.f4[:], cuda.i8)]', np.zeros(2), 1, 'x, is declared as int64[:] or float32[:], and'),
+    ('[(cuda.i8[:], cuda.i8), (cuda.f4[:], cuda.i8)]', np.zeros(2), 1, 'x, is declared as int64[:] or float32[:], but'),
     ('(cuda.f8[:], cuda.f8[:])', np.zeros(2), 1, '2, a, is declared as float64[:], but int64 was given'),
-    ("'void(f8[::1], f8)'", np.zeros(4)[::2], 1, '1, x, is declared as float64[::1], and float64[:] was given'),
-    ("['(f8[::1], f8)']", np.zeros(4)[::-1], 1, '1, x, is declared as float64[::1], and float64[:] was given\n  '
+    ("'void(f8[::1], f8)'", np.zeros(4)[::2], 1, '1, x, is declared as float64[::1], but float64[:] was given'),
+    ("['(f8[::1], f8)']", np.zeros(4)[::-1], 1, '1, x, is declared as float64[::1], but float64[:] was given\n  '
      'Give a copy, np.ascontiguousarray, or declare float64[:].'),
-    ("'(f8[:,::1], f8)'", np.zeros((3, 2)).T, 1, 'declared as float64[:, ::1], and float64[::1, :] was given'),
-    ('(cuda.f8[::1,:], cuda.f8)', np.zeros((3, 2)), 1, 'declared as float64[::1, :], and float64[:, ::1] was given'),
-    ("'(f4[::1], f8)'", np.zeros(4)[::2], 1, 'is declared as float32[::1], and float64[:] was given')])
+    ("'(f8[:,::1], f8)'", np.zeros((3, 2)).T, 1, 'declared as float64[:, ::1], but float64[::1, :] was given'),
+    ('(cuda.f8[::1,:], cuda.f8)', np.zeros((3, 2)), 1, 'declared as float64[::1, :], but float64[:, ::1] was given'),
+    ("'(f4[::1], f8)'", np.zeros(4)[::2], 1, 'is declared as float32[::1], but float64[:] was given')])
 def test_what_a_signature_does_not_take(signature, x, a, wrong, engine):
     "Numba says so of a list; under one signature it reads the bytes as what they are not"
     k = cell(SIGNED % signature, 'declared').k

@@ -436,8 +436,14 @@ class _Made:
             )
         self.compiled = Compiled([self.translation], checked, self.files)
 
-    def reword(self, text):
-        return re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', text).replace('cpp.options', 'sim.options')
+    def renamed(self, warning):
+        "A warning of the emulator, with the name that the kernel has in Python"
+        text = re.sub(r'^(line \d+ of) \w+', rf'\1 {self.kernel}', str(warning)).replace('cpp.options', 'sim.options')
+        new = type(warning)(text)
+        vars(new).update(vars(warning))
+        if 'kernel' in getattr(new, 'fields', {}):
+            new.fields = {**new.fields, 'kernel': self.kernel}
+        return new
 
 
 _lock = threading.Lock()
@@ -491,7 +497,7 @@ def _run(made, views, given, grid, block, shared):
         warnings.simplefilter('always')
         ok = made.compiled.call(0, values, arrays, unwritten, grid, block, shared)
     for w in caught if ok else ():
-        warnings.warn(made.reword(str(w.message)), w.category, stacklevel=outside_level())
+        warnings.warn(made.renamed(w.message), stacklevel=outside_level())
     for i in unwritten:
         _note(_at(views, t.params[i].path), *unwritten[i], arrays[i])
     if not ok:
