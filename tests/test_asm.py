@@ -113,8 +113,8 @@ def test_resources_are_those_that_a_gpu_reports():
 
 
 @pytest.mark.parametrize('args,words',
-    [(dict(registers=-1), 'registers is -1'), (dict(registers=32, block=0), '1 or more'),
-     (dict(registers=32, shared=.5), 'whole number'), (dict(registers=32, arch='hopper'), 'sm_90')])
+    [(dict(registers=-1), 'registers is -1'), (dict(registers=32, block=0), 'positive integer'),
+     (dict(registers=32, shared=.5), 'non-negative integer'), (dict(registers=32, arch='hopper'), 'sm_90')])
 def test_occupancy_refuses(args, words):
     with pytest.raises(ValueError, match=words): occupancy(**args)
 

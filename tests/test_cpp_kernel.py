@@ -203,7 +203,7 @@ X,F64,T = torch.zeros(4),torch.zeros(4, dtype=torch.float64),torch.zeros(4,4).t(
     ('square', (X,3,2), 'must be a tensor or an array, but a int was given'),
     ('square', (X,X,4.), r'argument 3, int n, must be an integer, but 4.0 was given; use int\(...\) or //'),
     ('square', (X,X,2**31), 'argument 3, int n, cannot hold 2147483648'),
-    ('square', (X,X,torch.tensor(4)), r'must be a number, but a Tensor of shape \(\) was given; .item\(\)'),
+    ('square', (X,X,torch.tensor(4)), r'must be a number, but a Tensor of shape \(\) was given; use .item\(\)'),
     ('square', (X,X,'4'), 'must be a number, but a str was given'),
     ('square', (X,X,None), 'must be a number, but a NoneType was given'),
     ('square', (X.to('meta'),X,4), 'argument 1, .* is on meta, but the kernel runs on cpu'),

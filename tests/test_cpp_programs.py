@@ -309,12 +309,12 @@ def test_textures_and_surfaces_are_checked(which, want, line):
 
 
 @pytest.mark.parametrize('line,says', [
-    ('cudaIpcMemHandle_t handle;', 'no cudaIpcMemHandle_t: each process has a GPU of its own'),
-    ('CUmodule module;', "no CUmodule: call CUDA's runtime"),
-    ('auto s = cuda::pipeline_shared_state<1, 2>();', 'no cuda::pipeline_shared_state'),
+    ('cudaIpcMemHandle_t handle;', 'support cudaIpcMemHandle_t: each process has a GPU of its own'),
+    ('CUmodule module;', "support CUmodule: call CUDA's runtime"),
+    ('auto s = cuda::pipeline_shared_state<1, 2>();', 'support cuda::pipeline_shared_state'),
     # as most call their groups; g++ names the alias, clang what that stands for
     ('namespace cg = cuda; auto s = cg::annotated_ptr<int>();',
-     {'gcc': 'no cg::annotated_ptr', 'clang': 'no cuda::annotated_ptr'}[compiler().kind]),
+     {'gcc': 'support cg::annotated_ptr', 'clang': 'support cuda::annotated_ptr'}[compiler().kind]),
 ])
 def test_what_is_missing_is_named_with_its_line(line, says):
     src = f'#include <cuda/pipeline>\nint main() {{\n    {line}\n}}\n'

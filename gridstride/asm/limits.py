@@ -99,7 +99,7 @@ def _refuse_numbers(block, **others):
         if int(v) != v or v < 0:
             raise ValueError(f'{k} is {v!r}; it must be a non-negative integer')
     if int(block) != block or block < 1:
-        raise ValueError(f'block is {block!r}; it is a whole number of threads, 1 or more')
+        raise ValueError(f'block is {block!r}; it must be a positive integer')
 
 
 def occupancy(

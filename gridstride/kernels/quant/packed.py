@@ -64,7 +64,7 @@ def why_not_so(kind, zeros, fit):  # None if it can
     if fit not in FITS:
         return f'fit is {fit!r}, and it may be {" or ".join(map(repr, FITS))}'
     if zeros and kind not in ('int4', 'int8'):
-        return f'zeros are for whole numbers, and the kind is {kind}; use int4 or int8'
+        return f'zeros are for integers, and the kind is {kind}; use int4 or int8'
     if fit == 'mse' and kind == 'fp8':
         return "the steps of fp8 grow with its numbers, so nothing is to be won by a search; use fit='absmax'"
 
